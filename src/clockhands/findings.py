@@ -18,6 +18,7 @@ from clockhands.files import write_text
 
 __all__ = [
     "SCHEMA",
+    "SHARE",
     "Figure",
     "Finding",
     "Findings",
@@ -39,6 +40,8 @@ Light = Literal["good", "warn", "bad", "info", "skip"]
 """The colour in which a finding is shown."""
 SCHEMA = 2
 """The version of the JSON that ``Findings.to_json`` writes."""
+SHARE = "share"
+"""The unit of values from 0 to 1, which pages show in percent, as verdicts tell them."""
 _READABLE = (1, 2)
 """Versions that ``from_json`` reads. In version 1 a finding had one reference without a name, called ``null``."""
 
@@ -130,7 +133,8 @@ class Finding:
         question: what was measured, as the question that a reader would ask; the heading on a page.
         verdict: one sentence with the value and what it is compared with.
         value: the result, in ``unit``.
-        interval: the 95 % interval of the value.
+        interval: the 95 % interval of the value, unless ``method`` says what else its two ends are: the lowest and the
+            highest seed, or two counts.
         references: what the value is compared with, the most important first.
         light: the colour in which it is shown; ``skip``: it does not apply, and ``verdict`` says why.
         table: the numbers behind the value.
@@ -191,7 +195,10 @@ class Findings:
         raise KeyError(f"no finding named {name!r}; there are {', '.join(item.name for item in self.items)}")
 
     def to_json(self) -> str:
-        """Return the findings as one JSON document, which ``from_json`` reads back exactly."""
+        """Return the findings as one JSON document, which ``from_json`` reads back.
+
+        NaN is written as null, and the sequences in ``details`` and ``facts`` come back as lists.
+        """
         return json.dumps({"schema": SCHEMA, **_make_plain(asdict(self))}, ensure_ascii=False, indent=1)
 
     @classmethod
@@ -206,8 +213,8 @@ class Findings:
                 )
             items = tuple(_read_finding(item) for item in raw.pop("items"))
             return cls(items=items, **raw)
-        except (KeyError, TypeError, AttributeError, json.JSONDecodeError) as fault:
-            raise DataError(f"this is no findings file: {fault}") from fault
+        except (KeyError, TypeError, AttributeError, RecursionError, json.JSONDecodeError) as fault:
+            raise DataError(f"this is no findings file: {_describe_fault(fault)}") from fault
 
     def save(self, path: str | Path) -> Path:
         """Write the findings as JSON to a file, whole or not at all, and return its path. Raises DataError."""
@@ -215,11 +222,17 @@ class Findings:
 
     @classmethod
     def load(cls, path: str | Path) -> Findings:
-        """Read a file that ``save`` wrote. Raises DataError if it is missing or holds something else."""
+        """Read a file that ``save`` wrote. Raises DataError, with the path, for any other or none."""
         try:
-            return cls.from_json(Path(path).read_text(encoding="utf8"))
+            text = Path(path).read_text(encoding="utf8")
         except OSError as fault:
             raise DataError(f"cannot read findings from {path}: {fault.strerror or fault}") from fault
+        except UnicodeDecodeError as fault:
+            raise DataError(f"cannot read findings from {path}: it is no text in UTF-8 ({fault.reason})") from fault
+        try:
+            return cls.from_json(text)
+        except DataError as fault:
+            raise DataError(f"cannot read findings from {path}: {fault}") from fault
 
     def _repr_html_(self) -> str:
         if _html_renderer is None:
@@ -250,6 +263,11 @@ def join_words(words: Iterable[str]) -> str:
     """Return words as an enumeration: ``a, b and c``; ``none`` where there are none."""
     *first, last = list(words) or ["none"]
     return f"{', '.join(first)} and {last}" if first else last
+
+
+def _describe_fault(fault: Exception) -> str:
+    """Return what is wrong with a document, from the exception that reading it raised."""
+    return f"it has no {fault.args[0]!r}" if isinstance(fault, KeyError) else str(fault)
 
 
 def _make_plain(value: Any) -> Any:

@@ -67,6 +67,13 @@ def test_a_language_model_sees_the_bag_of_what_stands_before(window: int, masked
     assert ceiling.noun in ceiling.sentence and ("masked" in ceiling.noun) == masked
 
 
+def test_the_windows_that_are_named_are_those_that_were_read() -> None:
+    corpus = Corpus("own", "language modelling", {"train": ["a b a b"], "test": ["a b b a"]})
+    tokens = 5  # four words, and the end of the text
+    ceiling = find_ceiling(corpus, train_tokenizers(corpus, kind="word"), window=128)
+    assert ceiling.population == f"{tokens} tokens of the test split in windows of {tokens}"
+
+
 def test_nothing_to_read_is_said() -> None:
     corpus = Corpus("own", "language modelling", {"train": TEXT, "test": []})
     with pytest.raises(UsageError, match="at least two tokens"):

@@ -23,7 +23,7 @@ from clockhands.data import (
     train_tokenizers,
 )
 from clockhands.data.encoding import CHUNK, Ragged
-from clockhands.errors import DataError, UsageError
+from clockhands.errors import ClockhandsWarning, DataError, UsageError
 
 PAIRS = [Pair("ab", "b"), Pair("a", "abab"), Pair("b", "a")]
 
@@ -48,11 +48,16 @@ def test_long_pairs_are_refused_dropped_or_cut(tokenizers: Tokenizers) -> None:
         encode_pairs(PAIRS, tokenizers, max_length=3)
     dropped = encode_pairs(PAIRS, tokenizers, max_length=3, longer="drop")
     assert (len(dropped), dropped.dropped) == (2, 1)
-    cut = encode_pairs(PAIRS, tokenizers, max_length=3, longer="cut")
+    with pytest.warns(
+        ClockhandsWarning, match="^1 of 3 pairs has a side of more than 3 tokens, and is cut to 3 tokens"
+    ):
+        cut = encode_pairs(PAIRS, tokenizers, max_length=3, longer="cut")
     assert (len(cut), cut.dropped) == (3, 0)
     assert cut[1]["labels"].tolist() == [4, 5, 2]
-    with pytest.raises(DataError, match="none of 3 pairs is left: all are longer than max_length=1"):
+    with pytest.raises(DataError, match="no pair is left of 3: each has a side of more than max_length=1 tokens"):
         encode_pairs(PAIRS, tokenizers, max_length=1, longer="drop")
+    with pytest.raises(DataError, match="no pair is left of 0: there are none"):
+        encode_pairs([], tokenizers)
     with pytest.raises(UsageError, match="unknown choice for longer pairs 'trim'"):
         encode_pairs(PAIRS, tokenizers, max_length=9, longer="trim")
 

@@ -56,3 +56,5 @@ def test_pairs_and_documents_together_and_windows_of_nothing_are_refused(transla
         evaluate(translator, [Pair("Tom saw Anna", "Tom saw Anna"), "the cat sat"])  # type: ignore[list-item]
     with pytest.raises(UsageError, match="length=0"):
         evaluate(writer, ["the cat sat on the mat"], length=0)
+    with pytest.raises(UsageError, match="buckets=0; the table by length has at least 1 row"):
+        evaluate(writer, ["the cat sat on the mat"], buckets=0)

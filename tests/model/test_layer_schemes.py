@@ -118,7 +118,7 @@ def test_generating_with_a_cache_and_without_writes_the_same(name: str) -> None:
 def test_each_layer_computes_with_its_own_scheme() -> None:
     """Two layers of a schedule are those of two models that have one scheme each."""
     mixed = Transformer(core(kind="decoder", decoder={"layers": SMALL})).eval()
-    kinds = [type(mixed.get_stack("decoder").schemes.for_layer(layer)) for layer in (0, 1)]
+    kinds = [type(mixed.get_stack("decoder").schemes.get_scheme(layer)) for layer in (0, 1)]
     assert kinds == [Window, RoPE]
     seen: list[Any] = []
     stack = mixed.get_stack("decoder")
@@ -142,7 +142,7 @@ def test_layers_that_are_alike_share_one_scheme_and_those_with_tables_of_their_o
     stack = Transformer(core(kind="decoder", decoder_layers=4, decoder={"layers": [local, "rope"]})).get_stack(
         "decoder"
     )
-    first, second, third, fourth = map(stack.schemes.for_layer, range(4))
+    first, second, third, fourth = map(stack.schemes.get_scheme, range(4))
     assert second is fourth and isinstance(second, RoPE)
     assert isinstance(first, Composition) and isinstance(third, Composition) and first is not third
     assert first.parts[0] is third.parts[0] and first.parts[1] is not third.parts[1]
@@ -152,7 +152,7 @@ def test_skipping_is_a_pattern_with_none() -> None:
     skipping = Transformer(core(kind="decoder", decoder_layers=4, decoder={"scheme": "rope", "skip_every": 2}))
     pattern = Transformer(core(kind="decoder", decoder_layers=4, decoder={"layers": ["rope", "none"]}))
     pattern.load_state_dict(skipping.state_dict())
-    assert isinstance(pattern.get_stack("decoder").schemes.for_layer(1), NoPosition)
+    assert isinstance(pattern.get_stack("decoder").schemes.get_scheme(1), NoPosition)
     from clockhands.model import TokenBatch
 
     text = TokenBatch(words(1, 6))

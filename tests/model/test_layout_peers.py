@@ -10,7 +10,7 @@ import torch
 import transformers
 
 from clockhands.model import TokenBatch, Transformer
-from clockhands.schemes.convert_layout import read_layout
+from clockhands.schemes.huggingface_layout import read_layout
 from tests.model.peers import from_llama, put, put_linear, put_norm
 from tests.model.tiny import VOCABULARY, core, words
 

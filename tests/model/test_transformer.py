@@ -83,7 +83,7 @@ def test_rotation_can_be_dropped_after_training_and_the_weights_stay() -> None:
 def test_every_second_layer_can_go_without_position() -> None:
     """With no position in the second layer, its attention is that of a model without position."""
     skipping = Transformer(core(kind="decoder", decoder={"scheme": "rope", "skip_every": 2}, decoder_layers=4))
-    names = [type(skipping.decoder.schemes.for_layer(layer)).__name__ for layer in range(4)]
+    names = [type(skipping.decoder.schemes.get_scheme(layer)).__name__ for layer in range(4)]
     assert names == ["RoPE", "NoPosition", "RoPE", "NoPosition"]
 
 

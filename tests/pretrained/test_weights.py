@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -50,3 +52,21 @@ def test_pickles_are_refused_with_the_reason(tmp_path: Path) -> None:
     (tmp_path / "pytorch_model.bin").write_bytes(b"")
     with pytest.raises(CheckpointError, match=r"only as pickle \(pytorch_model\.bin\)"):
         list_weight_files(tmp_path, {})
+
+
+@pytest.mark.parametrize("target", ["../part.safetensors", "/etc/part.safetensors", "part.bin", 3])
+def test_an_index_names_safetensors_beside_it_and_nothing_else(target: Any, tmp_path: Path) -> None:
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"a": target}}))
+    with pytest.raises(CheckpointError, match=r"names '.*' for weights; only safetensors|it names no files"):
+        list_weight_files(tmp_path, {})
+
+
+def test_what_is_not_finite_is_named_and_what_is_large_is_not(tmp_path: Path) -> None:
+    """The sum of these large numbers would be infinite, and none of them is."""
+    large = torch.full((4,), torch.finfo(torch.float32).max)
+    fine = {"large": large, "half": torch.full((9,), 60_000.0, dtype=torch.float16), "ids": torch.arange(3)}
+    fine |= {"none": torch.zeros(0), "eight": torch.ones(2).to(torch.float8_e4m3fn), "hollow": large.to("meta")}
+    refuse_not_finite(fine.items(), tmp_path)
+    for value in (torch.nan, torch.inf, -torch.inf):
+        with pytest.raises(CheckpointError, match="2 of 4 numbers of bad are NaN or infinite"):
+            refuse_not_finite({**fine, "bad": torch.tensor([1.0, value, value, 0.0])}.items(), tmp_path)

@@ -65,6 +65,30 @@ def test_the_tokenizer_of_another_model_is_refused(tmp_path: Path) -> None:
         open_language_model(folder)
 
 
+def test_code_that_comes_with_a_model_runs_where_it_is_trusted_and_nowhere_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether a folder is a run was asked in a way that refused such a folder before trust was looked at."""
+    monkeypatch.setattr("transformers.dynamic_module_utils.HF_MODULES_CACHE", str(tmp_path / "modules"))
+    folder = save_model(tmp_path / "theirs", "llama")
+    raw = json.loads((folder / "config.json").read_text())
+    raw |= {"model_type": "theirs", "architectures": ["TheirsForCausalLM"]}
+    raw["auto_map"] = {"AutoConfig": "theirs.TheirConfig", "AutoModelForCausalLM": "theirs.TheirsForCausalLM"}
+    (folder / "config.json").write_text(json.dumps(raw))
+    (folder / "theirs.py").write_text(
+        "from transformers import LlamaConfig, LlamaForCausalLM\n\n\n"
+        "class TheirConfig(LlamaConfig):\n    model_type = 'theirs'\n\n\n"
+        "class TheirsForCausalLM(LlamaForCausalLM):\n    config_class = TheirConfig\n"
+    )
+    assert not is_run(folder)
+    with pytest.raises(CheckpointError, match=r"brings its own code .*--trust-remote-code"):
+        open_language_model(folder)
+    opened = open_language_model(folder, trust_remote_code=True)
+    ids_BS = torch.arange(3, 23)[None]
+    plain = open_language_model(save_model(tmp_path / "plain", "llama"))
+    torch.testing.assert_close(opened.compute_logits(ids_BS), plain.compute_logits(ids_BS))
+
+
 def test_a_table_of_settings_that_says_no_length_has_none(tmp_path: Path) -> None:
     folder = save_model(tmp_path, "mpt")
     raw = json.loads((folder / "config.json").read_text())

@@ -17,6 +17,7 @@ from clockhands.model import make_preset
 from clockhands.model.huggingface import ClockhandsForCausalLM
 from clockhands.model.huggingface_config import ClockhandsConfig
 from clockhands.runs import Run, open_run
+from clockhands.runs.opening import change_scheme
 
 
 @pytest.fixture(scope="module")
@@ -79,3 +80,16 @@ def test_changed_positions_do_not_excuse_other_missing_weights(folder: Path, tmp
     )
     with pytest.raises(CheckpointError, match=f"{re.escape(name)} is missing"):
         open_run(path, position={"spectrum": "linear", "factor": 2.0})
+
+
+def test_another_scheme_takes_over_the_weights(folder: Path) -> None:
+    model = open_run(folder).model
+    ids = torch.arange(4, 9)[None]
+    far = change_scheme(model, {"scheme": "rerope", "window": 100})
+    assert far.config.transformer_config.decoder.scheme == "rerope"
+    with torch.inference_mode():
+        torch.testing.assert_close(far(input_ids=ids).logits, model(input_ids=ids).logits)
+        near = change_scheme(model, {"scheme": "rerope", "window": 2})
+        assert (near(input_ids=ids).logits - model(input_ids=ids).logits).abs().max() > 1e-6
+    with pytest.raises(CheckpointError, match="the model has other weights"):
+        change_scheme(model, {"scheme": "learned", "max_length": 9})

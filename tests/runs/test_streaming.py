@@ -188,7 +188,7 @@ def test_a_port_is_explained_with_both_streamed(llama: Path, tmp_path: Path) -> 
     port.config.rope_parameters["rope_theta"] = 5e5
     port.save_pretrained(tmp_path)
     found = compare(str(tmp_path), str(llama), weights="streamed")
-    assert found.explanation == "wrong base: theta 500000 for 10000"
+    assert found.explanation == "the model has base 500,000, not 10,000"
     assert found.as_dict() == compare(str(tmp_path), str(llama)).as_dict()
 
 

@@ -114,7 +114,7 @@ def test_what_only_one_scheme_has_is_told_in_one_line_and_drawn(
     still = {"learning_rate": STILL, "max_steps": 1}
     begun = train(from_run(rope, data, **still), tmp_path / "begun", {"position.scheme": "t5"}, progress=True)
     said = [line for line in capsys.readouterr().err.splitlines() if line.startswith("beginning from")]
-    assert said == [f"beginning from {rope.path}; as drawn: decoder.schemes.*.table_HN"]
+    assert said == [f"beginning from {rope.path}; new, with random weights: decoder.schemes.*.table_HN"]
     fresh = train(t5.recipe, tmp_path / "fresh", {f"training.{key}": value for key, value in still.items()})
     ours, drawn, trained = weights(begun), weights(fresh), weights(rope)
     tables_of_bias = [name for name in ours if name.endswith("table_HN")]
@@ -124,7 +124,7 @@ def test_what_only_one_scheme_has_is_told_in_one_line_and_drawn(
         torch.testing.assert_close(ours[name], expected, rtol=0, atol=1e-6)
 
     dropped = train(from_run(t5, data, **still), tmp_path / "dropped", {"position.scheme": "none"}, progress=True)
-    assert f"beginning from {t5.path}; left behind: decoder.schemes.*.table_HN\n" in capsys.readouterr().err
+    assert f"beginning from {t5.path}; not taken over: decoder.schemes.*.table_HN\n" in capsys.readouterr().err
     assert dropped.record["begun"]["left"] == ["model.decoder.schemes.0.table_HN"]
 
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from clockhands.data import Pair, encode_pairs
 from clockhands.errors import DataError
 from clockhands.runs.recipe import Recipe, vary_recipe
 from clockhands.training.material import Material, prepare
@@ -37,6 +40,27 @@ def test_without_a_validation_split_there_is_nothing_to_evaluate_on(recipe: Reci
         lacking.require_validation()
     with pytest.raises(DataError, match="has no validation split"):
         lacking.validation_batches(recipe)
+
+
+@pytest.mark.parametrize("task", ["pairs", "windows"])
+def test_a_validation_example_larger_than_a_batch_is_a_batch_of_its_own(task: str, tmp_path: Path) -> None:
+    """It stopped a training at its first evaluation."""
+    tables: dict[str, Any] = {**TABLES, "batches": {"tokens": 12}}
+    if task == "windows":
+        (tmp_path / "long.txt").write_text("who saw whom? " * 40)
+        tables["data"] = {"corpus": "text", "train": str(tmp_path / "long.txt"), "unit": "file", "holdout": 0.4}
+        tables["batches"] = {"tokens": 16, "window": 100}
+        tables["tokenizer"] = {"kind": "character"}
+    recipe = Recipe.from_tables(tables)
+    material = prepare(recipe)
+    if task == "pairs":
+        long = " ".join(["Tom"] * 60)
+        corpus = replace(material.corpus, splits={**material.corpus.splits, "validation": [Pair(long, "Tomo")]})
+        validation = encode_pairs(corpus.pairs("validation"), material.tokenizers)
+        material = replace(material, validation=validation)
+    batches = list(material.validation_batches(recipe))
+    assert sorted(index for batch in batches for index in batch) == list(range(len(material.require_validation())))
+    assert len(batches[0]) == 1
 
 
 def test_the_fingerprint_is_that_of_the_text(recipe: Recipe, material: Material) -> None:

@@ -69,9 +69,7 @@ def test_pairs_of_more_than_the_longest_text_are_left_out_and_counted(tmp_path: 
         (tmp_path / f"a.{side}").write_text("\n".join(lines) + "\n")
     data = {"corpus": "parallel", "source": str(tmp_path / "a.de"), "target": str(tmp_path / "a.en"), "holdout": 0.1}
     given = {**tables(), "data": data}
-    with pytest.warns(
-        ClockhandsWarning, match=r"1 of \d+ pairs have a side of more than 1,024 tokens, and are left out"
-    ):
+    with pytest.warns(ClockhandsWarning, match=r"1 of \d+ pairs has a side of more than 1,024 tokens, and is left out"):
         material = prepare(make_recipe(given, {}))
     assert max(*material.train.longest, *material.validation.longest) < 1024
     longer = prepare(make_recipe(given, {"batches.max_length": 5000}))

@@ -1,9 +1,8 @@
-"""``clockhands train``: a recipe, or flags alone, to a run folder; or on from where a run stopped."""
+"""``clockhands train``: train what a recipe or the options say into a run folder, or resume a run that stopped."""
 
 from __future__ import annotations
 
 import argparse
-import math
 from pathlib import Path
 from typing import Any
 
@@ -37,15 +36,26 @@ FLAGS = {
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument("recipe", nargs="?", help="a TOML file such as recipes/numbers.toml; flags alone do as well")
-    parser.add_argument("--source", nargs="+", metavar="FILE", help="the text to translate, a sentence a line")
-    parser.add_argument("--target", nargs="+", metavar="FILE", help="its translation, line by line")
-    parser.add_argument("--validation-source", nargs="+", metavar="FILE", help="else 2 %% of the text is held out")
-    parser.add_argument("--validation-target", nargs="+", metavar="FILE")
-    parser.add_argument("--data", nargs="+", metavar="FILE", help="pairs: TSV, CSV or JSON Lines (source, target)")
-    parser.add_argument("--text", nargs="+", metavar="FILE", help="plain text, for a language model")
-    parser.add_argument("--corpus", metavar="NAME", help="name of a corpus, such as numbers, roles or stdlib")
-    parser.add_argument("--preset", metavar="NAME", help="paper-base, tutorial or tiny")
+    parser.add_argument(
+        "recipe",
+        nargs="?",
+        help="a recipe (TOML) such as recipes/numbers.toml; without one, the options below say what to train",
+    )
+    parser.add_argument("--source", nargs="+", metavar="FILE", help="text to learn to translate, one sentence a line")
+    parser.add_argument("--target", nargs="+", metavar="FILE", help="the translation of --source, line by line")
+    parser.add_argument(
+        "--validation-source",
+        nargs="+",
+        metavar="FILE",
+        help="text for validation (default: 2 %% of --source is held out)",
+    )
+    parser.add_argument("--validation-target", nargs="+", metavar="FILE",
+                        help="the translation of --validation-source")  # fmt: skip
+    parser.add_argument("--data", nargs="+", metavar="FILE", help="pairs of sentences: TSV, CSV or JSON "
+                        "Lines with the columns source and target")  # fmt: skip
+    parser.add_argument("--text", nargs="+", metavar="FILE", help="plain text, to train a language model")
+    parser.add_argument("--corpus", metavar="NAME", help="a corpus, such as numbers, roles, algorithms or stdlib")
+    parser.add_argument("--preset", metavar="NAME", help="the sizes of a known model: paper-base, tutorial or tiny")
     parser.add_argument(
         "--set",
         nargs="+",
@@ -53,21 +63,32 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         metavar="KEY=VALUE",
         dest="overrides",
-        help="any key of a recipe, such as training.max_steps=2000 position.scheme=rope",
+        help="set any key of the recipe, such as training.max_steps=2000 position.scheme=rope",
     )
     parser.add_argument(
-        "--out", metavar="RUN", help="the folder to make, and those it stands in (default: runs/ and the recipe's name)"
+        "--out",
+        metavar="RUN",
+        help="the folder of the run, which is made (default: runs/NAME, with the name of the recipe or corpus)",
     )
-    parser.add_argument("--overwrite", action="store_true", help="replace a run that is there")
-    parser.add_argument("--resume", metavar="RUN", help="go on from a run's last checkpoint, exactly")
-    parser.add_argument("--threads", type=whole, metavar="N", help="processor threads")
-    parser.add_argument("--seed", type=seed, metavar="N", help="of weights, dropout and the order of batches")
-    parser.add_argument("--dry-run", action="store_true", help="print the resolved recipe and the size of the model")
+    parser.add_argument("--overwrite", action="store_true", help="replace the run if it exists")
+    parser.add_argument(
+        "--resume", metavar="RUN", help="continue a run from its last checkpoint, as if it had not stopped"
+    )
+    parser.add_argument("--threads", type=whole, metavar="N", help="use N processor threads (default: torch decides)")
+    parser.add_argument(
+        "--seed",
+        type=seed,
+        metavar="N",
+        help="the seed of the weights, dropout and batches (default: that of the recipe, or 0)",
+    )
+    parser.add_argument(
+        "--dry-run", action="store_true", help="print the whole recipe and the size of the model; train nothing"
+    )
     parser.add_argument("--quiet", action="store_true", help="show no progress")
 
 
 def run(options: argparse.Namespace) -> int:
-    """Train, resume, or only say what would be trained."""
+    """Train, resume, or print what would be trained."""
     overrides = read_assignments(options.overrides)
     if options.resume is not None:
         return _resume(options, overrides)
@@ -172,11 +193,12 @@ def _conclude(run: Any) -> None:
     verb = {"encoder-decoder": 'translate {} "..."', "decoder": 'generate {} --prompt "..."'}.get(run.recipe.model.kind)
     if validation:
         from clockhands.generation.score import describe_uniform_guess
+        from clockhands.runs.card import describe_perplexity
 
         tokens = "masked tokens" if run.recipe.model.kind == "encoder" else "target tokens"
         guess = describe_uniform_guess(len(run.tokenizers.target))
-        print(f"that is the mean of all {tokens} of the validation split, in nats: perplexity "
-              f"{math.exp(validation[-1]):,.1f}; {guess}")  # fmt: skip
+        print(f"that is the mean of all {tokens} of the validation split, in nats: "
+              f"{describe_perplexity(validation[-1])}; {guess}")  # fmt: skip
     if rise := describe_rise(run.metrics, run.recipe.training):
         print(rise)
     if verb:

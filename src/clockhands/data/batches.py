@@ -1,4 +1,4 @@
-"""Which examples make a batch, in what order: a function of (seed, epoch) alone.
+"""Plan which examples are in which batch; the plan of an epoch depends only on the seed and its number.
 
 The whole epoch is planned for all processes together; each of them reads its share of every batch. So a run can stop
 anywhere and go on at the same batch, and N processes see the batches that one would see.
@@ -16,17 +16,19 @@ from torch.utils.data import Sampler
 
 from clockhands.errors import UsageError
 
+__all__ = ["MIXED", "Indices", "LengthBatches", "PlannedBatches", "RandomBatches", "padding_share"]
+
 Indices: TypeAlias = NDArray[np.int64]
 MIXED = 1.0
-"""By up to how many batches an example is moved from its place in the sorted epoch, so that every epoch mixes anew."""
+"""How many batches an example is moved at most from its place in the sorted epoch, so that epochs differ."""
 
 
 class PlannedBatches(Sampler[list[int]], ABC):
     """Batches planned an epoch at a time; a ``batch_sampler`` for torch's DataLoader.
 
-    Process ``shard`` of ``shards`` gets every ``shards``-th example of each batch. Of a batch with fewer examples than
-    processes, those left without one get its first as ballast (index ``~i``: labels that no loss counts), so that all
-    make the same number of steps. ``len`` counts the batches of an epoch, which are as many in every epoch.
+    Process ``shard`` of ``shards`` gets every ``shards``-th example of each batch. If a batch has fewer examples than
+    there are processes, a process without one gets the first example with labels that no loss counts (index ``~i``), so
+    that all processes make the same number of steps. ``len`` is the number of batches, the same in every epoch.
     """
 
     def __init__(self, *, seed: int, shard: int, shards: int) -> None:
@@ -81,7 +83,8 @@ class LengthBatches(PlannedBatches):
     ) -> None:
         super().__init__(seed=seed, shard=shard, shards=shards)
         self.longest_N = lengths_NC.max(axis=1, initial=0)
-        # Up in one length, down in the next: neighbours across two lengths are alike too.
+        # Ascending for odd lengths and descending for even ones: examples beside each other are alike also where one
+        # length ends and the next begins.
         self.difference_N = (lengths_NC[:, 0] - lengths_NC[:, -1]) * np.where(self.longest_N % 2, 1, -1)
         _check_bounds(self.longest_N, tokens, batch_size, bucketed)
         self.tokens, self.batch_size, self.bucketed, self.shuffle = tokens, batch_size, bucketed, shuffle
@@ -101,7 +104,7 @@ class LengthBatches(PlannedBatches):
         return list(batches)
 
     def _order(self, rng: np.random.Generator) -> Indices:
-        """Order examples by the longest side, then by how much longer the source is; mixed with its neighbours."""
+        """Order the examples by their longest side, then by how much longer the source is; neighbours are mixed."""
         count = len(self.longest_N)
         if not self.bucketed:
             return rng.permutation(count) if self.shuffle else np.arange(count)
@@ -117,8 +120,11 @@ class LengthBatches(PlannedBatches):
 
 
 class RandomBatches(PlannedBatches):
-    """``batches`` batches an epoch of ``batch_size`` examples drawn at random among ``examples``, with replacement:
-    for windows that may start anywhere."""
+    """``batches`` batches an epoch, each of ``batch_size`` examples that are drawn at random with replacement.
+
+    ``examples`` is how many there are. It is for windows that may start anywhere in a text. Raises UsageError for a
+    number below 1.
+    """
 
     def __init__(
         self, examples: int, *, batch_size: int, batches: int, seed: int = 0, shard: int = 0, shards: int = 1

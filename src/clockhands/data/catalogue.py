@@ -12,6 +12,17 @@ from clockhands.data.pairs import Corpus, Task
 from clockhands.errors import ConfigError
 from clockhands.options import Option, check_options, options_of
 
+__all__ = [
+    "CORPORA",
+    "CorpusEntry",
+    "Opener",
+    "TaskOf",
+    "corpus",
+    "corpus_options",
+    "find_task_of_columns",
+    "open_corpus",
+]
+
 Opener = TypeVar("Opener", bound=Callable[..., Corpus])
 TaskOf: TypeAlias = Callable[[Mapping[str, Any]], Task]
 
@@ -62,7 +73,7 @@ def corpus(
     return register
 
 
-def task_of_columns(options: Mapping[str, Any]) -> Task:
+def find_task_of_columns(options: Mapping[str, Any]) -> Task:
     """Return the task of a table: language modelling if it names a column of text, else translation."""
     return "translation" if options.get("text") is None else "language modelling"
 

@@ -1,6 +1,6 @@
-"""How much of a task can be done without order: its order-blind ceiling in tokens.
+"""Compute the order-blind ceiling of a corpus: how much of its task can be done without the order of the tokens.
 
-It depends on the tokenizer: a token that tells where it stood ("undvier") brings order into the bag.
+It depends on the tokenizer: a token that tells where it stood ("undvier") brings order into the bag of tokens.
 """
 
 from __future__ import annotations
@@ -21,22 +21,24 @@ if TYPE_CHECKING:
     from clockhands.data.pairs import Corpus
     from clockhands.data.tokens import Tokenizers
 
+__all__ = ["MOST_TOKENS", "find_ceiling"]
+
 
 MOST_TOKENS = 1_000_000
-"""So many tokens of a text are read at most."""
+"""The most tokens of a text that are read."""
 
 
 def find_ceiling(corpus: Corpus, tokenizers: Tokenizers, window: int = 128, *, masked: bool = False) -> Ceiling:
-    """Return the order-blind ceiling of a corpus for its tokenizers.
+    """Compute the order-blind ceiling of a corpus for its tokenizers.
 
-    Where the corpus knows its population, over that; else over the items of its test split (or what it has instead).
-    For language modelling an item is a token of a ``window``: what it is told from is the bag of the tokens before it
-    there, of a ``masked`` model the bag of all others. Raises UsageError for a corpus without an item.
+    It is computed over the population of the corpus if that is known, else over its test split (or validation, or
+    train). For language modelling an item is a token of a ``window``, to be told from the bag of the tokens before it
+    in the window, or with ``masked`` from the bag of all others. Raises UsageError for a corpus without an item.
     """
     split = next(name for name in ("test", "validation", "train") if name in corpus)
     if corpus.task == "language modelling":
         stream = encode_stream(tokenizers.source, corpus.documents(split))[:MOST_TOKENS]
-        read = f"{len(stream):,} tokens of the {split} split in windows of {window:,}"
+        read = f"{len(stream):,} tokens of the {split} split in windows of {min(window, len(stream)):,}"
         return _measure_windows(stream, window, read, masked=masked)
     bags = _make_bags(tokenizers.source)
     found = (population.measure(bags) for population in corpus.populations)
@@ -45,7 +47,7 @@ def find_ceiling(corpus: Corpus, tokenizers: Tokenizers, window: int = 128, *, m
 
 
 def _make_bags(tokenizer: PreTrainedTokenizerBase) -> Bags:
-    """Return what turns texts into bags of the tokenizer's tokens; its end of text counts in none."""
+    """Return a function that turns texts into bags of the tokenizer's tokens, without the token that ends a text."""
     weights_V = _draw_weights(len(tokenizer))
     weights_V[tokenizer.eos_token_id] = 0
 
@@ -57,11 +59,12 @@ def _make_bags(tokenizer: PreTrainedTokenizerBase) -> Bags:
 
 
 def _draw_weights(size: int) -> NDArray[np.uint64]:
-    """A random number for each token: the sum of those of a text, which wraps around, stands for its bag."""
+    """Draw a random number for each token; their sum over a text, modulo 2^64, stands for its bag."""
     return np.random.default_rng(0).integers(0, 2**64, size, dtype=np.uint64)
 
 
 def _measure_windows(stream: NDArray[np.int32], window: int, population: str, *, masked: bool) -> Ceiling:
+    """Compute the ceiling of a language model; ``population`` says over what, for the sentence about it."""
     length = min(window, len(stream))
     if length < 2:
         raise UsageError("the order-blind ceiling needs at least two tokens of text")

@@ -1,4 +1,4 @@
-"""Examples to tensors, under the names that Hugging Face models expect. Positions are made later, from the mask."""
+"""Put examples together into tensors, with the names that Hugging Face models expect; the model makes positions."""
 
 from __future__ import annotations
 
@@ -18,12 +18,14 @@ from clockhands.errors import UsageError
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
+__all__ = ["Batch", "MaskedCollator", "PairCollator", "WindowCollator", "pad"]
+
 Batch: TypeAlias = dict[str, Tensor]
 
 
 @dataclass(frozen=True)
 class PairCollator:
-    """Pairs, padded on the right: ``input_ids`` and ``attention_mask`` [B, T], ``labels`` [B, S] with -100 at pads.
+    """Pads pairs on the right: ``input_ids`` and ``attention_mask`` [B, T], ``labels`` [B, S] with -100 at pads.
 
     The model makes the decoder's input by shifting the labels. ``multiple`` rounds the padded lengths up.
     """
@@ -39,7 +41,10 @@ class PairCollator:
 
 @dataclass(frozen=True)
 class WindowCollator:
-    """Windows of one length for a causal language model: ``input_ids`` and ``labels`` [B, S]; the model shifts."""
+    """Stacks windows of one length for a causal language model: ``input_ids`` and ``labels`` [B, S].
+
+    The labels are not shifted; the model does that.
+    """
 
     def __call__(self, examples: Sequence[Example]) -> Batch:
         ids_BS = np.stack([example["input_ids"] for example in examples])
@@ -49,11 +54,12 @@ class WindowCollator:
 
 @dataclass(frozen=True)
 class MaskedCollator:
-    """Windows of one length for a masked language model (BERT, Devlin et al. 2019, 3.1): of the ``share`` of tokens
-    drawn, 80 % become ``mask_id``, 10 % a random token and 10 % stay; ``labels`` are -100 everywhere else.
+    """Masks windows of one length for a masked language model, as BERT does (Devlin et al. 2019, 3.1).
 
-    ``ordinary_V`` are the ids that may be drawn and may replace: all but the special ones. What is drawn is a function
-    of ``seed`` and the batch: another in every epoch, the same when a run is repeated or resumed.
+    A ``share`` of the tokens is drawn: 80 % of these become ``mask_id``, 10 % a random token, and 10 % stay. ``labels``
+    are the drawn tokens, and -100 everywhere else. ``ordinary_V`` are the ids that may be drawn and may replace others:
+    all but the special ones. What is drawn depends on ``seed`` and the batch alone, so that it differs between epochs
+    and is the same when a run is repeated or resumed.
     """
 
     mask_id: int
@@ -63,7 +69,7 @@ class MaskedCollator:
 
     @classmethod
     def of(cls, tokenizer: PreTrainedTokenizerBase, share: float = 0.15, seed: int = 0) -> MaskedCollator:
-        """For a tokenizer. Raises UsageError if it has no mask token, or ``share`` is none."""
+        """Make the collator for a tokenizer. Raises UsageError without a mask token, and unless 0 < ``share`` < 1."""
         if tokenizer.mask_token_id is None:
             raise UsageError("this tokenizer has no mask token; train one with task='masked language modelling'")
         if not 0 < share < 1:
@@ -84,7 +90,7 @@ class MaskedCollator:
 
 
 def pad(rows: Sequence[NDArray[np.int32]], value: int, multiple: int = 1) -> tuple[Tensor, Tensor]:
-    """Rows as one int64 tensor [B, S], filled up on the right with ``value``, and the mask of what is real [B, S]."""
+    """Pad rows on the right with ``value`` to one int64 tensor [B, S]; return it with its mask [B, S], 1 at tokens."""
     lengths_B = np.fromiter(map(len, rows), np.int64, len(rows))
     width = -(-int(lengths_B.max()) // multiple) * multiple
     real_BS = np.arange(width) < lengths_B[:, None]

@@ -1,4 +1,4 @@
-"""Text to ids: encoded at once, kept as one flat array, read as examples."""
+"""Encode text as token ids, and keep them as data sets of pairs or windows."""
 
 from __future__ import annotations
 
@@ -19,8 +19,23 @@ if TYPE_CHECKING:
 
     from clockhands.data.tokens import Tokenizers
 
+__all__ = [
+    "CHUNK",
+    "IGNORED",
+    "LONGEST",
+    "Example",
+    "PairDataset",
+    "Ragged",
+    "WindowDataset",
+    "encode_documents",
+    "encode_pairs",
+    "encode_stream",
+    "encode_texts",
+    "shorten_rows",
+]
+
 LONGEST = 1024
-"""Tokens of the longest text that is read whole where no other bound is asked for."""
+"""The most tokens of a text that are read where no other bound is given."""
 IGNORED = -100
 """The label that no loss counts."""
 CHUNK = 10_000
@@ -35,14 +50,14 @@ class Example(TypedDict):
 
 @dataclass(frozen=True)
 class Ragged:
-    """Rows of different lengths, end to end: row i is ``values[offsets[i] : offsets[i + 1]]``."""
+    """Rows of different lengths in one array: row i is ``values[offsets[i] : offsets[i + 1]]``."""
 
     values: NDArray[np.int32]
     offsets: NDArray[np.int64]
 
     @classmethod
     def of(cls, rows: Iterable[Sequence[int]]) -> Ragged:
-        """Make the flat form of rows of ids."""
+        """Put rows of ids into one array."""
         kept = [np.asarray(row, dtype=np.int32) for row in rows]
         offsets = np.cumsum([0, *map(len, kept)], dtype=np.int64)
         return cls(np.concatenate(kept) if kept else np.zeros(0, np.int32), offsets)
@@ -55,15 +70,15 @@ class Ragged:
 
     @property
     def lengths(self) -> NDArray[np.int64]:
-        """Ids in each row."""
+        """The number of ids in each row."""
         return np.diff(self.offsets)
 
 
 class PairDataset(Dataset[Example]):
-    """Encoded pairs: ``input_ids`` is the source, ``labels`` the target, both ended.
+    """Encoded pairs: ``input_ids`` is the source and ``labels`` the target, each with the token that ends a text.
 
-    Index ``~i`` (that is, -1-i) gives example i as ballast: the same input, with labels that no loss counts. It
-    fills the part of a batch that would otherwise be empty on one of several processes.
+    Index ``~i`` (that is, -1-i) gives example i with labels that no loss counts: where several processes share a batch,
+    it stands in for the part of one that would be empty.
     """
 
     def __init__(self, sources: Ragged, targets: Ragged, dropped: int = 0) -> None:
@@ -92,12 +107,12 @@ class PairDataset(Dataset[Example]):
 
 
 class WindowDataset(Dataset[Example]):
-    """Windows of ``length`` ids on one long text; window i starts at i * ``stride``. ``labels`` are the ids themselves:
-    a language model shifts them by one.
+    """Windows of ``length`` ids of one long text; window i starts at i * ``stride``.
 
-    With ``stride`` 1 every place can start a window (for drawing at random); with ``length`` - 1 the windows cover
-    the text so that every token but the first is predicted once. Index ``~i`` is window i as ballast.
-    Raises UsageError if the text is shorter than one window.
+    ``labels`` are the ids themselves: a language model shifts them by one. With ``stride`` 1 a window can start at
+    every token (to draw windows at random); with ``length`` - 1, the default, every token but the first is predicted
+    once. Index ``~i`` gives window i with labels that no loss counts, as for ``PairDataset``. Raises UsageError for a
+    ``length`` below 2 and if the text is shorter than one window.
     """
 
     def __init__(self, stream: NDArray[np.int32], length: int, stride: int | None = None) -> None:
@@ -118,19 +133,19 @@ class WindowDataset(Dataset[Example]):
 
     @property
     def lengths(self) -> NDArray[np.int64]:
-        """The length of each window, [windows, 1]: all the same."""
+        """The length of each window, [windows, 1]; all are the same."""
         return np.full((len(self), 1), self.length, np.int64)
 
     @property
     def longest(self) -> tuple[int]:
-        """The length of all."""
+        """The length of every window."""
         return (self.length,)
 
 
 def encode_texts(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]) -> list[list[int]]:
-    """Return the ids of each text as a translator reads or writes them: with the tokenizer's special tokens, and ended.
+    """Return the ids of each text as a translator reads or writes them: with the token that ends a text.
 
-    What looks like a special token inside a text is text.
+    Other special tokens that the tokenizer adds are there too. What looks like a special token inside a text is text.
     """
     end = tokenizer.eos_token_id
     encoded = _encode(tokenizer, texts, special=True)
@@ -145,12 +160,18 @@ def encode_pairs(
     longer: str = "raise",
     option: str = "max_length",
 ) -> PairDataset:
-    """Encode both sides. A pair with a side of more than ``max_length`` ids (its end included) is refused (``longer``
-    is ``raise``), left out (``drop``; ``dropped`` of the result counts them) or shortened (``cut``; its ends stay).
-    ``option``: where the bound was set, for the messages.
+    """Encode both sides of each pair.
 
-    A ClockhandsWarning counts the pairs that were left out or shortened.
-    Raises DataError for a longer pair if it is to be refused, and if nothing remains; UsageError for another word.
+    Args:
+        pairs: sources and targets.
+        tokenizers: those of the two sides.
+        max_length: the most ids of a side, the end included; None: no bound.
+        longer: what is done with a pair that has a longer side: ``raise``; ``drop`` it (``dropped`` of the result
+            counts these); ``cut`` it, and keep the token that ends it.
+        option: the name of the option that sets the bound, for the warning.
+
+    A ClockhandsWarning counts the pairs that were left out or cut. Raises DataError for a longer pair with ``raise``
+    and if no pair remains, UsageError for another value of ``longer``.
     """
     sources = encode_texts(tokenizers.source, [pair.source for pair in pairs])
     targets = encode_texts(tokenizers.target, [pair.target for pair in pairs])
@@ -159,19 +180,23 @@ def encode_pairs(
         count = sum(max(map(len, row)) > max_length for row in rows)
         rows = _shorten(rows, max_length, longer)
         if count and rows:
-            done = "left out" if longer == "drop" else "cut there"
-            said = f"{count:,} of {len(pairs):,} pairs have a side of more than {max_length:,} tokens"
-            warnings.warn(f"{said}, and are {done}; raise {option} to read them whole", ClockhandsWarning, stacklevel=2)
+            has, are = ("has", "is") if count == 1 else ("have", "are")
+            done = "left out" if longer == "drop" else f"cut to {max_length:,} tokens a side"
+            said = (
+                f"{count:,} of {len(pairs):,} pairs {has} a side of more than {max_length:,} tokens, and {are} {done}"
+            )
+            warnings.warn(f"{said}; raise {option} to read all of the text", ClockhandsWarning, stacklevel=2)
     if not rows:
-        raise DataError(f"none of {len(pairs)} pairs is left: all are longer than max_length={max_length}")
+        why = f"each has a side of more than max_length={max_length} tokens" if pairs else "there are none"
+        raise DataError(f"no pair is left of {len(pairs):,}: {why}")
     kept_sources, kept_targets = zip(*rows, strict=True)
     return PairDataset(Ragged.of(kept_sources), Ragged.of(kept_targets), len(pairs) - len(rows))
 
 
 def shorten_rows(rows: list[list[int]], longest: int, option: str) -> list[list[int]]:
-    """Cut each row to ``longest`` ids, its last one kept; a ClockhandsWarning counts those that were longer.
+    """Cut each row to ``longest`` ids, the last of which is that of the row; a ClockhandsWarning counts those cut.
 
-    ``option``: where the bound was set, for the warning.
+    ``option``: the name of the option that sets the bound, for the warning.
     """
     count = sum(len(row) > longest for row in rows)
     if count:
@@ -182,7 +207,7 @@ def shorten_rows(rows: list[list[int]], longest: int, option: str) -> list[list[
 
 
 def encode_documents(tokenizer: PreTrainedTokenizerBase, documents: Sequence[str]) -> Ragged:
-    """Return the ids of each document as a language model reads it: without special tokens but the one that ends it.
+    """Return the ids of each document as a language model reads it: with the token that ends a text, and no other.
 
     A tokenizer that has no token for the end of a text ends none.
     """
@@ -191,7 +216,7 @@ def encode_documents(tokenizer: PreTrainedTokenizerBase, documents: Sequence[str
 
 
 def encode_stream(tokenizer: PreTrainedTokenizerBase, documents: Sequence[str]) -> NDArray[np.int32]:
-    """Return all documents one after the other as ids, each ended: what windows are cut from."""
+    """Return the ids of all documents one after the other, each with the token that ends a text."""
     return encode_documents(tokenizer, documents).values
 
 
@@ -218,7 +243,7 @@ def _cut(ids: list[int], length: int) -> list[int]:
 
 
 def _encode(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], *, special: bool) -> list[list[int]]:
-    """Ids of all texts, on all cores; ``special`` adds what the tokenizer adds of its own."""
+    """Return the ids of each text, computed on all cores; with ``special`` the tokenizer adds its special tokens."""
     if not tokenizer.is_fast:
         return list(tokenizer(list(texts), add_special_tokens=special, return_attention_mask=False)["input_ids"])
     backend: Any = tokenizer.backend_tokenizer

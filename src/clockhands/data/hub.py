@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from clockhands.data.catalogue import corpus, task_of_columns
+from clockhands.data.catalogue import corpus, find_task_of_columns
 from clockhands.data.pairs import Corpus, Items
-from clockhands.data.readers import column, pairs_of
-from clockhands.data.sources import HOLDOUT, corpus_of
+from clockhands.data.readers import make_pairs, read_column
+from clockhands.data.sources import HOLDOUT, make_corpus
 from clockhands.errors import UsageError, describe_unknown
 from clockhands.pretrained import load_data_set
 
+__all__ = ["huggingface"]
 
-@corpus("huggingface", task_of_columns)
+
+@corpus("huggingface", find_task_of_columns)
 def huggingface(
     *,
     dataset: str,
@@ -46,12 +48,14 @@ def huggingface(
         if there is not None and there in found:
             rows = _read_rows(found[there], f"{dataset}[{there}]")
             if text is not None:
-                splits[split] = [document for place, row in rows if (document := column(row, text, place)).strip()]
+                splits[split] = [document for place, row in rows if (document := read_column(row, text, place)).strip()]
             else:
-                sides = ((place, column(row, source, place), column(row, target, place)) for place, row in rows)
-                splits[split] = list(pairs_of(sides, skip_blank))
+                sides = (
+                    (place, read_column(row, source, place), read_column(row, target, place)) for place, row in rows
+                )
+                splits[split] = list(make_pairs(sides, skip_blank))
     name = dataset if subset is None else f"{dataset}/{subset}"
-    return corpus_of("huggingface", task_of_columns({"text": text}), splits, holdout, name)
+    return make_corpus("huggingface", find_task_of_columns({"text": text}), splits, holdout, name)
 
 
 def _open(name: str, subset: str | None, revision: str | None) -> Mapping[str, Any]:

@@ -1,7 +1,7 @@
-"""The kinds of tokenizers: how each cuts a text, what it learns, how it writes back.
+"""The kinds of tokenizers: how each cuts a text, what it learns, and how it decodes.
 
-Each is a function from (whether texts get a space in front, special tokens, vocabulary, least frequency) to an
-untrained tokenizer and its trainer.
+Each is a function of (whether texts get a space in front, special tokens, size of the vocabulary, least frequency) that
+returns an untrained tokenizer and its trainer.
 """
 
 from __future__ import annotations
@@ -13,6 +13,18 @@ from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_toke
 
 from clockhands.errors import UsageError, describe_unknown
 
+__all__ = [
+    "EVERYTHING",
+    "KINDS",
+    "LOOKS_SPECIAL",
+    "SPECIAL",
+    "USUAL_VOCABULARY",
+    "WORD",
+    "Normalisation",
+    "TokenKind",
+    "make_normalizer",
+]
+
 Normalisation: TypeAlias = Literal["none", "nfc", "nfkc"]
 TokenKind: TypeAlias = Literal["bpe", "unigram", "word", "character", "morpheme"]
 SPECIAL = {"pad_token": "<pad>", "bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>", "mask_token": "<mask>"}
@@ -23,8 +35,8 @@ EVERYTHING = 10**9
 WORD = r" ?\w+| ?[^\s\w]|\s"
 
 
-def normalizer(lowercase: bool, normalisation: str, last: Any) -> Any:
-    """Make the steps that a text goes through first; ``last`` is the tokenizer's own. Raises UsageError."""
+def make_normalizer(lowercase: bool, normalisation: str, last: Any) -> Any:
+    """Make the normalizer of a tokenizer; ``last`` is a step of its own. Raises UsageError for an unknown form."""
     forms: dict[str, list[Any]] = {"none": [], "nfc": [normalizers.NFC()], "nfkc": [normalizers.NFKC()]}
     if normalisation not in forms:
         raise UsageError(describe_unknown("normalisation", normalisation, forms))

@@ -1,4 +1,4 @@
-"""A closed list of morphemes, made by a corpus, and the tokenizer that cuts text into them and learns nothing.
+"""The closed list of morphemes of a corpus, and a tokenizer that cuts text into them and learns nothing.
 
 A tokenizer that learns from made text learns its grammar: byte pairs of German numbers become "undvier" and
 "zigtausend", which say where in the number they stood, so that their order is not needed any more. Morphemes say it
@@ -18,10 +18,12 @@ from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 
 from clockhands.data.kinds import SPECIAL
 
+__all__ = ["Morphemes", "find_roots", "make_tokenizer"]
+
 
 @dataclass(frozen=True)
 class Morphemes:
-    """``roots`` in any order, and ``texts`` in which each stands in every form that it can have.
+    """Roots, in any order, and texts that hold each root in every form that it can have.
 
     A form is a root with the space or hyphen before it and the punctuation after it: "nine", " nine" and "-nine" are
     three tokens.
@@ -35,10 +37,10 @@ class Morphemes:
 
 
 def find_roots(texts: Iterable[str], roots: Iterable[str]) -> tuple[str, ...]:
-    """Return ``roots`` and what is left between them in the words of ``texts``, until nothing is left.
+    """Return ``roots`` with further ones, so that all words of ``texts`` are made of them.
 
-    What is left most often, counted in letters over all different words, becomes a root first: of "einhundert" and
-    "zweihundert", with "zwei" known, that is "hundert", and then "ein".
+    What the known roots leave of the words becomes a root, the part with the most letters over all words first: of
+    "einhundert" and "zweihundert", with "zwei" known, that is "hundert", and then "ein".
     """
     words = {word for text in texts for word in re.findall(r"\w+", text)}
     found = set(roots)

@@ -1,4 +1,4 @@
-"""What text is here: pairs of sentences or documents, in named splits."""
+"""Text as a corpus: pairs of sentences, or documents, in named splits."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from clockhands.data.morphemes import Morphemes
 from clockhands.data.population import Population
 from clockhands.errors import UsageError, describe_unknown
 
+__all__ = ["ITEMS", "Corpus", "Fact", "Items", "Pair", "Task"]
+
 Task: TypeAlias = Literal["translation", "language modelling"]
 ITEMS: dict[Task, str] = {"translation": "pairs", "language modelling": "documents"}
 Fact: TypeAlias = str | float | int | bool
@@ -19,8 +21,8 @@ Fact: TypeAlias = str | float | int | bool
 class Pair:
     """A sentence and its translation.
 
-    ``group``: pairs with the same number hang together, as twins that differ in the order of their words alone do, and
-    are resampled together; None hangs together with no other. Two pairs are equal whatever their groups.
+    ``group``: pairs with the same number belong together, such as twins that differ only in the order of their words,
+    and statistics resample them together; a pair with None belongs to no other. ``==`` does not compare groups.
     """
 
     source: str
@@ -34,14 +36,14 @@ Items: TypeAlias = Sequence[Pair] | Sequence[str]
 
 @dataclass(frozen=True)
 class Corpus:
-    """Text in named splits: ``train``, mostly ``validation`` and ``test``, and whatever else has a name.
+    """Text in named splits: ``train``, mostly ``validation`` and ``test``, and any others.
 
     ``task`` says what a split holds: ``translation`` a list of ``Pair``, ``language modelling`` a list of documents
     (``str``).
-    ``facts`` are measured or counted, such as the accuracy that a reader without word order cannot exceed.
-    ``morphemes`` makes the closed lists of the two sides, for a tokenizer of kind ``morpheme``; of most corpora there
-    are none. ``populations``: from what the pairs were drawn, to compute the order-blind ceiling; the first is taken
-    that can be computed with the tokenizer at hand.
+    ``facts`` are measured or counted numbers, such as how many items a split has.
+    ``morphemes`` makes the closed lists of the two sides, for a tokenizer of kind ``morpheme``; most corpora have none.
+    ``populations``: what the pairs were drawn from, to compute the order-blind ceiling; the first one is taken whose
+    ceiling can be computed with the tokenizers.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""What a corpus draws from, and the best that can be made of it without order.
+"""Populations that corpora draw from, and the best score on them without the order of the tokens.
 
 A bag tells which tokens a text has and how often, and nothing else. All sources with the same bag look the same to a
 model that ignores order, so that it answers all of them alike: at best with the answer that is right most often among
@@ -21,6 +21,8 @@ from clockhands.errors import UsageError
 
 if TYPE_CHECKING:
     from clockhands.data.pairs import Pair
+
+__all__ = ["DRAWS", "NORMAL", "Bags", "Ceiling", "Composed", "Drawn", "Listed", "Population", "permute"]
 
 Bags: TypeAlias = Callable[[Sequence[str]], NDArray[np.uint64]]
 """One number for each text: the same for texts with the same bag of tokens, and for no others (but by a chance of
@@ -55,7 +57,7 @@ class Ceiling:
 
 @runtime_checkable
 class Population(Protocol):
-    """All that a corpus can draw, and how the ceiling over it is computed."""
+    """Everything that a corpus can draw; it computes the order-blind ceiling over it."""
 
     def measure(self, bags: Bags) -> Ceiling | None:
         """Return the ceiling for a tokenizer; None where it cannot be computed in this way."""
@@ -64,7 +66,7 @@ class Population(Protocol):
 
 @dataclass(frozen=True)
 class Listed:
-    """A population that is listed whole: every pair as likely as any other."""
+    """A population whose pairs are all listed; each is as likely as any other."""
 
     pairs: Sequence[Pair]
     description: str
@@ -82,7 +84,7 @@ class Listed:
 
 @dataclass(frozen=True)
 class Drawn:
-    """A population that is too large to be listed: items are drawn, each with others that may have the same bag.
+    """A population too large to be listed: items are drawn, each together with others that may have the same bag.
 
     ``draw`` returns an item, and equally likely items of the population, itself among them: a class of rearrangements
     that is the same whichever of its items is drawn, or a random sample of it. A model that also knew the class could
@@ -110,11 +112,12 @@ class Drawn:
 
 @dataclass(frozen=True)
 class Composed:
-    """A population of texts that are a head and a tail each, every one with another answer: item h·T + t of N.
+    """A population of N texts with a different answer each, almost all of which are a head followed by a tail.
 
-    ``weights_N``: how likely each is. ``alone`` are the texts that are no composition: the first of all. ``whole``
-    returns the text of an item as the corpus has it, for a sample of which it is checked that head and tail are indeed
-    the text and their tokens its tokens. Else ``measure`` returns None.
+    The items are the texts ``alone``, which are not divided, and then every head with every tail: head h with tail t is
+    item len(alone) + h·len(tails) + t. ``weights_N``: how likely each item is; items beyond N do not belong to it.
+    ``whole`` returns the text of an item as the corpus has it: ``measure`` checks for a sample that its bag of tokens
+    is that of head and tail together, and returns None if it is not.
     """
 
     alone: Sequence[str]

@@ -1,4 +1,4 @@
-"""Reading text files: plain, parallel, tables and JSON Lines, with or without gzip. Every fault names file and line."""
+"""Read text files: plain, parallel, tables and JSON Lines, with or without gzip. Every error names file and line."""
 
 from __future__ import annotations
 
@@ -14,10 +14,26 @@ from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from clockhands.data.memory_check import GZIP_MAGIC, read_bytes
 from clockhands.data.pairs import Pair
-from clockhands.data.room import GZIP_MAGIC, read_bytes
 from clockhands.errors import DataError, UsageError, describe_unknown, show_value, suggest_nearest
 from clockhands.options import fits
+
+__all__ = [
+    "FORMATS",
+    "STANDS_FOR_CR",
+    "SUFFIXES",
+    "Unit",
+    "make_pairs",
+    "read_column",
+    "read_documents",
+    "read_lines",
+    "read_parallel",
+    "read_rows",
+    "read_text",
+    "stream_lines",
+    "strip_line_end",
+]
 
 Unit = Literal["line", "paragraph", "file"]
 FORMATS = ("csv", "jsonl", "tsv")
@@ -76,9 +92,9 @@ def read_lines(path: str | Path, encoding: str = "utf-8") -> list[str]:
 
 
 def stream_lines(path: str | Path) -> Iterator[str]:
-    """Yield the lines of a file of any size in UTF-8, unpacked if it is gzip, one after the other as ``read_lines``.
+    """Yield the lines of a file of any size in UTF-8, unpacked if it is gzip, as ``read_lines`` returns them.
 
-    Raises DataError as ``read_text``, when the damaged place is reached; an empty file has no lines and is no fault.
+    Raises DataError as ``read_text``, but only at the line that is damaged; an empty file yields nothing.
     """
     path = Path(path)
     if path.is_dir():
@@ -100,10 +116,10 @@ def _decode(path: Path, number: int, line: bytes) -> str:
     except UnicodeDecodeError as fault:
         wrong = f"byte {fault.start + 1} (0x{line[fault.start]:02x})"
         raise DataError(f"{path}, line {number}: {wrong} of the line is not utf-8; convert the file") from fault
-    return without_end(text)
+    return strip_line_end(text)
 
 
-def without_end(line: str) -> str:
+def strip_line_end(line: str) -> str:
     """Return a line without the ``\\n`` or ``\\r\\n`` that ends it."""
     return line.removesuffix("\n").removesuffix("\r") if line.endswith("\n") else line
 
@@ -127,7 +143,7 @@ def read_documents(path: str | Path, unit: str = "line", encoding: str = "utf-8"
 def read_parallel(
     source: str | Path, target: str | Path, encoding: str = "utf-8", *, skip_blank: bool = False
 ) -> list[Pair]:
-    """Pairs of the lines of two files. Lines blank on both sides are left out.
+    """Read pairs from the lines of two files. Lines that are blank on both sides are left out.
 
     Raises DataError for unequal numbers of lines and, unless ``skip_blank``, for a line blank on one side only;
     else as ``read_text``.
@@ -139,11 +155,14 @@ def read_parallel(
             "line n of one must be the translation of line n of the other"
         )
     rows = ((f"{source} and {target}, line {n}", *row) for n, row in enumerate(zip(sources, targets, strict=True), 1))
-    return list(pairs_of(rows, skip_blank))
+    return list(make_pairs(rows, skip_blank))
 
 
-def pairs_of(rows: Iterable[tuple[str, str, str]], skip_blank: bool) -> Iterator[Pair]:
-    """Pairs from (place, source, target). ``place`` is told in the DataError for a row blank on one side only."""
+def make_pairs(rows: Iterable[tuple[str, str, str]], skip_blank: bool) -> Iterator[Pair]:
+    """Yield pairs from rows of (place, source, target); a row that is blank on both sides is left out.
+
+    Unless ``skip_blank``, raises DataError, which names the place, for a row that is blank on one side only.
+    """
     for place, source, target in rows:
         if source.strip() and target.strip():
             yield Pair(source, target)
@@ -161,14 +180,14 @@ def read_rows(
     named ``1``, ``2`` and so on. TSV has no quotes, CSV has.
     Raises DataError for ragged rows and what is not JSON, UsageError for an ending that says no format.
     """
-    name = format or _format(Path(path))
+    name = format or _choose_format(Path(path))
     if name not in FORMATS:
         raise UsageError(describe_unknown("table format", name, FORMATS))
     text = read_text(path, encoding)
     return _read_json_rows(path, text) if name == "jsonl" else _read_table_rows(path, text, name, header)
 
 
-def _format(path: Path) -> str:
+def _choose_format(path: Path) -> str:
     suffixes = [suffix for suffix in path.suffixes if suffix != ".gz"]
     if suffixes and suffixes[-1].lower() in SUFFIXES:
         return SUFFIXES[suffixes[-1].lower()]
@@ -221,7 +240,7 @@ def _read_json_rows(path: str | Path, text: str) -> Iterator[tuple[str, Mapping[
 
 
 def _describe_unlike(columns: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return a JSON object as a table. Raises ValueError for a name that stands there twice."""
+    """Return a JSON object as a dictionary. Raises ValueError for a name that it has twice."""
     row = dict(columns)
     if len(row) < len(columns):
         raise ValueError(_find_named_twice([name for name, _ in columns]))
@@ -233,7 +252,7 @@ def _find_named_twice(names: Sequence[str]) -> str:
     return f"more than one column is named {show_value(twice)}; give every column its own name"
 
 
-def column(row: Mapping[str, Any], name: str, place: str) -> str:
+def read_column(row: Mapping[str, Any], name: str, place: str) -> str:
     """Return the text in a column; ``translation.de`` looks inside a nested one.
 
     Raises DataError, with ``place`` and the columns there are, for a missing column and for one that holds no text.

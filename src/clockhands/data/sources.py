@@ -1,7 +1,7 @@
-"""One's own text as a corpus: parallel files, tables, plain text, Hugging Face data sets.
+"""The user's own text as a corpus: parallel files, tables, plain text.
 
-Each function's keywords are its options, as for the built-in corpora. Where no validation split is given, a share
-of the training text is held out: chosen by a hash of the text itself, so the same sentence never stands on both sides.
+The keyword parameters of each function are its options, as for the built-in corpora. Without a validation split a share
+of the training text is held out; a hash of the text itself chooses it, so that no sentence is in both.
 """
 
 from __future__ import annotations
@@ -11,17 +11,19 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
-from clockhands.data.catalogue import corpus, task_of_columns
+from clockhands.data.catalogue import corpus, find_task_of_columns
 from clockhands.data.pairs import Corpus, Items, Pair, Task
 from clockhands.data.readers import (
     Unit,
-    column,
-    pairs_of,
+    make_pairs,
+    read_column,
     read_documents,
     read_parallel,
     read_rows,
 )
 from clockhands.errors import DataError, UsageError
+
+__all__ = ["HOLDOUT", "Paths", "hold_out", "make_corpus", "parallel", "table", "text"]
 
 Paths: TypeAlias = str | Path | list[str]
 HOLDOUT = 0.02
@@ -57,10 +59,10 @@ def parallel(
             raise UsageError(f"the {split} {given} file has no {missing} file beside it; give both or neither")
         if one is not None and other is not None:
             splits[split] = _read_sides(_list_paths(one), _list_paths(other), encoding, skip_blank)
-    return corpus_of("parallel", "translation", splits, holdout, f"{_name(source)} to {_name(target)}")
+    return make_corpus("parallel", "translation", splits, holdout, f"{_join_names(source)} to {_join_names(target)}")
 
 
-@corpus("table", task_of_columns)
+@corpus("table", find_task_of_columns)
 def table(
     *,
     train: Paths,
@@ -78,18 +80,22 @@ def table(
     """Read TSV, CSV or JSON Lines: the columns ``source`` and ``target``, or for a language model the column ``text``.
 
     ``format`` follows from the files' endings where it is not given; without ``header`` columns are named 1, 2, ...
-    Raises as ``read_rows`` and ``column``.
+    Raises as ``read_rows`` and ``read_column``.
     """
 
     def read(paths: Paths) -> Items:
         rows = (row for path in _list_paths(paths) for row in read_rows(path, format, header=header, encoding=encoding))
         if text is not None:
-            return [document for place, row in rows if (document := column(row, text, place)).strip()]
-        sides = ((place, column(row, source, place), column(row, target, place)) for place, row in rows)
-        return list(pairs_of(sides, skip_blank))
+            return [document for place, row in rows if (document := read_column(row, text, place)).strip()]
+        sides = ((place, read_column(row, source, place), read_column(row, target, place)) for place, row in rows)
+        return list(make_pairs(sides, skip_blank))
 
-    return corpus_of(
-        "table", task_of_columns({"text": text}), _read_each(read, train, validation, test), holdout, _name(train)
+    return make_corpus(
+        "table",
+        find_task_of_columns({"text": text}),
+        _read_each(read, train, validation, test),
+        holdout,
+        _join_names(train),
     )
 
 
@@ -111,7 +117,9 @@ def text(
     def read(paths: Paths) -> list[str]:
         return [document for path in _list_paths(paths) for document in read_documents(path, unit, encoding)]
 
-    return corpus_of("text", "language modelling", _read_each(read, train, validation, test), holdout, _name(train))
+    return make_corpus(
+        "text", "language modelling", _read_each(read, train, validation, test), holdout, _join_names(train)
+    )
 
 
 def _read_each(
@@ -133,7 +141,7 @@ def _read_sides(
     ]
 
 
-def corpus_of(name: str, task: Task, splits: dict[str, Items], holdout: float, description: str) -> Corpus:
+def make_corpus(name: str, task: Task, splits: dict[str, Items], holdout: float, description: str) -> Corpus:
     """Make a corpus; a validation split is held out from ``train`` if there is none. Raises DataError for no items."""
     for split, items in splits.items():
         if not items:
@@ -147,15 +155,22 @@ def corpus_of(name: str, task: Task, splits: dict[str, Items], holdout: float, d
 def hold_out(items: Items, share: float) -> dict[str, Items]:
     """Divide items into ``train`` and ``validation``, a share of the different ones and at least one, in their order.
 
-    Which ones follows from a hash of each text (of a pair, its source) alone. A single document is cut at its end.
-    Raises UsageError for a share outside 0 to 0.5, and for one text alone that is no longer than a line.
+    A hash of each text (of a pair, its source) decides which ones. A single document is cut in two: its end is held
+    out. Raises UsageError for a share outside 0 to 0.5, where all texts are the same, and for a single document that is
+    too short to be cut.
     """
     if not 0 < share <= 0.5:
         raise UsageError(f"holdout={share} is a share of the training text, above 0 and at most 0.5")
     if len(items) == 1 and isinstance(items[0], str):
         cut = int(len(items[0]) * (1 - share))
-        return {"train": [items[0][:cut]], "validation": [items[0][cut:]]}
-    keys = [_hash(item) for item in items]
+        parts = items[0][:cut], items[0][cut:]
+        if not all(parts):
+            raise UsageError(
+                f"the only document has {len(items[0]):,} characters, too few to cut off holdout={share} of it; give "
+                "more text, or a validation file"
+            )
+        return {"train": [parts[0]], "validation": [parts[1]]}
+    keys = [_hash_text(item) for item in items]
     different = sorted(set(keys))
     if len(different) < 2:
         raise UsageError("there is only one text, so none can be held out; give a validation file")
@@ -165,7 +180,7 @@ def hold_out(items: Items, share: float) -> dict[str, Items]:
     return {"train": train, "validation": validation}  # type: ignore[dict-item]
 
 
-def _hash(item: Pair | str) -> bytes:
+def _hash_text(item: Pair | str) -> bytes:
     written = item if isinstance(item, str) else item.source
     return hashlib.blake2b(written.encode("utf8", "surrogatepass"), digest_size=8).digest()
 
@@ -175,5 +190,5 @@ def _list_paths(paths: Paths) -> Sequence[str | Path]:
     return [paths] if isinstance(paths, (str, Path)) else paths
 
 
-def _name(paths: Paths) -> str:
+def _join_names(paths: Paths) -> str:
     return ", ".join(Path(path).name for path in _list_paths(paths))

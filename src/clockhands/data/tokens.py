@@ -1,8 +1,8 @@
-"""Tokenizers: trained here by ``tokenizers``, or any existing one; always a transformers tokenizer, so that
-``AutoTokenizer`` opens what a run saved. Ids: 0 ``<pad>``, 1 ``<s>``, 2 ``</s>``, 3 ``<unk>``, 4 ``<mask>`` if masked.
+"""Train tokenizers, or open existing ones; they are tokenizers of transformers, so that ``AutoTokenizer`` opens a run.
 
-Every kind writes back what it read: spaces belong to the tokens. For translation the first word of a text is the same
-token as anywhere else, and a text ends with ``</s>``. For language models text is taken as it is, nothing is added.
+The ids of one that is trained here begin with 0 ``<pad>``, 1 ``<s>``, 2 ``</s>``, 3 ``<unk>``, and for masked language
+models 4 ``<mask>``. It decodes the ids of a text to that text: spaces belong to the tokens. For translation the first
+word of a text is the same token as anywhere else, and a text ends with ``</s>``. For language models nothing is added.
 """
 
 from __future__ import annotations
@@ -18,24 +18,26 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from tokenizers import Tokenizer, processors
 
-from clockhands.data.kinds import KINDS, SPECIAL, normalizer
+from clockhands.data.kinds import KINDS, SPECIAL, make_normalizer
 from clockhands.data.morphemes import make_tokenizer
 from clockhands.data.pairs import Corpus, Task
 from clockhands.errors import CheckpointError, DataError, UsageError, describe_unknown
-from clockhands.pretrained import TRUST, load_tokenizer
+from clockhands.pretrained import TOKENIZER, TRUST, load_tokenizer
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
+__all__ = ["SAMPLE", "TASKS", "TokenizerTask", "Tokenizers", "open_tokenizer", "train_tokenizer", "train_tokenizers"]
+
 SAMPLE = "Ein Satz, a sentence; ÉTÉ été 12.5 %  ﬁn 你好"
-"""A text whose ids change with the case, the accents, the spaces and the forms that a tokenizer makes equal."""
+"""A text whose ids tell how a tokenizer treats case, accents, spaces and different forms of the same character."""
 TokenizerTask: TypeAlias = Task | Literal["masked language modelling"]
 TASKS = ("translation", "language modelling", "masked language modelling")
 
 
 @dataclass(frozen=True)
 class Tokenizers:
-    """What reads the source and what writes the target; often one and the same."""
+    """The tokenizer of the sources and that of the targets; often one and the same."""
 
     source: PreTrainedTokenizerBase
     target: PreTrainedTokenizerBase
@@ -53,7 +55,7 @@ class Tokenizers:
 
     @property
     def fingerprint(self) -> str:
-        """What changes when a text gets other ids, or ids another text; saving and opening does not change it."""
+        """A hash of how both tokenizers turn texts into ids and back; saving and opening does not change it."""
         digest = hashlib.blake2b(digest_size=16)
         for tokenizer in (self.source, self.target):
             digest.update(json.dumps(_read_behaviour(tokenizer)).encode())
@@ -61,9 +63,9 @@ class Tokenizers:
 
     @classmethod
     def load(cls, folder: str | Path) -> Tokenizers:
-        """Open what ``save`` wrote. Raises DataError if there is no tokenizer."""
+        """Open what ``save`` wrote. Raises DataError if there is no tokenizer, UsageError if one cannot end a text."""
         source = open_tokenizer(folder)
-        apart = (Path(folder) / "target" / "tokenizer_config.json").is_file()
+        apart = (Path(folder) / "target" / TOKENIZER).is_file()
         return cls(source, open_tokenizer(Path(folder) / "target") if apart else source)
 
 
@@ -89,7 +91,7 @@ def train_tokenizers(
     normalisation: str = "nfc",
     min_frequency: int = 1,
 ) -> Tokenizers:
-    """Tokenizers learned from the training split: one for both sides, or one each. Raises as ``train_tokenizer``.
+    """Train tokenizers on the training split: one for both sides, or one for each. Raises as ``train_tokenizer``.
 
     ``task`` follows from the corpus where it is None. ``kind``: as for ``train_tokenizer``, or ``morpheme``, the closed
     list of the corpus, of which nothing is learned; None is ``morpheme`` where the corpus has such a list and no
@@ -140,7 +142,7 @@ def train_tokenizer(
     if min_frequency < 1:
         raise UsageError(f"min_frequency={min_frequency}; a token occurs at least once")
     tokenizer, trainer = KINDS[kind](task == "translation", special, vocabulary, min_frequency)
-    tokenizer.normalizer = normalizer(lowercase, normalisation, tokenizer.normalizer)
+    tokenizer.normalizer = make_normalizer(lowercase, normalisation, tokenizer.normalizer)
     if kind == "unigram" and vocabulary is not None:
         # Below this the trainer stops with a panic of its own; from here on it says what it needs.
         characters = set(chain.from_iterable(map(tokenizer.normalizer.normalize_str, texts)))
@@ -159,7 +161,7 @@ def _list_morphemes(corpus: Corpus, task: str, shared: bool, lowercase: bool, no
     special = _list_special_tokens(task)
     source, target = corpus.morphemes()
     lists = [source + target] if shared else [source, target]
-    made = [make_tokenizer(morphemes, special, normalizer(lowercase, normalisation, None)) for morphemes in lists]
+    made = [make_tokenizer(morphemes, special, make_normalizer(lowercase, normalisation, None)) for morphemes in lists]
     ready = [_for_transformers(tokenizer, special, task) for tokenizer in made]
     return Tokenizers(ready[0], ready[-1])
 

@@ -1,4 +1,4 @@
-"""The loss of a trigram model of the same text: what a neural model has to be well below before its reach is judged.
+"""The loss of a trigram model of a text; a neural model must be well below it before claims about length are made.
 
 Smoothed as by Witten and Bell (1991), interpolated (Chen and Goodman 1999, section 2.5): with c(h) tokens after the
 history h, of which d(h) are different,
@@ -21,6 +21,8 @@ from clockhands.data.encoding import WindowDataset, encode_stream, encode_texts
 from clockhands.data.pairs import Corpus
 from clockhands.data.tokens import Tokenizers
 from clockhands.errors import UsageError
+
+__all__ = ["MARGIN", "ORDER", "Floor", "find_floor", "score_trigram"]
 
 ORDER = 3
 MARGIN = 0.4
@@ -74,7 +76,7 @@ def find_floor(corpus: Corpus, tokenizers: Tokenizers, window: int = 128) -> Flo
 def score_trigram(
     train: Sequence[Sequence[int] | NDArray[np.int32]], held_out: Sequence[NDArray[np.int32]], vocabulary: int
 ) -> list[NDArray[np.float64]]:
-    """Return -ln p of every held-out token, row by row; each row of either begins after two marks of its start.
+    """Return -ln p of every held-out token, row by row; every row is read as if two start tokens stood before it.
 
     Raises UsageError for a text without a token, and for a vocabulary whose trigrams have no number.
     """

@@ -1,4 +1,4 @@
-"""Use a trained run: translate, continue, evaluate, and draw its cross-attention.
+"""Translate, continue text, evaluate, and draw cross-attention, with a trained run or a causal model of transformers.
 
 ::
 

@@ -1,8 +1,8 @@
-"""Evaluation of a run on text that it was not trained on: scores of translations, and the loss per token by length."""
+"""Evaluate a model on text: scores of translations, or the loss of a language model, with a table by length."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -49,15 +49,17 @@ def evaluate(
         search: how to translate; None: greedily.
         tokenize, lowercase: options of sacreBLEU (``score_translations``).
         length: the tokens of a window, at least 2; None: 128.
-        stride: how many tokens the next window lies further on; None: so many that no token is predicted twice.
+        stride: how many tokens after a window the next one begins; None: as many as leave no token out.
         batch: windows at a time; None: as many as fit the memory, at most 32.
         buckets: the most rows of the table by length. That of a language model is by the index of a predicted token in
             its window, 1 to ``length - 1``.
         progress: called with what is counted, how many are done and how many there are.
 
-    Raises UsageError if the text does not suit the model and for a ``length`` below 2, DataError if there is no text or
-    if pairs and documents are mixed.
+    Raises UsageError if the text does not suit the model, for a ``length`` below 2 and for ``buckets`` below 1,
+    DataError if there is no text or if pairs and documents are mixed.
     """
+    if buckets < 1:
+        raise UsageError(f"buckets={buckets}; the table by length has at least 1 row")
     if not text:
         raise DataError("there is no text to evaluate on")
     if len({isinstance(part, Pair) for part in text}) > 1:
@@ -128,7 +130,7 @@ def measure_pair_loss(
     order = np.argsort(dataset.lengths.max(axis=1), kind="stable")
     collate = PairCollator(run.tokenizers.source.pad_token_id)
     nats_N, tokens_N = np.zeros(len(order)), np.zeros(len(order), np.int64)
-    for number, indices in enumerate(_split_indices(order, batch)):
+    for number, indices in enumerate(np.split(order, range(batch, len(order), batch))):
         progress("measuring the loss", number * batch, len(order))
         loss_BS = compute_token_losses(run, collate([dataset[int(i)] for i in indices]))
         nats_N[indices] = loss_BS.sum(-1).cpu().numpy()
@@ -155,9 +157,3 @@ def _tabulate_by_length(loss: Loss, exact_N: NDArray[np.bool_], buckets: int) ->
             part = Loss(loss.nats_N[inside_N], loss.tokens_N[inside_N])
             rows.append([f"{low + 1}-{high}", int(inside_N.sum()), part.mean, 100 * float(exact_N[inside_N].mean())])
     return Table.of(["target tokens", "pairs", "loss per token", "exact match %"], rows)
-
-
-def _split_indices(order: NDArray[np.int64], size: int) -> Iterator[NDArray[np.int64]]:
-    """Yield indices in arrays of ``size``; the last may be shorter."""
-    for start in range(0, len(order), size):
-        yield order[start : start + size]

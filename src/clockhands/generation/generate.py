@@ -18,8 +18,9 @@ from clockhands.runs import LanguageModel, Run
 
 __all__ = ["generate"]
 
-MINIMUM = {"tokens": 1, "temperature": 0, "top_p": 1e-9, "top_k": 0, "beam": 1, "samples": 1, "max_prompt": 1}
-"""The least value of each argument."""
+MINIMUM = {"tokens": 1, "temperature": 0, "top_k": 0, "beam": 1, "samples": 1, "max_prompt": 1}
+"""The least value of each argument but ``top_p``, a share that must be above 0."""
+MIN_TOP_P = 1e-9
 SAMPLING_DEFAULTS = {"temperature": 0.8, "top_k": 0, "top_p": 1.0}
 """The value of each sampling option that is None, where something is sampled."""
 MIN_TEMPERATURE = 1e-3
@@ -43,7 +44,8 @@ def generate(
 
     Args:
         run: a language model: a run of this project, or any causal model of transformers.
-        prompt: the text to continue; an empty one is replaced by the token that ends a text.
+        prompt: the text to continue; in place of an empty one stands what the tokenizer puts before every text, or the
+            token that ends a text.
         tokens: the most tokens to add.
         temperature: the divisor of the logits before a token is sampled (None: 0.8); 0 takes the likeliest token each
             time and samples nothing.
@@ -64,7 +66,7 @@ def generate(
         _check_sampling_options(beam, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed)
     model = to_language_model(run, "generate")
     ids = _encode_prompt(model, prompt, max_prompt)
-    _check_table(model, len(ids) + tokens)
+    _check_position_table(model, len(ids) + tokens)
     check_memory(
         model.model, batch=1, beam=max(beam, samples), length=len(ids) + tokens, advice="tokens, beam or samples"
     )
@@ -109,7 +111,7 @@ def _encode_prompt(model: LanguageModel, prompt: str, max_tokens: int) -> list[i
     return ids
 
 
-def _check_table(model: LanguageModel, length: int) -> None:
+def _check_position_table(model: LanguageModel, length: int) -> None:
     """Raise UsageError for a text that is longer than the model's table of positions."""
     if model.longest is not None and length > model.longest:
         raise UsageError(
@@ -133,11 +135,11 @@ def _check_ranges(**values: float | int | None) -> None:
     """Raise UsageError with every value that is out of range; None stands for the default."""
     known = {name: value for name, value in values.items() if value is not None}
     # "not value >= least" instead of "value < least": every comparison with NaN is false, and NaN must be refused.
-    wrong = [f"{name} is {value}; it must be {MINIMUM[name]} or more" for name, value in known.items()
-             if not value >= MINIMUM[name]]  # fmt: skip
+    wrong = [f"{name} is {known[name]}; it must be {least} or more" for name, least in MINIMUM.items()
+             if name in known and not known[name] >= least]  # fmt: skip
     wrong += [f"{name} is {value}; it must be finite" for name, value in known.items() if value == math.inf]
-    if known.get("top_p", 1) > 1:
-        wrong.append(f"top_p is {known['top_p']}; it is a share, at most 1")
+    if not MIN_TOP_P <= known.get("top_p", 1) <= 1:
+        wrong.append(f"top_p is {known['top_p']}; it is a share of the probability, above 0 and at most 1")
     if 0 < known.get("temperature", 1) < MIN_TEMPERATURE:
         least = f"the least is {MIN_TEMPERATURE}, or 0 for the likeliest token"
         wrong.append(f"temperature is {known['temperature']}; {least}")

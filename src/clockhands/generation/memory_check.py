@@ -1,4 +1,4 @@
-"""Estimates, before anything is computed, whether the texts to generate fit the memory."""
+"""Estimate, before anything is computed, whether the texts to generate fit the memory."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ def estimate_bytes(model: PreTrainedModel, *, batch: int, beam: int, length: int
 
 
 def _estimate_foreign(model: PreTrainedModel, tokens: int) -> int:
-    """Return the bytes of the KV cache of a model of transformers; 0 where its configuration does not tell its sizes.
+    """Return the bytes of the KV cache of a model of transformers; 0 if its configuration does not say its sizes.
 
-    Only layers that see the whole text are counted, as the cache of another may be shorter.
+    Only layers that attend to the whole text are counted; the cache of other layers may be shorter.
     """
     config = model.config.get_text_config(decoder=True)
     heads = getattr(config, "num_key_value_heads", None) or getattr(config, "num_attention_heads", None)

@@ -1,4 +1,4 @@
-"""The loss and the perplexity of a language model on documents, by sliding windows, and by the place in a window."""
+"""Measure loss and perplexity of a language model on documents, read in windows, and by the place in a window."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from clockhands.shapes import Float, Int, Tensor
 __all__ = ["Windows", "choose_batch", "compute_next_token_losses", "cut_windows", "evaluate_windows"]
 
 MOST_WINDOWS = 32
-"""The most windows that are read at a time where nobody says how many."""
+"""The most windows that are read at a time where no number is given."""
 FEWEST_DOCUMENTS = 5
-"""With fewer documents than these their spread tells nothing, and windows are resampled."""
+"""With fewer documents the intervals are over windows: so few documents say little about how they vary."""
 LOGIT_SHARE = 0.2
-"""Of the free memory, for the logits of a batch; the loss needs them once more, and the model needs room."""
+"""The share of the free memory for the logits of a batch; the loss needs as much again, and the model the rest."""
 
 
 @dataclass(frozen=True)
@@ -123,9 +123,9 @@ def evaluate_windows(
     windows = cut_windows(model, documents, length, stride)
     if batch is not None and batch < 1:
         raise UsageError(f"batch={batch}; at least one window is read at a time")
-    losses_NS = np.concatenate(list(_read(model, windows, batch or choose_batch(model, length), progress)))
+    losses_NS = np.concatenate(list(_read_losses(model, windows, batch or choose_batch(model, length), progress)))
     losses_NS = np.where(windows.counted_NS[:, 1:], losses_NS, 0.0)
-    loss, resampled = _group(losses_NS, windows)
+    loss, resampled = _group_by_document(losses_NS, windows)
     low, high = loss.interval
     signature = f"window:{length}" + (f"|stride:{stride}" if stride is not None else "")
     perplexity = Score("perplexity", math.exp(loss.mean), math.exp(low), math.exp(high), signature)
@@ -133,7 +133,7 @@ def evaluate_windows(
     return Evaluation((loss.to_score(), perplexity), loss, table, resampled=resampled)
 
 
-def _read(
+def _read_losses(
     model: LanguageModel, windows: Windows, batch: int, progress: CountProgress
 ) -> Iterator[Float[np.ndarray, "B S"]]:
     """Yield the losses of the windows, batch by batch, in float64."""
@@ -144,8 +144,8 @@ def _read(
     progress("reading windows", len(windows), len(windows))
 
 
-def _group(losses_NS: Float[np.ndarray, "N S"], windows: Windows) -> tuple[Loss, str]:
-    """Return the loss by document, or by window where documents are few, and which of the two it is."""
+def _group_by_document(losses_NS: Float[np.ndarray, "N S"], windows: Windows) -> tuple[Loss, str]:
+    """Return the loss of each document, or of each window where documents are few, and over what that is, as text."""
     nats_N, tokens_N = losses_NS.sum(1), windows.counted_NS.sum(1)
     _, groups_N = np.unique(windows.documents_N, return_inverse=True)
     count = int(groups_N.max()) + 1

@@ -21,7 +21,7 @@ from clockhands.runs import Run, open_run
 __all__ = ["Search", "Translation", "bound_length", "translate"]
 
 POOL = 32
-"""Batches in a pool, within which sentences are sorted by length: more need less padding, fewer stream earlier.
+"""The most batches in a pool, whose sentences are sorted by length; a larger pool needs less padding.
 
 The first pool is one batch and each is twice as large as the one before, so that the first translations come soon.
 """

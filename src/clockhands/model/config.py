@@ -235,7 +235,10 @@ class TransformerConfig:
         return construct(CATALOGUE, position.scheme, self.get_sizes(side), position.options)
 
     def build_schemes(self, side: Side) -> BuiltSchemes:
-        """Build new instances of all schemes of a side. Raises ConfigError where one refuses the sizes or another."""
+        """Build all schemes of a side; the first may be the one that validation built (``take_scheme``).
+
+        Raises ConfigError where a scheme refuses the sizes or another scheme.
+        """
         sizes = self.get_sizes(side)
         return build_schemes(
             self.get_position_config(side),

@@ -186,7 +186,7 @@ def find_transform_faults(position: PositionConfig, side: Side) -> list[str]:
     if side == "cross":
         return ["cross.transform is set, but cross-attention reads positions as they were counted: remove it"]
     if position.transform not in TRANSFORMS:
-        return [f"{side}: {TRANSFORMS.unknown(position.transform)}"]
+        return [f"{side}: {TRANSFORMS.describe_unknown_name(position.transform)}"]
     options = options_of(TRANSFORMS[position.transform])
     _, faults = check_options(
         position.transform_options, options, position.transform, prefix=f"{side}.transform_options."

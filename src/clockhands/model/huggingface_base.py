@@ -65,6 +65,10 @@ class ClockhandsPreTrainedModel(PreTrainedModel):
         }
         self.post_init()
 
+    @classmethod
+    def register_for_auto_class(cls, auto_class: Any = "AutoModel") -> None:
+        """Do nothing: otherwise transformers would copy a file of this package into every folder that it saves to."""
+
     @torch.no_grad()
     @hf_initialization.guard_torch_init_functions()
     def initialize_weights(self) -> None:

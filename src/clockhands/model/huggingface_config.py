@@ -71,7 +71,13 @@ class ClockhandsConfig(PreTrainedConfig):
     def from_dict(cls, config_dict: dict[str, Any], **kwargs: Any) -> Any:
         """Make a configuration from the content of a file, which may be older than the options that it must give."""
         saved = {**config_dict, "transformer": complete_saved_position(config_dict.get("transformer"))}
+        # It names a file of the folder that is read; whoever saves the model elsewhere would save the name alone.
+        saved.pop("auto_map", None)
         return super().from_dict(saved, **kwargs)
+
+    @classmethod
+    def register_for_auto_class(cls, auto_class: Any = "AutoConfig") -> None:
+        """Do nothing: otherwise transformers would copy a file of this package into every folder that it saves to."""
 
     @property
     def transformer_config(self) -> TransformerConfig:

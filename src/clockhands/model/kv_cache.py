@@ -13,6 +13,7 @@ import torch
 
 from clockhands.errors import PositionError
 from clockhands.schemes import Scheme
+from clockhands.schemes.composition_rules import AFTER_ROTATE
 from clockhands.schemes.scheme import KeyPositions
 from clockhands.shapes import Float, Int, Num, Tensor
 
@@ -58,7 +59,7 @@ def needs_stored_positions(scheme: Scheme) -> bool:
     """Return whether the cache must store positions with the keys: the scheme needs them again at every step."""
     hooks = scheme.active_hooks()
     rotates_again = scheme.declares.cache == "raw" and "rotate" in hooks
-    return rotates_again or bool(hooks & {"locate", "bias", "logits", "weigh", "values"})
+    return rotates_again or "locate" in hooks or bool(hooks & AFTER_ROTATE)
 
 
 def acts_in_attention(scheme: Scheme) -> bool:

@@ -8,13 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from clockhands.errors import ConfigError, describe_unknown, show_value
-from clockhands.model.position_config import PositionConfig
+from clockhands.model.position_config import REPEAT, PositionConfig
 from clockhands.schemes import CATALOGUE, Composition, Scheme, find_option_faults, read_part
 
-__all__ = ["REPEAT", "BuiltSchemes", "Part", "build_schemes", "find_count_faults", "find_layer_faults", "list_parts"]
-
-REPEAT = "..."
-"""The last entry of ``layers``, after which the pattern begins anew until all layers are served."""
+__all__ = ["BuiltSchemes", "Part", "build_schemes", "find_count_faults", "find_layer_faults", "list_parts"]
 
 
 @dataclass(frozen=True)
@@ -46,7 +43,7 @@ def list_parts(position: PositionConfig, num_layers: int) -> list[tuple[Part, ..
     """Return the schemes that each layer has besides the one that all layers have; a valid configuration is assumed."""
     if not position.layers:
         return [()] * num_layers
-    pattern = [entry for entry in position.layers if entry != REPEAT]
+    pattern = position.pattern
     return [
         tuple(part for part in read_entry(pattern[layer % len(pattern)], position.kinds) if part.scheme != "none")
         for layer in range(num_layers)
@@ -95,8 +92,8 @@ def find_count_faults(position: PositionConfig, side: str, num_layers: int) -> l
     """Return why a schedule does not fit the number of layers."""
     if position.layers is None:
         return []
-    pattern = [entry for entry in position.layers if entry != REPEAT]
-    count, said = len(pattern), f"{side}.layers has {len(pattern)} {'entry' if len(pattern) == 1 else 'entries'}"
+    count = len(position.pattern)
+    said = f"{side}.layers has {count} {'entry' if count == 1 else 'entries'}"
     if not count:
         return [f"{side}.layers is empty; name a scheme for each layer, or leave it out"]
     if count > num_layers:

@@ -67,8 +67,8 @@ class LeanDecoder:
             raise PositionError(f"a model of kind {transformer.config.kind!r} reads no source, and a LeanDecoder does")
         self.transformer, self.stack = transformer, copy_for_decoding(transformer.decoder)
         layers = range(len(self.stack.blocks))
-        self.schemes = [self.stack.schemes.for_layer(layer) for layer in layers]
-        self.cross_schemes = [transformer.cross_schemes.for_layer(layer) for layer in layers]
+        self.schemes = [self.stack.schemes.get_scheme(layer) for layer in layers]
+        self.cross_schemes = [transformer.cross_schemes.get_scheme(layer) for layer in layers]
         self.attention_ignores_position = not any(map(acts_in_attention, [*self.schemes, *self.cross_schemes]))
         self._lean_layers = [not needs_stored_positions(scheme) for scheme in self.schemes]
         self._lean_cross_layers = [not acts_in_attention(scheme) for scheme in self.cross_schemes]

@@ -13,7 +13,10 @@ from clockhands.options import Count, check_options, options_of
 from clockhands.positions import Transform, make_transform
 from clockhands.schemes.layouts import LAYOUTS
 
-__all__ = ["SINUSOIDAL", "PositionConfig", "spell_out_short_forms"]
+__all__ = ["REPEAT", "SINUSOIDAL", "PositionConfig", "spell_out_short_forms"]
+
+REPEAT = "..."
+"""The last entry of ``layers``, after which the pattern begins again until all layers are served."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +69,7 @@ class PositionConfig:
             raise ConfigError([f"{origin} is {show_value(table)}, but must be the name of a scheme or a table"], origin)
         table = spell_out_short_forms(table)
         if "preset" in table:
-            raise ConfigError([f"{origin}.preset: {LAYOUTS.unknown(table['preset'])}"], origin)
+            raise ConfigError([f"{origin}.preset: {LAYOUTS.describe_unknown_name(table['preset'])}"], origin)
         tables = {name: table.get(name, {}) for name in ("options", "transform_options", "kinds")}
         fields = {name: option for name, option in options_of(cls).items() if name not in tables}
         values, faults = check_options({key: table[key] for key in table if key in fields}, fields, origin)
@@ -95,7 +98,7 @@ class PositionConfig:
         """The schemes in words, for messages and names: ``rope``, ``rope + window`` or ``rope + window | none``."""
         common = [] if self.scheme == "none" and self.layers else [_name_entry({"scheme": self.scheme, **self.options})]
         layers = [
-            _name_entry(self.kinds.get(entry, entry) if isinstance(entry, str) else entry) for entry in self._pattern
+            _name_entry(self.kinds.get(entry, entry) if isinstance(entry, str) else entry) for entry in self.pattern
         ]
         whole = [" + ".join([*common, *([] if layer == "none" and common else [layer])]) for layer in layers]
         return " | ".join(dict.fromkeys(whole)) or common[0]
@@ -106,8 +109,9 @@ class PositionConfig:
         return self.layers is None and self.scheme != "composition"
 
     @property
-    def _pattern(self) -> list[Any]:
-        return [entry for entry in self.layers or () if entry != "..."]
+    def pattern(self) -> list[Any]:
+        """The entries of ``layers`` without the last one that repeats them; empty without a schedule."""
+        return [entry for entry in self.layers or () if entry != REPEAT]
 
     def compute_encoding_width(self, d_model: int) -> int:
         """Return the width of the encoding at the embedding: d_model where it is added, else d_p."""
@@ -128,7 +132,7 @@ SINUSOIDAL = PositionConfig("sinusoidal")
 def spell_out_short_forms(table: Any) -> Any:
     """Return a position table with what its short forms stand for: ``preset``, ``schemes``, ``layers`` without scheme.
 
-    A preset that does not exist stays, for the caller to name.
+    A ``preset`` that does not exist is left in the table, and the caller refuses it.
     """
     if not isinstance(table, Mapping):
         return table

@@ -52,7 +52,7 @@ class SchemeSummary:
     def of(cls, scheme: Scheme) -> SchemeSummary:
         """Summarise a scheme."""
         parameters = sum(parameter.numel() for parameter in scheme.parameters())
-        return cls(parameters, scheme.per_layer, frozenset(type(scheme).hooks()), scheme.declares)
+        return cls(parameters, scheme.per_layer, scheme.active_hooks(), scheme.declares)
 
     @classmethod
     def of_side(cls, built: BuiltSchemes) -> SchemeSummary:

@@ -56,13 +56,13 @@ class SideSchemes(nn.ModuleList):
     @property
     def used(self) -> list[Scheme]:
         """The schemes that act on the side: at the token embedding, and in its layers."""
-        return list(dict.fromkeys([self.at_input, *(self.for_layer(layer) for layer in range(len(self._index)))]))
+        return list(dict.fromkeys([self.at_input, *(self.get_scheme(layer) for layer in range(len(self._index)))]))
 
     def active_hooks(self) -> frozenset[str]:
         """Return the hooks that any scheme of the side needs."""
         return frozenset().union(*(scheme.active_hooks() for scheme in self.used))
 
-    def for_layer(self, layer: int) -> Scheme:
+    def get_scheme(self, layer: int) -> Scheme:
         """Return the scheme of a layer; every ``skip_every``-th layer has no position."""
         if self.skip_every and (layer + 1) % self.skip_every == 0:
             return self._no_position[0]
@@ -98,7 +98,7 @@ class Stack(nn.Module):
         if self.transform is not None and self.transform.depends_on_length:
             return CacheLimit(str(self.position_config.transform), 0)
         # No keys are computed from the states of the last layer, so its scheme may change.
-        below = [self.schemes.for_layer(layer) for layer in range(len(self.blocks) - 1)]
+        below = [self.schemes.get_scheme(layer) for layer in range(len(self.blocks) - 1)]
         changing = [scheme for scheme in below if scheme.declares.depends_on_length]
         first = self.schemes.at_input
         if first.declares.depends_on_length and "encode" in first.active_hooks():
@@ -149,8 +149,8 @@ class Stack(nn.Module):
         for layer in range(len(self.blocks)):
             cross_context = None
             if cross_placement is not None and cross_schemes is not None:
-                cross_context = AttentionContext(cross_schemes.for_layer(layer), cross_placement, cross_cache, layer)
-            contexts.append((AttentionContext(self.schemes.for_layer(layer), placement, cache, layer), cross_context))
+                cross_context = AttentionContext(cross_schemes.get_scheme(layer), cross_placement, cross_cache, layer)
+            contexts.append((AttentionContext(self.schemes.get_scheme(layer), placement, cache, layer), cross_context))
         return self.run_blocks(x, contexts, None if source is None else source.states_BTD, layer_states)
 
     def encode_positions(self, pos_BS: Positions) -> Float[Tensor, "#B S P"] | None:

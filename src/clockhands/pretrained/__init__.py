@@ -22,7 +22,7 @@ from clockhands.pretrained.configuration import (
     reload_configuration,
 )
 from clockhands.pretrained.data_sets import load_data_set
-from clockhands.pretrained.file_names import CONFIG, GENERATION, PICKLES, TOKENIZER, WEIGHTS
+from clockhands.pretrained.file_names import CONFIG, GENERATION, LOADING_CODE, OWN_AUTO_MAP, PICKLES, TOKENIZER, WEIGHTS
 from clockhands.pretrained.guards import TRUST, explain_faults, first_line, forbid_questions
 from clockhands.pretrained.tokenizers import load_tokenizer
 
@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 __all__ = [
     "CONFIG",
     "GENERATION",
+    "LOADING_CODE",
+    "OWN_AUTO_MAP",
     "PICKLES",
     "TOKENIZER",
     "TRUST",

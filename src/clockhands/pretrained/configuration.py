@@ -10,7 +10,7 @@ from typing import Any
 
 from clockhands.errors import CheckpointError
 from clockhands.files import check_readable, is_deep
-from clockhands.pretrained.file_names import CONFIG, FOREIGN, OWN
+from clockhands.pretrained.file_names import CONFIG, FOREIGN, OWN, OWN_AUTO_MAP
 from clockhands.pretrained.guards import describe_untrusted, explain_faults, first_line, forbid_questions
 from clockhands.quiet import quiet
 
@@ -146,12 +146,12 @@ def _list_settings(raw: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[s
 
 
 def is_own(raw: Mapping[str, Any]) -> bool:
-    """Whether a configuration is of a model of this project."""
+    """Return whether a configuration is that of a model of this project."""
     return raw.get("model_type") == OWN
 
 
 def is_known(raw: Mapping[str, Any]) -> bool:
-    """Whether transformers has the code for a configuration's type of model."""
+    """Return whether transformers has the code for the model type of a configuration."""
     from transformers import CONFIG_MAPPING
 
     kind = raw.get("model_type")
@@ -165,6 +165,8 @@ def refuse_code(raw: Mapping[str, Any], source: str | Path, *, trust_remote_code
     """
     if is_own(raw):
         foreign = next((key for key in FOREIGN if raw.get(key) is not None), None)
+        if foreign == "auto_map" and _is_own_auto_map(raw["auto_map"]):
+            foreign = next((key for key in FOREIGN if key != "auto_map" and raw.get(key) is not None), None)
         if foreign is not None:
             raise CheckpointError(
                 f"{source} sets {foreign} in {CONFIG}, which no run of this project does; what it names is neither "
@@ -180,6 +182,11 @@ def refuse_code(raw: Mapping[str, Any], source: str | Path, *, trust_remote_code
         raise CheckpointError(describe_untrusted(source, f"{kernels[0]}, a kernel of the hub"))
     if "auto_map" in raw and not is_known(raw) and not trust_remote_code:
         raise CheckpointError(describe_untrusted(source, f"model_type {raw.get('model_type')!r}"))
+
+
+def _is_own_auto_map(auto_map: Any) -> bool:
+    """Return whether an ``auto_map`` says nothing but what this project writes into a configuration."""
+    return isinstance(auto_map, dict) and all(OWN_AUTO_MAP.get(name) == path for name, path in auto_map.items())
 
 
 def load_configuration(source: str | Path, *, trust_remote_code: bool = False) -> Any:

@@ -1,4 +1,4 @@
-"""What stands between a foreign file and this process: no question is asked, and every fault becomes one message."""
+"""Guards around the opening of foreign files: no question is asked, and every fault becomes one message."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def forbid_questions() -> Iterator[None]:
 def explain_faults(source: str | Path, what: str = "the model in") -> Iterator[None]:
     """Turn whatever is raised while ``source`` is opened into one CheckpointError.
 
-    Libraries raise anything for a damaged or hostile file, so every exception is meant; of ours, only the faults of a
-    read_configuration, which somebody else wrote.
+    Libraries raise anything for a damaged or hostile file, so every exception of theirs is turned. Of our own only a
+    ConfigError is: the faults of a configuration that somebody else wrote. The others say already what to do.
     """
     try:
         yield
@@ -56,7 +56,7 @@ def explain_faults(source: str | Path, what: str = "the model in") -> Iterator[N
 
 
 def first_line(fault: BaseException) -> str:
-    """Take the first line of what a library said, at most 300 characters; its kind where it said nothing."""
+    """Return the first line of a library's message, at most 300 characters; the type of the fault if there is none."""
     lines = str(getattr(fault, "strerror", None) or fault).strip().splitlines()
     if not lines:
         return type(fault).__name__

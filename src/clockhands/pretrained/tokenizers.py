@@ -72,7 +72,7 @@ def _refuse_strange_class(name: Any, source: str | Path) -> None:
 
 
 def _is_tokenizer(kind: type) -> bool:
-    """Whether a class is a tokenizer, or stands for one whose package is not installed."""
+    """Return whether a class is a tokenizer, or stands for one whose package is not installed."""
     from transformers import PreTrainedTokenizerBase
 
     return issubclass(kind, PreTrainedTokenizerBase) or getattr(kind, "is_dummy", False)

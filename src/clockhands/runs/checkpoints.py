@@ -19,7 +19,7 @@ from safetensors.torch import load_file
 
 from clockhands.errors import CheckpointError
 from clockhands.files import apply_umask, check_readable
-from clockhands.pretrained import PICKLES, explain_faults, load_state, refuse_not_finite
+from clockhands.pretrained import PICKLES, WEIGHTS, explain_faults, load_state, refuse_not_finite
 from clockhands.shapes import Tensor
 
 __all__ = [
@@ -29,7 +29,6 @@ __all__ = [
     "PREFIX",
     "STAGING",
     "STATE",
-    "WEIGHTS",
     "average_weights",
     "check_resumable",
     "get_step",
@@ -46,7 +45,6 @@ PREFIX = "checkpoint-"
 """What the name of a checkpoint begins with; its step follows."""
 STAGING, DELETING = ".saving", ".deleting"
 """Names of a checkpoint while it is written and while it is deleted."""
-WEIGHTS = "model.safetensors"
 ALLOWED_PICKLES = re.compile(r"optimizer\.pt|scheduler\.pt|scaler\.pt|rng_state(_\d+)?\.pth|training_args\.bin")
 """The pickles that a Trainer writes. ``training_args.bin`` is never loaded, the others as tensors and plain data."""
 STATE = "trainer_state.json"

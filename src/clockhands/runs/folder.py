@@ -7,6 +7,8 @@
     metrics.jsonl     loss, validation loss, learning rate, speed, by step
     curves.svg        the same, drawn
     config.json, generation_config.json, model.safetensors, tokenizer files: a Hugging Face model
+    modeling_clockhands.py  lets plain transformers open it (trust_remote_code=True) where this package is installed
+    README.md         the model card
     checkpoints/      what training resumes from
     begin.safetensors the weights that training.begin_from gave, until the run is finished
     .starting/        the first files while the run is being made: recipe.toml takes its place last of all
@@ -30,7 +32,7 @@ from safetensors import SafetensorError
 from clockhands.errors import CheckpointError, DataError, UsageError
 from clockhands.files import UNFINISHED, apply_umask, remove_unfinished, write_text
 from clockhands.locking import LOCK
-from clockhands.pretrained import CONFIG
+from clockhands.pretrained import CONFIG, GENERATION, LOADING_CODE, OWN_AUTO_MAP, TOKENIZER, WEIGHTS
 from clockhands.runs import checkpoints
 
 if TYPE_CHECKING:
@@ -38,16 +40,22 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BEGIN",
+    "CARD",
+    "CARD_MARK",
     "CURVES",
     "EXPORTING",
+    "LOADER",
     "METRICS",
     "RECIPE",
     "RECORD",
     "RUN_FILES",
     "STARTING",
+    "add_auto_map",
     "add_facts",
     "describe_missing",
     "export_model",
+    "find_model_folder",
+    "is_written_card",
     "read_metrics",
     "refuse_existing",
     "refuse_obstacles",
@@ -56,14 +64,25 @@ __all__ = [
 ]
 
 RECIPE, RECORD, METRICS, CURVES = "recipe.toml", "run.json", "metrics.jsonl", "curves.svg"
+CARD = "README.md"
+CARD_MARK = "<!-- Written by clockhands. Take this line out to keep your own changes. -->"
+"""The line of a model card by which it is known that it may be written again."""
 BEGIN = "begin.safetensors"
 """The weights that training began from (``training.begin_from``)."""
+LOADER = '''"""Lets transformers open the model in this folder. It needs a package: pip install clockhands."""
+
+from clockhands.auto import ClockhandsConfig, ClockhandsForCausalLM, ClockhandsForMaskedLM, ClockhandsForSeq2SeqLM
+
+__all__ = ["ClockhandsConfig", "ClockhandsForCausalLM", "ClockhandsForMaskedLM", "ClockhandsForSeq2SeqLM"]
+'''
+"""The text of ``modeling_clockhands.py``."""
 STARTING, EXPORTING = ".starting", ".exporting"
 """Staging folders: for the first files of a run, and for the model that is exported."""
 RUN_FILES = (
-    *(RECIPE, RECORD, METRICS, CONFIG, CURVES, BEGIN, STARTING, EXPORTING, "checkpoints", "generation_config.json"),
-    *("model.safetensors", "model-*.safetensors", "model.safetensors.index.json", f".*{UNFINISHED}"),
-    *("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "chat_template.jinja"),
+    *(RECIPE, RECORD, METRICS, CONFIG, CURVES, BEGIN, STARTING, EXPORTING, "checkpoints", GENERATION),
+    *(CARD, LOADING_CODE),
+    *(WEIGHTS, "model-*.safetensors", "model.safetensors.index.json", f".*{UNFINISHED}"),
+    *("tokenizer.json", TOKENIZER, "special_tokens_map.json", "added_tokens.json", "chat_template.jinja"),
     *("target", "vocab.json", "vocab.txt", "merges.txt", "tokenizer.model", "spiece.model", "sentencepiece.bpe.model"),
     *("report.html", "findings.json", "figures", "tables", "variants"),
 )
@@ -75,7 +94,7 @@ def refuse_existing(path: Path, *, overwrite: bool = False) -> None:
 
     A run whose start was killed is not in the way.
     """
-    # os.path, unlike pathlib, takes a folder that may not be entered for one that is not there; `locking.hold`, which
+    # os.path, unlike pathlib, takes a folder that may not be entered for one that is not there; `lock_folder`, which
     # comes next, then names it.
     if not os.path.exists(path) or (path.is_dir() and set(os.listdir(path)) <= {LOCK}):  # noqa: PTH110, PTH208
         return
@@ -91,7 +110,7 @@ def refuse_existing(path: Path, *, overwrite: bool = False) -> None:
 
 def refuse_obstacles(path: Path) -> None:
     """Raise CheckpointError if a folder lies where a run writes a file: training would fail there at its end."""
-    for name in (CONFIG, "generation_config.json", "model.safetensors", METRICS, RECORD, CURVES):
+    for name in (CONFIG, GENERATION, WEIGHTS, METRICS, RECORD, CURVES):
         if (path / name).is_dir():
             raise CheckpointError(f"{path / name} is a folder, and the run writes a file of that name: move it away")
 
@@ -119,7 +138,7 @@ def start_folder(path: Path) -> Iterator[Path]:
     try:
         # Without recipe.toml the folder is not a run any more; .starting tells that what is in it may be deleted.
         (path / RECIPE).unlink(missing_ok=True)
-        for former in [item for item in path.iterdir() if item != staging and _is_run_file(item.name)]:
+        for former in [item for item in path.iterdir() if item != staging and _is_run_file(item)]:
             _remove(former)
         (path / "checkpoints").mkdir()
         for file in sorted(staging.iterdir(), key=lambda file: file.name == RECIPE):
@@ -129,17 +148,30 @@ def start_folder(path: Path) -> Iterator[Path]:
         raise DataError(f"cannot make the run folder {path}: {fault.strerror or fault}") from fault
 
 
+def find_model_folder(path: Path) -> Path | None:
+    """Return the folder that holds the model of a run: its own, else its last checkpoint; None if there is none."""
+    folders = (path, *checkpoints.list_checkpoints(path / "checkpoints")[::-1])
+    return next((folder for folder in folders if (folder / CONFIG).is_file()), None)
+
+
 def tidy_folder(path: Path) -> None:
     """Remove what a killed process left half written in the folder of a run."""
     for name in (STARTING, EXPORTING):
         shutil.rmtree(path / name, ignore_errors=True)
-    remove_unfinished(path, RECIPE, RECORD, METRICS, CURVES)
+    remove_unfinished(path, RECIPE, RECORD, METRICS, CURVES, CARD)
     checkpoints.remove_leftovers(path / "checkpoints")
 
 
-def _is_run_file(name: str) -> bool:
-    """Return whether a run writes a file of this name."""
-    return any(fnmatchcase(name, pattern) for pattern in RUN_FILES)
+def is_written_card(path: Path) -> bool:
+    """Return whether a model card is one that training wrote, and that nobody claimed by taking ``CARD_MARK`` out."""
+    return path.is_file() and CARD_MARK in path.read_text("utf8", errors="replace")
+
+
+def _is_run_file(path: Path) -> bool:
+    """Return whether a file is one that a run writes. A model card may be somebody's own."""
+    return any(fnmatchcase(path.name, pattern) for pattern in RUN_FILES) and (
+        path.name != CARD or is_written_card(path)
+    )
 
 
 def _remove(path: Path) -> None:
@@ -167,6 +199,7 @@ def export_model(folder: Path, model: PreTrainedModel, weights: Mapping[str, Any
     try:
         shutil.rmtree(staging, ignore_errors=True)
         model.save_pretrained(staging, state_dict=None if weights is None else dict(weights))
+        _add_loading_code(staging, model)
         apply_umask(staging)
         # Without config.json no model is opened from the folder: never a mixture of the former files and the new ones.
         (folder / CONFIG).unlink(missing_ok=True)
@@ -176,6 +209,24 @@ def export_model(folder: Path, model: PreTrainedModel, weights: Mapping[str, Any
         raise CheckpointError(f"the model cannot be saved in {folder}: {fault}; its checkpoints are intact") from fault
     finally:
         shutil.rmtree(staging, ignore_errors=True)
+
+
+def _add_loading_code(folder: Path, model: PreTrainedModel) -> None:
+    """Make a saved model one that transformers opens with ``trust_remote_code=True``, without an import before.
+
+    A model of another project is left as it is.
+    """
+    if getattr(model, "auto_class", None) is None:
+        return
+    write_text(folder / LOADING_CODE, LOADER)
+    config = add_auto_map(json.loads((folder / CONFIG).read_text("utf8")), model)
+    write_text(folder / CONFIG, json.dumps(config, indent=2, sort_keys=True) + "\n")
+
+
+def add_auto_map(config: Mapping[str, Any], model: Any) -> dict[str, Any]:
+    """Return the content of ``config.json`` with the classes by which transformers opens a model of this project."""
+    names = ("AutoConfig", model.auto_class.__name__)
+    return {**config, "auto_map": {name: OWN_AUTO_MAP[name] for name in names}}
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:

@@ -7,11 +7,13 @@ from typing import Any
 
 from clockhands.errors import UsageError, describe_unknown
 from clockhands.options import options_of
+from clockhands.schemes import RoPE
+from clockhands.schemes.rotary.spectra import SPECTRA, make_spectrum
 
 __all__ = ["change_foreign_positions", "find_rotation", "list_rope_tables", "measure_channels"]
 
 FIXED = ("layout", "fraction", "learned", "ramp", "unscaled_first")
-"""Options of our RoPE that belong to the weights, or that transformers cannot be told."""
+"""Options of our RoPE that are fixed by the weights, or that no configuration of transformers can express."""
 
 
 def list_rope_tables(config: Any) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -42,12 +44,10 @@ def change_foreign_positions(config: Any, overrides: Mapping[str, Any], source: 
     """Write other frequencies into a configuration of transformers.
 
     ``overrides``: options of our scheme *rope* that decide its frequencies, by name. ``length``: the trained length,
-    for the spectra that ask for it. Of a model whose kinds of layers rotate differently, those that see a window of the
-    text stay as they are. Raises UsageError for a model without ``rope_parameters`` and for an option that has no
+    for the spectra that need it. Where kinds of layers rotate differently, those with a sliding window stay as they
+    are. Raises UsageError for a model without ``rope_parameters`` and for an option that has no
     meaning there, ConfigError for a value that the spectrum refuses.
     """
-    from clockhands.schemes import RoPE
-
     rotation = find_rotation(config)
     if rotation is None:
         raise UsageError(
@@ -67,6 +67,7 @@ def change_foreign_positions(config: Any, overrides: Mapping[str, Any], source: 
 
 
 def _is_local(kind: str) -> bool:
+    """Return whether layers of this kind attend to a part of the text only."""
     return "sliding" in kind or "local" in kind or "chunked" in kind
 
 
@@ -74,8 +75,6 @@ def _make_table(
     config: Any, table: Mapping[str, Any], overrides: Mapping[str, Any], length: int | None
 ) -> dict[str, Any]:
     """Return ``rope_parameters`` with the spectrum of the overrides in place of the model's own."""
-    from clockhands.schemes.rotary.spectra import SPECTRA, make_spectrum
-
     options = dict(overrides)
     base = float(options.pop("base", None) or table["rope_theta"])
     name = options.pop("spectrum", None)
@@ -85,7 +84,7 @@ def _make_table(
     if "original_length" in SPECTRA[name].__dataclass_fields__ and length is not None:
         options.setdefault("original_length", length)
     channels = measure_channels(config, table)
-    made = make_spectrum(name, channels, options).to_hf(base, channels)
+    made = make_spectrum(name, channels, options).to_hf_config(base, channels)
     # transformers writes this key into the table of a model that rotates a part of its channels.
     if "partial_rotary_factor" in table:
         made.setdefault("partial_rotary_factor", table["partial_rotary_factor"])

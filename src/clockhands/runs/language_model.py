@@ -12,16 +12,18 @@ from typing import Any
 import torch
 from torch import nn
 
-from clockhands.devices import open_device
+from clockhands.devices import choose_device
 from clockhands.errors import CheckpointError, UsageError
 from clockhands.explanation import read_positions
 from clockhands.pretrained import (
+    CONFIG,
     count_numbers,
     explain_faults,
     is_known,
     is_own,
     load_configuration,
     load_tokenizer,
+    read_configuration,
 )
 from clockhands.runs.folder import RECIPE
 from clockhands.runs.foreign import (
@@ -38,10 +40,10 @@ from clockhands.shapes import Float, Int, Tensor
 __all__ = ["LanguageModel", "find_trained_length", "is_run", "open_language_model"]
 
 LENGTH_KEYS = ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "n_ctx")
-"""Where configurations of transformers say how long texts may be, where they say nothing of positions."""
+"""Keys under which configurations of transformers name the length of texts, if they say nothing about positions."""
 
 HEADS = re.compile("LM|ConditionalGeneration|ForCausal")
-"""What stands in the name of a model that has an output layer."""
+"""A pattern in the class names of models that have an output layer."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +68,7 @@ class LanguageModel:
 
     @cached_property
     def trained_length(self) -> int | None:
-        """Tokens of the texts that it was trained on, as ``find_trained_length`` says; it reads the folder again."""
+        """How many tokens the texts had that it was trained on (``find_trained_length``); None if it is not known."""
         return find_trained_length(self.source)
 
     @property
@@ -76,7 +78,7 @@ class LanguageModel:
 
     @cached_property
     def start(self) -> tuple[int, ...]:
-        """The tokens that its tokenizer puts before every text; none for many."""
+        """The tokens that its tokenizer puts before every text; empty for many models."""
         probe = "a"
         whole = list(self.tokenizer(probe)["input_ids"])
         bare = list(self.tokenizer(probe, add_special_tokens=False)["input_ids"])
@@ -85,7 +87,7 @@ class LanguageModel:
 
     @cached_property
     def longest(self) -> int | None:
-        """Tokens of the longest text that it can read at all: the rows of its learned table; None without one."""
+        """The most tokens that it can read: the rows of its learned table of positions; None without such a table."""
         named_table = find_position_table(self.model)
         if named_table is None:
             return None
@@ -94,7 +96,10 @@ class LanguageModel:
 
     @torch.inference_mode()
     def compute_logits(self, ids_BS: Int[Tensor, "B S"]) -> Float[Tensor, "B S V"]:
-        """Compute the logits of the token after each, in float32. Raises UsageError for a text longer than a table."""
+        """Compute the logits of the next token at every token, in float32: [B, S, V].
+
+        Raises UsageError for a text longer than ``longest``.
+        """
         if self.longest is not None and ids_BS.shape[1] > self.longest:
             raise UsageError(
                 f"{self.source} has a table of {self.longest:,} positions, and the window has {ids_BS.shape[1]:,} "
@@ -119,13 +124,15 @@ def is_run(source: str | Path) -> bool:
     folder = Path(source)
     if (folder / RECIPE).is_file():
         return True
-    return folder.is_dir() and (folder / "config.json").is_file() and is_own(read_checked_config(folder))
+    # Not ``read_checked_config``: whether code that comes with another's model may run is for its opener to judge.
+    return folder.is_dir() and (folder / CONFIG).is_file() and is_own(read_configuration(folder))
 
 
 def find_trained_length(source: str | Path) -> int | None:
     """Return how many tokens the texts had that a model was trained on; None where nothing says so.
 
-    Of a run: its windows, or the bound of its pairs. Of another model: what its configuration says.
+    For a run that is the length of its windows, or the bound of its pairs; for another model, what its configuration
+    says.
     """
     if (Path(source) / RECIPE).is_file():
         return Run.from_folder(source).trained_length
@@ -166,11 +173,11 @@ def open_language_model(
     raw = read_checked_config(source, trust_remote_code=trust_remote_code)
     refuse_unknown_positions(raw, source)
     _refuse_no_continuation(raw, source)
-    where = open_device(device or ("cuda" if torch.cuda.is_available() else "cpu"), "device")
+    where = choose_device(device)
     config = load_configuration(source, trust_remote_code=trust_remote_code)
     if position:
         change_foreign_positions(config, position, str(source), find_trained_length(source))
-    measure_weight_files(source, raw)
+    measure_weight_files(source, raw)  # refuses weights that are pickled, missing or damaged
     model = _load(str(source), config, where, dtype or torch.float32, weights, trust_remote_code)
     tokenizer = load_tokenizer(source, trust_remote_code=trust_remote_code)
     _check_tokenizer(tokenizer, model, source)
@@ -195,14 +202,14 @@ def _refuse_no_continuation(raw: Mapping[str, Any], source: str | Path) -> None:
 def _load(
     source: str, config: Any, device: torch.device, dtype: torch.dtype, weights: str | None, trust_remote_code: bool
 ) -> Any:
-    """Load the weights, or leave them in their files where they do not fit."""
+    """Load the model, with its weights in memory or streamed (``decide_streaming``)."""
     from transformers import AutoModelForCausalLM
 
     options: dict[str, Any] = {"dtype": dtype, "trust_remote_code": trust_remote_code, "config": config}
     numbers = count_numbers(AutoModelForCausalLM, config, trust_remote_code=trust_remote_code)
     size = None if numbers is None else numbers * dtype.itemsize
     if decide_streaming(source, weights, size, device):
-        with explain_faults(source, "with its weights streamed the model in"):
+        with explain_faults(source, "with streamed weights the model in"):
             return open_streamed(AutoModelForCausalLM, source, device, **options)
     return load_foreign_model(AutoModelForCausalLM, source, **options).to(device)
 

@@ -15,7 +15,7 @@ import torch
 from clockhands.data import Tokenizers
 from clockhands.errors import CheckpointError, UsageError, describe_unknown
 from clockhands.model.config import TransformerConfig
-from clockhands.model.layer_schemes import REPEAT
+from clockhands.model.position_config import REPEAT, PositionConfig
 from clockhands.model.size import find_memory_fault
 from clockhands.model.validation_cache import validate_table
 from clockhands.options import options_of
@@ -223,6 +223,24 @@ def change_positions(config: ClockhandsConfig, overrides: Mapping[str, Any]) -> 
             f"they have {', '.join(sorted(known)) or 'none'}"
         )
     return type(config)(**{**_other_fields(config), "transformer": table})
+
+
+def change_scheme(model: Any, table: Mapping[str, Any]) -> Any:
+    """Return a copy of a decoder with another scheme on it and the same weights; ``table`` as a recipe has it.
+
+    Raises ConfigError for a table with faults, CheckpointError where the weights of the two differ.
+    """
+    config = model.config
+    position = PositionConfig.from_dict(dict(table)).to_dict()
+    changed = type(config)(
+        **{**_other_fields(config), "transformer": {**config.transformer_config.to_dict(), "decoder": position}}
+    )
+    made = type(model)(changed)
+    strange = made.load_state_dict(model.state_dict(), strict=False)
+    faults = sorted([*strange.missing_keys, *strange.unexpected_keys])
+    if faults:
+        raise CheckpointError(f"with the scheme {position['scheme']} the model has other weights: {', '.join(faults)}")
+    return made.to(model.device, model.dtype).eval()
 
 
 def _change_options(position: Mapping[str, Any], overrides: Mapping[str, Any], known: set[str]) -> dict[str, Any]:

@@ -11,11 +11,19 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from clockhands.data import Tokenizers
-from clockhands.devices import open_device
+from clockhands.devices import choose_device, open_device
 from clockhands.errors import CheckpointError, UsageError
-from clockhands.pretrained import CONFIG, read_json
+from clockhands.pretrained import read_json
 from clockhands.runs import checkpoints
-from clockhands.runs.folder import METRICS, RECIPE, RECORD, STARTING, describe_missing, read_metrics
+from clockhands.runs.folder import (
+    METRICS,
+    RECIPE,
+    RECORD,
+    STARTING,
+    describe_missing,
+    find_model_folder,
+    read_metrics,
+)
 from clockhands.runs.opening import open_configuration, open_model, open_tokenizers, read_clockhands_config
 from clockhands.runs.recipe import Recipe, make_recipe, read_tables
 from clockhands.schemes.rotary.saved_options import complete_saved_position, lacks_trained_length
@@ -88,7 +96,7 @@ class Run:
 
     @property
     def trained_length(self) -> int | None:
-        """How many tokens the texts had at most that it was trained on; None if there was no limit.
+        """How many tokens the texts had at most that it was trained on; None for pairs whose recipe names no bound.
 
         Raises DataError or ConfigError where the recipe cannot be read.
         """
@@ -119,7 +127,7 @@ class Run:
     @cached_property
     def tokenizers(self) -> Tokenizers:
         """The tokenizers of source and target. Raises CheckpointError if the model was trained with others."""
-        folder = self._find_model_folder()
+        folder = find_model_folder(self.path)
         return Tokenizers.load(self.path) if folder is None else open_tokenizers(self.path, open_configuration(folder))
 
     @cached_property
@@ -129,12 +137,12 @@ class Run:
         Raises CheckpointError if there is none yet or it cannot be read, UsageError for a device that is not in this
         machine and for a position option that no scheme of the model has.
         """
-        folder = self._find_model_folder()
+        folder = find_model_folder(self.path)
         if folder is None:
             raise CheckpointError(
                 f"{self.path} holds no model yet; continue with: clockhands train --resume {self.path}"
             )
-        device = open_device(self.device or ("cuda" if torch.cuda.is_available() else "cpu"), "device")
+        device = choose_device(self.device)
         model: PreTrainedModel = open_model(folder, dtype=self.dtype, position=self._complete_position(folder))
         return model.to(device)  # type: ignore[arg-type]
 
@@ -173,11 +181,6 @@ class Run:
                 f"cannot {action} with {self.path}: the model there {ACTIONS[self.architecture]}; this needs one that "
                 f"{ACTIONS[architecture]}"
             )
-
-    def _find_model_folder(self) -> Path | None:
-        """Return the folder that holds the model: the run's own, else its last checkpoint; None if there is none."""
-        folders = (self.path, *self.checkpoints[::-1])
-        return next((folder for folder in folders if (folder / CONFIG).is_file()), None)
 
 
 def open_run(

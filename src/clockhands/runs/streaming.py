@@ -1,4 +1,4 @@
-"""A checkpoint larger than the memory: its weights stay in their files and come in layer by layer."""
+"""Run a model that is larger than the memory: its weights stay in their files and are read layer by layer."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from clockhands.machine import measure_free_memory
 from clockhands.pretrained import load_model, refuse_not_finite
 from clockhands.quiet import quiet
 
-_WARNS = "accelerate.big_modeling"  # of weights without storage, which is what is wanted here
-_SHARE = 0.8  # of the free memory, for the weights; the rest is for what is computed from them
+_WARNS = "accelerate.big_modeling"  # warns of weights without storage, which are wanted here
+_WEIGHT_SHARE = 0.8  # of the free memory is for the weights, the rest for what is computed from them
 
 
 class _Absent(RuntimeError):
-    """A weight was read that is not in memory."""
+    """A weight was used while it was not in memory."""
 
     def __init__(self, weight: Tensor) -> None:
         super().__init__("a part reads a weight of another, or where it is, while it is not in memory")
@@ -33,7 +33,7 @@ class _Absent(RuntimeError):
 
 
 class _Guard(TorchDispatchMode):
-    """Stop where a weight without storage is read: PyTorch itself would sometimes compute with anything."""
+    """Raise ``_Absent`` where a weight without storage is used; PyTorch itself would sometimes return any numbers."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func.overloadpacket not in (torch.ops.aten.detach, torch.ops.aten.alias):
@@ -44,21 +44,23 @@ class _Guard(TorchDispatchMode):
 
 
 def open_streamed(opener: Any, name: str, device: torch.device, **options: Any) -> Any:
-    """Load what ``pretrained.load_model(opener, name, **options)`` gives, without its weights in memory.
+    """Load a model as ``pretrained.load_model(opener, name, **options)`` does, but leave its weights in their files.
 
-    They are parameters without storage, read when the layer that owns them is called and dropped when it returns; a
-    cast of the model (or of a copy, which costs nothing) converts them on the way. Weights that transformers stores
-    otherwise than it uses them, such as experts one by one, are written once to a temporary folder, kept as long as
-    the model. One short pass is tried: RuntimeError if a layer asks for what stands outside of it. Every weight is read
-    once: CheckpointError for the first that is NaN or infinite.
+    Its parameters have no storage: they are read when the layer that owns them is called, and dropped when it returns.
+    If the model (or a copy of it, which takes no memory) is cast to another number type, they are converted when they
+    are read. Weights that transformers stores in another form than it uses, such as experts one by one, are written
+    once to a temporary folder, which exists as long as the model.
+
+    Every weight is read once, and the model runs on a few tokens. Raises CheckpointError for a weight that is NaN or
+    infinite, RuntimeError for a layer that uses weights outside of it.
     """
     folder = tempfile.mkdtemp(prefix="clockhands-")
     try:
         options |= {"device_map": {"": "disk"}, "offload_folder": folder}
         with quiet(_WARNS):
             model = load_model(opener, name, **options).eval()
-            _settle(model, device)
-        refuse_not_finite(_stored(model), name)
+            _read_by_layer(model, device)
+        refuse_not_finite(_iterate_stored(model), name)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
@@ -66,15 +68,16 @@ def open_streamed(opener: Any, name: str, device: torch.device, **options: Any) 
     return model
 
 
-def _settle(model: Any, device: torch.device) -> None:
-    """Transformers lets each matrix in alone, on the CPU: here whole layers, where they are wanted.
+def _read_by_layer(model: Any, device: torch.device) -> None:
+    """Make the model read its weights one layer at a time, onto ``device``; transformers reads matrix by matrix.
 
-    A part that reads the weights of a part of its own, without calling it, is then let in as a whole too.
+    A module that uses the weights of a module inside it without calling that is read as a whole too: which those are is
+    found by running the model until no weight is missing.
     """
     whole = set(model._no_split_modules or ())
     ids = torch.arange(8, device=device)[None]
     inputs = {"input_ids": ids, "decoder_input_ids": ids} if model.config.is_encoder_decoder else {"input_ids": ids}
-    index = _index(model)
+    index = _get_index(model)
     while True:
         _dispatch(model, index, device, whole)
         try:
@@ -82,10 +85,11 @@ def _settle(model: Any, device: torch.device) -> None:
                 model(**inputs)
             return
         except _Absent as absent:
-            whole.add(_owner(model, absent, whole))
+            whole.add(_find_owner(model, absent, whole))
 
 
 def _dispatch(model: Any, index: dict[str, Any], device: torch.device, whole: set[str]) -> None:
+    """Let accelerate read the weights when modules are called; ``whole``: classes of modules that are read at once."""
     from accelerate import dispatch_model
     from accelerate.hooks import remove_hook_from_module
 
@@ -102,10 +106,10 @@ def _dispatch(model: Any, index: dict[str, Any], device: torch.device, whole: se
         vars(model).pop(name, None)
 
 
-def _owner(model: Any, absent: _Absent, whole: set[str]) -> str:
-    """The class of the smallest part around the weight's own that is not let in as a whole yet.
+def _find_owner(model: Any, absent: _Absent, whole: set[str]) -> str:
+    """Return the class of the smallest module around that of an absent weight that is not read as a whole yet.
 
-    Raises what was raised if that part holds layers.
+    Raises ``absent`` if such a module would hold whole layers.
     """
     layers = [name for name, part in model.named_modules() if type(part).__name__ in (model._no_split_modules or ())]
     named = model.named_parameters(remove_duplicate=False)
@@ -119,12 +123,12 @@ def _owner(model: Any, absent: _Absent, whole: set[str]) -> str:
 
 
 def is_streamed(module: nn.Module) -> bool:
-    """Return whether weights of the module come in only while it runs."""
+    """Return whether weights of the module are read from their files only while it runs."""
     return any(getattr(getattr(part, "_hf_hook", None), "offload", False) for part in module.modules())
 
 
 def find_device(module: nn.Module) -> torch.device:
-    """Return where the module computes: where its weights are, or come to."""
+    """Return the device on which the module computes: where its weights are, or are read to."""
     hook = getattr(module, "_hf_hook", None)
     device = getattr(hook, "execution_device", None)
     if device is None:
@@ -133,9 +137,9 @@ def find_device(module: nn.Module) -> torch.device:
 
 
 def decide_streaming(name: str, weights: str | None, size: int | None, device: torch.device) -> bool:
-    """Return whether to stream: as ``weights`` says, else where a model of ``size`` bytes does not fit, which is told.
+    """Return whether to stream the weights: as ``weights`` says, else if ``size`` bytes do not fit, with a log message.
 
-    ``size`` None: not known. Raises UsageError for an unknown way.
+    ``size`` is None if it is not known; then they are not streamed. Raises UsageError for an unknown ``weights``.
     """
     if weights not in (None, "memory", "streamed"):
         raise UsageError(f"unknown weights {weights!r}: they are held in 'memory' or 'streamed'")
@@ -150,18 +154,18 @@ def decide_streaming(name: str, weights: str | None, size: int | None, device: t
 
 
 def fits(weights: int, device: torch.device) -> bool:
-    """Return whether weights of so many bytes leave room for what is computed from them."""
-    return weights <= _SHARE * measure_free_memory(device)
+    """Return whether weights of this many bytes fit the memory, with room for what is computed from them."""
+    return weights <= _WEIGHT_SHARE * measure_free_memory(device)
 
 
-def _stored(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
-    """Read the weights from their files, one after the other: no more than one is in memory."""
+def _iterate_stored(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    """Return an iterator over the weights, each with its name; no more than one is in memory."""
     maps = (getattr(getattr(part, "_hf_hook", None), "weights_map", None) for part in model.modules())
     dataset = next(weights.dataset for weights in maps if weights is not None)
     return ((name, dataset[name]) for name in dataset)
 
 
-def _index(model: nn.Module) -> dict[str, Any]:
+def _get_index(model: nn.Module) -> dict[str, Any]:
     """Return the file and the name of each weight, as transformers has found them."""
     maps = (getattr(getattr(part, "_hf_hook", None), "weights_map", None) for part in model.modules())
     return next(weights.dataset.index for weights in maps if weights is not None)

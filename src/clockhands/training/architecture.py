@@ -1,4 +1,4 @@
-"""From a recipe and its tokenizers to a model of transformers, and from a folder back to one."""
+"""Build the model of a recipe as a model of transformers."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The weights that a training begins with: those of ``training.begin_from``, where names and shapes agree.
+"""Begin a training with the weights of another run (``training.begin_from``), where names and shapes agree.
 
-A run keeps a copy of what it took until it is finished, so that it goes on exactly without the run it began from.
+The new run keeps a copy of the weights until it is finished, so that it can be resumed without the other run.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from clockhands.model.config import TransformerConfig
 from clockhands.runs import open_model, open_tokenizers
 from clockhands.runs.folder import BEGIN, add_facts
 from clockhands.runs.recipe.inheritance import (
-    find_model_folder,
     find_tokenizer_folder,
     make_model_table,
     read_architecture,
+    require_model_folder,
 )
 from clockhands.shapes import Tensor
 
@@ -47,13 +47,18 @@ __all__ = [
 ]
 
 FREE = ("dropout", "dropout_places", "initialisation", "attention_scale")
-"""Fields of the model that may change: no trained number has another meaning by them, but by ``attention_scale``, which
-is how logits are sharpened for longer texts."""
+"""Fields of the model that may differ from the run to begin from: the weights mean the same with any value of them.
+
+Only ``attention_scale`` changes what they do, which is how logits are sharpened for longer texts."""
 
 
 @dataclass(frozen=True)
 class Beginning:
-    """Weights taken over by name; ``drawn`` are those of the new model alone, ``left`` those of the old one alone."""
+    """The weights that a model takes over from another, by name.
+
+    ``drawn`` are the names that only the new model has, whose weights stay random; ``left`` those that only the old one
+    has, whose weights are not used.
+    """
 
     source: Path
     weights: dict[str, Tensor]
@@ -62,8 +67,8 @@ class Beginning:
 
     @property
     def sentence(self) -> str:
-        """One line about what is not taken over; empty if everything is."""
-        parts = [("as drawn", self.drawn), ("left behind", self.left)]
+        """One line about the weights that are not taken over; empty if all are."""
+        parts = [("new, with random weights", self.drawn), ("not taken over", self.left)]
         said = [f"{what}: {', '.join(_shorten_names(names))}" for what, names in parts if names]
         return f"beginning from {self.source}; {'; '.join(said)}" if said else ""
 
@@ -98,9 +103,9 @@ def read_begin_weights(recipe: Recipe, material: Material) -> Beginning | None:
 
 
 def _open(source: Path) -> PreTrainedModel:
-    """Open the old model, without spending a random number of the new one."""
+    """Open the old model, and leave the random numbers that the new one will draw as they are."""
     with torch.random.fork_rng(devices=[]):
-        return open_model(find_model_folder(source), dtype=torch.float32)
+        return open_model(require_model_folder(source), dtype=torch.float32)
 
 
 def _list_parameters(recipe: Recipe, material: Material) -> dict[str, Tensor]:
@@ -112,6 +117,7 @@ def _list_parameters(recipe: Recipe, material: Material) -> dict[str, Tensor]:
 
 
 def _raise(faults: list[str]) -> None:
+    """Raise ConfigError if there are any faults."""
     if faults:
         raise ConfigError(faults, "training.begin_from")
 
@@ -155,6 +161,7 @@ def remove_begin_weights(run: Path) -> None:
 
 
 def _find_vocabulary_faults(ours: Tokenizers, theirs: Tokenizers, source: Path) -> list[str]:
+    """Return a fault for each tokenizer whose vocabulary differs from that of the old model."""
     sides = ("source",) if ours.shared and theirs.shared else ("source", "target")
     pairs = [(side, getattr(ours, side), getattr(theirs, side)) for side in sides]
     return [
@@ -166,6 +173,7 @@ def _find_vocabulary_faults(ours: Tokenizers, theirs: Tokenizers, source: Path) 
 
 
 def _find_model_faults(new: TransformerConfig, old: TransformerConfig, source: Path) -> list[str]:
+    """Return a fault for each field of the model that differs and must not."""
     ours, theirs = make_model_table(new), make_model_table(old)
     return [
         f"model.{name} is {ours[name]!r}, and in {source} {theirs[name]!r}"
@@ -175,7 +183,7 @@ def _find_model_faults(new: TransformerConfig, old: TransformerConfig, source: P
 
 
 def _list_changed(new: TransformerConfig, old: TransformerConfig) -> Iterator[str]:
-    """Yield where the schemes stand whose numbers mean something else now: on sides that have another scheme."""
+    """Yield the prefix of the schemes' weights for each side whose scheme differs, so that its weights mean nothing."""
     for side in new.sides:
         ours, theirs = new.get_position_config(side), old.get_position_config(side)
         if ours.name != theirs.name or (ours.layers, ours.kinds.keys()) != (theirs.layers, theirs.kinds.keys()):
@@ -183,5 +191,5 @@ def _list_changed(new: TransformerConfig, old: TransformerConfig) -> Iterator[st
 
 
 def _shorten_names(names: tuple[str, ...]) -> list[str]:
-    """Names without the face's prefix, those of all layers as one."""
+    """Return the names without the prefix ``model.``, with one name for the same weight of all layers."""
     return list(dict.fromkeys(re.sub(r"\.\d+\.", ".*.", name.removeprefix("model.")) for name in names))

@@ -46,7 +46,7 @@ class Watcher(TrainerCallback):
     trainer: ClockhandsTrainer
 
     def close(self) -> None:
-        """Put away what the callback showed; called however training ends."""
+        """Remove what the callback shows, such as a bar; called when training ends in any way."""
 
 
 class Record(Watcher):
@@ -87,10 +87,10 @@ class Record(Watcher):
 
 
 class Flow(Watcher):
-    """Decides at the end of a step what follows: a stop, an evaluation, a checkpoint.
+    """Decides at the end of each step whether training stops, evaluates or saves a checkpoint.
 
-    Checkpoints are saved every ``save_steps`` steps; without that, by the clock, whose moments change nothing of what
-    is trained and logged. The end of the run is evaluated, and saved.
+    Checkpoints are saved every ``save_steps`` steps; without that, after some minutes, at moments that change nothing
+    of what is trained and logged. After the last step the model is evaluated and saved.
     """
 
     def __init__(self, training: Training, stop: Stop, *, validates: bool) -> None:
@@ -98,12 +98,12 @@ class Flow(Watcher):
         self.saved = time.monotonic()
 
     def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        """Go on with the mean of the loss, and start the clock."""
+        """Restore the sum of the losses since the last log line, and start the clock."""
         self.trainer.restore_loss()
         self.saved = time.monotonic()
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        """Decide after the base class's own decisions."""
+        """Add our reasons to stop, evaluate, save or log to those of transformers."""
         last = state.global_step >= state.max_steps
         control.should_evaluate = self.validates and (control.should_evaluate or last)
         stop, due = self._agree(args, state)
@@ -162,7 +162,7 @@ class Health(Watcher):
             self._judge(float((logs or {})["loss"]), state)
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        """Look at what was not logged yet before a checkpoint is made of it. Raises Diverged."""
+        """Judge the losses that were not logged yet before a checkpoint is saved. Raises Diverged."""
         if control.should_save and not control.should_log:
             loss = self.trainer.compute_running_loss()
             if loss is not None:

@@ -1,4 +1,4 @@
-"""The plot at the end of a run: loss, validation loss and learning rate over the steps."""
+"""Draw loss, validation loss and learning rate of a run over its steps."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 
 from clockhands.files import write_bytes
 
-__all__ = ["draw"]
+__all__ = ["draw_curves"]
 
 
-def draw(metrics: Sequence[Mapping[str, Any]], path: Path, title: str) -> Path | None:
-    """Write the curves as SVG or PNG, by the ending of ``path``; None if there is nothing to draw."""
+def draw_curves(metrics: Sequence[Mapping[str, Any]], path: Path, title: str) -> Path | None:
+    """Draw the curves to an SVG or PNG file, as the suffix of ``path`` says; None if there is nothing to draw."""
     lines = {name: _list_points(metrics, name) for name in ("loss", "validation_loss", "learning_rate")}
     if not lines["loss"] and not lines["validation_loss"]:
         return None

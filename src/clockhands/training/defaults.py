@@ -70,11 +70,14 @@ def fill_in_auto(recipe: Recipe, updates: int | None = None) -> Recipe:
     return replace(recipe, training=training, tables={**recipe.tables, "training": asdict(training)})
 
 
-def count_updates(recipe: Recipe, material: Material, shards: int = 1) -> int:
-    """Return how many updates the recipe makes with this text, as the Trainer of transformers counts them."""
+def count_updates(recipe: Recipe, material: Material) -> int:
+    """Return how many updates the recipe makes with this text, as the Trainer of transformers counts them.
+
+    Any number of processes makes as many: they share every batch.
+    """
     if recipe.training.max_steps is not None:
         return recipe.training.max_steps
-    batches = len(material.batches(recipe, 0, shards))
+    batches = len(material.batches(recipe))
     return math.ceil((recipe.training.epochs or 0) * max(1, -(-batches // recipe.training.accumulate)))
 
 

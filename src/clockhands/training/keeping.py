@@ -1,6 +1,6 @@
-"""Selects the checkpoints of a run that are kept and those that are averaged, and judges how its validation loss went.
+"""Select the checkpoints of a run that are kept and those that are averaged, and judge its validation losses.
 
-What it judges: whether training ends early, and whether the loss rose again before the end, which is told then.
+From these follow whether training ends early (``patience``), and a warning at the end if the loss has risen again.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = [
 ]
 
 SMALL_RISE = 1.02
-"""A validation loss that ends at most so many times above its lowest value is not told: the noise of one training."""
+"""A validation loss that ends at less than this many times its lowest value has not risen: that much is noise."""
 
 
 def read_losses(state: dict[str, Any]) -> dict[int, float]:

@@ -1,4 +1,4 @@
-"""What a recipe trains on: the corpus, its tokenizers, encoded examples, batches and the collator."""
+"""Prepare what a recipe trains on: corpus, tokenizers, encoded examples, and the plan of its batches."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ __all__ = ["EVALUATED", "Data", "Material", "prepare"]
 
 Data = PairDataset | WindowDataset
 EVALUATED = 4
-"""Validation batches are that many times larger: they keep no activations."""
+"""How many times larger batches of validation are than those of training: they keep no activations."""
 
 
 @dataclass(frozen=True)
 class Material:
-    """Everything that the data and tokenizer tables of a recipe decide; runs that share those can share it."""
+    """The text of a recipe, encoded: all that its tables [data] and [tokenizer] decide; runs can share it."""
 
     corpus: Corpus
     tokenizers: Tokenizers
@@ -51,7 +51,7 @@ class Material:
     collate: Callable[[Sequence[Example]], Batch]
 
     def batches(self, recipe: Recipe, shard: int = 0, shards: int = 1) -> PlannedBatches:
-        """Plan the batches of training: the share of one of several processes, with the seed of the recipe."""
+        """Plan the batches of training, with the seed of the recipe, for process ``shard`` of ``shards``."""
         batching, seed = recipe.batches, recipe.training.seed
         if isinstance(self.train, WindowDataset):
             size = batching.size or max(1, (batching.tokens or 0) // batching.window)
@@ -69,11 +69,11 @@ class Material:
         )
 
     def validation_batches(self, recipe: Recipe, shard: int = 0, shards: int = 1) -> PlannedBatches:
-        """Plan the batches of the validation split, in a fixed order."""
-        batching = recipe.batches
+        """Plan the batches of the validation split, in a fixed order; a longer example is a batch of its own."""
+        batching, validation = recipe.batches, self.require_validation()
         return LengthBatches(
-            self.require_validation().lengths,
-            tokens=None if batching.tokens is None else EVALUATED * batching.tokens,
+            validation.lengths,
+            tokens=None if batching.tokens is None else max(EVALUATED * batching.tokens, *validation.longest),
             batch_size=None if batching.size is None else EVALUATED * batching.size,
             shuffle=False,
             shard=shard,
@@ -81,7 +81,7 @@ class Material:
         )
 
     def find_ceiling(self) -> Ceiling:
-        """Return how much of the task can be done without order, by this tokenizer's tokens."""
+        """Compute the order-blind ceiling of the corpus for these tokenizers."""
         window = self.train.length if isinstance(self.train, WindowDataset) else 0
         masked = isinstance(self.collate, MaskedCollator)
         return find_ceiling(self.corpus, self.tokenizers, window, masked=masked)
@@ -94,7 +94,7 @@ class Material:
 
     @property
     def fingerprint(self) -> str:
-        """Changes when any id of the training data does: by it a resumed run knows its data."""
+        """A hash of all ids of the training data, by which a resumed run finds that its text has changed."""
         arrays = [self.train.stream] if isinstance(self.train, WindowDataset) else _list_arrays(self.train)
         digest = hashlib.blake2b(digest_size=16)
         for array in arrays:
@@ -111,8 +111,8 @@ def prepare(
 ) -> Material:
     """Read the corpus, learn or open the tokenizers (unless given) and encode; ``progress`` gets a sentence on each.
 
-    ``fingerprint``: of the data when a run that is resumed began. Runs from before pairs had a usual longest length
-    were trained on all of them, and go on so. Raises DataError and UsageError.
+    ``fingerprint``: that of the data with which a resumed run began. A run from before pairs had a usual bound was
+    trained on all of them, and is resumed so. Raises DataError and UsageError.
     """
     progress(f"reading the text ({recipe.corpus})")
     corpus = open_corpus(recipe.corpus, **recipe.corpus_options)
@@ -135,6 +135,7 @@ def prepare(
 
 
 def _prepare_pairs(recipe: Recipe, corpus: Corpus, tokenizers: Tokenizers, fingerprint: str | None) -> Material:
+    """Encode the pairs with the bound of the recipe, or the usual one; a run from before that keeps all its pairs."""
     batching = recipe.batches
     if batching.max_length is not None:
         return _encode(recipe, corpus, tokenizers, max_length=batching.max_length, longer=batching.longer)
@@ -158,7 +159,7 @@ def _encode(recipe: Recipe, corpus: Corpus, tokenizers: Tokenizers, **limits: An
 
 
 def _refuse_unknown(data: PairDataset, tokenizers: Tokenizers, corpus: Corpus) -> None:
-    """Raise DataError where the closed list of a corpus lacks a form that its text has, so that it would be lost."""
+    """Raise DataError if the training text has forms that the closed list of the corpus lacks."""
     for side, tokenizer in ((data.sources, tokenizers.source), (data.targets, tokenizers.target)):
         unknown = int((side.values == tokenizer.unk_token_id).sum())
         if unknown:
@@ -169,6 +170,7 @@ def _refuse_unknown(data: PairDataset, tokenizers: Tokenizers, corpus: Corpus) -
 
 
 def _open_tokenizers(recipe: Recipe, corpus: Corpus) -> Tokenizers:
+    """Open the tokenizers that the recipe names, or train them on the corpus."""
     table = recipe.tokenizer
     if table.name is not None:
         source = open_tokenizer(table.name)

@@ -1,4 +1,4 @@
-"""Estimates whether a recipe fits the memory, before text is read or a folder is made."""
+"""Estimate whether a recipe fits the memory, before text is read or a folder is made."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ __all__ = ["check_batches", "check_recipe"]
 
 
 def check_recipe(recipe: Recipe) -> None:
-    """Raise UsageError if the model alone does not fit the memory, or for more threads than help.
+    """Raise UsageError if the model alone does not fit the memory, or for a number of threads that only slows it down.
 
-    The vocabulary is the usual one here: the tokenizer is not there yet.
+    The vocabulary is assumed to have the usual size, because there is no tokenizer yet.
     """
     if recipe.training.threads is not None:
         check_threads(recipe.training.threads, "training.threads")
-    # Of a model that is divided among processes, each holds a part that only they know.
+    # A model that is divided among processes is not judged: how much each holds is known only later.
     fault = (
         None
         if recipe.training.sharded
@@ -73,7 +73,7 @@ def _count_largest_batch(recipe: Recipe, data: Material | object) -> int:
 
 
 def _count_bytes_a_token(core: TransformerConfig) -> int:
-    """Bytes that the backward pass keeps of one token at the least: its states in every layer, in float32."""
+    """Return the least bytes that the backward pass keeps of one token: its states in every layer, in float32."""
     layers = max(core.count_layers(side) for side in core.sides if side != "cross")
     return 4 * layers * (6 * core.d_model + core.d_ff)
 

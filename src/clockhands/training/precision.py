@@ -31,16 +31,16 @@ __all__ = [
 ]
 
 TOKENS, WIDEST = 256, 256
-"""The layer that is measured reads so many tokens and is at most so wide: bf16 that a processor emulates is 20 times
-slower than fp32, and a wide layer would then take seconds."""
+"""The tokens and the largest width of the layer that is measured. Where a processor emulates bf16 it takes 20 times as
+long as fp32, so that a wider layer would take seconds."""
 ROUNDS = 5
 HOPELESS = 4.0
-"""One round is enough where bf16 takes that many times longer."""
+"""The measurement ends after one round if bf16 takes this many times as long."""
 ENOUGH = 1.3
-"""``auto`` takes bf16 on a CPU from this measured speed-up on: the rest of a step gains less than the layer.
+"""``auto`` takes bf16 on a CPU if it is measured to be at least this many times as fast as fp32.
 
-It lies between what processors measure, so that the same machine decides the same each time: below 1 where bf16 is
-emulated, 1.5 to 1.7 with AVX512-BF16, above 2 with AMX.
+It is above 1 because the rest of a step gains less than the layer, and lies between what processors measure, so that a
+machine decides the same each time: below 1 where bf16 is emulated, 1.5 to 1.7 with AVX512-BF16, above 2 with AMX.
 """
 
 
@@ -59,7 +59,7 @@ class Precision:
 
     @property
     def sentence(self) -> str:
-        """One line for the person who watches; empty if nothing was measured."""
+        """One line about the measurement and what was decided; empty if nothing was measured."""
         if self.speedup is None:
             return ""
         speed = f"bf16 is {self.speedup:.2g} times as fast as fp32 here"
@@ -95,7 +95,7 @@ def read_precision(
 ) -> Precision:
     """Return the precision that a run began with, as its record keeps it, so that it goes on exactly.
 
-    On another kind of device it cannot go on exactly, and what needs no measurement is taken.
+    On another kind of device that is impossible, and the precision that needs no measurement is taken.
     """
     if training.precision != "auto":
         return decide(training, model, device)
@@ -139,6 +139,7 @@ def _step(layer: nn.Module, x_TD: torch.Tensor, *, low: bool) -> float:
 
 
 def _warn_if_slow(model: TransformerConfig, device: torch.device) -> None:
+    """Log a warning if bf16 is emulated, or slower than fp32, on this device."""
     advice = "training.precision=fp32 or auto is faster"
     warn = logging.getLogger(__name__).warning
     if device.type == "cuda" and not _has_gpu_bf16():
@@ -153,5 +154,5 @@ def _warn_if_slow(model: TransformerConfig, device: torch.device) -> None:
 
 
 def _has_gpu_bf16() -> bool:
-    """Whether the GPU itself computes in bf16; PyTorch counts emulation too unless told otherwise."""
+    """Return whether the GPU itself computes in bf16; by default PyTorch counts emulation too."""
     return torch.cuda.is_bf16_supported(including_emulation=False)

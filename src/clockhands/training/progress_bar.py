@@ -1,4 +1,4 @@
-"""What a person sees while a run trains: a bar on a terminal, a line now and then anywhere else."""
+"""The progress of a training: a bar on a terminal, and a line for each log line anywhere else."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from clockhands.training.callbacks import Watcher
 __all__ = ["REFRESH", "ProgressBar"]
 
 REFRESH = 0.1
-"""Seconds between two looks at the bar, so that short steps are not slowed down."""
+"""Seconds between two updates of the bar, so that it does not slow down short steps."""
 
 
 class ProgressBar(Watcher):
-    """Step, loss, validation loss, target tokens per second and the time left."""
+    """Shows step, loss, validation loss, target tokens per second and the time left."""
 
     def __init__(self, console: Console | None = None) -> None:
         self.console = console or Console(stderr=True)
         self.bar: Progress | None = None
         self.task = TaskID(0)
-        self.looked = 0.0
+        self.updated = 0.0
         self.logged = (0.0, 0)
         self.begun = (0.0, 0)
-        self.words: dict[str, str] = {}
+        self.texts: dict[str, str] = {}
 
     def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         """Show an empty bar, or how many steps there are."""
@@ -37,15 +37,15 @@ class ProgressBar(Watcher):
         self.begun = (time.monotonic(), state.global_step)
         if not state.is_world_process_zero or not self.console.is_terminal:
             return
-        columns = (MofNCompleteColumn(), BarColumn(), TextColumn("{task.fields[words]}"), TimeRemainingColumn())
+        columns = (MofNCompleteColumn(), BarColumn(), TextColumn("{task.fields[text]}"), TimeRemainingColumn())
         self.bar = Progress("step", *columns, console=self.console, transient=True)
-        self.task = self.bar.add_task("", total=state.max_steps, completed=state.global_step, words="")
+        self.task = self.bar.add_task("", total=state.max_steps, completed=state.global_step, text="")
         self.bar.start()
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         """Move the bar, at most ten times a second."""
-        if self.bar is not None and time.monotonic() - self.looked > REFRESH:
-            self.looked = time.monotonic()
+        if self.bar is not None and time.monotonic() - self.updated > REFRESH:
+            self.updated = time.monotonic()
             self.bar.update(self.task, completed=state.global_step)
 
     def on_log(
@@ -56,33 +56,34 @@ class ProgressBar(Watcher):
         logs: Mapping[str, float] | None = None,
         **_: Any,
     ) -> None:
-        """Take in the new numbers; without a bar, print them."""
+        """Show the new numbers in the bar; without a bar, print them."""
         logs = logs or {}
         if not state.is_world_process_zero or not {"loss", "eval_loss"} & set(logs):
             return
         if "loss" in logs:
-            self.words["loss"] = f"loss {logs['loss']:.4f}"
-            self.words["speed"] = f"{self._speed():,.0f} tokens/s"
+            self.texts["loss"] = f"loss {logs['loss']:.4f}"
+            self.texts["speed"] = f"{self._speed():,.0f} tokens/s"
         if "eval_loss" in logs:
-            self.words["validation"] = f"validation loss {logs['eval_loss']:.4f}"
+            self.texts["validation"] = f"validation loss {logs['eval_loss']:.4f}"
         new = ("validation",) if "eval_loss" in logs else ("loss", "speed")
         shown = new if self.bar is None else ("loss", "validation", "speed")
-        words = "  ".join(self.words[name] for name in shown if name in self.words)
+        text = "  ".join(self.texts[name] for name in shown if name in self.texts)
         if self.bar is not None:
-            self.bar.update(self.task, completed=state.global_step, words=words)
+            self.bar.update(self.task, completed=state.global_step, text=text)
         else:
             started, first = self.begun
             left = describe_time_left(state.global_step - first, state.max_steps - first, time.monotonic() - started)
-            parts = (f"step {state.global_step:,} of {state.max_steps:,}", words, left)
+            parts = (f"step {state.global_step:,} of {state.max_steps:,}", text, left)
             self.console.print("  ".join(part for part in parts if part), highlight=False)
 
     def close(self) -> None:
-        """Take the bar away."""
+        """Remove the bar."""
         if self.bar is not None:
             self.bar.stop()
             self.bar = None
 
     def _speed(self) -> float:
+        """Return the target tokens per second since the last call."""
         tokens = int(self.trainer.tokens)
         now = time.monotonic()
         speed = (tokens - self.logged[1]) / max(now - self.logged[0], 1e-9)

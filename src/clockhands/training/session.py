@@ -17,12 +17,14 @@ from clockhands.errors import UsageError
 from clockhands.generation.score import describe_uniform_guess
 from clockhands.progress import print_sentence
 from clockhands.runs import Run, checkpoints
+from clockhands.runs.card import write_card
 from clockhands.runs.folder import CURVES, METRICS, add_facts, export_model
 from clockhands.runs.recipe import Recipe
-from clockhands.training import curves, keeping
+from clockhands.training import keeping
 from clockhands.training.architecture import build
 from clockhands.training.begin_weights import load_begin_weights, remove_begin_weights
 from clockhands.training.callbacks import Flow, Health, Record, TrainingStopped, Watcher, cut_metrics
+from clockhands.training.curves import draw_curves
 from clockhands.training.defaults import count_updates
 from clockhands.training.material import Material
 from clockhands.training.progress_bar import ProgressBar
@@ -103,7 +105,7 @@ class Session:
         return model
 
     def _make_trainer(self, model: PreTrainedModel, stop: Stop) -> tuple[ClockhandsTrainer, list[Watcher]]:
-        """Make the Trainer and the callbacks that look at what it counts."""
+        """Make the Trainer, and the callbacks that read what it counts."""
         training = self.recipe.training
         flow = Flow(training, stop, validates=self.material.validation is not None)
         watchers: list[Watcher] = [flow, Health(training, self.out), Record(self.out)]
@@ -117,7 +119,7 @@ class Session:
         return trainer, watchers
 
     def _is_over(self, trainer: ClockhandsTrainer, last: Path) -> bool:
-        """Whether the last checkpoint is of the last step: the run was killed while it finished. Reads the state."""
+        """Return whether the checkpoint is of the last step: the run was killed while it finished; load its state."""
         trainer.state = TrainerState.load_from_json(str(last / checkpoints.STATE))
         trainer.state.max_steps = count_updates(self.recipe, self.material)
         return trainer.state.global_step >= trainer.compute_end()
@@ -133,8 +135,11 @@ class Session:
                 weights = checkpoints.average_weights(keeping.select_averaged(folder, training, losses, step))
             export_model(self.out, trainer.unwrap_model(), weights)
             if self.draw:
-                curves.draw(run.metrics, self.out / CURVES, self.out.name)
-            add_facts(self.out, finished=not stopped, step=step)
+                draw_curves(run.metrics, self.out / CURVES, self.out.name)
+            add_facts(self.out, step=step)
+            if not stopped:
+                write_card(run)
+            add_facts(self.out, finished=not stopped)
             if not stopped:
                 remove_begin_weights(self.out)
         trainer.accelerator.wait_for_everyone()
@@ -148,7 +153,7 @@ class Session:
     def _describe(self, trainer: ClockhandsTrainer) -> str:
         """Return one line about what is trained, and the loss from which it starts."""
         training, tokens = self.recipe.training, len(self.material.tokenizers.target)
-        updates = count_updates(self.recipe, self.material, self.arguments.world_size)
+        updates = count_updates(self.recipe, self.material)
         return (
             f"training {_count_parameters(trainer):,} parameters for {updates:,} steps; learning rate "
             f"{training.rate:g}, warm-up {training.warmup:,} steps; the loss is in nats per token, and "

@@ -47,7 +47,7 @@ CHANGEABLE = (
     "patience",
     "report_to",
 )
-"""Fields of ``[training]`` that may change when a run is resumed."""
+"""Fields of ``[training]`` that may be changed when a run is resumed."""
 
 
 def train(
@@ -89,14 +89,14 @@ def train(
                 refuse_existing(out, overwrite=overwrite)
                 refuse_itself(recipe, out)
                 material = material or prepare(recipe, progress=print_sentence if progress else ignore_sentence)
-                recipe = fill_in_auto(recipe, count_updates(recipe, material, arguments.world_size))
+                recipe = fill_in_auto(recipe, count_updates(recipe, material))
                 check_material(recipe, material)
                 if progress:
                     print_sentence(material.find_ceiling().sentence)
                 _make_folder(recipe, material, arguments, out, held, overwrite=overwrite, progress=progress)
             else:
                 material = material or prepare(recipe, Run(out).tokenizers)
-                recipe = fill_in_auto(recipe, count_updates(recipe, material, arguments.world_size))
+                recipe = fill_in_auto(recipe, count_updates(recipe, material))
         set_precision(arguments, Precision(**Run(out).record["precision"]))
         return Session(recipe, material, arguments, out, progress, None, begin, callbacks, draw).run()
 
@@ -145,7 +145,7 @@ def resume(run: str | Path, overrides: Mapping[str, Any] | None = None, *, progr
             if arguments.process_index == 0:
                 held.enter_context(lock_folder(Path(run)))
                 tidy_folder(Path(run))
-        # Until now another process may have written there.
+        # Before the folder was locked, another process may have changed it.
         again = Run.from_folder(run)
         if again.tables != opened.tables:
             opened, recipe = again, _extend(again.recipe, overrides or {})
@@ -159,7 +159,7 @@ def resume(run: str | Path, overrides: Mapping[str, Any] | None = None, *, progr
         material = prepare(recipe, opened.tokenizers, fingerprint=began_with, progress=progress_line)
         check_resumed(opened, recipe, material, last)
         if arguments.process_index == 0:
-            # In this order: a run that is unfinished with its former recipe only finishes, and can be made longer then.
+            # In this order: a process killed in between leaves an unfinished run with its former recipe, which resumes.
             if opened.finished:
                 add_facts(opened.path, finished=False)
             write_text(opened.path / RECIPE, recipe.to_toml())

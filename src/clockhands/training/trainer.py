@@ -34,12 +34,14 @@ RANK_STRIDE = 1_000_003
 
 
 class ClockhandsTrainer(Trainer):
-    """Differs from its base in six places: where batches come from, the learning rate, the evaluation (a mean over
-    tokens, not over batches), how checkpoints get to the disk, what is counted without waiting for the device (target
-    tokens, the first step whose loss is not a number), and no estimate of floating-point operations at every step.
+    """The Trainer of transformers on a recipe and its material.
 
-    A checkpoint also holds the sum of the losses since the last log line (``loss.json``): a resumed run logs the means
-    that it would have logged.
+    It differs from its base class in six places: where batches come from, the learning rate, the evaluation (a mean
+    over tokens, not over batches), how checkpoints are written, what is counted without waiting for the device (target
+    tokens, the first step whose loss is not finite), and no estimate of floating-point operations at every step.
+
+    A checkpoint also holds the sum of the losses since the last log line (``loss.json``), so that a resumed run logs
+    the same means as one that was not stopped.
     """
 
     def __init__(
@@ -89,7 +91,7 @@ class ClockhandsTrainer(Trainer):
     def training_step(
         self, model: torch.nn.Module, inputs: dict[str, Any], num_items_in_batch: Tensor | int | None = None
     ) -> Tensor:
-        """Make the base class's step, and note on the device, without waiting, when the loss first was not finite."""
+        """Make the step of the base class; keep, on the device, the first step whose loss was not finite."""
         loss = super().training_step(model, inputs, num_items_in_batch)
         bad = ~torch.isfinite(loss) & (self.first_bad < 0)
         self.first_bad = torch.where(bad, self.state.global_step + 1, self.first_bad)
@@ -145,7 +147,7 @@ class ClockhandsTrainer(Trainer):
         return None if steps < 1 else float(self._gather_losses().mean()) / steps
 
     def restore_loss(self) -> None:
-        """Restore the sum of the losses that the checkpoint holds; one of an earlier version was just logged."""
+        """Restore the sum of the losses from the checkpoint; one of an earlier version was saved after a log line."""
         saved = None if self.last is None else checkpoints.read_loss(self.last)
         if saved is not None:
             sums, self._globalstep_last_logged = saved
@@ -157,6 +159,7 @@ class ClockhandsTrainer(Trainer):
         return self.accelerator.gather(self._tr_loss.detach().reshape(1))
 
     def _get_output_dir(self, trial: Any) -> str:
+        """Return where the base class writes a checkpoint: the staging folder while one is saved."""
         return str(self._place)
 
     def _save_checkpoint(self, model: torch.nn.Module, trial: Any) -> None:
@@ -184,7 +187,7 @@ class ClockhandsTrainer(Trainer):
         self.saving_seconds = time.monotonic() - begun
 
     def compute_end(self) -> int:
-        """Compute the step with which training ends, as far as it is known yet."""
+        """Return the step with which training ends: the present one if ``patience`` is exhausted, else the last."""
         state = self.state
         over = keeping.is_exhausted(keeping.read_losses(vars(state)), self.recipe.training.patience)
         return state.global_step if over else state.max_steps
@@ -202,7 +205,7 @@ class EpochLoader(DataLoader[Any]):
         self.planned = batches
 
     def set_epoch(self, epoch: int) -> None:
-        """Plan this epoch."""
+        """Plan the batches of this epoch."""
         self.planned.set_epoch(epoch)
 
 

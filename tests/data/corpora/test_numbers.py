@@ -12,6 +12,7 @@ import pytest
 from num2words import CONVERTER_CLASSES, num2words
 
 from clockhands.data import Corpus, Tokenizers, encode_texts, open_corpus, train_tokenizers
+from clockhands.data.corpora import numbers as numbers_module
 from clockhands.data.corpora.numbers import FAULTS, spell
 from clockhands.errors import UsageError
 
@@ -75,6 +76,26 @@ def test_numbers_cover_a_small_range_completely() -> None:
     sources = {source for split in corpus for source in corpus.sources(split)}
     assert sources == {num2words(n, lang="de") for n in range(100)}
     assert list(corpus) == ["train", "validation", "test"]
+
+
+def test_a_small_range_has_fewer_longer_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of 10 to 99 that are longer than the drawn numbers, each spelled once however often it is drawn."""
+    spelled: Counter[tuple[int, str]] = Counter()
+    spell = numbers_module.spell
+
+    def count(number: int, language: str) -> str:
+        spelled[number, language] += 1
+        return spell(number, language)
+
+    monkeypatch.setattr(numbers_module, "spell", count)
+    corpus = open_corpus("numbers", largest=9, train=5, validation=2, test=2, longer=200)
+    drawn = corpus.pairs("train")[:5]
+    longest = [max(len(pair.source) for pair in drawn), max(len(pair.target) for pair in drawn)]
+    both = {num2words(n, lang="de"): num2words(n, lang="en") for n in range(10, 100)}
+    expected = {de for de, en in both.items() if len(de) > longest[0] and len(en) > longest[1]}
+    assert set(corpus.sources("longer-2")) == expected and len(corpus["longer-2"]) == len(expected) < 90
+    assert len(corpus["longer-3"]) == len(corpus["longer-4"]) == 200
+    assert max(spelled.values()) <= 2, "once for the round ones that train sees, and once for the longer split"
 
 
 @pytest.mark.parametrize(

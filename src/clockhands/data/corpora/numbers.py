@@ -16,19 +16,24 @@ from itertools import islice
 from typing import Any
 
 import numpy as np
+from num2words import CONVERTER_CLASSES
 
 from clockhands.data.catalogue import corpus
+from clockhands.data.memory_check import check_sentences
 from clockhands.data.morphemes import Morphemes, find_roots
 from clockhands.data.pairs import Corpus, Fact, Pair
 from clockhands.data.population import Bags, Ceiling, Composed, Drawn, Population, permute
-from clockhands.data.room import check_sentences
 from clockhands.errors import UsageError, describe_unknown
 from clockhands.options import Seed
+
+__all__ = ["BEYOND_DRAWS", "DRAWN", "FAULTS", "REARRANGED", "list_morphemes", "make_populations", "numbers", "spell"]
 
 FAULTS = (NotImplementedError, OverflowError, LookupError, ValueError, TypeError)
 """What num2words raises for numbers that a language of its cannot write."""
 DRAWN, REARRANGED = 100, 60
-"""So many numbers are drawn where not all can be listed, and so many orders of the digits of each."""
+"""How many numbers are drawn where not all can be listed, and how many orders of the digits of each."""
+BEYOND_DRAWS = 1_000_000
+"""How many numbers are drawn at most to fill a split of longer ones."""
 
 
 @corpus("numbers", "translation", one_answer=True, tokenizer="morpheme")
@@ -47,9 +52,9 @@ def numbers(
 
     ``source`` and ``target`` are languages as num2words names them; ``train``, ``validation`` and ``test`` are
     sizes of splits that share no number. ``longer`` is the size of each of three further splits, named
-    ``longer-7`` and so on by their digits: every number in them is longer, on both sides, than everything in
-    ``train``. Training also sees the round ones (two million), so that no word in them is new: what they test
-    is length. 0 leaves them out.
+    ``longer-7`` and so on by their digits: every number in them is longer, on both sides, than the drawn numbers of
+    ``train``; a split is smaller where fewer such numbers are found. Training also sees the round ones (two million),
+    so that no word in them is new: what they test is length. 0 leaves them out.
 
     Where no tokenizer is asked for, the texts are cut into the morphemes of the number words: on average fewer than
     eight tokens a number.
@@ -93,7 +98,7 @@ def list_morphemes(source: str, target: str, digits: int) -> tuple[Morphemes, Mo
 
 @cache
 def _list_morphemes(language: str, digits: int) -> Morphemes:
-    """The words of 0 to 19 and of the tens are roots, and so is what stands between them in other numbers."""
+    """List the morphemes of a language: the words of 0 to 19 and of the tens, and what other numbers have between."""
     texts = tuple(dict.fromkeys(_spell_known(_draw_samples(digits), language)))
     tens = _spell_known((*range(20), *range(20, 100, 10)), language)
     return Morphemes(find_roots(texts, {word for text in tens for word in re.findall(r"\w+", text)}), texts)
@@ -122,7 +127,7 @@ def _spell_known(numbers: Iterable[int], language: str) -> list[str]:
 
 
 def make_populations(source: str, target: str, largest: int, total: int) -> tuple[Population, ...]:
-    """Return all numbers from 0 to ``largest``, as likely as they are drawn: listed up to a million, or else drawn."""
+    """Return the population of numbers from 0 to ``largest``: listed below a million, and one that is drawn."""
     quotas = list(_plan_quotas(largest, total))
     drawn = Drawn(partial(_draw_with_rearranged, quotas, source, target), "numbers", DRAWN)
     return (_Spelled(quotas, source, largest), drawn) if largest < 10**6 else (drawn,)
@@ -176,8 +181,6 @@ def _put_together(tens: Sequence[str], others: Sequence[str]) -> int:
 
 
 def _check(source: str, target: str, largest: int, sizes: dict[str, int], longer: int) -> None:
-    from num2words import CONVERTER_CLASSES
-
     for language in (source, target):
         if language not in CONVERTER_CLASSES:
             raise UsageError(f"corpus 'numbers': {describe_unknown('language', language, CONVERTER_CLASSES)}")
@@ -219,21 +222,22 @@ def _plan_quotas(largest: int, total: int) -> Iterator[tuple[int, int, int]]:
 
 
 def _round(largest: int, digits: int) -> list[int]:
-    """Return the round numbers from ``largest`` to 10^digits: two hundred, three million, seventeen thousand."""
+    """Return round numbers above ``largest`` and below 10^digits, such as three million and seventeen million."""
     tens = {count * 10**power for power in range(1, digits) for count in range(1, 10)}
     thousands = {count * 1000**power for power in range(1, 5) for count in (*range(10, 20), *range(20, 1000, 7))}
     return sorted(number for number in tens | thousands if largest < number < 10**digits)
 
 
 def _draw_beyond(count: int, bounds: tuple[int, int], source: str, target: str, rng: random.Random) -> Iterator[Pair]:
-    """Yield, without end, numbers of ``count`` digits whose two spellings are longer than the two ``bounds``."""
-    seen: set[int] = set()
-    for _ in range(1_000_000):
+    """Yield different numbers of ``count`` digits whose two spellings are longer than the two ``bounds``."""
+    tried: set[int] = set()
+    for _ in range(BEYOND_DRAWS):
         number = rng.randrange(10 ** (count - 1), 10**count)
+        if number in tried:
+            continue
+        tried.add(number)
         pair = _make_pair(number, source, target)
-        longer = len(pair.source) > bounds[0] and len(pair.target) > bounds[1]
-        if longer and number not in seen:
-            seen.add(number)
+        if len(pair.source) > bounds[0] and len(pair.target) > bounds[1]:
             yield pair
 
 
@@ -259,8 +263,6 @@ def _get_converter(language: str) -> Any:
 
     num2words looks through all of them, up to 10^600, for every number, which takes three quarters of its time.
     """
-    from num2words import CONVERTER_CLASSES
-
     converter = copy(CONVERTER_CLASSES[language])
     if hasattr(converter, "cards"):
         kept = [(power, word) for power, word in converter.cards.items() if power < 10**15]

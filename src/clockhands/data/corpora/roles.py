@@ -16,11 +16,28 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from clockhands.data.catalogue import corpus
+from clockhands.data.memory_check import check_sentences
 from clockhands.data.pairs import Corpus, Pair
 from clockhands.data.population import Drawn
-from clockhands.data.room import check_sentences
 from clockhands.errors import UsageError
 from clockhands.options import Count, Seed
+
+__all__ = [
+    "ADJECTIVES",
+    "NAMES",
+    "NOUNS",
+    "PATIENCE",
+    "PLACES",
+    "PREPOSITIONS",
+    "REARRANGED",
+    "VERBS",
+    "Clause",
+    "Grammar",
+    "Phrase",
+    "Sentence",
+    "rearrange",
+    "roles",
+]
 
 NAMES = {
     "Tom": "Tomo", "Anna": "Anna", "Peter": "Petro", "Maria": "Maria",
@@ -45,14 +62,14 @@ PLACES = {
 }  # fmt: skip
 
 PATIENCE = 1000
-"""So many draws in a row that bring nothing new mean that there is hardly anything new left."""
+"""Drawing stops after this many draws in a row that gave no new sentence: there are hardly any left."""
 REARRANGED = 100
-"""So many rearrangements of a sentence are tried, to count what else its words can mean."""
+"""How many rearrangements of a sentence are drawn, to count what else its words can mean."""
 
 
 @dataclass(frozen=True)
 class Clause:
-    """What a noun is told of: it did ``verb`` to ``other`` (``acts``), or ``other`` did it to the noun."""
+    """A relative clause of a noun: the noun did ``verb`` to ``other`` (``acts``), or ``other`` did it to the noun."""
 
     verb: str
     other: Phrase

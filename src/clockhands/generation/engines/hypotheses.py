@@ -43,8 +43,8 @@ __all__ = [
 ]
 
 NON_PAIRWISE_HOOKS = frozenset({"locate", "logits", "weigh"})
-"""Hooks through which the logit of a query and a key may depend on other tokens too. If a scheme has any of them, the
-hypotheses cannot share one KV cache."""
+"""Hooks that may make the logit of a query and a key depend on other tokens too. The hypotheses cannot share one KV
+cache if a scheme has one of them."""
 
 
 class Hypotheses(ABC):

@@ -13,25 +13,21 @@ from typing import Any
 from clockhands.errors import CheckpointError
 from clockhands.model.config import TransformerConfig
 from clockhands.model.position_config import PositionConfig
-from clockhands.pretrained import CONFIG
-from clockhands.runs import checkpoints
-from clockhands.runs.folder import RECIPE
+from clockhands.pretrained import CONFIG, TOKENIZER
+from clockhands.runs.folder import RECIPE, find_model_folder
 from clockhands.runs.opening import read_clockhands_config
 from clockhands.runs.recipe.keys import FROM_DATA, SIDES, Tables, list_model_options, make_absolute
 from clockhands.schemes.rotary.saved_options import lacks_trained_length
 
 __all__ = [
-    "find_model_folder",
     "find_tokenizer_folder",
     "inherit",
     "make_model_table",
     "make_position_table",
     "make_tokenizer_table",
     "read_architecture",
+    "require_model_folder",
 ]
-
-TOKENIZER = "tokenizer_config.json"
-"""The file by which a folder with a tokenizer is recognised."""
 
 
 def inherit(tables: Tables, overrides: Mapping[str, Any]) -> Tables:
@@ -69,13 +65,12 @@ def _add_trained_length(position: dict[str, Any], overrides: Mapping[str, Any], 
     return position if length is None else {**position, "original_length": length}
 
 
-def find_model_folder(begin_from: Path) -> Path:
+def require_model_folder(begin_from: Path) -> Path:
     """Find the folder that holds the model: the folder itself, or the last checkpoint of a run that is not finished.
 
     Raises CheckpointError if there is none.
     """
-    folders = [begin_from, *checkpoints.list_checkpoints(begin_from / "checkpoints")[::-1]]
-    model_folder = next((folder for folder in folders if (folder / CONFIG).is_file()), None)
+    model_folder = find_model_folder(begin_from)
     if model_folder is None:
         what = f"a folder without {CONFIG}" if begin_from.is_dir() else "a file" if begin_from.exists() else "not there"
         raise CheckpointError(f"training.begin_from: {begin_from} holds no model; it is {what}")
@@ -84,7 +79,7 @@ def find_model_folder(begin_from: Path) -> Path:
 
 def read_architecture(begin_from: Path) -> TransformerConfig:
     """Read the architecture of the model to begin from. Raises CheckpointError for a model of another project."""
-    folder = find_model_folder(begin_from)
+    folder = require_model_folder(begin_from)
     try:
         return read_clockhands_config(folder)[1]
     except CheckpointError as fault:

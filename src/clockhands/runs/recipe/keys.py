@@ -45,9 +45,9 @@ SIDES = ("encoder", "decoder", "cross")
 SELECTORS = {"data": "corpus", "model": "preset", "position": "scheme"}
 """By table, the key on which its other keys depend; changing it resets those."""
 KEPT = (*SIDES, "combine", "width", "every_layer", "skip_every", "transform", "transform_options")
-"""What stays of ``[position]`` when its scheme changes: how the encoding enters, not the options of the scheme."""
+"""Keys of ``[position]`` that stay when its scheme changes: they say how the encoding enters the model."""
 FROM_DATA = ("vocab_size", "source_vocab_size")
-"""Fields of the model that the tokenizer decides, not the recipe."""
+"""Fields of the model that follow from the tokenizer, so that no recipe has them."""
 
 
 def list_model_options() -> dict[str, Option]:

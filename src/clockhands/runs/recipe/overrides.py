@@ -1,4 +1,4 @@
-"""Overrides: setting the keys of a recipe by their dotted names, from a program or as a person writes them."""
+"""Set keys of a recipe by their dotted names, to values of Python or to text as a person types it."""
 
 from __future__ import annotations
 

@@ -46,6 +46,7 @@ def set_in_part(position: dict[str, Any], table: str, key: str, value: Any, *, w
 
 
 def _list_options(scheme: Any) -> Mapping[str, Any]:
+    """Return the options of a scheme by name; none for an unknown scheme, which validation reports."""
     scheme_class = CATALOGUE.find(scheme)
     return {} if scheme_class is None else options_of(scheme_class)
 

@@ -109,7 +109,7 @@ class Training:
     better validation loss until training stops. ``average``: the model saved at the end is the mean of the ``keep``
     last or best checkpoints. ``device`` is ``auto``, ``cpu``, ``cuda``.
     ``precision`` is ``fp32``, ``bf16`` or ``auto``: bf16 on a GPU that has it, and on a CPU where a measurement of some
-    milliseconds finds it at least 1.5 times as fast as fp32 (the run keeps what was decided). ``sharded``: the
+    milliseconds finds it at least 1.3 times as fast as fp32 (the run keeps what was decided). ``sharded``: the
     processes that torchrun or accelerate started keep a part of the model each (FSDP2) instead of a copy (DDP).
 
     Checkpoints are saved every ``save_steps`` steps; without that every ``save_minutes`` minutes (0: never), but so

@@ -78,7 +78,7 @@ def read_corpus(tables: Tables, faults: list[str]) -> tuple[str, dict[str, Any]]
         faults.append(f"data.corpus is missing; choose one of {', '.join(CORPORA)}")
         return "", {}
     if name not in CORPORA:
-        faults.append(CORPORA.unknown(name))
+        faults.append(CORPORA.describe_unknown_name(name))
         return name, {}
     known = find_keys(tables, "data")
     values, wrong = check_options(tables["data"], known, "data", noun="key in [data]")
@@ -117,7 +117,7 @@ def read_model(
     sides, strange = _read_sides(tables["position"])
     faults += wrong + strange
     if preset is not None and PRESETS.find(preset) is None:
-        faults.append(PRESETS.unknown(preset))
+        faults.append(PRESETS.describe_unknown_name(preset))
         return None  # The sizes that the preset would have given are not known: nothing fits or fails to fit them.
     entry = CORPORA.find(corpus)
     task = "translation" if entry is None else entry.find_task(data)
@@ -167,10 +167,12 @@ def _read_sides(position: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]
         name = f"position.{side}" if side in position else "position"
         scheme = table.get("scheme", "none")
         if "preset" in table:
-            faults.append(f"{name}.preset: {LAYOUTS.unknown(table.pop('preset'))}")
+            faults.append(f"{name}.preset: {LAYOUTS.describe_unknown_name(table.pop('preset'))}")
         if CATALOGUE.find(scheme) is None:
             wrong_type = f"{name}.scheme is {show_value(scheme)}, but must be the name of a scheme"
-            faults.append(f"{name}.scheme: {CATALOGUE.unknown(scheme)}" if isinstance(scheme, str) else wrong_type)
+            faults.append(
+                f"{name}.scheme: {CATALOGUE.describe_unknown_name(scheme)}" if isinstance(scheme, str) else wrong_type
+            )
             sides[side] = {"scheme": "none"}
         elif table:
             values, wrong = check_options(table, list_position_options(table), name, noun=f"key in [{name}]")

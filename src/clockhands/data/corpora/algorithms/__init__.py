@@ -16,17 +16,17 @@ from zlib import crc32
 from clockhands.data.catalogue import corpus
 from clockhands.data.corpora.algorithms.task import Task
 from clockhands.data.corpora.algorithms.tasks import TASKS, Name
+from clockhands.data.memory_check import check_sentences
 from clockhands.data.pairs import Corpus, Pair
 from clockhands.data.population import Drawn
-from clockhands.data.room import check_sentences
 from clockhands.errors import UsageError
 from clockhands.options import Count, Seed
 
 __all__ = ["TASKS", "Name", "Task", "algorithms"]
 
 PATIENCE, PARTS = 2_000, 10
-"""So many draws in a row that bring nothing new mean that there is hardly anything new left; and of so many parts of
-all strings one is for the test split, one for validation, and the others are for training."""
+"""Drawing stops after PATIENCE draws in a row that gave no new string. A hash divides all strings into PARTS parts: one
+for the test split, one for validation, and the others for training."""
 
 
 @corpus("algorithms", "translation", one_answer=True, tokenizer="word")
@@ -77,7 +77,7 @@ def algorithms(
 def _draw_split(
     task: Task, lengths: Sequence[int], size: int, parts: range, rng: random.Random, *, repeat: bool = False
 ) -> list[Pair]:
-    """Draw strings that belong to these of ``PARTS`` parts, each once, or as often as it comes with ``repeat``.
+    """Draw strings of these ``parts``, each once, or with ``repeat`` as often as it is drawn.
 
     A hash of the string decides its part, so that of the few short ones most are left for training.
     """

@@ -6,6 +6,17 @@ import random
 
 from clockhands.data.corpora.algorithms.task import Symbols, shuffle_among
 
+__all__ = [
+    "DIGITS",
+    "MODULUS",
+    "draw_arithmetic",
+    "draw_brackets",
+    "draw_equation",
+    "evaluate",
+    "rearrange_equation",
+    "solve_equation",
+]
+
 MODULUS = 5
 """Of the arithmetic, the cycle and the alphabet of bucket sort, as in the paper."""
 DIGITS = "".join(map(str, range(MODULUS)))

@@ -6,6 +6,21 @@ import random
 
 from clockhands.data.corpora.algorithms.task import Symbols, shuffle
 
+__all__ = [
+    "ACTIONS",
+    "KEYS",
+    "VALUES",
+    "draw_missing",
+    "draw_recall",
+    "draw_stack",
+    "rearrange_missing",
+    "rearrange_recall",
+    "rearrange_stack",
+    "solve_missing",
+    "solve_recall",
+    "solve_stack",
+]
+
 KEYS, VALUES = 64, 64
 """Different keys and values of associative recall."""
 ACTIONS = ("pop", "push0", "push1")

@@ -1,4 +1,4 @@
-"""What a task is: how its strings are drawn, answered and rearranged. Symbols are words."""
+"""A task on strings: functions that draw, answer and rearrange them. Symbols are words."""
 
 from __future__ import annotations
 
@@ -9,15 +9,17 @@ from typing import TypeAlias
 
 from clockhands.data.pairs import Pair
 
+__all__ = ["REARRANGED", "Symbols", "Task", "draw_letters", "shuffle", "shuffle_among"]
+
 Symbols: TypeAlias = list[str]
 """A string, symbol by symbol."""
 REARRANGED = 60
-"""So many rearrangements of a string are tried, to count what else its symbols can mean."""
+"""How many rearrangements of a string are drawn, to count what other answers its symbols can have."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """One task: functions that draw a string of at most a length, answer it, and make another of its symbols.
+    """One task: functions that draw a string of at most a given length, answer it, and rearrange its symbols.
 
     What ``rearrange`` makes is as likely to be drawn as the string itself. ``shortest`` is the least length there is.
     """

@@ -37,6 +37,8 @@ from clockhands.data.corpora.algorithms.whole_numbers import (
     solve_square,
 )
 
+__all__ = ["BITS", "TASKS", "Name", "answer_flag"]
+
 Name: TypeAlias = Literal[
     "even-pairs", "parity", "modular-arithmetic", "cycle-navigation",
     "stack-manipulation", "reverse", "modular-arithmetic-brackets", "solve-equation",

@@ -8,6 +8,16 @@ from math import isqrt
 
 from clockhands.data.corpora.algorithms.task import Symbols, shuffle_among
 
+__all__ = [
+    "draw_addition",
+    "draw_binary",
+    "draw_square",
+    "rearrange_addition",
+    "rearrange_binary",
+    "solve_binary",
+    "solve_square",
+]
+
 
 def draw_binary(operator: str) -> Callable[[int, random.Random], Symbols]:
     """Return a function that draws two numbers above 0, their lowest bit first, with an operator between them."""

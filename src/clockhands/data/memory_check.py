@@ -1,4 +1,4 @@
-"""Whether text fits the memory: judged before it is read, unpacked or made."""
+"""Check that text fits the memory, before it is read, unpacked or made."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ import torch
 from clockhands.errors import DataError, UsageError
 from clockhands.machine import format_bytes, measure_free_memory
 
+__all__ = ["BYTES_A_PAIR", "COPIES", "GZIP_MAGIC", "STEP", "check_sentences", "read_bytes"]
+
 GZIP_MAGIC = b"\x1f\x8b"
 COPIES = 3
 """The bytes of a file, its text, and its text with line ends of one kind are in memory at the same time."""
@@ -22,8 +24,8 @@ STEP = 1 << 24
 def read_bytes(path: Path) -> bytes:
     """Return the bytes of a file, unpacked if it is gzip.
 
-    Raises DataError where they do not fit the memory, before they fill it: a packed file of a megabyte can unpack to
-    a gigabyte, and a device has no end. Raises OSError, EOFError and zlib.error as ``gzip`` does.
+    Raises DataError if they do not fit the memory, before they fill it: a packed file of a megabyte can unpack to a
+    gigabyte, and a file such as /dev/zero has no end. Raises OSError, EOFError and zlib.error as ``gzip`` does.
     """
     most = measure_free_memory(torch.device("cpu")) // COPIES
     with path.open("rb") as plain:
@@ -34,6 +36,7 @@ def read_bytes(path: Path) -> bytes:
 
 
 def _read_at_most(stream: object, most: int, path: Path, verb: str) -> bytes:
+    """Read a stream to its end. Raises DataError after more than ``most`` bytes."""
     parts, size = [], 0
     while part := stream.read(STEP):  # type: ignore[attr-defined]
         size += len(part)
@@ -47,7 +50,7 @@ def _read_at_most(stream: object, most: int, path: Path, verb: str) -> bytes:
 
 
 def check_sentences(corpus: str, sizes: Mapping[str, int]) -> None:
-    """Raise UsageError if so many made sentences in all splits do not fit the memory."""
+    """Raise UsageError if the made sentences do not fit the memory; ``sizes``: how many each split has."""
     needed, available = BYTES_A_PAIR * sum(sizes.values()), measure_free_memory(torch.device("cpu"))
     if needed > available:
         name = max(sizes, key=lambda split: sizes[split])

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from clockhands.data import readers, room
+from clockhands.data import memory_check, readers
 from clockhands.data.corpora.numbers import numbers
 from clockhands.data.corpora.roles import roles
 from clockhands.errors import DataError, UsageError
@@ -17,8 +17,8 @@ from clockhands.errors import DataError, UsageError
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> int:
     """A machine with 12 MiB of free memory."""
-    monkeypatch.setattr(room, "measure_free_memory", lambda device: 12 << 20)
-    monkeypatch.setattr(room, "STEP", 1 << 16)
+    monkeypatch.setattr(memory_check, "measure_free_memory", lambda device: 12 << 20)
+    monkeypatch.setattr(memory_check, "STEP", 1 << 16)
     return 12 << 20
 
 
@@ -26,7 +26,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> int:
 def test_text_is_refused_as_soon_as_it_is_more_than_fits(
     tmp_path: Path, small: int, monkeypatch: pytest.MonkeyPatch, packed: bool
 ) -> None:
-    fits, more = (b"a\n" * (small // room.COPIES // 2 + extra) for extra in (0, 1))
+    fits, more = (b"a\n" * (small // memory_check.COPIES // 2 + extra) for extra in (0, 1))
     pack = gzip.compress if packed else bytes
     (tmp_path / "fits").write_bytes(pack(fits))
     (tmp_path / "more").write_bytes(pack(more))
@@ -49,7 +49,7 @@ def test_a_device_without_end_is_refused(small: int) -> None:
 
 
 def test_sentences_that_do_not_fit_are_refused_before_they_are_made() -> None:
-    count = 2 * (room.measure_free_memory(torch.device("cpu")) // room.BYTES_A_PAIR)
+    count = 2 * (memory_check.measure_free_memory(torch.device("cpu")) // memory_check.BYTES_A_PAIR)
     with pytest.raises(
         UsageError, match=rf"corpus 'numbers': train={count:,} sentences need .* are free; ask for fewer"
     ):

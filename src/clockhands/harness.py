@@ -1,0 +1,110 @@
+"""Scores models with lm-evaluation-harness, under the positions that they have or under others.
+
+It needs ``pip install clockhands[harness]``. This module is the harness's own command with one model type more::
+
+    python -m clockhands.harness run --model clockhands --tasks lambada_openai \\
+      --model_args pretrained=runs/stdlib,position.spectrum=yarn,position.factor=4
+
+``pretrained`` is a run of this project that continues text, or a folder or hub name of any causal model of
+transformers; every argument that begins with ``position.`` changes its positions, as in ``clockhands evaluate``.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from clockhands.errors import ClockhandsError, UsageError
+
+try:
+    from lm_eval.api.registry import register_model
+    from lm_eval.models.huggingface import HFLM
+except ImportError as fault:
+    sentence = f"lm-evaluation-harness is not installed ({fault}); install it with: pip install clockhands[harness]"
+    if __name__ == "__main__":  # main, which prints other faults without a traceback, is not there yet
+        print(f"clockhands: {sentence}", file=sys.stderr)
+        raise SystemExit(UsageError.exit_code) from None
+    raise UsageError(sentence) from fault
+
+from clockhands.devices import read_dtype
+from clockhands.options import parse
+from clockhands.runs import open_language_model
+
+__all__ = ["ClockhandsLM", "main"]
+
+PREFIX = "position."
+SHORTEST = 2
+"""Tokens that a model must be able to read at least: one, and one that follows it."""
+
+
+@register_model("clockhands")
+class ClockhandsLM(HFLM):
+    """A causal model as the harness asks it: log-likelihoods of continuations and of whole texts, and generation.
+
+    Args:
+        pretrained: a run, a folder, or a name on the hub.
+        device: where to compute; None: the GPU if there is one.
+        dtype: of the weights; ``auto``: float32, or as a run was saved.
+        max_length: tokens that are read at once; None: those that the model was trained on, times ``position.factor``
+            where one is given.
+        trust_remote_code: whether code that comes with the model may run.
+        **options: those of the harness's own class for transformers (``batch_size``, ``max_batch_size``, ...), and
+            options of position with ``position.`` before their names.
+
+    Raises CheckpointError and UsageError as ``clockhands.runs.open_language_model`` does.
+    """
+
+    def __init__(
+        self,
+        pretrained: str,
+        *,
+        device: str | None = None,
+        dtype: str = "auto",
+        max_length: int | None = None,
+        trust_remote_code: bool = False,
+        **options: Any,
+    ) -> None:
+        position = {
+            name.removeprefix(PREFIX): _parse(options.pop(name)) for name in [*options] if name.startswith(PREFIX)
+        }
+        opened = open_language_model(
+            pretrained,
+            device=device,
+            dtype=None if dtype == "auto" else read_dtype(dtype),
+            position=position,
+            trust_remote_code=trust_remote_code,
+        )
+        length = max_length or _compute_length(opened.trained_length, position.get("factor"))
+        if length is not None and opened.longest is not None and not SHORTEST <= length <= opened.longest:
+            raise UsageError(
+                f"max_length is {length:,}, and {pretrained} reads {SHORTEST} to {opened.longest:,} tokens"
+            )
+        super().__init__(
+            pretrained=opened.model, tokenizer=opened.tokenizer, backend="causal", max_length=length, **options
+        )
+
+
+def _parse(value: Any) -> Any:
+    """Return what the text of an argument stands for; the harness has made numbers of some already."""
+    return parse(value) if isinstance(value, str) else value
+
+
+def _compute_length(trained: int | None, factor: float | None) -> int | None:
+    """Return how many tokens are read at once: the trained length, times the factor by which it was made longer."""
+    return None if trained is None else int(trained * (factor or 1))
+
+
+def main() -> int:
+    """Run the harness's own command line; a fault of the model is one sentence."""
+    from lm_eval.__main__ import cli_evaluate
+
+    try:
+        cli_evaluate()
+    except ClockhandsError as fault:
+        print(f"clockhands: {fault}", file=sys.stderr)
+        return fault.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

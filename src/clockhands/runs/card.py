@@ -1,0 +1,157 @@
+"""Writes the model card of a run: what the model is, how it was trained, what was found, how it is opened."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+
+from clockhands import __version__
+from clockhands.errors import ClockhandsWarning, DataError
+from clockhands.files import write_text
+from clockhands.findings import Findings
+from clockhands.model.config import TransformerConfig
+from clockhands.runs.folder import CARD, CARD_MARK, is_written_card
+from clockhands.runs.run import ACTIONS, Run
+
+__all__ = ["FINDINGS", "describe_perplexity", "make_card", "write_card"]
+
+FINDINGS = "findings.json"
+"""Where ``inspect --out RUN``, ``evaluate --out`` and the tour put what they measured."""
+TASKS = {"encoder-decoder": "translation", "decoder": "text-generation", "encoder": "fill-mask"}
+"""What the hub calls the use of each architecture."""
+HIGHEST = 50.0
+"""The loss up to which e^loss is a number that says something; far above it, it does not fit into a float."""
+COMMANDS = {"encoder-decoder": 'clockhands translate . "..."', "decoder": 'clockhands generate . --prompt "..."'}
+
+
+def write_card(run: Run) -> Path | None:
+    """Write the model card of a run with an exported model into its folder; return its path.
+
+    A card that somebody else wrote, or whose mark was taken out, stays as it is; then None is returned.
+    """
+    path = run.path / CARD
+    if path.exists() and not is_written_card(path):
+        return None
+    return write_text(path, make_card(run))
+
+
+def describe_perplexity(loss: float) -> str:
+    """Return the perplexity of a loss in nats per token as text, e^loss; of a loss that is too large, a bound."""
+    return f"perplexity {math.exp(loss):,.1f}" if loss < HIGHEST else f"perplexity above e^{HIGHEST:.0f}"
+
+
+def make_card(run: Run) -> str:
+    """Return the model card of a run: Markdown, with the metadata of the Hugging Face hub in front.
+
+    It names no path and no time, so that the same run has the same card. Raises DataError for a recipe that cannot
+    be read. Findings that cannot be read are left out with a ClockhandsWarning: the training that ends here is whole.
+    """
+    from huggingface_hub import ModelCardData
+
+    recipe, record = run.recipe, run.record
+    kind = recipe.model.kind
+    schemes = sorted({recipe.model.get_position_config(side).scheme for side in recipe.model.sides})
+    data = ModelCardData(
+        library_name="transformers",
+        pipeline_tag=TASKS[kind],
+        tags=["clockhands", "positional-encoding", *schemes],
+    )
+    parts = [
+        f"---\n{data.to_yaml()}\n---",
+        CARD_MARK,
+        f"# {run.path.resolve().name}",
+        f"A Transformer ({kind}) with {record.get('parameters', 0):,} parameters that {ACTIONS[kind]}, trained by "
+        f"clockhands {record.get('clockhands', __version__)}.",
+        "## Positions",
+        _write_positions(recipe.model),
+        "## Training",
+        _describe_training(run),
+        *_list_findings(run.path / FINDINGS),
+        "## Use",
+        _write_use(kind, shared=run.tokenizers.shared),
+        "## Settings",
+        "The recipe, without the paths of the text:",
+        f"```toml\n{_write_settings(recipe.tables)}```",
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _write_positions(model: TransformerConfig) -> str:
+    """Return a table with the schemes of each side and the options that were chosen for them."""
+    rows = ["| side | scheme | options |", "|---|---|---|"]
+    for side in model.sides:
+        position = model.get_position_config(side)
+        options = ", ".join(f"`{name} = {value!r}`" for name, value in position.options.items()) or "defaults"
+        rows.append(f"| {side} | {position.scheme} | {options} |")
+    return "\n".join(rows)
+
+
+def _describe_training(run: Run) -> str:
+    """Return a sentence with the steps and the seed, and one with the validation loss if there was a validation."""
+    training, record = run.recipe.training, run.record
+    sentences = [
+        f"Trained for {record.get('step', 0):,} steps on the corpus *{run.recipe.corpus}* with seed {training.seed}."
+    ]
+    losses = {line["step"]: line["validation_loss"] for line in run.metrics if "validation_loss" in line}
+    if losses:
+        last, best = max(losses), min(losses, key=lambda step: (losses[step], step))
+        perplexity = f" ({describe_perplexity(losses[last])})" if losses[last] < HIGHEST else ""
+        sentences.append(f"The validation loss after {last:,} steps is {losses[last]:.4f} nats per token{perplexity}.")
+        if best != last:
+            sentences.append(f"It was lowest after {best:,} steps: {losses[best]:.4f}.")
+    return " ".join(sentences)
+
+
+def _list_findings(path: Path) -> list[str]:
+    """Return a section with the sentence of each finding in a file of findings, or nothing if there is none."""
+    if not path.is_file():
+        return []
+    try:
+        findings = Findings.load(path)
+    except DataError as fault:
+        warnings.warn(f"the model card leaves the findings out: {fault}", ClockhandsWarning, stacklevel=2)
+        return []
+    lines = [f"- **{finding.question}** {finding.verdict}" for finding in findings if finding.verdict]
+    return (
+        ["## Findings", f"Measured by `{' '.join(findings.command.split()[:2])}`:", "\n".join(lines)] if lines else []
+    )
+
+
+def _write_use(kind: str, *, shared: bool) -> str:
+    """Return the lines of Python and the command that open the model."""
+    from clockhands.model.huggingface import MODEL_CLASSES
+
+    auto_class = MODEL_CLASSES[kind].auto_class.__name__
+    lines = [
+        f"from transformers import {auto_class}, AutoTokenizer",
+        "",
+        'folder = "."  # this folder, or its name on the hub; it needs `pip install clockhands`',
+        "tokenizer = AutoTokenizer.from_pretrained(folder)",
+        f"model = {auto_class}.from_pretrained(folder, trust_remote_code=True)",
+    ]
+    if not shared:
+        lines.insert(4, 'target_tokenizer = AutoTokenizer.from_pretrained(folder, subfolder="target")')
+    code = "```python\n" + "\n".join(lines) + "\n```"
+    return code if kind not in COMMANDS else f"{code}\n\nOn the command line: `{COMMANDS[kind]}`"
+
+
+def _write_settings(tables: Any) -> str:
+    """Return the tables of a recipe that say how the model is built and trained, as TOML; None is left out."""
+    kept = {name: tables[name] for name in ("tokenizer", "model", "position", "batches", "training")}
+    for table, key in (("tokenizer", "name"), ("training", "begin_from")):
+        if kept[table].get(key) is not None:
+            kept[table] = {**kept[table], key: Path(str(kept[table][key])).name}
+    return tomli_w.dumps(_drop_none(kept))
+
+
+def _drop_none(table: Any) -> dict[str, Any]:
+    """Return a table without the keys whose value is None, in the tables within it too."""
+    return {
+        key: _drop_none(value) if isinstance(value, dict) else value
+        for key, value in table.items()
+        if value is not None
+    }

@@ -1,0 +1,187 @@
+"""``push``: what is sent to the hub, tried against a server on this machine that speaks the hub's protocol."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clockhands.cli import main
+from clockhands.errors import CheckpointError
+from clockhands.runs import Run
+from clockhands.runs.folder import CARD, add_facts
+from clockhands.runs.hub import collect_files
+from clockhands.training import train
+
+RECIPE = {
+    "data": {"corpus": "roles", "train": 40, "validation": 4, "test": 4},
+    "tokenizer": {"kind": "word"},
+    "model": {"preset": "tiny", "d_model": 16, "num_heads": 2, "d_ff": 16, "encoder_layers": 1, "decoder_layers": 1},
+    "training": {"max_steps": 2, "threads": 1},
+}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return train(RECIPE, tmp_path_factory.mktemp("hub") / "run", draw=False)
+
+
+class Hub(BaseHTTPRequestHandler):
+    """The few answers that an upload of small files needs; what was committed stays in ``server.committed``."""
+
+    server: Any
+
+    def log_message(self, *_: Any) -> None:
+        """Be silent."""
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0))).decode()
+        self.server.asked.append(self.path)
+        if self.headers.get("Authorization") != "Bearer hf_right":
+            return self.answer({"error": "Invalid credentials"}, 401)
+        if self.path == "/api/repos/create":
+            self.server.created.append(json.loads(body))
+            return self.answer({"url": f"http://{self.headers['Host']}/me/numbers"})
+        if self.path == "/api/validate-yaml":
+            return self.answer({"errors": [], "warnings": []})
+        if "/preupload/" in self.path:
+            names = [file["path"] for file in json.loads(body)["files"]]
+            return self.answer({"files": [{"path": n, "uploadMode": "regular", "shouldIgnore": False} for n in names]})
+        if "/commit/" in self.path:
+            lines = [json.loads(line) for line in body.splitlines()]
+            self.server.committed = {
+                line["value"]["path"]: base64.b64decode(line["value"]["content"])
+                for line in lines
+                if line["key"] == "file"
+            }
+            url = f"http://{self.headers['Host']}/me/numbers/commit/1"
+            return self.answer({"commitUrl": url, "commitOid": "1" * 40, "pullRequestUrl": None})
+        return self.answer({"error": "not here"}, 404)
+
+    def do_GET(self) -> None:
+        self.answer({"sha": "0" * 40, "id": "me/numbers", "siblings": [], "private": self.server.is_private})
+
+    def answer(self, content: Any, status: int = 200) -> None:
+        data = json.dumps(content).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+
+@pytest.fixture
+def hub() -> Iterator[Any]:
+    server: Any = ThreadingHTTPServer(("127.0.0.1", 0), Hub)
+    server.asked, server.created, server.committed, server.is_private = [], [], {}, True
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield server
+    server.shutdown()
+
+
+def push(run: Run, endpoint: str, *more: str, token: str = "hf_right", **settings: str) -> Any:
+    """Run the command in a process of its own: huggingface_hub reads its settings when it is imported."""
+    environment = {
+        **os.environ, "HF_ENDPOINT": endpoint, "HF_TOKEN": token, "HF_HUB_OFFLINE": "0", "HF_HUB_DISABLE_XET": "1",
+        "HF_HUB_DISABLE_TELEMETRY": "1", "PYTHONPATH": str(Path(__file__).parents[2] / "src"), **settings,
+    }  # fmt: skip
+    words = [sys.executable, "-m", "clockhands", "push", str(run.path), "me/numbers", *more]
+    return subprocess.run(words, capture_output=True, text=True, check=False, env=environment, timeout=300)
+
+
+def test_a_run_is_uploaded_in_one_commit_and_opens_again(run: Run, hub: Any, tmp_path: Path) -> None:
+    endpoint = f"http://127.0.0.1:{hub.server_port}"
+    done = push(run, endpoint, "--private")
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr
+    assert done.stdout.strip() == f"{endpoint}/me/numbers"
+    # huggingface_hub 2 asks for a visibility, huggingface_hub 1 for a private repository.
+    assert hub.created[0].get("visibility") == "private" or hub.created[0].get("private") is True
+    sent = hub.committed
+    assert {"README.md", "config.json", "model.safetensors", "modeling_clockhands.py", "tokenizer.json"} <= set(sent)
+    assert not {"recipe.toml", "run.json"} & set(sent) and not [name for name in sent if "checkpoint" in name]
+    assert not [name for name, content in sent.items() if str(run.path.parent).encode() in content]
+    for name, content in sent.items():
+        (tmp_path / name).write_bytes(content)
+    assert main(["translate", str(tmp_path), "the dog bit Tom", "--device", "cpu"]) == 0
+
+
+def test_private_is_not_promised_of_a_repository_that_is_public(run: Run, hub: Any) -> None:
+    hub.is_private = False
+    done = push(run, f"http://127.0.0.1:{hub.server_port}", "--private")
+    assert (done.returncode, hub.committed) == (2, {}) and "is there and public" in done.stderr
+
+
+def test_no_link_is_followed(run: Run, tmp_path: Path) -> None:
+    """A card, and a folder of tokenizers, that lead to files of the user's."""
+    (tmp_path / "secret").write_text("secret")
+    card, target = run.path / CARD, run.path / "target"
+    written = card.read_text("utf8")
+    card.unlink()
+    card.symlink_to(tmp_path / "secret")
+    target.symlink_to(tmp_path)
+    try:
+        files = collect_files(run.path)
+    finally:
+        card.unlink()
+        target.unlink()
+        card.write_text(written, encoding="utf8")
+    assert isinstance(files[CARD], bytes) and not [name for name in files if name.startswith("target")]
+
+
+def test_a_token_that_the_hub_does_not_know(run: Run, hub: Any) -> None:
+    done = push(run, f"http://127.0.0.1:{hub.server_port}", token="hf_wrong")
+    assert (done.returncode, done.stdout, hub.committed) == (1, "", {})
+    assert done.stderr.count("\n") == 1 and "log in with `hf auth login`" in done.stderr
+
+
+def test_offline_and_without_a_network_it_refuses_in_one_sentence(run: Run, hub: Any) -> None:
+    endpoint = f"http://127.0.0.1:{hub.server_port}"
+    offline = push(run, endpoint, HF_HUB_OFFLINE="1")
+    assert offline.returncode == 2 and offline.stderr.count("\n") == 1 and "HF_HUB_OFFLINE is set" in offline.stderr
+    assert hub.asked == []
+    dead = push(run, "http://127.0.0.1:9")
+    assert dead.returncode == 1 and dead.stderr.count("\n") == 1 and "cannot be reached" in dead.stderr
+
+
+def test_names_that_the_hub_refuses(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("a/b/c", "-x", "a b", "", "../../etc"):
+        assert main(["push", str(run.path), "--", name] if name.startswith("-") else ["push", str(run.path), name]) == 2
+        assert "USER/MODEL" in capsys.readouterr().err
+
+
+def test_a_run_that_is_not_finished_and_links_are_not_sent(run: Run, tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("secret")
+    link = run.path / "vocab.txt"
+    link.symlink_to(secret)
+    try:
+        assert "vocab.txt" not in collect_files(run.path)
+    finally:
+        link.unlink()
+    add_facts(run.path, finished=False)
+    try:
+        with pytest.raises(CheckpointError, match="--resume"):
+            collect_files(run.path)
+    finally:
+        add_facts(run.path, finished=True)
+
+
+def test_an_older_run_gets_card_and_loading_code_and_its_folder_stays(run: Run) -> None:
+    config = run.path / "config.json"
+    content, card = config.read_text("utf8"), (run.path / CARD).read_text("utf8")
+    old = {key: value for key, value in json.loads(content).items() if key != "auto_map"}
+    config.write_text(json.dumps(old))
+    (run.path / CARD).unlink()
+    (run.path / "modeling_clockhands.py").unlink()
+    files = collect_files(run.path)
+    assert json.loads(files["config.json"])["auto_map"] and files[CARD] == card.encode()
+    assert not (run.path / CARD).exists() and json.loads(config.read_text("utf8")) == old

@@ -1,0 +1,86 @@
+"""lm-evaluation-harness over our models: its log-likelihoods are those of the model itself."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from clockhands.errors import UsageError
+from clockhands.runs import open_language_model
+from clockhands.training import train
+from tests.runs.tiny import LENGTH, save_model
+
+if importlib.util.find_spec("lm_eval") is None:
+    pytest.skip("lm-eval is not installed: pip install clockhands[harness]", allow_module_level=True)
+
+from lm_eval.api.instance import Instance
+from lm_eval.api.registry import get_model
+
+from clockhands import harness
+
+
+@pytest.fixture(scope="module")
+def llama(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_model(tmp_path_factory.mktemp("llama") / "llama", "llama")
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("run")
+    (folder / "text.txt").write_text("the cat sat on the mat. " * 40, encoding="utf8")
+    recipe = {
+        "data": {"corpus": "text", "train": [str(folder / "text.txt")], "unit": "file", "holdout": 0.2},
+        "tokenizer": {"kind": "character"},
+        "model": {"preset": "tiny", "kind": "decoder", "d_model": 16, "num_heads": 2, "d_ff": 16, "decoder_layers": 1},
+        "position": {"scheme": "rope"},
+        "batches": {"size": 4, "window": 33},
+        "training": {"max_steps": 2, "threads": 1},
+    }
+    return train(recipe, folder / "run", draw=False).path
+
+
+def ask(model: Any, context: str, continuation: str) -> tuple[float, bool]:
+    request = Instance("loglikelihood", doc={}, arguments=(context, continuation), idx=0)
+    return model.loglikelihood([request], disable_tqdm=True)[0]
+
+
+def score(source: Path, context: str, continuation: str, **position: Any) -> float:
+    """The same sum by one forward pass of the model."""
+    opened = open_language_model(source, device="cpu", position=position)
+    first = opened.tokenizer(context)["input_ids"]
+    ids = opened.tokenizer(context + continuation)["input_ids"]
+    with torch.no_grad():
+        logp_TV = opened.model(torch.tensor([ids[:-1]])).logits[0].log_softmax(-1)
+    return sum(float(logp_TV[at - 1, ids[at]]) for at in range(len(first), len(ids)))
+
+
+@pytest.mark.parametrize("which", ["llama", "run"])
+def test_log_likelihoods_are_those_of_the_model(which: str, request: pytest.FixtureRequest) -> None:
+    source = request.getfixturevalue(which)
+    model = get_model("clockhands")(pretrained=str(source), device="cpu", batch_size=2)
+    assert model.max_length == (LENGTH if which == "llama" else open_language_model(source).trained_length)
+    found, _ = ask(model, "the cat", " sat on")
+    assert found == pytest.approx(score(source, "the cat", " sat on"), abs=1e-4)
+
+
+@pytest.mark.parametrize("which", ["llama", "run"])
+def test_other_positions_change_them(which: str, request: pytest.FixtureRequest) -> None:
+    source = request.getfixturevalue(which)
+    changed = {"position.spectrum": "linear", "position.factor": "4"}
+    model = harness.ClockhandsLM(str(source), device="cpu", **changed)
+    found, _ = ask(model, "the cat", " sat on")
+    assert found == pytest.approx(score(source, "the cat", " sat on", spectrum="linear", factor=4), abs=1e-4)
+    assert abs(found - score(source, "the cat", " sat on")) > 1e-4
+    assert model.max_length == 4 * open_language_model(source).trained_length
+
+
+def test_what_it_refuses(llama: Path, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="spektrum"):
+        harness.ClockhandsLM(str(llama), device="cpu", **{"position.spektrum": "yarn"})
+    learned = save_model(tmp_path / "gpt2", "gpt2")
+    with pytest.raises(UsageError, match="max_length is 64"):
+        harness.ClockhandsLM(str(learned), device="cpu", max_length=64)
