@@ -34,7 +34,7 @@ def test_a_wrong_base_is_named_with_the_layer_where_they_part() -> None:
         config.rope_parameters["rope_theta"] = 500000.0
 
     found = against.compare(model("llama", change), model("llama"))
-    assert found.explanation == "wrong base: theta 500000 for 10000"
+    assert found.explanation == "the model has base 500,000, not 10,000"
     assert found.layer == 1
     assert found.position == 1
 
@@ -44,7 +44,10 @@ HALVES = torch.cat([torch.arange(0, 16, 2), torch.arange(1, 16, 2)])
 
 @pytest.mark.parametrize(
     ("order", "named"),
-    [(HALVES, "interleaved for half"), (HALVES.argsort(), "half for interleaved")],
+    [
+        (HALVES, "rotates neighbouring pairs, the reference halves"),
+        (HALVES.argsort(), "rotates queries and keys whose channels stand in another order"),
+    ],
     ids=["to", "fro"],
 )
 def test_the_layout_of_pairs_is_told_in_both_directions(order: Tensor, named: str) -> None:
@@ -56,7 +59,7 @@ def test_the_layout_of_pairs_is_told_in_both_directions(order: Tensor, named: st
     for layer in port.model.layers:
         for projection in (layer.self_attn.q_proj, layer.self_attn.k_proj):
             projection.forward = laid_out.__get__(projection)
-    assert against.compare(port, model("llama")).explanation == f"rotated pairs laid out {named}"
+    assert against.compare(port, model("llama")).explanation == f"the model {named}"
 
 
 def test_a_base_that_is_wrong_in_one_kind_of_layer_is_named_with_it() -> None:
@@ -64,29 +67,39 @@ def test_a_base_that_is_wrong_in_one_kind_of_layer_is_named_with_it() -> None:
         config.rope_parameters["full_attention"]["rope_theta"] = 10000.0
 
     found = against.compare(model("gemma3_text", change), model("gemma3_text"))
-    assert found.explanation == "wrong base: theta 10000 for 1e+06 (full_attention)"
+    assert found.explanation == "in its full_attention layers the model has base 10,000, not 1,000,000"
+
+
+WHOLE = "the model rotates 16 of 16 channels, the reference 8"
 
 
 def test_a_share_of_the_head_that_is_wrong_is_named() -> None:
     def change(config: Any) -> None:
         config.rope_parameters["partial_rotary_factor"] = 1.0
 
-    assert against.compare(model("phi", change), model("phi")).explanation == "partial_rotary_factor 1"
+    assert against.compare(model("phi", change), model("phi")).explanation == WHOLE
 
 
-@pytest.mark.parametrize("value", [1.0, 0.0625], ids=["left out", "applied twice"])
-def test_a_scale_of_the_logits_that_is_wrong_is_named(value: float) -> None:
+@pytest.mark.parametrize(
+    ("value", "named"),
+    [(1.0, "does not divide its logits by √16"), (0.0625, "divides its logits by √16 once too often")],
+    ids=["left out", "applied twice"],
+)
+def test_a_scale_of_the_logits_that_is_wrong_is_named(value: float, named: str) -> None:
     port = model("llama")
     for layer in port.model.layers:
         layer.self_attn.scaling = value
-    assert against.compare(port, model("llama")).explanation == f"scale: scaling {value:.4g} for 0.25"
+    assert against.compare(port, model("llama")).explanation == f"the model {named}"
 
 
 def test_the_maximum_distance_of_buckets_is_named() -> None:
     def change(config: Any) -> None:
         config.relative_attention_max_distance = 64
 
-    assert against.compare(model("t5", change), model("t5")).explanation == "buckets: maximum distance 64 for 32"
+    assert (
+        against.compare(model("t5", change), model("t5")).explanation
+        == "the model has a maximum distance of 64, not 32"
+    )
 
 
 def test_buckets_that_count_in_both_directions_are_named() -> None:
@@ -94,14 +107,14 @@ def test_buckets_that_count_in_both_directions_are_named() -> None:
     for module in port.decoder.modules():
         if hasattr(module, "_relative_position_bucket"):
             module.is_decoder = False
-    assert against.compare(port, model("t5")).explanation == "buckets counted in both directions"
+    assert against.compare(port, model("t5")).explanation == "the decoder has buckets counted in both directions"
 
 
 def test_an_offset_by_one_in_a_table_is_named() -> None:
     port = model("gpt2")
     table = port.transformer.wpe.weight
     table.data = torch.cat([table.data[1:], table.data[:1]])
-    assert against.compare(port, model("gpt2")).explanation == "positions offset by +1"
+    assert against.compare(port, model("gpt2")).explanation == "the model takes the row 1 too late for each position"
 
 
 def test_slopes_one_head_off_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -119,21 +132,21 @@ def test_slopes_one_head_off_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
     port.forward = wrong
     found = against.compare(port, reference)
-    assert found.explanation == "slopes one head too early", found.tried
+    assert found.explanation == "the model has ALiBi's slopes 4 times the reference's", found.tried
 
 
 def test_a_scaling_left_out_is_named() -> None:
     (build,) = find("llama+yarn:causal")
     reference = build_model(tiny_config(build), "causal")
-    assert "'yarn' left out" in against.compare(model("llama"), reference).explanation
+    assert "leaves out the scaling 'yarn'" in against.compare(model("llama"), reference).explanation
 
 
-def test_what_no_known_mistake_explains_is_said_to_be_so() -> None:
+def test_what_nothing_fitted_explains_is_said_to_be_so() -> None:
     port = model("llama")
     port.lm_head.weight.data *= 1.5
     found = against.compare(port, model("llama"))
     assert found.explanation == ""
-    assert "No known mistake explains it" in found.text()
+    assert "Nothing that was fitted explains it" in found.text()
 
 
 def test_other_vocabularies_are_refused() -> None:

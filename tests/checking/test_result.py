@@ -162,3 +162,23 @@ def test_each_verdict_is_worse_than_the_one_before_it(was: Any, now: Any) -> Non
     before, after = result(Outcome("shift", was, 1.0)), result(Outcome("shift", now, 1.0))
     assert changes([before], [after]) == [f"m shift: {was} became {now}"]
     assert changes([after], [before]) == []
+
+
+def test_the_page_opens_with_the_summary_and_what_is_not_safe() -> None:
+    """What rounding may do stands beside a fault, and not beside a check that passed by a change."""
+    found = result(
+        Outcome("packing.gaps", "FAIL", size=2.8, floor=2e-6),
+        Outcome("precision.to", "LIBRARY", size=0.9, floor=0.05),
+        Outcome("order.matters", "PASS", size=1.8),
+    ).findings()
+    opening = found["check.rely"].details["opening"]
+    assert opening.startswith("FAIL  m: 1 check fails; 1 fault of its library touches it.\nNot safe: ")
+    assert "positions with gaps" in opening
+    references = {
+        name: found[f"check.{name}"].references[0] for name in ("packing.gaps", "precision.to", "order.matters")
+    }
+    assert {name: reference.interval for name, reference in references.items()} == {
+        "packing.gaps": (0.0, 1e-3),
+        "precision.to": (0.0, 0.05),
+        "order.matters": None,
+    }

@@ -9,7 +9,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from clockhands.checking.checks.check import CHECKS, USES, Check
+from clockhands.checking.checks.check import CHECKS, TOLERANCE, USES, Check
 from clockhands.checking.verdict.outcome import Outcome
 from clockhands.errors import DataError
 from clockhands.findings import Finding, Findings, Light, Reference, Table
@@ -129,7 +129,12 @@ class Result:
         rows = [(use, "yes" if safe else "no") for use, safe in self.rely().items() if safe is not None]
         light: Light = "bad" if self.failed else "good"
         table = Table.of(("use", "safe"), rows)
-        return Finding("check.rely", "What may you rely on?", self.fault or self.reliance(), light=light, table=table)
+        verdict = self.fault or self.reliance()
+        unsafe = [use for use, safe in rows if safe == "no"]
+        opening = f"{self.summary()}." + (f"\nNot safe: {', '.join(unsafe)}." if unsafe else "")
+        return Finding(
+            "check.rely", "What may you rely on?", verdict, light=light, table=table, details={"opening": opening}
+        )
 
     def _finding(self, outcome: Outcome) -> Finding:
         name = outcome.check.removeprefix("source.")
@@ -140,12 +145,21 @@ class Result:
             sentence(outcome),
             outcome.size if outcome.size is None or outcome.size < float("inf") else None,
             "std of the logits",
-            references=() if outcome.size is None else (Reference("no change", 0.0),),
+            references=() if outcome.size is None else (_make_reference(outcome),),
             light=_LIGHTS[outcome.verdict],
             method=f"Catches: {check.catches}." if check else "",
             command=f"{self.command} --only {name}" if self.command else "",
             details={key: value for key, value in outcome.as_dict().items() if value not in ("", None)},
         )
+
+
+def _make_reference(outcome: Outcome) -> Reference:
+    """Return "no change", with what rounding may do where something else was found.
+
+    A check that passed has no such interval: what it found is what it looked for, be it a change or none.
+    """
+    differs = outcome.verdict not in ("PASS", "N/A")
+    return Reference("no change", 0.0, (0.0, max(TOLERANCE, outcome.floor or 0.0)) if differs else None)
 
 
 def versions() -> dict[str, str]:

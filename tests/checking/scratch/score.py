@@ -84,7 +84,8 @@ at a time. This page is written by `python -m tests.checking.scratch.score`; the
 
 *Caught*: a check fails. *Mechanism named*: among the checks that fail is one that was written for this mechanism, so
 that its sentence says what is wrong. Under some mistakes a model stays consistent with itself (another base, all angles
-with the other sign). They are not among these: no law sees them, and `--against` a reference does. A crash on valid
+with the other sign). They are not among these: no law sees them, and `--against` a reference
+does: [how many it explains](port-mistakes.md). A crash on valid
 input counts as caught. The faults were written by those who know the checks: for mistakes that nobody thought of
 yet the score is a bound from above.
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from clockhands.checking.checks.check import Check
+from clockhands.checking.fitting.pieces import explain_check
 from clockhands.checking.models.subject import Subject
 from clockhands.checking.verdict.advice import follows_another
 from clockhands.checking.verdict.known_faults import find_fault
@@ -22,6 +23,7 @@ def judge(subject: Subject, check: Check, architecture: str, earlier: Mapping[st
     - PASS: the measurement is that of a correct model, at once or when it is repeated in float64. A large difference
       that is gone then is WARN: it depends on what ran before, or on a choice that rounding decides.
     - PROPERTY or WARN: the difference is one that the scheme declares. FAIL: any other.
+    - A FAIL gets as its cause what was fitted and, undone, takes the difference away.
     - A known fault of ``architecture`` (a name of transformers) adds its cause. It may change the verdict, and the
       outcome then tells from which: LIBRARY is a fault of code that many models share.
 
@@ -45,7 +47,7 @@ def judge(subject: Subject, check: Check, architecture: str, earlier: Mapping[st
     follows = follows_another(check.name, earlier)
     fault = None if verdict in ("PASS", "N/A") or follows else find_fault(subject, outcome, architecture)
     if fault is None:
-        return outcome
+        return replace(outcome, cause=explain_check(subject, check.name)) if verdict == "FAIL" else outcome
     entry, where = fault
     changed = entry.verdict not in (None, verdict)
     return replace(

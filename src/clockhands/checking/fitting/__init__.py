@@ -1,0 +1,1 @@
+"""What a difference comes from: angles, biases, masks and positions, fitted to what attention computed."""

@@ -1,0 +1,160 @@
+"""Run a model over rows of one token each, and read what each attention does with position alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from clockhands.checking.fitting.tap import Attention, AttentionTap, Change
+from clockhands.checking.models.subject import Subject
+
+_MASKED = 5e3
+"""A logit this far below the largest of its row is masked: exp(-5000) is zero in any precision."""
+_EXACT = 1e-3
+
+
+@dataclass(frozen=True)
+class Layer:
+    """What one attention does: ``scale`` times the product of queries and keys, a ``bias``, where ``allowed``.
+
+    Shapes: q [B, H, S, K], k [B, H, T, K], bias [H, S, T] (as it was added, 0 where masked), allowed [S, T] (of all
+    heads and rows). ``exact`` is False where the logits are something else; scale and bias then say nothing.
+    """
+
+    name: str
+    q_BHSK: Tensor
+    k_BHTK: Tensor
+    scale: float
+    bias_HST: Tensor
+    allowed_ST: Tensor
+    exact: bool
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Of one pass: its attentions, and what entered the first block of the model, [B, S, D] (None if not found)."""
+
+    layers: tuple[Layer, ...]
+    entry_BSD: Tensor | None
+
+
+def attend_to_itself(attention: Attention) -> Tensor:
+    """Return logits by which every token attends to itself alone, whatever else the attention does.
+
+    States then depend on the token and its place alone, and not on any mistake of an earlier layer.
+    """
+    logits = attention.logits_BHST
+    queries, keys = logits.shape[-2:]
+    chosen = (torch.arange(queries, device=logits.device) + max(keys - queries, 0)) % keys
+    alone = torch.full(logits.shape[-2:], torch.finfo(logits.dtype).min, device=logits.device, dtype=logits.dtype)
+    alone[torch.arange(queries, device=logits.device), chosen] = 0
+    return alone.expand(logits.shape)
+
+
+def read(subject: Subject, run: Callable[[], Any], rows: int) -> Reading:
+    """Read the attentions of one call of the subject's module, in which every token attends to itself.
+
+    Raises whatever the model raises.
+    """
+    assert subject.module is not None
+    seen: list[Attention] = []
+
+    def note(_index: int, attention: Attention) -> Tensor:
+        seen.append(attention)
+        return attend_to_itself(attention)
+
+    entry: list[Tensor] = []
+    place = find_entry(subject)
+    handle = place.register_forward_pre_hook(lambda _, args: entry.append(_state(args)[1])) if place else None
+    try:
+        with AttentionTap(subject.module, rows, note):
+            run()
+    finally:
+        if handle is not None:
+            handle.remove()
+    layers = [_measure(item) for item in seen]
+    known = next((layer.scale for layer in layers if layer.exact), None)
+    if known is not None:  # of one text in all rows, such as a source that stays, the scale is taken from another layer
+        layers = [_measure(item, known) if _is_one_text(item) else x for item, x in zip(seen, layers, strict=True)]
+    return Reading(tuple(layers), entry[0] if entry else None)
+
+
+def _is_one_text(attention: Attention) -> bool:
+    q, k = attention.q_BHSK, attention.k_BHTK
+    return all(float((x - x[:1]).abs().max()) < 1e-5 * float(x.abs().max()) for x in (q, k))
+
+
+def apply(subject: Subject, run: Callable[[], Tensor], rows: int, change: Change, entry: Tensor | None) -> Tensor:
+    """Return the logits of one call with other logits of attention, and with ``entry`` in place of the first state."""
+    assert subject.module is not None
+    place = find_entry(subject) if entry is not None else None
+
+    def replaced(_: nn.Module, args: Any) -> Any:
+        index, _state_there = _state(args)
+        return (*args[:index], entry, *args[index + 1 :])
+
+    handle = place.register_forward_pre_hook(replaced) if place else None
+    try:
+        with AttentionTap(subject.module, rows, change):
+            return run()
+    finally:
+        if handle is not None:
+            handle.remove()
+
+
+def _state(args: Any) -> tuple[int, Tensor]:
+    return next((i, a) for i, a in enumerate(args) if isinstance(a, Tensor) and a.dim() == 3 and a.is_floating_point())
+
+
+def find_entry(subject: Subject) -> nn.Module | None:
+    """Return the first module that is given states and returns such: a norm, a dropout, or the first block.
+
+    None where the model has none. Of an encoder-decoder it is that of the side whose text is varied.
+    """
+    module = subject.module
+    assert module is not None
+    ids = subject.tokens(2, 7)
+    entered: list[tuple[nn.Module, Any]] = []
+    candidates: list[nn.Module] = []
+    handles = []
+    for part in module.modules():
+        if part is module or isinstance(part, nn.Embedding):
+            continue
+        handles.append(part.register_forward_pre_hook(lambda part, args: entered.append((part, args))))
+        handles.append(part.register_forward_hook(lambda part, args, out: _note(part, args, out, ids, candidates)))
+    try:
+        subject.logits(ids)
+    finally:
+        for handle in handles:
+            handle.remove()
+    order = [part for part, _ in entered]
+    return min(candidates, key=order.index, default=None)
+
+
+def _note(part: nn.Module, args: Any, output: Any, ids: Tensor, candidates: list[nn.Module]) -> None:
+    output = output[0] if isinstance(output, tuple) and output else output
+    states = [a for a in args if isinstance(a, Tensor) and a.dim() == 3 and a.is_floating_point()]
+    if states and isinstance(output, Tensor) and output.shape == states[0].shape and states[0].shape[:2] == ids.shape:
+        candidates.append(part)
+
+
+def _measure(attention: Attention, known: float | None = None) -> Layer:
+    """Split logits into a scale (which may be known) times products, and a bias that all rows share."""
+    q, k, logits = (x.double() for x in (attention.q_BHSK, attention.k_BHTK, attention.logits_BHST))
+    products = q @ k.mT
+    allowed = logits > logits.amax(-1, keepdim=True) - _MASKED
+    shared = allowed.all(0)
+    moved, answered = (x[:, shared] - x[:, shared].mean(0) for x in (products, torch.where(allowed, logits, 0.0)))
+    size = float((moved * moved).sum())
+    scale = float((moved * answered).sum()) / size if size else float("nan")
+    varied = size > 1e-6 * float((products * products).sum())
+    if known is not None:
+        scale, varied = known, True
+    bias = torch.where(shared, logits - scale * products, 0.0).mean(0)
+    spread = float((answered - scale * moved).abs().max()) if moved.numel() else float("inf")
+    exact = varied and spread <= _EXACT * max(1.0, float(answered.abs().max()))
+    return Layer(attention.name, q, k, scale, bias, allowed.all(1).all(0) if exact else shared.any(0), exact)

@@ -1,0 +1,217 @@
+"""Say how a rotation differs from the reference's: layout, share, base, scaling, direction, positions, length."""
+
+from __future__ import annotations
+
+import copy
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from clockhands.checking.fitting.rotation import LAYOUTS, Rotation, find_base, find_pairs, fit_speeds, same_angles
+
+_LAYOUTS = {"halves": "halves", "pairs": "neighbouring pairs"}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What is known of a reference's rotation: its attention factors, and the rules of its configuration."""
+
+    scalings: tuple[float, ...] = ()
+    rules: tuple[dict[str, Any], ...] = ()
+    config: Any = None
+
+
+def read_settings(module: Any) -> Settings:
+    """Read the attention factors of a module's parts, and the rotary settings of a configuration of transformers."""
+    values = {value for part in module.modules() for name, value in vars(part).items() if name == "attention_scaling"}
+    scalings = sorted(float(value) for value in values if isinstance(value, (int, float)) and value not in (0, 1))
+    config: Any = getattr(module, "config", None)
+    config = config.get_text_config(decoder=True) if hasattr(config, "get_text_config") else None
+    rope = getattr(config, "rope_parameters", None) or {}
+    rules = [rope] if "rope_theta" in rope else [rule for rule in rope.values() if isinstance(rule, dict)]
+    return Settings(tuple(scalings), tuple(rules), config)
+
+
+def describe_rotation(ours: Rotation, theirs: Rotation, settings: Settings) -> list[str] | None:
+    """Return what differs, each as a sentence about the model; None if the rotation has no description.
+
+    Both turn the same vectors, so that layout and length can be compared.
+    """
+    if not ours.count or not theirs.count:
+        same = ours.count == theirs.count
+        return [] if same else ["does not rotate" if theirs.count else "rotates, the reference not"]
+    said: list[str] = []
+    if ours.count != theirs.count:
+        said.append(f"rotates {ours.count} of {ours.width} channels, the reference {theirs.count}")
+    elif ours.start != theirs.start:
+        said.append(f"rotates the channels from {ours.start} on, the reference from {theirs.start} on")
+    if ours.layout != theirs.layout:
+        said.append(f"rotates {_LAYOUTS[ours.layout]}, the reference {_LAYOUTS[theirs.layout]}")
+    if not ours.is_rotation:
+        mixed = _describe_mixture(ours, theirs)
+        return None if mixed is None else [*said, mixed]
+    angles, length = _describe_angles(ours, theirs, settings), _describe_length(ours, settings.scalings)
+    return None if angles is None or length is None else [*said, *angles, *length]
+
+
+def _describe_mixture(ours: Rotation, theirs: Rotation) -> str | None:
+    """Of a map that is no rotation: both members of a pair turn by angles of other pairs, or one sign is wrong."""
+    if ours.count != theirs.count:
+        return None
+    half = ours.count // 2
+    by_channel = torch.empty(len(ours.first_SC), ours.count, dtype=torch.float64, device=ours.first_SC.device)
+    a, b = (item - ours.start for item in ours.channels)
+    by_channel[:, a], by_channel[:, b] = ours.first_SC, ours.second_SC
+    for layout in LAYOUTS:
+        first, second = find_pairs(0, ours.count, layout)
+        laid_out = torch.empty(ours.count, dtype=torch.long)
+        laid_out[first], laid_out[second] = torch.arange(half), torch.arange(half)
+        if same_angles(by_channel, theirs.first_SC[:, laid_out]):
+            return f"lays angles out in {_LAYOUTS[layout]} and rotates {_LAYOUTS[ours.layout]}"
+    for signs, words in (((-1, 1), "first"), ((1, -1), "second")):
+        if same_angles(ours.first_SC, signs[0] * theirs.first_SC) and same_angles(
+            ours.second_SC, signs[1] * theirs.second_SC
+        ):
+            return f"has the sign of the {words} member of each pair wrong, which is no rotation"
+    return None
+
+
+def _describe_angles(ours: Rotation, theirs: Rotation, settings: Settings) -> list[str] | None:
+    if same_angles(ours.first_SC, theirs.first_SC):
+        return []
+    rotated, wanted = ours.first_SC - ours.first_SC[:1], theirs.first_SC - theirs.first_SC[:1]
+    if same_angles(rotated, -wanted):
+        return ["rotates the other way"]
+    places = torch.arange(len(rotated), dtype=torch.float64, device=rotated.device)[:, None]
+    if same_angles(rotated, places * ours.speeds_C):
+        return _describe_speeds(ours, theirs, settings)
+    return _describe_positions(ours.first_SC, theirs)
+
+
+def _describe_positions(angles_SC: Tensor, theirs: Rotation) -> list[str] | None:
+    """Angles of other positions than the reference's: by the row of the reference's table that equals each."""
+    table = theirs.first_SC
+    rows = []
+    for angles in angles_SC:
+        gaps = (torch.remainder(table - angles + math.pi, 2 * math.pi) - math.pi).abs().amax(1)
+        if float(gaps.min()) > 1e-3:
+            return None
+        rows.append(int(gaps.argmin()))
+    return [describe_places(rows)]
+
+
+def describe_places(rows: list[int]) -> str:
+    """Say at which positions the places 0, 1, 2 ... of a text stand."""
+    last, length = max(rows), len(rows)
+    if last == 0:
+        return "puts every token at position 0"
+    if rows == [min(p, last) for p in range(length)]:
+        return f"holds positions at {last}"
+    if rows == [p % (last + 1) for p in range(length)]:
+        return f"begins positions anew after {last}"
+    return f"puts the first tokens at positions {', '.join(map(str, rows[:8]))}"
+
+
+def _describe_speeds(ours: Rotation, theirs: Rotation, settings: Settings) -> list[str]:
+    """Other frequencies: by base and factor where they are powers, by the reference's rule, else all of them."""
+    mine, wanted = _power(ours), _power(theirs)
+    if mine and wanted:
+        said = [] if mine[0] == wanted[0] else [f"has base {_number(mine[0])}, not {_number(wanted[0])}"]
+        if abs(mine[1] / wanted[1] - 1) > 1e-3:
+            plain = abs(mine[1] - 1) < 1e-3
+            said += [
+                f"does not divide positions by {wanted[1]:.4g}" if plain
+                else f"divides positions by {mine[1]:.4g}, not by {wanted[1]:.4g}"
+            ]  # fmt: skip
+        return said
+    for rule in settings.rules:
+        kind, theta = str(rule.get("rope_type")), float(rule.get("rope_theta") or 0)
+        if not _follows(theirs, rule, settings):
+            continue
+        if mine and abs(mine[1] - 1) < 1e-3:
+            base = [] if abs(mine[0] / theta - 1) < 1e-3 else [f"has base {_number(mine[0])}, not {_number(theta)}"]
+            return [*base, f"leaves out the scaling {kind!r} of the reference"]
+        for name, value in _solve_rule(ours, rule):
+            value = float(f"{value:.4g}")
+            if _follows(ours, {**rule, name: value}, settings):
+                rest = "" if name == "rope_theta" else f" in its scaling {kind!r}"
+                label = "base" if name == "rope_theta" else name
+                return [f"has {label} {_number(value)}, not {_number(rule[name])}{rest}"]
+    return [f"rotates its pairs by {_list(ours.speeds_C)} a position, the reference by {_list(theirs.speeds_C)}"]
+
+
+def _solve_rule(ours: Rotation, rule: dict[str, Any]) -> list[tuple[str, float]]:
+    """The factor, or the base, by which the slowest pair would be what it is: rules divide that by the whole factor."""
+    slowest, share = float(ours.speeds_C[-1]), (len(ours.speeds_C) - 1) / len(ours.speeds_C)
+    theta, factor = float(rule.get("rope_theta") or 0), rule.get("factor")
+    if slowest <= 0 or not theta or not isinstance(factor, (int, float)):
+        return []
+    return [("factor", theta**-share / slowest), ("rope_theta", (slowest * factor) ** (-1 / share))]
+
+
+def _follows(rotation: Rotation, rule: dict[str, Any], settings: Settings) -> bool:
+    """Whether frequencies are those of a rule of transformers with these settings."""
+    from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
+
+    make = ROPE_INIT_FUNCTIONS.get(str(rule.get("rope_type")))
+    if make is None:
+        return False
+    config = copy.deepcopy(settings.config)
+    config.rope_parameters = dict(rule)
+    try:
+        speeds, _ = make(config, torch.device("cpu"), seq_len=len(rotation.first_SC))
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return False
+    speeds = speeds.double().to(rotation.first_SC.device)
+    return speeds.shape == rotation.speeds_C.shape and same_angles(
+        rotation.first_SC - rotation.first_SC[:1], rotation.with_speeds(speeds).first_SC - rotation.first_SC[:1]
+    )
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 and value == int(value) else f"{value:.4g}"
+
+
+def _power(rotation: Rotation) -> tuple[float, float] | None:
+    """Base and factor of frequencies that are powers of a base, divided by one factor."""
+    speeds = rotation.speeds_C
+    if bool((speeds <= 0).any()):
+        return None
+    factor = 1 / float(speeds[0])
+    factor = round(factor, 3) if abs(factor - round(factor, 3)) < 1e-4 * factor else factor
+    rotated = (rotation.first_SC - rotation.first_SC[:1]) if factor == 1 else None
+    places = torch.arange(len(rotation.first_SC), dtype=torch.float64, device=speeds.device)
+    base = find_base(speeds * factor, places[:, None] * speeds * factor if rotated is None else rotated)
+    return None if base is None else (base, factor)
+
+
+def _list(speeds_C: Tensor) -> str:
+    return ", ".join(f"{float(speed):.3g}" for speed in speeds_C[:5]) + (" ..." if len(speeds_C) > 5 else "")
+
+
+def _describe_length(ours: Rotation, scalings: tuple[float, ...]) -> list[str] | None:
+    amplitude = ours.amplitude_C
+    length = float(amplitude.mean())
+    if float((amplitude - length).abs().max()) > 2e-3 * length:
+        return None
+    if abs(length - 1) < 1e-4:
+        return []
+    for scaling in scalings:
+        if abs(length * scaling - 1) < 1e-3:
+            return [f"lacks the attention factor {scaling:.4g} (YaRN's temperature)"]
+    return [f"makes what it rotates {length:.4g} times as long"]
+
+
+def find_offset(ours: Rotation, theirs: Rotation) -> float | None:
+    """Return by how many positions the angles at place 0 are ahead of the reference's; None if by none."""
+    if not ours.count or ours.first_SC.shape != theirs.first_SC.shape:
+        return None
+    speeds = fit_speeds(theirs.first_SC)
+    ahead = ours.first_SC[0] - theirs.first_SC[0]
+    for offset in sorted(range(-64, 65), key=abs):
+        if same_angles(ahead[None], offset * speeds[None]):
+            return float(offset)
+    return None
