@@ -10,10 +10,10 @@ from scipy import stats
 
 from clockhands.comparison.exact import (
     LEARNING_ALPHA,
+    bound_difference,
+    bound_share,
     compare_counts,
-    exact_difference,
-    exact_difference_p,
-    exact_share,
+    find_difference_p,
 )
 
 
@@ -21,28 +21,28 @@ from clockhands.comparison.exact import (
 def test_a_share_of_whole_numbers_has_the_interval_of_the_binomial_test(hits: int, count: int) -> None:
     hits = min(hits, count)
     known = stats.binomtest(hits, count).proportion_ci(0.95, "exact")
-    assert exact_share(hits / count, count) == pytest.approx((known.low, known.high), abs=1e-9)
+    assert bound_share(hits / count, count) == pytest.approx((known.low, known.high), abs=1e-9)
 
 
 def test_what_was_always_right_is_not_certain() -> None:
     """The rule of three (Hanley & Lippman-Hand 1983), two-sided: none of n leaves room for about 3.7 of n."""
-    low, high = exact_share(1.0, 300)
+    low, high = bound_share(1.0, 300)
     assert high == 1.0 and low == pytest.approx(1 - 3.69 / 300, abs=1e-3)
-    assert exact_share(1.0, 5)[0] == pytest.approx(0.025 ** (1 / 5))
+    assert bound_share(1.0, 5)[0] == pytest.approx(0.025 ** (1 / 5))
 
 
 def test_the_interval_of_a_difference_covers_the_truth() -> None:
     """Items that only the one, or only the other, has right: 0.4 % and 0.1 % of 300; the difference is 0.3 %."""
     counts = np.random.default_rng(0).multinomial(300, [0.004, 0.001, 0.995], 2000)
-    bounds = [exact_difference(ours / 300, theirs / 300, 300) for ours, theirs, _ in counts]
+    bounds = [bound_difference(ours / 300, theirs / 300, 300) for ours, theirs, _ in counts]
     assert np.mean([low <= 0.003 <= high for low, high in bounds]) >= 0.95
 
 
 @given(st.integers(0, 30), st.integers(0, 30), st.integers(60, 300))
 def test_the_p_of_a_difference_is_where_its_interval_touches_0(ours: int, theirs: int, count: int) -> None:
-    p = exact_difference_p(ours / count, theirs / count, count)
+    p = find_difference_p(ours / count, theirs / count, count)
     if 1e-9 < p < 0.5:
-        below, above = (exact_difference(ours / count, theirs / count, count, p * share) for share in (0.99, 1.01))
+        below, above = (bound_difference(ours / count, theirs / count, count, p * share) for share in (0.99, 1.01))
         assert below[0] <= 0 <= below[1] and not above[0] <= 0 <= above[1]
 
 

@@ -50,7 +50,7 @@ def test_killed_and_continued_nothing_is_lost_or_done_twice(tmp_path: Path) -> N
     assert (out / RESULTS).read_text("utf8").splitlines()[0] == kept
     again = Events()
     assert run_plan(plan(), out, progress=again).trials == comparison.trials and not again.begun
-    with pytest.raises(UsageError, match=r"holds the results of another plan \(other: budget\)"):
+    with pytest.raises(UsageError, match=r"holds the results of another plan, which differs in budget; "):
         run_plan(plan(budget={"steps": 9}), out)
     assert len(read_comparison(out).trials) == 4, "nothing is lost by the refusal"
 

@@ -39,6 +39,19 @@ def test_where_all_are_below_that_is_said() -> None:
     assert list_above(floor, losing({"better": 2.01})) != {}, "0.4 below the trigram, and not a little less"
 
 
+def test_variants_without_a_loss_are_not_said_to_be_below() -> None:
+    floor, comparison = Floor(2.4, 100), losing({"better": 2.5})
+    none = describe_floor(floor, replace(comparison, trials=()))
+    assert none.light == "info" and "below it" not in none.verdict
+    assert none.verdict.endswith("No loss is known of base, better, same and worse.")
+    below = replace(comparison, trials=tuple(trial for trial in comparison.trials if trial.variant in ("base", "same")))
+    assert describe_floor(floor, below).verdict.endswith(
+        "All others are below it. No loss is known of better and worse."
+    )
+    above = replace(comparison, trials=tuple(trial for trial in comparison.trials if trial.variant != "worse"))
+    assert describe_floor(floor, above).verdict.endswith("made of better (2.50). No loss is known of worse.")
+
+
 def test_made_text_has_no_floor_and_real_text_has(tmp_path: Path) -> None:
     training, vary = {"max_steps": 1}, {"model.norm": ["pre", "post"]}
     made = {"data": {"corpus": "numbers"}, "model": {"preset": "tiny"}, "training": training}

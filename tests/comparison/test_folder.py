@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from clockhands.comparison.execution import run_plan
-from clockhands.comparison.folder import ComparisonFolder, read_comparison
+from clockhands.comparison.folder import PLAN, ComparisonFolder, read_comparison
 from clockhands.comparison.results import Cost
 from clockhands.comparison.trial import Trial
 from clockhands.errors import DataError, UsageError
@@ -22,6 +24,35 @@ def test_a_folder_of_something_else_is_left_alone(tmp_path: Path) -> None:
         run_plan(plan(), tmp_path)
     with pytest.raises(DataError, match="holds no comparison that can be read"):
         read_comparison(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "named"),
+    [
+        ({"margin": 2.0}, {}, "margin"),
+        ({}, {"margin": 2.0}, "margin"),
+        ({"learned": 5.0, "despite": {"ceiling": "it is a test"}}, {"metric": "chrf"}, "metric and learned"),
+    ],
+)
+def test_the_fields_in_which_two_plans_differ_are_named(
+    first: dict[str, Any], second: dict[str, Any], named: str, tmp_path: Path
+) -> None:
+    store = ComparisonFolder(tmp_path / "new")
+    store.open(plan(**first), COSTS)
+    with pytest.raises(UsageError, match=f"another plan, which differs in {named}; they are left alone"):
+        store.open(plan(**second), COSTS)
+
+
+@pytest.mark.parametrize(
+    "change", [{"costs": []}, {"costs": {"learned": 1}}, {"plan": []}, {"fingerprint": None, "plan": {"recipe": {}}}]
+)
+def test_a_plan_of_another_shape_is_refused(change: dict[str, Any], tmp_path: Path) -> None:
+    ComparisonFolder(tmp_path).open(plan(), COSTS)
+    content = json.loads((tmp_path / PLAN).read_text("utf8"))
+    for damaged in ({**content, **change}, {**content, "plan": {**content["plan"], "budget": ["steps"]}}):
+        (tmp_path / PLAN).write_text(json.dumps(damaged), "utf8")
+        with pytest.raises(DataError, match="holds no comparison that can be read"):
+            read_comparison(tmp_path)
 
 
 def test_more_seeds_go_on_in_the_same_folder(tmp_path: Path) -> None:

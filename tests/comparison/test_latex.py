@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from clockhands.comparison.latex import BIBLIOGRAPHY, as_latex
+from clockhands.comparison.latex import BIBLIOGRAPHY, write_latex
 from clockhands.comparison.results import Comparison
 from clockhands.comparison.variants import Variant
 from clockhands.comparison.verdicts import judge
@@ -24,7 +24,7 @@ def rows(text: str) -> list[list[str]]:
 
 
 def test_every_environment_is_closed_and_every_brace() -> None:
-    text = as_latex(results())
+    text = write_latex(results())
     assert BEGIN.findall(text) == ["table", "tabular", "filecontents"]
     assert END.findall(text) == ["tabular", "table", "filecontents"]
     plain = re.sub(r"\\[{}]", "", text)
@@ -33,7 +33,7 @@ def test_every_environment_is_closed_and_every_brace() -> None:
 
 
 def test_every_row_has_a_cell_for_each_column_and_numbers_that_siunitx_reads() -> None:
-    text = as_latex(results())
+    text = write_latex(results())
     columns = re.search(r"\\begin\{tabular\}\{(.*)\}$", text, re.MULTILINE)
     assert columns is not None
     kinds = re.findall(r"S\[[^\]]*\]|[lcr]", columns[1])
@@ -46,7 +46,7 @@ def test_every_row_has_a_cell_for_each_column_and_numbers_that_siunitx_reads() -
 
 def test_the_cells_hold_the_verdicts_and_bold_is_what_is_significant() -> None:
     made = results()
-    for row, verdict in zip(rows(as_latex(made)), judge(made), strict=True):
+    for row, verdict in zip(rows(write_latex(made)), judge(made), strict=True):
         assert row[0] == verdict.variant and verdict.score is not None
         assert float(row[1]) == pytest.approx(verdict.score, abs=0.05)
         gap = verdict.difference
@@ -57,13 +57,13 @@ def test_the_cells_hold_the_verdicts_and_bold_is_what_is_significant() -> None:
             assert [float(cell.removeprefix(r"\bfseries ")) for cell in row[4:7]] == pytest.approx(
                 [gap.value, gap.low, gap.high], abs=0.0501
             )
-    assert {row[0]: "bfseries" in row[4] for row in rows(as_latex(made))} == {
+    assert {row[0]: "bfseries" in row[4] for row in rows(write_latex(made))} == {
         "base": False, "better": True, "same": False, "worse": True,
     }  # fmt: skip
 
 
 def test_what_did_not_end_leaves_its_cells_empty() -> None:
-    lost = rows(as_latex(shares({"base": [0.9] * 5, "lost": [None] * 5})))[1]
+    lost = rows(write_latex(shares({"base": [0.9] * 5, "lost": [None] * 5})))[1]
     assert lost == ["lost", *["{--}"] * 7, "0/5"]
 
 
@@ -78,19 +78,23 @@ def named(comparison: Comparison, name: str) -> Comparison:
 
 
 def test_names_and_signs_are_written_as_themselves() -> None:
-    text = as_latex(named(results(), "50 % & √d − 1_a"))
+    text = write_latex(named(results(), "50 % & √d − 1_a"))
     assert r"50 \% \& $\surd$d $-$ 1\_a &" in text
     assert len(rows(text.replace(r"\&", "and"))[2]) == 9
 
 
 def test_the_paragraph_says_what_was_done_and_cites_what_there_is() -> None:
-    text = as_latex(results())
+    text = write_latex(results())
     cited = set(re.findall(r"\\cite[pt]\{(\w+)\}", text))
     entries = set(re.findall(r"@\w+\{(\w+),", text))
     assert cited == entries - {"smyth2004"} and len(entries) == BIBLIOGRAPHY.count("@"), "three variances lend nothing"
-    many = as_latex(shares({name: [0.9] * 5 for name in "abcdefg"}))
+    many = write_latex(shares({name: [0.9] * 5 for name in "abcdefg"}))
     assert r"moderated across variants \citep{smyth2004}" in many and "below 1 point " in many
     assert "the same 6 random seeds" in text and "the same 200 test items" in text and "3 comparisons together" in text
+    alone = write_latex(shares({"base": [0.9] * 5, "other": [0.8] * 5}))
+    assert "intervals and $p$ values are those of a $t$ test." in alone and "together, by the largest" not in alone
+    few = write_latex(shares({name: [0.9] * 3 for name in "abcd"}))
+    assert "divided by the 3 comparisons (Bonferroni)" in few and "together, by the largest" not in few
     grouped = results()
     trials = tuple(replace(trial, groups=tuple(n // 2 for n in range(200))) for trial in grouped.trials)
-    assert "200 test items in 100 groups" in as_latex(replace(grouped, trials=trials))
+    assert "200 test items in 100 groups" in write_latex(replace(grouped, trials=trials))

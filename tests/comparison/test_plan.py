@@ -36,11 +36,11 @@ def test_a_margin_belongs_to_the_plan_and_is_absent_where_the_metric_decides() -
 
 def test_a_seed_decides_what_a_scheme_draws_unless_it_has_a_seed_of_its_own() -> None:
     made = plan(vary={"position.scheme": ["random", "sinusoidal", "learned"]})
-    assert [made.recipe_of("random", seed).tables["position"]["seed"] for seed in (1, 2)] == [1, 2]
-    assert "seed" not in made.recipe_of("learned", 2).tables["position"]
+    assert [made.get_recipe("random", seed).tables["position"]["seed"] for seed in (1, 2)] == [1, 2]
+    assert "seed" not in made.get_recipe("learned", 2).tables["position"]
     given = plan(variants=[Variant("seven", {"position.scheme": "random", "position.seed": 7})])
-    assert given.recipe_of("seven", 2).tables["position"]["seed"] == 7
-    sides = plan(variants=[Variant("sides", {"position.decoder.scheme": "random"})]).recipe_of("sides", 4)
+    assert given.get_recipe("seven", 2).tables["position"]["seed"] == 7
+    sides = plan(variants=[Variant("sides", {"position.decoder.scheme": "random"})]).get_recipe("sides", 4)
     assert sides.tables["position"]["decoder"]["seed"] == 4
 
 

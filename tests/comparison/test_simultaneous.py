@@ -7,7 +7,7 @@ import pytest
 from scipy import special, stats
 
 from clockhands.comparison.simultaneous import choose_prior, compare_with_baseline, draw_null, moderate
-from clockhands.comparison.statistics import difference
+from clockhands.comparison.statistics import estimate_difference
 
 
 def scores(variants: int, seeds: int, items: int, rng: np.random.Generator) -> list[np.ndarray]:
@@ -17,7 +17,7 @@ def scores(variants: int, seeds: int, items: int, rng: np.random.Generator) -> l
 
 def test_a_single_variant_has_the_interval_of_a_single_difference() -> None:
     theirs, ours = scores(2, 5, 40, np.random.default_rng(0))
-    assert compare_with_baseline([ours], [theirs]) == [difference(ours, theirs)]
+    assert compare_with_baseline([ours], [theirs]) == [estimate_difference(ours, theirs)]
 
 
 def test_the_null_has_the_correlation_and_the_variance_of_differences_from_one_baseline() -> None:

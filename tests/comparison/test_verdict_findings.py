@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from clockhands.comparison.verdict_findings import conclude
+from clockhands.comparison.verdict_findings import conclude, summarise_verdicts
 from clockhands.comparison.verdicts import judge
 from clockhands.findings import Findings
 from clockhands.report import make_page
-from tests.comparison.planted import results
+from tests.comparison.planted import results, shares
 
 
 def test_a_lost_seed_is_counted_and_said() -> None:
@@ -40,3 +40,48 @@ def test_the_figure_draws_each_score_with_its_interval() -> None:
     }
     assert drawn == {verdict.variant: (verdict.score, *(verdict.interval or ())) for verdict in judge(results())}
     assert all(low < high for _, low, high in drawn.values())
+
+
+def test_the_page_opens_with_who_is_better_worse_and_undecided() -> None:
+    findings = conclude(results())
+    told = findings["compare.verdict"].details["opening"]
+    assert told.startswith("Better than “base”: “better”. Worse than “base”: “worse”. ")
+    assert told.endswith(("Equivalent: “same”.", "Undecided: “same”."))
+    assert told in make_page(findings).split("</header>")[0]
+
+
+def test_the_cards_of_a_comparison_are_its_decided_differences() -> None:
+    findings = conclude(results())
+    entries = {entry["question"]: entry for entry in findings["compare.verdict"].details["compared"]}
+    judged = {verdict.variant: verdict for verdict in judge(results())}
+    assert set(entries) == {"Is “better” better than “base”?", "Is “worse” better than “base”?"}
+    entry, gap = entries["Is “worse” better than “base”?"], judged["worse"].difference
+    assert gap is not None and gap.value < 0
+    assert (entry["value"], entry["interval"]) == (gap.value, [gap.low, gap.high])
+    assert (entry["reference"], entry["reference value"]) == ("no difference from base", 0.0)
+    assert Findings.from_json(findings.to_json()) == findings
+
+
+def test_where_nobody_learned_the_page_says_so_and_draws_no_scores() -> None:
+    findings = conclude(shares({"base": [0.0] * 5, "other": [0.0] * 5}))
+    finding = findings["compare.verdict"]
+    assert finding.details["opening"].startswith("Nobody learned. Nothing was learned by any variant")
+    assert finding.details["compared"] == []
+    page = make_page(findings)
+    assert "Nobody learned." in page.split("</header>")[0] and '<ul class="cards"' not in page
+    section = page[page.index('id="compare-verdict"') :].split("</section>")[0]
+    assert '<div class="plot' not in section
+
+
+def test_a_variant_that_alone_learned_is_compared_by_its_seeds() -> None:
+    """Every seed learned against none: a card about the seeds, with both exact intervals."""
+    findings = conclude(shares({"base": [0.0] * 6, "other": [0.9] * 6}))
+    (entry,) = findings["compare.verdict"].details["compared"]
+    assert (entry["value"], entry["reference value"]) in ((100.0, 0.0), (entry["value"], 0.0))
+    assert entry["value"] > 0 and "better" in entry["sentence"]
+    assert "Better than “base”: “other”." in findings["compare.verdict"].details["opening"]
+
+
+def test_the_baseline_alone_is_no_verdict() -> None:
+    baseline, *_ = judge(results())
+    assert summarise_verdicts([baseline]) == "There is nothing but the baseline, “base”."

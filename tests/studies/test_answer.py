@@ -14,9 +14,10 @@ import pytest
 
 from clockhands.comparison import Comparison, judge
 from clockhands.comparison.ceiling_finding import find_plan_ceiling
+from clockhands.comparison.trial import Trial
 from clockhands.studies import STUDIES
 from clockhands.studies.answer import MISSING, answer_question, conclude_study, fill_slots, format_interval
-from clockhands.studies.study import Reading
+from clockhands.studies.study import Conclusion
 from tests.comparison.planted import results
 
 RESULTS = Path(__file__).parent.parent.parent / "docs" / "studies" / "results"
@@ -118,10 +119,36 @@ def test_an_answer_has_two_sentences_and_a_third_where_its_reading_came_out(name
 
 
 def test_a_reading_is_said_where_its_verdicts_came_out() -> None:
-    study = replace(STUDIES["order-at-all"], readings=(Reading({"better": "better", "worse": "worse"}, "So it is."),))
+    study = replace(
+        STUDIES["order-at-all"], readings=(Conclusion({"better": "better", "worse": "worse"}, "So it is."),)
+    )
     assert answer_question(replace(study, answer="Here."), results()) == "Here. So it is."
-    other = replace(study, readings=(Reading({"better": "better", "same": "equivalent"}, "So it is."),))
+    other = replace(study, readings=(Conclusion({"better": "better", "same": "equivalent"}, "So it is."),))
     assert answer_question(replace(other, answer="Here."), results()) == "Here."
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "absent", "said"),
+    [
+        ("scale", "long", "1, shared, encoding/√d", "1, shared: 50.0"),
+        ("sum-or-concatenate", "gpu", "concatenate 48 + 16", "concatenate 192 + 64: 50.0"),
+    ],
+)
+def test_a_size_without_a_variant_of_the_answer_tells_what_it_measured(
+    name: str, size: str, absent: str, said: str
+) -> None:
+    study = STUDIES[name]
+    plan = study.make_plan(size=size)
+    trials = [
+        Trial(variant.name, seed, "finished", items="10" * 50) for variant in plan.variants for seed in plan.seeds
+    ]
+    text = answer_question(study, Comparison(plan, {}, tuple(trials)))
+    assert absent in text.partition("not trained at this size")[0] and "[[" not in text
+    assert (
+        said in text
+        and f"{plan.baseline}: 50.0" in text
+        and text.count("undecided") + text.count("equivalent") == len(plan.variants) - 1
+    )
 
 
 def test_slots_are_filled_with_what_was_measured() -> None:

@@ -11,14 +11,14 @@ from clockhands.comparison import Comparison
 from clockhands.errors import ConfigError
 from clockhands.studies import STUDIES
 from clockhands.studies.answer_page import check_rests, fill, format_fact, write_answers
-from clockhands.studies.question import Claim, Question, Trial
+from clockhands.studies.question import Claim, Example, Question
 from clockhands.studies.study import Study
 from tests.comparison.planted import results
 
 FACTS = {"moon": {"far": 384.4, "phases": 8, "tiny": 1.25e-16}}
 ASKED = Question(
     "moon", "Why?", 1, "input", "It is so.", "First. [[exact/moon.far:0]].", "A picture.", "Nowhere.",
-    Trial("print(1)", "1"), ("a", "b"), (("x", "[[tides/score:base]]"),),
+    Example("print(1)", "1"), ("a", "b"), (("x", "[[tides/score:base]]"),),
     (Claim("It is.", "only if", "it is.", 3), Claim("Never.", "false", "It is.")), ("tides",),
 )  # fmt: skip
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
 
@@ -45,6 +46,13 @@ def test_the_loss_by_length() -> None:
     expected = [fmean(trial["scores"]["loss"] for trial in own)]
     expected += [fmean(trial["longer"][f"{n} × 65 tokens"]["loss"] for trial in own) for n in (2, 4)]
     assert line.y == pytest.approx(expected)
+
+
+def test_a_variant_without_a_trial_is_named() -> None:
+    comparison, _ = read("how-far")
+    trials = tuple(trial for trial in comparison.trials if trial.variant != "alibi")
+    with pytest.raises(ValueError, match="the figure of the study how-far draws alibi, of which no trial finished"):
+        draw_study(STUDIES["how-far"], replace(comparison, trials=trials))
 
 
 def test_without_a_form_it_is_that_of_the_verdicts() -> None:

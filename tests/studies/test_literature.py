@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from statistics import fmean
 
 import pytest
 
@@ -45,9 +46,20 @@ def test_longer_text_is_compared_by_its_loss() -> None:
     )
 
 
-def test_unpaired_seeds_decide_nothing() -> None:
-    study = replace(STUDY, orderings=(Ordering("holds", "A", more="better", less="base"),))
-    (row,) = check_orderings(study, results(lost=("better",)))
-    assert row.verdict == "undecided: too few seeds of both finished"
+def test_seeds_are_paired_by_their_number() -> None:
+    """Of six seeds one variant lost the first and the other the last: four pair, and one more makes five."""
+    holds = replace(STUDY, orderings=(Ordering("holds", "A", more="better", less="base"),))
+    made = results(lost=("better",))
+    (row,) = check_orderings(holds, made)
+    assert row.verdict == "reproduced"
+    values = {trial.key: trial.items_N.mean() for trial in made.trials if trial.finished}
+    mean = fmean(values["better", seed] - values["base", seed] for seed in range(2, 7))
+    assert row.measured.startswith(f"better − base, score: {mean:+.3g} [")
+    apart = replace(made, trials=tuple(trial for trial in made.trials if trial.key != ("base", 6)))
+    (row,) = check_orderings(holds, apart)
+    assert row.verdict == "undecided: too few seeds of both finished (4 of at least 5)" and not row.measured
+
+
+def test_a_split_that_no_trial_has_is_a_mistake_of_the_study() -> None:
     with pytest.raises(KeyError):
         check_orderings(replace(STUDY, orderings=(Ordering("x", "y", more="base", less="same", on="no-9"),)), results())

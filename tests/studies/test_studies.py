@@ -37,7 +37,7 @@ def test_equal_parameters_are_equal() -> None:
     plan = STUDIES["sum-or-concatenate"].make_plan()
     material = prepare(plan.recipe)
     count = {
-        variant.name: count_recipe_parameters(plan.recipe_of(variant.name, 1), material) for variant in plan.variants
+        variant.name: count_recipe_parameters(plan.get_recipe(variant.name, 1), material) for variant in plan.variants
     }
     equal = [name for name in count if name.endswith("equal parameters")]
     assert equal == ["concatenate 16 + 48, equal parameters"]

@@ -1,4 +1,4 @@
-"""``clockhands compare``: variants × seeds, and whether the difference is real."""
+"""``clockhands compare``: train variants of a model with several seeds, and say whether they differ."""
 
 from __future__ import annotations
 
@@ -40,12 +40,21 @@ BUDGETS = ("steps", "tokens", "seconds")
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument("plan", nargs="?", help="a plan (TOML) such as recipes/sweep.toml; with --vary, a recipe")
-    parser.add_argument("--data", metavar="FILE", help="your own pairs: TSV, CSV or JSON Lines (source, target)")
-    parser.add_argument("--corpus", metavar="NAME", help="a built-in corpus: numbers, roles, algorithms, stdlib")
-    parser.add_argument("--recipe", metavar="FILE", help="the recipe that is varied (default: tiny, on the data)")
+    parser.add_argument("plan", nargs="?", help="a plan (TOML) such as recipes/sweep.toml; or with --vary a recipe")
     parser.add_argument(
-        "--vary", nargs="+", action="extend", default=[], metavar="KEY=A,B,C", help="fields and their values: a grid"
+        "--data",
+        metavar="FILE",
+        help="your own pairs of sentences: TSV, CSV or JSON Lines with the columns source and target",
+    )
+    parser.add_argument("--corpus", metavar="NAME", help="a corpus, such as numbers, roles, algorithms or stdlib")
+    parser.add_argument("--recipe", metavar="FILE", help="the recipe that all variants share (default: a tiny model)")
+    parser.add_argument(
+        "--vary",
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="KEY=A,B,C",
+        help="keys of the recipe, each with its values; every combination is a variant",
     )
     parser.add_argument(
         "--set",
@@ -54,36 +63,58 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         metavar="KEY=VALUE",
         dest="overrides",
-        help="settings shared by all variants",
+        help="keys of the recipe that all variants share",
     )
-    parser.add_argument("--seeds", type=whole, help="how many (default: 5, the fewest for a verdict)")
-    parser.add_argument("--baseline", metavar="NAME", help="the variant that others are compared with")
-    parser.add_argument("--metric", help="exact, chrf or loss (default: the task's own)")
-    parser.add_argument("--match", help="also equalise width, parameters or compute")
-    parser.add_argument("--margin", type=number, help="differences below it count as equal (default: 1 point)")
-    parser.add_argument("--learned", type=number, help="the score from which a seed has learned")
-    parser.add_argument("--target", type=number, help="note when the validation loss reaches this")
+    parser.add_argument(
+        "--seeds",
+        type=whole,
+        metavar="N",
+        help="train every variant with N seeds (default: 5, the fewest that give a verdict)",
+    )
+    parser.add_argument(
+        "--baseline", metavar="NAME", help="the variant with which the others are compared (default: the first)"
+    )
+    parser.add_argument("--metric", metavar="NAME",
+                        help="exact (share of exact matches), chrf or loss (default: as the task needs)")  # fmt: skip
+    parser.add_argument("--match", metavar="NAME",
+                        help="what is equal in all variants besides the budget: width, parameters or compute "
+                        "(default: width)")  # fmt: skip
+    parser.add_argument("--margin", type=number, metavar="X",
+                        help="differences smaller than X count as none (default: 1 point of exact, 0.3 of "
+                        "chrf, 0.01 of loss)")  # fmt: skip
+    parser.add_argument("--learned", type=number, metavar="X",
+                        help="count the seeds whose score is X or better: they have learned the task")  # fmt: skip
+    parser.add_argument("--target", type=number, metavar="X",
+                        help="report when the validation loss first is X or lower")  # fmt: skip
     budget = parser.add_mutually_exclusive_group()
     for kind in BUDGETS:
-        budget.add_argument(f"--{kind}", type=number, help=f"{kind} of training for each trial")
-    parser.add_argument("--out", default="runs/compare", help="results and report (default: %(default)s)")
-    parser.add_argument("--dry-run", action="store_true", help="print the plan and what it costs; train nothing")
-    parser.add_argument("--format", choices=FORMATS, default="page", help="a page, or the table on standard output")
+        budget.add_argument(f"--{kind}", type=number, metavar="N", help=f"train each variant and seed for N {kind}")
+    parser.add_argument("--out", default="runs/compare", metavar="FOLDER",
+                        help="where results and report are written; what is there already is not trained again "
+                        "(default: %(default)s)")  # fmt: skip
+    parser.add_argument(
+        "--dry-run", action="store_true", help="print the plan and how long it takes; train nothing else"
+    )
+    parser.add_argument("--format", choices=FORMATS, default="page",
+                        help="write a page, or print the table as Markdown, LaTeX or CSV (default: page)")  # fmt: skip
     add_running(parser)
 
 
 def add_running(parser: argparse.ArgumentParser) -> None:
-    """Where and how trials run."""
-    parser.add_argument("--workers", type=whole, default=1, help="processes side by side (default: %(default)s)")
-    parser.add_argument("--threads", type=whole, default=1, help="threads of each (default: %(default)s)")
-    parser.add_argument("--on", metavar="WHERE", help="run on Ray: ray, or ray://host:10001")
-    parser.add_argument("--gpus", type=number, default=0.0, help="the part of a GPU for each trial on Ray")
-    parser.add_argument("--keep", action="store_true", help="keep the trained models, in OUT/running")
+    """Declare where and how trials run; a trial is the training of one variant with one seed."""
+    parser.add_argument("--workers", type=whole, default=1, metavar="N",
+                        help="run N trials at the same time, each in a process (default: %(default)s)")  # fmt: skip
+    parser.add_argument("--threads", type=whole, default=1, metavar="N",
+                        help="use N processor threads for each trial (default: %(default)s)")  # fmt: skip
+    parser.add_argument("--on", metavar="WHERE", help="run the trials on Ray: ray, or ray://host:10001")
+    parser.add_argument("--gpus", type=number, default=0.0, metavar="X",
+                        help="on Ray: GPUs for each trial; 0.5 lets two trials share one (default: 0)")  # fmt: skip
+    parser.add_argument("--keep", action="store_true", help="keep the trained models, in the folder running of --out")
     parser.add_argument("--quiet", action="store_true", help="show no progress")
 
 
 def run(options: argparse.Namespace) -> int:
-    """Plan, run what is missing, conclude."""
+    """Make the plan, run its trials that are missing, and present the verdicts."""
     plan = _read_plan(options)
     if options.dry_run:
         from clockhands.cli.trials import describe
@@ -95,7 +126,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def execute(plan: Plan, options: argparse.Namespace, out: str | Path) -> Comparison:
-    """Run the plan under the table of progress."""
+    """Run the trials of a plan, and show a table of their progress."""
     from clockhands.cli.trials import TrialTable
     from clockhands.comparison import run_plan
 
@@ -105,7 +136,7 @@ def execute(plan: Plan, options: argparse.Namespace, out: str | Path) -> Compari
 
 
 def present(comparison: Comparison, options: argparse.Namespace, words: str) -> int:
-    """The page, or a table on standard output. 1 if no trial finished."""
+    """Write the page of a comparison, or print its table; return the exit code, 1 if no trial finished."""
     if options.format == "page":
         from clockhands.comparison import conclude
         from clockhands.report import show, write
@@ -123,7 +154,7 @@ def present(comparison: Comparison, options: argparse.Namespace, words: str) -> 
 
 
 def find_task(comparison: Comparison) -> tuple[Finding, ...]:
-    """What the task asks for: how much of it can be done without order, and of real text the floor for longer text."""
+    """Return findings about the task: its order-blind ceiling and, for real text, the floor of the loss."""
     from clockhands.comparison.ceiling_finding import describe_ceiling, find_plan_ceiling
     from clockhands.comparison.floor_finding import describe_floor, find_plan_floor
 
@@ -134,7 +165,7 @@ def find_task(comparison: Comparison) -> tuple[Finding, ...]:
 
 
 def _read_plan(options: argparse.Namespace) -> Plan:
-    """Make the plan of the command line, of a file or of its flags."""
+    """Make the plan from a file, or from the options of the command line."""
     from clockhands.comparison import read_plan
     from clockhands.comparison.plan import make_plan
     from clockhands.comparison.plan_file import read_grid
@@ -163,7 +194,7 @@ def _read_plan(options: argparse.Namespace) -> Plan:
 
 
 def _is_recipe(path: str) -> bool:
-    """A plan names its recipe, a recipe its data."""
+    """Return whether a file is a recipe, which has a table [data]; a plan has none."""
     from clockhands.runs.recipe import read_tables
 
     try:
@@ -197,11 +228,11 @@ USUAL: dict[str, dict[str, Any]] = {
         "eval_steps": 50, "explosion": 0.0,
     },
 }  # fmt: skip
-"""What is trained where no recipe is given: small enough for a laptop."""
+"""The recipe that is varied where none is given: small enough for a laptop."""
 
 
 def command(options: argparse.Namespace) -> str:
-    """The command that gives these findings again."""
+    """Return the command that computes these findings again."""
     words = ["clockhands", "compare", *([options.plan] if options.plan else [])]
     for name in (
         "data",

@@ -145,19 +145,20 @@ def measure_cell(law: Law, seeds: int, variants: int, drawn: int, seed: int = 0)
         learned += base.learning.interval[0] <= 100 * (1 - law.failing) <= base.learning.interval[1]
         promised += _list_promises(verdicts)
     rates = Rate(false, drawn), Rate(covered, scored), Rate(learned, drawn)
-    if law.share is not None:
+    if law.share is not None or not promised:
         return Cell(law.name, seeds, variants, *rates)
     shift = float(np.median(promised))
     return Cell(law.name, seeds, variants, *rates, shift, _count_shown(plan, law, shift, drawn // 2, rng))
 
 
 def _list_promises(verdicts: list[Verdict]) -> list[float]:
+    """Return the difference that the first variant's sentence says could have been detected, if it says one."""
     gaps = [verdict.difference for verdict in verdicts[1:2] if "detected" in verdict.sentence]
     return [gap.detectable for gap in gaps if gap is not None and gap.detectable is not None]
 
 
 def _count_shown(plan: Plan, law: Law, shift: float, drawn: int, rng: np.random.Generator) -> Rate:
-    """How often a difference is shown that one variant has."""
+    """Count how often a difference is found that one variant has."""
     shown = 0
     for _ in range(drawn):
         scores_VSN = law.draw(len(plan.variants) - 1, len(plan.seeds), rng)

@@ -12,7 +12,7 @@ from clockhands.findings import Finding
 
 def find_plan_ceiling(plan: Plan) -> Ceiling:
     """Return the order-blind ceiling of the task of the baseline."""
-    return load_material(plan.recipe_of(plan.baseline, plan.seeds[0])).find_ceiling()
+    return load_material(plan.get_recipe(plan.baseline, plan.seeds[0])).find_ceiling()
 
 
 def describe_ceiling(ceiling: Ceiling, despite: Mapping[str, str] | None = None) -> Finding:

@@ -31,13 +31,13 @@ def measure_costs(plan: Plan) -> dict[str, Cost]:
     Raises ConfigError naming the variants that cannot be built, UsageError where they cannot be made equal.
     """
     materials: dict[str, Material] = {}
-    recipes = {variant.name: plan.recipe_of(variant.name, plan.seeds[0]) for variant in plan.variants}
+    recipes = {variant.name: plan.get_recipe(variant.name, plan.seeds[0]) for variant in plan.variants}
     for recipe in recipes.values():
         check_recipe(recipe)
     for recipe in recipes.values():
-        if material_key(recipe) not in materials:
-            materials[material_key(recipe)] = prepare(recipe)
-    material = {name: materials[material_key(recipe)] for name, recipe in recipes.items()}
+        if make_material_key(recipe) not in materials:
+            materials[make_material_key(recipe)] = prepare(recipe)
+    material = {name: materials[make_material_key(recipe)] for name, recipe in recipes.items()}
     _check(plan, recipes, material)
     if plan.match == "parameters":
         matched = _match_parameters(plan, recipes, material)
@@ -45,11 +45,11 @@ def measure_costs(plan: Plan) -> dict[str, Cost]:
         matched = {name: {} for name in recipes}
     recipes = {name: vary_recipe(recipe, matched[name]) for name, recipe in recipes.items()}
     measured = {name: _measure(recipe, material[name]) for name, recipe in recipes.items()}
-    return _with_steps(plan, recipes, material, measured, matched)
+    return _add_steps(plan, recipes, material, measured, matched)
 
 
-def material_key(recipe: Recipe) -> str:
-    """Trials with equal keys share corpus, tokenizers and encoded text."""
+def make_material_key(recipe: Recipe) -> str:
+    """Return what decides corpus, tokenizers and encoded text: trials with equal keys share these."""
     tables = recipe.tables
     return repr((tables["data"], tables["tokenizer"], tables["batches"], recipe.model.kind))
 
@@ -60,6 +60,7 @@ def count_recipe_parameters(recipe: Recipe, material: Material) -> int:
 
 
 def _check(plan: Plan, recipes: dict[str, Recipe], material: dict[str, Material]) -> None:
+    """Raise ConfigError naming every variant that cannot be built or is tested on other items."""
     faults = []
     for name, recipe in recipes.items():
         try:
@@ -91,13 +92,13 @@ def _compare_test_items(plan: Plan, material: dict[str, Material]) -> list[str]:
 def _match_parameters(
     plan: Plan, recipes: dict[str, Recipe], material: dict[str, Material]
 ) -> dict[str, dict[str, int]]:
-    """The width of the feed-forward layers that gives each variant as many parameters as the baseline has."""
+    """Return the settings that give each variant as many parameters as the baseline: a width of feed-forward layers."""
     wanted = count_recipe_parameters(recipes[plan.baseline], material[plan.baseline])
     return {name: _match(name, recipe, material[name], wanted) for name, recipe in recipes.items()}
 
 
 def _match(name: str, recipe: Recipe, material: Material, wanted: int) -> dict[str, int]:
-    """Parameters grow in a line with d_ff, so two counts tell all."""
+    """Return those settings of one variant. Parameters grow in a line with d_ff, so two counts tell all."""
     here, width = count_recipe_parameters(recipe, material), recipe.model.d_ff
     if here == wanted:
         return {}
@@ -113,7 +114,7 @@ def _match(name: str, recipe: Recipe, material: Material, wanted: int) -> dict[s
 
 
 def _measure(recipe: Recipe, material: Material) -> tuple[int, int, float]:
-    """Parameters, operations of a step (forward and backward) and its seconds, on real batches."""
+    """Return the parameters, the operations of a step (forward and backward) and its seconds, on real batches."""
     torch.manual_seed(0)
     model = build(recipe, material.tokenizers).train()
     batches = cycle(material.batches(recipe))
@@ -133,13 +134,14 @@ def _measure(recipe: Recipe, material: Material) -> tuple[int, int, float]:
     return sum(weight.numel() for weight in model.parameters()), flops, seconds
 
 
-def _with_steps(
+def _add_steps(
     plan: Plan,
     recipes: dict[str, Recipe],
     material: dict[str, Material],
     measured: dict[str, tuple[int, int, float]],
     matched: Mapping[str, Mapping[str, Any]],
 ) -> dict[str, Cost]:
+    """Return the cost of every variant, with the steps that the budget gives it."""
     kind, amount = plan.budget
     costs = {}
     for name, (count, flops, seconds) in measured.items():
@@ -155,7 +157,7 @@ def _with_steps(
 
 
 def _count_tokens_a_step(recipe: Recipe, material: Material) -> float:
-    """Target tokens of a step, from a sample of batches."""
+    """Return the target tokens of a step, from a sample of batches."""
     shown = list(islice(material.batches(recipe), 20))
     labels = [material.collate([material.train[i] for i in indices])["labels"] for indices in shown]
     return sum(int(part.ne(IGNORED).sum()) for part in labels) / len(shown) * recipe.training.accumulate

@@ -52,7 +52,7 @@ def estimate_plan(plan: Plan, costs: Mapping[str, Cost], overheads: Overheads, w
     """Return the seconds until the last trial of a plan ends: each goes, in their order, to the worker that is free."""
     free = [overheads.worker] * workers
     for name, seed in plan.trials:
-        eval_steps = plan.recipe_of(name, seed).training.eval_steps
+        eval_steps = plan.get_recipe(name, seed).training.eval_steps
         heapq.heappush(free, heapq.heappop(free) + estimate_trial(costs[name], overheads, eval_steps))
     return max(free)
 
@@ -64,7 +64,7 @@ def measure_overheads(plan: Plan, costs: Mapping[str, Cost]) -> Overheads:
     """
     cost = costs[plan.baseline]
     quiet = {"training.eval_steps": None, "training.save_minutes": 0.0, "training.save_steps": None}
-    recipe = vary_recipe(plan.recipe_of(plan.baseline, plan.seeds[0]), {**cost.changes, **quiet})
+    recipe = vary_recipe(plan.get_recipe(plan.baseline, plan.seeds[0]), {**cost.changes, **quiet})
     begun = time.perf_counter()
     material = prepare(recipe)
     worker = WORKER + time.perf_counter() - begun
@@ -78,6 +78,7 @@ def measure_overheads(plan: Plan, costs: Mapping[str, Cost]) -> Overheads:
 
 
 def _train(recipe: Recipe, material: Material, steps: int, folder: Path) -> tuple[float, Run]:
+    """Train for some steps as a trial does, and return the seconds that it took and the run."""
     begun = time.perf_counter()
     run = open_run(train(vary_recipe(recipe, {"training.max_steps": steps}), folder, material=material))
     assert run.model is not None
@@ -86,6 +87,7 @@ def _train(recipe: Recipe, material: Material, steps: int, folder: Path) -> tupl
 
 @torch.no_grad()
 def _measure_validation(run: Run, recipe: Recipe, material: Material) -> float:
+    """Return the seconds of one pass over the validation split."""
     if material.validation is None:
         return 0.0
     begun = time.perf_counter()
@@ -95,7 +97,10 @@ def _measure_validation(run: Run, recipe: Recipe, material: Material) -> float:
 
 
 def _measure_scoring(run: Run, material: Material) -> float:
-    """The test split and all longer text, written no further than the references are: so far writes a trained model."""
+    """Return the seconds of scoring the test split and all longer text.
+
+    Nothing is written that is longer than the references, since a trained model writes no longer either.
+    """
     corpus = material.corpus
     begun = time.perf_counter()
     if corpus.task == "language modelling":

@@ -15,13 +15,13 @@ LOWEST_P = 1e-12
 """Smaller ones are not told apart."""
 
 
-def exact_share(share: float, count: float, alpha: float = ALPHA) -> tuple[float, float]:
+def bound_share(share: float, count: float, alpha: float = ALPHA) -> tuple[float, float]:
     """Return the interval of a binomial share (Clopper & Pearson 1934).
 
     ``count`` may be an effective number and ``share * count`` a fraction (Korn & Graubard 1998, "Confidence Intervals
     For Proportions With Small Expected Number of Positive Counts Estimated From Survey Data").
 
-    >>> tuple(round(bound, 3) for bound in exact_share(1.0, 5))
+    >>> tuple(round(bound, 3) for bound in bound_share(1.0, 5))
     (0.478, 1.0)
     """
     hits, misses = count * share, count * (1 - share)
@@ -30,22 +30,22 @@ def exact_share(share: float, count: float, alpha: float = ALPHA) -> tuple[float
     return low, high
 
 
-def exact_difference(ours: float, theirs: float, count: float, alpha: float = ALPHA) -> tuple[float, float]:
+def bound_difference(ours: float, theirs: float, count: float, alpha: float = ALPHA) -> tuple[float, float]:
     """Return an interval of the difference of two shares of the same items, from the items on which they differ.
 
     ``ours``, ``theirs``: shares of items that only the one or only the other has right. Either share has an exact
     interval at 1 - α/2, so that both hold together at 1 - α.
     """
-    (our_low, our_high), (their_low, their_high) = (exact_share(share, count, alpha / 2) for share in (ours, theirs))
+    (our_low, our_high), (their_low, their_high) = (bound_share(share, count, alpha / 2) for share in (ours, theirs))
     return our_low - their_high, our_high - their_low
 
 
-def exact_difference_p(ours: float, theirs: float, count: float) -> float:
-    """Return the α at which ``exact_difference`` just reaches 0; 1 where it always holds 0."""
+def find_difference_p(ours: float, theirs: float, count: float) -> float:
+    """Return the α at which ``bound_difference`` just reaches 0; 1 where it always holds 0."""
     more, less = max(ours, theirs), min(ours, theirs)
 
     def distance(alpha: float) -> float:
-        return exact_difference(more, less, count, alpha)[0]
+        return bound_difference(more, less, count, alpha)[0]
 
     if distance(1.0) <= 0:
         return 1.0
@@ -72,7 +72,7 @@ def compare_counts(
 
 @lru_cache(maxsize=10_000)
 def _compute_fisher(right: int, total: int, base_right: int, base_total: int) -> tuple[float, float]:
-    """The p of a table, and the smallest that any table of the same margins has."""
+    """Return the p of a table, and the smallest that any table of the same margins has."""
     learned = right + base_right
     if not total or not base_total:
         return 1.0, 1.0

@@ -50,6 +50,7 @@ def run_plan(
 
 
 def _open(plan: Plan, folder: ComparisonFolder) -> Comparison:
+    """Open the folder of a plan; a new one is written once the costs are measured."""
     comparison = folder.open(plan, None)
     if comparison is None:
         from clockhands.comparison.cost import measure_costs
@@ -62,6 +63,7 @@ def _open(plan: Plan, folder: ComparisonFolder) -> Comparison:
 def _run(
     comparison: Comparison, jobs: Sequence[Job], folder: ComparisonFolder, runner: Workers, progress: TrialProgress
 ) -> Comparison:
+    """Run the jobs, and store each trial as it ends."""
     trials = list(comparison.trials)
     for trial in runner.run(jobs, progress) if jobs else ():
         folder.add(trial)
@@ -75,7 +77,7 @@ def make_job(comparison: Comparison, variant: str, seed: int, out: Path, threads
     plan, cost = comparison.plan, comparison.costs[variant]
     # A trial that was stopped is begun again, so nothing is saved by the clock, only where the plan's recipe says so.
     overrides = {"training.max_steps": cost.steps, "training.threads": threads, "training.save_minutes": 0.0}
-    recipe = vary_recipe(plan.recipe_of(variant, seed), {**cost.changes, **overrides})
+    recipe = vary_recipe(plan.get_recipe(variant, seed), {**cost.changes, **overrides})
     folder = out / RUNNING / f"{plan.variants.index(plan.variant(variant))}-{seed}"
     return Job(recipe.tables, variant, seed, plan.metric, plan.target, plan.inside, str(folder.absolute()), keep)
 
@@ -96,7 +98,7 @@ def compare(
 
 def _require_devices(plan: Plan) -> None:
     """Raise UsageError if a variant is to be trained on a device that is not in this machine."""
-    devices = {plan.recipe_of(variant.name, plan.seeds[0]).training.device for variant in plan.variants}
+    devices = {plan.get_recipe(variant.name, plan.seeds[0]).training.device for variant in plan.variants}
     for device in sorted(devices - {"auto", "cpu"}):
         from clockhands.devices import open_device
 
@@ -108,7 +110,9 @@ def make_workers(workers: int, threads: int, on: str | None, gpus: float) -> Wor
     for name, value in (("workers", workers), ("threads", threads)):
         check_threads(value, name)
     if not 0 <= gpus < 1000:
-        raise UsageError(f"gpus is {gpus}; it must be 0 or more, and the part of a GPU or some of them")
+        raise UsageError(
+            f"gpus is {gpus}; it must be from 0 to below 1000: the GPUs that a trial gets, or a part of one"
+        )
     if on is None:
         if gpus:
             raise UsageError("a part of a GPU for each trial is given out by Ray alone: add --on ray")

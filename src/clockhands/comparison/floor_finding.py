@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from clockhands.comparison.plan import Plan
@@ -9,15 +11,15 @@ from clockhands.comparison.results import Comparison
 from clockhands.comparison.trial_runner import load_material
 from clockhands.data import CORPORA, WindowDataset
 from clockhands.data.trigram import MARGIN, Floor, find_floor
-from clockhands.findings import Finding, Reference, Table
+from clockhands.findings import Finding, Reference, Table, join_words
 
 
 def find_plan_floor(plan: Plan) -> Floor | None:
-    """Return the floor of the text of the baseline; None where it is made, so that every answer is exact or wrong.
+    """Return the floor of the baseline's text; None for a corpus that is generated, and for a masked model.
 
-    A masked model predicts no next token, and has none either.
+    In a generated corpus every answer is right or wrong; a masked model predicts no next token.
     """
-    recipe = plan.recipe_of(plan.baseline, plan.seeds[0])
+    recipe = plan.get_recipe(plan.baseline, plan.seeds[0])
     if CORPORA[recipe.corpus].one_answer or recipe.model.kind == "encoder":
         return None
     material = load_material(recipe)
@@ -27,27 +29,45 @@ def find_plan_floor(plan: Plan) -> Floor | None:
 
 def list_above(floor: Floor, comparison: Comparison) -> dict[str, float]:
     """Return the variants whose mean loss over seeds is not below the floor, with that loss."""
+    return {name: loss for name, loss in _average_losses(comparison).items() if loss >= floor.bound}
+
+
+def _average_losses(comparison: Comparison) -> dict[str, float]:
+    """Return the mean loss over seeds of each variant of which a trial has one."""
     losses = {
-        variant.name: [trial.scores["loss"] for trial in comparison.trials_of(variant.name) if "loss" in trial.scores]
+        variant.name: [trial.scores["loss"] for trial in comparison.get_trials(variant.name) if "loss" in trial.scores]
         for variant in comparison.plan.variants
     }
-    means = {name: float(np.mean(values)) for name, values in losses.items() if values}
-    return {name: mean for name, mean in means.items() if mean >= floor.bound}
+    return {name: float(np.mean(values)) for name, values in losses.items() if values}
+
+
+def _describe_above(above: Mapping[str, float], comparison: Comparison) -> str:
+    """Say which variants are above the floor, and of which no loss is known yet."""
+    known = _average_losses(comparison)
+    unknown = [variant.name for variant in comparison.plan.variants if variant.name not in known]
+    missing = f" No loss is known of {join_words(unknown)}." if unknown else ""
+    if above:
+        named = join_words(f"{name} ({loss:.2f})" for name, loss in above.items())
+        return f"No claim about length is made of {named}.{missing}"
+    return (
+        f"{'All others are below it' if unknown else 'All variants are below it'}.{missing}"
+        if known
+        else missing.strip()
+    )
 
 
 def describe_floor(floor: Floor, comparison: Comparison) -> Finding:
     """Return the floor as a finding: which variants may be judged on longer text."""
     above = list_above(floor, comparison)
-    named = ", ".join(f"{name} ({loss:.2f})" for name, loss in above.items())
-    said = f"No claim about length is made of {named}." if above else "All variants are below it."
+    known = _average_losses(comparison)
     return Finding(
         name="compare.floor",
         question="Do they know the text well enough to be judged on longer text?",
-        verdict=f"{floor.sentence} {said}",
+        verdict=f"{floor.sentence} {_describe_above(above, comparison)}",
         value=floor.bound,
         unit="nats per token",
         references=(Reference("trigram", floor.trigram),),
-        light="warn" if above else "good",
+        light="warn" if above else "good" if known else "info",
         table=Table.of(("variant above the floor", "loss"), list(above.items())),
         method=(
             f"Trigram of the training text with Witten-Bell smoothing, interpolated, on the same held-out tokens; the "

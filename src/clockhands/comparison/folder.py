@@ -15,11 +15,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from clockhands.comparison.plan import Plan
+from clockhands.comparison.plan import UNHASHED, Plan
 from clockhands.comparison.results import Comparison, Cost, read_costs
 from clockhands.comparison.trial import Trial
 from clockhands.errors import DataError, UsageError
 from clockhands.files import write_text
+from clockhands.findings import join_words
 from clockhands.locking import LOCK
 
 PLAN, RESULTS = "plan.json", "results.jsonl"
@@ -47,8 +48,8 @@ class ComparisonFolder:
         stored = read_comparison(self.folder)
         if stored.plan.fingerprint != plan.fingerprint:
             raise UsageError(
-                f"{self.folder} holds the results of another plan (other: {_list_differences(stored.plan, plan)}); "
-                "they are left alone, choose another folder"
+                f"{self.folder} holds the results of another plan, which differs in "
+                f"{_list_differences(stored.plan, plan)}; they are left alone, choose another folder"
             )
         write_text(self.folder / RESULTS, "".join(_write_line(trial) for trial in stored.trials))
         return replace(stored, plan=plan)
@@ -75,12 +76,13 @@ def read_comparison(folder: str | Path) -> Comparison:
         content = json.loads((folder / PLAN).read_text("utf8"))
         plan, costs = Plan.from_dict(content["plan"]), read_costs(content["costs"])
         return Comparison(plan, costs, tuple(_read_trials(folder / RESULTS)), content["fingerprint"])
-    except (OSError, ValueError, KeyError, TypeError) as fault:
-        raise DataError(f"{folder} holds no comparison that can be read: {fault}") from fault
+    except (OSError, ValueError, LookupError, TypeError, AttributeError) as fault:
+        reason = str(fault) if isinstance(fault, OSError) else repr(fault)
+        raise DataError(f"{folder} holds no comparison that can be read: {reason}") from fault
 
 
 def _read_trials(path: Path) -> list[Trial]:
-    """The last line of each trial; what is no JSON is a line that a crash cut off."""
+    """Read the last line of each trial; what is no JSON is a line that a crash cut off."""
     trials: dict[tuple[str, int], Trial] = {}
     for line in path.read_text("utf8").split("\n") if path.is_file() else ():
         try:
@@ -98,6 +100,7 @@ def _write_line(trial: Trial) -> str:
 
 
 def _list_differences(ours: Plan, theirs: Plan) -> str:
-    """Say in which fields two plans differ."""
+    """Name the fields in which two plans of different fingerprints differ."""
     mine, other = ours.to_dict(), theirs.to_dict()
-    return ", ".join(key for key in mine if key not in ("seeds", "title") and mine[key] != other[key])
+    keys = [key for key in dict.fromkeys([*mine, *other]) if key not in UNHASHED]
+    return join_words(key for key in keys if mine.get(key) != other.get(key))

@@ -6,7 +6,7 @@ import csv
 import io
 from collections.abc import Callable, Mapping, Sequence
 
-from clockhands.comparison.latex import as_latex
+from clockhands.comparison.latex import write_latex
 from clockhands.comparison.plan_settings import METRICS
 from clockhands.comparison.results import Comparison
 from clockhands.comparison.verdicts import Verdict, format_score, judge
@@ -20,7 +20,7 @@ def format_rows(comparison: Comparison) -> list[tuple[str, ...]]:
     return [_make_row(verdict, comparison.plan.digits) for verdict in judge(comparison)]
 
 
-def as_markdown(comparison: Comparison) -> str:
+def write_markdown(comparison: Comparison) -> str:
     """Return a table for a README, with its signature beneath."""
     lines = [
         _draw_bars(COLUMNS),
@@ -30,7 +30,7 @@ def as_markdown(comparison: Comparison) -> str:
     return "\n".join([*lines, "", f"{METRICS[comparison.plan.metric]}; `{comparison.signature}`", ""])
 
 
-def as_csv(comparison: Comparison) -> str:
+def write_csv(comparison: Comparison) -> str:
     """Return every trial, one a line: for those who want to compute themselves."""
     out = io.StringIO()
     names = list(dict.fromkeys(name for trial in comparison.trials for name in trial.scores))
@@ -43,10 +43,15 @@ def as_csv(comparison: Comparison) -> str:
     return out.getvalue()
 
 
-FORMATS: Mapping[str, Callable[[Comparison], str]] = {"markdown": as_markdown, "latex": as_latex, "csv": as_csv}
+FORMATS: Mapping[str, Callable[[Comparison], str]] = {
+    "markdown": write_markdown,
+    "latex": write_latex,
+    "csv": write_csv,
+}
 
 
 def _make_row(verdict: Verdict, digits: int) -> tuple[str, ...]:
+    """Return one verdict as the cells of ``COLUMNS``."""
     gap = verdict.difference
     places = digits if gap is None else choose_digits(gap.low, gap.high, digits)
     signed = "" if gap is None else f"{gap.value:+.{places}f} [{gap.low:+.{places}f}, {gap.high:+.{places}f}]"
@@ -56,4 +61,5 @@ def _make_row(verdict: Verdict, digits: int) -> tuple[str, ...]:
 
 
 def _draw_bars(cells: Sequence[str]) -> str:
+    """Return cells as one line of a table in Markdown."""
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"

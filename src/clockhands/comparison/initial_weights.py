@@ -22,11 +22,11 @@ def draw_by_name(model: PreTrainedModel, seed: int) -> None:
     """Draw the weights of a new model again, each module from a stream of its own."""
     core: Transformer = model.model
     for name, draw in core.list_initialisers(schemes=True):
-        torch.manual_seed(stream(seed, name))
+        torch.manual_seed(derive_seed(seed, name))
         draw()
     torch.manual_seed(seed)
 
 
-def stream(seed: int, name: str) -> int:
-    """The seed of a module's own stream."""
+def derive_seed(seed: int, name: str) -> int:
+    """Return the seed of the stream from which a module of this name is drawn."""
     return int.from_bytes(hashlib.blake2b(f"{seed}:{name}".encode(), digest_size=7).digest(), "big")

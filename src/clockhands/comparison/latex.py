@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from clockhands import __version__
 from clockhands.comparison.plan_settings import METRICS
 from clockhands.comparison.results import Comparison
-from clockhands.comparison.simultaneous import FEWEST
+from clockhands.comparison.simultaneous import FEWEST_VARIANCES
+from clockhands.comparison.statistics import MIN_SEEDS
 from clockhands.comparison.verdicts import Verdict, find_groups, find_top, judge, score_matrix
 
 # fmt: off
@@ -24,14 +25,17 @@ NOTHING = "{--}"
 METHODS = r"""\paragraph{{Statistics.}} Every variant was trained with the same {seeds} random seeds, which decide
 batches and initial weights, and judged on the same {items}. Differences from the baseline ({baseline})
 are paired by seed and item. Standard errors count seeds and {units} as samples \citep{{cameron2011}};
-intervals and $p$ values hold for all {comparisons} together, by the largest of the $t$ statistics
-\citep{{dunnett1955}}{moderated}.{ceiling} Variants count as equivalent where two one-sided tests show a
+intervals and $p$ values {together}.{ceiling} Variants count as equivalent where two one-sided tests show a
 difference below {margin} \citep{{schuirmann1987}}. Seeds that diverged or did not learn are counted by
 themselves, with the exact interval of their share \citep{{clopper1934}}, and compared by Fisher's exact
 test after \citet{{tarone1990}}; scores are of the seeds that learned. Computed with Clockhands
 \citep{{clockhands}}."""
 CEILING = r""" Where fewer than ten {units} tell two variants apart, the exact interval of a share is
 taken where it is wider."""
+TOGETHER = r"""hold for all {comparisons} comparisons together, by the largest of the $t$ statistics
+\citep{{dunnett1955}}{moderated}"""
+ALONE = r"are those of a $t$ test"
+APART = r"are those of $t$ tests, at a level divided by the {comparisons} comparisons (Bonferroni)"
 MODERATED = r", with variances over seeds moderated across variants \citep{smyth2004}"
 
 BIBLIOGRAPHY = r"""@article{cameron2011, author = {Cameron, A. Colin and Gelbach, Jonah B. and Miller, Douglas L.},
@@ -56,7 +60,7 @@ BIBLIOGRAPHY = r"""@article{cameron2011, author = {Cameron, A. Colin and Gelbach
 @software{clockhands, title = {Clockhands: a Workbench for how {Transformers} Know Word Order}, version = {VERSION}}"""
 
 
-def as_latex(comparison: Comparison) -> str:
+def write_latex(comparison: Comparison) -> str:
     """Return a table (booktabs, siunitx) with caption and label, a paragraph on the methods, and its BibTeX entries.
 
     A difference whose interval excludes 0 is bold. The entries are written to ``clockhands.bib`` when LaTeX runs.
@@ -71,6 +75,7 @@ def as_latex(comparison: Comparison) -> str:
 
 
 def _write_table(comparison: Comparison, verdicts: Sequence[Verdict]) -> list[str]:
+    """Return the lines of the table, with caption and label."""
     digits = comparison.plan.digits
     number = f"S[table-format=3.{digits},detect-weight]"
     signed = f"S[table-format=+3.{digits},detect-weight]"
@@ -85,6 +90,7 @@ def _write_table(comparison: Comparison, verdicts: Sequence[Verdict]) -> list[st
 
 
 def _write_row(verdict: Verdict, digits: int) -> list[str]:
+    """Return one verdict as the cells of ``COLUMNS``."""
     gap = verdict.difference
     scores = (verdict.score, *(verdict.interval or (None, None)))
     bold = r"\bfseries " if gap is not None and gap.significant and verdict.kind in ("better", "worse") else ""
@@ -100,35 +106,48 @@ def _write_row(verdict: Verdict, digits: int) -> list[str]:
 
 
 def _write_caption(comparison: Comparison) -> str:
+    """Return the caption: the metric, the budget, and what the columns mean."""
     plan = comparison.plan
     kind, amount = plan.budget
     return (
         f"{escape(plan.title)}{'' if plan.title.endswith('?') else '.'} {escape(METRICS[plan.metric])}, "
         f"{len(plan.seeds)} seeds, {amount:,g} {kind} each. Low and high bound \\SI{{95}}{{\\percent}} intervals; "
-        f"of differences from {escape(plan.baseline)} they hold, as $p$ does, for all comparisons together. Bold: the "
-        f"interval excludes 0. Learned: seeds that learned, of all."
+        f"of differences from {escape(plan.baseline)} they hold, as $p$ does, for all comparisons together. Bold: "
+        f"better or worse, by an interval over at least {MIN_SEEDS} seeds that excludes 0. Learned: seeds that "
+        "learned, of all."
     )
 
 
 def _write_methods(comparison: Comparison, verdicts: Sequence[Verdict]) -> str:
+    """Return the paragraph on the statistics."""
     plan, groups = comparison.plan, find_groups(comparison)
     items = score_matrix(comparison, plan.baseline).shape[1]
     count = f"{items:,} test items" if groups is None else f"{items:,} test items in {len(set(groups)):,} groups"
     units = "test items" if groups is None else "groups of test items"
-    others = len(verdicts) - 1
     return METHODS.format(
         seeds=len(plan.seeds),
         items=count,
         baseline=escape(plan.baseline),
         units=units,
-        comparisons=f"{others} comparison" + "s" * (others != 1),
-        moderated=MODERATED if others >= FEWEST else "",
+        together=_describe_family(verdicts),
         ceiling="" if find_top(plan) is None else CEILING.format(units=units),
         margin=f"{plan.equal_within:g} {plan.unit if plan.equal_within != 1 else plan.unit.removesuffix('s')}",
     )
 
 
+def _describe_family(verdicts: Sequence[Verdict]) -> str:
+    """Say for which comparisons intervals and p hold: ``find_differences`` compares those of enough seeds together."""
+    others = len(verdicts) - 1
+    if others == 1:
+        return ALONE
+    together = sum(verdict.difference is not None and verdict.difference.seeds >= MIN_SEEDS for verdict in verdicts)
+    if together < 2:
+        return APART.format(comparisons=others)
+    return TOGETHER.format(comparisons=together, moderated=MODERATED if together >= FEWEST_VARIANCES else "")
+
+
 def _make_label(title: str) -> str:
+    """Return a label for references: the letters and digits of the title."""
     return re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-") or "comparison"
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from clockhands.comparison.exact import exact_share
+from clockhands.comparison.exact import bound_share
 from clockhands.comparison.results import Comparison
 
 SHARE = {"exact": 0.2, "chrf": 0.5}
@@ -53,7 +53,7 @@ class Learning:
         learned, total = self.counts
         if not total:
             return 0.0, 100.0
-        low, high = exact_share(learned / total, total)
+        low, high = bound_share(learned / total, total)
         return 100 * low, 100 * high
 
     def __str__(self) -> str:
@@ -89,7 +89,7 @@ def find_threshold(comparison: Comparison) -> float | None:
 
 def classify_seeds(comparison: Comparison, variant: str, threshold: float | None) -> Learning:
     """Return which seeds of a variant learned."""
-    scores = {trial.seed: float(trial.items_N.mean()) for trial in comparison.trials_of(variant)}
+    scores = {trial.seed: float(trial.items_N.mean()) for trial in comparison.get_trials(variant)}
     higher = comparison.plan.higher_is_better
     right = {
         seed: threshold is None or (score >= threshold if higher else score <= threshold)
@@ -98,5 +98,5 @@ def classify_seeds(comparison: Comparison, variant: str, threshold: float | None
     return Learning(
         learned=tuple(seed for seed in right if right[seed]),
         unlearned=tuple(seed for seed in right if not right[seed]),
-        diverged=tuple(trial.seed for trial in comparison.trials_of(variant, "diverged")),
+        diverged=tuple(trial.seed for trial in comparison.get_trials(variant, "diverged")),
     )

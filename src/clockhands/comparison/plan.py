@@ -30,11 +30,13 @@ from clockhands.runs.recipe.keys import SIDES
 
 NEWER = ("margin", "learned", "despite")
 """Fields that plans of the first release do not have; without them the fingerprint of a plan is as it was then."""
+UNHASHED = ("seeds", "title", "despite")
+"""Fields that may differ between the plans of one folder of results: the fingerprint leaves them out."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What is trained and how it is judged. ``make_plan`` checks it; ``recipe_of`` gives a trial's recipe.
+    """What is trained and how it is judged. ``make_plan`` checks it; ``get_recipe`` gives a trial's recipe.
 
     ``margin``: differences below it count as equal; ``learned``: the score from which a seed has learned. None leaves
     either to the metric (``equal_within``; ``find_threshold`` of ``learning.py``). ``despite``: why a task is used
@@ -83,14 +85,14 @@ class Plan:
     @property
     def fingerprint(self) -> str:
         """A hash of all but seeds, title and reasons: a folder of results belongs to the plans of one fingerprint."""
-        content = {key: value for key, value in self.to_dict().items() if key not in ("seeds", "title", "despite")}
+        content = {key: value for key, value in self.to_dict().items() if key not in UNHASHED}
         return hashlib.blake2b(json.dumps(content, sort_keys=True).encode(), digest_size=8).hexdigest()
 
     def variant(self, name: str) -> Variant:
         """Return the variant of this name. Raises StopIteration if there is none."""
         return next(variant for variant in self.variants if variant.name == name)
 
-    def recipe_of(self, name: str, seed: int) -> Recipe:
+    def get_recipe(self, name: str, seed: int) -> Recipe:
         """Return the recipe of a trial, before anything is matched.
 
         The trial's seed decides batches and initial weights, and the random numbers of a scheme that draws any (a table

@@ -63,10 +63,10 @@ def read_plan(path: str | Path, overrides: Mapping[str, Any] | None = None) -> P
     Raises DataError for a file that cannot be read, ConfigError with every fault of its content.
     """
     path = find_recipe(path)
-    return plan_from_tables({**read_toml(path, "the plan"), **(overrides or {})}, path.parent, str(path))
+    return make_plan_from_tables({**read_toml(path, "the plan"), **(overrides or {})}, path.parent, str(path))
 
 
-def plan_from_tables(tables: Mapping[str, Any], folder: Path, source: str) -> Plan:
+def make_plan_from_tables(tables: Mapping[str, Any], folder: Path, source: str) -> Plan:
     """Return the plan that the tables of a file mean; a recipe's path is relative to ``folder``. Raises ConfigError."""
     named = tables.get("variant", ())
     faults = [*_check_keys(tables), *_check_grid(tables), *_check_variants(named)]
@@ -83,6 +83,7 @@ def plan_from_tables(tables: Mapping[str, Any], folder: Path, source: str) -> Pl
 
 
 def _check_keys(tables: Mapping[str, Any]) -> list[str]:
+    """Return the faults of the keys of a plan's file, and of the values that they hold."""
     faults = [describe_unknown("key", key, KEYS) for key in tables if key not in KEYS]
     if not isinstance(tables.get("recipe", ""), (str, Mapping, Recipe)):
         faults.append(f"recipe is {show_value(tables['recipe'])}, but must be the path of a recipe, or its tables")
@@ -97,6 +98,7 @@ def _check_keys(tables: Mapping[str, Any]) -> list[str]:
 
 
 def _check_grid(tables: Mapping[str, Any]) -> list[str]:
+    """Return a fault for every value of the grid that is no list."""
     grid = tables.get("vary", {})
     return [
         f"{key} in the grid is {show_value(values)}, but must be a list of values"
@@ -106,6 +108,7 @@ def _check_grid(tables: Mapping[str, Any]) -> list[str]:
 
 
 def _check_variants(named: Any) -> list[str]:
+    """Return a fault for every ``[[variant]]`` that is not a name with settings."""
     if not isinstance(named, (list, tuple)):
         return [f"variant is {show_value(named)}, but must be a list of tables: [[variant]] with name and set"]
     return [
@@ -116,6 +119,7 @@ def _check_variants(named: Any) -> list[str]:
 
 
 def _is_variant(table: Any) -> bool:
+    """Tell whether a table is a variant: a name and perhaps settings."""
     if not isinstance(table, Mapping) or not set(table) <= {"name", "set"}:
         return False
     return fits(table.get("name"), str) and isinstance(table.get("set", {}), Mapping)

@@ -43,7 +43,7 @@ class Comparison:
     trials: tuple[Trial, ...] = ()
     fingerprint: str = field(default="", compare=False)
 
-    def trials_of(self, variant: str, status: Status = "finished") -> list[Trial]:
+    def get_trials(self, variant: str, status: Status = "finished") -> list[Trial]:
         """Return the trials of a variant with this status, by seed."""
         chosen = [trial for trial in self.trials if trial.variant == variant and trial.status == status]
         return sorted(chosen, key=lambda trial: trial.seed)
@@ -82,7 +82,7 @@ class Comparison:
             raw = json.loads(text)
             trials = tuple(Trial.from_dict(written) for written in raw["trials"])
             return cls(Plan.from_dict(raw["plan"]), read_costs(raw["costs"]), trials, raw["fingerprint"])
-        except (AttributeError, KeyError, TypeError, ValueError) as fault:
+        except (AttributeError, LookupError, TypeError, ValueError) as fault:
             raise DataError(f"these are no results of a comparison: {fault!r}") from fault
 
 

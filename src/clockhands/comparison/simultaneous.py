@@ -27,17 +27,15 @@ from clockhands.comparison.statistics import (
     ALPHA,
     POWER,
     Difference,
-    Matrix,
-    Parts,
-    difference,
-    estimate_parts,
+    estimate_difference,
     pair_items,
     widen_at_ceiling,
 )
+from clockhands.comparison.variance_parts import Matrix, VarianceParts, estimate_parts
 from clockhands.shapes import Float
 
 DRAWS = 4000
-FEWEST = 5
+FEWEST_VARIANCES = 5
 """Fewer variances tell nothing of their spread; each stands alone."""
 
 
@@ -89,10 +87,10 @@ def compare_with_baseline(
     """Return the difference of each variant from the baseline, with simultaneous 1 - α intervals.
 
     ``theirs``: the baseline's scores of the seeds and items that pair with each variant. ``top``: scores are between 0
-    and this. Raises as ``difference``.
+    and this. Raises as ``estimate_difference``.
     """
     if len(ours) == 1:
-        return [difference(ours[0], theirs[0], 1, alpha, groups=groups, top=top)]
+        return [estimate_difference(ours[0], theirs[0], 1, alpha, groups=groups, top=top)]
     gaps = [pair_items(matrix, base, groups) for matrix, base in zip(ours, theirs, strict=True)]
     estimates = [estimate_parts(*gap) for gap in gaps]
     judged = _judge([value for value, _ in estimates], [parts for _, parts in estimates], alpha)
@@ -101,11 +99,11 @@ def compare_with_baseline(
     return [widen_at_ceiling(gap, *pair, top, alpha) for gap, pair in zip(judged, gaps, strict=True)]
 
 
-def _judge(values: Sequence[float], parts: Sequence[Parts], alpha: float) -> list[Difference]:
-    """Simultaneous intervals from means and variances; those that do not vary at all are left to exact bounds."""
+def _judge(values: Sequence[float], parts: Sequence[VarianceParts], alpha: float) -> list[Difference]:
+    """Return simultaneous intervals from means and variances; those that do not vary are left to exact bounds."""
     null = draw_null(min(part.seeds for part in parts), len(parts), min(part.groups for part in parts))
     prior = choose_prior([part.seed for part in parts], null)
-    seed_M, error_M = _compute_moderate_parts(parts, prior)
+    seed_M, error_M = _moderate_parts(parts, prior)
     share_M = np.divide(seed_M, error_M**2, out=np.ones(len(parts)), where=error_M > 0).clip(0.0, 1.0)
     numerator_BM, scale_BM = _draw_statistics(null, share_M, prior)
     t_BM = np.abs(numerator_BM) / scale_BM
@@ -134,8 +132,8 @@ def _judge(values: Sequence[float], parts: Sequence[Parts], alpha: float) -> lis
     return differences
 
 
-def _compute_moderate_parts(parts: Sequence[Parts], prior: float) -> tuple[np.ndarray, np.ndarray]:
-    """The variances over seeds, drawn to the common one, and the standard errors that they make with the items'."""
+def _moderate_parts(parts: Sequence[VarianceParts], prior: float) -> tuple[np.ndarray, np.ndarray]:
+    """Return the variances over seeds, drawn to the common one, and the standard errors with those of the items."""
     seed_M = np.array([part.seed for part in parts])
     varying_M = seed_M > 0
     if varying_M.any():
@@ -173,7 +171,7 @@ def choose_prior(variances: Sequence[float], null: Null) -> float:
     which are taken as the next lower of ``PRIORS``.
     """
     logs = np.log([variance for variance in variances if variance > 0])
-    if len(logs) < FEWEST:
+    if len(logs) < FEWEST_VARIANCES:
         return 0.0
     more = max(float(logs.var(ddof=1)) - null.spread, 0.0) + null.spread_error
     return max((prior for prior in PRIORS if special.polygamma(1, prior / 2) >= more), default=0.0)
@@ -181,12 +179,12 @@ def choose_prior(variances: Sequence[float], null: Null) -> float:
 
 @lru_cache(maxsize=32)
 def _draw_true_variances(draws: int, variants: int, prior: float) -> np.ndarray:
-    """True variances as they differ under the prior, a scaled inverse χ²."""
+    """Draw true variances as they differ under the prior, a scaled inverse χ²."""
     return prior / np.random.default_rng(2_004).chisquare(prior, (draws, variants))
 
 
 def _draw_statistics(null: Null, share_M: np.ndarray, prior: float) -> tuple[np.ndarray, np.ndarray]:
-    """Numerators and denominators of the drawn t: seeds make ``share_M`` of the variance, groups of items the rest."""
+    """Return numerators and denominators of the drawn t; seeds make ``share_M`` of the variance."""
     true_BM = _draw_true_variances(*null.means_BM.shape, prior) if prior else 1.0
     variances_BM = moderate(null.variances_BM * true_BM, prior, null.seeds - 1)
     numerator_BM = np.sqrt(share_M) * null.means_BM * np.sqrt(true_BM) + np.sqrt(1 - share_M) * null.items_BM
@@ -194,5 +192,5 @@ def _draw_statistics(null: Null, share_M: np.ndarray, prior: float) -> tuple[np.
 
 
 def _agree(p: float, significant: bool, alpha: float) -> float:
-    """The drawn p, on the side of α on which the interval is: a quantile between two draws may put them apart."""
+    """Return the drawn p, on the side of α on which the interval is: a quantile may lie between two draws."""
     return min(p, math.nextafter(alpha, 0.0)) if significant else max(p, alpha)

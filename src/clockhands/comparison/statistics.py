@@ -10,8 +10,8 @@ which the pigeonhole bootstrap tends (Owen 2007). Intervals are t intervals, on 
 At a ceiling, where fewer than ``FEW`` groups tell two variants apart, or a variant from perfection, no variance can be
 estimated; there the exact interval of a binomial share (``exact.py``) is taken where it is wider.
 
-``simultaneous.py`` compares many variants with one baseline; ``difference`` with ``comparisons`` above 1 serves any
-other family of comparisons (Bonferroni; Dunn 1961).
+``simultaneous.py`` compares many variants with one baseline. ``estimate_difference`` with ``comparisons`` above 1
+serves any other family of comparisons (Bonferroni; Dunn 1961).
 """
 
 from __future__ import annotations
@@ -23,16 +23,17 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy import optimize, stats
 
-from clockhands.comparison.exact import exact_difference, exact_difference_p, exact_share
+from clockhands.comparison.exact import bound_difference, bound_share, find_difference_p
+from clockhands.comparison.variance_parts import Matrix, Sizes, count_effective_groups, estimate_parts, group_items
 from clockhands.errors import DataError, UsageError
 from clockhands.shapes import Float
 
-Matrix = Float[np.ndarray, "S N"]
-Sizes = Float[np.ndarray, " G"]
 MIN_SEEDS = 5
 """Fewer give no verdict: with four, a difference has to be 3.2 standard errors, so one bad seed decides."""
 POWER = 0.8
+"""With which probability a difference is to be found that is said to have been detectable."""
 ALPHA = 0.05
+"""The error of all intervals of a comparison together: they hold at 95 %."""
 FEW = 10
 """Fewer groups of items that differ than these, and their count is too small for a normal approximation."""
 
@@ -74,69 +75,7 @@ class Difference:
         return self.low > 0 or self.high < 0
 
 
-@dataclass(frozen=True)
-class Parts:
-    """Variances of a mean over seeds × groups: as estimated over seeds, over groups, and of the rest by cell."""
-
-    seed: float
-    item: float
-    cell: float
-    seeds: int
-    groups: int
-
-    @property
-    def excess(self) -> float:
-        """The variance that groups add to that over seeds, which holds the chance of every cell already."""
-        return max(self.item - self.cell, self.item - self.seed, 0.0)
-
-    @property
-    def total(self) -> float:
-        """The variance of the mean: two-way clustering, and no less than that of the seeds or the groups alone."""
-        return self.seed + self.excess
-
-    @property
-    def freedom(self) -> float:
-        """Degrees of freedom (Satterthwaite 1946)."""
-        free_seed, free_item = self.seeds - 1, max(self.groups - 1, 1)
-        spread = self.seed**2 / free_seed + self.item**2 / free_item + self.cell**2 / (free_seed * free_item)
-        own = max(self.seed + self.item - self.cell, 0.0) ** 2 / spread if spread else 0.0
-        return max(float(free_seed), own)
-
-
-def group_items(items_SN: Matrix, groups: Sequence[int] | None) -> tuple[Matrix, Sizes]:
-    """Return the mean over each group of items, S × G, and the groups' sizes; without groups each item is one.
-
-    Raises UsageError where there are not as many group numbers as items.
-    """
-    if groups is None:
-        return items_SN, np.ones(items_SN.shape[1])
-    if len(groups) != items_SN.shape[1]:
-        raise UsageError(f"{len(groups)} group numbers were given for {items_SN.shape[1]} test items")
-    _, place_N, sizes_G = np.unique(np.asarray(groups), return_inverse=True, return_counts=True)
-    order_N = np.argsort(place_N, kind="stable")
-    starts_G = np.concatenate([[0], np.cumsum(sizes_G)[:-1]])
-    sums_SG = np.add.reduceat(items_SN[:, order_N], starts_G, axis=1)
-    return sums_SG / sizes_G, sizes_G.astype(np.float64)
-
-
-def estimate_parts(gap_SG: Matrix, sizes_G: Sizes) -> tuple[float, Parts]:
-    """Return the mean over items, and what its variance is made of.
-
-    Where groups differ in size the mean is a ratio; it is linearised (Cochran 1977, section 6.3), so that a large group
-    weighs as many times more as it has items.
-    """
-    seeds, groups = gap_SG.shape
-    value = float((gap_SG @ sizes_G).sum() / (seeds * sizes_G.sum()))
-    linear_SG = value + (gap_SG - value) * (sizes_G / sizes_G.mean())
-    rows_S, columns_G = linear_SG.mean(axis=1), linear_SG.mean(axis=0)
-    by_seed = float(rows_S.var(ddof=1)) / seeds
-    by_item = float(columns_G.var(ddof=1)) / groups if groups > 1 else 0.0
-    rest_SG = linear_SG - rows_S[:, None] - columns_G + value
-    cells = (seeds - 1) * max(groups - 1, 1)
-    return value, Parts(by_seed, by_item, float((rest_SG**2).sum()) / cells / (seeds * groups), seeds, groups)
-
-
-def difference(
+def estimate_difference(
     ours_SN: Matrix,
     theirs_SN: Float[np.ndarray, "R M"],
     comparisons: int = 1,
@@ -158,20 +97,23 @@ def difference(
     p = float(2 * stats.t.sf(abs(value) / error, freedom)) if error else float(value == 0)
     plain = Difference(
         value, value - reach, value + reach, error, p, min(1.0, p * comparisons), (value - inner, value + inner),
-        detectable(_centre(error, freedom), freedom, comparisons, alpha), parts.seeds, parts.groups, comparisons,
+        find_detectable(_centre(error, freedom), freedom, comparisons, alpha), parts.seeds, parts.groups, comparisons,
     )  # fmt: skip
     return plain if top is None else widen_at_ceiling(plain, gap_SG, sizes_G, top, alpha)
 
 
 def _centre(error: float, freedom: float) -> float:
-    """A standard error that is as often too large as too small: from four degrees of freedom it is mostly 8 % low."""
+    """Return a standard error that is as often too large as too small: of four degrees of freedom it is low by 8 %."""
     return error * math.sqrt(freedom / float(stats.chi2.median(freedom)))
 
 
 def pair_items(
     ours_SN: Matrix, theirs_SN: Float[np.ndarray, "R M"], groups: Sequence[int] | None
 ) -> tuple[Matrix, Sizes]:
-    """Return the paired differences by group of items, S × G, and the groups' sizes. Raises as ``difference``."""
+    """Return the paired differences by group of items, S × G, and the groups' sizes.
+
+    Raises as ``estimate_difference``.
+    """
     if ours_SN.shape != theirs_SN.shape:
         raise UsageError(f"{ours_SN.shape} and {theirs_SN.shape} seeds × items are not paired")
     seeds, _ = ours_SN.shape
@@ -202,13 +144,13 @@ def widen_at_ceiling(plain: Difference, gap_SG: Matrix, sizes_G: Sizes, top: flo
     """
     if int((gap_SG != 0).any(axis=0).sum()) >= FEW:
         return plain
-    count = effective_groups(sizes_G)
+    count = count_effective_groups(sizes_G)
     weights_G = sizes_G / sizes_G.sum()
     ours, theirs = (float((part.mean(axis=0) * weights_G).sum()) / top for part in (gap_SG.clip(0), (-gap_SG).clip(0)))
     level = alpha / plain.comparisons
-    low, high = (top * bound for bound in exact_difference(ours, theirs, count, level))
-    inner = tuple(top * bound for bound in exact_difference(ours, theirs, count, 2 * level))
-    p = max(plain.p, exact_difference_p(ours, theirs, count))
+    low, high = (top * bound for bound in bound_difference(ours, theirs, count, level))
+    inner = tuple(top * bound for bound in bound_difference(ours, theirs, count, 2 * level))
+    p = max(plain.p, find_difference_p(ours, theirs, count))
     return replace(
         plain,
         low=min(plain.low, low),
@@ -220,12 +162,7 @@ def widen_at_ceiling(plain: Difference, gap_SG: Matrix, sizes_G: Sizes, top: flo
     )
 
 
-def effective_groups(sizes_G: Sizes) -> float:
-    """Return how many groups of equal size tell as much as these (Kish 1965)."""
-    return float(sizes_G.sum() ** 2 / (sizes_G**2).sum())
-
-
-def detectable(
+def find_detectable(
     error: float, freedom: float | int, comparisons: int = 1, alpha: float = ALPHA, power: float = POWER
 ) -> float:
     """Return the difference that a t test of this standard error detects with that power (noncentral t; Cohen 1988)."""
@@ -239,24 +176,25 @@ def detectable(
     return float(optimize.brentq(short, 0.0, 8 * threshold + 8)) * error
 
 
-def interquartile_mean(scores_S: Float[np.ndarray, " S"]) -> float:
+def compute_interquartile_mean(scores_S: Float[np.ndarray, " S"]) -> float:
     """Return the mean of the middle half of the seeds (Agarwal et al. 2021)."""
     return float(stats.trim_mean(scores_S, 0.25))
 
 
-def probability_of_improvement(ours_S: Float[np.ndarray, " S"], theirs_R: Float[np.ndarray, " R"]) -> float:
+def compute_improvement_probability(ours_S: Float[np.ndarray, " S"], theirs_R: Float[np.ndarray, " R"]) -> float:
     """Return P(a seed of ours beats a seed of theirs), ties counting half (Agarwal et al. 2021; Mann-Whitney U)."""
     gap_SR = np.subtract.outer(ours_S, theirs_R)
     return float((gap_SR > 0).mean() + (gap_SR == 0).mean() / 2)
 
 
-def mean_interval(
+def bound_mean(
     scores_SN: Matrix, alpha: float = ALPHA, *, groups: Sequence[int] | None = None, top: float | None = None
 ) -> tuple[float, float]:
     """Return the interval of a mean over seeds and items.
 
     ``top``: scores are between 0 and this. Where fewer than ``FEW`` groups of items are short of it in any seed (or
-    above 0), the exact interval of a share over the groups is taken where it is wider. Raises as ``difference``.
+    above 0), the exact interval of a share over the groups is taken where it is wider. Raises as
+    ``estimate_difference``.
     """
     scores_SG, sizes_G = pair_items(scores_SN, np.zeros_like(scores_SN), groups)
     mean, parts = estimate_parts(scores_SG, sizes_G)
@@ -265,6 +203,6 @@ def mean_interval(
         return mean - reach, mean + reach
     low, high = max(mean - reach, 0.0), min(mean + reach, top)
     if min(int((scores_SG < top).any(axis=0).sum()), int((scores_SG > 0).any(axis=0).sum())) < FEW:
-        bounds = exact_share(mean / top, effective_groups(sizes_G), alpha)
+        bounds = bound_share(mean / top, count_effective_groups(sizes_G), alpha)
         low, high = min(low, top * bounds[0]), max(high, top * bounds[1])
     return low, high

@@ -141,7 +141,7 @@ class Trial:
         written = {name: getattr(self, name) for name in _ORDER}
         if not self.finished:
             return {name: written[name] for name in _HEAD if written[name] is not None}
-        written["longer"] = {split: _without_none(vars(scores)) for split, scores in self.longer.items()}
+        written["longer"] = {split: _drop_none(vars(scores)) for split, scores in self.longer.items()}
         written["reached"] = None if self.reached is None else vars(self.reached)
         written["inside"] = {} if self.inside is None else vars(self.inside)
         return {name: value for name, value in written.items() if value is not None or name == "reached"}
@@ -160,11 +160,13 @@ _ORDER = (
 
 
 def _read_measurements(written: Mapping[str, Any] | None) -> Measurements | None:
+    """Return the measurements that ``Trial.to_dict`` wrote; None for none."""
     if not written:
         return None
     during = tuple(StepValues(step, values) for step, values in written["during"])
     return Measurements(written["before"], during, written["after"])
 
 
-def _without_none(values: Mapping[str, Any]) -> dict[str, Any]:
+def _drop_none(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values that are not None."""
     return {name: value for name, value in values.items() if value is not None}

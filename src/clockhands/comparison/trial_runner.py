@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from clockhands import __version__
-from clockhands.comparison.cost import material_key
+from clockhands.comparison.cost import make_material_key
 from clockhands.comparison.initial_weights import draw_by_name
 from clockhands.comparison.model_measures import During, Inside
 from clockhands.comparison.trial import CurvePoint, Measurements, StepValues, TargetReached, Trial
@@ -53,7 +53,7 @@ def run_trial(job: Job) -> Trial:
 
 def load_material(recipe: Recipe) -> Material:
     """Return corpus, tokenizers and encoded text of a recipe; those of the last recipe are kept in this process."""
-    key = material_key(recipe)
+    key = make_material_key(recipe)
     if key not in _MATERIALS:
         _MATERIALS.clear()
         _MATERIALS[key] = prepare(recipe)
@@ -64,7 +64,8 @@ _MATERIALS: dict[str, Material] = {}
 
 
 def _train_and_measure(job: Job) -> dict[str, Any]:
-    recipe = _with_fixed_precision(make_recipe(dict(job.tables), {}))
+    """Train as the job says, score the model and look inside it: fields of ``Trial``."""
+    recipe = _fix_precision(make_recipe(dict(job.tables), {}))
     material = load_material(recipe)
     inside = Inside(material, job.inside)
     before: dict[str, float] = {}
@@ -90,7 +91,7 @@ def _train_and_measure(job: Job) -> dict[str, Any]:
 
 
 def _list_facts(run: Run, target: Number | None, seconds: float) -> dict[str, Any]:
-    """What a run says of itself: fields of ``Trial``."""
+    """Return what a run says of itself: fields of ``Trial``."""
     return {
         "steps": run.record["step"],
         "seconds": round(seconds, 2),
@@ -105,15 +106,15 @@ def _list_facts(run: Run, target: Number | None, seconds: float) -> dict[str, An
     }
 
 
-def _with_fixed_precision(recipe: Recipe) -> Recipe:
-    """The recipe with a precision that depends on no measurement: all trials of a comparison compute alike."""
+def _fix_precision(recipe: Recipe) -> Recipe:
+    """Return the recipe with a precision that depends on no measurement, so that all trials compute alike."""
     gpu = torch.cuda.is_available() and recipe.training.device != "cpu"
     precision = unmeasured(recipe.training, torch.device("cuda" if gpu else "cpu"))
     return vary_recipe(recipe, {"training.precision": precision.name})
 
 
 def _read_curve(run: Run) -> tuple[CurvePoint, ...]:
-    """At most ``MOST_POINTS`` steps."""
+    """Return at most ``MOST_POINTS`` steps of the learning curve."""
     merged: dict[int, CurvePoint] = {}
     for line in run.metrics:
         point = merged.get(line["step"], CurvePoint(line["step"], None, None))
@@ -127,7 +128,7 @@ def _read_curve(run: Run) -> tuple[CurvePoint, ...]:
 
 
 def _find_target_step(run: Run, target: Number | None, seconds: float) -> TargetReached | None:
-    """The first evaluation (or log line, without a validation split) at or below the target."""
+    """Return the first evaluation (or log line, without a validation split) at or below the target."""
     if target is None:
         return None
     lines = run.metrics
@@ -137,5 +138,5 @@ def _find_target_step(run: Run, target: Number | None, seconds: float) -> Target
 
 
 def _compute_tokens_per_second(run: Run) -> float:
-    """The median over log lines of target tokens per second."""
+    """Return the median over log lines of target tokens per second."""
     return float(np.median([line["tokens_per_second"] for line in run.metrics if "tokens_per_second" in line]))

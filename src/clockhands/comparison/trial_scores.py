@@ -58,6 +58,7 @@ def require_numbers(items: str | Sequence[float]) -> None:
 
 
 def _score_language_model(run: Run, material: Material, split: str) -> dict[str, Any]:
+    """Return the scores of a language model, on windows as long as in training and on longer ones."""
     documents, window = material.corpus.documents(split), int(getattr(material.train, "length", 128))
     evaluation = evaluate(run, documents, length=window)
     longer = {f"{times} × {window} tokens": _score_longer_text(run, documents, times * window) for times in BEYOND}
@@ -65,6 +66,7 @@ def _score_language_model(run: Run, material: Material, split: str) -> dict[str,
 
 
 def _summarise(evaluation: Evaluation) -> dict[str, Any]:
+    """Return the scores of an evaluation, and its table by length: fields of ``Trial``."""
     return {
         "scores": {score.name: round(score.value, 4) for score in evaluation.scores},
         "by_length": (tuple(evaluation.by_length.columns), *map(tuple, evaluation.by_length.rows)),
@@ -72,7 +74,7 @@ def _summarise(evaluation: Evaluation) -> dict[str, Any]:
 
 
 def _score_longer_text(run: Run, documents: Sequence[Any], window: int) -> LongerText:
-    """Loss on longer windows; a scheme that has no such positions says so, which is a result."""
+    """Return the loss on longer windows, or the sentence with which the scheme refused the positions."""
     try:
         return LongerText(loss=round(evaluate(run, documents, length=window).loss.mean, 4))
     except (PositionError, IndexError) as fault:
@@ -80,7 +82,7 @@ def _score_longer_text(run: Run, documents: Sequence[Any], window: int) -> Longe
 
 
 def _score_longer_pairs(run: Run, pairs: Sequence[Pair]) -> LongerText:
-    """Exact match in percent, chrF and loss, without the intervals that nobody reads of a single trial."""
+    """Return exact match in percent, chrF and loss of longer pairs, or the sentence that refused them."""
     from sacrebleu.metrics.chrf import CHRF
 
     try:

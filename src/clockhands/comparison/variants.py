@@ -40,7 +40,7 @@ def expand_grid(grid: Mapping[str, Sequence[Any]], faults: list[str]) -> list[Va
 
 
 def _name(overrides: Mapping[str, Any]) -> str:
-    """The value where there is one, else ``key=value`` for each; tables are left out of the keys."""
+    """Return the value where there is one, else ``key=value`` for each; tables are left out of the keys."""
     words = {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in overrides.items()}
     if len(words) == 1:
         return next(iter(words.values()))

@@ -8,14 +8,16 @@ from typing import Any
 
 import numpy as np
 
+from clockhands.comparison.learning import Learning
 from clockhands.comparison.loss_findings import find_curves, find_longer_text
 from clockhands.comparison.measure_findings import find_measurements
+from clockhands.comparison.plan import Plan
 from clockhands.comparison.plan_settings import METRICS
 from clockhands.comparison.results import Comparison
 from clockhands.comparison.statistics import MIN_SEEDS
 from clockhands.comparison.trial import STATUSES
 from clockhands.comparison.verdicts import Verdict, format_score, judge, score_matrix
-from clockhands.findings import Figure, Finding, Findings, Light, Mark, Panel, Table
+from clockhands.findings import Figure, Finding, Findings, Light, Mark, Panel, Table, join_words
 
 METHOD = (
     "Every variant is trained from the same seeds, with the same batches and, where names and shapes agree, the same "
@@ -34,7 +36,7 @@ METHOD = (
 
 
 def conclude(comparison: Comparison, command: str = "") -> Findings:
-    """Return the findings of a comparison, finished or not: what is missing is said."""
+    """Return the findings of a comparison; of one that has not ended, with the number of trials not run."""
     verdicts = judge(comparison)
     makers = (find_verdicts, find_curves, find_longer_text, find_costs, find_measurements)
     items = tuple(replace(item, command=command) for make in makers for item in make(comparison, verdicts))
@@ -56,6 +58,7 @@ def conclude(comparison: Comparison, command: str = "") -> Findings:
 
 
 def _count_trials(comparison: Comparison) -> str:
+    """Say how many trials ended, by what became of them, and how many are missing."""
     statuses = [trial.status for trial in comparison.trials]
     parts = [f"{statuses.count(status)} {status}" for status in STATUSES if status in statuses]
     missing = [f"{len(comparison.missing)} not run"] if comparison.missing else []
@@ -63,7 +66,7 @@ def _count_trials(comparison: Comparison) -> str:
 
 
 def find_verdicts(comparison: Comparison, verdicts: Sequence[Verdict]) -> Iterator[Finding]:
-    """Yield the table that a reader looks at first."""
+    """Yield the finding that a reader looks at first: every variant with its verdict."""
     plan, (baseline, *others) = comparison.plan, verdicts
     sentences = [f"{verdict.variant}: {verdict.sentence}." for verdict in others]
     if warning := warn_of_nothing(verdicts):
@@ -81,7 +84,54 @@ def find_verdicts(comparison: Comparison, verdicts: Sequence[Verdict]) -> Iterat
         figure=Figure((Panel(marks, xlabel=METRICS[plan.metric]),)) if marks else None,
         method=METHOD,
         source="Cameron, Gelbach & Miller 2011; Dunnett 1955; Smyth 2004; Clopper & Pearson 1934; Agarwal et al. 2021",
+        details={
+            "opening": summarise_verdicts(verdicts),
+            "compared": [entry for verdict in others for entry in list_decided(plan, verdict, baseline)],
+        },
     )
+
+
+def summarise_verdicts(verdicts: Sequence[Verdict]) -> str:
+    """Return who is better and worse than the baseline, and of whom that is not known, in two or three sentences."""
+    baseline, *others = verdicts
+    if warning := warn_of_nothing(verdicts):
+        return f"Nobody learned. {warning}"
+    words = {
+        "better": f"Better than “{baseline.variant}”",
+        "worse": f"Worse than “{baseline.variant}”",
+        "equivalent": "Equivalent",
+        "undecided": "Undecided",
+        "too few seeds": "Too few seeds to tell",
+    }
+    groups = {kind: [f"“{verdict.variant}”" for verdict in others if verdict.kind == kind] for kind in words}
+    sentences = [f"{words[kind]}: {join_words(names)}." for kind, names in groups.items() if names]
+    return " ".join(sentences) if sentences else f"There is nothing but the baseline, “{baseline.variant}”."
+
+
+def list_decided(plan: Plan, verdict: Verdict, baseline: Verdict) -> list[dict[str, Any]]:
+    """Return the comparison of a variant with the baseline, if it is decided, as a card of a page shows it.
+
+    It is that of the scores, where their difference is significant, or else that of the seeds that learned.
+    """
+    if verdict.kind not in ("better", "worse"):
+        return []
+    gap, name = verdict.difference, baseline.variant
+    entry = {
+        "question": f"Is “{verdict.variant}” better than “{name}”?",
+        "sentence": f"{verdict.variant}: {verdict.sentence}.",
+    }
+    if gap is not None and gap.significant and (gap.value > 0) == (plan.higher_is_better == (verdict.kind == "better")):
+        difference = {"value": gap.value, "unit": plan.unit, "interval": [gap.low, gap.high]}
+        return [{**entry, **difference, "reference": f"no difference from {name}", "reference value": 0.0}]
+    (ours, low, high), (theirs, *others) = (_measure_learned(judged.learning) for judged in (verdict, baseline))
+    learned = {"value": ours, "unit": "% of seeds learned", "interval": [low, high]}
+    return [{**entry, **learned, "reference": name, "reference value": theirs, "reference interval": others}]
+
+
+def _measure_learned(learning: Learning) -> tuple[float, float, float]:
+    """Return the percentage of seeds that learned, with its exact interval."""
+    right, total = learning.counts
+    return 100 * right / max(total, 1), *learning.interval
 
 
 def warn_of_nothing(verdicts: Sequence[Verdict]) -> str:
@@ -92,7 +142,7 @@ def warn_of_nothing(verdicts: Sequence[Verdict]) -> str:
 
 
 def _make_marks(comparison: Comparison, verdicts: Sequence[Verdict]) -> tuple[Mark, ...]:
-    """Means with their intervals, and every seed as a point."""
+    """Make marks of the means with their intervals, and of every seed."""
     means = [(v.variant, v.score, v.interval) for v in verdicts if v.interval is not None]
     seeds = [(v.variant, score) for v in verdicts for score in _list_seed_scores(comparison, v.variant)]
     mean_marks = Mark(
@@ -110,13 +160,13 @@ def _make_marks(comparison: Comparison, verdicts: Sequence[Verdict]) -> tuple[Ma
 
 def _list_seed_scores(comparison: Comparison, variant: str) -> list[float]:
     """Return the score of every seed of a variant."""
-    if not comparison.trials_of(variant):
+    if not comparison.get_trials(variant):
         return []
     return [float(score) for score in score_matrix(comparison, variant).mean(axis=1)]
 
 
 def _make_verdict_table(comparison: Comparison, verdicts: Sequence[Verdict]) -> Table:
-    """A row a variant."""
+    """List every variant with its score, its difference and its seeds."""
     columns = (
         "variant", METRICS[comparison.plan.metric], "from", "to", "interquartile mean", "difference", "low", "high",
         "P(better)", "p (max-t)", "learned", "p (learned)", "finished", "diverged", "failed", "reached the target",
@@ -126,6 +176,7 @@ def _make_verdict_table(comparison: Comparison, verdicts: Sequence[Verdict]) -> 
 
 
 def _make_verdict_row(comparison: Comparison, verdict: Verdict) -> tuple[Any, ...]:
+    """Return the row of one variant in the table of verdicts."""
     gap, has_target = verdict.difference, comparison.plan.target is not None
     return (
         verdict.variant,
@@ -157,7 +208,7 @@ def find_costs(comparison: Comparison, verdicts: Sequence[Verdict]) -> Iterator[
     rows = [
         (verdict.variant, verdict.score, *_make_cost_row(comparison, verdict.variant))
         for verdict in verdicts
-        if comparison.trials_of(verdict.variant)
+        if comparison.get_trials(verdict.variant)
     ]
     if not rows:
         return
@@ -186,8 +237,8 @@ def _describe_machines(comparison: Comparison) -> str:
 
 
 def _make_cost_row(comparison: Comparison, variant: str) -> tuple[Any, ...]:
-    """What ``COSTS`` names."""
-    cost, trials = comparison.costs[variant], comparison.trials_of(variant)
+    """Return the costs of a variant, in the order of ``COSTS``."""
+    cost, trials = comparison.costs[variant], comparison.get_trials(variant)
     medians = (
         _compute_median([trial.seconds for trial in trials]),
         _compute_median([trial.peak_mib for trial in trials]),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 
@@ -16,20 +15,18 @@ from clockhands.comparison.simultaneous import compare_with_baseline
 from clockhands.comparison.statistics import (
     MIN_SEEDS,
     Difference,
-    Matrix,
-    difference,
-    interquartile_mean,
-    mean_interval,
+    bound_mean,
+    compute_improvement_probability,
+    compute_interquartile_mean,
+    estimate_difference,
     name_cells,
-    probability_of_improvement,
 )
+from clockhands.comparison.variance_parts import Matrix
+from clockhands.comparison.verdict_sentences import Kind, describe_difference
 from clockhands.errors import DataError
 from clockhands.findings import choose_digits
 
-Kind = Literal["baseline", "better", "worse", "equivalent", "undecided", "too few seeds"]
-"""What a verdict says. "equivalent": shown to differ by less than the plan's margin; "undecided": neither that nor a
-difference is shown."""
-FEWEST = 3
+MIN_INTERVAL_SEEDS = 3
 """Seeds from which on a score has an interval."""
 
 
@@ -79,7 +76,7 @@ def score_matrix(comparison: Comparison, variant: str, seeds: Collection[int] | 
 
     Raises DataError for a trial with items that have no number.
     """
-    trials = [trial for trial in comparison.trials_of(variant) if seeds is None or trial.seed in seeds]
+    trials = [trial for trial in comparison.get_trials(variant) if seeds is None or trial.seed in seeds]
     if not trials:
         return np.zeros((0, 0))
     scores_SN = np.stack([trial.items_N for trial in trials])
@@ -112,7 +109,7 @@ def find_differences(comparison: Comparison, learning: Mapping[str, Learning]) -
     gaps = dict(zip(enough, judged, strict=True))
     for name in paired:
         if name not in gaps:
-            gaps[name] = difference(ours[name], theirs[name], shared, groups=groups, top=top)
+            gaps[name] = estimate_difference(ours[name], theirs[name], shared, groups=groups, top=top)
     return gaps if top is None else {name: gap.within(top) for name, gap in gaps.items()}
 
 
@@ -131,64 +128,6 @@ def format_score(verdict: Verdict, digits: int) -> str:
     return f"{verdict.score:.{digits}f} [{verdict.interval[0]:.{digits}f}, {verdict.interval[1]:.{digits}f}]"
 
 
-def describe_difference(
-    gap: Difference | None,
-    seeds: int,
-    *,
-    higher_is_better: bool,
-    margin: float,
-    digits: int = 1,
-    unit: str = "points",
-    detecting: bool = True,
-) -> tuple[Kind, str]:
-    """Return what a difference from the baseline means, as a kind and as one sentence with its numbers.
-
-    ``seeds``: how many pair with the baseline. ``margin``: smaller differences count as equal, as set before measuring.
-    ``unit``: of the metric. ``detecting``: say which difference could have been detected, where none was.
-
-    >>> describe_difference(None, 4, higher_is_better=True, margin=1.0)
-    ('too few seeds', 'too few seeds to tell (4 of at least 5)')
-    """
-    if gap is None or seeds < MIN_SEEDS:
-        return "too few seeds", f"too few seeds to tell ({seeds} of at least {MIN_SEEDS})"
-    if gap.significant:
-        return _describe_significant(gap, higher_is_better, margin, digits, unit)
-    if gap.is_within(margin):
-        low, high = _format_range(*gap.inner, digits)
-        return "equivalent", f"equivalent: the difference is from {low} to {high} {unit}, within ±{margin:g}"
-    low, high = _format_range(gap.low, gap.high, digits)
-    same = "the same on every test item of every seed; over further items " if gap.error == 0 and not gap.value else ""
-    text = f"undecided: {same}the difference is from {low} to {high} {unit}"
-    if detecting and gap.detectable:
-        text += f" ({format_number(gap.detectable, digits)} could have been detected)"
-    return "undecided", text
-
-
-def _describe_significant(
-    gap: Difference, higher_is_better: bool, margin: float, digits: int, unit: str
-) -> tuple[Kind, str]:
-    kind: Kind = "better" if (gap.value > 0) == higher_is_better else "worse"
-    low, high = sorted((abs(gap.low), abs(gap.high)))
-    digits = choose_digits(low, high, digits, format_number)
-    size, low_text, high_text = (format_number(value, digits) for value in (abs(gap.value), low, high))
-    small = f", less than the margin of {margin:g} {unit}" if high < margin else ""
-    return kind, f"{kind} by {size} [{low_text}, {high_text}]{small}"
-
-
-def _format_range(low: float, high: float, digits: int) -> tuple[str, str]:
-    """Both ends with their signs, and digits enough to tell them apart; -0.0 is 0.0."""
-    digits = choose_digits(low, high, digits)
-    low_text, high_text = (f"{round(value, digits) + 0.0:+.{digits}f}" for value in (low, high))
-    return low_text.replace("-", "−"), high_text.replace("-", "−")
-
-
-def format_number(value: float, digits: int = 1) -> str:
-    """Return a number with ``digits`` decimals, and with more where those would all be 0."""
-    while digits < 6 and value and round(abs(value), digits) < 10**-digits:
-        digits += 1
-    return f"{value:.{digits}f}"
-
-
 def _judge_variant(
     comparison: Comparison,
     variant: str,
@@ -196,7 +135,8 @@ def _judge_variant(
     gap: Difference | None,
     learning_p: float | None,
 ) -> Verdict:
-    plan, finished, ours = comparison.plan, comparison.trials_of(variant), learning[variant]
+    """Return the verdict on one variant."""
+    plan, finished, ours = comparison.plan, comparison.get_trials(variant), learning[variant]
     scores_SN = score_matrix(comparison, variant, ours.scored)
     scores_S = scores_SN.mean(axis=1) if len(scores_SN) else np.zeros(0)
     score = float(scores_S.mean()) if len(scores_S) else None
@@ -206,13 +146,13 @@ def _judge_variant(
         planned=len(plan.seeds),
         finished=len(finished),
         diverged=len(ours.diverged),
-        failed=len(comparison.trials_of(variant, "failed")),
+        failed=len(comparison.get_trials(variant, "failed")),
         reached=sum(trial.reached is not None for trial in finished),
         learning=ours,
         learning_p=learning_p,
         score=score,
         interval=_format_interval(comparison, scores_SN),
-        interquartile=interquartile_mean(scores_S) if len(scores_S) else None,
+        interquartile=compute_interquartile_mean(scores_S) if len(scores_S) else None,
         difference=gap,
         probability=_compute_probability(comparison, variant),
         kind=kind,
@@ -227,13 +167,14 @@ def _compute_probability(comparison: Comparison, variant: str) -> float | None:
     if variant == plan.baseline or not len(ours_SN) or not len(base_SN):
         return None
     sign = 1 if plan.higher_is_better else -1
-    return probability_of_improvement(sign * ours_SN.mean(axis=1), sign * base_SN.mean(axis=1))
+    return compute_improvement_probability(sign * ours_SN.mean(axis=1), sign * base_SN.mean(axis=1))
 
 
 def _format_interval(comparison: Comparison, scores_SN: Matrix) -> tuple[float, float] | None:
-    if len(scores_SN) < FEWEST:
+    """Return the interval of a score; None for fewer than three seeds."""
+    if len(scores_SN) < MIN_INTERVAL_SEEDS:
         return None
-    return mean_interval(scores_SN, groups=find_groups(comparison), top=find_top(comparison.plan))
+    return bound_mean(scores_SN, groups=find_groups(comparison), top=find_top(comparison.plan))
 
 
 def _describe(
@@ -243,7 +184,7 @@ def _describe(
     gap: Difference | None,
     learning_p: float | None,
 ) -> tuple[Kind, str]:
-    """The kind and the sentence: whether it learns as often, then by how much those that learned differ."""
+    """Return the kind and the sentence: whether it learns as often, then by how much those that learned differ."""
     plan, ours, base = comparison.plan, learning[variant], learning[comparison.plan.baseline]
     lost = "".join(f"; {text}" for text in _list_lost(comparison, variant, ours))
     if variant == plan.baseline:
@@ -263,33 +204,38 @@ def _describe(
     if learning_p is not None and learning_p < LEARNING_ALPHA:
         kind, sentence = _describe_learning(ours, base, learning_p, kind, sentence)
     elif ours.mixed or base.mixed:
-        sentence += f" among the seeds that learned: {ours}; {base} of the baseline"
+        sentence += f" among the seeds that learned ({ours}; of the baseline {base})"
     return kind, sentence + lost
 
 
 def _describe_learning(ours: Learning, base: Learning, p: float, kind: Kind, sentence: str) -> tuple[Kind, str]:
-    """A share of seeds that learned which differs from the baseline's, before what the scores say."""
+    """Say that another share of the seeds learned than of the baseline's, before what the scores say."""
     (right, total), (base_right, base_total) = ours.counts, base.counts
     decided: Kind = "better" if right / total > base_right / base_total else "worse"
     p_text = "< 0.001" if p < 0.001 else f"= {p:.3f}"
-    learned = f"{right} of {total} seeds learned, {base_right} of {base_total} of the baseline (exact test, p {p_text})"
+    theirs = f"{base_right} of the baseline's {base_total}"
+    learned = f"{right} of {total} seeds learned, and {theirs} (exact test, p {p_text})"
     if kind in ("too few seeds", "undecided", "equivalent"):
         return decided, f"{decided}: {learned}"
-    return decided, f"{sentence}; {learned}" if kind == decided else f"{decided}: {learned}; those {sentence}"
+    return (
+        decided,
+        f"{sentence}; {learned}" if kind == decided else f"{decided}: {learned}; those that learned are {sentence}",
+    )
 
 
 def _format_mean(comparison: Comparison, variant: str, digits: int) -> str:
-    unit = "" if comparison.plan.metric == "loss" else " %"
+    """Return the mean score of all seeds of a variant as text; exact match is in percent."""
+    unit = " %" if comparison.plan.metric == "exact" else ""
     return f"{score_matrix(comparison, variant).mean():.{digits}f}{unit}"
 
 
 def _list_lost(comparison: Comparison, variant: str, ours: Learning) -> Sequence[str]:
-    """Which seeds are missing from the score, and a budget that differs from the baseline's."""
+    """Return what a reader must know beside the score: seeds that are missing, and another number of steps."""
     plan, costs = comparison.plan, comparison.costs
     planned = len(plan.seeds)
     counts = {
         "diverged": len(ours.diverged),
-        "failed": len(comparison.trials_of(variant, "failed")),
+        "failed": len(comparison.get_trials(variant, "failed")),
     }
     lost = [f"{count} of {planned} {status}" for status, count in counts.items() if count]
     texts = [" and ".join(lost)] if lost else []

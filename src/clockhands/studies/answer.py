@@ -10,9 +10,10 @@ import numpy as np
 
 from clockhands.comparison import Comparison, conclude
 from clockhands.comparison.ceiling_finding import find_plan_ceiling
-from clockhands.comparison.statistics import mean_interval
+from clockhands.comparison.plan_settings import METRICS
+from clockhands.comparison.statistics import bound_mean
 from clockhands.comparison.verdicts import Verdict, format_score, judge, score_matrix
-from clockhands.findings import Finding, Findings
+from clockhands.findings import Finding, Findings, join_words
 from clockhands.studies.literature import tally_orderings
 from clockhands.studies.study import Study
 
@@ -22,8 +23,14 @@ MISSING = "(not measured)"
 
 
 def answer_question(study: Study, comparison: Comparison) -> str:
-    """Return the measured sentences, and the readings whose verdicts came out. Raises KeyError for an unknown slot."""
+    """Return the measured sentences, and the readings whose verdicts came out.
+
+    A size of the study may leave variants out or rename them: where the answer speaks of such a variant, the scores and
+    verdicts of the variants that there are stand in its place. Raises KeyError for an unknown slot.
+    """
     verdicts = {verdict.variant: verdict for verdict in judge(comparison)}
+    if absent := _list_absent(study, verdicts):
+        return _list_verdicts(comparison, verdicts, absent)
     sentences = [
         reading.say
         for reading in study.readings
@@ -31,6 +38,29 @@ def answer_question(study: Study, comparison: Comparison) -> str:
     ]
     text = study.answer.replace("[[literature]]", tally_orderings(study, comparison))
     return " ".join([fill_slots(text, comparison, verdicts), *sentences])
+
+
+def _list_absent(study: Study, verdicts: Mapping[str, Verdict]) -> list[str]:
+    """Return the variants of the plan that the study's answer or readings name and the comparison does not have."""
+    slots = [(slot[1], slot[2] or "") for slot in SLOT.finditer(study.answer)]
+    named = [rest if slot in ("score", "verdict") else rest.rpartition(":")[0] for slot, rest in slots]
+    named += [variant for reading in study.readings for variant in reading.when]
+    absent = [variant for variant in dict.fromkeys(named) if variant not in verdicts]
+    planned = {variant.name for variant in study.make_plan().variants} if absent else set()
+    return [variant for variant in absent if variant in planned]
+
+
+def _list_verdicts(comparison: Comparison, verdicts: Mapping[str, Verdict], absent: Sequence[str]) -> str:
+    """Say what was measured of each variant, in place of an answer that speaks of variants that were not trained."""
+    scores = [
+        f"{variant}: {format_score(verdict, comparison.plan.digits)} ({verdict.sentence})."
+        for variant, verdict in verdicts.items()
+    ]
+    verb = "was" if len(absent) == 1 else "were"
+    return (
+        f"The study's answer is written for its planned variants, and {join_words(absent)} {verb} not trained at this "
+        f"size. Measured, {METRICS[comparison.plan.metric]}: {' '.join(scores)}"
+    )
 
 
 def conclude_study(study: Study, comparison: Comparison, command: str = "") -> Findings:
@@ -69,7 +99,7 @@ def _format_measured(slot: str, rest: str, comparison: Comparison, verdicts: Map
 
 def _list_values(slot: str, name: str, comparison: Comparison, variant: str) -> list[float]:
     """Of every seed: a measure before or after training, or the loss on a split of longer text."""
-    trials = comparison.trials_of(variant)
+    trials = comparison.get_trials(variant)
     if slot == "longer":
         losses = [trial.longer[name].loss for trial in trials if name in trial.longer]
         return [loss for loss in losses if loss is not None]
@@ -84,5 +114,5 @@ def format_interval(values: Sequence[float], digits: int) -> str:
     mean = sum(values) / len(values)
     if max(values) - min(values) < 10**-digits / 2:
         return f"{mean:.{digits}f}"
-    low, high = mean_interval(np.array(values)[:, None])
+    low, high = bound_mean(np.array(values)[:, None])
     return f"{mean:.{digits}f} [{low:.{digits}f}, {high:.{digits}f}]"

@@ -9,12 +9,14 @@ import numpy as np
 
 from clockhands.comparison import Comparison, conclude
 from clockhands.comparison.trial import Trial
-from clockhands.findings import Figure, Mark, Panel
+from clockhands.findings import Figure, Mark, Panel, join_words
 from clockhands.studies.study import Study
 
 
 def draw_study(study: Study, comparison: Comparison) -> Figure:
-    """Return the figure of ``[figure]``, or else that of the verdicts. Raises ValueError if nothing was measured.
+    """Return the figure of ``[figure]``, or else that of the verdicts.
+
+    Raises ValueError if no trial has finished of the plan, or of a variant that ``[figure]`` draws.
 
     ``along``: ``measures`` (x is the measures, a line is a variant) or ``variants`` (the other way round). ``variants``
     and ``measures`` map what is drawn to its label. ``when``: ``before`` or ``after`` training. Or ``along``:
@@ -26,6 +28,11 @@ def draw_study(study: Study, comparison: Comparison) -> Figure:
         if figure is None:
             raise ValueError(f"no trial of the study {study.name} has finished, so there is nothing to draw")
         return figure
+    unfinished = [variant for variant in study.figure["variants"] if not comparison.get_trials(variant)]
+    if unfinished:
+        raise ValueError(
+            f"the figure of the study {study.name} draws {join_words(unfinished)}, of which no trial finished"
+        )
     if study.figure["along"] == "lengths":
         return _draw_lengths(study.figure, comparison)
     return _draw_measures(study.figure, comparison)
@@ -37,7 +44,7 @@ def _draw_measures(form: Mapping[str, Any], comparison: Comparison) -> Figure:
 
     def values(line: str, point: str) -> list[float]:
         variant, measure = (line, point) if by_variant else (point, line)
-        return [getattr(trial.measured, form["when"])[measure] for trial in comparison.trials_of(variant)]
+        return [getattr(trial.measured, form["when"])[measure] for trial in comparison.get_trials(variant)]
 
     marks: list[Mark] = []
     for line, label in lines.items():
@@ -52,7 +59,7 @@ def _draw_lengths(form: Mapping[str, Any], comparison: Comparison) -> Figure:
 
     marks: list[Mark] = []
     for variant, label in form["variants"].items():
-        seeds = [[loss(trial, split) for trial in comparison.trials_of(variant)] for split in form["splits"]]
+        seeds = [[loss(trial, split) for trial in comparison.get_trials(variant)] for split in form["splits"]]
         marks += _draw_line(label, tuple(form["splits"].values()), seeds)
     return Figure((Panel(tuple(marks), xlabel=form["xlabel"], ylabel=form["ylabel"]),))
 

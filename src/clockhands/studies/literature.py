@@ -8,9 +8,9 @@ import numpy as np
 
 from clockhands.comparison import Comparison
 from clockhands.comparison.plan_settings import MARGINS
-from clockhands.comparison.statistics import Difference, Matrix, difference
+from clockhands.comparison.statistics import MIN_SEEDS, Difference, estimate_difference
 from clockhands.comparison.verdicts import find_groups, find_top, score_matrix
-from clockhands.errors import UsageError
+from clockhands.shapes import Float
 from clockhands.studies.study import Ordering, Study
 
 
@@ -40,15 +40,20 @@ WORDS = {"reproduced": "are reproduced here", "contradicted": "contradicted", "u
 
 
 def _check(ordering: Ordering, comparison: Comparison, comparisons: int) -> CheckedOrdering:
-    """The first minus the second: above 0 if the claim holds; a claim of equality has ``alike``."""
+    """Compare the two variants of an ordering on the seeds that both finished, the first minus the second.
+
+    The difference is above 0 if the claim holds; a claim of equality has ``alike``.
+    """
     first, second = ordering.variants
     whole = ordering.on == "score"
     groups, top = (find_groups(comparison), find_top(comparison.plan)) if whole else (None, None)
-    higher, lower = (_list_values(comparison, variant, ordering.on) for variant in (first, second))
-    try:
-        gap = difference(higher, lower, comparisons, groups=groups, top=top)
-    except UsageError:
-        return CheckedOrdering(ordering.claim, ordering.source, "", "undecided: too few seeds of both finished")
+    values = [_list_values(comparison, variant, ordering.on) for variant in (first, second)]
+    seeds = sorted(set.intersection(*map(set, values)))
+    if len(seeds) < MIN_SEEDS:
+        few = f"undecided: too few seeds of both finished ({len(seeds)} of at least {MIN_SEEDS})"
+        return CheckedOrdering(ordering.claim, ordering.source, "", few)
+    higher, lower = (np.stack([by_seed[seed] for seed in seeds]) for by_seed in values)
+    gap = estimate_difference(higher, lower, comparisons, groups=groups, top=top)
     measured = f"{first} − {second}, {ordering.on}: {gap.value:+.3g} [{gap.low:+.3g}, {gap.high:+.3g}]"
     plan = comparison.plan
     margin = plan.equal_within if ordering.on == "score" else MARGINS["loss"]
@@ -63,14 +68,18 @@ def _describe_agreement(ordering: Ordering, gap: Difference, margin: float) -> s
     return "contradicted" if gap.significant else f"undecided (not shown to be equal within ±{margin:g})"
 
 
-def _list_values(comparison: Comparison, variant: str, on: str) -> Matrix:
-    """Seeds × items of the metric; or seeds × 1 of the loss on a longer split, or of its growth over the test split."""
+def _list_values(comparison: Comparison, variant: str, on: str) -> dict[int, Float[np.ndarray, " N"]]:
+    """Return the metric of every test item by seed; or one number: the loss on a longer split, or its growth.
+
+    A seed whose model refused the longer text is left out.
+    """
+    trials = comparison.get_trials(variant)
     if on == "score":
-        return score_matrix(comparison, variant)
+        return {trial.seed: scores_N for trial, scores_N in zip(trials, score_matrix(comparison, variant), strict=True)}
     split = on.removesuffix(", growth")
-    losses = []
-    for trial in comparison.trials_of(variant):
+    values = {}
+    for trial in trials:
         longer = trial.longer[split].loss
         if longer is not None:
-            losses.append([longer - (trial.scores["loss"] if on != split else 0.0)])
-    return np.array(losses).reshape(-1, 1)
+            values[trial.seed] = np.array([longer - (trial.scores["loss"] if on != split else 0.0)])
+    return values

@@ -42,7 +42,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from clockhands.comparison.verdicts import Kind
+from clockhands.comparison.verdict_sentences import Kind
 from clockhands.errors import ConfigError, describe_unknown
 from clockhands.files import read_toml
 
@@ -67,7 +67,7 @@ class Claim:
 
 
 @dataclass(frozen=True)
-class Trial:
+class Example:
     """Code that a reader can run, and what it prints."""
 
     code: str
@@ -86,7 +86,7 @@ class Question:
     why: str
     caption: str
     limits: str
-    attempt: Trial
+    attempt: Example
     columns: tuple[str, ...] = ()
     rows: tuple[tuple[str, ...], ...] = ()
     claims: tuple[Claim, ...] = ()
@@ -118,7 +118,7 @@ def read_question(path: str | Path) -> Question:
     table = tables.get("table", {"columns": (), "rows": ()})
     return Question(
         name=path.stem,
-        attempt=Trial(**tables["try"]),
+        attempt=Example(**tables["try"]),
         columns=tuple(table["columns"]),
         rows=tuple(map(tuple, table["rows"])),
         claims=tuple(Claim(**claim) for claim in tables.get("claim", ())),

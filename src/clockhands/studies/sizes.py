@@ -33,7 +33,7 @@ class Size:
     shape: Tables = field(default_factory=dict)
 
 
-def _wide(width: int, layers: int, rate: float, warmup: int) -> dict[str, Any]:
+def _make_wide_shape(width: int, layers: int, rate: float, warmup: int) -> dict[str, Any]:
     return {
         "model.d_model": width, "model.num_heads": 8, "model.d_ff": 4 * width, "model.encoder_layers": layers,
         "model.decoder_layers": layers, "training.learning_rate": rate, "training.warmup_steps": warmup,
@@ -47,12 +47,12 @@ SIZES = {
     "gpu": Size(
         "width 256 and 3 layers a side unless a variant sets its own, three times the budget: for one GPU",
         3,
-        _wide(256, 3, 1e-3, 100),
+        _make_wide_shape(256, 3, 1e-3, 100),
     ),
     "paper": Size(
         "width 512 and 6 layers a side unless a variant sets its own, ten times the budget: for several GPUs and Ray",
         10,
-        _wide(512, 6, 5e-4, 200),
+        _make_wide_shape(512, 6, 5e-4, 200),
     ),
 }
 """What ``clockhands study NAME --scale`` takes."""

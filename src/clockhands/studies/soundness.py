@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from clockhands.comparison import Comparison
 from clockhands.comparison.floor_finding import list_above
+from clockhands.comparison.plan_settings import METRICS
 from clockhands.comparison.verdicts import score_matrix
 from clockhands.data import Ceiling
 from clockhands.data.trigram import Floor
@@ -42,13 +43,14 @@ def check_baseline(study: Study, comparison: Comparison) -> None:
     score = float(scores_SN.mean())
     if score > MOST_BASELINE:
         raise ClockhandsError(
-            f"the study {study.name} gives no answer: its baseline {plan.baseline!r} has {score:.1f} %, more than "
-            f"{MOST_BASELINE:.0f} %, so that nothing can be better and equal scores say nothing; its trials are kept. "
+            f"the study {study.name} gives no answer: its baseline {plan.baseline!r} has {score:.1f} "
+            f"({METRICS[plan.metric]}), more than {MOST_BASELINE:.0f}, so that nothing can be better and equal scores "
+            "say nothing; its trials are kept. "
             'Take a harder task or fewer steps, or say why in its plan: despite = { baseline = "..." }'
         )
 
 
-def claims_about_length(study: Study) -> bool:
+def makes_claim_about_length(study: Study) -> bool:
     """Return whether the study says something of text longer than in training."""
     drawn = (study.figure or {}).get("along") == "lengths"
     return drawn or "[[longer:" in study.answer or any(ordering.on != "score" for ordering in study.orderings)
@@ -59,7 +61,7 @@ def check_floor(study: Study, comparison: Comparison, floor: Floor | None) -> No
 
     Made text has no floor.
     """
-    if floor is None or not claims_about_length(study) or "floor" in study.despite:
+    if floor is None or not makes_claim_about_length(study) or "floor" in study.despite:
         return
     baseline = comparison.plan.baseline
     loss = list_above(floor, comparison).get(baseline)
@@ -83,6 +85,6 @@ def describe_earlier_plan(study: Study, comparison: Comparison) -> str:
     if not changed:
         return ""
     return (
-        f"The results of the study {study.name} are of an earlier task, which was found too easy "
+        f"The results of the study {study.name} are of an earlier task "
         f"({'; '.join(changed)}); until it is run again, no conclusion here rests on its scores."
     )

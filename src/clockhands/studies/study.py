@@ -32,7 +32,7 @@
 The slots of an answer are filled from the trials, so that no figure is typed: ``[[score:VARIANT]]``,
 ``[[verdict:VARIANT]]``, ``[[before:VARIANT:MEASURE]]``, ``[[after:VARIANT:MEASURE]]``, ``[[longer:VARIANT:SPLIT]]``,
 ``[[ceiling]]`` (the best that a reader who is blind to order could score), ``[[items]]`` (of the test split),
-``[[literature]]`` (how many of the orderings came out).
+``[[literature]]`` (how many of the orderings are reproduced, contradicted and undecided).
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ from pathlib import Path
 from typing import Any, get_args
 
 from clockhands.comparison import Plan
-from clockhands.comparison.plan_file import plan_from_tables
-from clockhands.comparison.verdicts import Kind
+from clockhands.comparison.plan_file import make_plan_from_tables
+from clockhands.comparison.verdict_sentences import Kind
 from clockhands.errors import ConfigError, describe_unknown
 from clockhands.files import read_toml
 from clockhands.studies.sizes import SIZES, scale_plan
@@ -55,7 +55,7 @@ SECONDS_A_TRIAL = 6
 
 
 @dataclass(frozen=True)
-class Reading:
+class Conclusion:
     """A sentence that is part of the answer where every variant of ``when`` has the verdict that it names."""
 
     when: Mapping[str, Kind]
@@ -96,7 +96,7 @@ class Study:
     plan: Mapping[str, Any]
     folder: Path
     unscored: bool = False
-    readings: tuple[Reading, ...] = ()
+    readings: tuple[Conclusion, ...] = ()
     orderings: tuple[Ordering, ...] = ()
     figure: Mapping[str, Any] | None = None
     sizes: Mapping[str, Any] = field(default_factory=dict)
@@ -110,7 +110,7 @@ class Study:
         own = self.sizes.get(size, {})
         scaled = self.plan if size == "cpu" else scale_plan(self.plan, own, size, self.folder, f"{source}, size {size}")
         tables = {**scaled, "title": self.question, **({} if seeds is None else {"seeds": seeds})}
-        return plan_from_tables(tables, self.folder, source)
+        return make_plan_from_tables(tables, self.folder, source)
 
     @property
     def despite(self) -> Mapping[str, str]:
@@ -149,7 +149,7 @@ def read_study(path: str | Path) -> Study:
         name=path.stem,
         folder=path.parent,
         claims=tuple(tables["claims"]),
-        readings=tuple(Reading(**reading) for reading in tables.get("reading", ())),
+        readings=tuple(Conclusion(**reading) for reading in tables.get("reading", ())),
         orderings=tuple(
             Ordering(**{**ordering, "alike": tuple(ordering.get("alike", ()))})
             for ordering in tables.get("ordering", ())

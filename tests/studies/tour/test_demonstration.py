@@ -19,8 +19,8 @@ def test_every_part_is_there_and_the_run_is_usable(tmp_path: Path, monkeypatch: 
     findings = run_tour(tmp_path / "tour")
     names = [finding.name for finding in findings]
     assert names == [
-        "tour.exact", "tour.examples", "tour.curves", "encoding.heatmap", "table.hands", "encoding.circle",
-        "encoding.wavelengths", "table.similarity", "encoding.rotation", "loudness.scale",
+        "tour.order", "tour.exact", "tour.examples", "tour.curves", "encoding.heatmap", "table.hands",
+        "encoding.circle", "encoding.wavelengths", "table.similarity", "encoding.rotation", "loudness.scale",
         "logits.layers", "heads.positional", "survival", "cause", "tour.roles", "tour.attention",
     ]  # fmt: skip
     assert all(finding.verdict and finding.light != "skip" for finding in findings)

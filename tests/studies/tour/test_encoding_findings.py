@@ -12,7 +12,10 @@ from clockhands.studies.tour.encoding_findings import draw_classic, find_rotatio
 def test_the_rotation_is_exact_for_sinusoids_and_for_nothing_else() -> None:
     rows = Sinusoidal(32).encode(torch.arange(200)[None])[0]
     assert find_rotation(rows).value < 1e-6
-    assert find_rotation(torch.randn(200, 32)).value > 1
+    assert find_rotation(rows).verdict.startswith("One rotation R(k) for all t")
+    assert "over all t and k = 1, 2, 4, 8, 16, 32 and 64 is" in find_rotation(rows).verdict
+    noise = find_rotation(torch.randn(200, 32))
+    assert noise.value > 1 and noise.verdict.startswith("No one rotation R(k) for all t") and noise.light == "bad"
     assert find_rotation(rows[:, torch.randperm(32)]).value > 0.1
 
 
@@ -31,7 +34,9 @@ def test_wavelengths_run_from_two_pi_to_the_base() -> None:
 
 
 def test_the_length_of_the_rows_is_told_as_it_is() -> None:
-    """√(64/2) for sinusoids; half as much for sinusoids of half the amplitude."""
+    """√(64/2) for sinusoids; half as much, which is not that, for half the amplitude."""
     rows = Sinusoidal(64).encode(torch.arange(100)[None])[0]
     assert "√(d/2) = 5.657, and no value leaves [-1, 1] (largest 1.000)" in draw_classic(rows).verdict
-    assert "= 2.828, and" in draw_classic(rows / 2).verdict
+    assert "all 100 rows have the same length, 2.828, and no value leaves" in draw_classic(rows / 2).verdict
+    uneven = torch.cat([rows, 2 * rows])
+    assert "the 200 rows have lengths from 5.657 to 11.314, and values leave [-1, 1]" in draw_classic(uneven).verdict

@@ -11,7 +11,7 @@ import torch
 from clockhands.data import Pair
 from clockhands.generation import Translation, compute_exact_match
 from clockhands.studies.tour import result_findings
-from clockhands.studies.tour.result_findings import share_told_apart
+from clockhands.studies.tour.result_findings import compute_share_told_apart
 from clockhands.studies.tour.training import MAIN, NO_POSITION, NO_SCALE, Translator
 
 NOTHING: Any = None
@@ -21,7 +21,7 @@ def test_told_apart_counts_pairs_with_two_translations() -> None:
     pairs = [Pair("a b c", "x"), Pair("c b a", "y"), Pair("d e f", "x"), Pair("f e d", "y"), Pair("only one", "z")]
     texts = ["x", "y", "same", "same", "z"]
     done = tuple(Translation(pair.source, text, 0.0) for pair, text in zip(pairs, texts, strict=True))
-    assert share_told_apart(pairs, done) == 0.5
+    assert compute_share_told_apart(pairs, done) == 0.5
 
 
 def test_a_perfect_translator_is_not_certain_and_twins_count_once() -> None:

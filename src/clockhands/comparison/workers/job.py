@@ -46,7 +46,7 @@ class Workers(Protocol):
     def run(self, jobs: Sequence[Job], progress: TrialProgress) -> Iterator[Trial]: ...
 
 
-def dead_trial(job: Job) -> Trial:
+def make_failed_trial(job: Job) -> Trial:
     """Return the trial of a job whose worker died too often."""
     why = "its worker process died, again and again; most often the memory was not enough"
     return Trial(job.variant, job.seed, "failed", error=why)

@@ -12,7 +12,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from concurrent.futures.process import BrokenProcessPool
 
 from clockhands.comparison.trial import Trial
-from clockhands.comparison.workers.job import Job, TrialProgress, dead_trial
+from clockhands.comparison.workers.job import Job, TrialProgress, make_failed_trial
 
 ATTEMPTS = 2
 """A trial that kills its worker that many times has failed (out of memory, most often)."""
@@ -46,7 +46,7 @@ class Processes:
                 deaths.update(job.key for job in lost)
                 # One death breaks the whole pool, and nobody knows whose it was: alone, the guilty one is found.
                 given_up = [job for job in lost if deaths[job.key] >= ATTEMPTS * min(self.workers, 2)]
-                yield from map(dead_trial, given_up)
+                yield from map(make_failed_trial, given_up)
                 waiting = [job for job in lost if job not in given_up] + waiting
             finally:
                 _stop_worker(pool)

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from clockhands.comparison.trial import Trial
-from clockhands.comparison.workers.job import Job, TrialProgress, dead_trial
+from clockhands.comparison.workers.job import Job, TrialProgress, make_failed_trial
 from clockhands.comparison.workers.ray_head import LOOK, ClusterHead
 from clockhands.comparison.workers.ray_start import last_line, start_ray
 from clockhands.errors import ClockhandsError, UsageError
@@ -98,7 +98,7 @@ class _Ended:
             return Trial(job.variant, job.seed, "failed", error=last_line(fault))
         except (faults.WorkerCrashedError, faults.OutOfMemoryError):
             self.deaths[job.key] += 1
-            return None if self.deaths[job.key] < DEATHS else dead_trial(job)
+            return None if self.deaths[job.key] < DEATHS else make_failed_trial(job)
         except (faults.NodeDiedError, faults.ObjectLostError):
             self.losses[job.key] += 1
             return None

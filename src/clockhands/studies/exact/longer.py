@@ -14,7 +14,7 @@ HEAD = 128
 
 
 def find_bases() -> Numbers:
-    """Return hands that come round not once, by base and length, and the least base for some lengths."""
+    """Return how many hands do not come round once, by base and length, and the least base for some lengths."""
     values: Numbers = {"hands": HEAD // 2}
     for base in (10_000, 500_000):
         wavelengths = 2 * math.pi / compute_frequencies(HEAD, float(base))

@@ -59,7 +59,7 @@ def _cosine(first: Tensor, second: Tensor) -> float:
 
 
 def count_hands() -> Numbers:
-    """Return the wavelengths of the 256 hands of 512 channels, and how many come round not once, by length and base."""
+    """Return the wavelengths of the 256 hands of 512 channels, and how many hands do not come round once."""
     values: Numbers = {}
     lengths_F = 2 * math.pi / compute_frequencies(WIDTH, 10000.0)
     values |= {"hands": len(lengths_F), "shortest": float(lengths_F.min()), "longest": float(lengths_F.max())}

@@ -6,11 +6,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 from clockhands import __version__
-from clockhands.findings import Finding, Findings
+from clockhands.findings import Finding, Findings, join_words
 from clockhands.locking import lock_folder
+from clockhands.model import TransformerConfig
 from clockhands.studies.tour.encoding_findings import find_encoding
 from clockhands.studies.tour.inspection_findings import find_inside
 from clockhands.studies.tour.loudness_findings import find_loudness
+from clockhands.studies.tour.opening_finding import find_opening
 from clockhands.studies.tour.result_findings import (
     find_attention,
     find_exact_match,
@@ -41,6 +43,7 @@ def _run_tour(out: Path, overwrite: bool, show: bool, say: Say) -> Findings:
     say("measuring")
     main = translators[MAIN]
     items: list[Finding] = [
+        find_opening(translators),
         find_exact_match(TOUR["numbers"], comparisons["numbers"], translators),
         find_examples(translators),
         find_training_curves(translators),
@@ -55,11 +58,20 @@ def _run_tour(out: Path, overwrite: bool, show: bool, say: Say) -> Findings:
         title="What word order is worth: a tour",
         items=tuple(items),
         facts={
-            "model": "Transformer, encoder-decoder, 2 + 2 layers, d_model 64, sinusoidal encoding",
+            "model": _describe_model(main.run.recipe.model),
             "parameters": record["parameters"],
-            "trained on": f"numbers: German number words to English, {training.max_steps} steps of 64 pairs",
+            "trained on": f"numbers: German number words to English, {training.max_steps} steps of "
+            f"{main.run.recipe.batches.size} pairs",
             "versions": f"clockhands {__version__}, torch {record['torch']}, transformers {record['transformers']}",
         },
         signature=f"tour|steps:{training.max_steps}|seed:{training.seed}|v:{__version__}",
         command=COMMAND,
     )
+
+
+def _describe_model(config: TransformerConfig) -> str:
+    """Return the architecture of a model as one line: its layers, its width and its schemes."""
+    stacks = [side for side in config.sides if side != "cross"]
+    layers = " + ".join(str(config.count_layers(side)) for side in stacks)
+    schemes = join_words(dict.fromkeys(config.get_position_config(side).name for side in stacks))
+    return f"Transformer, {config.kind}, {layers} layers, d_model {config.d_model}, {schemes} encoding"

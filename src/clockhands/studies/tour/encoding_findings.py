@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import torch
 
-from clockhands.findings import Figure, Finding, Mark, Panel, Table
+from clockhands.findings import Figure, Finding, Mark, Panel, Table, join_words
 from clockhands.inspection import Subject
 from clockhands.inspection.drawing import make_heatmap, make_mark
 from clockhands.inspection.measures import MEASURES
@@ -19,6 +19,8 @@ from clockhands.schemes import Sinusoidal
 from clockhands.shapes import Float, Tensor
 
 GROUP = "The encoding"
+EXACT = 1e-5
+"""Errors and differences below this are rounding of float32."""
 
 
 def find_encoding(run: Run) -> Iterator[Finding]:
@@ -43,17 +45,13 @@ def draw_classic(rows_ND: Float[Tensor, "N D"]) -> Finding:
     """Return the heatmap of 16 positions by 32 dimensions that explanations show, and the model's own encoding."""
     small = Sinusoidal(32).encode(count_up(1, 16))
     assert small is not None
-    largest = float(rows_ND[:64].abs().max())
     return Finding(
         name="encoding.heatmap",
         question="What does the encoding look like?",
-        verdict=(
-            f"Every row is one position; all {len(rows_ND)} rows have the same length, "
-            f"√(d/2) = {float(rows_ND.norm(dim=-1).mean()):.3f}, and no value leaves [-1, 1] (largest {largest:.3f})."
-        ),
+        verdict=f"Every row is one position; {_describe_rows(rows_ND)}.",
         figure=Figure(
             (
-                Panel((make_heatmap(small[0], diverging=True),), "16 positions, d = 32", "dimension", "position "),
+                Panel((make_heatmap(small[0], diverging=True),), "16 positions, d = 32", "dimension", "position"),
                 Panel(
                     (make_heatmap(rows_ND[:64], diverging=True),), "this model: 64 positions", "dimension", "position"
                 ),
@@ -63,6 +61,20 @@ def draw_classic(rows_ND: Float[Tensor, "N D"]) -> Finding:
         ),
         method="PE(p, 2c) = sin(p / 10000^(2c/d)), PE(p, 2c+1) = cos(p / 10000^(2c/d)), drawn as it is.",
         source="Vaswani et al. 2017, section 3.5",
+    )
+
+
+def _describe_rows(rows_ND: Float[Tensor, "N D"]) -> str:
+    """Say whether all rows have one length, and that of the paper, and whether the values stay within [-1, 1]."""
+    lengths, largest = rows_ND.norm(dim=-1), float(rows_ND.abs().max())
+    low, high, paper = float(lengths.min()), float(lengths.max()), math.sqrt(rows_ND.shape[1] / 2)
+    if high - low <= EXACT * high:
+        name = "√(d/2) = " if abs(high - paper) <= EXACT * paper else ""
+        length = f"all {len(rows_ND)} rows have the same length, {name}{high:.3f}"
+    else:
+        length = f"the {len(rows_ND)} rows have lengths from {low:.3f} to {high:.3f}"
+    return (
+        f"{length}, and {'no value leaves' if largest <= 1 + EXACT else 'values leave'} [-1, 1] (largest {largest:.3f})"
     )
 
 
@@ -147,18 +159,18 @@ def find_rotation(rows_ND: Float[Tensor, "N D"], steps: tuple[int, ...] = (1, 2,
     for step in steps:
         cos_F, sin_F = (step * omega_F).cos(), (step * omega_F).sin()
         sin_NF, cos_NF = rows_ND[:-step].double().unflatten(-1, (-1, 2)).unbind(-1)
-        turned = torch.stack((sin_NF * cos_F + cos_NF * sin_F, cos_NF * cos_F - sin_NF * sin_F), dim=-1)
-        errors.append(float((turned.flatten(-2) - rows_ND[step:].double()).abs().max()))
+        rotated = torch.stack((sin_NF * cos_F + cos_NF * sin_F, cos_NF * cos_F - sin_NF * sin_F), dim=-1)
+        errors.append(float((rotated.flatten(-2) - rows_ND[step:].double()).abs().max()))
     worst = max(errors)
     return Finding(
         name="encoding.rotation",
         question="What is the step from position t to t + k?",
         verdict=(
-            f"One rotation R(k) for all t, each hand turned by k times its own speed: the largest error over all t and "
-            f"k up to {steps[-1]} is {worst:.1e}. Without the cosine there would be no such map."
+            f"{'One rotation' if worst < EXACT else 'No one rotation'} R(k) for all t, each hand rotated by k times "
+            f"its own speed: the largest error over all t and k = {join_words(map(str, steps))} is {worst:.1e}."
         ),
         value=worst,
-        light="good" if worst < 1e-5 else "bad",
+        light="good" if worst < EXACT else "bad",
         table=Table.of(("k", "largest error of R(k) PE(t)"), list(zip(steps, errors, strict=True))),
         figure=Figure(
             (

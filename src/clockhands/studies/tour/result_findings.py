@@ -10,7 +10,7 @@ import torch
 from clockhands.comparison import Comparison
 from clockhands.comparison.ceiling_finding import find_plan_ceiling
 from clockhands.data import Pair
-from clockhands.findings import Figure, Finding, Mark, Panel, Reference, Table
+from clockhands.findings import SHARE, Figure, Finding, Mark, Panel, Reference, Table
 from clockhands.generation import Translation, compute_cross_attention, draw_cross_attention
 from clockhands.runs import Run
 from clockhands.studies.answer import answer_question
@@ -32,7 +32,10 @@ def find_exact_match(study: Study, comparison: Comparison, translators: Translat
         value=main.value,
         unit="%",
         interval=(main.low, main.high),
-        references=(Reference("without positions", blind.value), Reference("without √d_model", quiet.value)),
+        references=(
+            Reference("without positions", blind.value, (blind.low, blind.high)),
+            Reference("without √d_model", quiet.value, (quiet.low, quiet.high)),
+        ),
         light="good" if main.value > 99 else "warn",
         table=Table.of(("variant", "exact match %", "from", "to"), rows),
         figure=_draw_bars(rows),
@@ -100,7 +103,7 @@ def find_roles(study: Study, comparison: Comparison, translators: Translators) -
     """Return whether "Tom bit a dog" and "a dog bit Tom" are told apart, with positions and without."""
     seeing, blind = translators[ROLES], translators[ROLES_BLIND]
     ceiling = 100 * find_plan_ceiling(comparison.plan).share
-    apart, blind_apart = (100 * share_told_apart(t.pairs, t.evaluation.translations) for t in (seeing, blind))
+    apart, blind_apart = (100 * compute_share_told_apart(t.pairs, t.evaluation.translations) for t in (seeing, blind))
     rows = [
         ("with positions", seeing.exact.value, seeing.exact.low, seeing.exact.high, apart),
         ("without positions", blind.exact.value, blind.exact.low, blind.exact.high, blind_apart),
@@ -129,8 +132,14 @@ def find_roles(study: Study, comparison: Comparison, translators: Translators) -
     )
 
 
-def share_told_apart(pairs: Sequence[Pair], translations: Sequence[Translation]) -> float:
+def compute_share_told_apart(pairs: Sequence[Pair], translations: Sequence[Translation]) -> float:
     """Return the share of role-swapped pairs of sources that get two different translations."""
+    apart, total = count_told_apart(pairs, translations)
+    return apart / total
+
+
+def count_told_apart(pairs: Sequence[Pair], translations: Sequence[Translation]) -> tuple[int, int]:
+    """Return how many role-swapped pairs of sources get two different translations, and how many there are."""
     written: dict[tuple[str, ...], set[str]] = {}
     sources: dict[tuple[str, ...], set[str]] = {}
     for pair, translation in zip(pairs, translations, strict=True):
@@ -138,7 +147,7 @@ def share_told_apart(pairs: Sequence[Pair], translations: Sequence[Translation])
         written.setdefault(bag, set()).add(translation.text)
         sources.setdefault(bag, set()).add(pair.source)
     twins = [bag for bag, texts in sources.items() if len(texts) > 1]
-    return sum(len(written[bag]) > 1 for bag in twins) / len(twins)
+    return sum(len(written[bag]) > 1 for bag in twins), len(twins)
 
 
 def find_attention(opened: Run, pair: Pair) -> Finding:
@@ -158,6 +167,7 @@ def find_attention(opened: Run, pair: Pair) -> Finding:
             f"{backwards} time{'s' if backwards != 1 else ''} on its way through {len(targets)} target tokens."
         ),
         value=focus,
+        unit=SHARE,
         references=(Reference("evenly spread", 1 / len(sources)),),
         figure=draw_cross_attention(opened, pair.source),
         table=Table.of(

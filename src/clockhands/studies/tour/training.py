@@ -8,7 +8,7 @@ from pathlib import Path
 
 from clockhands.catalogue import Catalogue
 from clockhands.comparison import Comparison, Plan, Trial
-from clockhands.comparison.exact import exact_share
+from clockhands.comparison.exact import bound_share
 from clockhands.comparison.trial_runner import load_material
 from clockhands.comparison.trial_scores import find_groups, score_items
 from clockhands.data import Pair
@@ -46,7 +46,7 @@ class Translator:
         """Exact match in percent, with its exact interval over the test items; those of one group count as one."""
         score = next(score for score in self.evaluation.scores if score.name == "exact")
         groups = find_groups(self.pairs) or tuple(range(len(self.pairs)))
-        low, high = exact_share(score.value / 100, len(set(groups)))
+        low, high = bound_share(score.value / 100, len(set(groups)))
         return replace(score, low=100 * low, high=100 * high)
 
     @property
@@ -80,7 +80,7 @@ def train_translators(
 
 
 def _train(plan: Plan, variant: str, seed: int, out: Path, *, overwrite: bool, show: bool) -> Translator:
-    recipe = plan.recipe_of(variant, seed)
+    recipe = plan.get_recipe(variant, seed)
     material = load_material(recipe)
     run = open_run(train(recipe, out / FOLDERS[variant], overwrite=overwrite, material=material, progress=show))
     pairs = material.corpus.pairs("test")

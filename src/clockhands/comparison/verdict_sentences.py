@@ -1,0 +1,71 @@
+"""The sentence about one difference from the baseline, and numbers as verdicts write them."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from clockhands.comparison.statistics import MIN_SEEDS, Difference
+from clockhands.findings import choose_digits
+
+Kind = Literal["baseline", "better", "worse", "equivalent", "undecided", "too few seeds"]
+"""What a verdict says. "equivalent": shown to differ by less than the plan's margin; "undecided": neither that nor a
+difference is shown."""
+
+
+def describe_difference(
+    gap: Difference | None,
+    seeds: int,
+    *,
+    higher_is_better: bool,
+    margin: float,
+    digits: int = 1,
+    unit: str = "points",
+    detecting: bool = True,
+) -> tuple[Kind, str]:
+    """Return what a difference from the baseline means, as a kind and as one sentence with its numbers.
+
+    ``seeds``: how many pair with the baseline. ``margin``: smaller differences count as equal, as set before measuring.
+    ``unit``: of the metric. ``detecting``: say which difference could have been detected, where none was.
+
+    >>> describe_difference(None, 4, higher_is_better=True, margin=1.0)
+    ('too few seeds', 'too few seeds to tell (4 of at least 5)')
+    """
+    if gap is None or seeds < MIN_SEEDS:
+        return "too few seeds", f"too few seeds to tell ({seeds} of at least {MIN_SEEDS})"
+    if gap.significant:
+        return _describe_significant(gap, higher_is_better, margin, digits, unit)
+    if gap.is_within(margin):
+        low, high = _format_range(*gap.inner, digits)
+        return "equivalent", f"equivalent: the difference is from {low} to {high} {unit}, within ±{margin:g}"
+    low, high = _format_range(gap.low, gap.high, digits)
+    same = "the same on every test item of every seed; over further items " if gap.error == 0 and not gap.value else ""
+    text = f"undecided: {same}the difference is from {low} to {high} {unit}"
+    if detecting and gap.detectable:
+        text += f" ({format_number(gap.detectable, digits)} could have been detected)"
+    return "undecided", text
+
+
+def _describe_significant(
+    gap: Difference, higher_is_better: bool, margin: float, digits: int, unit: str
+) -> tuple[Kind, str]:
+    """Say by how much a variant is better or worse, and whether that is less than the margin."""
+    kind: Kind = "better" if (gap.value > 0) == higher_is_better else "worse"
+    low, high = sorted((abs(gap.low), abs(gap.high)))
+    digits = choose_digits(low, high, digits, format_number)
+    size, low_text, high_text = (format_number(value, digits) for value in (abs(gap.value), low, high))
+    small = f", less than the margin of {margin:g} {unit}" if high < margin else ""
+    return kind, f"{kind} by {size} [{low_text}, {high_text}]{small}"
+
+
+def _format_range(low: float, high: float, digits: int) -> tuple[str, str]:
+    """Return both ends with their signs, and with digits enough to tell them apart; -0.0 is 0.0."""
+    digits = choose_digits(low, high, digits)
+    low_text, high_text = (f"{round(value, digits) + 0.0:+.{digits}f}" for value in (low, high))
+    return low_text.replace("-", "−"), high_text.replace("-", "−")
+
+
+def format_number(value: float, digits: int = 1) -> str:
+    """Return a number with ``digits`` decimals, and with more where those would all be 0."""
+    while digits < 6 and value and round(abs(value), digits) < 10**-digits:
+        digits += 1
+    return f"{value:.{digits}f}"
