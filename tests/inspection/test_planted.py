@@ -202,13 +202,13 @@ def test_loudness_reports_planted_lengths() -> None:
     places[7] *= 10
     subject, recorded = _with_tables(words, places)
     found = answer("loudness", subject, recorded)
-    assert "Outlying rows: 7." in found.verdict
+    assert "or under a third of it: 7." in found.verdict
     places[7] /= 10
     found = answer("loudness", *_with_tables(words, places))
     assert found.details["ratio"] == pytest.approx(3.0, rel=0.05)
     quiet = answer("loudness", *_with_tables(50 * words, places))
     assert quiet.light == "bad"
-    assert "hardly audible" in quiet.verdict
+    assert "a position, which has less than 1% of the squared length" in quiet.verdict
 
 
 def test_recovery_tells_a_harmless_position_from_one_that_drowns_the_word() -> None:

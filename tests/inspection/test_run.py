@@ -13,11 +13,13 @@ import torch
 import transformers
 from torch import nn
 
+from clockhands.data import train_tokenizer
 from clockhands.errors import CheckpointError, DataError, UsageError
 from clockhands.findings import Findings
 from clockhands.inspection import Subject, capture, inspect, split
 from clockhands.inspection.measures import MEASURES
 from clockhands.inspection.reading.attention_call import AttentionCall
+from clockhands.inspection.reading.reading import Reading
 from clockhands.inspection.run import _use_evaluation_mode
 from clockhands.inspection.subject.influence import find_influence
 from clockhands.model import PositionConfig, Transformer, TransformerConfig
@@ -31,6 +33,43 @@ def _ids(texts: int = 12, length: int = 20, vocabulary: int = VOCAB) -> torch.Te
     return torch.randint(7, vocabulary, (texts, length), generator=torch.Generator().manual_seed(0))
 
 
+def test_one_string_is_one_text() -> None:
+    """It was taken for a list of letters, each of them tokenized alone."""
+    text = "the small dog saw Anna today and Tom heard a wolf . " * 40
+    tokenizer = train_tokenizer([text], kind="word", task="translation")
+    one, listed = (
+        inspect(Subject.of(_own("sum"), tokenizer), texts=texts, length=16, control=False) for texts in (text, [text])
+    )
+    assert one.to_json() == listed.to_json() and one.facts["text"] == listed.facts["text"]
+
+
+class _HalvedAttention(transformers.models.bert.modeling_bert.BertSelfAttention):
+    """Attends within each half of the text: no query has a logit for every token."""
+
+    def forward(self, hidden_states: torch.Tensor, *args: Any, **options: Any) -> Any:
+        halves = [super(_HalvedAttention, self).forward(half)[0] for half in hidden_states.chunk(2, dim=1)]
+        return torch.cat(halves, dim=1), None
+
+
+def test_a_layer_that_cannot_be_read_is_explained_where_others_can() -> None:
+    """The reason was lost as soon as one layer could be read."""
+    model = tiny("bert")
+    layer = model.encoder.layer[1].attention
+    layer.self = _HalvedAttention(model.config, layer_idx=1)
+    subject = Subject.of(model)
+    recorded = capture(subject.model, subject.forward, _ids())
+    assert [read.module for read in recorded.layers] == [model.encoder.layer[0].attention.self]
+    reason = "the attention of _HalvedAttention is not computed as logits of every token for every token"
+    assert recorded.unread_reason == reason
+    reading = Reading(subject, recorded, [split(recorded.layers[0], recorded.ordinary_T)])
+    (found,) = MEASURES["logits.layers"].answer(reading)
+    assert found.verdict.endswith(
+        f"Layers are numbered here among the 1 of 2 blocks whose attention could be read ({reason})."
+    )
+    model = tiny("bert")
+    assert capture(model, Subject.of(model).forward, _ids()).unread_reason == ""
+
+
 SAMPLED = {
     "loudness", "directions", "recovery", "kernel", "kernel.frequencies", "kernel.terms", "logits.layers",
     "logits.heads", "survival", "survival.share", "heads.positional", "heads.distance", "heads.across",
@@ -41,7 +80,9 @@ SAMPLED = {
 
 def _check_complete(findings: Findings) -> None:
     two_sides = "its encoder" in str(findings.facts["class"])
-    assert len({item.name for item in findings}) == len(findings) == len(MEASURES) - 1 + two_sides
+    assert len({item.name for item in findings}) == len(findings) == len(MEASURES) - 3 + two_sides, (
+        "no sentences were asked about"
+    )
     for item in findings:
         check_declared(item)
         assert item.question.endswith("?")
@@ -130,7 +171,7 @@ def test_the_size_of_the_words_is_heard_in_the_loudness() -> None:
 def test_the_factor_of_the_words_is_told_before_and_after_training() -> None:
     found = inspect(_own("sum"), texts=_ids())["loudness"]
     bare = found.details["ratio"] / 32**0.5
-    assert f"multiplied by 5.7; without that factor a token would be {bare:.2g} times as long" in found.verdict
+    assert f"multiplied by 5.7; without that factor a token would be {bare:.2f} times as long" in found.verdict
     assert "(untrained " in found.verdict
     assert "factor" not in inspect(_own("sum", token_scale="one"), texts=_ids(), control=False)["loudness"].verdict
 
@@ -157,7 +198,7 @@ def test_of_an_architecture_that_is_not_listed_its_table_is_found_and_measured()
     assert found.facts["position"] == "A learned vector per position is added to the token embedding."
     left_out = {item.name for item in found if item.light == "skip"}
     assert left_out == {"kernel", "kernel.frequencies", "kernel.terms", "cause.loss", "cause.swap"}
-    assert "Shifting all positions by one changes the mean of the output" in found["cause"].verdict
+    assert "With all positions shifted by 1, the mean of the output changes by" in found["cause"].verdict
 
 
 def test_of_an_architecture_that_is_not_listed_nothing_is_denied_that_was_not_looked_at() -> None:
@@ -165,13 +206,13 @@ def test_of_an_architecture_that_is_not_listed_nothing_is_denied_that_was_not_lo
     assert str(found.facts["position"]).startswith("Queries and keys are rotated")
     assert found["kernel.frequencies"].verdict == ("Which channels a GlmModel rotates together is not recorded here.")
     assert found["loudness"].verdict.startswith("Nothing is added at the input of this model. Queries and keys")
-    assert "Shifting all positions, by up to 64, changes nothing" in found["cause"].verdict
+    assert "Shifting all positions by 1, 4, 16 and 64 changes nothing" in found["cause"].verdict
 
 
 def test_windows_as_long_as_the_table_are_shifted_shortened() -> None:
     model = _own("sum", encoder=PositionConfig("learned", {"max_length": 24}))
     found = next(item for item in inspect(model, texts=_ids(), control=False) if item.name == "cause")
-    assert "Shifting all positions by one changes the mean of the output" in found.verdict
+    assert "With all positions shifted by 1, the mean of the output changes by" in found.verdict
     rows = {str(row[0]): float(row[1]) for row in found.table.rows}  # type: ignore[arg-type]
     assert {name for name in rows if name.startswith("shifted")} == {"shifted by 1", "shifted by 4"}
     assert 0 < rows["shifted by 1"] < 1
@@ -293,7 +334,7 @@ def test_a_saved_folder(tmp_path: Path) -> None:
     findings = inspect(tmp_path, texts=_ids(), control=False, name="mine")
     assert findings.title == "What position does inside mine"
     assert findings.facts["attention"] == "each token sees those before it"
-    assert findings.facts["control"] == "none (too large, or not asked for)"
+    assert findings.facts["control"] == "none (not asked for)"
 
 
 def test_recordings_too_large_for_memory_go_to_files(monkeypatch: pytest.MonkeyPatch) -> None:

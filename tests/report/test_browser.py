@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import xml.etree.ElementTree as ET
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from clockhands.findings import Findings
+from clockhands.findings import Finding, Findings
 from clockhands.report import put_side_by_side, write
 from tests.report.chromium import Browser, find
 from tests.report.demo import EVIL, demo
@@ -38,11 +39,11 @@ def model(name: str) -> Findings:
 
 
 @pytest.mark.parametrize("which", ["one", "two"])
-@pytest.mark.parametrize("width", [400, 1400])
+@pytest.mark.parametrize("width", [360, 1400])
 def test_opens_clean_and_fits(browser: Browser, pages: dict[str, Path], which: str, width: int) -> None:
-    browser.open(pages[which], width, dark=width == 400)
+    browser.open(pages[which], width, dark=width == 360)
     browser.evaluate("document.querySelectorAll('details').forEach(d => d.open = true)")
-    assert browser.evaluate("document.documentElement.scrollWidth") <= width
+    assert browser.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth") == 0
     assert browser.evaluate(STICKS_OUT) == []
     assert browser.faults() == []
     requests = [
@@ -50,6 +51,16 @@ def test_opens_clean_and_fits(browser: Browser, pages: dict[str, Path], which: s
     ]
     assert requests[0] == pages[which].as_uri()
     assert all(url.startswith("data:") for url in requests[1:]), requests
+
+
+def test_a_long_unit_breaks_nowhere_and_sticks_out_nowhere(browser: Browser, tmp_path: Path) -> None:
+    """The number and the first word of its unit stay together, in the contents too."""
+    finding = Finding("f", "What does each cost?", "V.", 268928, "parameters of the largest")
+    page = write(Findings("t", (finding,)), tmp_path / "report")[0]
+    for width in (360, 1440):
+        browser.open(page, width)
+        over = "[document.documentElement, document.querySelector('.contents')].map(e => e.scrollWidth - e.clientWidth)"
+        assert browser.evaluate(over) == [0, 0]
 
 
 def test_figures_are_there_and_have_size(browser: Browser, pages: dict[str, Path]) -> None:
@@ -68,7 +79,7 @@ def test_figures_are_there_and_have_size(browser: Browser, pages: dict[str, Path
 
 def test_hostile_token_stays_text(browser: Browser, pages: dict[str, Path]) -> None:
     browser.open(pages["one"], 1400)
-    assert browser.evaluate("document.querySelectorAll('img, script').length") == 0
+    assert browser.evaluate("document.querySelectorAll('img, script').length") == 1, "the page's own script"
     assert EVIL in browser.evaluate("document.body.textContent")
 
 
@@ -97,6 +108,28 @@ def test_dark_screens_get_light_ink(browser: Browser, pages: dict[str, Path]) ->
         assert min(contrast(paper, ink) for ink in inks) >= 4.5
 
 
+def test_on_paper_everything_folded_stands_open(browser: Browser, pages: dict[str, Path]) -> None:
+    height = "document.querySelector('#loudness-share details').getBoundingClientRect().height"
+    browser.open(pages["one"], 1400)
+    assert 0 < browser.evaluate(height) < 40, "one line is seen of it"
+    browser.call("Emulation.setEmulatedMedia", media="print")
+    try:
+        assert browser.evaluate(height) > 100
+        assert browser.evaluate("getComputedStyle(document.querySelector('.skip-link')).display") == "none"
+    finally:
+        browser.call("Emulation.setEmulatedMedia", media="")
+
+
+def test_the_skip_link_is_the_first_stop_and_leads_to_the_findings(browser: Browser, pages: dict[str, Path]) -> None:
+    browser.open(pages["one"], 1400)
+    for kind in ("keyDown", "keyUp"):
+        browser.call("Input.dispatchKeyEvent", type=kind, key="Tab", code="Tab", windowsVirtualKeyCode=9)
+    assert browser.evaluate("document.activeElement.className") == "skip-link"
+    assert browser.evaluate("document.activeElement.getBoundingClientRect().top") >= 0
+    browser.evaluate("document.activeElement.click()")
+    assert browser.evaluate("document.activeElement.id") == "content"
+
+
 def luminance(colour: list[float]) -> float:
     parts = [value / 255 for value in colour]
     linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
@@ -106,3 +139,55 @@ def luminance(colour: list[float]) -> float:
 def contrast(one: list[float], other: list[float]) -> float:
     low, high = sorted((luminance(one), luminance(other)))
     return (high + 0.05) / (low + 0.05)
+
+
+BUTTONS = """(async () => { window.taken = {}; const labels = ['Copy SVG', 'Copy PNG', 'Copy link'];
+    Object.defineProperty(navigator, 'clipboard', { value: { writeText: async (text) => { taken.text = text },
+      write: async ([item]) => { taken.type = item.types[0];
+        const bits = await createImageBitmap(await item.getType('image/png'));
+        const pen = new OffscreenCanvas(bits.width, bits.height).getContext('2d'); pen.drawImage(bits, 0, 0);
+        const seen = pen.getImageData(0, 0, bits.width, bits.height).data;
+        taken.size = [bits.width, bits.height]; taken.inks = new Set(new Uint32Array(seen.buffer)).size } } });
+    const figure = document.querySelector('#loudness-share-figure'), out = {};
+    for (const label of labels) {
+      [...figure.querySelectorAll('button')].find(b => b.textContent === label).click();
+      for (let n = 0; n < 200 && figure.querySelector('[role=status]').textContent !== 'copied'; n++)
+        await new Promise(done => setTimeout(done, 20));
+      out[label] = { ...taken, said: figure.querySelector('[role=status]').textContent };
+      figure.querySelector('[role=status]').textContent = ''; window.taken = {};
+    } return out })()"""
+
+
+def test_buttons_copy_the_figure_and_its_address(browser: Browser, pages: dict[str, Path]) -> None:
+    """The file has title and verdict and nothing to point at; the picture has colours, twice the size of the page's."""
+    browser.open(pages["one"], 1400)
+    taken = browser.call("Runtime.evaluate", expression=BUTTONS, awaitPromise=True, returnByValue=True)["result"][
+        "value"
+    ]
+    root, found = ET.fromstring(taken["Copy SVG"]["text"]), demo()["loudness.share"]
+    assert root[0].text == found.question and (root[1].text or "").startswith(found.verdict)
+    assert not [element for element in root.iter() if element.get("class") == "hover"]
+    width, height = (float(part) for part in root.get("viewBox", "").split()[2:])
+    assert taken["Copy PNG"]["type"] == "image/png"
+    assert taken["Copy PNG"]["size"] == pytest.approx([2 * width, 2 * height], abs=1)
+    assert taken["Copy PNG"]["inks"] > 20
+    assert taken["Copy link"]["text"] == f"{pages['one'].as_uri()}#loudness-share-figure"
+    assert [each["said"] for each in taken.values()] == ["copied"] * 3
+    assert browser.faults() == []
+
+
+def test_a_value_is_shown_beside_the_pointer_and_beside_a_finger(browser: Browser, pages: dict[str, Path]) -> None:
+    browser.open(pages["one"], 400)
+    shown = browser.evaluate(
+        """(() => { const bar = document.querySelector('#loudness-share-svg .hover > rect'); bar.scrollIntoView();
+        const box = bar.getBoundingClientRect(), tip = document.querySelector('.tip'), out = [tip.hidden];
+        const point = (kind, x, y, type) => document.elementFromPoint(x, y).dispatchEvent(
+          new PointerEvent(type, { pointerType: kind, clientX: x, clientY: y, bubbles: true }));
+        point('mouse', box.x + box.width / 2, box.y + box.height / 2, 'pointermove');
+        out.push(tip.textContent, tip.hidden, tip.getBoundingClientRect().right <= innerWidth);
+        point('mouse', box.x + box.width / 2, box.y - 8, 'pointermove'); out.push(tip.hidden);
+        point('touch', box.x + box.width / 2, box.y - 8, 'click'); out.push(tip.hidden);
+        return out })()"""
+    )
+    assert shown[0] is True and shown[1] == "share of the input: 0.612 [0.59, 0.63], words"
+    assert shown[2:4] == [False, True]

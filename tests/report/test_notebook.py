@@ -24,5 +24,5 @@ def test_notebook_frames_the_whole_page() -> None:
 
     Reader().feed(RUN._repr_html_())
     assert len(frames) == 1
-    assert frames[0]["srcdoc"] == make_page(RUN)
+    assert frames[0]["srcdoc"] == make_page(RUN, script=False)
     assert "allow-scripts" not in (frames[0]["sandbox"] or "")

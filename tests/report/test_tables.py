@@ -6,9 +6,9 @@ import csv
 import io
 from urllib.parse import unquote
 
-from clockhands.findings import Finding, Findings, Table
+from clockhands.findings import Figure, Finding, Findings, Mark, Panel, Table
 from clockhands.report import make_page
-from clockhands.report.tables import LARGEST_CSV, SHOWN_ROWS, to_csv
+from clockhands.report.tables import LARGEST_CSV, SHOWN_ROWS, read_values, to_csv
 from tests.report.demo import EVIL
 from tests.report.html_tree import Tree
 
@@ -41,3 +41,19 @@ def test_long_tables_point_to_their_file() -> None:
     assert text.count("<tr>") == SHOWN_ROWS + 1
     assert f"The first {SHOWN_ROWS} of 2000 rows; all are in <code>tables/long.csv</code>" in text
     assert len(text) < 60_000
+
+
+def test_a_figure_without_a_table_has_the_numbers_that_it_draws() -> None:
+    line = Mark("line", "loss", (1, 2), (3.0, 4.0), low=(2.5, 3.5), high=(3.5, 4.5))
+    cells = Mark("heatmap", "cosine", z=((0.1, 0.2), (0.3, None)), x=("a", "b"))
+    finding = Finding("f", "Q?", "V.", figure=Figure((Panel((line,), "Loss"), Panel((cells,)))))
+    assert read_values(finding).rows == (
+        ("Loss", "loss", 1, 3.0, None, 2.5, 3.5, None),
+        ("Loss", "loss", 2, 4.0, None, 3.5, 4.5, None),
+        ("2", "cosine", "a", 0, 0.1, None, None, None),
+        ("2", "cosine", "b", 0, 0.2, None, None, None),
+        ("2", "cosine", "a", 1, 0.3, None, None, None),
+        ("2", "cosine", "b", 1, None, None, None, None),
+    )
+    table = Table.of(("n",), [(1,)])
+    assert read_values(Finding("f", "Q?", "V.", figure=finding.figure, table=table)) is table

@@ -18,7 +18,10 @@ from clockhands.errors import BusyError, DataError, UsageError
 from clockhands.findings import Figure, Finding, Findings, Mark, Panel, Table
 from clockhands.locking import lock_folder
 from clockhands.report import make_page, write
-from tests.report.demo import EVIL
+from clockhands.report.page import PAPER_WIDTHS
+from clockhands.report.text import make_slug
+from tests.report.demo import EVIL, demo
+from tests.report.html_tree import Tree
 
 FIGURE = Figure((Panel((Mark("line", "a", (1, 2), (3.0, 4.0)),)),))
 ONE = Finding("a.one", "One?", "One.", figure=FIGURE, table=Table.of(("k", "v"), [("x", 0.25)]), light="good")
@@ -30,11 +33,39 @@ RUN = Findings("A run", (ONE, TWO, SKIP), facts={"model": "m"})
 def test_writes_page_json_figures_and_tables(tmp_path: Path) -> None:
     paths = write(RUN, tmp_path / "deep" / "report")
     names = [str(path.relative_to(tmp_path / "deep" / "report")) for path in paths]
-    assert names == ["index.html", "findings.json", "figures/a-one.svg", "tables/a-one.csv"]
-    assert paths[0].read_text(encoding="utf8") == make_page(RUN)
+    figures = ["figures/a-one.svg", "figures/a-one-84mm.svg", "figures/a-one-174mm.svg"]
+    assert names == ["index.html", "findings.json", *figures, "tables/a-one.csv", "preview.png"]
+    page = paths[0].read_text(encoding="utf8")
+    alone = make_page(RUN).splitlines()
+    assert [line for line in page.splitlines() if line not in alone] == [
+        '<meta property="og:title" content="A run">',
+        '<meta property="og:image" content="preview.png">',
+        next(line for line in page.splitlines() if line.startswith('<p class="tools">')),
+    ]
     assert Findings.load(paths[1]) == RUN
     assert ET.parse(paths[2]).getroot().tag == "{http://www.w3.org/2000/svg}svg"
-    assert list(csv.reader(io.StringIO(paths[3].read_text()))) == [["k", "v"], ["x", "0.25"]]
+    assert list(csv.reader(io.StringIO(paths[5].read_text()))) == [["k", "v"], ["x", "0.25"]]
+    links = [link["href"] for link in Tree(page).every("a") if "download" in link]
+    assert len([link for link in links if link.startswith("data:")]) == 1
+    assert all((paths[0].parent / link).is_file() for link in links if not link.startswith("data:"))
+    assert paths[6].read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("width", PAPER_WIDTHS)
+def test_a_figure_for_print_is_as_wide_as_a_column_and_its_letters_are_legible(tmp_path: Path, width: int) -> None:
+    """Letters of a tick are at least 6 points high on paper; the picture is vector, and says what it shows."""
+    chosen = [demo()[name] for name in ("loudness.share", "cause.output")]
+    write(Findings("Some", tuple(chosen)), tmp_path)
+    for path in sorted((tmp_path / "figures").glob(f"*-{width}mm.svg")):
+        root = ET.parse(path).getroot()
+        assert root.get("width") == f"{width}mm", path
+        across, down = map(float, root.get("viewBox", "").split()[2:])
+        assert float(root.get("height", "").removesuffix("mm")) == pytest.approx(width * down / across, abs=0.06)
+        size = 9.5 * width / 25.4 * 72 / across
+        assert size >= (6.5 if width == PAPER_WIDTHS[0] else 5), path
+        finding = next(item for item in chosen if make_slug(item.name) == path.name.removesuffix(f"-{width}mm.svg"))
+        (title, told) = (root.findtext(f"{{http://www.w3.org/2000/svg}}{tag}") for tag in ("title", "desc"))
+        assert title == finding.question and told is not None and told.startswith(finding.verdict)
 
 
 def test_two_processes_do_not_mix_their_pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -59,7 +90,8 @@ def test_second_run_replaces_the_first_and_leaves_other_files(tmp_path: Path) ->
     write(RUN, tmp_path)
     (tmp_path / "figures" / "mine.svg").write_text("mine")
     write(Findings("Later", (replace(ONE, name="b"), TWO)), tmp_path)
-    assert sorted(path.name for path in (tmp_path / "figures").iterdir()) == ["b.svg", "mine.svg"]
+    names = sorted(path.name for path in (tmp_path / "figures").iterdir())
+    assert names == ["b-174mm.svg", "b-84mm.svg", "b.svg", "mine.svg"]
     assert [path.name for path in (tmp_path / "tables").iterdir()] == ["b.csv"]
     assert "Later" in (tmp_path / "index.html").read_text(encoding="utf8")
 

@@ -22,6 +22,7 @@ EXAMPLES = (
     "clockhands inspect runs/tour",
     "clockhands inspect runs/tour --text README.md --texts 24 --length 32 --json > findings.json",
     "clockhands inspect runs/tour --side both",
+    'clockhands inspect runs/tour --sentence "zweihundertdrei"',
     "clockhands inspect ./weights --ids ids.npy --out report",
     "clockhands inspect ./weights --tokenizer ./llama --text my.txt --out report",
     "clockhands inspect runs/tour runs/mine --out report",
@@ -47,6 +48,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE.npy",
         help="token ids instead of text, as numpy.save wrote them: [texts, tokens], or [tokens] to be cut into windows",
     )
+    parser.add_argument(
+        "--sentence",
+        action="append",
+        metavar="TEXT",
+        help="show this sentence: attention, its four terms, two words swapped; once for each sentence",
+    )
     parser.add_argument("--out", metavar="FOLDER", default="report", help="where the page goes (default: %(default)s)")
     parser.add_argument("--json", action="store_true", help="print the findings as JSON instead of writing a page")
     parser.add_argument("--texts", type=whole, default=96, help="windows of text to read (default: %(default)s)")
@@ -71,6 +78,8 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError(f"--length is {options.length}; a window has at least 8 tokens")
     if options.ids is not None and options.text is not None:
         raise UsageError("--text and --ids exclude each other: give the text, or its token ids")
+    if any(not sentence.strip() for sentence in options.sentence or ()):
+        raise UsageError("--sentence is empty; give a sentence of at least two tokens")
     if options.side == "both" and len(options.model) > 1:
         raise UsageError("--side both sets two stacks of one model side by side; give one model, or one side of two")
     prepare(options)
@@ -116,6 +125,7 @@ def _inspect(model: str, side: Side | None, options: argparse.Namespace) -> Find
         ids=options.ids,
         length=options.length,
         count=options.texts,
+        sentences=options.sentence or (),
         control=options.control,
         side=side,
         device=_choose_device(options.device),
@@ -146,6 +156,7 @@ def _write_command(options: argparse.Namespace) -> str:
     words = ["clockhands", "inspect", *options.model]
     words += ["--side", options.side] if options.side else []
     words += ["--text", *options.text] if options.text else []
+    words += [word for sentence in options.sentence or () for word in ("--sentence", sentence)]
     words += ["--ids", options.ids] if options.ids else []
     words += ["--tokenizer", options.tokenizer] if options.tokenizer else []
     words += ["--length", str(options.length)] if options.length else []

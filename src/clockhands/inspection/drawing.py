@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from clockhands.findings import Figure, Mark, Number, Panel, Reference, choose_digits
@@ -24,8 +25,10 @@ def make_heatmap(z: Any, **rest: Any) -> Mark:
 
 
 def draw_head_grid(grid_LH: Any, title: str) -> Figure:
-    """Draw one number of every head of every layer as a heatmap; layers are numbered from 1."""
-    picture = make_heatmap(grid_LH, x=tuple(range(grid_LH.shape[1])), y=tuple(range(1, len(grid_LH) + 1)))
+    """Draw one number of every head of every layer as a heatmap; layers are numbered from 1, and each cell is named."""
+    layers, heads = range(1, len(grid_LH) + 1), range(grid_LH.shape[1])
+    names = tuple(f"layer {layer} head {head}" for layer in layers for head in heads)
+    picture = make_heatmap(grid_LH, x=tuple(heads), y=tuple(layers), names=names)
     return Figure((Panel((picture,), title=title, xlabel="head", ylabel="layer"),))
 
 
@@ -53,6 +56,11 @@ def format_percent_range(low: float, high: float) -> str:
         return f"{format_percent(low)} to {format_percent(high)}"
     digits = choose_digits(100 * low, 100 * high, 0 if abs(100 * low) >= 9.95 else 1)
     return f"{100 * low:.{digits}f} % to {100 * high:.{digits}f} %".replace("-", "−")
+
+
+def format_ratio(value: float) -> str:
+    """Return a ratio above 0 with two digits that count, and never with an exponent: ``1,200``, ``4.3``, ``0.0071``."""
+    return f"{value:,.{max(0, 1 - math.floor(math.log10(value)))}f}"
 
 
 def make_untrained_reference(value: Number | None) -> tuple[Reference, ...]:

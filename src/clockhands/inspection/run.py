@@ -22,6 +22,7 @@ from clockhands.inspection.opening import open_subject, open_tokenizer
 from clockhands.inspection.progress import Progress, show_progress
 from clockhands.inspection.reading.memory_check import check_memory
 from clockhands.inspection.reading.reading import Reading, read_model
+from clockhands.inspection.reading.sentences import check_window, read_sentences
 from clockhands.inspection.reading.windows import Ids, Windows, read_ids
 from clockhands.inspection.subject.subject import Side, Subject
 from clockhands.inspection.text_choice import choose_windows, describe_origin
@@ -37,11 +38,12 @@ MOST_PARAMETERS = 400_000_000
 def inspect(
     model: nn.Module | Subject | str | Path,
     tokenizer: Any = None,
-    texts: Sequence[str] | Tensor | None = None,
+    texts: str | Sequence[str] | Tensor | None = None,
     *,
     ids: Ids | str | Path | None = None,
     length: int | None = None,
     count: int = DEFAULT_COUNT,
+    sentences: Sequence[str] = (),
     control: bool | None = None,
     name: str = "",
     side: Side | None = None,
@@ -55,11 +57,14 @@ def inspect(
     Args:
         model: a model of ``transformers`` or of this project, a ``Subject``, a folder, or a hub name.
         tokenizer: an opened one, or the folder or hub name of one, in place of the model's own.
-        texts: strings, which are joined and cut into windows (default: the training text of a run, else English).
+        texts: one string, or several that are joined, cut into windows (default: the training text of a run, else
+            English); or ``ids`` as a tensor.
         ids: token ids in place of texts: a tensor, an array or the path of a ``.npy`` file. [texts, tokens] are used as
             they are, or their first ``length`` tokens; [tokens] is one long text, which is cut into windows.
-        length: tokens in a window (default: 128, or what the model can read).
+        length: tokens in a window (default: 128, less where the model reads less; on the training text of a run no more
+            than nine of ten of its texts have).
         count: the most windows.
+        sentences: shown one by one: their attention, its logits in four terms, and what swapping two words changes.
         control: also measure the same class with fresh weights, the reference "untrained" of most measures (default:
             unless the model is very large).
         name: what to call the model on the page.
@@ -73,24 +78,30 @@ def inspect(
     Raises:
         CheckpointError: a model or tokenizer that cannot be opened or is not understood.
         DataError: too little text, or ids that are no token ids of this model.
-        UsageError: windows longer than the model reads, a side that it does not have, both texts and ids, or an
-            argument that an opened model or a ``Subject`` brings itself.
+        UsageError: a sentence that is empty, has one token or more than the model reads; windows longer than the model
+            reads, a side that it does not have, both texts and ids, or an argument that an opened model or a
+            ``Subject`` brings itself.
     """
     if ids is not None and texts is not None:
         raise UsageError(
             "inspect was given both texts (--text) and ids (--ids): give one of them, for it measures on one text"
         )
+    texts = [texts] if isinstance(texts, str) else texts
     chosen = read_ids(ids) if isinstance(ids, str | Path) else texts if ids is None else ids
     with _use_evaluation_mode(model), show_progress(progress) as shown, torch.no_grad():
         stored = _open(model, tokenizer, name, device, trust_remote_code, side)
         subject = stored.to_float32()
+        asked_sentences = read_sentences(subject, sentences)
         windows = choose_windows(subject, chosen, length, count)
+        check_window(asked_sentences, windows)
         subject.check_ids(windows.ids_NT)
         check_memory(subject, windows)
         reading = _read(subject, windows, _builds_control(subject, control), shown)
+        reading.sentences = asked_sentences
         reading.texts = texts if not isinstance(texts, Tensor) else None
         items = _measure(reading, shown, command, read_basis(reading, chosen))
-        facts = _list_facts(reading, describe_origin(subject, windows, chosen is None), stored)
+        without_control = "the model is too large" if control is None else "not asked for"
+        facts = _list_facts(reading, describe_origin(subject, windows, chosen is None), stored, without_control)
     return Findings(
         title=f"What position does inside {subject.label}",
         items=items,
@@ -193,8 +204,12 @@ def _complete(finding: Finding, measure: Measure, command: str, basis: Mapping[s
     return replace(finding, command=command, details=details, basis={key: basis[key] for key in measure.rests_on})
 
 
-def _list_facts(reading: Reading, origin: str, stored: Subject) -> dict[str, str | int]:
-    """Return the lines on top of the page, by name; ``stored`` is the model in the precision of its checkpoint."""
+def _list_facts(reading: Reading, origin: str, stored: Subject, without_control: str) -> dict[str, str | int]:
+    """Return the lines on top of the page, by name.
+
+    ``stored`` is the model in the precision of its checkpoint; ``without_control`` says why there is no control, where
+    there is none.
+    """
     import transformers
 
     subject, capture = reading.subject, reading.capture
@@ -207,7 +222,7 @@ def _list_facts(reading: Reading, origin: str, stored: Subject) -> dict[str, str
         "size": f"{heads}width {capture.hidden[0].shape[-1]}, {parameters:,} parameters",
         "attention": reading.influence.sentence,
         "text": f"{capture.num_texts} windows of {capture.length} tokens" + origin,
-        "control": "the same class with fresh weights" if reading.control else "none (too large, or not asked for)",
+        "control": "the same class with fresh weights" if reading.control else f"none ({without_control})",
         "versions": f"clockhands {__version__}, torch {torch.__version__}, transformers {transformers.__version__}",
     }
     if subject is not stored:

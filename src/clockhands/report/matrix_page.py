@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,11 @@ VERDICT_WORDS = {
     "N/A": "does not apply",
     "LIBRARY": "fails by its library",
 }
+
+
+SIGNS = {"PASS": "✓", "FAIL": "×", "WARN": "!", "PROPERTY": "·", "N/A": "–", "LIBRARY": "○"}
+"""What stands in a cell, so that no verdict is told by its colour alone."""
+_SEVERITY = ("N/A", "PASS", "PROPERTY", "WARN", "LIBRARY", "FAIL")
 
 
 def make_matrix_page(data: Mapping[str, Any]) -> str:
@@ -35,8 +40,41 @@ def make_matrix_page(data: Mapping[str, Any]) -> str:
         ("verdict", "Verdict", [(index, VERDICT_WORDS[name]) for index, name in enumerate(data["verdicts"])]),
     )
     return render_page(
-        "matrix.html", "How models handle position", script="matrix.js", data=data, filters=filters, words=VERDICT_WORDS
+        "matrix.html",
+        "How models handle position",
+        script="matrix.js",
+        data={**data, "groups": list_groups(data), "signs": [SIGNS[name] for name in data["verdicts"]]},
+        filters=filters,
+        words=VERDICT_WORDS,
+        choose_worst=choose_worst,
+        tells_libraries="LIBRARY" in data["verdicts"],
     )
+
+
+def list_groups(data: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return what makes models fail, by cause: ``cause``, whether it is of a ``library``, and the ``cells`` it is of.
+
+    A cell is [model, check]. The models' own causes come first, then those with most models. The cause of a cell is
+    its explanation, or its note, or the name of its check.
+    """
+    texts, verdicts = data["texts"], data["verdicts"]
+    groups: dict[tuple[bool, str], list[tuple[str, str]]] = {}
+    for row in data["rows"]:
+        for check, (verdict, _, _, note, explanation, *_) in row["cells"].items():
+            if verdicts[verdict] in ("FAIL", "LIBRARY"):
+                cause = texts[explanation] or texts[note] or check
+                groups.setdefault((verdicts[verdict] == "LIBRARY", cause), []).append((row["model"], check))
+    entries = [{"cause": cause, "library": library, "cells": cells} for (library, cause), cells in groups.items()]
+    return sorted(entries, key=lambda entry: (entry["library"], -len({model for model, _ in entry["cells"]})))
+
+
+def choose_worst(cells: Mapping[str, Sequence[Any]], check: str, verdicts: Sequence[str]) -> int | None:
+    """Return the number of the worse verdict of a check, of the model and of its source side; None if it was not made.
+
+    An encoder-decoder has two cells a check, the second with ``source.`` before its name.
+    """
+    made = [cells[name][0] for name in (check, f"source.{check}") if name in cells]
+    return max(made, key=lambda number: _SEVERITY.index(verdicts[number]), default=None)
 
 
 def dump_matrix(data: Mapping[str, Any]) -> str:

@@ -9,4 +9,4 @@ from clockhands.report.render import render
 
 def make_notebook_frame(findings: Findings) -> str:
     """Return an ``<iframe>`` that carries the whole page; scripts are not allowed in it."""
-    return render("notebook.html", title=findings.title, page=make_page(findings))
+    return render("notebook.html", title=findings.title, page=make_page(findings, script=False))

@@ -1,36 +1,55 @@
-"""Make one self-contained HTML page of findings: no script, no network, everything escaped."""
+"""Make one self-contained HTML page of findings: whole without its script, no network, everything escaped."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from markupsafe import Markup
 
-from clockhands.findings import Finding, Findings
-from clockhands.report.render import render_page
+from clockhands.findings import Figure, Finding, Findings, Mark, Scalar
+from clockhands.report.first_screen import choose_cards, find_opening, has_small_table
+from clockhands.report.render import read_asset, render_page
 from clockhands.report.tables import TableView, view_table
-from clockhands.report.text import MEANINGS, make_slugs
+from clockhands.report.text import MEANINGS, make_slugs, shorten_paths
 
+PREVIEW = "preview.png"
+"""The file beside a page that a link to it shows."""
+PAPER_WIDTHS = (84, 174)
+"""Widths in millimetres of the files of a figure for print: one column of a journal, and two."""
+VIEWS = ("attention", "encoding")
+"""What a script can show below a figure: each has its file in ``templates``."""
 SKIPPED = "Does not apply here"
 """The last heading of a page, over the findings that were skipped."""
+
+_LAYOUT = ("group", "opening", "compared")
+"""Details of a finding that say where it stands on the page."""
 
 
 @dataclass(frozen=True)
 class Section:
-    """A finding as the template needs it: its id on the page, its drawn figure, its table and plain details."""
+    """A finding as the template needs it: its id on the page, its drawn figure, its table and plain details.
+
+    ``number`` counts the figures of the page from 1; it is 0 where there is none. ``view`` holds the data of what a
+    script shows below the figure, from the finding's ``details["view"]``; None where there is none.
+    """
 
     id: str
+    number: int
     finding: Finding
     svg: Markup | None
     table: TableView | None
     details: dict[str, Any]
+    view: dict[str, Any] | None
 
 
-def make_page(findings: Findings, *, title: str | None = None) -> str:
-    """Return the whole page. Equal findings give equal bytes. Raises DataError if a figure contradicts itself."""
-    return compose(findings, draw_figures(findings), title=title)
+def make_page(findings: Findings, *, title: str | None = None, script: bool = True) -> str:
+    """Return the whole page. Equal findings give equal bytes. Raises DataError if a figure contradicts itself.
+
+    ``script``: whether figures have buttons and show the values that a reader points at; all else is there without.
+    """
+    return compose(findings, draw_figures(findings), title=title, script=script)
 
 
 def draw_figures(findings: Findings) -> dict[str, str]:
@@ -38,20 +57,66 @@ def draw_figures(findings: Findings) -> dict[str, str]:
     from clockhands.report.figures import draw  # late: Matplotlib is heavy
 
     by_id = zip(make_slugs(findings), findings, strict=True)
-    return {name: draw(finding.figure, name) for name, finding in by_id if finding.figure is not None}
+    return {
+        name: draw(finding.figure, name, alternative=finding.verdict)
+        for name, finding in by_id
+        if finding.figure is not None and is_worth_drawing(finding.figure)
+    }
 
 
-def compose(findings: Findings, drawn: dict[str, str], *, title: str | None = None) -> str:
-    """Return the page around figures that are drawn already: ``drawn`` holds their SVG by the id of the finding."""
-    sections = [
-        _make_section(name, finding, drawn) for name, finding in zip(make_slugs(findings), findings, strict=True)
-    ]
+def is_worth_drawing(figure: Figure) -> bool:
+    """Tell whether a figure shows more than one number: two points of a line, or two different values.
+
+    Without a panel, with one point a line, or with one value everywhere there is nothing that the verdict does not say.
+    """
+    marks = [mark for panel in figure.panels for mark in panel.marks if mark.emphasis != "reference"]
+    return any(mark.z for mark in marks) or any(_count_along(mark) > 1 for mark in marks) or _differ(marks)
+
+
+def _count_along(mark: Mark) -> int:
+    """Return how many points a line or a band has; other marks need none beside them."""
+    return max(len(mark.y), len(mark.low)) if mark.kind in ("line", "band") else 0
+
+
+def _differ(marks: Sequence[Mark]) -> bool:
+    """Tell whether marks that stand alone, such as points and bars, differ in a value."""
+    alone = [mark for mark in marks if mark.kind in ("points", "bars", "stack")]
+    return len({value for mark in alone for value in _list_measured(mark)}) > 1
+
+
+def _list_measured(mark: Mark) -> Sequence[object]:
+    """Return the numbers of a mark: those of y, or of x where y holds names; without them where one axis is enough."""
+    sideways = any(isinstance(value, str) for value in mark.y)
+    return [value for value in (mark.x if sideways else mark.y) if value is not None]
+
+
+def compose(
+    findings: Findings, drawn: dict[str, str], *, title: str | None = None, script: bool = True, files: bool = False
+) -> str:
+    """Return the page around figures that are drawn already: ``drawn`` holds their SVG by the id of the finding.
+
+    ``script`` as ``make_page``. ``files``: whether the files that ``write`` makes are beside the page, to be linked.
+    """
+    numbers = {name: number for number, name in enumerate(drawn, 1)}
+    findings = _shorten_all_paths(findings)
+    named = list(zip(make_slugs(findings), findings, strict=True))
+    sections = [_make_section(name, finding, drawn, numbers.get(name, 0)) for name, finding in named]
+    opening = find_opening(findings)
     counts = [(sum(finding.light == light for finding in findings), word) for light, word in MEANINGS.items()]
     return render_page(
         "findings.html",
-        title or findings.title,
-        style=_make_dark_style() if drawn else "",
+        shorten_paths(title or findings.title),
+        script=_choose_scripts(sections) if script and drawn else "",
+        style=_make_figure_style(sections) if drawn else "",
+        files=files,
+        widths=PAPER_WIDTHS,
+        interactive=script,
+        preview=PREVIEW if files and drawn else "",
         findings=findings,
+        facts=_list_untold_facts(findings, opening),
+        opening=opening,
+        small_table=opening is not None and has_small_table(opening),
+        cards=choose_cards(named),
         sections=sections,
         groups=_group_sections(sections),
         skipped=SKIPPED,
@@ -59,18 +124,33 @@ def compose(findings: Findings, drawn: dict[str, str], *, title: str | None = No
     )
 
 
-def _make_dark_style() -> str:
-    """Return the style rules that change the colours of figures on a dark screen."""
+def _choose_scripts(sections: Sequence[Section]) -> str:
+    """Return the names of the scripts that the figures and views of a page need."""
+    kinds = dict.fromkeys(section.view["kind"] for section in sections if section.view)
+    return " ".join(["figures.js", *(f"{kind}.js" for kind in kinds), *(["views.js"] if kinds else [])])
+
+
+def _make_figure_style(sections: Sequence[Section]) -> str:
+    """Return the style rules of figures: of what stands around them, and of their colours on a dark screen."""
     from clockhands.report.figures.palette import make_dark_css  # late, as above
 
-    return "@media screen and (prefers-color-scheme: dark){" + make_dark_css(".plot") + "}"
+    views = read_asset("views.css") if any(section.view for section in sections) else ""
+    return (
+        read_asset("figures.css")
+        + views
+        + "@media screen and (prefers-color-scheme: dark){"
+        + make_dark_css(".plot")
+        + "}"
+    )
 
 
-def _make_section(name: str, finding: Finding, drawn: dict[str, str]) -> Section:
+def _make_section(name: str, finding: Finding, drawn: dict[str, str], number: int) -> Section:
     """Return a finding as the template needs it; details that are no plain values are left out."""
     svg = Markup(drawn[name]) if name in drawn else None
-    details = {key: value for key, value in finding.details.items() if key != "group" and _is_plain(value)}
-    return Section(name, finding, svg, view_table(finding.table), details)
+    details = {key: value for key, value in finding.details.items() if key not in _LAYOUT and _is_plain(value)}
+    view = finding.details.get("view")
+    known = view if isinstance(view, dict) and view.get("kind") in VIEWS else None
+    return Section(name, number, finding, svg, view_table(finding.table), details, known)
 
 
 def _group_sections(sections: Sequence[Section]) -> dict[str, list[Section]]:
@@ -81,6 +161,36 @@ def _group_sections(sections: Sequence[Section]) -> dict[str, list[Section]]:
             groups.setdefault(str(section.finding.details.get("group", "")), []).append(section)
     skipped = [section for section in sections if section.finding.light == "skip"]
     return {**groups, SKIPPED: skipped} if skipped else groups
+
+
+def _shorten_all_paths(findings: Findings) -> Findings:
+    """Return the findings without absolute paths in what a page tells; tables and figures, which hold text, stay."""
+
+    def shorten(value: Any) -> Any:
+        return shorten_paths(value) if isinstance(value, str) else value
+
+    names = ("question", "verdict", "method", "source", "command")
+    items = tuple(
+        replace(
+            item,
+            details={key: shorten(value) for key, value in item.details.items()},
+            **{name: shorten(getattr(item, name)) for name in names},
+        )
+        for item in findings
+    )
+    return replace(
+        findings,
+        items=items,
+        facts={key: shorten(value) for key, value in findings.facts.items()},
+        signature=shorten(findings.signature),
+        command=shorten(findings.command),
+    )
+
+
+def _list_untold_facts(findings: Findings, opening: Finding | None) -> dict[str, Scalar]:
+    """Return the facts less those that stand in the opening of the page, or are the verdict of the finding there."""
+    opened = "" if opening is None else f"{opening.details['opening']}\n{opening.verdict}"
+    return {key: fact for key, fact in findings.facts.items() if not (isinstance(fact, str) and fact in opened)}
 
 
 def _is_plain(value: object) -> bool:

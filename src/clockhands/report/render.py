@@ -17,7 +17,17 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from clockhands.report.text import LIGHTS, MEANINGS, format_interval, format_number, format_quantity, replace_controls
+from clockhands.report.text import (
+    LIGHTS,
+    MEANINGS,
+    describe_measured,
+    format_amount,
+    format_interval,
+    format_number,
+    format_quantity,
+    replace_controls,
+    scale_unit,
+)
 
 GENERATOR = '<meta name="generator" content="Clockhands">'
 _POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
@@ -29,9 +39,13 @@ def render(template: str, **values: Any) -> str:
 
 
 def render_page(template: str, title: str, *, script: str = "", style: str = "", **values: Any) -> str:
-    """Return a whole page. ``script`` names a file of ``templates``; ``style`` is added to the style sheet."""
-    program = _read_asset(script).replace("</", "<\\/") if script else ""
-    sheet = _read_asset("style.css") + style
+    """Return a whole page.
+
+    ``script`` names files of ``templates``, with spaces between them, which become one script; ``style`` is added to
+    the style sheet.
+    """
+    program = "\n".join(map(read_asset, script.split())).replace("</", "<\\/")
+    sheet = read_asset("style.css") + style
     return render(
         template,
         title=title,
@@ -66,10 +80,13 @@ def _make_environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters |= {
+        "amount": format_amount,
         "number": format_number,
         "quantity": format_quantity,
         "span": format_interval,
+        "unit": lambda unit: scale_unit(unit)[1],
         "lines": _escape_lines,
+        "measured": describe_measured,
         "prose": _render_prose,
     }
     environment.policies["json.dumps_kwargs"] = {"separators": (",", ":")}
@@ -78,7 +95,7 @@ def _make_environment() -> Environment:
 
 
 @cache
-def _read_asset(name: str) -> str:
+def read_asset(name: str) -> str:
     """Read a style sheet or a script of ``templates``."""
     return files("clockhands.report").joinpath("templates", name).read_text(encoding="utf8")
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import csv
 import io
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import zip_longest
 from urllib.parse import quote
 
-from clockhands.findings import Scalar, Table
+from clockhands.findings import Finding, Mark, Scalar, Table
 
 SHOWN_ROWS = 200
 """Rows of a table that a page shows."""
@@ -49,6 +51,31 @@ def to_csv(table: Table) -> str:
     writer.writerow(table.columns)
     writer.writerows(table.rows)
     return out.getvalue().encode("utf8", "replace").decode("utf8")
+
+
+def read_values(finding: Finding) -> Table:
+    """Return the numbers behind the figure of a finding: its table, or what is drawn where it has none."""
+    if finding.table.rows or finding.figure is None:
+        return finding.table
+    rows = [
+        (panel.title or str(number), mark.label, *values)
+        for number, panel in enumerate(finding.figure.panels, 1)
+        for mark in panel.marks
+        for values in _list_values(mark)
+    ]
+    return Table(("panel", "what", "x", "y", "value", "low", "high", "name"), tuple(rows))
+
+
+def _list_values(mark: Mark) -> Iterator[tuple[Scalar, ...]]:
+    """Yield x, y, the value of a cell, low, high and name of everything that a mark draws."""
+    if mark.z:
+        for row, cells in enumerate(mark.z):
+            for column, cell in enumerate(cells):
+                x, y = (names[at] if names else at for names, at in ((mark.x, column), (mark.y, row)))
+                yield x, y, cell, None, None, mark.names[row * len(cells) + column] if mark.names else None
+        return
+    for x, y, low, high, name in zip_longest(mark.x, mark.y, mark.low, mark.high, mark.names):
+        yield x, y, None, low, high, name
 
 
 def _make_download(text: str) -> str:

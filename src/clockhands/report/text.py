@@ -5,12 +5,15 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
-from clockhands.findings import Finding, choose_digits
+from clockhands.findings import SHARE, Finding, choose_digits
 
 LIGHTS = {"good": "✓", "warn": "!", "bad": "✕", "info": "•", "skip": "–"}
 MEANINGS = {"good": "good", "warn": "to watch", "bad": "bad", "info": "to know", "skip": "not applicable"}
+_ABSOLUTE = re.compile(r"(?<![\w.:/~…<\\-])(?:/|[A-Za-z]:[/\\])((?:[\w.+@-]+[/\\])+)([\w.+@-]+)")
+"""A path from the root with at least one folder; no address, no tag, no fraction."""
 _SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 _CONTROL = {code: chr(0x2400 + code) for code in range(32)} | {127: "␡", 0xFFFE: "\ufffd", 0xFFFF: "\ufffd"}
 _CONTROL |= dict.fromkeys((*range(128, 160), *range(55296, 57344)), "�")
@@ -52,17 +55,59 @@ def _format_real(value: float, digits: int) -> str:
     return fixed.replace("-", "−").replace(",", "\u202f")
 
 
+def scale_unit(unit: str) -> tuple[float, str]:
+    """Return by what a reader's number is larger than the stored one, and the unit that a reader sees.
+
+    Shares are stored from 0 to 1 in the unit ``SHARE``, and shown in percent, as verdicts tell them.
+    """
+    first, _, rest = unit.partition(" ")
+    return (100.0, f"% {rest}".strip()) if first == SHARE else (1.0, unit)
+
+
+def format_amount(value: Any, unit: str = "") -> str:
+    """Return a number of this unit as a reader sees it, without the unit."""
+    factor, _ = scale_unit(unit)
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return format_number(value * factor if is_number and factor != 1.0 else value)
+
+
 def format_quantity(value: Any, unit: str = "") -> str:
     """Return a number and its unit, with a space that does not break."""
-    return f"{format_number(value)}\u00a0{replace_controls(unit)}" if unit else format_number(value)
+    shown = format_amount(value, unit)
+    return f"{shown}\u00a0{replace_controls(scale_unit(unit)[1])}" if unit else shown
 
 
-def format_interval(interval: Sequence[Any] | None) -> str:
+def format_interval(interval: Sequence[Any] | None, unit: str = "") -> str:
     """Return ``[0.21, 0.34]``, with more digits where three do not keep the ends apart; or nothing."""
     if not interval:
         return ""
+    interval = [end * scale_unit(unit)[0] for end in interval]
     digits = choose_digits(interval[0], interval[1], 3, format_number)
     return f"[{format_number(interval[0], digits)}, {format_number(interval[1], digits)}]"
+
+
+def describe_measured(finding: Finding, signature: str = "") -> str:
+    """Return the value of a finding with its interval, its references by name, and the signature: a caption's end."""
+    if finding.value is None or isinstance(finding.value, str):
+        return f"Measured by {replace_controls(signature)}." if signature else ""
+    interval = format_interval(finding.interval, finding.unit)
+    parts = [f"Value {format_quantity(finding.value, finding.unit)} {interval}".strip()]
+    for reference in finding.references:
+        beside = f"{replace_controls(reference.name)} {format_quantity(reference.value, finding.unit)}"
+        parts.append(f"{beside} {format_interval(reference.interval, finding.unit)}".strip())
+    measured = f" Measured by {replace_controls(signature)}." if signature else ""
+    return f"{'; '.join(parts)}.{measured}"
+
+
+def shorten_paths(text: str) -> str:
+    """Replace absolute paths in a text, which tell of the machine alone: the last name stays, ``…/name``.
+
+    What lies in the working directory is named from there (``./name``), and what lies at home after ``~``.
+    """
+    for folder, short in ((str(Path.cwd()), "."), (str(Path.home()), "~")):
+        if len(folder) > 1:
+            text = re.sub(re.escape(folder) + r"(?![\w.-])", short, text)
+    return _ABSOLUTE.sub(lambda match: f"…/{match[2]}", text)
 
 
 def make_slug(name: str) -> str:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 from clockhands.errors import DataError, UsageError
-from clockhands.files import write_text
-from clockhands.findings import Findings
+from clockhands.files import write_bytes
+from clockhands.findings import Finding, Findings
 from clockhands.locking import lock_folder
-from clockhands.report.page import compose, draw_figures
+from clockhands.report.page import PAPER_WIDTHS, PREVIEW, compose, draw_figures
 from clockhands.report.render import GENERATOR
-from clockhands.report.tables import to_csv
-from clockhands.report.text import make_slugs
+from clockhands.report.tables import read_values, to_csv
+from clockhands.report.text import describe_measured, make_slugs
 
 PATIENCE = 60.0
 """Seconds to wait for another process that writes into the same folder: a report is written in less than one."""
@@ -30,21 +31,39 @@ def write(findings: Findings, folder: str | Path, *, name: str = "index.html", t
         contents = _compose_files(findings, name, title)
         for path in stale - set(contents):
             (folder / path).unlink(missing_ok=True)
-        return [write_text(folder / path, text) for path, text in contents.items()]
+        return [write_bytes(folder / path, content) for path, content in contents.items()]
 
 
-def _compose_files(findings: Findings, name: str, title: str | None) -> dict[str, str]:
-    """Return the text of every file by its path: all is made before anything is written, so a fault changes nothing."""
-    from clockhands.report.figures import make_file  # late: Matplotlib is heavy
+def _compose_files(findings: Findings, name: str, title: str | None) -> dict[str, bytes]:
+    """Return every file by its path: all is made before anything is written, so a fault changes nothing."""
+    from clockhands.report.figures import draw_preview  # late: Matplotlib is heavy
 
     drawn = draw_figures(findings)
-    out = {name: compose(findings, drawn, title=title), "findings.json": findings.to_json()}
+    out = {name: compose(findings, drawn, title=title, files=True), "findings.json": findings.to_json()}
     for slug, finding in zip(make_slugs(findings), findings, strict=True):
         if slug in drawn:
-            out[f"figures/{slug}.svg"] = make_file(drawn[slug])
-        if finding.table.rows:
-            out[f"tables/{slug}.csv"] = to_csv(finding.table)
-    return out
+            out |= _make_figure_files(slug, finding, drawn[slug], findings.signature)
+        if (values := read_values(finding)).rows:
+            out[f"tables/{slug}.csv"] = to_csv(values)
+    first = next((finding.figure for finding in findings if finding.figure), None)
+    preview = {PREVIEW: draw_preview(first, "preview")} if first else {}
+    return {path: text.encode("utf8") for path, text in out.items()} | preview
+
+
+def _make_figure_files(slug: str, finding: Finding, svg: str, signature: str) -> dict[str, str]:
+    """Return the files of one figure by their paths: as on the page, and in the two widths of print."""
+    from clockhands.report.figures import draw, make_file  # late, as above
+
+    assert finding.figure is not None
+    measured = describe_measured(finding, signature)
+    make = partial(make_file, title=finding.question, description=" ".join(filter(None, (finding.verdict, measured))))
+    narrow, wide = PAPER_WIDTHS
+    column = draw(finding.figure, slug, alternative=finding.verdict, narrow=True)
+    return {
+        f"figures/{slug}.svg": make(svg),
+        f"figures/{slug}-{narrow}mm.svg": make(column, width=narrow),
+        f"figures/{slug}-{wide}mm.svg": make(svg, width=wide),
+    }
 
 
 def _find_earlier_files(folder: Path, name: str) -> set[str]:
@@ -63,6 +82,6 @@ def _find_earlier_files(folder: Path, name: str) -> set[str]:
         before = Findings.load(saved)
     except DataError as fault:
         raise UsageError(f"{saved} exists and cannot be replaced, because {fault}; {advice}") from fault
-    return {
-        f"{kind}/{slug}.{end}" for slug in make_slugs(before) for kind, end in (("figures", "svg"), ("tables", "csv"))
-    }
+    ends = (".svg", *(f"-{width}mm.svg" for width in PAPER_WIDTHS))
+    slugs = make_slugs(before)
+    return {f"figures/{slug}{end}" for slug in slugs for end in ends} | {f"tables/{slug}.csv" for slug in slugs}

@@ -14,7 +14,7 @@ def test_attention_by_position_is_counted_and_uniform_attention_is_not() -> None
         flat = answer_heads("heads.positional", planted.heads_of(planted.subject_of(planted.uniform(kind))[1]))
         assert flat.verdict == (
             "0 of 2 heads attend mostly by position (0 surely and 0 possibly, by each head's own 95 % interval). No "
-            "head has a name."
+            "head gives half of its attention to one offset or to the first token."
         )
         assert (flat.value, flat.interval) == (0.0, None), "a count of none has no interval"
     found = answer_heads("heads.positional", planted.heads_of(planted.subject_of(planted.copying())[1]))

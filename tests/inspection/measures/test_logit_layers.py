@@ -44,6 +44,16 @@ def test_a_layer_attends_by_position_by_content_or_by_neither() -> None:
     assert equal.verdict.startswith("The first layer attends to all tokens alike")
 
 
+def test_the_last_layer_is_judged_by_its_own_interval() -> None:
+    """It was said to be due to position by whatever the estimate was."""
+    (positional,), (content,) = split_layers(planted.copying()), split_layers(attend_to_content())
+    verdict = answer_splits("logits.layers", [positional, content]).verdict
+    assert "the variance of the first layer's logits" in verdict
+    assert "No effect of position alone on the last layer's logits was found" in verdict
+    assert "the variance of the last layer's logits" in answer_splits("logits.layers", [content, positional]).verdict
+    assert "last layer" not in answer_splits("logits.layers", [positional]).verdict
+
+
 def test_a_split_that_misses_the_logits_says_so() -> None:
     (exact,) = split_layers(planted.copying(), 16)
     assert "The terms rebuild the logits to" in answer_splits("logits.layers", [exact]).verdict

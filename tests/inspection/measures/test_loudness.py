@@ -14,7 +14,11 @@ from .readings import (
 
 @pytest.mark.parametrize(
     ("factor", "sentence", "light"),
-    [(1.0, "and both are heard", "good"), (0.001, "hardly audible", "bad"), (100.0, "drowns it", "warn")],
+    [
+        (1.0, "): a token is 1.0 times as long as a position.", "good"),
+        (0.001, "which has less than 1% of the squared length of both.", "bad"),
+        (100.0, "times as long as a token, and has more than 80% of the squared length of both.", "warn"),
+    ],
 )
 def test_loudness(factor: float, sentence: str, light: str) -> None:
     found = answer("loudness", *with_tables(random_rows(VOCAB), factor * random_rows(LENGTH, 1)))
@@ -28,7 +32,7 @@ def test_position_0_is_left_out_of_loudness_and_overlap() -> None:
     positions[0] *= 1000
     outlying = [answer(name, *with_tables(random_rows(VOCAB), positions)) for name in ("loudness", "directions")]
     assert [found.value for found in ordinary] == pytest.approx([found.value for found in outlying], rel=1e-5)
-    assert "Outlying rows: 0." in outlying[0].verdict and "Outlying" not in ordinary[0].verdict
+    assert "or under a third of it: 0." in outlying[0].verdict and "Outlying" not in ordinary[0].verdict
     assert all("Position 0 and special tokens are left out" in found.method for found in outlying)
 
 

@@ -19,9 +19,9 @@ from .readings import (
 @pytest.mark.parametrize(
     ("kind", "scheme", "still", "expected"),
     [
-        ("encoder", "rope", False, "Shifting all positions, by up to 64, changes nothing: only distances matter."),
-        ("encoder", "rope", True, "Shifting all positions, by up to 64, changes nothing."),
-        ("decoder", "rope", True, "Shifting all positions, by up to 64, changes nothing."),
+        ("encoder", "rope", False, "Shifting all positions by 1, 4, 16 and 64 changes nothing: only distances matter."),
+        ("encoder", "rope", True, "Shifting all positions by 1, 4, 16 and 64 changes nothing."),
+        ("decoder", "rope", True, "Shifting all positions by 1, 4, 16 and 64 changes nothing."),
         ("encoder", "alibi", False, "There are no absolute positions to shift: only distances matter."),
         ("encoder", "alibi", True, "There are no absolute positions to shift."),
         ("decoder", "alibi", True, "There are no absolute positions to shift."),
@@ -62,9 +62,9 @@ def test_own_schemes_declare_whether_there_is_something_to_shift(scheme: str, re
 @pytest.mark.parametrize(
     ("effects", "expected"),
     [
-        ({1: 0.0, 4: 0.0}, "Shifting all positions, by up to 4, changes nothing"),
-        ({1: 0.0, 4: 0.3}, "Shifting all positions by 4 changes the mean of the output by 30 %."),
-        ({1: 0.2, 4: 0.3}, "Shifting all positions by one changes the mean of the output by 20 %."),
+        ({1: 0.0, 4: 0.0}, "Shifting all positions by 1 and 4 changes nothing"),
+        ({1: 0.0, 4: 0.3}, "With all positions shifted by 4, the mean of the output changes by 30 % of the"),
+        ({1: 0.2, 4: 0.3}, "With all positions shifted by 1, the mean of the output changes by 20 % of the"),
     ],
 )
 def test_every_shift_that_was_tried_is_judged(effects: dict[int, float], expected: str) -> None:
@@ -78,7 +78,7 @@ def test_every_shift_that_was_tried_is_judged(effects: dict[int, float], expecte
 def test_a_shift_that_matters_is_reported_with_its_size() -> None:
     model = planted.uniform("encoder", "learned", max_length=64)
     found, _ = intervene_on(model)
-    assert "Shifting all positions by one changes the mean of the output by" in found["cause"].verdict
+    assert "With all positions shifted by 1, the mean of the output changes by" in found["cause"].verdict
     assert "With every position row replaced by their mean, the mean of the output changes by" in found["cause"].verdict
 
 

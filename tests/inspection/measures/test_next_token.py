@@ -8,7 +8,7 @@ import torch
 import transformers as hf
 
 from clockhands.findings import Finding
-from clockhands.inspection.measures.next_token import compute_losses, find_ends
+from clockhands.inspection.measures.next_token import _judge, compute_losses, find_ends
 from clockhands.inspection.reading.capture import Capture
 from clockhands.inspection.subject.subject import Subject
 from clockhands.model import Transformer
@@ -54,6 +54,16 @@ def test_the_loss_is_the_same_where_all_tokens_before_it_count_alike() -> None:
         == "The next token is predicted alike in any order of the tokens before it: the model ignores order."
     )
     assert found.light == "bad"
+
+
+def test_rounding_is_no_effect_of_order() -> None:
+    """Its bound was that of relative squared changes, which a loss in float32 exceeds by rounding alone."""
+    ordered = torch.rand(32, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64) + 5
+    rounded = ordered + 1e-5 * torch.rand(32, 4, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    sentence, light = _judge(ordered, rounded, 4e-6, 6e-6)
+    assert sentence.endswith("the model ignores order.") and light == "bad"
+    sentence, light = _judge(ordered, ordered + 0.01, 0.005, 0.015)
+    assert sentence.endswith("Order helps to predict it.") and light == "good"
 
 
 def test_it_is_undecided_where_order_says_nothing_of_the_next_token() -> None:

@@ -12,7 +12,7 @@ from clockhands.data import open_corpus, train_tokenizer
 from clockhands.findings import Finding
 from clockhands.inspection import Subject
 from clockhands.inspection.measures import MEASURES
-from clockhands.inspection.measures.swapped_words import _compute_mean_state
+from clockhands.inspection.measures.swapped_words import compute_mean_state
 from clockhands.inspection.reading.reading import Reading
 from clockhands.inspection.reading.windows import encode_bare, find_special_tokens
 from clockhands.model import PositionConfig, Transformer, TransformerConfig
@@ -89,13 +89,16 @@ def test_special_tokens_are_no_part_of_the_mean() -> None:
     assert len(before) + len(after) > 0
     states = subject.forward(torch.tensor([ids]))[-1][0]
     inner = torch.stack([states[t] for t in range(len(before), len(ids) - len(after))])
-    torch.testing.assert_close(_compute_mean_state(subject, ids, None), inner.mean(0))
-    assert not torch.allclose(_compute_mean_state(subject, ids, None), states.mean(0), atol=1e-3)
+    torch.testing.assert_close(compute_mean_state(subject, ids, None), inner.mean(0))
+    assert not torch.allclose(compute_mean_state(subject, ids, None), states.mean(0), atol=1e-3)
 
 
 def test_a_text_without_sentences(german: Any) -> None:
     found = _swapped(_subject(german), ["ein"])
-    assert (found.light, found.verdict) == ("skip", "The text has only 0 sentences with two words to swap.")
+    assert found.light == "skip" and found.verdict == (
+        "At least 6 lines of the text, which have at most 20 words, are needed in which two words can be swapped and "
+        "that the model is long enough for; there are 0."
+    )
 
 
 def test_a_model_that_sees_no_order_gives_nothing() -> None:

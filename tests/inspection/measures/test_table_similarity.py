@@ -19,11 +19,22 @@ def test_the_cosine_of_every_distance_is_in_the_table() -> None:
 
 @pytest.mark.parametrize(
     ("correlation", "said"),
-    [(-1.0, "falls steadily"), (-0.6, "falls on the whole (ρ = −0.60)"), (0.0, "does not fall")],
+    [
+        (-1.0, "falls steadily"),
+        (-0.6, "falls on the whole (ρ = −0.60)"),
+        (-0.25, "does not fall on the whole (ρ = −0.25)"),
+    ],
 )
 def test_how_similarity_goes_with_distance(correlation: float, said: str) -> None:
     """The verdict spoke of waves, which nothing measures."""
     assert _describe_trend(correlation) == said
+
+
+def test_distance_explains_the_similarities_of_a_walk_and_not_those_of_noise() -> None:
+    smooth = table_answer("table.similarity", learned(walk(64, 16)))
+    assert smooth.verdict.startswith("Distance alone explains") and smooth.light == "good"
+    noise = table_answer("table.similarity", learned(torch.randn(64, 16, generator=torch.Generator().manual_seed(1))))
+    assert noise.verdict.startswith("No effect of distance on the similarities was found") and noise.light == "warn"
 
 
 def test_the_cosine_of_two_rows_is_that_of_the_rows() -> None:

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 
-from clockhands.inspection.measures.table_step import LINEAR, StepErrors, measure_random_split, measure_step
+from clockhands.inspection.measures.table_step import (
+    LINEAR,
+    ROTATION,
+    StepErrors,
+    _describe,
+    measure_random_split,
+    measure_step,
+)
 
 from ..planted import table_answer
 from .tables import learned, mixed, sinusoid, walk
@@ -67,12 +76,24 @@ def test_a_map_that_misses_much_is_not_the_same_everywhere() -> None:
     finding = table_answer("table.shift", learned(mixed(256, 64, [5.0, 9.0, 31.0], noise=0.1)))
     assert finding.value > 0.2 and finding.light == "info"  # type: ignore[operator]
     assert finding.verdict.startswith("One rotation predicts the next row better than standing still or a multiple of ")
-    assert "The same holds for steps" not in finding.verdict
+    assert "So is a step by" not in finding.verdict
+
+
+def test_longer_steps_are_said_to_be_the_same_where_each_is_the_same_kind_of_map() -> None:
+    """It said so of a rotation where a longer step is another linear map, and of every step up to 16."""
+    turns = _errors(sinusoid(128, 64)[1:], 1)
+    assert turns.is_same_map and turns.reported_map == ROTATION
+    shrinks = replace(turns, step=2, by_stretch_s4=turns.by_stretch_s4[:, [0, 2, 2, 3]])
+    assert shrinks.is_same_map and shrinks.reported_map == LINEAR
+    assert _describe([turns, replace(turns, step=2)]).endswith(" So is a step by 2.")
+    assert "So is" not in _describe([turns, shrinks]) and "So is" not in _describe([turns])
 
 
 def test_one_straight_line_leaves_it_undecided() -> None:
     finding = table_answer("table.shift", learned(torch.linspace(-1, 1, 64)[:, None] * torch.ones(64)))
-    assert finding.verdict.startswith("It is undecided whether one rotation predicts the next row better than these")
+    assert finding.verdict.startswith(
+        "It is undecided whether one rotation predicts the next row better than standing still or a multiple of the row"
+    )
 
 
 def test_a_rotation_without_noise_has_no_error_on_rows_held_out_at_random() -> None:

@@ -31,7 +31,7 @@ def test_a_bag_of_tokens_has_no_order_in_any_of_the_measures() -> None:
         found["cause.tokens"].verdict
         == "The state of no token changes when the tokens are permuted: the model ignores order."
     )
-    assert found["cause"].verdict.startswith("Permuting the tokens does not change the mean of the output.")
+    assert found["cause"].verdict.startswith("When the tokens are permuted, the mean of the output does not change.")
     assert found["cause"].light == found["cause.tokens"].light == "bad"
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -15,6 +17,33 @@ def test_the_next_logits_are_those_of_the_last_token() -> None:
     next_BV = Subject.of(made).compute_next_logits(ids)
     torch.testing.assert_close(next_BV, made.eval()(input_ids=ids).logits[:, -1])
     assert Subject.of(model(kind="encoder")).compute_next_logits(ids) is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "position", "sentence", "mechanisms"),
+    [
+        (
+            "decoder",
+            {"scheme": "none"},
+            "Nothing tells it position, except a causal mask where it has one.",
+            ("none",),
+        ),
+        ("decoder", {"scheme": "alibi"}, "Alibi: position enters the attention itself.", ("attention",)),
+        (
+            "encoder",
+            {"scheme": "composition", "options": {"schemes": ["sinusoidal", "rope"]}},
+            "sinusoidal + rope: a vector per position is added to the token embedding, and position enters the "
+            "attention too.",
+            ("sinusoid", "rotary"),
+        ),
+    ],
+)
+def test_how_position_enters_is_said_of_every_way(
+    kind: Any, position: dict[str, Any], sentence: str, mechanisms: tuple[str, ...]
+) -> None:
+    """Of a sum that rotates too the sum alone was named, and ALiBi was a learned bias per bucket."""
+    subject = Subject.of(model(kind, **{kind: PositionConfig(**position)}))
+    assert (subject.mechanism_sentence, subject.mechanisms) == (sentence, mechanisms)
 
 
 @pytest.mark.parametrize("scheme", ["learned", "sinusoidal"])

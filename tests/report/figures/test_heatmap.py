@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
+from clockhands.errors import DataError
 from clockhands.findings import Mark
 from clockhands.report.figures.heatmap import _choose_step
-from tests.report.figures.svg_tree import SVG, decoded, one, transform
+from tests.report.figures.svg_tree import SVG, decoded, one, titles, transform
 
 
 def test_heatmap_is_a_small_picture_of_the_data() -> None:
@@ -27,3 +31,30 @@ def test_heatmap_is_a_small_picture_of_the_data() -> None:
 def test_so_many_names_are_written_as_have_room(count: int, room: float, step: int) -> None:
     """Twelve points for each; steps are 1, 2, 5 and their tens."""
     assert _choose_step(count, room, 12.0) == step
+
+
+TILES = Mark(
+    "tiles", "attention", ("0", "1"), ("1",), z=((0.1, 0.9, 0.5, 0.5), (0.2, 0.8, 1.0, 0.0)), names=("a", "b\nc")
+)
+
+
+def test_a_tile_is_pointed_at_as_a_whole() -> None:
+    """Two maps of two by two side by side: two places to point at, each half of the width."""
+    root = one(TILES)
+    assert titles(root) == ["a", "b\nc"]
+    left, right = (box for box in root.iter(f"{SVG}rect") if box.find(f"{SVG}title") is not None)
+    assert float(right.get("x", "")) == pytest.approx(float(left.get("x", "")) + float(left.get("width", "")), abs=0.2)
+    assert left.get("width") == right.get("width")
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"names": ("a",)}, "has 1 names for 2 tiles"),
+        ({"x": ("0", "1", "2")}, r"has 2 rows and \[4\] columns in z for 1 x 3 tiles; all tiles must be of one size"),
+        ({"y": ()}, "has no y; tiles cannot be drawn without it"),
+    ],
+)
+def test_tiles_that_contradict_themselves_are_refused(changes: dict[str, Any], said: str) -> None:
+    with pytest.raises(DataError, match=said):
+        one(replace(TILES, **changes))

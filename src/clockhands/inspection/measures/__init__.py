@@ -16,6 +16,8 @@ from clockhands.inspection.measures.next_token import NextToken
 from clockhands.inspection.measures.recovery import Recovery
 from clockhands.inspection.measures.repeated_text import RepeatedText
 from clockhands.inspection.measures.rotation_frequencies import RotationFrequencies
+from clockhands.inspection.measures.sentence_attention import SentenceAttention
+from clockhands.inspection.measures.sentence_swap import SentenceSwap
 from clockhands.inspection.measures.state_share import StateShare
 from clockhands.inspection.measures.survival import Survival
 from clockhands.inspection.measures.swapped_words import SwappedWords
@@ -29,6 +31,8 @@ MEASURES: Catalogue[Measure] = Catalogue(
     {
         measure.name: measure
         for measure in (
+            SentenceAttention(),
+            SentenceSwap(),
             RepeatedText(),
             Loudness(),
             Directions(),

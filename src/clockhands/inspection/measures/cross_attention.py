@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
-from clockhands.findings import Finding, Table
+from clockhands.findings import SHARE, Finding, Table
 from clockhands.inspection.drawing import draw_head_grid, format_percent, format_percent_range, make_untrained_reference
 from clockhands.inspection.estimators.intervals import compute_jackknife_interval
 from clockhands.inspection.estimators.position_sums import PositionSums
@@ -128,6 +128,7 @@ class CrossAttention(Measure):
         return self.make_finding(
             _describe(value, low, numbers, _describe_largest(shares_LH, layers)),
             value,
+            unit=SHARE,
             interval=(low, high),
             references=make_untrained_reference(untrained),
             light="info",

@@ -97,7 +97,7 @@ class Directions(Measure):
         )
         z = (overlap - mean) / spread
         table, angle, chance = _compare_angles(tokens_DD, positions_DD)
-        light, comment = _judge(z)
+        light, comment = _judge(z, low <= mean <= high)
         return self.make_finding(
             f"Overlap {overlap:.3f} (95 % interval {low:.3f} to {high:.3f}) against {mean:.3f} ± {spread:.3f} for "
             f"random rotations (z = {z:+.1f}): {comment}. Smallest angle of the truncated subspaces {angle:.0f}° "
@@ -112,8 +112,13 @@ class Directions(Measure):
         )
 
 
-def _judge(z: float) -> tuple[Light, str]:
-    """Return the light and the comment for an overlap that lies z standard deviations from that of chance."""
+def _judge(z: float, reaches_chance: bool) -> tuple[Light, str]:
+    """Return the light and the comment for an overlap that lies z standard deviations from that of chance.
+
+    ``reaches_chance``: whether the interval of the overlap over texts holds the mean of chance.
+    """
+    if abs(z) > 2 and reaches_chance:
+        return "info", "undecided, since the interval holds the mean of chance"
     if z < -2:
         return "good", "tokens and positions are more nearly orthogonal than chance"
     if z > 2:

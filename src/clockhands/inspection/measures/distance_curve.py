@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import torch
 
-from clockhands.findings import Figure, Finding, Panel, Reference, Table
+from clockhands.findings import SHARE, Figure, Finding, Panel, Reference, Table
 from clockhands.inspection.drawing import (
     format_percent,
     format_percent_range,
@@ -22,8 +22,8 @@ from clockhands.inspection.reading.reading import Reading
 from clockhands.inspection.reading.term_groups import DISTANCE, compute_group_interval, sum_groups
 from clockhands.shapes import Float, Tensor
 
-RELATIVE = {"rotary", "alibi", "buckets", "disentangled", "transformer-xl"}
-"""Mechanisms (``Subject.mechanisms``) whose attention depends on the distance of two tokens."""
+RELATIVE = {"rotary", "alibi", "buckets", "disentangled", "transformer-xl", "attention"}
+"""Mechanisms (``Subject.mechanisms``) whose attention depends, or may depend, on the distance of two tokens."""
 ROUNDING = 1e-6
 """Shares below this are rounding."""
 FARTHEST = 64
@@ -77,6 +77,7 @@ class DistanceCurve(Measure):
         return self.make_finding(
             _describe(largest, shares[largest], splits[largest], numbers, exceeds_chance),
             shares[largest],
+            unit=SHARE,
             interval=(low, high),
             references=(
                 Reference("distances shuffled", float(shuffled_n.mean()), (chance_low, chance_high)),

@@ -39,6 +39,8 @@ def _draw_orbit(period: float, orbit_N2: Tensor) -> Panel:
             make_mark("points", points[:, 0], points[:, 1], names=tuple(f"position {row + 1}" for row in rows)),
         ),
         title=f"{period:,.1f} tokens per turn",
+        xlabel="along the hand's first axis",
+        ylabel="along its second axis",
         xlim=(-edge, edge),
         ylim=(-edge, edge),
         equal=True,

@@ -82,10 +82,12 @@ def describe_exact_hands(periods: Sequence[float], zero_pairs: int, rows: int) -
     """
     slower = sum(period > rows / LEAST_TURNS for period in periods)
     zero = f" {zero_pairs} pairs are zero." if zero_pairs > 1 else " One pair is zero." if zero_pairs else ""
+    pairs = "that is not zero turns" if zero_pairs else "turns"
     if len(periods) == 1:
-        return f"The one pair of columns turns at exactly constant speed, once in {periods[0]:.1f} tokens.{zero}"
-    slow = f" {slower} of them make fewer than two turns within the table." if slower else ""
+        return f"The one pair of columns {pairs} at exactly constant speed, once in {periods[0]:.1f} tokens.{zero}"
+    slow = f" {slower} of them make{'s' * (slower == 1)} fewer than two turns within the table." if slower else ""
+    pairs = "that are not zero turn" if zero_pairs else "turn"
     return (
-        f"All {len(periods)} pairs of columns turn at exactly constant speed, once in {periods[0]:.1f} to "
+        f"All {len(periods)} pairs of columns {pairs} at exactly constant speed, once in {periods[0]:.1f} to "
         f"{periods[-1]:,.0f} tokens.{zero}{slow}"
     )

@@ -30,7 +30,8 @@ class HeadsByPosition(Measure):
         "uniform attention over the keys a query may attend to) that the pair (i, j) of positions explains alone: the "
         "squares of the mean over texts, less what chance puts there (the residual mean square), over all squares; 0 "
         "for attention that does not depend on positions, 1 for attention that is the same on every text. A head is "
-        "named after an offset if on average half of its attention goes there, and counted as positional from a share "
+        "named after an offset, one that at least half of the queries have, if on average half of its attention goes "
+        "there, else after the first token if half goes there; it is counted as positional from a share "
         "of 0.6. In place of an interval stand two counts: the heads whose own 95 % interval (jackknife over eight "
         "groups of texts) lies above that share, and the heads whose interval reaches it; there are no counts "
         "where no interval reaches it. Untrained: fresh weights."
@@ -86,9 +87,10 @@ def _name_heads(layers: Sequence[HeadStatistics]) -> list[str]:
 def _describe_names(names: Sequence[str]) -> str:
     """List the first names in a sentence."""
     if not names:
-        return " No head has a name."
+        return " No head gives half of its attention to one offset or to the first token."
     more = f"; and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
-    return f" Named heads: {'; '.join(names[:MOST_NAMED])}{more}."
+    listed = "; ".join(names[:MOST_NAMED])
+    return f" Heads that give half of it or more to one offset or to the first token: {listed}{more}."
 
 
 def _make_table(layers: Sequence[HeadStatistics]) -> Table:
@@ -103,7 +105,7 @@ def _make_table(layers: Sequence[HeadStatistics]) -> Table:
             at_offsets = [layer.get_attention_at(r)[head] for r in (-1, 0, 1)]
             others = (
                 layer.favourite_offset_H[head],
-                layer.offsets_HJ[head].max(),
+                layer.favourite_share_H[head],
                 layer.distance_H[head],
                 layer.name_head(head),
             )

@@ -43,12 +43,13 @@ class HeadsDistance(Measure):
         medians = [float(layer.distance_H.quantile(0.5)) for layer in layers]
         nearest = min(range(len(medians)), key=medians.__getitem__)
         uniform = layers[nearest].uniform_distance
+        low, high = _bootstrap_median(layers[nearest].distance_NH)
         return self.make_finding(
-            f"Layer {nearest + 1} attends nearest, at a median over heads of {medians[nearest]:.1f} tokens; uniform "
-            f"attention there would be {uniform:.1f} tokens far. "
+            f"Layer {nearest + 1} attends nearest, at a median over heads of {medians[nearest]:.1f} tokens (95 % "
+            f"interval {low:.1f} to {high:.1f}); uniform attention there would be {uniform:.1f} tokens far. "
             f"{_describe_near_layers(medians, [layer.uniform_distance for layer in layers])}",
             medians[nearest],
-            interval=_bootstrap_median(layers[nearest].distance_NH),
+            interval=(low, high),
             unit="tokens",
             references=(Reference("uniform attention", uniform),),
             light="info",
@@ -82,7 +83,7 @@ def _describe_near_layers(medians: Sequence[float], uniform_distances: Sequence[
 def _draw_figure(layers: Sequence[HeadStatistics]) -> Figure:
     """Draw attention by offset in some layers: the mean over heads, the most local head, and uniform attention.
 
-    The most local head is the one with the most attention at a single offset.
+    The most local head is the one with the most attention at a single offset that at least half of the queries have.
     """
     step = max(1, -(-len(layers) // MOST_PANELS))
     allowed = layers[0].uniform_offsets_J > 0
@@ -90,8 +91,8 @@ def _draw_figure(layers: Sequence[HeadStatistics]) -> Figure:
     panels = []
     for index in range(0, len(layers), step):
         layer = layers[index]
-        most_local = int(layer.offsets_HJ.max(-1).values.argmax())
-        most = format_percent(float(layer.offsets_HJ[most_local].max()))
+        most_local = int(layer.favourite_share_H.argmax())
+        most = format_percent(float(layer.favourite_share_H[most_local]))
         panels.append(
             Panel(
                 (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from clockhands.findings import Finding, Table
+from clockhands.findings import SHARE, Finding, Table
 from clockhands.inspection.drawing import format_percent, format_percent_range, make_untrained_reference
 from clockhands.inspection.measures.logit_figure import METHOD, SOURCE, draw_shares
 from clockhands.inspection.measures.measure import ATTENTION, WINDOWS, Measure
@@ -45,13 +45,10 @@ class LogitLayers(Measure):
         untrained = _compute_positional_shares(reading.control.splits) if reading.control else None
         error = max(split.error for split in splits)
         data_dependent = sum(float(share[TERMS.index(DATA_DEPENDENT)]) for share in shares) / len(shares)
-        untrained_note = (
-            f" (untrained {format_percent(untrained[0])} and {format_percent(untrained[-1])})" if untrained else ""
-        )
         return self.make_finding(
-            f"{_describe_first_layer(splits[0])} In the last layer it accounts for {format_percent(positional[-1])}"
-            f"{untrained_note}. {_describe_exactness(error, data_dependent)}",
+            f"{_describe_ends(splits, untrained)} {_describe_exactness(error, data_dependent)}",
             positional[0],
+            unit=SHARE,
             interval=compute_group_interval(splits[0], *POSITIONAL),
             references=make_untrained_reference(untrained[0] if untrained else None),
             light="warn" if error > EXACT else "info",
@@ -66,20 +63,33 @@ def _compute_positional_shares(splits: Sequence[Split]) -> list[float]:
     return [compute_positional_share(split.compute_layer_shares()) for split in splits]
 
 
-def _describe_first_layer(split: Split) -> str:
-    """Say what share of the first layer's logits is due to position alone, where its interval lies above zero."""
+def _describe_ends(splits: Sequence[Split], untrained: Sequence[float] | None) -> str:
+    """Say what position alone accounts for in the first layer and, of several, in the last; and untrained."""
+    sentences = [_describe_layer(splits[0], "first")]
+    if len(splits) > 1:
+        sentences.append(_describe_layer(splits[-1], "last"))
+    if untrained:
+        last = f" and {format_percent(untrained[-1])} in the last" if len(splits) > 1 else ""
+        sentences.append(
+            f"Untrained, position alone accounts for {format_percent(untrained[0])} in the first layer{last}."
+        )
+    return " ".join(sentences)
+
+
+def _describe_layer(split: Split, name: str) -> str:
+    """Say what share of a layer's logits is due to position alone, where its interval lies above zero."""
     share, (low, high) = split.compute_layer_shares(), compute_group_interval(split, *POSITIONAL)
     value, content = format_percent(compute_positional_share(share)), format_percent(sum_groups(share)[CONTENT])
     interval = f"95 % interval {format_percent_range(low, high)}"
     if not float(split.var_NH.sum()) > 0:
-        return "The first layer attends to all tokens alike: the logits of a query are equal."
+        return f"The {name} layer attends to all tokens alike: the logits of a query are equal."
     if low <= 0:
         return (
-            f"No effect of position alone on the first layer's logits was found ({value}, {interval}; content alone "
+            f"No effect of position alone on the {name} layer's logits was found ({value}, {interval}; content alone "
             f"{content})."
         )
     return (
-        f"Position alone accounts for {value} of the variance of the first layer's logits ({interval}), content alone "
+        f"Position alone accounts for {value} of the variance of the {name} layer's logits ({interval}), content alone "
         f"for {content}."
     )
 

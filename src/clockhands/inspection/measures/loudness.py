@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 import torch
 
-from clockhands.findings import Figure, Finding, Light, Panel, Table
+from clockhands.findings import SHARE, Figure, Finding, Light, Panel, Table
 from clockhands.inspection.drawing import (
     format_percent,
     format_percent_range,
+    format_ratio,
     make_mark,
     make_reference_line,
     make_untrained_reference,
@@ -22,9 +23,8 @@ from clockhands.inspection.reading.reading import Reading
 from clockhands.inspection.subject.tables import Tables
 from clockhands.shapes import Float, Tensor
 
-INAUDIBLE, DROWNING = 0.01, 0.8
-"""Position's part of token and position together: below the first it is hardly audible, above the second it drowns the
-token."""
+LEAST_PART, MOST_PART = 0.01, 0.8
+"""Position's part of the squared length of token and position together, below and above which the finding warns."""
 MOST_NAMED = 5
 """Outlying rows that a verdict lists."""
 
@@ -125,6 +125,7 @@ class Loudness(Measure):
         return self.make_finding(
             verdict + _describe_factor(tables, trained, untrained) + _describe_outliers(tables),
             trained.share,
+            unit=SHARE,
             interval=(low, high),
             references=make_untrained_reference(untrained.share if untrained else None),
             light=light,
@@ -138,12 +139,14 @@ def _judge(levels: Levels) -> tuple[Light, str]:
     """Return the light and the comment for position's part of token and position together."""
     if levels.is_silent:
         return "bad", "all position rows are equal, so that they do not tell one position from another"
-    audible = levels.position / (levels.position + levels.token)
-    if audible < INAUDIBLE:
-        return "bad", f"a token is {levels.ratio:.0f} times as long as a position, which is hardly audible"
-    if audible > DROWNING:
-        return "warn", f"a position is {1 / levels.ratio:.1f} times as long as a token and drowns it"
-    return "good", f"a token is {levels.ratio:.1f} times as long as a position, and both are heard"
+    part = levels.position / (levels.position + levels.token)
+    if part < LEAST_PART:
+        ratio = f"a token is {levels.ratio:.0f} times as long as a position"
+        return "bad", f"{ratio}, which has less than {LEAST_PART:.0%} of the squared length of both"
+    if part > MOST_PART:
+        ratio = f"a position is {1 / levels.ratio:.1f} times as long as a token"
+        return "warn", f"{ratio}, and has more than {MOST_PART:.0%} of the squared length of both"
+    return "good", f"a token is {levels.ratio:.1f} times as long as a position"
 
 
 def _describe_factor(tables: Tables, trained: Levels, untrained: Levels | None) -> str:
@@ -153,10 +156,11 @@ def _describe_factor(tables: Tables, trained: Levels, untrained: Levels | None) 
     ratio = trained.ratio / tables.scale
     untrained_note = ""
     if untrained:
-        untrained_note = f" (untrained {untrained.ratio:.2g}, and {untrained.ratio / tables.scale:.2g} without it)"
+        fresh, without = (format_ratio(value) for value in (untrained.ratio, untrained.ratio / tables.scale))
+        untrained_note = f" (untrained {fresh}, and {without} without it)"
     return (
-        f" Token rows are multiplied by {tables.scale:.1f}; without that factor a token would be {ratio:.2g} times as "
-        f"long as a position, not {trained.ratio:.2g}{untrained_note}."
+        f" Token rows are multiplied by {tables.scale:.1f}; without that factor a token would be {format_ratio(ratio)} "
+        f"times as long as a position, not {format_ratio(trained.ratio)}{untrained_note}."
     )
 
 
@@ -173,7 +177,7 @@ def _describe_outliers(tables: Tables) -> str:
     if not rows:
         return ""
     numbers = ", ".join(str(row) for row in rows[:MOST_NAMED]) + (" …" if len(rows) > MOST_NAMED else "")
-    return f" Outlying rows: {numbers}."
+    return f" Outlying position rows, over three times as long as the median row or under a third of it: {numbers}."
 
 
 def _make_table(tables: Tables, trained: Levels, untrained: Levels | None) -> Table:

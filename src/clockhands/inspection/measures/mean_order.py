@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from clockhands.findings import Finding, Reference, Table
+from clockhands.findings import SHARE, Finding, Reference, Table, join_words
 from clockhands.inspection.drawing import format_percent, format_percent_range
 from clockhands.inspection.measures.intervention_figure import bootstrap_change, draw_changes
 from clockhands.inspection.measures.measure import OUTPUT, TASK, Measure
@@ -51,6 +51,7 @@ class MeanOrder(Measure):
             + _describe_mean_row(interventions)
             + _describe_shifts(reading.subject, interventions, attends_by_distance),
             change,
+            unit=SHARE,
             interval=bootstrap_change(change_N),
             references=(Reference("order ignored", 0.0), Reference("another text", 1.0)),
             light="info" if change > LEAST_CHANGE else "bad",
@@ -68,23 +69,27 @@ class MeanOrder(Measure):
 
 def _describe_order(change_N: Float[Tensor, " N"]) -> str:
     """Say what permuting the tokens does to the mean of the output."""
-    change = float(change_N.mean())
-    if change <= LEAST_CHANGE:
-        return "Permuting the tokens does not change the mean of the output."
-    return (
-        f"Permuting the tokens changes the mean of the output by {format_percent(change)} of the squared distance "
-        f"between two texts (95 % interval {format_percent_range(*bootstrap_change(change_N))})."
-    )
+    return f"When the tokens are permuted, the mean of the output {_describe_change(change_N)}."
 
 
 def _describe_mean_row(interventions: Interventions) -> str:
     """Say what it does to have the mean row at every position; empty where no position rows are added."""
     effect = interventions.get(MEAN_ROW)
-    if effect is None or effect.pooled is None:
+    if effect is None or effect.pooled_N is None:
         return ""
     return (
-        " With every position row replaced by their mean, the mean of the output changes by "
-        f"{format_percent(effect.pooled)}."
+        f" With every position row replaced by their mean, the mean of the output {_describe_change(effect.pooled_N)}."
+    )
+
+
+def _describe_change(change_N: Float[Tensor, " N"]) -> str:
+    """Say by how much the mean of the output changes, with the interval; or that it does not."""
+    change = float(change_N.mean())
+    if change <= LEAST_CHANGE:
+        return "does not change"
+    return (
+        f"changes by {format_percent(change)} of the squared distance between two texts (95 % interval "
+        f"{format_percent_range(*bootstrap_change(change_N))})"
     )
 
 
@@ -104,8 +109,8 @@ def _describe_shifts(subject: Subject, interventions: Interventions, attends_by_
         return " Its positions cannot be shifted from outside in windows of this length."
     changing = [step for step, effect in shifts.items() if max(effect.tokens, effect.pooled or 0.0) >= LEAST_CHANGE]
     if not changing:
-        return f" Shifting all positions, by up to {max(shifts)}, changes nothing{ending}"
+        return f" Shifting all positions by {join_words(map(str, shifts))} changes nothing{ending}"
     step = changing[0]
-    by = "one" if step == 1 else f"{step}"
-    change = format_percent(shifts[step].pooled or 0.0)
-    return f" Shifting all positions by {by} changes the mean of the output by {change}."
+    change_N = shifts[step].pooled_N
+    assert change_N is not None
+    return f" With all positions shifted by {step}, the mean of the output {_describe_change(change_N)}."

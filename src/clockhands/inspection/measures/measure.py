@@ -10,7 +10,8 @@ from typing import Any, ClassVar
 from clockhands.findings import Finding, Number
 from clockhands.inspection.reading.reading import Reading
 
-INPUT, ATTENTION, LAYERS, OUTPUT = (
+SENTENCES, INPUT, ATTENTION, LAYERS, OUTPUT = (
+    "Your sentences",
     "At the input",
     "What attention is made of",
     "Through the layers",

@@ -8,8 +8,8 @@ from typing import TypeAlias
 import torch
 from torch.nn import functional as F
 
-from clockhands.findings import Figure, Finding, Panel, Reference, Table
-from clockhands.inspection.drawing import format_percent, make_mark
+from clockhands.findings import SHARE, Figure, Finding, Panel, Reference, Table
+from clockhands.inspection.drawing import format_percent, format_percent_range, make_mark
 from clockhands.inspection.estimators.intervals import bootstrap_hit_share
 from clockhands.inspection.estimators.probes import find_nearest_row
 from clockhands.inspection.measures.measure import INPUT, TEXT, Measure
@@ -40,11 +40,12 @@ class Recovery(Measure):
     references = ("random vectors",)
     method = (
         "For tokens of the text at their own positions: is the token row nearest (by cosine, rows centred) to the sum "
-        "of token row and centred position row still the token's own, among all tokens of the text and 4000 more? "
-        "Random vectors: one as long as the position row is added instead, which is what adding would cost if position "
-        "rows pointed in random directions. Both are then multiplied by 2, 4, 8, 16 and 32. 'Neighbours kept' is the "
-        "part of the ten nearest other rows that is the same before and after. Interval: texts resampled; where all "
-        "tokens are recovered, or none, the exact bound of Clopper & Pearson over the texts." + WITHOUT_FIRST_METHOD
+        "of token row and centred position row still the token's own, among all tokens of the text and up to 4000 "
+        "more? Random vectors: one as long as the position row is added instead, which is what adding would cost if "
+        "position rows pointed in random directions. Both are then multiplied by 2, 4, 8, 16 and 32. 'Neighbours "
+        "kept' is the part of the ten nearest other rows that is the same before and after. Interval: texts "
+        "resampled; where all tokens are recovered, or none, the exact bound of Clopper & Pearson over the texts."
+        + WITHOUT_FIRST_METHOD
     )
     source = "Yedidia 2023 for the question"
     heading = INPUT
@@ -68,12 +69,15 @@ class Recovery(Measure):
         _, hits, noise_hits = sweep[0]
         value, chance = float(hits.mean()), float(noise_hits.mean())
         kept, kept_by_chance = sample.compare_neighbours(sample.position), sample.compare_neighbours(sample.noise)
+        interval = bootstrap_hit_share(hits, sample.texts)
         return self.make_finding(
             f"{format_percent(value)} of the tokens are still nearest to their own row after their position is added "
-            f"({format_percent(chance)} with a random vector of that length), and {format_percent(kept)} of their "
-            f"neighbours stay ({format_percent(kept_by_chance)}). {_describe_limit(sweep)}",
+            f"(95 % interval {format_percent_range(*interval)}; {format_percent(chance)} with a random vector of that "
+            f"length), and {format_percent(kept)} of the ten rows nearest to each are the same as before "
+            f"({format_percent(kept_by_chance)} with a random vector). {_describe_limit(sweep)}",
             value,
-            interval=bootstrap_hit_share(hits, sample.texts),
+            unit=SHARE,
+            interval=interval,
             references=(Reference("random vectors", chance),),
             light="good" if value > HARMLESS else "warn" if value > 0.5 else "bad",
             table=Table.of(  # saved tables keep these names, in which a token is a word

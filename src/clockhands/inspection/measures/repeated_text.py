@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from clockhands.findings import Finding, Reference, Table
+from clockhands.findings import SHARE, Finding, Reference, Table
 from clockhands.inspection.drawing import format_percent, format_percent_range
 from clockhands.inspection.measures.measure import WINDOWS, Measure
 from clockhands.inspection.reading.reading import Reading
@@ -36,6 +36,7 @@ class RepeatedText(Measure):
         return self.make_finding(
             _describe(repeats, reading.capture.num_texts),
             repeats.share,
+            unit=SHARE,
             references=(Reference("running text", 0.0),),
             light="warn" if repeats.share > WARNING_SHARE or repeats.templated else "good",
             table=Table.of(

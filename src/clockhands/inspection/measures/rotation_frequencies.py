@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import torch
 
-from clockhands.findings import Figure, Finding, Panel, Reference, Table
+from clockhands.findings import SHARE, Figure, Finding, Panel, Reference, Table
 from clockhands.inspection.drawing import format_percent, format_percent_range, make_mark, make_untrained_reference
 from clockhands.inspection.estimators.intervals import bootstrap_layer_mean
 from clockhands.inspection.measures.measure import ATTENTION, WINDOWS, Measure
@@ -55,9 +55,10 @@ class RotationFrequencies(Measure):
         untrained_note = f"; untrained {format_percent(untrained)}" if untrained is not None else ""
         return self.make_finding(
             f"The fastest quarter of the rotated pairs carries {format_percent(share)} of the logits' variance (95 % "
-            f"interval {format_percent_range(low, high)}; a quarter of the pairs "
+            f"interval {format_percent_range(low, high)}; equal pairs "
             f"{format_percent(quarter / pairs)}{untrained_note}).{_describe_unrotated(unrotated)}",
             share,
+            unit=SHARE,
             interval=(low, high),
             references=(Reference("equal pairs", quarter / pairs), *make_untrained_reference(untrained)),
             light="info",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from clockhands.findings import Figure, Finding, Panel, Table
-from clockhands.inspection.drawing import format_percent, make_mark, make_untrained_reference
+from clockhands.findings import SHARE, Figure, Finding, Panel, Table
+from clockhands.inspection.drawing import format_percent, format_percent_range, make_mark, make_untrained_reference
 from clockhands.inspection.estimators.variance_share import (
     compute_stable_rank,
     estimate_position_share,
@@ -38,16 +38,12 @@ class StateShare(Measure):
         shares = _estimate_shares(capture)
         ranks = [compute_stable_rank(hidden[:, capture.counted_T]) for hidden in capture.hidden]
         untrained = _estimate_shares(reading.control.capture) if reading.control else None
-        peak = max(range(len(shares)), key=shares.__getitem__)
-        untrained_note = (
-            f" (untrained {format_percent(untrained[0])} and {format_percent(untrained[-1])})" if untrained else ""
-        )
+        interval = jackknife_position_share(capture.hidden[-1][:, capture.counted_T])
         return self.make_finding(
-            f"{format_percent(shares[0])} of the variance after the embedding and {format_percent(shares[-1])} "
-            f"after the last layer is due to position{untrained_note}; the most, {format_percent(shares[peak])}, "
-            f"{_name_layer(peak)}.",
+            _describe(shares, interval, untrained),
             shares[-1],
-            interval=jackknife_position_share(capture.hidden[-1][:, capture.counted_T]),
+            unit=SHARE,
+            interval=interval,
             references=make_untrained_reference(untrained[-1] if untrained is not None else None),
             light="info",
             table=Table.of(
@@ -76,6 +72,22 @@ def _draw_figure(shares: list[float], untrained: list[float] | None) -> Figure:
     if untrained is not None:
         marks.append(make_mark("line", layers, torch.tensor(untrained), label="untrained", emphasis="reference"))
     return Figure((Panel(tuple(marks), xlabel="layer (0: embedding)", ylabel="share of variance"),))
+
+
+def _describe(shares: list[float], interval: tuple[float, float] | None, untrained: list[float] | None) -> str:
+    """Say what position accounts for; after the last layer it is undecided where the interval holds 0."""
+    notes = [f"95 % interval {format_percent_range(*interval)}"] if interval else []
+    notes += [f"untrained {format_percent(untrained[0])} and {format_percent(untrained[-1])}"] if untrained else []
+    note = f" ({'; '.join(notes)})" if notes else ""
+    peak = max(range(len(shares)), key=shares.__getitem__)
+    undecided = (
+        " Whether it accounts for any after the last layer is undecided." if interval and interval[0] <= 0 else ""
+    )
+    return (
+        f"Position accounts for {format_percent(shares[0])} of the variance of the states after the embedding and for "
+        f"{format_percent(shares[-1])} after the last layer{note}; for the most, "
+        f"{format_percent(shares[peak])}, {_name_layer(peak)}.{undecided}"
+    )
 
 
 def _name_layer(layer: int) -> str:

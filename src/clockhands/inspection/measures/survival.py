@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import torch
 
-from clockhands.findings import Figure, Finding, Panel, Reference, Table
+from clockhands.findings import SHARE, Figure, Finding, Panel, Reference, Table
 from clockhands.inspection.drawing import (
     format_percent,
     format_percent_range,
@@ -43,8 +43,9 @@ class Survival(Measure):
         "that is fitted on more texts scores higher. Tokens: ridge regression to the token's input embedding, nearest "
         "by cosine among the tokens of the text. A random model usually keeps everything: a probe alone proves little. "
         "Permuted: the last layer, the positions of the texts that a probe is fitted on in another order. Where the "
-        "linear probe finds nothing, a two-layer network gets the state of the last layer but one, less the mean "
-        "state, and the log of that difference's length, for a model without positional encoding can hold the position "
+        "linear probe finds nothing, a two-layer network gets the state of the last layer but one (of one layer, the "
+        "last), less the mean state, and the log of that difference's length, for a model without positional encoding "
+        "can hold the position "
         "in the length of its vectors. In models of this project the probe is repeated with all residual connections "
         "removed. Interval: Student's t over the splits, the variance corrected for their overlap (Nadeau & Bengio "
         "2003)." + WITHOUT_FIRST_METHOD
@@ -66,6 +67,7 @@ class Survival(Measure):
             + _describe_network(trained, capture, chance)
             + _describe_without_residuals(split_shares_without_residuals, trained.splits.held_ratio, chance),
             trained.position_shares[-1],
+            unit=SHARE,
             interval=trained.position_intervals[-1],
             references=(
                 Reference("chance", chance),
@@ -109,7 +111,7 @@ def _describe_network(trained: ProbeScores, capture: Capture, chance: float) -> 
     r2 = max(0.0, fit_position_network(capture, layer))
     return (
         f" After layer {layer} a two-layer network, which is also given the length of each state, predicts the "
-        f"position with R² {r2:.2f}."
+        f"position with R² {r2:.2f} (0: no better than the mean position)."
     )
 
 

@@ -7,13 +7,14 @@ from itertools import islice
 
 import torch
 
-from clockhands.findings import Finding, Reference, Table
+from clockhands.findings import SHARE, Finding, Reference, Table
 from clockhands.inspection.drawing import format_percent, format_percent_range
 from clockhands.inspection.measures.intervention_figure import bootstrap_change
 from clockhands.inspection.measures.measure import OUTPUT, TASK, Measure
 from clockhands.inspection.reading.interventions import LEAST_CHANGE, divide_by_distance, measure_squared_distance
 from clockhands.inspection.reading.reading import Reading
 from clockhands.inspection.reading.swapped_sentences import (
+    LONGEST,
     Swap,
     compute_unknown_share,
     find_largest_id,
@@ -62,8 +63,8 @@ class SwappedWords(Measure):
 
     def _compare(self, subject: Subject, swaps: Sequence[Swap], kind: str) -> Finding:
         """Compare the mean outputs of the sentences before and after; ``kind`` names the sentences in the verdict."""
-        before_ND = torch.stack([_compute_mean_state(subject, swap.before, swap.source) for swap in swaps])
-        after_ND = torch.stack([_compute_mean_state(subject, swap.after, swap.source or swap.before) for swap in swaps])
+        before_ND = torch.stack([compute_mean_state(subject, swap.before, swap.source) for swap in swaps])
+        after_ND = torch.stack([compute_mean_state(subject, swap.after, swap.source or swap.before) for swap in swaps])
         distance = measure_squared_distance(before_ND)
         if distance == 0.0:
             return self.skip("All sentences have the same output, so there is no distance to measure by.")
@@ -78,6 +79,7 @@ class SwappedWords(Measure):
         return self.make_finding(
             sentence if changes else "Swapping two words does not change the mean of the output.",
             value,
+            unit=SHARE,
             interval=(low, high),
             references=(Reference("order ignored", 0.0), Reference("another sentence", 1.0)),
             light="good" if changes else "bad",
@@ -102,11 +104,15 @@ def _find_fault(subject: Subject, swaps: list[Swap], *, is_english: bool) -> str
             "of tokens: the tokenizer belongs to another model."
         )
     if len(swaps) < FEWEST_SENTENCES:
-        return f"The text has only {len(swaps)} sentences with two words to swap."
+        kind = "built-in English sentences" if is_english else f"lines of the text, which have at most {LONGEST} words,"
+        return (
+            f"At least {FEWEST_SENTENCES} {kind} are needed in which two words can be swapped and that the model is "
+            f"long enough for; there are {len(swaps)}."
+        )
     return ""
 
 
-def _compute_mean_state(subject: Subject, ids: list[int], source: list[int] | None) -> Float[Tensor, " D"]:
+def compute_mean_state(subject: Subject, ids: list[int], source: list[int] | None) -> Float[Tensor, " D"]:
     """Return the mean last state of the tokens between the special ones that the tokenizer puts around a text."""
     options = {"source_BS": torch.tensor([source])} if subject.reads_source and source is not None else {}
     before, after = find_special_tokens(subject.tokenizer, subject.start_token)

@@ -13,6 +13,7 @@ from clockhands.inspection.estimators.exact_hands import ExactHands, read_exact_
 from clockhands.inspection.estimators.spectral_lines import LEAST_ROUNDNESS, TableLines, find_lines
 from clockhands.inspection.estimators.surrogates import SURROGATES
 from clockhands.inspection.estimators.wave_fit import Array, make_trend
+from clockhands.inspection.measures.encoding_view import make_encoding_view
 from clockhands.inspection.measures.hands_figure import draw_hands
 from clockhands.inspection.measures.hands_verdict import describe_exact_hands, describe_lines, find_period_range
 from clockhands.inspection.measures.measure import INPUT, Measure
@@ -71,12 +72,14 @@ class TableHands(Measure):
         if isinstance(rows, str):
             return self.skip(rows)
         exact = read_exact_hands(rows.added_ND)
-        return self._report_exact(rows, exact) if exact.periods else self._estimate(rows.centred_ND.numpy())
+        return self._report_exact(rows, exact) if exact.periods else self._estimate(rows)
 
-    def _estimate(self, rows_ND: Array) -> Finding:
+    def _estimate(self, rows: PositionRows) -> Finding:
         """Find hands in a table of which not every pair of columns is one."""
+        rows_ND = rows.centred_ND.numpy()
         lines = find_lines(rows_ND)
         slow_share = compute_slow_share(rows_ND, lines)
+        hands = [(line.period, compute_orbit(rows_ND, lines, line)) for line in lines.rotating]
         return self.make_finding(
             describe_lines(lines, len(rows_ND), slow_share),
             float(len(lines.rotating)),
@@ -84,18 +87,20 @@ class TableHands(Measure):
             unit="hands",
             light="good" if lines.rotating else "info",
             table=Table.of(COLUMNS, [_make_row(line) for line in (*lines.rotating, *lines.oscillating)]),
-            figure=draw_hands([(line.period, compute_orbit(rows_ND, lines, line)) for line in lines.rotating]),
+            figure=draw_hands(hands),
             details={
                 "agreement needed": lines.needed,
                 "best agreement without a hand": lines.best_other,
                 "surrogates": lines.surrogates,
                 "slow share": slow_share,
+                "view": make_encoding_view(rows.added_ND, hands, first=1),
             },
         )
 
     def _report_exact(self, rows: PositionRows, hands: ExactHands) -> Finding:
         """Report the hands of a table of which every pair of columns is one, or zero."""
         ordered = sorted(zip(hands.periods, hands.orbits, hands.pairs, strict=True), key=lambda hand: hand[0])
+        orbits = [(period, orbit) for period, orbit, _ in ordered]
         return self.make_finding(
             describe_exact_hands([period for period, _, _ in ordered], hands.zero_pairs, len(rows.added_ND)),
             float(len(ordered)),
@@ -104,7 +109,8 @@ class TableHands(Measure):
             table=Table.of(
                 ("tokens per turn", "first column", "second column"), [(period, *pair) for period, _, pair in ordered]
             ),
-            figure=draw_hands([(period, orbit) for period, orbit, _ in ordered]),
+            figure=draw_hands(orbits),
+            details={"view": make_encoding_view(rows.added_ND, orbits, first=1)},
             method="Every pair of columns that is not zero keeps its distance from zero within 0.1 %, and its angle is "
             "a straight line (R² above 0.9999), from row 1 on: the speed is read from the columns as they are.",
             source="Vaswani et al. 2017, section 3.5",

@@ -5,8 +5,15 @@ from __future__ import annotations
 import torch
 from scipy.stats import spearmanr
 
-from clockhands.findings import Figure, Finding, Panel, Reference, Table
-from clockhands.inspection.drawing import format_percent, format_signed, make_heatmap, make_mark, make_reference_line
+from clockhands.findings import SHARE, Figure, Finding, Panel, Reference, Table
+from clockhands.inspection.drawing import (
+    format_percent,
+    format_percent_range,
+    format_signed,
+    make_heatmap,
+    make_mark,
+    make_reference_line,
+)
 from clockhands.inspection.estimators.intervals import compute_central_range
 from clockhands.inspection.estimators.matrix_statistics import average_diagonals, compute_toeplitz_r2
 from clockhands.inspection.measures.measure import INPUT, Measure
@@ -47,10 +54,10 @@ class TableSimilarity(Measure):
         value, mean_cosines_R = compute_toeplitz_r2(cosines_NN), average_diagonals(cosines_NN)
         monotonicity = compute_monotonicity(mean_cosines_R)
         return self.make_finding(
-            f"Distance alone explains {format_percent(value)} of the variance of the similarities "
-            f"({format_percent(float(chance.mean()))} with the rows shuffled); neighbours have cosine "
+            f"{_describe_share(value, *compute_central_range(chance))}; neighbours have cosine "
             f"{format_signed(float(mean_cosines_R[0]))}, and similarity {_describe_trend(monotonicity)} with distance.",
             value,
+            unit=SHARE,
             references=(Reference("rows shuffled", float(chance.mean()), compute_central_range(chance)),),
             light="good" if value > 2 * compute_central_range(chance)[1] else "warn",
             table=Table.of(("distance", "mean cosine"), list(enumerate(mean_cosines_R, start=1))),
@@ -70,11 +77,25 @@ def _compute_cosines(rows_ND: Tensor) -> Tensor:
     return unit_ND @ unit_ND.T
 
 
+def _describe_share(value: float, low: float, high: float) -> str:
+    """Say what distance explains of the similarities, if more than in shuffled rows: from ``low`` to ``high``."""
+    if value <= high:
+        return (
+            f"No effect of distance on the similarities was found: it explains {format_percent(value)} of their "
+            f"variance (rows shuffled {format_percent_range(low, high)})"
+        )
+    return (
+        f"Distance alone explains {format_percent(value)} of the variance of the similarities (rows shuffled "
+        f"{format_percent_range(low, high)})"
+    )
+
+
 def _describe_trend(correlation: float) -> str:
     """Say how similarity goes with distance, from their rank correlation."""
     if correlation < -0.9:
         return "falls steadily"
-    return f"falls on the whole (ρ = {format_signed(correlation)})" if correlation < -0.3 else "does not fall"
+    trend = "falls on the whole" if correlation < -0.3 else "does not fall on the whole"
+    return f"{trend} (ρ = {format_signed(correlation)})"
 
 
 def compute_monotonicity(mean_cosines_R: Float[Tensor, " R"]) -> float:
@@ -112,7 +133,7 @@ def _draw_figure(cosines_NN: Tensor, mean_cosines_R: Tensor) -> Figure:
     distances = range(1, len(mean_cosines_R) + 1)
     return Figure(
         (
-            Panel((cosines,), title="Cosine of position rows"),
+            Panel((cosines,), title="Cosine of position rows", xlabel="position", ylabel="position"),
             Panel(
                 (
                     make_mark("line", distances, mean_cosines_R, label="mean cosine", emphasis="main"),

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
-from clockhands.findings import Figure, Finding, Number, Panel, Reference, Table
+from clockhands.findings import SHARE, Figure, Finding, Number, Panel, Reference, Table, join_words
 from clockhands.inspection.drawing import format_percent, make_mark
 from clockhands.inspection.estimators.intervals import estimate_mean_interval
 from clockhands.inspection.estimators.matrix_statistics import count_leading
@@ -125,6 +125,7 @@ class TableStep(Measure):
         return self.make_finding(
             _describe(errors),
             first.reported_error,
+            unit=SHARE,
             interval=estimate_mean_interval(first.by_stretch_s4[:, first.reported_map]),
             references=(
                 Reference("standing still", first.standing_still),
@@ -153,14 +154,18 @@ def _describe(errors: list[StepErrors]) -> str:
         f"{format_percent(first.standing_still)}, the best multiple of the row {format_percent(first.multiple)}"
     )
     if first.is_same_map:
-        all_same = len(errors) > 1 and all(error.is_same_map for error in errors)
-        further = f" The same holds for steps up to {errors[-1].step}." if all_same else ""
+        longer = errors[1:]
+        all_same = longer and all(error.is_same_map and error.reported_map == first.reported_map for error in longer)
+        further = f" So is a step by {join_words(str(error.step) for error in longer)}." if all_same else ""
         return f"A step by one is the same {name} everywhere: {numbers}.{further}"
     if low > 0:
         return f"One {name} predicts the next row better than standing still or a multiple of the row: {numbers}."
     if high < 0:
         return f"No one {name} predicts the next row better than standing still or a multiple of the row: {numbers}."
-    return f"It is undecided whether one {name} predicts the next row better than these: {numbers}."
+    return (
+        f"It is undecided whether one {name} predicts the next row better than standing still or a multiple of the "
+        f"row: {numbers}."
+    )
 
 
 def _draw_figure(errors: list[StepErrors]) -> Figure:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from clockhands.findings import Finding, Reference, Table
+from clockhands.findings import SHARE, Finding, Reference, Table
 from clockhands.inspection.drawing import format_percent, format_percent_range
 from clockhands.inspection.measures.intervention_figure import bootstrap_change, draw_changes
 from clockhands.inspection.measures.measure import OUTPUT, TASK, Measure
@@ -45,6 +45,7 @@ class TokenOrder(Measure):
             if interventions.order_matters
             else "The state of no token changes when the tokens are permuted: the model ignores order.",
             permuted.tokens,
+            unit=SHARE,
             interval=(low, high),
             references=(Reference("order ignored", 0.0), Reference("two random tokens", 1.0)),
             light="info" if interventions.order_matters else "bad",

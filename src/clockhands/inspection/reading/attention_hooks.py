@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -122,12 +122,26 @@ def _attend(
     **options: Any,
 ) -> tuple[Tensor, Tensor]:
     """Compute attention for ``transformers`` by the class's own eager function, and hand it to the last receiver."""
-    eager = sys.modules[type(module).__module__].eager_attention_forward
-    output, weights = eager(module, query, key, value, attention_mask, **options)
+    output, weights = _find_eager_function(module)(module, query, key, value, attention_mask, **options)
     receive, modules = _receivers[-1]
     if receive is not ignore and module in modules:
         receive(_describe_call(module, query, key, attention_mask, weights, options))
     return output, weights
+
+
+def _find_eager_function(module: nn.Module) -> Callable[..., tuple[Tensor, Tensor]]:
+    """Return the eager attention of a module's class, or of the class that it is derived from.
+
+    Raises CheckpointError where neither has one beside it.
+    """
+    for cls in type(module).__mro__:
+        eager = getattr(sys.modules.get(cls.__module__), "eager_attention_forward", None)
+        if eager is not None:
+            return eager
+    raise CheckpointError(
+        f"{type(module).__name__} asks for the attention function of transformers, and no eager_attention_forward is "
+        "defined beside it, with which inspect could compute it"
+    )
 
 
 def _describe_call(

@@ -19,7 +19,8 @@ class HeadStatistics:
     """Statistics of the heads of one layer over all texts.
 
     ``by_position_H``: share of the variance of attention that its mean over texts explains, with its 95 % interval
-    ``by_position_H2``. ``offsets_HJ``: mean attention at each offset from -MAX_OFFSET to MAX_OFFSET (key less query).
+    ``by_position_H2``. ``offsets_HJ``: mean attention at each offset from -MAX_OFFSET to MAX_OFFSET (key less query),
+    over the queries that have such a key; ``frequent_J``: whether at least half of the queries have it.
     ``first_token_H``: mean attention to the first token of the window. ``distance_NH``: mean distance of what a head
     attends to, text by text, in tokens. ``uniform_distance`` and ``uniform_offsets_J``: the same for uniform attention
     under the layer's mask.
@@ -32,6 +33,7 @@ class HeadStatistics:
     distance_NH: Float[Tensor, "N H"]
     uniform_distance: float
     uniform_offsets_J: Float[Tensor, " J"]
+    frequent_J: Bool[Tensor, " J"]
 
     @property
     def distance_H(self) -> Tensor:
@@ -40,8 +42,18 @@ class HeadStatistics:
 
     @property
     def favourite_offset_H(self) -> Tensor:
-        """The offset that each head attends to most."""
-        return self.offsets_HJ.argmax(-1) - MAX_OFFSET
+        """The offset that each head attends to most, of those that at least half of the queries have."""
+        return self._frequent_offsets_HJ.argmax(-1) - MAX_OFFSET
+
+    @property
+    def favourite_share_H(self) -> Tensor:
+        """The mean attention of each head at its favourite offset."""
+        return self._frequent_offsets_HJ.amax(-1)
+
+    @property
+    def _frequent_offsets_HJ(self) -> Tensor:
+        """Mean attention by offset, zero at offsets that few queries have: one pair of tokens would decide there."""
+        return self.offsets_HJ.masked_fill(~self.frequent_J, 0.0)
 
     def get_attention_at(self, offset: int) -> Tensor:
         """Return each head's mean attention to the token ``offset`` positions after the query (negative: before)."""
@@ -50,7 +62,7 @@ class HeadStatistics:
     def name_head(self, head: int) -> str:
         """Return what the head attends to most, in a word; empty if it attends to no one token enough."""
         best = int(self.favourite_offset_H[head])
-        if float(self.offsets_HJ[head].max()) >= 0.5:
+        if float(self.favourite_share_H[head]) >= 0.5:
             return {-1: "previous token", 0: "itself", 1: "next token"}.get(best, f"offset {best:+d}")
         return "first token" if float(self.first_token_H[head]) >= 0.5 else ""
 
@@ -100,7 +112,14 @@ class HeadSums:
         uniform_offsets = _average_offsets(uniform_ST[None], distance_ST)[0]
         distances = torch.cat(self.distances)
         return HeadStatistics(
-            by_position, by_position_H2, offsets, self.to_first / num_texts, distances, uniform, uniform_offsets
+            by_position,
+            by_position_H2,
+            offsets,
+            self.to_first / num_texts,
+            distances,
+            uniform,
+            uniform_offsets,
+            _find_frequent_offsets(allowed),
         )
 
 
@@ -109,6 +128,16 @@ def _choose_queries(allowed: Tensor) -> slice:
     size = len(allowed)
     causal = not bool(allowed.triu(1).any())
     return slice(min(4, size - 1), size) if causal else slice(size // 4, max(size // 4 + 1, 3 * size // 4))
+
+
+def _find_frequent_offsets(mask_ST: Bool[Tensor, "S T"]) -> Bool[Tensor, " J"]:
+    """Tell which offsets from -MAX_OFFSET to MAX_OFFSET at least half of the queries have, under this mask."""
+    size = len(mask_ST)
+    counts = [
+        int(torch.diagonal(mask_ST, offset).sum()) if abs(offset) < size else 0
+        for offset in range(-MAX_OFFSET, MAX_OFFSET + 1)
+    ]
+    return torch.tensor(counts) >= size / 2
 
 
 def _average_offsets(mean_HST: Tensor, distance_ST: Tensor) -> Tensor:

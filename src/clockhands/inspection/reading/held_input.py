@@ -56,12 +56,16 @@ class HeldInput:
             yield
 
     @torch.no_grad()
-    def compute_product_bias(self, q_BHSK: Tensor, k_BHTK: Tensor) -> Tensor:
-        """Return the part of the scheme's bias that depends on queries and keys (PaTH), at the recorded positions."""
+    def compute_product_bias(self, q_BHSK: Tensor, k_BHTK: Tensor, scale: float) -> Tensor:
+        """Return the part of the scheme's bias that depends on queries and keys (PaTH), at the recorded positions.
+
+        ``scale`` is the factor of the layer on q·k.
+        """
         assert self.scheme is not None and self.positions_BHTA is not None
         positions = self.positions_BHTA[: len(q_BHSK)]
-        of_zeros = self.scheme.bias(torch.zeros_like(q_BHSK), torch.zeros_like(k_BHTK), positions, positions)
-        bias = self.scheme.bias(q_BHSK, k_BHTK, positions, positions)
+        zeros = (torch.zeros_like(q_BHSK), torch.zeros_like(k_BHTK))
+        of_zeros = self.scheme.bias(*zeros, positions, positions, scale)
+        bias = self.scheme.bias(q_BHSK, k_BHTK, positions, positions, scale)
         assert bias is not None and of_zeros is not None
         return bias - of_zeros
 

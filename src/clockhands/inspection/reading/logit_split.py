@@ -57,7 +57,7 @@ class Parts:
     scale: float
     constant_product: Float[Tensor, "B H S T"] | None = None
     data: Float[Tensor, "B H S T"] | None = None
-    compute_product_bias: Callable[[Tensor, Tensor], Tensor] | None = None
+    compute_product_bias: Callable[[Tensor, Tensor, float], Tensor] | None = None
 
     def compute_term(self, name: str) -> Float[Tensor, "B H S T"]:
         """Return one of ``TERMS``, in logits."""
@@ -72,7 +72,7 @@ class Parts:
         return (
             product
             if self.compute_product_bias is None
-            else product + self.compute_product_bias(self.q[query], self.k[key])
+            else product + self.compute_product_bias(self.q[query], self.k[key], self.scale)
         )
 
     def sum_terms(self) -> Float[Tensor, "B H S T"]:
@@ -140,6 +140,15 @@ def split_batches(layer: Layer, *, crossfit: bool = True) -> Iterator[tuple[Int[
                 yield batch, _split_held(layer, x, mean, position, at_mean)
             else:
                 yield batch, _subtract(layer, layer.replay(x), at_mean, at_both)
+
+
+def split_text(layer: Layer, row: int, first_other: int) -> Parts:
+    """Return the parts of the logits of one text; the means come from the texts ``first_other`` and later."""
+    mean, position = compute_means(layer, torch.arange(first_other, len(layer.inputs_NTD)))
+    x, at_mean = layer.inputs_NTD[row : row + 1], layer.replay(mean)
+    if layer.needs_holding:
+        return _split_held(layer, x, mean, position, at_mean)
+    return _subtract(layer, layer.replay(x), at_mean, layer.replay(mean + position))
 
 
 def _subtract(layer: Layer, real: AttentionCall, at_mean: AttentionCall, at_both: AttentionCall) -> Parts:

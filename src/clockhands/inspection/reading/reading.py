@@ -14,6 +14,8 @@ from clockhands.inspection.reading.head_statistics import HeadStatistics, HeadSu
 from clockhands.inspection.reading.interventions import Interventions, intervene
 from clockhands.inspection.reading.logit_split import Split, split
 from clockhands.inspection.reading.memory_check import BATCH
+from clockhands.inspection.reading.sentence_split import SentenceLayer, read_sentence
+from clockhands.inspection.reading.sentences import Sentence
 from clockhands.inspection.reading.windows import Windows
 from clockhands.inspection.subject.influence import Influence, find_influence
 from clockhands.inspection.subject.subject import Subject
@@ -25,7 +27,8 @@ class Reading:
 
     ``splits`` and ``heads`` hold one entry for each attention layer. ``control`` is the same class with fresh weights,
     read on the same text; None if it was not built. ``texts`` are the strings that a caller gave, None for token ids
-    and for text that was chosen. ``findings`` are those of the measures that ran before, by name.
+    and for text that was chosen. ``sentences`` are those that a caller asked about. ``findings`` are those of the
+    measures that ran before, by name.
     """
 
     subject: Subject
@@ -34,12 +37,22 @@ class Reading:
     heads: list[HeadStatistics] = field(default_factory=list)
     control: Reading | None = None
     texts: Sequence[str] | None = None
+    sentences: Sequence[Sentence] = ()
     findings: dict[str, Finding] = field(default_factory=dict)
 
     @classmethod
     def without_text(cls, subject: Subject) -> Reading:
         """Return a reading for measures of the tables at the input, which need no text and no run of the model."""
         return cls(subject, Capture(torch.zeros(0, 1, dtype=torch.long), [], [], torch.ones(1, dtype=torch.bool)))
+
+    @property
+    def windows(self) -> Windows:
+        """The windows of text that were read."""
+        return Windows(self.capture.ids_NT, self.capture.ordinary_T, self.capture.source_NS)
+
+    def read_sentence(self, sentence: Sentence) -> list[SentenceLayer]:
+        """Return every attention layer on one of the sentences."""
+        return read_sentence(self.subject, sentence, self.windows)
 
     @cached_property
     def influence(self) -> Influence:

@@ -63,7 +63,7 @@ def _swap_words(subject: Subject, sentences: Sequence[tuple[str | None, str]]) -
     for source, text in sentences:
         words = text.split()
         if SHORTEST <= len(words) <= LONGEST:
-            i, j = _find_two_longest(words)
+            i, j = find_two_longest(words)
             words[i], words[j] = words[j], words[i]
             other = " ".join(words)
             before, after = _encode(subject, text), _encode(subject, other)
@@ -85,7 +85,7 @@ def _encode_source(subject: Subject, source: str | None) -> list[int] | None:
     return None if source is None else list(subject.source_tokenizer(source)["input_ids"])
 
 
-def _find_two_longest(words: Sequence[str]) -> tuple[int, int]:
+def find_two_longest(words: Sequence[str]) -> tuple[int, int]:
     """Return the indices of the two longest different words, without punctuation if there are such."""
     order = sorted(range(len(words)), key=lambda index: (not words[index].isalpha(), -len(words[index]), index))
     first = order[0]

@@ -20,6 +20,8 @@ from clockhands.shapes import Bool, Int, Tensor
 
 FEWEST_WINDOWS = 8
 """Windows that are needed, for with fewer no position can be told from chance."""
+FEWEST_TEXTS = 3
+"""Texts of token ids that are needed: of two no interval over texts can be estimated."""
 SHORTEST = 4
 """The fewest ordinary tokens in a window."""
 DEFAULT_LENGTH = 128
@@ -200,9 +202,10 @@ def cut_ids(ids: Ids, *, count: int, max_length: int | None, length: int | None 
     if length is not None and length > array.shape[1]:
         raise UsageError(f"windows of {length} tokens were asked for, but the texts of ids have {array.shape[1]} each")
     array = array[:count, :length]
-    if len(array) < 2 or array.shape[1] < SHORTEST:
+    if len(array) < FEWEST_TEXTS or array.shape[1] < SHORTEST:
         raise DataError(
-            f"token ids must be at least 2 texts of {SHORTEST} tokens; these are {len(array)} of {array.shape[1]}"
+            f"token ids must be at least {FEWEST_TEXTS} texts of {SHORTEST} tokens; these are {len(array)} of "
+            f"{array.shape[1]}"
         )
     if max_length is not None and array.shape[1] > max_length:
         raise UsageError(

@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from clockhands.errors import UsageError
+from clockhands.inspection.subject.families import describe_mechanisms
 from clockhands.inspection.subject.subject import Side, Subject, choose_side
 from clockhands.inspection.subject.tables import Tables
 from clockhands.model.block import ResidualConnection
@@ -92,18 +93,20 @@ class ClockhandsSubject(Subject):
 
     @property
     def mechanism_sentence(self) -> str:
+        hooks = self.stack.schemes.active_hooks()
+        if not hooks:
+            return describe_mechanisms(("none",))
         scheme = self.stack.position_config.name
         if self.stack.position_config.is_plain:
             scheme = type(self.scheme).__name__
         if "encode" in self.scheme.active_hooks():
+            too = ", and position enters the attention too" if hooks - {"encode"} else ""
             combined = {
                 "add": "added to",
                 "concatenate": "concatenated with",
                 "project": "joined by a projection with",
             }[self.stack.position_config.combine]
-            return f"{scheme}: a vector per position is {combined} the token embedding."
-        if not self.stack.schemes.active_hooks():
-            return "Nothing tells it position, except what a causal mask lets it infer."
+            return f"{scheme}: a vector per position is {combined} the token embedding{too}."
         return f"{scheme}: position enters the attention itself."
 
     @property
@@ -246,7 +249,7 @@ def _name_mechanisms(schemes: SideSchemes) -> tuple[str, ...]:
     if "rotate" in hooks:
         names.append("rotary")
     if hooks & {"bias", "logits", "values", "weigh", "locate"}:
-        names.append("buckets")
+        names.append("attention")
     return tuple(names) or ("none",)
 
 

@@ -22,7 +22,8 @@ SENTENCES = {
     "buckets": "a learned bias per bucket of distances is added to the attention logits",
     "disentangled": "attention adds content-to-position and position-to-content terms over relative positions",
     "transformer-xl": "attention adds terms of a sinusoid of the distance, after Transformer-XL",
-    "none": "nothing tells it position, except what a causal mask lets it infer",
+    "attention": "position enters the attention itself",
+    "none": "nothing tells it position, except a causal mask where it has one",
 }
 """Every mechanism by its name, as one clause."""
 

@@ -28,36 +28,59 @@ from clockhands.report.text import format_number, replace_controls
 
 MOST_COLUMNS = 4
 """Panels side by side, at most."""
+NARROW_WIDTH = 342.0
+"""Width of a drawing for one column of a journal: at 84 mm, its letters of 11.5 points are 8 points high."""
+PREVIEW_WIDTH = 1200
+"""Pixels of the width of a preview; what shows links asks for as many."""
 MOST_TARGETS = 420
 """Places to point at in one figure, at most."""
 _SLANTED: dict[str, Any] = {"rotation": 35, "ha": "right", "rotation_mode": "anchor"}
 
 
-def draw(figure: Figure, name: str) -> str:
+def draw(figure: Figure, name: str, *, alternative: str = "", narrow: bool = False) -> str:
     """Return the figure as SVG text. ``name`` prefixes every id, so that many figures may stand on one page.
 
-    ``make_file`` makes a file of it. Raises DataError, with the place, if a mark is of an unknown kind or contradicts
-    itself.
+    ``alternative`` is read to who cannot see the figure (default: its caption). ``narrow`` arranges it for one column
+    of a journal: fewer panels side by side. ``make_file`` makes a file of it. Raises DataError, with the place, if a
+    mark is of an unknown kind or contradicts itself.
+    """
+    check_figure(figure, name)
+    with matplotlib.rc_context(cast(Any, make_settings(name))), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
+        sheet = Sheet(figure, narrow=narrow)
+        sheet.fill()
+        targets = sheet.list_targets()
+        raw = BytesIO()
+        sheet.canvas.savefig(raw, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
+    return finish(raw.getvalue(), name, targets, alternative=alternative or figure.caption)
+
+
+def draw_preview(figure: Figure, name: str) -> bytes:
+    """Return the figure as PNG on white, 1,200 pixels wide: the picture that stands beside a link to its page.
+
+    Raises what ``draw`` raises.
     """
     check_figure(figure, name)
     with matplotlib.rc_context(cast(Any, make_settings(name))), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")
         sheet = Sheet(figure)
         sheet.fill()
-        targets = sheet.list_targets()
         raw = BytesIO()
-        sheet.canvas.savefig(raw, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
-    return finish(raw.getvalue(), name, targets, caption=figure.caption)
+        sheet.canvas.savefig(
+            raw, format="png", facecolor="white", dpi=72 * PREVIEW_WIDTH / sheet.width, metadata={"Software": None}
+        )
+    return raw.getvalue()
 
 
 class Sheet:
     """One figure while it is drawn: its size, its panels and what a reader can point at."""
 
-    def __init__(self, figure: Figure) -> None:
+    def __init__(self, figure: Figure, *, narrow: bool = False) -> None:
         self.figure = figure
-        self.columns = min(figure.columns, len(figure.panels), MOST_COLUMNS)
+        columns = min(figure.columns, len(figure.panels), MOST_COLUMNS)
+        self.columns = math.ceil(columns / 2) if narrow else columns
         self.rows = math.ceil(len(figure.panels) / self.columns)
-        self.width = 700.0 if self.columns == 1 else 890.0
+        self.width = NARROW_WIDTH if narrow else 700.0 if self.columns == 1 else 890.0
         self.kinds = {name: kind(figure) for name, kind in KINDS.items()}
         self.series = Series(figure)
         width = self.width / self.columns

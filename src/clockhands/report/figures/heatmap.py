@@ -24,7 +24,7 @@ Values: TypeAlias = np.ndarray[Any, np.dtype[np.float64]]
 class Heatmap(MarkKind):
     """``z`` as colours, its first row on top; ``x`` and ``y`` are the names of its columns and rows."""
 
-    needs = ("z",)
+    needs: tuple[str, ...] = ("z",)
     owns_axes = True
     row_height = 14.0
 
@@ -102,6 +102,49 @@ class Heatmap(MarkKind):
             high = max(abs(low), abs(high)) or 1.0
             low = -high
         return Normalize(low, high if high > low else low + 1.0)
+
+
+class Tiles(Heatmap):
+    """A grid of small heatmaps of one size, put together in ``z``; ``x`` and ``y`` name the columns and rows of tiles.
+
+    ``names`` holds the text of each tile, row by row: one is pointed at as a whole.
+    """
+
+    needs = ("x", "y", "z", "names")
+    row_height = 22.0
+
+    def draw(self, plot: Plot, mark: Mark, style: Appearance) -> AxesImage:
+        values = make_array(mark)
+        look: dict[str, Any] = {"cmap": SEQUENTIAL, "norm": self._make_norm(mark), "interpolation": "none"}
+        image = plot.ax.imshow(values, aspect="auto", extent=(0, len(mark.x), len(mark.y), 0), **look)
+        self._images[mark.label, mark.diverging].append(image)
+        plot.ax.spines[:].set_visible(False)
+        plot.ax.tick_params(length=0)
+        plot.ax.set_xticks([at + 0.5 for at in range(len(mark.x))], [str(name) for name in mark.x])
+        plot.ax.set_yticks([at + 0.5 for at in range(len(mark.y))], [str(name) for name in mark.y])
+        plot.ax.grid(False)
+        plot.ax.vlines(range(1, len(mark.x)), 0, len(mark.y), colors="#ffffff", lw=2)
+        plot.ax.hlines(range(1, len(mark.y)), 0, len(mark.x), colors="#ffffff", lw=2)
+        for index, name in enumerate(mark.names):
+            row, column = divmod(index, len(mark.x))
+            plot.note(replace_controls(name, lines=True), column, row, column + 1, row + 1)
+        return image
+
+    def describe_value(self, mark: Mark, index: int) -> str:
+        return replace_controls(mark.names[index], lines=True)
+
+    def check(self, mark: Mark, where: str) -> None:
+        for field_name in self.needs:
+            if not getattr(mark, field_name):
+                raise DataError(f"{where} has no {field_name}; tiles cannot be drawn without it")
+        rows, columns = len(mark.z), {len(row) for row in mark.z}
+        if len(columns) != 1 or rows % len(mark.y) or max(columns) % len(mark.x):
+            raise DataError(
+                f"{where} has {rows} rows and {sorted(columns)} columns in z for {len(mark.y)} x {len(mark.x)} tiles; "
+                "all tiles must be of one size"
+            )
+        if len(mark.names) != len(mark.x) * len(mark.y):
+            raise DataError(f"{where} has {len(mark.names)} names for {len(mark.x) * len(mark.y)} tiles")
 
 
 def make_array(mark: Mark) -> Values:

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from clockhands.findings import Figure, Mark
-from clockhands.report.figures.heatmap import Heatmap
+from clockhands.report.figures.heatmap import Heatmap, Tiles
 from clockhands.report.figures.mark_kind import MarkKind, Plot, label_values, list_x
-from clockhands.report.figures.palette import INK, Appearance
+from clockhands.report.figures.palette import INK, PAPER, Appearance
 from clockhands.report.text import format_number
 
 
@@ -31,11 +31,13 @@ class Line(MarkKind):
 
 
 class Points(MarkKind):
-    """``y`` over ``x`` as symbols, with error bars from ``low`` to ``high``."""
+    """``y`` over ``x`` as symbols, with error bars from ``low`` to ``high``; hollow where they are a reference."""
 
     def draw(self, plot: Plot, mark: Mark, style: Appearance) -> Any:
         x, y = plot.locate(mark)
-        look: dict[str, Any] = {"color": style.colour, "marker": style.marker, "linewidths": 0, "alpha": 0.9}
+        look: dict[str, Any] = {"color": style.colour, "marker": style.marker, "linewidths": 0}
+        if mark.emphasis == "reference":  # seen on a bar of any colour, too
+            look |= {"color": PAPER, "edgecolors": INK, "linewidths": 1.2}
         points = plot.ax.scatter(x, y, s=30 if len(x) <= 60 else 12, zorder=3, **look)
         draw_error_bars(plot, mark, style.colour, x, y)
         for index, place in enumerate(zip(x, y, strict=True)):
@@ -145,6 +147,7 @@ KINDS: dict[str, type[MarkKind]] = {
     "stack": Stack,
     "band": Band,
     "heatmap": Heatmap,
+    "tiles": Tiles,
     "hline": HLine,
     "vline": VLine,
 }

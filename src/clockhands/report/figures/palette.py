@@ -6,21 +6,28 @@ from dataclasses import dataclass
 from typing import Any
 
 INK, FAINT, GRID, GREY = "#24292f", "#57606a", "#d8dde3", "#6e7781"
-# Okabe & Ito (2008): told apart with every common kind of colour vision; their yellow is left out, too pale on white.
-SERIES = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
-# Steps of viridis, for more series than six: layers or heads, which have an order.
-RAMP = ("#482878", "#424086", "#38598c", "#2d708e", "#25858e", "#1e9b8a", "#2ab07f", "#50c46a", "#86d549", "#bddf26")
+PAPER = "#fdfdfb"
+# Okabe & Ito (2008): told apart with every common kind of colour vision; their yellow is left out, and their orange and
+# light blue are darker, for a contrast of 3 to 1 on paper.
+SERIES = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#c08500", "#1d98dd")
+# Steps of viridis, for more series than six: layers or heads, which have an order. The last are darker, as above.
+RAMP = ("#482878", "#424086", "#38598c", "#2d708e", "#25858e", "#1e9b8a", "#27a275", "#37a450", "#5ca225", "#829a17")
 DARK = {
     INK: "#e6e9ed",
     FAINT: "#a9b2bd",
     GRID: "#343b44",
     GREY: "#8d97a3",
+    PAPER: "#14171b",
     "#0072b2": "#4ea3e6",
     "#d55e00": "#f0824a",
     "#009e73": "#2fc79b",
     "#cc79a7": "#e39cc5",
-    "#e69f00": "#f2b632",
-    "#56b4e9": "#a8dcfb",
+    "#c08500": "#f2b632",
+    "#1d98dd": "#a8dcfb",
+    "#27a275": "#2ab07f",
+    "#37a450": "#50c46a",
+    "#5ca225": "#86d549",
+    "#829a17": "#bddf26",
     "#482878": "#9d7fd1",
     "#424086": "#8e8bdb",
     "#38598c": "#7d9ddb",

@@ -6,6 +6,7 @@ import re
 import xml.etree.ElementTree as ET
 from collections.abc import Sequence
 from dataclasses import dataclass
+from html import escape
 
 from clockhands.report.figures.palette import FONT, make_dark_css
 from clockhands.report.text import make_slug, replace_controls
@@ -27,8 +28,8 @@ class Target:
     text: str
 
 
-def finish(raw: bytes, name: str, targets: Sequence[Target], *, caption: str) -> str:
-    """Return the SVG element as text, ready to stand in a page.
+def finish(raw: bytes, name: str, targets: Sequence[Target], *, alternative: str) -> str:
+    """Return the SVG element as text, ready to stand in a page; ``alternative`` is read to who cannot see it.
 
     The ids that stay are Matplotlib's hashes, salted with the name of the figure: no two figures of a page share one.
     """
@@ -42,15 +43,33 @@ def finish(raw: bytes, name: str, targets: Sequence[Target], *, caption: str) ->
         _lighten(element)
     root.append(_make_hover_layer(targets))
     root.set("id", f"{make_slug(name)}-svg")
-    _set_frame(root, caption)
+    _set_frame(root, alternative)
     return ET.tostring(root, encoding="unicode")
 
 
-def make_file(svg: str) -> str:
-    """Return the SVG as a file of its own: with an XML declaration, and its colours for dark screens."""
+def make_file(svg: str, *, title: str = "", description: str = "", width: float | None = None) -> str:
+    """Return the SVG as a file of its own, with an XML declaration, its title and its description.
+
+    ``width``: how wide it is printed, in millimetres; it then has the colours of paper alone, and else those of dark
+    screens too. Its height follows.
+    """
     opening, rest = svg.split(">", 1)
     dark = "@media screen and (prefers-color-scheme: dark){" + make_dark_css() + "}"
-    return f'<?xml version="1.0" encoding="utf-8"?>\n{opening}><style>{dark}</style>{rest}\n'
+    style = f"<style>{dark}</style>" if width is None else ""
+    words = {"title": title, "desc": description}
+    inserted = "".join(f"<{tag}>{escape(replace_controls(text))}</{tag}>" for tag, text in words.items() if text)
+    return f'<?xml version="1.0" encoding="utf-8"?>\n{_set_print_size(opening, width)}>{inserted}{style}{rest}\n'
+
+
+def _set_print_size(opening: str, width: float | None) -> str:
+    """Return the opening tag of an SVG with its width in millimetres, and the height that belongs to it."""
+    if width is None:
+        return opening
+    box = re.search(r' viewBox="0 0 ([\d.]+) ([\d.]+)"', opening)
+    assert box, "Matplotlib writes one"
+    height = width * float(box[2]) / float(box[1])
+    opening = re.sub(r' width="[\d.]+"', f' width="{width:g}mm"', opening)
+    return re.sub(r' height="[\d.]+"', f' height="{height:.1f}mm"', opening)
 
 
 def _find_references(root: ET.Element) -> set[str]:
@@ -108,11 +127,11 @@ def _make_shape(target: Target) -> ET.Element:
     return ET.Element(f"{{{_SVG}}}rect", box)
 
 
-def _set_frame(root: ET.Element, caption: str) -> None:
+def _set_frame(root: ET.Element, alternative: str) -> None:
     """Set the size, the font and the description of the whole picture."""
     width, height = root.get("viewBox", "0 0 0 0").split()[2:]
     root.set("width", f"{float(width):.0f}")
     root.set("height", f"{float(height):.0f}")
     root.set("font-family", FONT)
     root.set("role", "img")
-    root.set("aria-label", replace_controls(caption) or "figure")
+    root.set("aria-label", replace_controls(alternative) or "figure")

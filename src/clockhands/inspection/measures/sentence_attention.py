@@ -1,0 +1,143 @@
+"""How does it attend in your sentence? Its attention head by head, and its logits in four terms."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import torch
+
+from clockhands.findings import Figure, Finding, Panel, Reference, Table
+from clockhands.inspection.drawing import format_percent, format_percent_range, make_mark
+from clockhands.inspection.estimators.intervals import compute_central_range
+from clockhands.inspection.measures.measure import MASKED_WINDOWS, SENTENCES, Measure
+from clockhands.inspection.measures.sentence_view import make_attention_view
+from clockhands.inspection.reading.reading import Reading
+from clockhands.inspection.reading.sentence_split import FOUR_TERMS, SentenceLayer
+from clockhands.inspection.reading.sentences import Sentence
+from clockhands.shapes import Float, Tensor
+
+POSITION = [*FOUR_TERMS].index("position–position")
+MOST_DRAWN = 40_000
+"""Values of attention in one panel; where all heads have more, every second layer is drawn, or fewer."""
+
+
+class SentenceAttention(Measure):
+    """The attention of every head in the sentences that a reader asked about, and what its logits are made of."""
+
+    name = "sentence"
+    question = "How does it attend in your sentence?"
+    references = ("other texts",)
+    method = (
+        "The sentence is read beside other texts cut to its length. The input of every attention layer is the mean of "
+        "those texts at each position (position) and what the sentence adds to it (word); queries and keys are split "
+        "accordingly, and the logits become four terms, word or position of the query with word or position of the "
+        "key, exactly. What a layer adds by distance (a bias) and what a rotation does to the means belong to "
+        "position–position. Terms are centred over the keys of each query, for softmax cannot see more. The value is "
+        "the share of position–position in the variance of the logits at ordinary tokens, all heads of all layers "
+        "pooled; with several sentences, their mean. Other texts: the same share in each of them, with the range of "
+        "the middle 95 %. One sentence is measured whole and has no interval."
+    )
+    source = "Ke et al. 2021 (TUPE), eq. 6; made exact by replay"
+    heading = SENTENCES
+    rests_on = MASKED_WINDOWS
+    reads_attention = True
+
+    def answer(self, reading: Reading) -> Iterable[Finding]:
+        """Yield the finding where sentences were asked about."""
+        return super().answer(reading) if reading.sentences else ()
+
+    def run(self, reading: Reading) -> Finding:
+        """Measure every sentence; the value is the share of position alone."""
+        layers_by_sentence = [reading.read_sentence(sentence) for sentence in reading.sentences]
+        values = [_pool(layers)[POSITION] for layers in layers_by_sentence]
+        others = torch.stack(
+            [torch.stack([layer.positional_N for layer in layers]).mean(0).mean() for layers in layers_by_sentence]
+        )
+        spread = torch.cat(
+            [torch.stack([layer.positional_N for layer in layers]).mean(0) for layers in layers_by_sentence]
+        )
+        sentences = [
+            _describe(sentence, layers) for sentence, layers in zip(reading.sentences, layers_by_sentence, strict=True)
+        ]
+        low, high = compute_central_range(spread)
+        return self.make_finding(
+            "\n".join(sentences)
+            + f"\nIn other texts of that length positions alone account for {format_percent(float(others.mean()))} "
+            f"(of single texts {format_percent_range(low, high)}).",
+            float(sum(values) / len(values)),
+            references=(Reference("other texts", float(others.mean()), (low, high)),),
+            light="info",
+            table=_make_table(reading.sentences, layers_by_sentence),
+            figure=_draw_figure(reading.sentences, layers_by_sentence),
+            details={"view": make_attention_view(reading.sentences, layers_by_sentence)},
+        )
+
+
+def _pool(layers: Sequence[SentenceLayer]) -> list[float]:
+    """Return the shares of ``FOUR_TERMS`` in a sentence, the mean over layers."""
+    return torch.stack([layer.pooled_t for layer in layers]).mean(0).tolist()
+
+
+def _describe(sentence: Sentence, layers: Sequence[SentenceLayer]) -> str:
+    """Say what the logits of a sentence are made of, and in which head position does most."""
+    shares = _pool(layers)
+    words, cross, position = shares[0], shares[1] + shares[2], shares[POSITION]
+    rest = f", what words and distances add together {format_percent(shares[4])}" if abs(shares[4]) > 0.0005 else ""
+    grid_LH = torch.stack([layer.shares_Ht[:, POSITION] for layer in layers])
+    layer, head = divmod(int(grid_LH.argmax()), grid_LH.shape[1])
+    return (
+        f"“{sentence.text}”: words alone account for {format_percent(words)} of the logits' variance, words with "
+        f"positions {format_percent(cross)}, positions alone {format_percent(position)}{rest}; positions do most in "
+        f"layer {layer + 1} head {head} ({format_percent(float(grid_LH.max()))})."
+    )
+
+
+def _make_table(sentences: Sequence[Sentence], layers_by_sentence: Sequence[Sequence[SentenceLayer]]) -> Table:
+    """List the shares of the four terms of every head in every sentence."""
+    return Table.of(
+        ("sentence", "layer", "head", *FOUR_TERMS),
+        [
+            (sentence.text, index + 1, head, *row)
+            for sentence, layers in zip(sentences, layers_by_sentence, strict=True)
+            for index, layer in enumerate(layers)
+            for head, row in enumerate(layer.shares_Ht)
+        ],
+    )
+
+
+def _draw_figure(sentences: Sequence[Sentence], layers_by_sentence: Sequence[Sequence[SentenceLayer]]) -> Figure:
+    """Draw the attention of all heads as a grid of small maps, layers downwards and heads across."""
+    panels = tuple(_draw_panel(*pair) for pair in zip(sentences, layers_by_sentence, strict=True))
+    rows, columns = len(layers_by_sentence[0]), layers_by_sentence[0][0].weights_HST.shape[0]
+    return Figure(
+        panels,
+        caption="One small map a head: queries downwards, keys across, from the first token to the last.",
+        height=min(max(rows / columns, 0.3), 1.6),
+    )
+
+
+def _draw_panel(sentence: Sentence, layers: Sequence[SentenceLayer]) -> Panel:
+    """Draw the maps of one sentence."""
+    step = -(-sum(layer.weights_HST.numel() for layer in layers) // MOST_DRAWN)
+    drawn = [*enumerate(layers, 1)][::step]
+    heads = range(layers[0].weights_HST.shape[0])
+    names = tuple(
+        f"layer {index} head {head}\npositions alone {format_percent(float(layer.shares_Ht[head, POSITION]))}, words "
+        f"alone {format_percent(float(layer.shares_Ht[head, 0]))}"
+        for index, layer in drawn
+        for head in heads
+    )
+    tiles = make_mark(
+        "tiles",
+        [str(head) for head in heads],
+        [str(index) for index, _ in drawn],
+        label="attention",
+        z=_round(torch.cat([torch.cat(tuple(layer.weights_HST), dim=1) for _, layer in drawn])),
+        names=names,
+    )
+    return Panel((tiles,), title=f"“{sentence.text}”", xlabel="head", ylabel="layer")
+
+
+def _round(values: Float[Tensor, "S T"]) -> tuple[tuple[float, ...], ...]:
+    """Return values with three decimals: a picture shows no more, and a file holds them all."""
+    return tuple(tuple(round(value, 3) for value in row) for row in values.tolist())

@@ -1,0 +1,69 @@
+"""The data of a page on which a reader chooses sentence, layer and head: packed numbers of attention and its terms."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+from clockhands.inspection.reading.sentence_split import FOUR_TERMS, SentenceLayer
+from clockhands.inspection.reading.sentences import Sentence
+from clockhands.shapes import Tensor
+
+MOST_NUMBERS = 240_000
+"""Numbers of all sentences that a page carries, two bytes each; heads beyond are left out, and the page says so."""
+ROUNDING = 1e-5
+"""Terms that are smaller than this part of the largest are rounding."""
+FULL = 32767
+"""The largest number of 16 bits: the attention 1, and the largest logit of a head."""
+
+
+def make_attention_view(
+    sentences: Sequence[Sentence], layers_by_sentence: Sequence[Sequence[SentenceLayer]]
+) -> dict[str, Any]:
+    """Return the data of the page's view ``attention``: plain values, for the ``details`` of a finding.
+
+    A sentence has its ``tokens``, its text ``swapped``, the ``terms`` of its logits by name, ``mask`` (a row of 0 and 1
+    a query) and ``heads``, each with ``layer`` (from 1), ``head`` (from 0), ``scale`` and ``numbers``: attention,
+    attention after the swap where there is one, then every term, each [queries, keys] as little-endian integers of 16
+    bits in base64. Attention is in units of 1 / 32767, terms in units of ``scale``.
+    """
+    share = MOST_NUMBERS // len(sentences)
+    packed = [_pack_sentence(*pair, share) for pair in zip(sentences, layers_by_sentence, strict=True)]
+    return {"kind": "attention", "sentences": packed}
+
+
+def _pack_sentence(sentence: Sentence, layers: Sequence[SentenceLayer], most: int) -> Mapping[str, Any]:
+    """Return one sentence, with at most ``most`` numbers: those heads in which position does most come first."""
+    largest_t = torch.stack([layer.terms_tHST.abs().amax((1, 2, 3)) for layer in layers]).amax(0)
+    used = (largest_t > ROUNDING * largest_t.max()).nonzero().flatten().tolist()
+    maps = 1 + (layers[0].swapped_HST is not None) + len(used)
+    all_heads = [(index, head) for index, layer in enumerate(layers) for head in range(len(layer.weights_HST))]
+    position = [*FOUR_TERMS].index("position–position")
+    room = max(1, most // (maps * layers[0].mask_ST.numel()))
+    chosen = sorted(all_heads, key=lambda at: -float(layers[at[0]].shares_Ht[at[1], position]))[:room]
+    return {
+        "text": sentence.text,
+        "tokens": sentence.tokens,
+        "swapped": sentence.swapped if layers[0].swapped_HST is not None else "",
+        "terms": [list(FOUR_TERMS)[index] for index in used],
+        "mask": ["".join("1" if seen else "0" for seen in row) for row in layers[0].mask_ST.tolist()],
+        "left_out": len(all_heads) - len(chosen),
+        "heads": [_pack_head(layers[index], index, head, used) for index, head in sorted(chosen)],
+    }
+
+
+def _pack_head(layer: SentenceLayer, index: int, head: int, used: Sequence[int]) -> Mapping[str, Any]:
+    """Return the numbers of one head, all maps one after the other."""
+    terms_tST = layer.terms_tHST[list(used), head]
+    scale = float(terms_tST.abs().max()) / FULL if terms_tST.numel() else 0.0
+    weights = [layer.weights_HST[head], *([] if layer.swapped_HST is None else [layer.swapped_HST[head]])]
+    numbers = torch.cat([torch.stack(weights) * FULL, terms_tST / (scale or 1.0)])
+    return {"layer": index + 1, "head": head, "scale": scale, "numbers": pack_numbers(numbers)}
+
+
+def pack_numbers(values: Tensor) -> str:
+    """Return values from -32767 to 32767, rounded, as little-endian integers of 16 bits in base64."""
+    return base64.b64encode(values.round().to(torch.int16).numpy().astype("<i2").tobytes()).decode("ascii")

@@ -1,0 +1,129 @@
+"""Find the attention layers of a model that can be run again alone, and say why others cannot."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from torch import nn
+
+from clockhands.errors import CheckpointError
+from clockhands.inspection.reading.attention_call import AttentionCall, ignore
+from clockhands.inspection.reading.attention_hooks import listen
+from clockhands.inspection.reading.layer import Layer, find_input
+from clockhands.model.attention import CrossAttention
+from clockhands.pretrained import first_line
+from clockhands.shapes import Tensor
+
+
+@dataclass(frozen=True)
+class RecordedCall:
+    """The arguments with which an attention module was called."""
+
+    module: nn.Module
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+
+def record_calls(
+    model: nn.Module, run: Callable[[], Any], shape: tuple[int, int]
+) -> tuple[list[RecordedCall], list[nn.Module], str]:
+    """Run the model once, and return the calls of its self-attention in order, and the modules of cross-attention.
+
+    The third value says why a layer of self-attention is missing; it is empty if none is.
+    """
+    modules, unread = _find_readable(model, run, shape)
+    recorded: list[RecordedCall] = []
+
+    def record(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        # A cache would grow with every replay.
+        named = {name: None if _is_cache(value) else value for name, value in kwargs.items()}
+        recorded.append(RecordedCall(module, tuple(None if _is_cache(value) else value for value in args), named))
+
+    hooks = [module.register_forward_pre_hook(record, with_kwargs=True) for module in modules]
+    try:
+        with listen(model, ignore):
+            run()
+    finally:
+        for hook in hooks:
+            hook.remove()
+    cross_modules = [call.module for call in recorded if is_cross_attention(call.module, call.kwargs)]
+    faults = [(call, _explain_fault(call, model, shape)) for call in recorded if call.module not in cross_modules]
+    readable = [call for call, fault in faults if not fault]
+    fault = next((fault for _, fault in faults if fault), "")
+    return readable, cross_modules, unread or fault
+
+
+def _find_readable(model: nn.Module, run: Callable[[], Any], shape: tuple[int, int]) -> tuple[list[nn.Module], str]:
+    """Return the modules whose attention is computed as logits of every token for every token, and why others are not.
+
+    Raises CheckpointError if there is no attention at all.
+    """
+    is_square: dict[nn.Module, bool] = {}  # by module: are all its logits those of every token for every token?
+    entered: dict[str, None] = {}  # the classes that ran and have "attention" in their names, to name them in a message
+
+    def note_shape(call: AttentionCall) -> None:
+        # The keys of cross-attention are those of another text, so only the length of the queries is compared.
+        square = call.logits_BHST.shape[0] == shape[0] and call.logits_BHST.shape[2] == shape[1]
+        is_square[call.module] = is_square.get(call.module, True) and square
+
+    hooks = [
+        module.register_forward_pre_hook(lambda module, args: entered.setdefault(type(module).__name__))
+        for module in model.modules()
+        if "attention" in type(module).__name__.lower()
+    ]
+    unread = ""
+    try:
+        with listen(model, note_shape):
+            run()
+    except CheckpointError as fault:
+        unread = str(fault)
+        is_square.clear()
+    finally:
+        for hook in hooks:
+            hook.remove()
+    if not is_square and not entered:
+        raise CheckpointError(
+            f"no attention was seen in {type(model).__name__}: it has none, or computes it in a way that neither the "
+            "attention interface of transformers nor a softmax shows"
+        )
+    readable = [module for module, square in is_square.items() if square]
+    names = {type(module).__name__ for module, square in is_square.items() if not square}
+    names |= set() if is_square else set(entered)
+    if names and not unread:
+        unread = f"the attention of {', '.join(sorted(names))} is not computed as logits of every token for every token"
+    return readable, unread
+
+
+def _explain_fault(call: RecordedCall, model: nn.Module, shape: tuple[int, int]) -> str:
+    """Return why a layer cannot be run again alone; empty if it can."""
+    name = type(call.module).__name__
+    hidden = find_input(call.args, call.kwargs)
+    if hidden is None or tuple(hidden.shape[:-1]) not in (shape, shape[::-1]):
+        return f"the attention of {name} is not given one vector per token"
+    count, length = shape
+    layer = Layer(0, call.module, hidden, model, call.args, call.kwargs, is_time_first(hidden, length, model))
+    try:
+        logits = layer.replay(hidden.transpose(0, 1) if layer.time_first else hidden).logits_BHST
+    except Exception as fault:  # foreign code, run in a way that it was not written for
+        return f"the attention of {name} cannot be run alone ({type(fault).__name__}: {first_line(fault)})"
+    if logits.shape[0] != count or tuple(logits.shape[2:]) != (length, length):
+        return f"the attention of {name} is not computed as logits of every token for every token"
+    return ""
+
+
+def _is_cache(value: Any) -> bool:
+    """Tell whether an argument is a KV cache of transformers, by the name of its class."""
+    return type(value).__name__.endswith("Cache")
+
+
+def is_cross_attention(module: nn.Module, kwargs: dict[str, Any]) -> bool:
+    """Tell whether a call is one of cross-attention: the module reads the states of another text."""
+    sources = ("key_value_states", "encoder_hidden_states")
+    return isinstance(module, CrossAttention) or any(kwargs.get(name) is not None for name in sources)
+
+
+def is_time_first(hidden: Tensor, length: int, model: nn.Module) -> bool:
+    """Tell whether the first axis of an input is time. Where there are as many texts as tokens, the class decides."""
+    return hidden.shape[0] == length and (hidden.shape[1] != length or "xlnet" in type(model).__name__.lower())

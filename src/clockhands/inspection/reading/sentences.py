@@ -1,0 +1,183 @@
+"""Sentences that a reader asks about: token ids, tokens as text, and the same sentence with two words swapped."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from clockhands.errors import UsageError
+from clockhands.inspection.reading.swapped_sentences import find_two_longest
+from clockhands.inspection.reading.windows import Windows, encode_bare, find_special_tokens
+from clockhands.inspection.subject.subject import Subject
+from clockhands.shapes import Bool, Int, Tensor
+
+MOST_SENTENCES = 8
+"""Sentences that one page shows."""
+MOST_TOKENS = 48
+"""Tokens of a sentence whose attention can still be read off a picture."""
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """One sentence as a model reads it.
+
+    Attributes:
+        text: as it was given.
+        ids: token ids, with the special tokens that its tokenizer puts around a text.
+        tokens: each token as text.
+        ordinary_T: False at special tokens.
+        swapped: its text with two words swapped; empty where it has no two different words.
+        swapped_ids: the token ids of that text.
+        source: the ids that the encoder reads for a decoder: the sentence itself; None for other models.
+    """
+
+    text: str
+    ids: list[int]
+    tokens: list[str]
+    ordinary_T: Bool[Tensor, " T"]
+    swapped: str
+    swapped_ids: list[int]
+    source: list[int] | None = None
+
+
+def read_sentences(subject: Subject, texts: Sequence[str]) -> list[Sentence]:
+    """Return the sentences as this model reads them.
+
+    Raises UsageError for the first that is empty, has one token, no token that its tokenizer knows, or more tokens
+    than the model reads or a picture shows; for too many sentences; and for a model without a tokenizer.
+    """
+    if not texts:
+        return []
+    if len(texts) > MOST_SENTENCES:
+        raise UsageError(f"--sentence was given {len(texts)} times; a page shows at most {MOST_SENTENCES} sentences")
+    if subject.tokenizer is None:
+        raise UsageError(
+            "--sentence needs a tokenizer, and this model came without one; give one (--tokenizer NAME, tokenizer=...)"
+        )
+    return [_read_sentence(subject, text) for text in texts]
+
+
+def encode_sentence(subject: Subject, text: str) -> tuple[list[int], Bool[Tensor, " T"]]:
+    """Return the token ids of a text with the special tokens around it, and which positions hold ordinary tokens."""
+    before, after = find_special_tokens(subject.tokenizer, subject.start_token)
+    bare = encode_bare(subject.tokenizer, text)
+    flags = [False] * len(before) + [True] * len(bare) + [False] * len(after)
+    return [*before, *bare, *after], torch.tensor(flags)
+
+
+def check_window(sentences: Sequence[Sentence], windows: Windows) -> None:
+    """Raise UsageError for a sentence longer than the windows of text, from which the means by position come."""
+    most = int(windows.ordinary_T.sum())
+    for sentence in sentences:
+        count = int(sentence.ordinary_T.sum())
+        if count > most:
+            raise UsageError(
+                f"--sentence {sentence.text!r} has {count} tokens, and the windows of text that it is compared with "
+                f"have {most}; give a greater --length (length=...)"
+            )
+
+
+def make_rows(sentence: Sentence, windows: Windows, count: int) -> tuple[Int[Tensor, "N T"], Int[Tensor, "N S"] | None]:
+    """Return token ids of rows as long as the sentence, and the sources of a decoder: the sentence, then other texts.
+
+    The second row is the sentence with its words swapped, where that has as many tokens, else the sentence again. The
+    others are the first ordinary tokens of at most ``count`` windows, with the special tokens of the sentence.
+    """
+    ids_T = torch.tensor(sentence.ids)
+    alike = len(sentence.swapped_ids) == len(sentence.ids)
+    others_NT = windows.ids_NT[:count][:, windows.ordinary_T][:, : int(sentence.ordinary_T.sum())]
+    rows_NT = ids_T.repeat(2 + len(others_NT), 1)
+    rows_NT[1] = torch.tensor(sentence.swapped_ids) if alike else ids_T
+    rows_NT[2:, sentence.ordinary_T] = others_NT
+    if windows.source_NS is None or sentence.source is None:
+        return rows_NT, None
+    sources_NS = windows.source_NS[:count]
+    width = max(len(sentence.source), sources_NS.shape[1])
+    padded_NS = torch.full((len(rows_NT), width), -1)
+    padded_NS[:2, : len(sentence.source)] = torch.tensor(sentence.source)
+    padded_NS[2:, : sources_NS.shape[1]] = sources_NS
+    return rows_NT, padded_NS
+
+
+def _read_sentence(subject: Subject, text: str) -> Sentence:
+    """Return one sentence; raise UsageError as ``read_sentences``."""
+    if not text.strip():
+        raise UsageError("--sentence is empty; give a sentence of at least two tokens")
+    ids, ordinary_T = encode_sentence(subject, text)
+    _check_length(subject, text, int(ordinary_T.sum()), len(ids))
+    bare = torch.tensor(ids)[ordinary_T].tolist()
+    unknown = getattr(subject.tokenizer, "unk_token_id", None)
+    if unknown is not None and set(bare) == {unknown}:
+        raise UsageError(
+            f"--sentence {text!r} holds no token that the model's tokenizer knows; give one of the language it was "
+            "trained on"
+        )
+    subject.check_ids(torch.tensor([ids]))
+    swapped = swap_longest_words(text)
+    source = subject.source_tokenizer or subject.tokenizer
+    return Sentence(
+        text,
+        ids,
+        decode_tokens(subject.tokenizer, ids),
+        ordinary_T,
+        swapped,
+        encode_sentence(subject, swapped)[0] if swapped else [],
+        list(source(text)["input_ids"]) if subject.reads_source else None,
+    )
+
+
+def _check_length(subject: Subject, text: str, count: int, total: int) -> None:
+    """Raise UsageError for fewer than two ordinary tokens, and for more than the model reads or a picture shows."""
+    if count < 2:
+        raise UsageError(
+            f"--sentence {text!r} is {'one token' if count else 'no token'} to the model's tokenizer; at least two are "
+            "needed for anything to have an order"
+        )
+    if subject.max_length is not None and total > subject.max_length:
+        raise UsageError(
+            f"--sentence {text[:40]!r} has {total} tokens, special ones included, and the model reads at most "
+            f"{subject.max_length}; give a shorter one"
+        )
+    if total > MOST_TOKENS:
+        raise UsageError(
+            f"--sentence {text[:40]!r} has {total} tokens, special ones included; at most {MOST_TOKENS} can be "
+            "read off a picture of attention: give a shorter one"
+        )
+
+
+def swap_words(text: str, first: int, second: int) -> str:
+    """Return the text with its words of these indices swapped; punctuation stays, and so do spaces, but become single.
+
+    Words are what spaces separate, without the punctuation around them.
+    """
+    pieces = text.split()
+    (lead, word, tail), (other_lead, other, other_tail) = _cut_word(pieces[first]), _cut_word(pieces[second])
+    pieces[first], pieces[second] = f"{lead}{other}{tail}", f"{other_lead}{word}{other_tail}"
+    return " ".join(pieces)
+
+
+def list_words(text: str) -> list[str]:
+    """Return the words of a text, without the punctuation around them."""
+    return [_cut_word(piece)[1] for piece in text.split()]
+
+
+def _cut_word(piece: str) -> tuple[str, str, str]:
+    """Return the punctuation before a word, the word, and the punctuation after it; all as the word if it has none."""
+    match = re.fullmatch(r"(\W*)(.*?)(\W*)", piece)
+    return (match[1], match[2], match[3]) if match and match[2] else ("", piece, "")
+
+
+def swap_longest_words(text: str) -> str:
+    """Return the text with its two longest different words swapped; empty where it has no two different words."""
+    words = list_words(text)
+    return swap_words(text, *find_two_longest(words)) if len(set(words)) > 1 else ""
+
+
+def decode_tokens(tokenizer: Any, ids: Sequence[int]) -> list[str]:
+    """Return every token as text, without the marks that tokenizers put before words."""
+    pieces = [str(piece) for piece in tokenizer.convert_ids_to_tokens(list(ids))]
+    return [piece.replace("Ġ", "").replace("▁", "").removeprefix("##") or "␣" for piece in pieces]

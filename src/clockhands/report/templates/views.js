@@ -1,0 +1,7 @@
+// Every view on the page: its data stand in the page, before the place where it is shown.
+for (const source of document.querySelectorAll("script.view")) {
+  const data = JSON.parse(source.textContent), place = document.createElement("div");
+  place.className = "view";
+  source.after(place);
+  window.views[data.kind](place, data);
+}

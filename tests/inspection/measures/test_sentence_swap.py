@@ -1,0 +1,40 @@
+"""Two words of a sentence swapped: undone by a model that ignores order, and told where it matters."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from clockhands.findings import Finding
+from clockhands.inspection import Subject, inspect
+from clockhands.model import PositionConfig, Transformer, TransformerConfig
+from tests.inspection.words import WORDS, make_tokenizer
+
+TEXT = " ".join(
+    WORDS[index] for index in torch.randint(0, len(WORDS), (300,), generator=torch.Generator().manual_seed(0))
+)
+
+
+def measure(scheme: str, *sentences: str) -> Finding:
+    torch.manual_seed(0)
+    sizes = {"vocab_size": 97, "d_model": 32, "num_heads": 4, "d_ff": 64, "encoder_layers": 2}
+    model = Transformer(TransformerConfig(kind="encoder", encoder=PositionConfig(scheme), **sizes))
+    return inspect(Subject.of(model, make_tokenizer()), None, [TEXT], length=12, sentences=sentences, control=False)[
+        "sentence.swap"
+    ]
+
+
+def test_a_model_that_ignores_order_is_told_from_one_that_does_not() -> None:
+    blind, seeing = measure("none", "Tom bit a dog"), measure("sinusoidal", "Tom bit a dog")
+    assert blind.value == pytest.approx(0.0, abs=1e-9) and blind.light == "bad"
+    assert blind.verdict == "“Tom bit a dog”: swapping two words does not change the mean of the output."
+    assert isinstance(seeing.value, float) and seeing.value > 1e-4 and seeing.light == "good"
+    assert seeing.verdict.startswith("“Tom bit a dog”: swapping “") and "most of all pairs" in seeing.verdict
+    assert len(seeing.table.rows) == 6 and max(row[2] for row in seeing.table.rows) == seeing.value
+    assert ("Tom bit a dog", "dog bit a Tom") in [row[:2] for row in seeing.table.rows]
+
+
+def test_equal_words_are_no_pair() -> None:
+    found = measure("sinusoidal", "Tom and Tom")
+    assert {row[1] for row in found.table.rows} == {"and Tom Tom", "Tom Tom and"}
+    assert measure("sinusoidal", "Tom Tom").light == "skip"

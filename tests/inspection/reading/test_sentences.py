@@ -1,0 +1,78 @@
+"""Sentences: what is refused, how two words change places, and the rows that a sentence is read beside."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from clockhands.errors import UsageError
+from clockhands.inspection import inspect
+from clockhands.inspection.reading.sentences import (
+    check_window,
+    make_rows,
+    read_sentences,
+    swap_longest_words,
+    swap_words,
+)
+from clockhands.inspection.reading.windows import Windows
+from clockhands.inspection.subject.subject import Subject
+from tests.inspection.words import make_tokenizer
+
+from ..tiny import tiny
+
+
+def subject() -> Subject:
+    return Subject.of(tiny("gpt2"), make_tokenizer())
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("  ", "--sentence is empty; give a sentence of at least two tokens"),
+        ("Tom", "--sentence 'Tom' is one token to the model's tokenizer; at least two are needed"),
+        ("xylo phone", "--sentence 'xylo phone' holds no token that the model's tokenizer knows"),
+        (
+            " ".join(["Tom"] * 65),
+            "has 65 tokens, special ones included, and the model reads at most 64; give a shorter",
+        ),
+        (" ".join(["Tom"] * 50), "has 50 tokens, special ones included; at most 48 can be read off a picture"),
+    ],
+)
+def test_a_sentence_that_cannot_be_shown_is_refused_before_the_model_runs(text: str, said: str) -> None:
+    opened = subject()
+    opened.model.register_forward_pre_hook(lambda module, args: pytest.fail("the model ran"))
+    with pytest.raises(UsageError) as caught:
+        inspect(opened, sentences=["Tom bit a dog", text])
+    assert said in str(caught.value)
+
+
+def test_too_many_sentences_and_a_model_without_a_tokenizer_are_refused() -> None:
+    with pytest.raises(UsageError, match="--sentence was given 9 times; a page shows at most 8 sentences"):
+        read_sentences(subject(), ["Tom bit a dog"] * 9)
+    with pytest.raises(UsageError, match="--sentence needs a tokenizer"):
+        read_sentences(Subject.of(tiny("gpt2")), ["Tom bit a dog"])
+
+
+def test_a_sentence_longer_than_the_windows_is_refused() -> None:
+    (sentence,) = read_sentences(subject(), ["Tom bit a dog"])
+    windows = Windows(torch.zeros(8, 3, dtype=torch.long), torch.ones(3, dtype=torch.bool))
+    with pytest.raises(UsageError, match=r"has 4 tokens, and the windows of text .* have 3; give a greater --length"):
+        check_window([sentence], windows)
+
+
+def test_words_change_places_and_punctuation_stays() -> None:
+    assert swap_words("Tom bit a dog.", 0, 3) == "dog bit a Tom."
+    assert swap_words('He said: "Tom!" - so', 2, 4) == 'He said: "so!" - Tom'
+    assert swap_longest_words("Tom bit a dog.") == "bit Tom a dog."
+    assert swap_longest_words("dog dog.") == ""
+
+
+def test_the_rows_are_the_sentence_its_swap_and_texts_cut_to_it() -> None:
+    (sentence,) = read_sentences(subject(), ["Tom bit a dog"])
+    ids_NT = torch.arange(60).reshape(10, 6)
+    ordinary_T = torch.tensor([False, True, True, True, True, True])
+    rows_NT, sources = make_rows(sentence, Windows(ids_NT, ordinary_T), 8)
+    assert rows_NT.shape == (10, 4) and sources is None
+    assert rows_NT[0].tolist() == sentence.ids and rows_NT[1].tolist() == sentence.swapped_ids != sentence.ids
+    assert rows_NT[2].tolist() == [1, 2, 3, 4] and rows_NT[-1].tolist() == [43, 44, 45, 46]
+    assert sentence.tokens == ["Tom", "bit", "a", "dog"]
