@@ -10,8 +10,9 @@ import pytest
 
 from clockhands.comparison.simultaneous import compare_with_baseline
 from clockhands.extension import Archive, choose_method, make_choice_findings, write_card
-from clockhands.extension.choose import Judged, _pick
+from clockhands.extension.choose import _pick
 from clockhands.extension.drift import Drift
+from clockhands.extension.judge import Judged, list_near
 from clockhands.extension.methods import Method
 from clockhands.extension.retrieval import Retrieval
 from clockhands.findings import Findings
@@ -24,7 +25,7 @@ SHORT = RNG.normal(2, 0.3, 60)
 
 def make_judged(name: str, long_loss: float, cost: float, rank: float = 0.8) -> Judged:
     drift = Drift((32, 64), 8, np.stack([np.full(20, 2.0), np.full(20, long_loss)], 1))
-    retrieval = Retrieval((32, 64), {"recall": np.full((20, 2), rank)}, {}, np.zeros(20), "")
+    retrieval = Retrieval((32, 64), {"recall": np.full((20, 2), rank)}, {}, {}, {}, "")
     paired = SHORT + 2 * cost + RNG.normal(0, 0.005, 60)
     (difference,) = compare_with_baseline([paired[:, None]], [SHORT[:, None]])
     return Judged(Method(name, ""), drift, retrieval, None if name == "none" else difference, float(SHORT.mean()))
@@ -57,16 +58,19 @@ def test_a_cost_that_is_not_shown_to_be_small_does_not_pass() -> None:
 def test_a_choice_is_made_written_down_and_not_measured_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = open_language_model(save_model(tmp_path / "model", "llama"))
     stream = np.random.default_rng(0).integers(3, 99, 4000)
-    options = {"texts": 8, "items": 10, "evaluations": 6, "learned": ()}
+    options = {"texts": 8, "items": 10, "evaluations": 6, "learned": ("recall",)}
     archive = tmp_path / "measured.json"
     choice = choose_method(model, stream[:2000], stream[2000:], LENGTH * 2, 128, archive=Archive(archive), **options)
     names = [entry.method.name for entry in choice.judged]
-    assert names[0] == "none" and names[-1] == "searched" and len(choice.tried) == 12
+    assert names[0] == "none" and names[-1] == "searched" and len(choice.tried) == 18
     assert all(entry.passes for entry in choice.judged if entry.relative_cost == 0)
+    near = [entry.method.name for entry in list_near(choice.judged, 64)]
+    measured = [entry.method.name for entry in choice.judged if entry.retrieval is not None]
+    assert measured == [name for name in names if name == "none" or name in near], "recall, where it can decide"
     findings = Findings("t", tuple(make_choice_findings(choice, command="c", basis={})))
     card = write_card(findings, choice, "model", tmp_path).read_text()
     assert "| method |" in card and choice.chosen.method.name in card
-    monkeypatch.setattr("clockhands.extension.choose.measure_losses", None)
-    monkeypatch.setattr("clockhands.extension.choose.measure_drift", None)
+    for name in ("trial.measure_losses", "judge.measure_losses", "judge.measure_drift", "judge.measure_retrieval"):
+        monkeypatch.setattr(f"clockhands.extension.{name}", None)
     again = choose_method(model, stream[:2000], stream[2000:], LENGTH * 2, 128, archive=Archive(archive), **options)
     assert again.chosen.method == choice.chosen.method

@@ -26,8 +26,8 @@ def test_every_rule_is_transformers_own(tmp_path: Path) -> None:
     long_BS, short_BS = make_ids(LONG), make_ids(LENGTH - 1)
     before = model.compute_logits(long_BS), model.compute_logits(short_BS)
     methods = list_methods(model, LENGTH, LONG)
-    assert [method.name for method in methods][:3] == ["none", "linear", "ntk"] and len(methods) == 11
-    for method in methods[1:]:
+    assert [method.name for method in methods][:3] == ["none", "linear", "ntk"] and len(methods) == 17
+    for method in methods[1:11]:
         opened = open_language_model(folder, position=method.options)
         with apply(model, method) as extended:
             short = extended.compute_logits(short_BS)

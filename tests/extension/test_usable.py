@@ -25,7 +25,7 @@ def make_retrieval(*means: float, noise: float = 0.05, items: int = 60) -> Retri
     rng = np.random.default_rng(1)
     ranks_NR = np.clip(np.array(means) + rng.normal(0, noise, (items, 4)), 0, 1)
     control = {"recall": np.full(items, 0.5)}
-    return Retrieval(LENGTHS, {"recall": ranks_NR}, control, np.tile([0.1, 0.3, 0.5, 0.7, 0.9], items // 5), "a b")
+    return Retrieval(LENGTHS, {"recall": ranks_NR}, control, {"recall": np.zeros((5, 4))}, {"recall": items}, "a b")
 
 
 CHANCE = make_retrieval(0.5, 0.5, 0.5, 0.5)
@@ -57,6 +57,6 @@ def test_chance_alone_is_seldom_taken_for_retrieval() -> None:
     learned = 0
     for _ in range(60):
         ranks_NR = rng.uniform(0, 1, (60, 4))
-        retrieval = Retrieval(LENGTHS, {"recall": ranks_NR}, {}, np.zeros(60), "")
+        retrieval = Retrieval(LENGTHS, {"recall": ranks_NR}, {}, {}, {}, "")
         learned += bool(judge_usable(make_drift(0, 0, 0, 0), retrieval, TRAINED).learned)
     assert learned <= 8, "5 % are expected"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,9 +13,8 @@ from clockhands.cli.positions import add_opening, open_model
 from clockhands.errors import UsageError
 
 if TYPE_CHECKING:
-    from clockhands.extension import Choice, Measurement, Tuning
-    from clockhands.findings import Finding, Findings
-    from clockhands.progress import CountProgress
+    from clockhands.extension import Plan, Tuning
+    from clockhands.findings import Findings
     from clockhands.runs import LanguageModel
 
 __all__ = ["EXAMPLES", "arguments", "run"]
@@ -27,12 +26,6 @@ EXAMPLES = (
     "clockhands extend llama --to 2x --text my.txt --texts 8 --items 10 --trained 64 --evaluations 0 --train 3 "
     "--out tuned",
 )
-
-
-TUNING = ".tuning.pt"
-"""Where a training is kept until it is done."""
-MEASURED = ".measured.json"
-"""Where the results of a choice are kept until it is done, so that it goes on where it was stopped."""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -50,8 +43,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--learning-rate", type=number, help="of the training (default: 0.1 / d_model)")
     parser.add_argument("--text", nargs="+", metavar="FILE",
                         help="what it reads (default: the run's own corpus, or Python's library)")  # fmt: skip
-    parser.add_argument("--texts", type=whole, default=48, help="texts whose loss is measured (default: %(default)s)")
-    parser.add_argument("--items", type=whole, default=60, help="questions of each task (default: %(default)s)")
+    parser.add_argument("--texts", type=whole, default=32, help="texts whose loss is measured (default: %(default)s)")
+    parser.add_argument(
+        "--items", type=whole, default=60, help="questions of each task at each length (default: %(default)s)"
+    )
     parser.add_argument("--margin", type=number, default=0.05,
                         help="nats per token that a length may cost (default: %(default)s)")  # fmt: skip
     parser.add_argument("--trained", type=whole, metavar="TOKENS",
@@ -71,7 +66,7 @@ def run(options: argparse.Namespace) -> int:
     _check(options)
     prepare(options)
     if options.only:
-        return _extend(options)
+        return _measure(options)
     from clockhands.extension.write import refuse_taken
     from clockhands.locking import lock_folder
 
@@ -80,91 +75,48 @@ def run(options: argparse.Namespace) -> int:
         return _extend(options)
 
 
-def _extend(options: argparse.Namespace) -> int:
-    """Measure, choose and write; whoever writes holds the lock of the folder."""
-    from clockhands.extension import (
-        Archive,
-        choose_lengths,
-        choose_method,
-        encode_text,
-        list_methods,
-        measure,
-        split_stream,
-        write_card,
-    )
-    from clockhands.generation import to_language_model
+def _measure(options: argparse.Namespace) -> int:
+    """Measure a model as it is; write the page, or print the findings."""
+    from clockhands.extension import measure_only
     from clockhands.progress import ProgressCounter
+
+    model, plan = _open(options)
+    with ProgressCounter() as progress:
+        findings = measure_only(model, plan, progress)
+    page = None if options.json else _write_page(findings, options)
+    return _show(findings, page, options)
+
+
+def _extend(options: argparse.Namespace) -> int:
+    """Do all of it while the lock of the folder is held."""
+    from clockhands.extension import extend
+    from clockhands.progress import ProgressCounter
+
+    model, plan = _open(options)
+    if plan.longest == plan.trained:
+        raise UsageError(f"--to {options.to} is the trained length; give more, or --only measure")
+    with ProgressCounter() as progress:
+        findings = extend(
+            model, plan, Path(options.out), write_page=lambda findings: _write_page(findings, options),
+            progress=progress,
+        )  # fmt: skip
+    return _show(findings, _place_page(options) / "index.html", options)
+
+
+def _open(options: argparse.Namespace) -> tuple[LanguageModel, Plan]:
+    """Open the model, and say what is to be found out about it."""
+    from clockhands.extension import Plan
+    from clockhands.generation import to_language_model
 
     model = to_language_model(open_model(options, {}), "extend")
     trained = _find_trained(model, options)
     longest = _find_longest(options.to, trained)
-    choosing = options.only is None
-    if choosing:
-        if longest == trained:
-            raise UsageError(f"--to {options.to} is the trained length; give more, or --only measure")
-        list_methods(model, trained, longest)  # a model that cannot be extended is refused before minutes are spent
     documents, text = _read_text(model, options)
-    stream = encode_text(model, documents)
-    signature = _write_signature(options, stream)
-    with ProgressCounter() as progress:
-        measurement = measure(
-            model, stream, choose_lengths(trained, longest), trained, texts=options.texts, items=options.items,
-            seed=options.seed, margin=options.margin, progress=progress,
-        )  # fmt: skip
-        if not choosing:
-            return _show(_gather(model, measurement, (), text, {}, options), options)
-        streams = split_stream(stream, 2)
-        choice = choose_method(
-            model, streams[0], streams[1], trained, longest, texts=options.texts, items=options.items,
-            evaluations=options.evaluations, learned=measurement.usable.learned, seed=options.seed,
-            archive=Archive(Path(options.out) / MEASURED, signature), progress=progress,
-        )  # fmt: skip
-        made, facts = _write(model, choice, streams, signature, {"text": text}, options, progress)
-    findings = _gather(model, measurement, made, text, facts, options)
-    if facts:
-        write_card(findings, choice, model.source, Path(options.out))
-    for name in (MEASURED, TUNING):
-        (Path(options.out) / name).unlink(missing_ok=True)
-    return _show(findings, options)
-
-
-def _write(
-    model: LanguageModel, choice: Choice, streams: Sequence[Any], signature: str, basis: dict[str, str],
-    options: argparse.Namespace, progress: CountProgress,
-) -> tuple[list[Finding], dict[str, str]]:  # fmt: skip
-    """Train the chosen model if that is asked for, write it, and return what there is to say of choice and model."""
-    from clockhands.extension import (
-        apply,
-        compare_tuned,
-        make_choice_findings,
-        make_tuning_finding,
-        measure_short,
-        tune,
-        write_extended,
-    )
-    from clockhands.extension.card import make_engine_finding
-    from clockhands.runs import is_run
-
-    folder, command, tuning = Path(options.out), _write_command(options), _make_tuning(options)
-    made = list(make_choice_findings(choice, command=command, basis=basis))
-    chosen = choice.chosen
-    if tuning is None and chosen is choice.judged[0]:
-        return made, {}
-    if tuning is None:
-        error = write_extended(model, chosen.method, choice.longest, folder)
-    else:
-        short_N = measure_short(model, streams[1], choice.trained, options.texts)
-        with apply(model, chosen.method) as extended:
-            steps = tune(
-                extended, streams[0], tuning, choice.trained, choice.longest, checkpoint=folder / TUNING,
-                signature=f"{signature} {tuning} {chosen.method}", progress=progress,
-            )  # fmt: skip
-            tuned = compare_tuned(extended, chosen, short_N, streams[1], choice, steps, options.texts)
-            made.append(make_tuning_finding(tuned, tuning, command=command, basis=basis))
-            error = write_extended(model, chosen.method, choice.longest, folder, tuned=extended)
-    if not is_run(model.source):
-        made.append(make_engine_finding(folder, command=command))
-    return made, {"written": f"{folder}; logits differ by at most {error:.1g} from those that were judged"}
+    plan = Plan(
+        documents, text, trained, longest, options.texts, options.items, options.evaluations, options.margin,
+        options.seed, _make_tuning(options), _write_command(options),
+    )  # fmt: skip
+    return model, plan
 
 
 def _make_tuning(options: argparse.Namespace) -> Tuning | None:
@@ -179,29 +131,6 @@ def _make_tuning(options: argparse.Namespace) -> Tuning | None:
     from clockhands.extension import Tuning
 
     return Tuning(options.train, options.windows or "skip", learning_rate=options.learning_rate, seed=options.seed)
-
-
-def _gather(
-    model: LanguageModel, measurement: Measurement, made: Iterable[Finding], text: str, facts: dict[str, str],
-    options: argparse.Namespace,
-) -> Findings:  # fmt: skip
-    """Return all findings, those of the model as it is first."""
-    from clockhands import __version__
-    from clockhands.extension import make_measure_findings
-    from clockhands.findings import Findings
-
-    command = _write_command(options)
-    first = make_measure_findings(measurement, margin=options.margin, command=command, basis={"text": text})
-    known = {"model": model.source, "trained length": f"{measurement.trained:,} tokens", "text": text,
-             "version": __version__}  # fmt: skip
-    return Findings(f"How far {model.source} reads", (*first, *made), {**known, **facts}, command=command)
-
-
-def _write_signature(options: argparse.Namespace, stream: Any) -> str:
-    """Return what everything that is measured depends on; another one begins again."""
-    import zlib
-
-    return f"{options.run} {options.trained} {options.seed} {zlib.crc32(stream.tobytes())} {options.dtype}"
 
 
 def _check(options: argparse.Namespace) -> None:
@@ -265,7 +194,7 @@ def _write_command(options: argparse.Namespace) -> str:
     words = ["clockhands", "extend", options.run, "--to", options.to]
     words += ["--only", options.only] if options.only else []
     words += ["--text", *options.text] if options.text else []
-    usual: dict[str, Any] = {"texts": 48, "items": 60, "margin": 0.05, "seed": 0, "evaluations": 64}
+    usual: dict[str, Any] = {"texts": 32, "items": 60, "margin": 0.05, "seed": 0, "evaluations": 64}
     usual |= dict.fromkeys(("trained", "train", "windows", "learning_rate", "dtype", "weights"))
     for name, value in usual.items():
         if getattr(options, name) != value:
@@ -273,18 +202,25 @@ def _write_command(options: argparse.Namespace) -> str:
     return shlex.join(words)
 
 
-def _show(findings: Findings, options: argparse.Namespace) -> int:
-    """Write the page, and print the verdicts or everything as JSON."""
-    from clockhands.report import show, write
+def _place_page(options: argparse.Namespace) -> Path:
+    return Path(options.out) if options.only else Path(options.out) / "report"
 
-    folder = Path(options.out) if options.only else Path(options.out) / "report"
+
+def _write_page(findings: Findings, options: argparse.Namespace) -> Path:
+    from clockhands.report import write
+
+    folder = _place_page(options)
+    with telling_new_folder(folder, quiet=options.json):
+        return write(findings, folder)[0]
+
+
+def _show(findings: Findings, page: Path | None, options: argparse.Namespace) -> int:
+    """Print the verdicts and where the page is, or everything as JSON."""
+    from clockhands.report import show
+
     if options.json:
         print(findings.to_json())
-        if options.only:
-            return 0
-    with telling_new_folder(folder, quiet=options.json):
-        paths = write(findings, folder)
-    if not options.json:
+    else:
         show(findings)
-        print(f"\n{paths[0]}")
+        print(f"\n{page}")
     return 0

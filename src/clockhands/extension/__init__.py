@@ -15,10 +15,13 @@ from __future__ import annotations
 from clockhands.extension.archive import Archive
 from clockhands.extension.card import write_card
 from clockhands.extension.choice_findings import make_choice_findings
-from clockhands.extension.choose import GUARD, Choice, choose_method
+from clockhands.extension.choose import Choice, choose_method
+from clockhands.extension.extend import Plan, extend, measure_only
+from clockhands.extension.judge import GUARD
 from clockhands.extension.measure import Measurement, choose_lengths, measure
 from clockhands.extension.measure_findings import make_measure_findings
 from clockhands.extension.methods import Method, apply, list_methods
+from clockhands.extension.signature import make_signature
 from clockhands.extension.text import encode_text, split_stream
 from clockhands.extension.tuning import Tuning, tune
 from clockhands.extension.tuning_findings import compare_tuned, make_tuning_finding, measure_short
@@ -32,6 +35,7 @@ __all__ = [
     "Choice",
     "Measurement",
     "Method",
+    "Plan",
     "Tuning",
     "Usable",
     "apply",
@@ -39,12 +43,15 @@ __all__ = [
     "choose_method",
     "compare_tuned",
     "encode_text",
+    "extend",
     "list_engine_lines",
     "list_methods",
     "make_choice_findings",
     "make_measure_findings",
+    "make_signature",
     "make_tuning_finding",
     "measure",
+    "measure_only",
     "measure_short",
     "refuse_taken",
     "split_stream",

@@ -17,6 +17,9 @@ from clockhands.shapes import Float
 
 __all__ = ["Archive"]
 
+ARRAYS = ("ranks", "control", "by_depth")
+"""The fields of ``Retrieval`` that are arrays by task."""
+
 
 class Archive:
     """Results by what they are of; each is written as soon as it is measured.
@@ -64,16 +67,13 @@ class Archive:
             retrieval = measure()
             return {
                 "lengths": retrieval.lengths,
-                "ranks": {task: ranks.tolist() for task, ranks in retrieval.ranks.items()},
-                "control": {task: ranks.tolist() for task, ranks in retrieval.control.items()},
-                "depths_N": retrieval.depths_N.tolist(),
+                **{name: {task: rows.tolist() for task, rows in getattr(retrieval, name).items()} for name in ARRAYS},
+                "questions": dict(retrieval.questions),
                 "writing": retrieval.writing,
             }
 
         kept = self.keep(f"{key}/retrieval", flatten)
-        ranks, control = (
-            {task: np.asarray(rows, float) for task, rows in kept[name].items()} for name in ("ranks", "control")
+        ranks, control, depths = (
+            {task: np.asarray(rows, float) for task, rows in kept[name].items()} for name in ARRAYS
         )
-        return Retrieval(
-            tuple(kept["lengths"]), ranks, control, np.asarray(kept["depths_N"], float), str(kept["writing"])
-        )
+        return Retrieval(tuple(kept["lengths"]), ranks, control, depths, kept["questions"], str(kept["writing"]))

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from clockhands.extension.choose import GUARD, Choice, Judged
+from clockhands.extension.choose import Choice
+from clockhands.extension.judge import GUARD, Judged
 from clockhands.extension.retrieval import CHANCE
 from clockhands.findings import Figure, Finding, Mark, Panel, Reference, Table
 
@@ -42,10 +43,29 @@ def describe_choice(choice: Choice) -> str:
     )
 
 
+def _describe_unwritten(choice: Choice) -> str:
+    """Say which methods read further than the chosen one and pass the guard, but cannot be written; empty if none."""
+    least = choice.chosen.compute_long_loss(choice.trained)
+    better = [
+        entry
+        for entry in choice.judged
+        if not entry.writable and entry.passes and entry.compute_long_loss(choice.trained) < (1 - GUARD) * least
+    ]
+    names = ", ".join(f"{entry.method.name} ({entry.compute_long_loss(choice.trained):.3f})" for entry in better)
+    if not better:
+        return ""
+    return (
+        f" Beyond the trained length {names} reads with a smaller mean loss than that ({least:.3f}), but needs an "
+        "attention of its own, which plain transformers cannot open."
+    )
+
+
 def _make_judgement(choice: Choice, command: str, basis: Mapping[str, str]) -> Finding:
     lengths = choice.judged[0].drift.lengths
-    columns = ["method", *(f"loss at {length:,}" for length in lengths), *(f"rank at {length:,}" for length in lengths),
-               "cost within the trained length, %", "low", "high", "passes the guard", "chosen"]  # fmt: skip
+    ranked = lengths if choice.learned else ()
+    columns = ["method", *(f"loss at {length:,}" for length in lengths), *(f"rank at {length:,}" for length in ranked),
+               "cost within the trained length, %", "low", "high", "passes the guard", "opens in plain transformers",
+               "chosen"]  # fmt: skip
     rows = [_make_row(entry, choice) for entry in choice.judged]
     chosen = choice.chosen
     after = float(chosen.drift.losses_NR[:, -1].mean())
@@ -54,7 +74,7 @@ def _make_judgement(choice: Choice, command: str, basis: Mapping[str, str]) -> F
     return Finding(
         "extend.choice",
         f"What makes it read {choice.longest:,} tokens, and what does that cost on short text?",
-        describe_choice(choice),
+        describe_choice(choice) + _describe_unwritten(choice),
         after,
         "nats per token",
         references=references,
@@ -62,12 +82,12 @@ def _make_judgement(choice: Choice, command: str, basis: Mapping[str, str]) -> F
         table=Table.of(columns, rows),
         figure=_draw(choice),
         method=(
-            f"{len(chosen.drift.losses_NR)} texts and {len(chosen.retrieval.depths_N)} questions a task that neither "
-            f"the halving nor the search has read. Guard: the cost on texts of {choice.trained:,} tokens is shown to "
-            f"be below {GUARD:.0%} of the loss (one-sided bound, simultaneous over methods). Of those that pass, the "
-            f"smallest mean loss beyond the trained length; of those within {GUARD:.0%} of it, the highest rank."
+            f"{len(chosen.drift.losses_NR)} texts{_count_questions(choice)} that neither the halving nor the search "
+            f"has read. Guard: the cost on texts of {choice.trained:,} tokens is shown to be below {GUARD:.0%} of the "
+            "loss (one-sided bound, simultaneous over methods). Of those that pass, the smallest mean loss beyond the "
+            f"trained length; of those within {GUARD:.0%} of it, the highest rank."
         ),
-        source="LongRoPE (Ding et al. 2024) for the search; the rules name their own",
+        source="LongRoPE (Ding et al. 2024) for the search; the rules and schemes name their own",
         command=command,
         details={"group": GROUP},
         basis=basis,
@@ -80,14 +100,25 @@ def _make_row(entry: Judged, choice: Choice) -> tuple[object, ...]:
     spans = (0.0, None, None) if cost is None else (
         100 * entry.relative_cost, 100 * cost.low / entry.short_loss, 100 * cost.high / entry.short_loss
     )  # fmt: skip
-    marks = ("yes" if entry.passes else "no", "chosen" if entry is choice.chosen else "")
-    return (entry.method.name, *losses, *_mean_ranks(entry, choice), *spans, *marks)
+    opens = "no" if entry.method.scheme else "yes"
+    marks = ("yes" if entry.passes else "no", opens, "chosen" if entry is choice.chosen else "")
+    ranks = [None if np.isnan(mean) else mean for mean in _mean_ranks(entry)] if choice.learned else []
+    return (entry.method.name, *losses, *ranks, *spans, *marks)
 
 
-def _mean_ranks(entry: Judged, choice: Choice) -> np.ndarray:
-    """Return the mean rank by length, over the tasks that the model has learned; over all where it has learned none."""
-    tasks = choice.learned or tuple(entry.retrieval.ranks)
-    return np.mean([entry.retrieval.ranks[task].mean(0) for task in tasks], axis=0)
+def _count_questions(choice: Choice) -> str:
+    retrieval = choice.judged[0].retrieval
+    if retrieval is None:
+        return ""
+    counts = ", ".join(f"{count} questions of {task}" for task, count in retrieval.questions.items())
+    return f" and {counts} (of methods that could be chosen)"
+
+
+def _mean_ranks(entry: Judged) -> np.ndarray:
+    """Return the mean rank by length, over the tasks that the model has learned; NaN where it was not measured."""
+    if entry.retrieval is None:
+        return np.full(len(entry.drift.lengths), np.nan)
+    return np.mean([ranks_NR.mean(0) for ranks_NR in entry.retrieval.ranks.values()], axis=0)
 
 
 def _draw(choice: Choice) -> Figure:
@@ -96,30 +127,30 @@ def _draw(choice: Choice) -> Figure:
     ranks: list[Mark] = []
     for entry in choice.judged:
         emphasis = "main" if entry is choice.chosen else "reference" if entry is choice.judged[0] else ""
-        for marks, values in ((losses, entry.drift.losses_NR.mean(0)), (ranks, _mean_ranks(entry, choice))):
+        for marks, values in ((losses, entry.drift.losses_NR.mean(0)), (ranks, _mean_ranks(entry))):
             kept = [(length, float(value)) for length, value in zip(lengths, values, strict=True) if np.isfinite(value)]
             xs = tuple(f"{length:,}" for length, _ in kept)
             ys = tuple(value for _, value in kept)
-            marks.append(Mark("line", entry.method.name, x=xs, y=ys, emphasis=emphasis))  # type: ignore[arg-type]
+            if kept:
+                marks.append(Mark("line", entry.method.name, x=xs, y=ys, emphasis=emphasis))  # type: ignore[arg-type]
     costs = [entry for entry in choice.judged if entry.cost is not None]
     bars = Mark("bars", "cost", x=tuple(entry.method.name for entry in costs),
                 y=tuple(100 * entry.relative_cost for entry in costs))  # fmt: skip
     guard = Mark("hline", "guard", y=(100 * GUARD,), emphasis="reference")
     chance = Mark("hline", "chance", y=(CHANCE,), emphasis="reference")
-    panels = (
-        Panel(tuple(losses), "Loss of the same last tokens", "tokens of text", "nats per token"),
-        Panel((*ranks, chance), "Retrieval", "tokens of text", "rank of the right value", ylim=(0, 1.02)),
-        Panel((bars, guard), "Cost within the trained length", "", "% of the loss"),
-    )
+    panels = [Panel(tuple(losses), "Loss of the same last tokens", "tokens of text", "nats per token")]
+    if choice.learned:
+        panels.append(Panel((*ranks, chance), "Retrieval", "tokens of text", "rank of the right value", ylim=(0, 1.02)))
+    panels.append(Panel((bars, guard), "Cost within the trained length", "", "% of the loss"))
     return Figure(
-        panels, "Each method by length of text, and what it costs on texts of the trained length.", height=0.42
+        tuple(panels), "Each method by length of text, and what it costs on texts of the trained length.", height=0.42
     )
 
 
 def _make_trials(choice: Choice, command: str, basis: Mapping[str, str]) -> Finding:
     rows = sorted(choice.tried.items(), key=lambda pair: (-pair[1][1], pair[1][0]))
     table = Table.of(
-        ["method", f"loss at {choice.longest:,}", "texts"],
+        ["method", f"loss in the later half of {choice.longest:,} tokens", "texts"],
         [(name, loss if np.isfinite(loss) else None, count) for name, (loss, count) in rows],
     )
     most = max(count for _, count in choice.tried.values())
@@ -130,7 +161,7 @@ def _make_trials(choice: Choice, command: str, basis: Mapping[str, str]) -> Find
         "extend.tried",
         "What was tried before the judgement?",
         f"{len(choice.tried)} methods; of those that stayed until the last round ({most} texts) {best} had the "
-        f"smallest loss at {choice.longest:,} tokens, {least:.3f} nats.",
+        f"smallest loss in the later half of texts of {choice.longest:,} tokens, {least:.3f} nats.",
         light="info",
         table=table,
         method=(

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from clockhands.errors import UsageError
+from clockhands.extension.archive import Archive
 from clockhands.extension.drift import Drift, can_read, measure_drift
 from clockhands.extension.retrieval import Retrieval, choose_writing, measure_retrieval
 from clockhands.extension.text import Stream
@@ -59,16 +60,27 @@ def measure(
     items: int,
     seed: int = 0,
     margin: float = DRIFT_MARGIN,
+    archive: Archive | None = None,
     progress: CountProgress = ignore_count,
 ) -> Measurement:
     """Measure drift on ``texts`` texts, retrieval on ``items`` questions of each task, and judge the usable length.
 
+    ``archive`` keeps what was measured, so that a stopped measurement goes on.
     Raises UsageError for a model that reads none of the lengths.
     """
     readable = [length for length in lengths if length <= trained and can_read(model, length)]
     if not readable:
         raise UsageError(f"{model.source} reads no text of {min(lengths)} tokens; give its own length with --trained")
-    drift = measure_drift(model, stream, lengths, tail=choose_tail(trained), texts=texts, progress=progress)
-    writing = choose_writing(model, stream, max(readable), seed)
-    retrieval = measure_retrieval(model, stream, lengths, writing, items=items, seed=seed, progress=progress)
+    archive = archive or Archive(None)
+    rungs = ",".join(map(str, lengths))
+    drift = archive.keep_drift(
+        f"measure/{texts}/{rungs}",
+        lambda: measure_drift(model, stream, lengths, tail=choose_tail(trained), texts=texts, progress=progress),
+    )
+
+    def retrieve() -> Retrieval:
+        writing = choose_writing(model, stream, max(readable), seed)
+        return measure_retrieval(model, stream, lengths, writing, items=items, seed=seed, progress=progress)
+
+    retrieval = archive.keep_retrieval(f"measure/{items}/{rungs}", retrieve)
     return Measurement(trained, drift, retrieval, judge_usable(drift, retrieval, trained, margin))

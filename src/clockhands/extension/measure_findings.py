@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
 from clockhands.extension.measure import Measurement
-from clockhands.extension.retrieval import CHANCE, DEPTHS, FACTS
+from clockhands.extension.retrieval import CHANCE, DEPTHS, FACTS, Retrieval
 from clockhands.extension.usable import KEPT
 from clockhands.findings import Figure, Finding, Mark, Panel, Reference, Table
+from clockhands.shapes import Float
 
 __all__ = ["make_measure_findings"]
 
@@ -21,7 +22,7 @@ def make_measure_findings(
 ) -> Iterator[Finding]:
     """Yield the findings of a measurement; ``margin``: nats that a length may cost."""
     yield _make_usable(measurement, margin, command, basis)
-    yield _make_drift(measurement, margin, command, basis)
+    yield _make_drift(measurement, command, basis)
     yield _make_retrieval(measurement, command, basis)
 
 
@@ -81,16 +82,14 @@ def _make_usable(measurement: Measurement, margin: float, command: str, basis: M
     )
 
 
-def _make_drift(measurement: Measurement, margin: float, command: str, basis: Mapping[str, str]) -> Finding:
+def _make_drift(measurement: Measurement, command: str, basis: Mapping[str, str]) -> Finding:
     drift, usable = measurement.drift, measurement.usable
     means_R = drift.losses_NR.mean(0)
-    errors_R = drift.losses_NR.std(0, ddof=1) / np.sqrt(len(drift.losses_NR))
+    read = [place for place in range(len(means_R)) if not np.isnan(means_R[place])]
     rows = []
     for place, rung in enumerate(usable.rungs):
-        change = rung.drift
-        spans = (None, None, None) if change is None else (change.value, change.low, change.high)
+        spans = (None, None, None) if rung.drift is None else (rung.drift.value, rung.drift.low, rung.drift.high)
         rows.append((rung.length, rung.length / measurement.trained, means_R[place], *spans))
-    read = [place for place in range(len(means_R)) if not np.isnan(means_R[place])]
     last = usable.rungs[read[-1]]
     change = last.drift
     if change is None:
@@ -102,14 +101,6 @@ def _make_drift(measurement: Measurement, margin: float, command: str, basis: Ma
             f"{change.high:+.3f}] against {usable.drift_reference:,} tokens of text."
         )
         value, interval = change.value, (change.low, change.high)
-    xs = tuple(f"{drift.lengths[place]:,}" for place in read)
-    marks = (
-        Mark("band", "2 standard errors", x=xs, low=tuple(float(means_R[p] - 2 * errors_R[p]) for p in read),
-             high=tuple(float(means_R[p] + 2 * errors_R[p]) for p in read)),
-        Mark("line", "loss of the last tokens", x=xs, y=tuple(float(means_R[p]) for p in read), emphasis="main"),
-        Mark("vline", "trained length", x=(f"{measurement.trained:,}",), emphasis="reference"),
-    )  # fmt: skip
-    panel = Panel(marks, xlabel="tokens of text", ylabel="nats per token")
     return Finding(
         "extend.drift",
         "Does more text in front make the same tokens easier, or harder?",
@@ -119,7 +110,7 @@ def _make_drift(measurement: Measurement, margin: float, command: str, basis: Ma
         interval,
         light="info",
         table=Table.of(["tokens", "times trained", "loss", "against the best trained length", "low", "high"], rows),
-        figure=Figure((panel,), f"Loss of the same last {drift.tail} tokens of {len(drift.losses_NR)} texts."),
+        figure=_draw_drift(measurement, read),
         method=(
             f"The last {drift.tail} tokens of {len(drift.losses_NR)} texts, scored after contexts of different length; "
             "differences are paired by text."
@@ -130,23 +121,23 @@ def _make_drift(measurement: Measurement, margin: float, command: str, basis: Ma
     )
 
 
+def _draw_drift(measurement: Measurement, read: Sequence[int]) -> Figure:
+    drift = measurement.drift
+    means_R = drift.losses_NR.mean(0)
+    errors_R = drift.losses_NR.std(0, ddof=1) / np.sqrt(len(drift.losses_NR))
+    xs = tuple(f"{drift.lengths[place]:,}" for place in read)
+    marks = (
+        Mark("band", "2 standard errors", x=xs, low=tuple(float(means_R[p] - 2 * errors_R[p]) for p in read),
+             high=tuple(float(means_R[p] + 2 * errors_R[p]) for p in read)),
+        Mark("line", "loss of the last tokens", x=xs, y=tuple(float(means_R[p]) for p in read), emphasis="main"),
+        Mark("vline", "trained length", x=(f"{measurement.trained:,}",), emphasis="reference"),
+    )  # fmt: skip
+    panel = Panel(marks, xlabel="tokens of text", ylabel="nats per token")
+    return Figure((panel,), f"Loss of the same last {drift.tail} tokens of {len(drift.losses_NR)} texts.")
+
+
 def _make_retrieval(measurement: Measurement, command: str, basis: Mapping[str, str]) -> Finding:
     retrieval, learned = measurement.retrieval, measurement.usable.learned
-    columns = ["task", "tokens", "mean rank", *(f"depth {depth:g}" for depth in DEPTHS), "without the facts"]
-    rows, marks = [], []
-    for task, ranks_NR in retrieval.ranks.items():
-        control = float(retrieval.control[task].mean())
-        read = [place for place in range(ranks_NR.shape[1]) if not np.isnan(ranks_NR[:, place]).any()]
-        for place in read:
-            depths = [ranks_NR[retrieval.depths_N == depth, place].mean() for depth in DEPTHS]
-            rows.append((task, retrieval.lengths[place], ranks_NR[:, place].mean(), *depths, control))
-        marks.append(Mark("line", task, x=tuple(f"{retrieval.lengths[place]:,}" for place in read),
-                          y=tuple(float(ranks_NR[:, place].mean()) for place in read)))  # fmt: skip
-    marks += [
-        Mark("hline", "chance", y=(CHANCE,), emphasis="reference"),
-        Mark("vline", "trained length", x=(f"{measurement.trained:,}",), emphasis="reference"),
-    ]
-    panel = Panel(tuple(marks), xlabel="tokens of text", ylabel="rank of the right value", ylim=(0, 1.02))
     absent = [task for task in retrieval.ranks if task not in learned]
     left_out = f" Not shown to be above chance, and left out of the judgement: {', '.join(absent)}." if absent else ""
     verdict = (
@@ -154,25 +145,56 @@ def _make_retrieval(measurement: Measurement, command: str, basis: Mapping[str, 
         if learned
         else "No task is shown to be above chance at a trained length, so recall is left out of the judgement."
     )
+    columns = ["task", "tokens", "mean rank", *(f"depth {depth:g}" for depth in DEPTHS), "without the facts"]
     references = [Reference("chance", CHANCE)]
     references += [Reference(f"{task}, without the facts", float(control_N.mean()))
                    for task, control_N in retrieval.control.items()]  # fmt: skip
-    items = len(retrieval.depths_N)
+    counts = ", ".join(f"{count} of {task}" for task, count in retrieval.questions.items())
     return Finding(
         "extend.retrieval",
         "Does it find again what stands in the text?",
         verdict,
         references=tuple(references),
         light="info" if learned else "warn",
-        table=Table.of(columns, rows),
-        figure=Figure((panel,), "Rank of the right value among wrong ones: 1 is the best, 0.5 is chance."),
+        table=Table.of(columns, list(_list_ranks(retrieval))),
+        figure=_draw_retrieval(measurement),
         method=(
-            f"{items} questions of each task by depth and length; facts are written {retrieval.writing!r}. passkey: "
-            f"one fact. recall: {FACTS['recall']} facts, the wrong values are the others'. tracking: "
-            f"{FACTS['tracking']} chains of two facts. The rank is the share of wrong values with a smaller logit."
+            f"Questions at each length: {counts}; facts are written {retrieval.writing!r}. "
+            f"A text has {FACTS['recall']} facts. passkey: the wrong values stand nowhere in it. "
+            "recall: the wrong values are those of the other facts. "
+            f"tracking: {FACTS['tracking']} chains of two facts. The rank is the share of wrong values with a "
+            "smaller logit; the sample are the texts."
         ),
         source="RULER (Hsieh et al. 2024), by rank",
         command=command,
         details={"group": GROUP},
         basis=basis,
     )
+
+
+def _find_read(ranks_NR: Float[np.ndarray, "N R"]) -> list[int]:
+    return [place for place in range(ranks_NR.shape[1]) if not np.isnan(ranks_NR[:, place]).any()]
+
+
+def _list_ranks(retrieval: Retrieval) -> Iterator[tuple[object, ...]]:
+    """Yield the rows of the table: a task at a length."""
+    for task, ranks_NR in retrieval.ranks.items():
+        control = float(retrieval.control[task].mean()) if task in retrieval.control else None
+        for place in _find_read(ranks_NR):
+            depths = [None if np.isnan(mean) else mean for mean in retrieval.by_depth[task][:, place]]
+            yield task, retrieval.lengths[place], ranks_NR[:, place].mean(), *depths, control
+
+
+def _draw_retrieval(measurement: Measurement) -> Figure:
+    retrieval = measurement.retrieval
+    marks = [
+        Mark("line", task, x=tuple(f"{retrieval.lengths[place]:,}" for place in _find_read(ranks_NR)),
+             y=tuple(float(ranks_NR[:, place].mean()) for place in _find_read(ranks_NR)))
+        for task, ranks_NR in retrieval.ranks.items()
+    ]  # fmt: skip
+    marks += [
+        Mark("hline", "chance", y=(CHANCE,), emphasis="reference"),
+        Mark("vline", "trained length", x=(f"{measurement.trained:,}",), emphasis="reference"),
+    ]
+    panel = Panel(tuple(marks), xlabel="tokens of text", ylabel="rank of the right value", ylim=(0, 1.02))
+    return Figure((panel,), "Rank of the right value among wrong ones: 1 is the best, 0.5 is chance.")

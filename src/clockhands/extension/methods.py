@@ -5,39 +5,21 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import nn
 
 from clockhands.errors import UsageError
+from clockhands.extension.attention_methods import find_refusal, lay_scheme, list_attention_methods
+from clockhands.extension.method import Method
 from clockhands.extension.tables import STRETCHES, stretch_table
 from clockhands.runs import LanguageModel, is_run, open_language_model
 from clockhands.runs.foreign_positions import change_foreign_positions, find_rotation, measure_channels
 from clockhands.runs.language_model import find_position_table
 from clockhands.schemes.rotary.spectra import make_spectrum
 
-__all__ = ["Method", "apply", "find_rope", "list_methods", "make_longrope"]
-
-
-@dataclass(frozen=True)
-class Method:
-    """One way: options of position in the names of our scheme *rope*, or a way to stretch a learned table.
-
-    Args:
-        name: what it is called in tables and options.
-        description: what it does, in a few words.
-        options: of position; empty to leave them as trained.
-        table: a key of ``STRETCHES``, for a model with a learned table; empty for others.
-        rows: of the table that it makes.
-    """
-
-    name: str
-    description: str
-    options: Mapping[str, Any] = field(default_factory=dict)
-    table: str = ""
-    rows: int = 0
+__all__ = ["Method", "apply", "can_write", "find_rope", "list_methods", "make_longrope"]
 
 
 def find_rope(model: LanguageModel) -> tuple[int, float] | None:
@@ -66,7 +48,8 @@ def list_methods(model: LanguageModel, trained: int, longest: int) -> list[Metho
     plain = Method("none", "as trained")
     rope = find_rope(model)
     if rope is not None:
-        return [plain, *_list_rope_methods(*rope, trained, longest / trained)]
+        others = [] if find_refusal(model, *rope) else list_attention_methods(rope[1], trained, longest)
+        return [plain, *_list_rope_methods(*rope, trained, longest / trained), *others]
     if find_position_table(model.model) is not None and not is_run(model.source):
         ways = {name: what for name, (what, _) in STRETCHES.items()}
         return [plain, *(Method(name, what, table=name, rows=longest) for name, what in ways.items())]
@@ -74,6 +57,11 @@ def list_methods(model: LanguageModel, trained: int, longest: int) -> list[Metho
         f"{model.source} has no positions that can be extended: neither frequencies of a plain rotation, nor a learned "
         "table in a model of transformers; --only measure says how far it reads as it is"
     )
+
+
+def can_write(model: LanguageModel, method: Method) -> bool:
+    """Return whether a model with a method can be opened again: by plain transformers, or here if it is a run."""
+    return not method.scheme or is_run(model.source)
 
 
 def _list_rope_methods(channels: int, base: float, trained: int, factor: float) -> Iterator[Method]:
@@ -131,6 +119,9 @@ def apply(model: LanguageModel, method: Method) -> Iterator[LanguageModel]:
     if method.table:
         with _swap_table(model, method):
             yield LanguageModel(model.source, model.model, model.tokenizer)
+    elif method.scheme:
+        with lay_scheme(model, method) as laid:
+            yield laid
     elif not method.options:
         yield model
     elif is_run(model.source):

@@ -3,48 +3,61 @@
 A base model writes what it likes; whether it would have found a value is seen in the rank of the right one among wrong
 ones, of which chance gives one half. Three tasks (RULER, Hsieh et al. 2024, by rank in place of generation):
 
-- *passkey*: one fact in the text; the wrong values do not stand in it.
-- *recall*: several facts; the wrong values are those of the other names, so a model that only knows which values there
-  were is at chance (multi-query associative recall; Arora et al. 2023).
+- *passkey*: the wrong values do not stand in the text.
+- *recall*: the wrong values are those of the other names, so a model that only knows which values there were is at
+  chance (multi-query associative recall; Arora et al. 2023).
 - *tracking*: facts whose value is the name of another fact; asked for is the value at the end of the chain.
 
-The control is the same question without the facts.
+The control is the same question without the facts. A text is read once and asked for all that stands in it: passkey
+and recall are the same questions of the same text, with other wrong values.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any
 
 import numpy as np
 import torch
 
-from clockhands.extension.drift import LARGEST_BATCH_TOKENS, can_read, compute_tail_logits
+from clockhands.extension.branching import ask, can_branch
+from clockhands.extension.drift import can_read
 from clockhands.extension.facts import FORMATS, Writing, find_words
 from clockhands.extension.text import Stream
 from clockhands.progress import CountProgress, ignore_count
 from clockhands.runs import LanguageModel
 from clockhands.shapes import Float
 
-__all__ = ["CHANCE", "DEPTHS", "TASKS", "Item", "Retrieval", "choose_writing", "make_items", "measure_retrieval"]
+__all__ = [
+    "CHANCE",
+    "DEPTHS",
+    "TASKS",
+    "Item",
+    "Question",
+    "Retrieval",
+    "choose_writing",
+    "make_items",
+    "measure_retrieval",
+]
 
 CHANCE = 0.5
 DEPTHS = (0.1, 0.3, 0.5, 0.7, 0.9)
-"""Where the fact that is asked for stands: 0 is the beginning of the text."""
-FACTS = {"passkey": 1, "recall": 6, "tracking": 3}
-"""Facts of an item; of *tracking*, chains of two."""
+"""Where the facts that are asked for stand: 0 is the beginning of the text."""
+TASKS = ("passkey", "recall", "tracking")
+FACTS = {"recall": 6, "tracking": 3}
+"""Facts of a text; of *tracking*, chains of two."""
 WRONG = 15
 """Wrong values of *passkey*."""
-CALIBRATION = 24
-"""Items by which the writing of the facts is chosen."""
+CALIBRATION = 5
+"""Texts by which the writing of the facts is chosen."""
 
 
 @dataclass(frozen=True)
-class Item:
-    """One question: facts with the depth at which each stands, the name that is asked for, right and wrong values."""
+class Question:
+    """A name that is asked for, with the right value and wrong ones, and the depth of the fact."""
 
-    facts: tuple[tuple[float, int, int], ...]
+    task: str
     name: int
     right: int
     wrong: tuple[int, ...]
@@ -52,98 +65,111 @@ class Item:
 
 
 @dataclass(frozen=True)
+class Item:
+    """One text: facts with the depth at which each stands, and what is asked of it."""
+
+    facts: tuple[tuple[float, int, int], ...]
+    questions: tuple[Question, ...]
+
+
+@dataclass(frozen=True)
 class Retrieval:
-    """Ranks of the right values, 1 the best and 0 the worst, by task: [items, lengths].
+    """Ranks of the right values, 1 the best and 0 the worst, by task.
 
     Args:
         lengths: R lengths in tokens.
-        ranks: of each task, N items by R lengths; NaN where the model cannot read so far.
-        control: of each task, the ranks without the facts.
-        depths_N: the depth of each item; the same for all tasks.
+        ranks: of each task, the mean over the questions of each of N texts, by R lengths; NaN where the model cannot
+            read so far.
+        control: of each task, the ranks of the texts without the facts.
+        by_depth: of each task, the mean rank at each of ``DEPTHS`` by R lengths.
+        questions: of each task, how many were asked at each length.
         writing: how a fact was written.
     """
 
     lengths: tuple[int, ...]
     ranks: Mapping[str, Float[np.ndarray, "N R"]]
     control: Mapping[str, Float[np.ndarray, " N"]]
-    depths_N: Float[np.ndarray, " N"]
+    by_depth: Mapping[str, Float[np.ndarray, "D R"]]
+    questions: Mapping[str, int]
     writing: str
 
 
-def _make_passkey(rng: np.random.Generator, names: Sequence[int], values: Sequence[int], depth: float) -> Item:
-    name = int(rng.choice(names))
-    right, *wrong = (int(value) for value in rng.choice(values, min(WRONG + 1, len(values)), replace=False))
-    return Item(((depth, name, right),), name, right, tuple(wrong), depth)
+def make_items(model: LanguageModel, tasks: Sequence[str], count: int, seed: int) -> list[list[Item]]:
+    """Make ``count`` texts of each kind that these tasks need; passkey and recall are asked of the same ones."""
+    names, values = find_words(model)
+    made = []
+    for number, (kind, kinds) in enumerate(((_make_recall, ("passkey", "recall")), (_make_tracking, ("tracking",)))):
+        rng = np.random.default_rng([seed, number])
+        items = [kind(rng, names, values, text) for text in range(count)]
+        kept = [
+            Item(item.facts, tuple(question for question in item.questions if question.task in tasks)) for item in items
+        ]
+        made += [kept] if any(task in tasks for task in kinds) else []
+    return made
 
 
-def _make_recall(rng: np.random.Generator, names: Sequence[int], values: Sequence[int], depth: float) -> Item:
+def _make_recall(rng: np.random.Generator, names: Sequence[int], values: Sequence[int], text: int) -> Item:
+    """Make a text with a fact at each of ``DEPTHS``, which are asked for, and more that are not."""
     count = FACTS["recall"]
     chosen = [int(name) for name in rng.choice(names, count, replace=False)]
-    drawn_values = [int(value) for value in rng.choice(values, count, replace=False)]
-    depths = [depth, *(float(share) for share in rng.uniform(0.02, 0.98, count - 1))]
-    return Item(
-        tuple(zip(depths, chosen, drawn_values, strict=True)),
-        chosen[0],
-        drawn_values[0],
-        tuple(drawn_values[1:]),
-        depth,
-    )
+    drawn = [int(value) for value in rng.choice(values, min(count + WRONG, len(values)), replace=False)]
+    stated, absent = drawn[:count], tuple(drawn[count:])
+    depths = [*DEPTHS, *(float(share) for share in rng.uniform(0.02, 0.98, count - len(DEPTHS)))]
+    questions = []
+    for name, right, depth in zip(chosen, stated, DEPTHS, strict=False):
+        others = tuple(value for value in stated if value != right)
+        questions += [Question("passkey", name, right, absent, depth), Question("recall", name, right, others, depth)]
+    return Item(tuple(zip(depths, chosen, stated, strict=True)), tuple(questions))
 
 
-def _make_tracking(rng: np.random.Generator, names: Sequence[int], values: Sequence[int], depth: float) -> Item:
+def _make_tracking(rng: np.random.Generator, names: Sequence[int], values: Sequence[int], text: int) -> Item:
+    """Make a text with chains that end at depths taken in turn."""
     count = FACTS["tracking"]
     chosen = [int(name) for name in rng.choice(names, 2 * count, replace=False)]
-    drawn_values = [int(value) for value in rng.choice(values, count, replace=False)]
-    depths = [depth, *(float(share) for share in rng.uniform(0.1, 0.98, count - 1))]
-    facts = []
-    for chain, place in enumerate(depths):
+    ends = [int(value) for value in rng.choice(values, count, replace=False)]
+    facts, questions = [], []
+    for chain, right in enumerate(ends):
         first, second = chosen[2 * chain : 2 * chain + 2]
-        facts += [(0.7 * place, first, drawn_values[chain]), (place, second, first)]
-    return Item(tuple(facts), chosen[1], drawn_values[0], tuple(drawn_values[1:]), depth)
-
-
-Maker: TypeAlias = Callable[[np.random.Generator, Sequence[int], Sequence[int], float], Item]
-TASKS: dict[str, Maker] = {"passkey": _make_passkey, "recall": _make_recall, "tracking": _make_tracking}
-
-
-def make_items(model: LanguageModel, task: str, count: int, seed: int) -> list[Item]:
-    """Make ``count`` questions of a task, the depths of ``DEPTHS`` in turn."""
-    names, values = find_words(model)
-    rng = np.random.default_rng([seed, list(TASKS).index(task)])
-    return [TASKS[task](rng, names, values, DEPTHS[number % len(DEPTHS)]) for number in range(count)]
+        depth = DEPTHS[(text + 2 * chain) % len(DEPTHS)]
+        facts += [(0.7 * depth, first, right), (depth, second, first)]
+        questions.append(Question("tracking", second, right, tuple(end for end in ends if end != right), depth))
+    return Item(tuple(facts), tuple(questions))
 
 
 def lay_out(item: Item, filler_S: Stream, writing: Writing, length: int, start: Sequence[int]) -> list[int]:
-    """Return the tokens of a question: filler with the facts at their depths, then the name that is asked for.
+    """Return the tokens of a text without its question: filler with the facts at their depths.
 
-    The filler ends with the same tokens at every length. Without facts it fills the whole text.
+    With a question it has ``length`` tokens. The filler ends with the same tokens at every length. Without facts it
+    fills the whole text.
     """
-    question = writing.ask(item.name)
-    room = length - len(start) - len(question) - len(item.facts) * writing.size
+    room = length - len(start) - len(writing.ask(0)) - len(item.facts) * writing.size
     body = filler_S[len(filler_S) - max(room, 0) :].tolist()
     ids, done = list(start), 0
     for depth, name, value in sorted(item.facts):
         here = int(depth * len(body))
         ids += body[done:here] + writing.state(name, value)
         done = here
-    return [*ids, *body[done:], *question]
+    return [*ids, *body[done:]]
 
 
-def rank(logits_V: torch.Tensor, item: Item) -> float:
+def rank(logits_V: torch.Tensor, question: Question) -> float:
     """Return the share of wrong values that the right one beats; a tie counts half."""
-    wrong = logits_V[list(item.wrong)]
-    right = logits_V[item.right]
+    wrong = logits_V[list(question.wrong)]
+    right = logits_V[question.right]
     return float((right > wrong).double().mean() + 0.5 * (right == wrong).double().mean())
 
 
-def _rank_all(model: LanguageModel, rows: Sequence[Sequence[int]], items: Sequence[Item]) -> Float[np.ndarray, " N"]:
-    """Return the rank of the right value in each row, read in batches."""
-    batch = max(1, LARGEST_BATCH_TOKENS // len(rows[0]))
-    ranks: list[float] = []
-    for first in range(0, len(rows), batch):
-        logits_BV = compute_tail_logits(model, torch.tensor(rows[first : first + batch]), 1)[:, -1]
-        ranks += [rank(row_V, item) for row_V, item in zip(logits_BV, items[first:], strict=False)]
-    return np.array(ranks)
+def _rank_all(
+    model: LanguageModel, rows: Sequence[Sequence[int]], items: Sequence[Item], writing: Writing, branching: bool
+) -> list[list[float]]:
+    """Return the ranks of the questions of each text."""
+    names_NK = [list(dict.fromkeys(question.name for question in item.questions)) for item in items]
+    asked_NKQ = np.array([[writing.ask(name) for name in names] for names in names_NK])
+    logits_NKV = ask(model, np.array(rows), asked_NKQ, branching=branching)
+    return [
+        [rank(logits_KV[names.index(question.name)], question) for question in item.questions]
+        for item, names, logits_KV in zip(items, names_NK, logits_NKV, strict=True)
+    ]
 
 
 def _fillers(stream: Stream, count: int, length: int) -> Iterable[Stream]:
@@ -153,20 +179,28 @@ def _fillers(stream: Stream, count: int, length: int) -> Iterable[Stream]:
 
 
 def choose_writing(model: LanguageModel, stream: Stream, length: int, seed: int) -> Writing:
-    """Return the writing of facts that the model finds best in texts of ``length`` tokens, by items of their own."""
-    items = [item for task in ("passkey", "recall") for item in make_items(model, task, CALIBRATION, seed + 1_000)]
+    """Return the writing of facts that the model finds best in texts of ``length`` tokens, by texts of their own."""
+    (items,) = make_items(model, ("passkey", "recall"), CALIBRATION, seed + 1_000)
     fillers = list(_fillers(stream, len(items), length))
+    branching = can_branch(model)
     best, chosen = -1.0, None
     for form in FORMATS:
         writing = Writing.of(model, form)
-        rows = [lay_out(item, filler, writing, length, model.start)
-                for item, filler in zip(items, fillers, strict=True)]  # fmt: skip
-        if {len(row) for row in rows} != {length}:
+        rows = _lay_out_all(items, fillers, writing, length, model.start)
+        if rows is None:
             continue
-        mean = float(_rank_all(model, rows, items).mean())
+        mean = float(np.mean(_rank_all(model, rows, items, writing, branching)))
         if mean > best:
             best, chosen = mean, writing
     return chosen or Writing.of(model, FORMATS[1])
+
+
+def _lay_out_all(
+    items: Sequence[Item], fillers: Sequence[Stream], writing: Writing, length: int, start: Sequence[int]
+) -> list[list[int]] | None:
+    """Return the tokens of all texts; None where the facts leave no room."""
+    rows = [lay_out(item, filler, writing, length, start) for item, filler in zip(items, fillers, strict=True)]
+    return rows if {len(row) for row in rows} == {length - len(writing.ask(0))} else None
 
 
 def measure_retrieval(
@@ -177,34 +211,53 @@ def measure_retrieval(
     *,
     items: int,
     seed: int,
-    tasks: Sequence[str] = tuple(TASKS),
+    tasks: Sequence[str] = TASKS,
     control: bool = True,
     progress: CountProgress = ignore_count,
 ) -> Retrieval:
-    """Measure the rank of right values in texts of these lengths, ``items`` of each task, and without the facts.
+    """Measure the rank of right values in texts of these lengths, and without the facts.
 
+    ``items``: questions of passkey and of recall, one at each depth in a text; *tracking* asks three of as many texts.
     A length too short for the facts of a task is left out, as NaN.
     """
-    ranks: dict[str, np.ndarray] = {}
-    controls: dict[str, np.ndarray] = {}
-    total, done = len(tasks) * sum(lengths), 0
-    readable = [can_read(model, length) for length in lengths]
-    for task in tasks:
-        questions = make_items(model, task, items, seed)
-        fillers = list(_fillers(stream, items, max(lengths)))
-        ranks[task] = np.full((items, len(lengths)), np.nan)
+    count = -(-items // len(DEPTHS))
+    kinds = make_items(model, tasks, count, seed)
+    fillers = list(_fillers(stream, count, max(lengths)))
+    readable, branching = [can_read(model, length) for length in lengths], can_branch(model)
+    scores: list[tuple[Sequence[Item], list[list[list[float]] | None], list[list[float]] | None]] = []
+    total, done = len(kinds) * sum(lengths), 0
+    for texts in kinds:
+        by_length: list[list[list[float]] | None] = []
         for rung, length in enumerate(lengths):
             progress("retrieval: tokens of context", done, total)
             done += length
-            rows = [lay_out(item, filler, writing, length, model.start)
-                    for item, filler in zip(questions, fillers, strict=True)]  # fmt: skip
-            if readable[rung] and {len(row) for row in rows} == {length}:
-                ranks[task][:, rung] = _rank_all(model, rows, questions)
+            rows = _lay_out_all(texts, fillers, writing, length, model.start) if readable[rung] else None
+            by_length.append(None if rows is None else _rank_all(model, rows, texts, writing, branching))
+        bare = None
         if control:
-            bare = [Item((), item.name, item.right, item.wrong, item.depth) for item in questions]
-            rows = [lay_out(item, filler, writing, min(lengths), model.start)
-                    for item, filler in zip(bare, fillers, strict=True)]  # fmt: skip
-            controls[task] = _rank_all(model, rows, bare)
+            empty = [Item((), item.questions) for item in texts]
+            rows = _lay_out_all(empty, fillers, writing, min(lengths), model.start)
+            bare = None if rows is None else _rank_all(model, rows, empty, writing, branching)
+        scores.append((texts, by_length, bare))
     progress("retrieval: tokens of context", total, total)
-    depths_N = np.array([DEPTHS[number % len(DEPTHS)] for number in range(items)])
-    return Retrieval(tuple(lengths), ranks, controls, depths_N, writing.example)
+    return _gather(tuple(lengths), tasks, scores, writing)
+
+
+def _gather(lengths: tuple[int, ...], tasks: Sequence[str], scores: Sequence[Any], writing: Writing) -> Retrieval:
+    """Take the ranks of each task out of those of the texts in which it is asked."""
+    ranks, controls, depths, counts = {}, {}, {}, {}
+    for texts, by_length, bare in scores:
+        for task in (task for task in tasks if any(question.task == task for question in texts[0].questions)):
+            places = [place for place, question in enumerate(texts[0].questions) if question.task == task]
+            absent = [[np.nan] * len(texts[0].questions)] * len(texts)
+            ranks_NKR = np.stack([np.array(rows or absent)[:, places] for rows in by_length], axis=-1)
+            depth_NK = np.array([[item.questions[place].depth for place in places] for item in texts])
+            ranks[task] = ranks_NKR.mean(1)
+            depths[task] = np.stack(
+                [ranks_NKR[depth_NK == depth].mean(0) if (depth_NK == depth).any() else np.full(len(lengths), np.nan)
+                 for depth in DEPTHS]
+            )  # fmt: skip
+            counts[task] = depth_NK.size
+            if bare is not None:
+                controls[task] = np.array(bare)[:, places].mean(1)
+    return Retrieval(lengths, ranks, controls, depths, counts, writing.example)

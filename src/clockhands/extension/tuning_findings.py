@@ -9,9 +9,9 @@ import numpy as np
 
 from clockhands.comparison.simultaneous import compare_with_baseline
 from clockhands.comparison.statistics import Difference
-from clockhands.extension.choose import GUARD, Choice, Judged
+from clockhands.extension.choose import Choice
 from clockhands.extension.drift import measure_drift, measure_losses
-from clockhands.extension.measure import choose_tail
+from clockhands.extension.judge import GUARD, Judged
 from clockhands.extension.text import Stream, cut_texts
 from clockhands.extension.tuning import Tuning
 from clockhands.findings import Figure, Finding, Mark, Panel, Reference, Table
@@ -54,7 +54,9 @@ def compare_tuned(
     steps: list[float], texts: int,
 ) -> Tuned:  # fmt: skip
     """Measure a trained model as the chosen method was judged; ``short_N``: ``measure_short`` before it was changed."""
-    drift = measure_drift(tuned, stream, chosen.drift.lengths, tail=choose_tail(choice.trained), texts=texts)
+    drift = measure_drift(
+        tuned, stream, chosen.drift.lengths, tail=chosen.drift.tail, texts=len(chosen.drift.losses_NR)
+    )
     places = range(len(drift.lengths))
     before_NR = chosen.drift.losses_NR
     changes = compare_with_baseline(

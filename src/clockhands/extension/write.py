@@ -5,9 +5,8 @@ from __future__ import annotations
 import copy
 import json
 import shutil
-import tempfile
 from collections.abc import Iterator
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -16,16 +15,18 @@ import torch
 from clockhands.errors import CheckpointError, ConfigError, UsageError
 from clockhands.explanation import convert, read_positions
 from clockhands.extension.methods import Method, apply
-from clockhands.files import write_text
+from clockhands.files import UNFINISHED, write_text
 from clockhands.pretrained import CONFIG, read_json
 from clockhands.runs import LanguageModel, is_run, open_language_model
 from clockhands.runs.foreign_positions import change_foreign_positions
 from clockhands.runs.opening import change_positions
 
-__all__ = ["CONFIG4", "list_engine_lines", "refuse_taken", "write_extended"]
+__all__ = ["CONFIG4", "list_engine_lines", "publish", "refuse_taken", "stage", "write_checked", "write_extended"]
 
 CONFIG4 = "config.transformers4.json"
 """The same configuration in the spelling of transformers 4, which is not read from the usual file."""
+STAGE = f".model{UNFINISHED}"
+"""The folder inside the result's in which a model is put together."""
 TOLERANCE = 1e-5
 """The largest difference of a logit between the model that was judged and the one that was written."""
 LEFT = (CONFIG, "README.md", "recipe.toml", "run.json", "metrics.jsonl", "curves.svg", CONFIG4)
@@ -40,32 +41,65 @@ def refuse_taken(folder: Path) -> None:
         raise UsageError(f"{folder} is a file; name a folder with --out")
 
 
+@contextmanager
+def stage(folder: Path) -> Iterator[Path]:
+    """Yield an empty folder inside a folder, and remove it at the end with whatever was not published.
+
+    What a killed process left half written in the folder is removed first; no other process may be writing in it.
+    """
+    place = folder / STAGE
+    shutil.rmtree(place, ignore_errors=True)
+    for path in folder.rglob(f".*{UNFINISHED}"):
+        path.unlink()
+    place.mkdir(parents=True)
+    try:
+        yield place
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+
+
+def publish(place: Path, folder: Path) -> None:
+    """Move the files of a finished model from ``stage`` into its folder, its configuration last.
+
+    A folder without a configuration holds no model, so a process that is killed here can be begun again.
+    """
+    for path in sorted(place.iterdir(), key=lambda path: path.name == CONFIG):
+        path.replace(folder / path.name)
+
+
 def write_extended(
     model: LanguageModel, method: Method, longest: int, folder: Path, tuned: LanguageModel | None = None
 ) -> float:
-    """Write a model with a method into a folder, and return the largest difference of its logits from those judged.
+    """Write a model with a method into a folder, and return what ``write_checked`` returns and raises.
 
-    Weights of a folder are copied as they are, unless ``tuned``, the model with the method laid over it, was trained
-    since. Raises UsageError where the folder holds a model, CheckpointError where
-    what was written does not compute what was judged.
+    Raises UsageError where the folder holds a model already.
     """
     refuse_taken(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder, prefix=".writing-") as name:
-        place = Path(name)
-        with nullcontext(tuned) if tuned is not None else apply(model, method) as extended:
-            _write_files(extended, method, longest, place, weights=tuned is not None)
-            ids_BS = _make_probe(model, longest)
-            expected = extended.compute_logits(ids_BS).cpu()
-        written = open_language_model(place, device=str(model.device), dtype=_find_dtype(model))
-        error = float((written.compute_logits(ids_BS).cpu() - expected).abs().max())
-        if not error <= TOLERANCE * max(1.0, float(expected.abs().max())):
-            raise CheckpointError(
-                f"what was written for {model.source} differs by {error:.2g} in its logits from what was judged; "
-                "nothing was kept"
-            )
-        for path in sorted(place.iterdir(), key=lambda path: path.name == CONFIG):
-            path.replace(folder / path.name)
+    with stage(folder) as place:
+        error = write_checked(model, method, longest, place, tuned)
+        publish(place, folder)
+    return error
+
+
+def write_checked(
+    model: LanguageModel, method: Method, longest: int, place: Path, tuned: LanguageModel | None = None
+) -> float:
+    """Write a model with a method into an empty folder, and return the largest difference of its logits from the model.
+
+    Weights of a folder are copied as they are, unless ``tuned``, the model with the method laid over it, was trained
+    since. Raises CheckpointError where what was written does not compute what was judged.
+    """
+    with nullcontext(tuned) if tuned is not None else apply(model, method) as extended:
+        _write_files(extended, method, longest, place, weights=tuned is not None)
+        ids_BS = _make_probe(model, longest)
+        expected = extended.compute_logits(ids_BS).cpu()
+    written = open_language_model(place, device=str(model.device), dtype=_find_dtype(model))
+    error = float((written.compute_logits(ids_BS).cpu() - expected).abs().max())
+    if not error <= TOLERANCE * max(1.0, float(expected.abs().max())):
+        raise CheckpointError(
+            f"what was written for {model.source} differs by {error:.2g} in its logits from what was judged; "
+            "nothing was kept"
+        )
     return error
 
 
@@ -90,7 +124,9 @@ def _write_files(extended: LanguageModel, method: Method, longest: int, place: P
         _copy(source, place)
         if weights:
             extended.model.save_pretrained(place)
-        config = change_positions(copy.deepcopy(extended.model.config), method.options)
+        config = copy.deepcopy(extended.model.config)
+        if not method.scheme:  # with one, the model has the configuration already
+            config = change_positions(config, method.options)
         config.architectures = extended.model.config.architectures or [type(extended.model).__name__]
         config.save_pretrained(place)
         return

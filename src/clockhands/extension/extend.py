@@ -1,0 +1,157 @@
+"""All of ``clockhands extend``: measure, choose, train, write. Killed anywhere, it goes on to the same end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from clockhands.errors import UsageError
+from clockhands.extension.archive import Archive
+from clockhands.extension.card import make_engine_finding, write_card
+from clockhands.extension.choice_findings import make_choice_findings
+from clockhands.extension.choose import Choice, choose_method
+from clockhands.extension.measure import Measurement, choose_lengths, measure
+from clockhands.extension.measure_findings import make_measure_findings
+from clockhands.extension.methods import apply, list_methods
+from clockhands.extension.signature import make_signature
+from clockhands.extension.text import Stream, encode_text, split_stream
+from clockhands.extension.tuning import Tuning, tune
+from clockhands.extension.tuning_findings import compare_tuned, make_tuning_finding, measure_short
+from clockhands.extension.usable import DRIFT_MARGIN
+from clockhands.extension.write import publish, stage, write_checked
+from clockhands.findings import Finding, Findings
+from clockhands.progress import CountProgress, ignore_count
+from clockhands.runs import LanguageModel, is_run
+
+__all__ = ["MEASURED", "TUNING", "Plan", "extend", "measure_only"]
+
+TUNING = ".tuning.pt"
+"""Where a training is kept until it is done."""
+MEASURED = ".measured.json"
+"""Where results are kept until all is done, so that a stopped command goes on where it was."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is to be found out about a model, and from which text.
+
+    Args:
+        documents: the text.
+        text: what the text is, for readers.
+        trained, longest: tokens.
+        texts: whose loss is measured.
+        items: questions of each task.
+        evaluations: of the search of factors.
+        margin: nats per token that a length may cost.
+        seed: of the questions.
+        tuning: how the chosen model is trained; None: it is not.
+        command: the command that does all this again.
+    """
+
+    documents: Sequence[str]
+    text: str
+    trained: int
+    longest: int
+    texts: int = 32
+    items: int = 60
+    evaluations: int = 64
+    margin: float = DRIFT_MARGIN
+    seed: int = 0
+    tuning: Tuning | None = None
+    command: str = ""
+
+
+def measure_only(model: LanguageModel, plan: Plan, progress: CountProgress = ignore_count) -> Findings:
+    """Measure how far a model reads as it is, and return the findings. Raises what ``measure`` raises."""
+    stream = encode_text(model, plan.documents)
+    return _gather(model, plan, _measure(model, stream, plan, Archive(None), progress), (), {})
+
+
+def extend(
+    model: LanguageModel,
+    plan: Plan,
+    folder: Path,
+    *,
+    write_page: Callable[[Findings], object],
+    progress: CountProgress = ignore_count,
+) -> Findings:
+    """Measure a model, choose what makes it read further, train it if asked, and write model, card and page.
+
+    ``folder``: nothing else may be writing in it. ``write_page`` is called before the folder is finished. Every result
+    is kept there until the end, and used by the next call that measures the same model with the same weights on the
+    same text. The configuration is written last: a folder that has one is finished. Raises UsageError for a model whose
+    positions cannot be extended, before anything is measured, and what the steps raise.
+    """
+    if plan.longest == plan.trained:
+        raise UsageError(f"the longest text has {plan.longest:,} tokens, which is the trained length; give more")
+    list_methods(model, plan.trained, plan.longest)
+    stream = encode_text(model, plan.documents)
+    signature = make_signature(model, stream, {"trained": plan.trained, "seed": plan.seed})
+    archive = Archive(folder / MEASURED, signature)
+    measurement = _measure(model, stream, plan, archive, progress)
+    streams = split_stream(stream, 2)
+    choice = choose_method(
+        model, streams[0], streams[1], plan.trained, plan.longest, texts=plan.texts, items=plan.items,
+        evaluations=plan.evaluations, learned=measurement.usable.learned, seed=plan.seed, archive=archive,
+        progress=progress,
+    )  # fmt: skip
+    with stage(folder) as place:
+        made, facts = _write(model, choice, streams, plan, place, folder, signature, progress)
+        findings = _gather(model, plan, measurement, made, facts)
+        if facts:
+            write_card(findings, choice, model.source, place)
+        write_page(findings)
+        for name in (MEASURED, TUNING):
+            (folder / name).unlink(missing_ok=True)
+        publish(place, folder)
+    return findings
+
+
+def _measure(
+    model: LanguageModel, stream: Stream, plan: Plan, archive: Archive, progress: CountProgress
+) -> Measurement:
+    lengths = choose_lengths(plan.trained, plan.longest)
+    return measure(
+        model, stream, lengths, plan.trained, texts=plan.texts, items=plan.items, seed=plan.seed, margin=plan.margin,
+        archive=archive, progress=progress,
+    )  # fmt: skip
+
+
+def _write(
+    model: LanguageModel, choice: Choice, streams: Sequence[Stream], plan: Plan, place: Path, folder: Path,
+    signature: str, progress: CountProgress,
+) -> tuple[list[Finding], dict[str, str]]:  # fmt: skip
+    """Train the chosen model if that is asked for, write it, and return what there is to say of choice and model."""
+    basis, chosen, tuning = {"text": plan.text}, choice.chosen, plan.tuning
+    made = list(make_choice_findings(choice, command=plan.command, basis=basis))
+    if tuning is None and chosen is choice.judged[0]:
+        return made, {}
+    if tuning is None:
+        error = write_checked(model, chosen.method, choice.longest, place)
+    else:
+        short_N = measure_short(model, streams[1], choice.trained, plan.texts)
+        with apply(model, chosen.method) as extended:
+            steps = tune(
+                extended, streams[0], tuning, choice.trained, choice.longest, checkpoint=folder / TUNING,
+                signature=f"{signature} {tuning} {chosen.method}", progress=progress,
+            )  # fmt: skip
+            tuned = compare_tuned(extended, chosen, short_N, streams[1], choice, steps, plan.texts)
+            made.append(make_tuning_finding(tuned, tuning, command=plan.command, basis=basis))
+            error = write_checked(model, chosen.method, choice.longest, place, tuned=extended)
+    if not is_run(model.source):
+        made.append(make_engine_finding(place, command=plan.command))
+    return made, {"written": f"{folder}; logits differ by at most {error:.1g} from those that were judged"}
+
+
+def _gather(
+    model: LanguageModel, plan: Plan, measurement: Measurement, made: Iterable[Finding], facts: dict[str, str]
+) -> Findings:
+    """Return all findings, those of the model as it is first."""
+    from clockhands import __version__
+
+    basis = {"text": plan.text}
+    first = make_measure_findings(measurement, margin=plan.margin, command=plan.command, basis=basis)
+    known = {"model": model.source, "trained length": f"{plan.trained:,} tokens", "text": plan.text,
+             "version": __version__}  # fmt: skip
+    return Findings(f"How far {model.source} reads", (*first, *made), {**known, **facts}, command=plan.command)

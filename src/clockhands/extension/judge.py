@@ -1,0 +1,166 @@
+"""Judges a few methods on text of their own: what each costs on short text, how it reads long ones, what it finds.
+
+Recall decides among methods that pass the guard and whose loss is near the smallest, so it is measured of these alone,
+and of the model as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from clockhands.comparison.simultaneous import compare_with_baseline
+from clockhands.comparison.statistics import Difference
+from clockhands.extension.archive import Archive
+from clockhands.extension.drift import Drift, measure_drift, measure_losses
+from clockhands.extension.measure import choose_lengths
+from clockhands.extension.methods import Method, apply, can_write
+from clockhands.extension.retrieval import Retrieval, choose_writing, measure_retrieval
+from clockhands.extension.text import Stream, cut_texts
+from clockhands.progress import CountProgress, ignore_count
+from clockhands.runs import LanguageModel
+
+__all__ = ["GUARD", "Judged", "judge", "list_near"]
+
+GUARD = 0.01
+"""The share of the loss that a method may cost on texts of the trained length; set before anything is measured."""
+LONGEST_TAIL = 64
+"""Tokens that are scored at the end of each text, at most."""
+FEWEST = 8
+"""Texts; fewer give no interval that is worth printing."""
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A method on the text of the judgement.
+
+    Args:
+        method: it.
+        drift: the loss of the same last tokens by length.
+        retrieval: the rank of right values by task and length; None where it could not change what is chosen.
+        cost: its loss on texts of the trained length less that of the model as it is, paired; None for the latter.
+        short_loss: the loss of the model as it is there.
+        writable: whether a folder with it can be opened again; what cannot is never chosen.
+    """
+
+    method: Method
+    drift: Drift
+    retrieval: Retrieval | None
+    cost: Difference | None
+    short_loss: float
+    writable: bool = True
+
+    @property
+    def relative_cost(self) -> float:
+        """The cost within the trained length as a share of the loss."""
+        return 0.0 if self.cost is None else self.cost.value / self.short_loss
+
+    @property
+    def passes(self) -> bool:
+        """Whether the cost is shown to be below ``GUARD``."""
+        return self.cost is None or self.cost.inner[1] < GUARD * self.short_loss
+
+    def compute_long_loss(self, trained: int) -> float:
+        """Return the mean loss over the lengths beyond the trained one; infinite where one cannot be read."""
+        beyond = [place for place, length in enumerate(self.drift.lengths) if length > trained]
+        loss = float(self.drift.losses_NR[:, beyond].mean())
+        return loss if np.isfinite(loss) else np.inf
+
+    def compute_long_rank(self, trained: int, tasks: Sequence[str]) -> float:
+        """Return the mean rank over the tasks and the lengths beyond the trained one; 0 where it was not measured."""
+        if self.retrieval is None or not tasks:
+            return 0.0
+        beyond = [place for place, length in enumerate(self.retrieval.lengths) if length > trained]
+        return float(np.mean([self.retrieval.ranks[task][:, beyond].mean() for task in tasks]))
+
+
+def judge(
+    model: LanguageModel,
+    methods: Sequence[Method],
+    stream: Stream,
+    trained: int,
+    longest: int,
+    *,
+    texts: int,
+    items: int,
+    tasks: Sequence[str],
+    seed: int = 0,
+    archive: Archive | None = None,
+    progress: CountProgress = ignore_count,
+) -> tuple[Judged, ...]:
+    """Measure methods by length and on texts of the trained length; the first leaves the model as it is.
+
+    Half of ``texts`` are read at every length, where four times as many tokens of each are scored as for the usable
+    length, and four times ``texts`` of the trained length. ``tasks``: those of retrieval that the model has learned.
+    """
+    archive = archive or Archive(None)
+    lengths = [length for length in choose_lengths(trained, longest) if length >= trained]
+    tail, count = max(4, min(LONGEST_TAIL, trained // 4)), max(FEWEST, texts // 2)
+    short_NS = cut_texts(stream, trained, trained - 1, 4 * texts, model.start)
+    drifts, shorts = [], []
+    for number, method in enumerate(methods):
+        key = f"judge/{method.key}/{texts}/{longest}"
+        count_up = _count_methods(progress, "judging methods", number, len(methods))
+
+        def drift(extended: LanguageModel, progress: CountProgress = count_up) -> Drift:
+            return measure_drift(extended, stream, lengths, tail=tail, texts=count, progress=progress)
+
+        with apply(model, method) as extended:
+            # Short texts first: in transformers a base that grew with a long text may stay so.
+            shorts.append(archive.keep_array(key, lambda: measure_losses(extended, short_NS, trained - 1)))
+            drifts.append(archive.keep_drift(key, lambda: drift(extended)))
+    costs = compare_with_baseline([short_N[:, None] for short_N in shorts[1:]], [shorts[0][:, None]] * len(shorts[1:]))
+    base = float(shorts[0].mean())
+    judged = [
+        Judged(method, drift, None, cost, base, can_write(model, method))
+        for method, drift, cost in zip(methods, drifts, [None, *costs], strict=True)
+    ]
+    return _add_retrieval(model, judged, stream, trained, lengths, items, tasks, seed, archive, progress)
+
+
+def list_near(judged: Sequence[Judged], trained: int) -> list[Judged]:
+    """Return the methods that pass the guard and whose loss beyond the trained length is within ``GUARD`` of the least.
+
+    Of those that can be written; the model as it is alone, where none can be read there.
+    """
+    passing = [entry for entry in judged if entry.passes and entry.writable]
+    least = min(entry.compute_long_loss(trained) for entry in passing)
+    if not np.isfinite(least):
+        return passing[:1]
+    return [entry for entry in passing if entry.compute_long_loss(trained) <= (1 + GUARD) * least]
+
+
+def _add_retrieval(
+    model: LanguageModel, judged: Sequence[Judged], stream: Stream, trained: int, lengths: Sequence[int], items: int,
+    tasks: Sequence[str], seed: int, archive: Archive, progress: CountProgress,
+) -> tuple[Judged, ...]:  # fmt: skip
+    """Measure retrieval where it can change what is chosen, and of the first."""
+    if not tasks:
+        return tuple(judged)
+    wanted = [judged[0], *(entry for entry in list_near(judged, trained) if entry is not judged[0])]
+    writing = choose_writing(model, stream, trained, seed)
+    retrievals = {}
+    for number, entry in enumerate(wanted):
+        count_up = _count_methods(progress, "judging recall", number, len(wanted))
+        with apply(model, entry.method) as extended:
+
+            def retrieve(extended: LanguageModel = extended, progress: CountProgress = count_up) -> Retrieval:
+                return measure_retrieval(
+                    extended, stream, lengths, writing, items=items, seed=seed, tasks=tasks, control=False,
+                    progress=progress,
+                )  # fmt: skip
+
+            key = f"judge/{entry.method.key}/{items}/{lengths[-1]}/{','.join(tasks)}"
+            retrievals[entry.method.name] = archive.keep_retrieval(key, retrieve)
+    return tuple(replace(entry, retrieval=retrievals.get(entry.method.name)) for entry in judged)
+
+
+def _count_methods(progress: CountProgress, what: str, number: int, methods: int) -> CountProgress:
+    """Return the progress of one of several methods as a share of all."""
+
+    def count(part: str, done: int, total: int) -> None:
+        progress(what, number * 100 + int(100 * done / max(total, 1)), 100 * methods)
+
+    return count

@@ -1,0 +1,120 @@
+"""Tries every method on few texts, the better half on more, and searches factors, before anything is judged.
+
+A text is scored on all tokens of its later half, so that a few texts tell methods apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from clockhands.errors import UsageError
+from clockhands.extension.archive import Archive
+from clockhands.extension.drift import measure_losses
+from clockhands.extension.factor_search import search_factors
+from clockhands.extension.methods import Method, apply, make_longrope
+from clockhands.extension.text import FEWEST_TEXTS, Stream, cut_texts
+from clockhands.progress import CountProgress, ignore_count
+from clockhands.runs import LanguageModel
+from clockhands.shapes import Int
+
+__all__ = ["FINALISTS", "SEARCH_TEXTS", "cut_trial_texts", "search", "try_methods"]
+
+FIRST_TEXTS = 2
+"""Texts on which every method is tried."""
+FINALISTS = 4
+"""Methods that are judged besides the model as it is and what the search found."""
+SEARCH_TEXTS = 4
+"""Texts that a candidate of the search reads, unless the first shows that it is none of the best."""
+
+
+def cut_trial_texts(
+    model: LanguageModel, stream: Stream, longest: int, count: int
+) -> tuple[Int[np.ndarray, "N S"], int]:
+    """Cut texts of ``longest`` tokens, and return how many of their last tokens are scored.
+
+    Half of them; fewer where the stream is short. Raises UsageError where not even a few are left for each.
+    """
+    own = longest - len(model.start)
+    tail = min(longest // 2, (len(stream) - own) // (FEWEST_TEXTS - 1))
+    if tail < 1:
+        raise UsageError(
+            f"the text has {len(stream):,} tokens here, too few for {FEWEST_TEXTS} texts of {longest:,}; give more "
+            "text, or a smaller --to"
+        )
+    return cut_texts(stream, longest, tail, count, model.start), tail
+
+
+def try_methods(
+    model: LanguageModel,
+    methods: Sequence[Method],
+    stream: Stream,
+    longest: int,
+    *,
+    texts: int,
+    archive: Archive,
+    progress: CountProgress = ignore_count,
+) -> dict[str, tuple[float, int]]:
+    """Return of every method the mean loss in the last round that it was in, with the number of its texts.
+
+    Successive halving: all methods on ``FIRST_TEXTS``, the better half on twice as many, until ``FINALISTS`` are left.
+    """
+    tried: dict[str, tuple[float, int]] = {}
+    rivals, count = list(methods), FIRST_TEXTS
+    while len(rivals) > FINALISTS and count <= texts:
+        texts_NS, tail = cut_trial_texts(model, stream, longest, count)
+        for number, method in enumerate(rivals):
+            progress(f"trying methods on {len(texts_NS)} texts", number, len(rivals))
+
+            def measure(method: Method = method, texts_NS: np.ndarray = texts_NS, tail: int = tail) -> float:
+                return _measure(model, method, texts_NS, tail)
+
+            tried[method.name] = (archive.keep(f"try/{method.key}/{count}/{longest}", measure), count)
+        rivals.sort(key=lambda method: tried[method.name][0])
+        rivals, count = rivals[: max(FINALISTS, -(-len(rivals) // 2))], 2 * count
+    return tried
+
+
+def search(
+    model: LanguageModel,
+    starts: Sequence[np.ndarray],
+    stream: Stream,
+    trained: int,
+    longest: int,
+    evaluations: int,
+    *,
+    seed: int,
+    archive: Archive,
+    progress: CountProgress = ignore_count,
+) -> tuple[Method, float]:
+    """Search the factors of LongRoPE, and return the best as a method, with its loss on ``SEARCH_TEXTS`` texts."""
+    texts_NS, tail = cut_trial_texts(model, stream, longest, SEARCH_TEXTS)
+    factor = longest / trained
+
+    def make(factors_F: np.ndarray) -> Method:
+        return make_longrope(
+            "searched", "factors found by search, beyond the trained length", tuple(map(float, factors_F)), trained,
+            factor,
+        )  # fmt: skip
+
+    def measure(factors_F: np.ndarray, text: int) -> float:
+        name = ",".join(f"{value:.6g}" for value in factors_F)
+        text_1S = texts_NS[text : text + 1]
+        loss: float = archive.keep(
+            f"search/{name}/{text}/{longest}", lambda: _measure(model, make(factors_F), text_1S, tail)
+        )
+        return loss
+
+    best_F, loss = search_factors(
+        measure, starts, factor, evaluations, texts=len(texts_NS), seed=seed, progress=progress
+    )
+    return make(best_F), loss
+
+
+def _measure(model: LanguageModel, method: Method, texts_NS: Int[np.ndarray, "N S"], tail: int) -> float:
+    """Return the mean loss of the last tokens under a method; infinite where the model cannot read so far."""
+    with apply(model, method) as extended:
+        if extended.longest is not None and texts_NS.shape[1] > extended.longest:
+            return np.inf
+        return float(measure_losses(extended, texts_NS, tail).mean())

@@ -1,0 +1,57 @@
+"""Results are known by everything that they depend on: another weight, base, text or setting is another signature."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors.torch import load_file, save_file
+
+from clockhands.extension import make_signature
+from clockhands.runs import open_language_model
+from tests.runs.tiny import save_model
+
+STREAM = np.arange(50)
+
+
+def sign(folder: Path, stream: Any = STREAM, weights: str | None = None, **settings: Any) -> str:
+    return make_signature(open_language_model(folder, weights=weights), stream, settings)
+
+
+def change_a_weight(folder: Path) -> None:
+    file = folder / "model.safetensors"
+    state = {name: weight.clone() for name, weight in load_file(file).items()}
+    state["model.norm.weight"][0] += 1e-3
+    save_file(state, file, metadata={"format": "pt"})
+
+
+def test_each_thing_that_results_depend_on_changes_the_signature(tmp_path: Path) -> None:
+    folder = save_model(tmp_path / "model", "llama")
+    before = sign(folder, trained=32)
+    assert sign(folder, trained=32) == before
+    assert sign(folder, trained=64) != before
+    assert sign(folder, STREAM + 1, trained=32) != before
+    config = json.loads((folder / "config.json").read_text())
+    config["rope_parameters"]["rope_theta"] = 500.0
+    (folder / "config.json").write_text(json.dumps(config))
+    other = sign(folder, trained=32)
+    assert other != before
+    change_a_weight(folder)
+    assert sign(folder, trained=32) != other
+
+
+def test_weights_that_stay_in_their_files_count_too(tmp_path: Path) -> None:
+    folder = save_model(tmp_path / "model", "llama")
+    before = sign(folder, weights="streamed")
+    assert sign(folder, weights="streamed") == before
+    change_a_weight(folder)
+    assert sign(folder, weights="streamed") != before
+
+
+def test_weights_in_bfloat16_can_be_hashed(tmp_path: Path) -> None:
+    folder = save_model(tmp_path / "model", "llama")
+    model = open_language_model(folder, dtype=torch.bfloat16)
+    assert make_signature(model, STREAM, {}) != sign(folder)
