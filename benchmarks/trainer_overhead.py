@@ -33,7 +33,7 @@ SMALL = {
 SHORT, LONG = 50, 250
 
 
-def recipe_of(steps: int) -> Recipe:
+def get_recipe(steps: int) -> Recipe:
     """The small model for some steps."""
     return load_recipe(RECIPE, {**SMALL, "training.max_steps": steps})
 
@@ -77,7 +77,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     given = parser.parse_args()
     torch.set_num_threads(1)
-    short, long = recipe_of(SHORT), recipe_of(LONG)
+    short, long = get_recipe(SHORT), get_recipe(LONG)
     material = prepare(short)
     trained(short, material)
     rows = []

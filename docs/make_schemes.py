@@ -2,7 +2,7 @@
 
     python docs/make_schemes.py [--time]
 
-``--time`` measures anew what each scheme costs and keeps it in src/clockhands/schemes/costs.json.
+``--time`` measures anew what each scheme costs and keeps it in src/clockhands/scheme_pages/costs.json.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from clockhands.files import write_text  # noqa: E402
 from clockhands.report.catalogue_page import make_catalogue_page  # noqa: E402
 from clockhands.report.figures import draw, make_file  # noqa: E402
 from clockhands.scheme_pages.left_out import LEFT_OUT  # noqa: E402
-from clockhands.scheme_pages.page import COSTS, Page, pages  # noqa: E402
-from clockhands.scheme_pages.picture import DRAWN_WITH, figure, where  # noqa: E402
+from clockhands.scheme_pages.page import COSTS, Page, make_pages  # noqa: E402
+from clockhands.scheme_pages.picture import DRAWN_WITH, make_figure, make_positions  # noqa: E402
 from clockhands.scheme_pages.variants import VARIANTS, Variant  # noqa: E402
 from clockhands.schemes import CATALOGUE, Sizes, build  # noqa: E402
 
@@ -61,17 +61,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--time", action="store_true", help="measure the costs anew")
     if parser.parse_args().time:
-        write_text(COSTS, json.dumps({"setting": SETTING, "times the cost of none": costs()}, indent=1) + "\n")
-    everything = pages()
+        write_text(COSTS, json.dumps({"setting": SETTING, "times the cost of none": measure_costs()}, indent=1) + "\n")
+    everything = make_pages()
     for page in everything:
-        write_text(FOLDER / f"{page.name}.svg", make_file(draw(figure(page.name), page.name)))
+        write_text(FOLDER / f"{page.name}.svg", make_file(draw(make_figure(page.name), page.name)))
         write_text(FOLDER / f"{page.name}.md", markdown(page))
     rows = [row(page) for page in everything]
     write_text(FOLDER / "README.md", overview(rows))
     write_text(FOLDER / "index.html", filters(rows))
 
 
-def costs(rounds: int = 15) -> dict[str, float]:
+def measure_costs(rounds: int = 15) -> dict[str, float]:
     """Median over interleaved rounds of each scheme's CPU time over that of none."""
     torch.set_num_threads(1)
     width = HEADS * HEAD_DIM
@@ -82,7 +82,11 @@ def costs(rounds: int = 15) -> dict[str, float]:
     refused = set()
     for turn in range(-1, rounds):
         for name, scheme in schemes.items():
-            pos = where(scheme, 1, LENGTH) if scheme.declares.axes != 2 else positions.make_grid(1, 16, LENGTH // 16)
+            pos = (
+                make_positions(scheme, 1, LENGTH)
+                if scheme.declares.axes != 2
+                else positions.make_grid(1, 16, LENGTH // 16)
+            )
             start = time.process_time()
             try:
                 with torch.no_grad():

@@ -26,6 +26,7 @@ ELSEWHERE = {
         "schemes/test_parity_rotary.py inspection/test_every_family.py inspection/test_planted.py "
         "inspection/test_schemes.py checking/checks/test_planted.py "
         "checking/checks/test_planted_transformers.py checking/scratch/test_faults.py "
+        "checking/scratch/test_ports.py "
         "checking/test_own_models.py checking/test_regressions.py "
         "explanation/test_threads.py"
     ),
@@ -33,7 +34,7 @@ ELSEWHERE = {
         "cli/test_main.py cli/test_mutations.py cli/test_use.py data/test_imports.py exploring/test_browser.py "
         "inspection/test_hostile_text.py "
         "inspection/test_minilm.py inspection/test_sides.py "
-        "report/test_browser.py test_commands.py training/test_killed.py training/test_once.py "
+        "report/test_browser.py report/test_views.py test_commands.py training/test_killed.py training/test_once.py "
         "training/test_processes.py"
     ),
     REPOSITORY: (

@@ -22,7 +22,6 @@ NAMES: list[tuple[str, str, dict[str, str]]] = [
             "checking/checks/causality.py": "a text turned round",
             "checking/checks/generating.py": "a turn of a dialogue",
             "schemes/content/carope.py": "the name of a parameter in checkpoints",
-            "studies/tour/encoding_findings.py": "the table rotated by R(k); rename with the next change",
             "training/precision.py": "a turn in a measurement of two that alternate",
         },
     ),

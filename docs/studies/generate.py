@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from clockhands.comparison import Comparison, conclude, read_comparison
-from clockhands.comparison.formats import as_markdown
+from clockhands.comparison.formats import write_markdown
 from clockhands.files import write_text
 from clockhands.findings import Finding, Findings
 from clockhands.studies import STUDIES, Study, answer_question, draw_study
@@ -145,7 +145,7 @@ def _write_tables(study: Study, comparison: Comparison, items: Iterable[Finding]
     """The tables; without the score's where a study trains too little for it to say anything."""
     if study.unscored:
         return [f"`{comparison.signature}`", "", *_more(item for item in items if item.name.startswith("inside."))]
-    return [as_markdown(comparison), *_write_orderings(study, comparison), *_more(items)]
+    return [write_markdown(comparison), *_write_orderings(study, comparison), *_more(items)]
 
 
 def _write_orderings(study: Study, comparison: Comparison) -> list[str]:

@@ -2,7 +2,7 @@
 
 ::
 
-    SHAPES = Catalogue("shape", {"round": Circle, "flat": imported("shapes.flat", "Square")})
+    SHAPES = Catalogue("shape", {"round": Circle, "flat": import_later("shapes.flat", "Square")})
     SHAPES["round"]                          # Circle; an unknown name raises UnknownNameError with the nearest
     SHAPES["flat"]                           # shapes.flat is imported now
     SHAPES["mine"] = Hexagon                 # an entry of one's own
@@ -36,7 +36,7 @@ Entry = TypeVar("Entry")
 
 
 class UnknownNameError(UsageError, KeyError):
-    """A catalogue has no entry of this name; the message names the nearest. It is a KeyError too, as of a dict."""
+    """A catalogue has no entry of this name; the message names the nearest. It is a KeyError, which mappings raise."""
 
     # KeyError shows its argument in quotes.
     __str__ = Exception.__str__
@@ -81,9 +81,9 @@ class Catalogue(MutableMapping[str, T]):
     def __getitem__(self, name: object) -> T:
         """Return the entry of a name. Raises UnknownNameError, which names the nearest."""
         self._fill()
-        # Whatever a file holds in the place of a name may be asked for: a list cannot even be looked up.
+        # The name may come from a file, and be a list, which a dict cannot look up.
         if not isinstance(name, str) or name not in self._entries:
-            raise UnknownNameError(self.unknown(name))
+            raise UnknownNameError(self.describe_unknown_name(name))
         entry = self._entries[name]
         if isinstance(entry, Lazy):
             entry = self._entries[name] = entry.make()
@@ -96,7 +96,7 @@ class Catalogue(MutableMapping[str, T]):
     def __delitem__(self, name: str) -> None:
         """Remove an entry. Raises UnknownNameError."""
         if name not in self:
-            raise UnknownNameError(self.unknown(name))
+            raise UnknownNameError(self.describe_unknown_name(name))
         del self._entries[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -126,12 +126,12 @@ class Catalogue(MutableMapping[str, T]):
         return add
 
     def find(self, name: object) -> T | None:
-        """Return the entry of a name, or None where there is none, whatever stands in the place of a name."""
+        """Return the entry of a name, or None where there is none; also for what is no text."""
         if name not in self:
             return None
         return self[name]
 
-    def unknown(self, name: object) -> str:
+    def describe_unknown_name(self, name: object) -> str:
         """Return the sentence about a name that is no entry: ``unknown scheme 'ropee'; did you mean 'rope'?``."""
         return describe_unknown(self.noun, name, self)
 
@@ -164,5 +164,5 @@ def get_first_sentence(thing: object) -> str:
 
 
 def get_module_line(thing: object) -> str:
-    """Return the first line of the docstring of the module that defines something, where that says the idea of it."""
-    return (inspect.getmodule(thing).__doc__ or "").strip().partition("\n")[0]
+    """Return the first line of the docstring of the module that defines something; empty where there is none."""
+    return (getattr(inspect.getmodule(thing), "__doc__", "") or "").strip().partition("\n")[0]

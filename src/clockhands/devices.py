@@ -8,7 +8,7 @@ import torch
 
 from clockhands.errors import UsageError
 
-__all__ = ["check_threads", "get_rank", "open_device", "read_dtype"]
+__all__ = ["check_threads", "choose_device", "get_rank", "open_device", "read_dtype"]
 
 
 def open_device(name: str, source: str) -> torch.device:
@@ -29,9 +29,14 @@ def open_device(name: str, source: str) -> torch.device:
     try:
         torch.zeros(1, device=device).item()
     except (RuntimeError, AssertionError, NotImplementedError) as fault:
-        reason = str(fault).splitlines()[0]
+        reason = next(iter(str(fault).splitlines()), type(fault).__name__)
         raise UsageError(f"{source} is {name!r}, which cannot be used here: {reason}") from fault
     return device
+
+
+def choose_device(name: str | None, source: str = "device") -> torch.device:
+    """Open the device ``name`` as ``open_device``; None stands for the GPU if there is one, else for the CPU."""
+    return open_device(name or ("cuda" if torch.cuda.is_available() else "cpu"), source)
 
 
 def read_dtype(name: str) -> torch.dtype:

@@ -1,6 +1,6 @@
-"""Reads files of settings, and writes files whole: under a temporary name, which is changed at the end.
+"""Read files of settings, and write files so that nobody sees half of one: under a temporary name, then renamed.
 
-Files that are written have the permissions that the umask gives.
+Written files have the permissions that the umask gives.
 """
 
 from __future__ import annotations

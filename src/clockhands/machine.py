@@ -39,7 +39,9 @@ def describe_machine(device: str) -> str:
 
 
 def measure_free_memory(device: torch.device) -> int:
-    """Return how many bytes of a device's memory are free; in a container, or under ``ulimit -v``, how many of its own.
+    """Return how many bytes of a device's memory this process can still take.
+
+    Limits of a container and of ``ulimit -v`` count.
 
     The free memory of other devices than CUDA is that of the processor.
     """

@@ -1,8 +1,9 @@
-"""``evaluate`` reads the corpus of a run again: what has become of its files is told in one message."""
+"""``evaluate`` as a person types it: scores, windows, and one message for everything that cannot be."""
 
 from __future__ import annotations
 
 import json
+import math
 from argparse import Namespace
 from pathlib import Path
 
@@ -10,6 +11,10 @@ import pytest
 
 from clockhands.cli import evaluate, main
 from clockhands.errors import UsageError
+from clockhands.runs import Run
+from tests.generation.conftest import translator, writer
+
+__all__ = ["translator", "writer"]
 
 GOOD = {"de": "eins zwei", "en": "one two"}
 STRANGE = {
@@ -46,10 +51,106 @@ def test_strange_columns_are_one_message(tmp_path: Path, capsys: pytest.CaptureF
 
 @pytest.mark.parametrize(("length", "windows"), [(None, [64]), ("2x,16,0.5x", [128, 16, 32])])
 def test_the_windows_are_those_trained_on_unless_others_are_asked_for(length: str | None, windows: list[int]) -> None:
-    assert list(evaluate._lengths(64, Namespace(length=length))) == windows
+    assert list(evaluate._read_lengths(64, Namespace(length=length))) == windows
 
 
 def test_a_multiple_of_a_length_that_nobody_knows_is_refused() -> None:
-    assert list(evaluate._lengths(None, Namespace(length="16,32", run="x"))) == [16, 32]
+    assert list(evaluate._read_lengths(None, Namespace(length="16,32", run="x"))) == [16, 32]
     with pytest.raises(UsageError, match="does not say how long its trained texts were; give --length in tokens"):
-        list(evaluate._lengths(None, Namespace(length=None, run="x")))
+        list(evaluate._read_lengths(None, Namespace(length=None, run="x")))
+
+
+def test_evaluate_prints_scores_with_signatures(translator: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["evaluate", str(translator.path)]) == 0
+    printed = capsys.readouterr().out
+    assert printed.startswith("split test (20 pairs of who did what to whom, English to Esperanto")
+    tokens = len(translator.tokenizers.target)
+    assert f"(loss: lower is better; a uniform guess among {tokens} tokens has {math.log(tokens):.2f}" in printed
+    assert "BLEU|#:1|bs:1000" in printed and "exact match %" in printed and "loss|nats per token" in printed
+
+
+def test_evaluate_own_files(translator: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "s").write_text("Tom saw Anna\n", encoding="utf8")
+    (tmp_path / "t").write_text("Tomo vidis Annan\nextra\n", encoding="utf8")
+    command = ["evaluate", str(translator.path), "--source", str(tmp_path / "s"), "--target", str(tmp_path / "t")]
+    assert main(command) == 1
+    assert "has 1 lines and" in capsys.readouterr().err
+    (tmp_path / "t").write_text("Tomo vidis Annan\n", encoding="utf8")
+    assert main([*command, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)[0]
+    assert found["scores"][0]["name"] == "BLEU"
+    assert found["text"] == f"1 pairs of {tmp_path / 's'} and {tmp_path / 't'}"
+
+
+def test_evaluate_says_which_split_stands_in_for_a_missing_one(writer: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["evaluate", str(writer.path)]) == 0
+    said = capsys.readouterr().out.splitlines()[0]
+    assert said == "split validation (1 documents of text.txt; there is no test split)"
+
+
+def test_evaluate_beyond_the_trained_length(writer: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    bent = ["--position.spectrum", "linear", "--factor", "2"]
+    assert main(["evaluate", str(writer.path), "--length", "1x,2x", "--json"]) == 0
+    plain = json.loads(capsys.readouterr().out)
+    assert [result["length"] for result in plain] == [33, 66]
+    assert main(["evaluate", str(writer.path), "--length", "2x", "--json", *bent]) == 0
+    changed = json.loads(capsys.readouterr().out)
+    assert changed[0]["scores"][0]["value"] != plain[1]["scores"][0]["value"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--length", "0x"], "--length 0x: a window needs 2 tokens or more, and '0x' is 0"),
+        (["--length", "1x,much"], "'much' is neither a number nor a multiple like 2x"),
+        (["--length", "2x", "--position.spectrum", "yarn"], "--position.spectrum yarn needs --factor"),
+        (["--length", "2x", "--set", "position.spectrum=ntk"], "--position.spectrum ntk needs --factor"),
+        (["--beam", "4", "--tokenize", "char"], "its loss is measured, and --beam, --tokenize is for translations"),
+        (["--text", "a", "--split", "test"], "--text and --split each say what to evaluate on; give one of them"),
+        (
+            ["--set", "position.slopes=a", "position.form=b"],
+            "(rope) have no options slopes, form; they have",
+        ),
+    ],
+)
+def test_what_cannot_be_evaluated_is_one_line(
+    arguments: list[str], message: str, writer: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["evaluate", str(writer.path), *arguments]) == 2
+    printed = capsys.readouterr().err
+    assert message in printed and printed.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ("position.spectrum=[1]", "rope.spectrum is [1], but must be"),
+        ("position.base=1e400", "rope.base is inf, but must be a finite number"),
+        ("position.base=" + "9" * 5000, "rope.base is '99999"),
+    ],
+)
+def test_an_option_of_a_scheme_that_cannot_be(
+    option: str, message: str, writer: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["evaluate", str(writer.path), "--set", option]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_translator_is_told_which_split_is_longer(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sizes = ["data.train=200", "data.validation=10", "data.test=10", "data.longer=5", "training.max_steps=1"]
+    quick = [
+        "train",
+        "--corpus",
+        "numbers",
+        "--preset",
+        "tiny",
+        "--set",
+        *sizes,
+        "--quiet",
+        "--out",
+        str(tmp_path / "r"),
+    ]
+    assert main(quick) == 0
+    assert main(["evaluate", str(tmp_path / "r"), "--length", "2x"]) == 2
+    wanted = "with --split longer-7 or longer-8 or longer-9, or --source and --target"
+    assert wanted in capsys.readouterr().err

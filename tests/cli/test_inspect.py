@@ -198,3 +198,11 @@ def test_a_tokenizer_that_brings_code_runs_none_and_asks_nothing(
     assert main(["inspect", str(weights / "model"), "--threads", "1", "--tokenizer", str(tmp_path)]) == 1
     assert "brings its own code" in capsys.readouterr().err
     assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize("sentence", ["", "  "])
+def test_an_empty_sentence_is_refused_before_the_model_is_opened(
+    sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["inspect", "no-such-folder", "--sentence", sentence]) == 2
+    assert "--sentence is empty; give a sentence of at least two tokens" in capsys.readouterr().err

@@ -174,7 +174,7 @@ def test_a_run_begins_with_the_weights_of_another(here: Path, capsys: pytest.Cap
     begun = ["train", "--threads", "1", *text[1:], "training.begin_from=runs/first", "position.scheme=rope"]
     capsys.readouterr()
     assert main([*begun, "--out", "runs/second"]) == 0
-    line = f"beginning from {here}/runs/first; left behind: decoder.schemes.*.table_HN"
+    line = f"beginning from {here}/runs/first; not taken over: decoder.schemes.*.table_HN"
     assert line in capsys.readouterr().err.splitlines()
     assert Run.from_folder("runs/second").recipe.model.d_model == 16
     assert main([*begun, "--dry-run"]) == 0

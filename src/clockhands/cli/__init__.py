@@ -1,7 +1,8 @@
-"""The command line: ``clockhands VERB``. One file a verb; a verb's file, and all it needs, is imported when it is used.
+"""The command line: ``clockhands COMMAND``. There is a module for each command, which is imported when it is used.
 
-A verb's module has ``arguments(parser)``, which declares its options, ``run(options) -> int``, which returns the exit
-code, and ``EXAMPLES``, commands that stand at the end of its ``--help`` and are executed by a test.
+The module of a command has ``arguments(parser)``, which declares its options, ``run(options) -> int``, which returns
+the exit code, and ``EXAMPLES``, which stand at the end of its ``--help`` and are executed by a test. It imports what
+needs torch inside functions, so that ``--help`` is printed at once.
 """
 
 from __future__ import annotations
@@ -21,19 +22,20 @@ from clockhands.errors import ClockhandsError, ClockhandsWarning, UsageError, cu
 __all__ = ["VERBS", "Parser", "main"]
 
 VERBS = {
-    "tour": "train a small translator and see what its positional encoding does (start here)",
-    "schemes": "list the ways to encode position, or explain and draw one",
-    "train": "train a Transformer on a built-in corpus or on your own text",
-    "translate": "translate words, a file or standard input with a trained run",
-    "generate": "continue a prompt with a trained language model",
-    "evaluate": "score a run: BLEU, chrF, exact match, loss by length, with intervals",
+    "tour": "train a small translator and show what its positional encoding does (start here)",
+    "schemes": "list the ways to encode position, or explain and draw one of them",
+    "train": "train a Transformer on a built-in corpus or on your own text, or resume a training",
+    "translate": "translate sentences, a file or standard input with a trained run",
+    "generate": "continue a prompt with a trained run or any causal Hugging Face model",
+    "evaluate": "score the translations of a run, or measure the loss of a run or any causal Hugging Face model",
     "inspect": "measure what position does inside a run or any Hugging Face checkpoint",
-    "compare": "train variants over seeds and say whether the difference is real",
-    "study": "run one of the built-in studies of the questions people ask",
+    "compare": "train variants of a model with several seeds and say whether they differ",
+    "study": "run one of the built-in studies, each of which answers a question about positions",
     "check": "test whether a model handles position correctly",
-    "explore": "write a page in which trained translators run and their positions can be changed",
-    "extend": "say how long a text a model reads, and make it read further",
-    "explain": "say what a position configuration means, and where two of them part",
+    "explore": "write a web page in which trained translators run and their positions can be changed",
+    "extend": "measure how long a text a model can use, and make it read longer ones",
+    "push": "upload a trained run to the Hugging Face hub",
+    "explain": "explain what a position configuration means, or how two of them differ",
 }
 
 
@@ -56,7 +58,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code: 0, 1 (it failed) or 2 (it was used wrongly)."""
+    """Run one command and return its exit code: 0, 1 (it failed), 2 (it was used wrongly) or 130 (it was stopped)."""
     try:
         words = list(sys.argv[1:] if arguments is None else arguments)
         _check_text(words)
@@ -147,13 +149,13 @@ def _describe_verbs() -> str:
     lines = [f"  {verb:<{width}}  {meaning}" for verb, meaning in VERBS.items()]
     return "\n".join(
         [
-            "usage: clockhands VERB [options]",
+            "usage: clockhands COMMAND [options]",
             "",
             "The workbench for how Transformers know word order.",
             "",
             *lines,
             "",
-            "`clockhands VERB --help` explains each with examples; `clockhands --version` prints the version.",
+            "`clockhands COMMAND --help` explains one, with examples; `clockhands --version` prints the version.",
         ]
     )
 

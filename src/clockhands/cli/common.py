@@ -1,4 +1,4 @@
-"""Options that several verbs share."""
+"""Options that several commands share, and what they do with them."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from clockhands.errors import UsageError
 from clockhands.options import Seed, check_value, convert, parse
 
 if TYPE_CHECKING:
@@ -19,10 +20,10 @@ __all__ = [
     "add_device",
     "add_search",
     "check_file",
+    "make_search",
     "number",
     "prepare",
     "read_as",
-    "search_of",
     "seed",
     "telling_new_folder",
     "whole",
@@ -30,7 +31,7 @@ __all__ = [
 
 
 def read_as(type_: Any) -> Callable[[str], Any]:
-    """Return what argparse reads an option of this type with; the range of the type is judged too."""
+    """Return the function with which argparse reads an option of this type; it refuses values out of the range."""
 
     def read(written: str) -> Any:
         value = convert(parse(written, type_), type_)
@@ -50,8 +51,6 @@ def check_file(option: str, path: str | None, *, overwrite: bool, suffix: str = 
 
     ``suffix``: the one format that is written, such as ``.svg``. Nothing is checked where ``path`` is None.
     """
-    from clockhands.errors import UsageError
-
     if path is None:
         return
     place = Path(path)
@@ -67,7 +66,7 @@ def check_file(option: str, path: str | None, *, overwrite: bool, suffix: str = 
 
 @contextmanager
 def telling_new_folder(path: str | Path, *, quiet: bool = False) -> Iterator[None]:
-    """Say on standard error, once it is done, that the folder in which a folder was to be made was made too."""
+    """Print on exit, on standard error, that the parent folder of ``path`` was made too, where it was missing."""
     parent = Path(path).absolute().parent
     missing = not parent.exists()
     try:
@@ -79,29 +78,33 @@ def telling_new_folder(path: str | Path, *, quiet: bool = False) -> Iterator[Non
 
 def add_device(parser: argparse.ArgumentParser) -> None:
     """Declare where to compute, and with how many threads."""
-    parser.add_argument("--device", help="cpu, cuda, cuda:1, ... (default: the GPU if there is one)")
-    parser.add_argument("--threads", type=whole, help="threads of this process (default: torch decides)")
+    parser.add_argument("--device", metavar="NAME", help="cpu, cuda, cuda:1, ... (default: the GPU if there is one)")
+    parser.add_argument("--threads", type=whole, metavar="N", help="use N processor threads (default: torch decides)")
 
 
 def add_search(parser: argparse.ArgumentParser) -> None:
-    """Declare how to decode."""
-    parser.add_argument("--beam", type=whole, default=1, help="beams; 1 is greedy (default: %(default)s)")
-    parser.add_argument("--length-penalty", type=number, default=1.0, help="exponent of the length (default: 1)")
-    parser.add_argument("--batch", type=whole, help="sentences at a time (default: 64)")
-    parser.add_argument("--max-length", type=whole, help="most tokens of one translation (default: twice the text's, "
-                        "and 50)")  # fmt: skip
-    parser.add_argument("--max-source", type=whole, default=1024, metavar="N",
-                        help="tokens of a text that are read; the rest is cut (default: %(default)s)")  # fmt: skip
-    parser.add_argument("--engine", default="clockhands", metavar="NAME",
-                        help="clockhands (default, every model) or ctranslate2 (faster; added or plain rotary "
-                        "positions only)")  # fmt: skip
-    parser.add_argument("--compute-type", metavar="TYPE",
-                        help="number type of the engine's matrix products: int8, bfloat16, ... (default: that of the "
-                        "weights with clockhands, float32 with ctranslate2)")  # fmt: skip
+    """Declare how to search for translations."""
+    group = parser.add_argument_group("how a translation is searched for")
+    group.add_argument("--beam", type=whole, default=1, metavar="N",
+                       help="search with a beam of N translations; 1 takes the most likely token at each step "
+                       "(default: %(default)s)")  # fmt: skip
+    group.add_argument("--length-penalty", type=number, default=1.0, metavar="P",
+                       help="with a beam: choose the highest log-probability / tokens^P (default: 1)")  # fmt: skip
+    group.add_argument("--max-length", type=whole, metavar="N",
+                       help="the most tokens of one translation (default: twice the tokens of its source, which "
+                       "are rounded up to a multiple of 16 first, plus 50)")  # fmt: skip
+    group.add_argument("--max-source", type=whole, default=1024, metavar="N",
+                       help="read only the first N tokens of a sentence (default: %(default)s)")  # fmt: skip
+    group.add_argument("--engine", default="clockhands", metavar="NAME",
+                       help="clockhands (default, every model) or ctranslate2 (faster; added or plain rotary "
+                       "positions only)")  # fmt: skip
+    group.add_argument("--compute-type", metavar="TYPE",
+                       help="number type of the engine's matrix products: int8, bfloat16, ... (default: that of the "
+                       "weights with clockhands, float32 with ctranslate2)")  # fmt: skip
 
 
-def search_of(options: argparse.Namespace) -> Search:
-    """Return what was given to the options of ``add_search``."""
+def make_search(options: argparse.Namespace) -> Search:
+    """Make the ``Search`` that the options of ``add_search`` and ``--batch`` describe. Raises UsageError as it does."""
     from clockhands.generation import Search
 
     return Search(
@@ -116,7 +119,7 @@ def search_of(options: argparse.Namespace) -> Search:
 
 
 def prepare(options: argparse.Namespace) -> None:
-    """Set the threads before torch starts, and keep the libraries' own chatter out of the output."""
+    """Set the number of threads, check the device, and keep what the libraries print out of the output."""
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     import torch
     from transformers.utils import logging

@@ -1,4 +1,4 @@
-"""``clockhands evaluate``: scores with intervals, and the loss by length."""
+"""``clockhands evaluate``: scores of translations, or the loss of a language model, with intervals and by length."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from clockhands.cli.common import add_device, add_search, prepare, search_of, whole
-from clockhands.cli.positions import add_opening, add_positions, open_model, read_positions
+from clockhands.cli.common import add_device, add_search, make_search, prepare, whole
+from clockhands.cli.positions import RUN_OR_MODEL, add_opening, add_positions, open_model, read_positions
 from clockhands.errors import UsageError
 
 if TYPE_CHECKING:
@@ -37,35 +37,58 @@ Results: TypeAlias = "tuple[str, dict[int | None, Evaluation], int]"
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument("run", help="folder of a trained run; or folder or hub name of any causal Hugging Face model")
-    parser.add_argument("--split", help="of the run's own corpus (default: test, or validation where there is none)")
-    parser.add_argument("--source", metavar="FILE", help="sentences to translate, one a line, instead of the corpus")
-    parser.add_argument("--target", metavar="FILE", help="their references, line by line")
-    parser.add_argument("--text", nargs="+", metavar="FILE", help="plain text, for a language model; intervals are "
-                        "over documents where there are five or more")  # fmt: skip
-    parser.add_argument("--unit", choices=("file", "paragraph", "line"), default="file",
-                        help="what is one document of --text (default: %(default)s)")  # fmt: skip
-    parser.add_argument("--length", metavar="L,L", help="windows of a language model: tokens, or 2x the trained length")
-    parser.add_argument("--stride", type=whole, metavar="N",
-                        help="tokens from one window to the next: every token counts once, after at least length - N "
-                        "others (default: windows that do not overlap)")  # fmt: skip
+    parser.add_argument("run", help=RUN_OR_MODEL)
+    parser.add_argument("--split", metavar="NAME",
+                        help="evaluate on this split of the run's own corpus (default: test, or validation if there is "
+                        "no test split)")  # fmt: skip
+    parser.add_argument("--batch", type=whole, metavar="N",
+                        help="translate N sentences, or read N windows, at a time (default: 64 sentences; as many "
+                        "windows as fit into the memory, at most 32)")  # fmt: skip
+    parser.add_argument("--json", action="store_true", help="print everything as one JSON document")
     add_positions(parser)
     add_opening(parser)
-    parser.add_argument("--tokenize", default="13a", help="sacreBLEU's; none for tokenised text (default: 13a)")
-    parser.add_argument("--lowercase", action="store_true", help="score without regard to case")
-    parser.add_argument("--json", action="store_true", help="everything as one JSON document")
-    add_search(parser)
     add_device(parser)
+    _add_translation(parser)
+    add_search(parser)
+    _add_language_model(parser)
+
+
+def _add_translation(parser: argparse.ArgumentParser) -> None:
+    """Declare the options that are for runs that translate."""
+    group = parser.add_argument_group("for a run that translates")
+    group.add_argument("--source", metavar="FILE", help="translate this file, one sentence a line, not the corpus")
+    group.add_argument("--target", metavar="FILE", help="the correct translations of --source, line by line")
+    group.add_argument("--tokenize", default="13a", metavar="NAME",
+                       help="how sacreBLEU splits texts into words; none if they are split already (default: "
+                       "13a)")  # fmt: skip
+    group.add_argument("--lowercase", action="store_true", help="ignore upper and lower case when scoring")
+
+
+def _add_language_model(parser: argparse.ArgumentParser) -> None:
+    """Declare the options that are for language models."""
+    group = parser.add_argument_group("for a language model")
+    group.add_argument("--text", nargs="+", metavar="FILE", help="measure the loss on plain text, not on the corpus")
+    group.add_argument("--unit", choices=("file", "paragraph", "line"),
+                       help="what is one document of --text; with five documents or more, intervals are over "
+                       "documents (default: file)")  # fmt: skip
+    group.add_argument("--length", metavar="L,L",
+                       help="lengths of the windows in which the text is read: in tokens, or 2x for twice the trained "
+                       "length (default: 1x)")  # fmt: skip
+    group.add_argument("--stride", type=whole, metavar="N",
+                       help="begin a window every N tokens: every token is scored once, and has at least length - N "
+                       "tokens before it, except in the first window (default: as far apart as possible)")  # fmt: skip
 
 
 def run(options: argparse.Namespace) -> int:
-    """Evaluate the run, and print the scores and the table of losses by length."""
+    """Evaluate the model, and print its scores and the table by length."""
     if bool(options.source) != bool(options.target):
         raise UsageError("--source and --target go together: what is translated, and what it is compared with")
     named = [f"--{name}" for name in ("source", "text", "split") if getattr(options, name)]
     if len(named) > 1:
         raise UsageError(f"{' and '.join(named)} each say what to evaluate on; give one of them")
-    search = search_of(options)
+    if options.unit and not options.text:
+        raise UsageError("--unit says how the files of --text are divided into documents; give --text, or leave it out")
+    search = make_search(options)
     prepare(options)
     from clockhands.progress import ProgressCounter
     from clockhands.runs import Run, is_run, read_checked_config
@@ -80,11 +103,15 @@ def run(options: argparse.Namespace) -> int:
         else:
             what, results, vocabulary = _evaluate_language_model(opened, options, progress)
     if options.json:
-        print(json.dumps([{"text": what, **_plain(length, result)} for length, result in results.items()], indent=1))
+        print(
+            json.dumps(
+                [{"text": what, **_to_plain_data(length, result)} for length, result in results.items()], indent=1
+            )
+        )
         return 0
     print(what)
     for length, result in results.items():
-        _show(length, result, vocabulary)
+        _print_result(length, result, vocabulary)
     return 0
 
 
@@ -93,8 +120,8 @@ def _evaluate_translator(opened: Run, options: argparse.Namespace, search: Searc
     from clockhands.generation import evaluate
 
     if options.length is not None or options.stride is not None:
-        raise UsageError(_no_windows(opened))
-    text, what = _text(opened, options)
+        raise UsageError(_describe_longer_splits(opened))
+    text, what = _read_text(opened, options)
     result = evaluate(
         opened, text, search=search, tokenize=options.tokenize, lowercase=options.lowercase, progress=progress
     )
@@ -109,9 +136,9 @@ def _evaluate_language_model(
 
     _refuse_translation(options)
     model = to_language_model(opened, "evaluate continuations")
-    text, what = _text(opened, options)
+    text, what = _read_text(opened, options)
     results: dict[int | None, Evaluation] = {}
-    for length in _lengths(model.trained_length, options):
+    for length in _read_lengths(model.trained_length, options):
         results[length] = evaluate(
             model, text, length=length, stride=options.stride, batch=options.batch, progress=progress
         )
@@ -131,8 +158,8 @@ def _refuse_translation(options: argparse.Namespace) -> None:
         raise UsageError(f"{options.run} is a language model: its loss is measured, and {names} is for translations")
 
 
-def _text(opened: Run | LanguageModel, options: argparse.Namespace) -> tuple[Sequence[Pair] | Sequence[str], str]:
-    """The text to score, and one line that says which it is."""
+def _read_text(opened: Run | LanguageModel, options: argparse.Namespace) -> tuple[Sequence[Pair] | Sequence[str], str]:
+    """Return the text to evaluate on, and one line that names it."""
     from clockhands.data import open_corpus
     from clockhands.data.readers import read_documents, read_parallel
     from clockhands.runs import Run
@@ -141,7 +168,7 @@ def _text(opened: Run | LanguageModel, options: argparse.Namespace) -> tuple[Seq
         pairs = list(read_parallel(options.source, options.target))
         return pairs, f"{len(pairs):,} pairs of {options.source} and {options.target}"
     if options.text:
-        documents = [document for file in options.text for document in read_documents(file, options.unit)]
+        documents = [document for file in options.text for document in read_documents(file, options.unit or "file")]
         return documents, f"the text of {', '.join(options.text)}"
     recipe = Run.from_folder(options.run).recipe
     corpus = open_corpus(recipe.corpus, **recipe.corpus_options)
@@ -151,7 +178,7 @@ def _text(opened: Run | LanguageModel, options: argparse.Namespace) -> tuple[Seq
     return text, f"split {split} ({len(text):,} {corpus.items} of {corpus.description or corpus.name}{instead})"
 
 
-def _lengths(trained: int | None, options: argparse.Namespace) -> Iterator[int]:
+def _read_lengths(trained: int | None, options: argparse.Namespace) -> Iterator[int]:
     """Yield the lengths of the windows that ``--length`` names, in tokens; without it, the trained length.
 
     Raises UsageError for what is no length, and for a multiple where no trained length is known.
@@ -172,8 +199,8 @@ def _lengths(trained: int | None, options: argparse.Namespace) -> Iterator[int]:
         yield length
 
 
-def _no_windows(opened: Run) -> str:
-    """Why a translator has no windows, and what of its own corpus is longer than what it was trained on."""
+def _describe_longer_splits(opened: Run) -> str:
+    """Return why a translator has no windows, and which splits of its corpus are longer than what it was trained on."""
     from clockhands.data import open_corpus
     from clockhands.runs import Run
 
@@ -186,7 +213,7 @@ def _no_windows(opened: Run) -> str:
     )
 
 
-def _plain(length: int | None, result: Evaluation) -> dict[str, Any]:
+def _to_plain_data(length: int | None, result: Evaluation) -> dict[str, Any]:
     return {
         "length": length,
         "resampled": result.resampled,
@@ -195,7 +222,7 @@ def _plain(length: int | None, result: Evaluation) -> dict[str, Any]:
     }
 
 
-def _show(length: int | None, result: Evaluation, tokens: int) -> None:
+def _print_result(length: int | None, result: Evaluation, tokens: int) -> None:
     from clockhands.generation.score import describe_uniform_guess
 
     if length is not None:

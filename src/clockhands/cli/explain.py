@@ -1,8 +1,9 @@
-"""``clockhands explain``: what a position configuration means in numbers, and where two of them part."""
+"""``clockhands explain``: explain what a position configuration means in numbers, or how two of them differ."""
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 from typing import TYPE_CHECKING
 
@@ -28,18 +29,23 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     from clockhands.explanation import FORMATS, PROGRAMS
 
     parser.add_argument(
-        "file", help="config.json or its folder, a hub name, a .gguf, params.json, or Megatron's arguments"
+        "file",
+        help="a config.json or its folder, a hub name, a .gguf file, a params.json, or a file of Megatron's arguments",
     )
-    parser.add_argument("other", nargs="?", help="another one: say where the two part, and which field causes it")
+    parser.add_argument(
+        "other", nargs="?", help="another such file: print the first difference of the two, and its cause"
+    )
     parser.add_argument("--as", dest="program", choices=PROGRAMS, default="transformers5",
-                        help="the program that reads config.json (default: transformers5)")  # fmt: skip
+                        help="read config.json as this program does (default: transformers5)")  # fmt: skip
     parser.add_argument("--other-as", dest="other_program", choices=PROGRAMS,
-                        help="the program that reads the other one, or the same file again")  # fmt: skip
+                        help="compare with the other file, or the same file, as this program reads it")  # fmt: skip
     parser.add_argument("--hf-overrides", metavar="JSON", help="compare with the same file under vLLM's --hf-overrides")
     parser.add_argument("--llama-flags", metavar="FLAGS", help="compare with the same file under flags of llama.cpp")
-    parser.add_argument("--length", type=whole, metavar="TOKENS", help="of the text, where the angles depend on it")
-    parser.add_argument("--to", choices=FORMATS, help="write the configuration for another program")
-    parser.add_argument("--json", action="store_true", help="the table, or the difference, as JSON")
+    parser.add_argument(
+        "--length", type=whole, metavar="TOKENS", help="the length of the text, for angles that depend on it"
+    )
+    parser.add_argument("--to", choices=FORMATS, help="print the configuration as another program wants it")
+    parser.add_argument("--json", action="store_true", help="print the table, or the difference, as JSON")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -61,8 +67,6 @@ def run(options: argparse.Namespace) -> int:
         return 0
     difference = compare(first, other, options.length)
     if options.json:
-        import dataclasses
-
         print(json.dumps(dataclasses.asdict(difference) if difference else None, indent=1))
     else:
         print(describe_difference(difference, first, other))

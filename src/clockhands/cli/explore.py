@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from clockhands.cli.common import add_device, check_file, prepare
+from clockhands.files import write_text
 
 if TYPE_CHECKING:
     from clockhands.runs import Run
@@ -22,12 +23,18 @@ EXAMPLES = (
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument("runs", nargs="*", metavar="RUN", help="folders of trained translators "
-                        "(default: the models of the tour)")  # fmt: skip
-    parser.add_argument("--out", default="explore.html", help="the page (default: %(default)s)")
-    parser.add_argument("--overwrite", action="store_true", help="replace an earlier page")
-    parser.add_argument("--tour", default="runs/tour", metavar="FOLDER",
-                        help="the tour, which is run if the folder does not exist (default: %(default)s)")  # fmt: skip
+    parser.add_argument("runs", nargs="*", metavar="RUN", help="the folders of trained "
+                        "translators (default: the models of the tour)")  # fmt: skip
+    parser.add_argument(
+        "--out", default="explore.html", metavar="FILE", help="the page to write (default: %(default)s)"
+    )
+    parser.add_argument("--overwrite", action="store_true", help="replace the page if it exists")
+    parser.add_argument(
+        "--tour",
+        default="runs/tour",
+        metavar="FOLDER",
+        help="the folder of the tour; if it does not exist, the tour is run (default: %(default)s)",
+    )
     parser.add_argument("--quiet", action="store_true", help="show no progress")
     add_device(parser)
 
@@ -37,7 +44,6 @@ def run(options: argparse.Namespace) -> int:
     check_file("--out", options.out, overwrite=options.overwrite, suffix=".html")
     prepare(options)
     from clockhands.exploring import make_page, prepare_model
-    from clockhands.files import write_text
     from clockhands.runs import open_run
 
     models = []

@@ -6,7 +6,7 @@ import argparse
 import json
 
 from clockhands.cli.common import add_device, number, prepare, seed, whole
-from clockhands.cli.positions import add_opening, add_positions, open_model, read_positions
+from clockhands.cli.positions import RUN_OR_MODEL, add_opening, add_positions, open_model, read_positions
 
 __all__ = ["EXAMPLES", "arguments", "run"]
 
@@ -20,18 +20,26 @@ EXAMPLES = (
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument("run", help="folder of a trained run; or folder or hub name of any causal Hugging Face model")
-    parser.add_argument("--prompt", default="", help="the text to continue (default: the start of a text)")
-    parser.add_argument("--tokens", type=whole, default=200, help="how many tokens to add (default: %(default)s)")
+    parser.add_argument("run", help=RUN_OR_MODEL)
+    parser.add_argument("--prompt", default="", metavar="TEXT", help="the text to continue (default: an empty text)")
+    parser.add_argument(
+        "--tokens", type=whole, default=200, metavar="N", help="add at most N tokens (default: %(default)s)"
+    )
     parser.add_argument("--max-prompt", type=whole, default=1024, metavar="N",
-                        help="tokens of the prompt that are read, the last ones (default: %(default)s)")  # fmt: skip
-    parser.add_argument("--temperature", type=number, help="0 takes the likeliest (default: 0.8)")
-    parser.add_argument("--top-k", type=whole, help="draw among the k likeliest tokens (default: all)")
-    parser.add_argument("--top-p", type=number, help="draw among the likeliest that make up this share (default: 1)")
-    parser.add_argument("--beam", type=whole, default=1, help="search this many beams instead of sampling")
-    parser.add_argument("--samples", type=whole, default=1, help="how many continuations")
-    parser.add_argument("--seed", type=seed, help="draw the same again")
-    parser.add_argument("--json", action="store_true", help="JSON Lines with prompt and text")
+                        help="read only the last N tokens of the prompt (default: %(default)s)")  # fmt: skip
+    parser.add_argument("--temperature", type=number, metavar="T",
+                        help="sample from the logits divided by T; 0 takes the most likely token at each step "
+                        "(default: 0.8)")  # fmt: skip
+    parser.add_argument("--top-k", type=whole, metavar="K", help="sample from the K most likely tokens (default: all)")
+    parser.add_argument("--top-p", type=number, metavar="P",
+                        help="sample from the most likely tokens whose probabilities sum to P (default: 1, all "
+                        "tokens)")  # fmt: skip
+    parser.add_argument("--beam", type=whole, default=1, metavar="N",
+                        help="search with a beam of N continuations instead of sampling")  # fmt: skip
+    parser.add_argument("--samples", type=whole, default=1, metavar="N",
+                        help="print N continuations (default: %(default)s)")  # fmt: skip
+    parser.add_argument("--seed", type=seed, metavar="N", help="the same seed samples the same text again")
+    parser.add_argument("--json", action="store_true", help="print JSON Lines with prompt and text")
     add_positions(parser)
     add_opening(parser)
     add_device(parser)

@@ -1,4 +1,4 @@
-"""Options of several verbs that change the positions of a model for one use."""
+"""Options of several commands that open a model and change its positions for one use."""
 
 from __future__ import annotations
 
@@ -12,38 +12,47 @@ from clockhands.errors import UsageError
 if TYPE_CHECKING:
     from clockhands.runs import LanguageModel, Run
 
-__all__ = ["SCALINGS", "add_opening", "add_positions", "open_model", "read_positions"]
+__all__ = ["RUN_OR_MODEL", "SCALINGS", "add_opening", "add_positions", "open_model", "read_positions"]
 
 SCALINGS = ("linear", "ntk", "dynamic", "yarn")
 """RoPE scalings that change nothing with a factor of 1, their default."""
+RUN_OR_MODEL = "the folder of a trained run, or the folder or hub name of any causal Hugging Face model"
+"""The help of the argument that ``open_model`` opens."""
 
 
 def add_positions(parser: argparse.ArgumentParser) -> None:
     """Declare how the positions of a model are changed."""
     parser.add_argument("--position.spectrum", dest="spectrum", metavar="NAME",
-                        help="apply RoPE scaling for this use: linear, ntk, dynamic or yarn")  # fmt: skip
-    parser.add_argument("--factor", type=number, help="how many times longer, for --position.spectrum")
+                        help="apply RoPE scaling, for this use only: linear, ntk, dynamic or yarn")  # fmt: skip
+    parser.add_argument(
+        "--factor",
+        type=number,
+        metavar="F",
+        help="with --position.spectrum: scale for texts F times as long as the trained ones",
+    )
     parser.add_argument("--set", nargs="+", default=[], dest="overrides", metavar="position.KEY=VALUE",
-                        help="any option of the model's schemes, for this use")  # fmt: skip
+                        help="change options of the model's position schemes, for this use only")  # fmt: skip
 
 
 def add_opening(parser: argparse.ArgumentParser) -> None:
     """Declare how a model of transformers is opened."""
     parser.add_argument("--weights", choices=("memory", "streamed"),
-                        help="of a Hugging Face model: held in memory, or read from their files layer by layer "
-                        "(default: streamed where they do not fit)")  # fmt: skip
-    parser.add_argument("--dtype", metavar="TYPE", help="of the weights: float32 (default), bfloat16, ...; a run's own "
-                        "by default")  # fmt: skip
-    parser.add_argument("--trust-remote-code", action="store_true", help="run code that a Hugging Face model brings")
+                        help="hold the weights of a Hugging Face model in memory, or read them from their files layer "
+                        "by layer (default: streamed if they do not fit into the memory)")  # fmt: skip
+    parser.add_argument("--dtype", metavar="TYPE",
+                        help="number type of the weights: float32, bfloat16, ... (default: float32; for a run, the "
+                        "type it was saved in)")  # fmt: skip
+    parser.add_argument("--trust-remote-code", action="store_true",
+                        help="allow the code that comes with a Hugging Face model to run")  # fmt: skip
 
 
 def open_model(options: argparse.Namespace, position: Mapping[str, Any]) -> Run | LanguageModel:
-    """Open the model that ``options.run`` names, a run or another's, as the options of ``add_opening`` say."""
+    """Open the run or Hugging Face model that ``options.run`` names, as the options of ``add_opening`` say."""
     from clockhands.devices import read_dtype
     from clockhands.runs import is_run, open_language_model, open_run
 
     dtype = None if options.dtype is None else read_dtype(options.dtype)
-    if is_run(options.run) and options.weights is None:
+    if is_run(options.run) and options.weights != "streamed":
         return open_run(options.run, device=options.device, dtype=dtype, position=position)
     return open_language_model(
         options.run,

@@ -1,4 +1,4 @@
-"""``clockhands schemes``: the catalogue, and one scheme's page with its picture."""
+"""``clockhands schemes``: list the schemes, or explain and draw one of them."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from clockhands.cli.common import check_file
+from clockhands.errors import UsageError
+from clockhands.files import write_text
+from clockhands.options import options_of, parse, read_assignments
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -31,25 +34,24 @@ ROOM_FOR_IDEAS = 130
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.add_argument("name", nargs="?", help="the scheme to explain (default: list them all)")
-    parser.add_argument("options", nargs="*", metavar="option=value", help="options of the scheme to draw it with")
-    parser.add_argument("--draw", metavar="FILE.svg", help="draw it to a file")
-    parser.add_argument("--overwrite", action="store_true", help="replace that file where it exists")
-    parser.add_argument("--json", action="store_true", help="the same as JSON")
+    parser.add_argument("options", nargs="*", metavar="option=value", help="options of the scheme, such as base=500000")
+    parser.add_argument("--draw", metavar="FILE.svg", help="draw the scheme to a file")
+    parser.add_argument("--overwrite", action="store_true", help="replace the file of --draw if it exists")
+    parser.add_argument("--json", action="store_true", help="print the list, or the explanation, as JSON")
 
 
 def run(options: argparse.Namespace) -> int:
     """List the schemes, or explain and draw one."""
-    from clockhands.errors import UsageError
-    from clockhands.scheme_pages.page import list_rows, page, pages
+    from clockhands.scheme_pages.page import list_rows, make_page, make_pages
 
     if options.name is None:
         if options.draw:
             raise UsageError("--draw needs the name of a scheme: clockhands schemes sinusoidal --draw sinusoidal.svg")
-        print(json.dumps(list_rows(), indent=1)) if options.json else _list(pages())
+        print(json.dumps(list_rows(), indent=1)) if options.json else _list(make_pages())
         return 0
     check_file("--draw", options.draw, overwrite=options.overwrite, suffix=".svg")
     options_set = _read(options.name, options.options)
-    scheme_page = page(options.name, options_set)
+    scheme_page = make_page(options.name, options_set)
     if options.draw:
         _draw(options.name, options_set, options.draw)
     print(json.dumps(scheme_page.to_dict(), indent=1)) if options.json else _print_page(scheme_page, options_set)
@@ -57,8 +59,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _read(name: str, written: list[str]) -> dict[str, Any]:
-    """Return ``base=500`` as the option takes it. Raises ConfigError for what is not of this form."""
-    from clockhands.options import options_of, parse, read_assignments
+    """Return the values of ``base=500`` and its like by name. Raises ConfigError for what has another form."""
     from clockhands.schemes import CATALOGUE
 
     known: Mapping[str, Any] = options_of(CATALOGUE[name])
@@ -105,8 +106,8 @@ def _name_variant(variant: Variant) -> str:
 
 
 def _print_page(page: Page, options_set: dict[str, Any]) -> None:
-    from clockhands.scheme_pages.page import costs
-    from clockhands.scheme_pages.picture import figure
+    from clockhands.scheme_pages.page import read_costs
+    from clockhands.scheme_pages.picture import make_figure
 
     console = _make_console()
     lines = [f"{page.name}: {page.title}", "", page.summary, "", f"equation   {page.equation}"]
@@ -116,7 +117,7 @@ def _print_page(page: Page, options_set: dict[str, Any]) -> None:
     where = "in every layer" if page.per_layer else "in all"
     lines += [f"learns     {page.parameters:,} parameters {where} (d_model 512, 8 heads)"]
     if page.cost is not None:
-        lines += [f"costs      {page.cost:.2f} times the time of no position ({costs()['setting']})"]
+        lines += [f"costs      {page.cost:.2f} times the time of no position ({read_costs()['setting']})"]
     lines += ["keeps      every law" + (", except" if page.excuses else "")]
     lines += [f"  {law}: {reason}" for law, reason in page.excuses.items()]
     lines += ["", "declares"]
@@ -134,11 +135,11 @@ def _print_page(page: Page, options_set: dict[str, Any]) -> None:
         ]
     for line in lines:
         console.print(line, markup=False, highlight=False)
-    _draw_small(figure(page.name, options_set), console)
+    _draw_small(make_figure(page.name, options_set), console)
 
 
 def _draw_small(drawing: Figure, console: Console) -> None:
-    """Heatmaps as shades and lines as bars, for the terminal; ``--draw`` gives the real figure."""
+    """Print a figure with characters: heatmaps as shades, lines as bars. ``--draw`` draws the real one."""
     console.print(f"\n{drawing.caption}", markup=False, highlight=False)
     for panel in drawing.panels:
         rows: list[tuple[tuple[Scalar, ...], str]] = [(row, "") for mark in panel.marks for row in mark.z[:16]]
@@ -162,11 +163,10 @@ def _choose_symbol(value: Any, low: float, high: float, symbols: str) -> str:
 
 
 def _draw(name: str, options_set: dict[str, Any], path: str) -> None:
-    from clockhands.files import write_text
     from clockhands.report.figures import draw, make_file
-    from clockhands.scheme_pages.picture import figure
+    from clockhands.scheme_pages.picture import make_figure
 
-    write_text(path, make_file(draw(figure(name, options_set), name)))
+    write_text(path, make_file(draw(make_figure(name, options_set), name)))
 
 
 def _make_console() -> Console:

@@ -1,4 +1,4 @@
-"""``clockhands study``: the built-in studies of the questions people ask."""
+"""``clockhands study``: list the built-in studies, or run one and print its answer."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from clockhands.cli.common import telling_new_folder, whole
-from clockhands.cli.compare import FORMATS, add_running
+from clockhands.cli.compare import FORMATS, add_running, execute, find_task, present
+from clockhands.files import write_text
 
 if TYPE_CHECKING:
     from clockhands.comparison import Comparison
@@ -24,22 +25,33 @@ EXAMPLES = (
 
 
 SCALES = ("cpu", "long", "gpu", "paper")
-"""The names of `clockhands.studies.sizes.SIZES`, without its imports; a test compares."""
+"""The names of ``clockhands.studies.sizes.SIZES``, typed again here because importing them imports torch."""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument("name", nargs="?", help="the study to run; without one they are listed")
-    parser.add_argument("--seeds", type=whole, help="how many (default: as the study says, 5 or more)")
+    parser.add_argument("name", nargs="?", help="the study to run (default: list them all)")
+    parser.add_argument(
+        "--seeds",
+        type=whole,
+        metavar="N",
+        help="train every variant with N seeds (default: as many as the study plans, 5 or more)",
+    )
     parser.add_argument(
         "--scale",
         choices=SCALES,
         default="cpu",
-        help="as planned (cpu), trained longer (long), or with wider and deeper models (gpu, paper)",
+        help="run it as planned (cpu, the default), with four times the training (long), or with wider and deeper "
+        "models (gpu, paper)",
     )
-    parser.add_argument("--out", help="results and page (default: runs/studies/NAME, or NAME-SCALE)")
-    parser.add_argument("--dry-run", action="store_true", help="print the plan and what it costs; train nothing")
-    parser.add_argument("--format", choices=FORMATS, default="page", help="a page, or the table on standard output")
+    parser.add_argument(
+        "--out", metavar="FOLDER", help="where results and page are written (default: runs/studies/NAME, or NAME-SCALE)"
+    )
+    parser.add_argument(
+        "--dry-run", action="store_true", help="print the plan and how long it takes; train nothing else"
+    )
+    parser.add_argument("--format", choices=FORMATS, default="page",
+                        help="write a page, or print the table as Markdown, LaTeX or CSV (default: page)")  # fmt: skip
     add_running(parser)
 
 
@@ -62,8 +74,6 @@ def run(options: argparse.Namespace) -> int:
 
         print(f"{study.question}\nsize {options.scale}: {SIZES[options.scale].says}")
         return describe(plan, options.workers)
-    from clockhands.cli.compare import execute
-    from clockhands.files import write_text
 
     folder = options.name if options.scale == "cpu" else f"{options.name}-{options.scale}"
     options.out = options.out or str(Path("runs") / "studies" / folder)
@@ -77,8 +87,6 @@ def run(options: argparse.Namespace) -> int:
 
 def _show_study(study: Study, comparison: Comparison, options: argparse.Namespace) -> int:
     """Print question, facts, table and answer, and write the page; or print the table alone. 1 if no trial finished."""
-    from clockhands.cli.compare import find_task, present
-
     seeds = "" if options.seeds is None else f" --seeds {options.seeds}"
     scale = "" if options.scale == "cpu" else f" --scale {options.scale}"
     if options.format != "page":

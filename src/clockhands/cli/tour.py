@@ -1,4 +1,4 @@
-"""``clockhands tour``: train, translate, measure, and a page of it."""
+"""``clockhands tour``: train a small translator, translate with it, measure it, and write a page about it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ EXAMPLES = ("clockhands tour --out runs/tour",)
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument("--out", default="runs/tour", help="folder of the run and its report (default: %(default)s)")
+    parser.add_argument("--out", default="runs/tour", metavar="FOLDER",
+                        help="where the run and its page are written (default: %(default)s)")  # fmt: skip
     parser.add_argument("--overwrite", action="store_true", help="replace an earlier tour")
     parser.add_argument("--quiet", action="store_true", help="show no progress")
 

@@ -9,8 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from clockhands.cli.common import add_device, add_search, check_file, prepare, search_of
+from clockhands.cli.common import add_device, add_search, check_file, make_search, prepare, whole
 from clockhands.errors import ClockhandsError, UsageError
+from clockhands.files import PART, open_growing, write_text
 
 if TYPE_CHECKING:
     from clockhands.generation import Translation
@@ -28,17 +29,25 @@ EXAMPLES = (
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument("run", help="folder of a trained run")
-    parser.add_argument("text", nargs="*", help="sentences; without any, and without --input, standard input is read")
-    parser.add_argument("--input", metavar="FILE", help="one sentence a line (.gz too)")
+    parser.add_argument("run", help="the folder of a trained run")
+    parser.add_argument(
+        "text", nargs="*", help="the sentences to translate; without any, --input or standard input is read"
+    )
+    parser.add_argument("--input", metavar="FILE", help="translate a file with one sentence a line (.gz too)")
     parser.add_argument(
         "--output",
         metavar="FILE",
-        help="write here; until all is done the lines stand in FILE.part, each as soon as it is translated",
+        help="write the translations to FILE instead of standard output; until the last one is done, those that are "
+        "done are in FILE.part",
     )
-    parser.add_argument("--overwrite", action="store_true", help="replace --output or --attention where it exists")
-    parser.add_argument("--json", action="store_true", help="JSON Lines with source, translation and score")
-    parser.add_argument("--attention", metavar="SVG", help="draw to which source tokens each target token attends")
+    parser.add_argument(
+        "--overwrite", action="store_true", help="replace the files of --output and --attention if they exist"
+    )
+    parser.add_argument("--json", action="store_true", help="write JSON Lines with source, translation and score")
+    parser.add_argument(
+        "--attention", metavar="SVG", help="also draw to which source tokens each target token attends, to an SVG file"
+    )
+    parser.add_argument("--batch", type=whole, metavar="N", help="translate N sentences at a time (default: 64)")
     add_search(parser)
     add_device(parser)
 
@@ -51,7 +60,7 @@ def run(options: argparse.Namespace) -> int:
     check_file("--attention", options.attention, overwrite=options.overwrite, suffix=".svg")
     if options.output and options.attention and Path(options.output).absolute() == Path(options.attention).absolute():
         raise UsageError(f"--output and --attention both name {options.output}; give each its own file")
-    part = f"{options.output}.part"
+    part = f"{options.output}{PART}"
     if options.output and Path(part).exists() and not options.overwrite:
         raise UsageError(
             f"{part} exists (what an interrupted translation left); name another file, or pass --overwrite"
@@ -62,7 +71,7 @@ def run(options: argparse.Namespace) -> int:
 
     opened = open_run(options.run, device=options.device)
     sentences = _get_only_sentence(_read_sentences(options)) if options.attention else _read_sentences(options)
-    done = translate(opened, sentences, search_of(options))
+    done = translate(opened, sentences, make_search(options))
     if options.attention:
         done = iter([_draw(opened, next(done), options.attention)])
     lines = (
@@ -80,9 +89,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _write(lines: Iterator[str], path: str) -> None:
-    """Write the lines as they come. Where that ends early, the message says where those written so far are."""
-    from clockhands.files import open_growing
-
+    """Write each line as soon as it is made. If that ends early, the error says in which file the lines so far are."""
     count = 0
     try:
         with open_growing(path) as write:
@@ -94,14 +101,14 @@ def _write(lines: Iterator[str], path: str) -> None:
             raise
         stopped = isinstance(fault, KeyboardInterrupt)
         said = ClockhandsError(
-            f"{'stopped' if stopped else fault}; the first {count:,} translations are in {path}.part"
+            f"{'stopped' if stopped else fault}; the first {count:,} translations are in {path}{PART}"
         )
         said.exit_code = 130 if stopped else getattr(fault, "exit_code", 1)
         raise said from fault
 
 
 def _read_sentences(options: argparse.Namespace) -> Iterator[str]:
-    from clockhands.data.readers import stream_lines, without_end
+    from clockhands.data.readers import stream_lines, strip_line_end
 
     if options.text:
         yield from options.text
@@ -109,7 +116,7 @@ def _read_sentences(options: argparse.Namespace) -> Iterator[str]:
     if options.input is None:
         # What is not UTF-8 on a pipe is replaced: half of a stream must not be lost for one byte.
         sys.stdin.reconfigure(errors="replace", newline="\n")  # type: ignore[union-attr]
-        yield from map(without_end, sys.stdin)
+        yield from map(strip_line_end, sys.stdin)
         return
     yield from stream_lines(options.input)
 
@@ -123,8 +130,7 @@ def _get_only_sentence(sentences: Iterator[str]) -> list[str]:
 
 
 def _draw(opened: Run, done: Translation, path: str) -> Translation:
-    """Draw what a translation looked at."""
-    from clockhands.files import write_text
+    """Draw the cross-attention of a translation to a file, and return the translation."""
     from clockhands.generation import draw_cross_attention
     from clockhands.report.figures import draw, make_file
 

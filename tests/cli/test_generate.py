@@ -1,0 +1,42 @@
+"""``generate`` as a person types it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from clockhands.cli import main
+from clockhands.runs import Run
+from tests.generation.conftest import writer
+
+__all__ = ["writer"]
+
+
+def test_generate_prints_prompt_and_continuation(writer: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["generate", str(writer.path), "--prompt", "the cat", "--tokens", "4", "--temperature", "0"]) == 0
+    assert capsys.readouterr().out == "the cat sat\n"
+
+
+def test_a_seed_samples_the_same_again_as_json(writer: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["generate", str(writer.path), "--prompt", "the ", "--tokens", "12", "--json", "--temperature", "3"]
+    printed = []
+    for seed in ("1", "1", "2"):
+        assert main([*command, "--seed", seed, "--samples", "2"]) == 0
+        printed.append([json.loads(line) for line in capsys.readouterr().out.splitlines()])
+    assert printed[0] == printed[1] != printed[2]
+    assert [row["prompt"] for row in printed[0]] == ["the ", "the "]
+    assert all(row["text"].startswith("the ") and len(row["text"]) > 4 for row in printed[0])
+    assert printed[0][0] != printed[0][1], "two samples"
+
+
+def test_only_the_end_of_a_long_prompt_is_read(writer: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    """The prompt is printed whole, and continued as its last tokens are."""
+    greedy = ["--tokens", "6", "--temperature", "0"]
+    assert main(["generate", str(writer.path), "--prompt", "the cat sat", *greedy]) == 0
+    short = capsys.readouterr().out
+    long = "zzzzzz the cat sat"
+    assert main(["generate", str(writer.path), "--prompt", long, "--max-prompt", "11", *greedy]) == 0
+    out, err = capsys.readouterr()
+    assert out == "zzzzzz " + short
+    assert err == "clockhands: warning: the prompt has 18 tokens, and the last 11 are read; raise max_prompt for more\n"
