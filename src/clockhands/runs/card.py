@@ -14,6 +14,7 @@ from clockhands.errors import ClockhandsWarning, DataError
 from clockhands.files import write_text
 from clockhands.findings import Findings
 from clockhands.model.config import TransformerConfig
+from clockhands.model.config_types import Architecture
 from clockhands.runs.folder import CARD, CARD_MARK, is_written_card
 from clockhands.runs.run import ACTIONS, Run
 
@@ -121,7 +122,7 @@ def _list_findings(path: Path) -> list[str]:
     )
 
 
-def _write_use(kind: str, *, shared: bool) -> str:
+def _write_use(kind: Architecture, *, shared: bool) -> str:
     """Return the lines of Python and the command that open the model."""
     from clockhands.model.huggingface import MODEL_CLASSES
 
