@@ -22,18 +22,21 @@ interface Job {
 export interface EvaluationOptions {
   onProgress?: (progress: HeldOutProgress) => void;
   signal?: AbortSignal;
+  /** The hypotheses of the search; 1 (the default) is greedy. */
+  beam?: number;
 }
 
 /** The models of the page in a worker. One is enough for a page; `close` ends it. */
 export class EngineWorker {
-  private readonly worker: Worker = new InlineWorker();
+  private readonly worker: Worker | null;
   private readonly jobs = new Map<number, Job>();
   private readonly ids: Set<string>;
   private last = 0;
+  /** Why nothing can be asked any more. */
+  private stopped: EngineError | null = null;
 
   constructor(page: PageData = readPage(), root: Document = document) {
-    this.worker.onmessage = (event: MessageEvent<Answer>) => this.hear(event.data);
-    this.worker.onerror = (event) => this.fail(new EngineError(event.message || "The worker of this page stopped."));
+    this.worker = this.start();
     this.ids = new Set(page.models.map((model) => model.id));
     const models = page.models.map((data: ModelData) => ({ data, numbers: readWeights(data, root) }));
     this.send({ kind: "models", models }, models.map(({ numbers }) => numbers.buffer));
@@ -45,20 +48,34 @@ export class EngineWorker {
   }
 
   /**
-   * Count the held-out sentences whose greedy translation is right under controls; `positions` are left out, as they
+   * Count the held-out sentences whose translation is right under controls; `positions` are left out, as they
    * belong to one sentence. Rejects with the signal's reason when it stops.
    */
   evaluateHeldOut(model: string, controls: Controls, options: EvaluationOptions = {}): Promise<HeldOutProgress> {
-    return this.ask<HeldOutProgress>(model, (job) => ({ kind: "evaluate", job, model, controls }), options);
+    return this.ask<HeldOutProgress>(model, (job) => ({ kind: "evaluate", job, model, controls, beam: options.beam ?? 1 }), options);
   }
 
   close(): void {
-    this.worker.terminate();
+    this.worker?.terminate();
     this.fail(new EngineError("The worker was closed."));
+  }
+
+  /** Start the worker; where the browser starts none, everything that is asked is refused with its reason. */
+  private start(): Worker | null {
+    try {
+      const worker: Worker = new InlineWorker();
+      worker.onmessage = (event: MessageEvent<Answer>) => this.hear(event.data);
+      worker.onerror = (event) => this.fail(new EngineError(event.message || "The worker of this page stopped; load the page again."));
+      return worker;
+    } catch (fault) {
+      this.stopped = new EngineError(`This browser starts no worker: ${fault instanceof Error ? fault.message : String(fault)}`);
+      return null;
+    }
   }
 
   private ask<T>(model: string, write: (job: number) => Request, options: EvaluationOptions): Promise<T> {
     if (!this.ids.has(model)) return Promise.reject(new EngineError(`There is no model ${model} on this page.`));
+    if (this.stopped) return Promise.reject(this.stopped);
     const { signal, onProgress } = options;
     if (signal?.aborted) return Promise.reject(signal.reason);
     const job = ++this.last;
@@ -74,7 +91,7 @@ export class EngineWorker {
   }
 
   private send(request: Request, moved: Transferable[] = []): void {
-    this.worker.postMessage(request, moved);
+    this.worker?.postMessage(request, moved);
   }
 
   private hear(answer: Answer): void {
@@ -86,7 +103,8 @@ export class EngineWorker {
     else job.resolve((answer.kind === "translated" ? answer.translation : answer.progress) as never);
   }
 
-  private fail(fault: Error): void {
+  private fail(fault: EngineError): void {
+    this.stopped = fault;
     for (const job of this.jobs.values()) job.reject(fault);
     this.jobs.clear();
   }

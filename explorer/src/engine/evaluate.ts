@@ -10,9 +10,9 @@ export function forEverySentence(controls: Controls): Controls {
   return { ...rest, targetControls: target };
 }
 
-/** Whether the greedy translation of a source is its right translation, letter by letter, and its confidence. */
-export function judge(model: LiveModel, pair: HeldOutPair, controls: Controls): { right: boolean; confidence: number } {
+/** Whether the translation of a source is its right translation, letter by letter, and its confidence. */
+export function judge(model: LiveModel, pair: HeldOutPair, controls: Controls, beam: number): { right: boolean; confidence: number } {
   const { ids } = model.encodeText(pair.source);
-  const { text, confidence } = model.translate({ ids, controls });
+  const { text, confidence } = model.translate({ ids, controls, beam });
   return { right: text === pair.target, confidence };
 }

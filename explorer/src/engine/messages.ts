@@ -7,7 +7,7 @@ import type { ModelData } from "./page";
 export type Request =
   | { kind: "models"; models: { data: ModelData; numbers: Float32Array }[] }
   | { kind: "translate"; job: number; model: string; request: TranslationRequest }
-  | { kind: "evaluate"; job: number; model: string; controls: Controls }
+  | { kind: "evaluate"; job: number; model: string; controls: Controls; beam: number }
   | { kind: "stop"; job: number };
 
 /** From the worker. */

@@ -15,12 +15,12 @@ const scope = self as unknown as DedicatedWorkerGlobalScope;
 const say = (answer: Answer) => scope.postMessage(answer);
 const rest = () => new Promise((resolve) => setTimeout(resolve, 0));
 
-async function count(job: number, model: Transformer, controls: Controls): Promise<void> {
+async function count(job: number, model: Transformer, controls: Controls, beam: number): Promise<void> {
   const common = forEverySentence(controls);
   const progress: HeldOutProgress = { right: 0, confidence: 0, done: 0, of: model.heldOut.length };
   let since = performance.now();
   for (const pair of model.heldOut) {
-    const { right, confidence } = judge(model, pair, common);
+    const { right, confidence } = judge(model, pair, common, beam);
     progress.right += Number(right);
     progress.done++;
     progress.confidence += (confidence - progress.confidence) / progress.done;
@@ -42,7 +42,7 @@ async function answer(request: Request): Promise<void> {
     const { job } = request;
     try {
       const model = models.get(request.model)!;
-      if (request.kind === "evaluate") await count(job, model, request.controls);
+      if (request.kind === "evaluate") await count(job, model, request.controls, request.beam);
       else say({ kind: "translated", job, translation: model.translate(request.request) });
     } catch (fault) {
       say({ kind: "failed", job, message: fault instanceof Error ? fault.message : String(fault) });

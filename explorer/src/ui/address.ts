@@ -1,6 +1,6 @@
 /** The state as the fragment of an address, and back: only what differs from the defaults stands there. */
 
-import { ALL_TERMS, DEFAULTS, LEAST_BASE, MOST_BASE, MOST_LOUDNESS, MOST_OFFSET, MOST_SIZE, type State } from "./state";
+import { ALL_TERMS, DEFAULTS, LEAST_BASE, MOST_BASE, MOST_BEAM, MOST_LOUDNESS, MOST_OFFSET, MOST_SIZE, type State } from "./state";
 
 /** How one value of the state is written and read. `read` returns undefined for what makes no sense. */
 interface Field<T> {
@@ -69,6 +69,7 @@ const FIELDS: { [Name in keyof State]: Field<State[Name]> } = {
   shuffledRows: optional(number("shuffled", 0, 2 ** 31, true)),
   stoppedHand: optional(number("stopped", 0, MOST_SIZE, true)),
   bothSides: flag("both"),
+  beam: number("beam", 1, MOST_BEAM, true),
   width: optional(number("width", 2, MOST_SIZE, true)),
   length: number("length", 8, MOST_SIZE, true),
   clock: number("clock", 0, MOST_SIZE),

@@ -5,26 +5,34 @@ import type { Controls, EngineWorker, HeldOutProgress, LiveModel } from "../engi
 import { generalise, remember } from "./live";
 
 const REST = 250;
-const known = remember<{ progress: HeldOutProgress | null }>(200);
+const known = remember<{ counted: Counted | null }>(200);
 
-/** How far the count for these controls has come; null before its first sentence. */
-export function useCount(worker: EngineWorker, model: LiveModel, controls: Controls): HeldOutProgress | null {
+/** How far a count has come, null before its first sentence; and why there will be none, or "". */
+export interface Counted {
+  progress: HeldOutProgress | null;
+  problem: string;
+}
+
+const NOTHING: Counted = { progress: null, problem: "" };
+
+/** Count under these controls, translating with so many hypotheses. */
+export function useCount(worker: EngineWorker, model: LiveModel, controls: Controls, beam: number): Counted {
   const general = generalise(controls);
-  const key = JSON.stringify([model.id, general]);
-  const kept = known(key, () => ({ progress: null }));
-  const [counted, setCounted] = useState<{ key: string; progress: HeldOutProgress | null }>({ key, progress: kept.progress });
+  const key = JSON.stringify([model.id, general, beam]);
+  const kept = known(key, () => ({ counted: null }));
+  const [counted, setCounted] = useState<Counted & { key: string }>({ key, ...NOTHING });
   useEffect(() => {
-    if (kept.progress) return setCounted({ key, progress: kept.progress });
+    if (kept.counted) return;
     const stop = new AbortController();
     const timer = setTimeout(() => {
-      const onProgress = (progress: HeldOutProgress) => setCounted({ key, progress });
-      worker.evaluateHeldOut(model.id, general, { onProgress, signal: stop.signal }).then(
+      const onProgress = (progress: HeldOutProgress) => setCounted({ key, progress, problem: "" });
+      worker.evaluateHeldOut(model.id, general, { onProgress, signal: stop.signal, beam }).then(
         (progress) => {
-          kept.progress = progress;
-          if (!stop.signal.aborted) setCounted({ key, progress });
+          kept.counted = { progress, problem: "" };
+          if (!stop.signal.aborted) setCounted({ key, ...kept.counted });
         },
         (fault: unknown) => {
-          if (!stop.signal.aborted) throw fault;
+          if (!stop.signal.aborted) setCounted({ key, progress: null, problem: fault instanceof Error ? fault.message : String(fault) });
         },
       );
     }, REST);
@@ -33,5 +41,6 @@ export function useCount(worker: EngineWorker, model: LiveModel, controls: Contr
       stop.abort();
     };
   }, [key]);
-  return kept.progress ?? (counted.key === key ? counted.progress : null);
+  if (kept.counted) return kept.counted;
+  return counted.key === key ? counted : NOTHING;
 }

@@ -1,7 +1,7 @@
 /** The translation at the foot of the window, while the sentence itself is out of sight. */
 
 import { useEffect, useState } from "preact/hooks";
-import type { HeldOutProgress } from "../engine/api";
+import type { Counted } from "./count";
 import type { Live } from "./live";
 import { Count } from "./sentence";
 import { isTouched, UNTOUCHED, type State } from "./state";
@@ -9,7 +9,7 @@ import type { Update } from "./store";
 import { formatShare, showToken } from "./words";
 
 /** One line: what is read, what is written, how sure the model is, and the count. */
-export function Glance({ state, live, update, count }: { state: State; live: Live; update: Update; count: HeldOutProgress | null }) {
+export function Glance({ state, live, update, count }: { state: State; live: Live; update: Update; count: Counted }) {
   const [away, setAway] = useState(false);
   useEffect(() => {
     const compare = document.querySelector(".compare");

@@ -46,9 +46,9 @@ function keyOf(model: LiveModel, ids: readonly number[], controls: Controls): st
   return JSON.stringify([model.id, ids, controls]);
 }
 
-/** Translate greedily, or take what was translated before. */
-export function translate(model: LiveModel, ids: readonly number[], controls: Controls): Translation {
-  return translations(keyOf(model, ids, controls), () => model.translate({ ids, controls }));
+/** Translate, or take what was translated before; `beam` 1 is greedy. */
+export function translate(model: LiveModel, ids: readonly number[], controls: Controls, beam = 1): Translation {
+  return translations(`${beam} ${keyOf(model, ids, controls)}`, () => model.translate({ ids, controls, beam }));
 }
 
 /** Trace a sentence and its own translation, or take what was traced before. */
@@ -85,8 +85,8 @@ export function bringToLife(state: State, model: LiveModel): Live {
   const live: Live = { model, text, typed: encoded.tokens, order, places, unknown, positions, controls, before: null, after: null, problem: "" };
   if (places.every((token) => token.special)) return { ...live, problem: "Type a sentence, and it is translated." };
   try {
-    live.before = translate(model, encoded.ids, {});
-    live.after = translate(model, places.map((token) => token.id), controls);
+    live.before = translate(model, encoded.ids, {}, state.beam);
+    live.after = translate(model, places.map((token) => token.id), controls, state.beam);
   } catch (fault) {
     live.problem = fault instanceof Error ? fault.message : String(fault);
   }

@@ -43,8 +43,8 @@ function Page({ models, worker, store }: { models: LiveModel[]; worker: EngineWo
   const model = models.find((candidate) => candidate.id === state.model)!;
   const still = useStill(state);
   const live = useMemo(() => bringToLife(still, model), [still, model]);
-  const before = useCount(worker, model, {});
-  const after = useCount(worker, model, live.controls);
+  const before = useCount(worker, model, {}, still.beam);
+  const after = useCount(worker, model, live.controls, still.beam);
   const [said, say] = useState("");
   const props = { state: still, live, update: store.update, say };
   // A drag of the hands draws the hands alone, at every frame: the other parts are kept as they are.

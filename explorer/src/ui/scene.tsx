@@ -1,8 +1,9 @@
 /** The scenes: ten questions to choose from, and the strip that plays one of them. */
 
 import { useEffect } from "preact/hooks";
-import type { HeldOutProgress, LiveModel } from "../engine/api";
+import type { LiveModel } from "../engine/api";
 import { makeClock, tellPosition } from "./clockwork";
+import type { Counted } from "./count";
 import { compareWeights, pickAttention, tellTerms } from "./grid";
 import { traceAfter, traceBefore, type Live } from "./live";
 import { readAnswer, type StudyAnswer } from "./answers";
@@ -50,7 +51,7 @@ function start(models: readonly LiveModel[], scene: Scene, update: Update): void
 const IDS: Record<Place, string> = { sentence: "sentence-title", sliders: "sliders-title", hands: "hands-title", attention: "attention-title" };
 
 /** The strip at the foot of the window: a step, what the model makes of it, and on. */
-export function Strip(props: Props & { count: HeldOutProgress | null }) {
+export function Strip(props: Props & { count: Counted }) {
   const { models, state, live, update, count } = props;
   const scene = SCENES.find((candidate) => candidate.study === state.scene);
   const place = scene?.steps[state.step]?.look;

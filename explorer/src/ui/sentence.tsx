@@ -1,11 +1,12 @@
 /** The sentence: its tokens as chips with their positions, and both translations side by side. */
 
 import { useRef, useState } from "preact/hooks";
-import type { HeldOutProgress, Translation } from "../engine/api";
+import type { Translation } from "../engine/api";
 import { markChanges } from "./changes";
+import type { Counted } from "./count";
 import type { Live } from "./live";
 import { moveItem, swapEnds } from "./order";
-import { canControl, isTouched, placePositions, UNTOUCHED, type State } from "./state";
+import { canControl, isTouched, MOST_BEAM, placePositions, UNTOUCHED, type State } from "./state";
 import type { Update } from "./store";
 import { formatPosition, formatShare, showToken } from "./words";
 
@@ -17,7 +18,7 @@ interface Props {
 }
 
 /** Everything about the sentence. */
-export function Sentence(props: Props & { before: HeldOutProgress | null; after: HeldOutProgress | null }) {
+export function Sentence(props: Props & { before: Counted; after: Counted }) {
   const { state, live, update } = props;
   return (
     <section class="card sentence" aria-labelledby="sentence-title">
@@ -35,6 +36,7 @@ export function Sentence(props: Props & { before: HeldOutProgress | null; after:
       <Examples {...props} />
       <Chips {...props} />
       <Actions {...props} />
+      <Search {...props} />
       <Comparison live={live} state={state} before={props.before} after={props.after} />
     </section>
   );
@@ -99,6 +101,24 @@ function Actions({ state, live, update, say }: Props) {
         Undo all
       </button>
     </div>
+  );
+}
+
+/** Greedy or beam search, for both translations and for the count. */
+function Search({ state, update }: Props) {
+  const widths = Array.from({ length: MOST_BEAM - 1 }, (_, index) => index + 2);
+  return (
+    <label class="search">
+      <span>It writes by</span>
+      <select value={String(state.beam)} onChange={(event) => update({ beam: Number(event.currentTarget.value) })}>
+        <option value="1">greedy search: the likeliest token each time</option>
+        {widths.map((width) => (
+          <option key={width} value={String(width)}>
+            beam search with {width} hypotheses
+          </option>
+        ))}
+      </select>
+    </label>
   );
 }
 
@@ -253,7 +273,7 @@ function Chips({ state, live, update, say }: Props) {
   );
 }
 
-function Comparison({ live, state, before, after }: { live: Live; state: State; before: HeldOutProgress | null; after: HeldOutProgress | null }) {
+function Comparison({ live, state, before, after }: { live: Live; state: State; before: Counted; after: Counted }) {
   if (live.problem || !live.before || !live.after) return <p class="problem">{live.problem}</p>;
   const [from, to] = [live.before, live.after].map((one) => one.perToken.map((token) => showToken(token.text)));
   return (
@@ -280,7 +300,7 @@ export function tellChange(before: Translation, after: Translation): string {
     : `The same translation, but a token of it has a probability of ${to} on average; untouched, of ${from}.`;
 }
 
-function Written(props: { name: string; translation: Translation; count: HeldOutProgress | null; changes: boolean[]; elsewhere: string; loud?: boolean }) {
+function Written(props: { name: string; translation: Translation; count: Counted; changes: boolean[]; elsewhere: string; loud?: boolean }) {
   const { name, translation, count, changes, elsewhere, loud } = props;
   const shown = translation.perToken.filter((token) => !token.special);
   return (
@@ -309,7 +329,8 @@ function Written(props: { name: string; translation: Translation; count: HeldOut
 }
 
 /** The count over the held-out sentences, or how far it has come. */
-export function Count({ count }: { count: HeldOutProgress | null }) {
+export function Count({ count: { progress: count, problem } }: { count: Counted }) {
+  if (problem) return <span class="problem">The held-out sentences are not counted: {problem}</span>;
   if (!count) return <span class="soft">counting…</span>;
   if (count.done < count.of) {
     return (

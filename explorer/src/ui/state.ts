@@ -26,6 +26,8 @@ export interface State {
   stoppedHand: number | null;
   /** Whether the controls act on the decoder too. */
   bothSides: boolean;
+  /** The hypotheses of the search; 1 is greedy. */
+  beam: number;
   /** Width and length of the picture of the encoding; null: the model's width. */
   width: number | null;
   length: number;
@@ -49,6 +51,7 @@ export const MOST_LOUDNESS = 16;
 export const MOST_OFFSET = 64;
 export const MOST_SIZE = 512;
 export const ALL_TERMS = 15;
+export const MOST_BEAM = 8;
 
 export const DEFAULTS: Readonly<State> = {
   model: "",
@@ -65,6 +68,7 @@ export const DEFAULTS: Readonly<State> = {
   shuffledRows: null,
   stoppedHand: null,
   bothSides: false,
+  beam: 1,
   width: null,
   length: 64,
   clock: 3,

@@ -17,6 +17,7 @@ const EVERYTHING: State = {
   shuffledRows: 12,
   stoppedHand: 0,
   bothSides: true,
+  beam: 4,
   width: 512,
   length: 362,
   clock: 12.34,

@@ -9,10 +9,10 @@ const TOM = ["Tom", "bit", "a", "dog"];
 const { model } = readVectors("sinusoidal");
 
 /** What the model writes for words in this order, computed here and not in the page. */
-function write(words: readonly string[], controls: Controls = {}): string {
+function write(words: readonly string[], controls: Controls = {}, beam = 1): string {
   const { ids, tokens } = model.encodeText("Tom bit a dog");
   const ordered = words.map((word) => ids[tokens.findIndex((token) => token.text.trim() === word)]!);
-  return model.translate({ ids: [...ordered, ...ids.slice(words.length)], controls }).text;
+  return model.translate({ ids: [...ordered, ...ids.slice(words.length)], controls, beam }).text;
 }
 
 describe.skipIf(!HAS_CHROMIUM)("the page in Chromium", () => {
@@ -158,6 +158,33 @@ describe.skipIf(!HAS_CHROMIUM)("the page in Chromium", () => {
     const page = await open("loudness=0");
     await page.waitForFunction(() => [...document.querySelectorAll(".count")].every((count) => /\d+ of \d+ held-out/.test(count.textContent!)), { timeout: 10_000 });
     expect(await readTexts(page, ".count")).toHaveLength(2);
+    await page.close();
+  });
+
+  it("writes by beam search where that is chosen, also when it comes back", async () => {
+    const page = await open("frozen=0");
+    await page.select(".search select", "3");
+    await rest(page);
+    const wanted = [write(TOM, {}, 3), write(TOM, { frozenAt: 0 }, 3)];
+    expect(wanted).not.toEqual([write(TOM), write(TOM, { frozenAt: 0 })]);
+    expect(await written(page)).toEqual(wanted);
+    const other = await open(new URL(page.url()).hash.slice(1));
+    expect(await written(other)).toEqual(wanted);
+    await Promise.all([page.close(), other.close()]);
+  });
+
+  it("says why nothing is counted where no worker starts", async () => {
+    const page = await browser.newPage();
+    await page.evaluateOnNewDocument(() => {
+      window.Worker = class {
+        constructor() {
+          throw new Error("workers are switched off");
+        }
+      } as unknown as typeof Worker;
+    });
+    await page.goto(address);
+    await page.waitForFunction(() => document.querySelectorAll(".count .problem").length === 2);
+    expect((await readTexts(page, ".count"))[1]).toBe("The held-out sentences are not counted: This browser starts no worker: workers are switched off");
     await page.close();
   });
 
