@@ -14,7 +14,13 @@ from clockhands.cli import main
 from clockhands.model.presets import make_preset
 from clockhands.runs import Run
 from clockhands.training import Material, Recipe, prepare, resume, train, vary_recipe
-from clockhands.training.defaults import compute_peak_rate, compute_warmup_steps, count_updates, fill_in_auto
+from clockhands.training.defaults import (
+    compute_peak_rate,
+    compute_warmup_steps,
+    count_updates,
+    export_last,
+    fill_in_auto,
+)
 from clockhands.training.schedules import make_rate, paper
 from tests.training.test_start import weights
 from tests.training.tiny import tables
@@ -160,3 +166,28 @@ def test_a_dry_run_shows_the_numbers(capsys: pytest.CaptureFixture[str]) -> None
     assert main([*command, "training.max_steps=50"]) == 0
     shown = tomllib.loads(capsys.readouterr().out)["training"]
     assert (shown["learning_rate"], shown["warmup_steps"]) == (8e-3, 5)
+
+
+@pytest.mark.parametrize(
+    ("asked", "updates", "validates", "expected"),
+    [
+        ({}, 3000, True, (300, "lowest")),
+        ({}, 640, True, (100, "lowest")),
+        ({}, 100, True, (None, "last")),
+        ({}, 3000, False, (None, "last")),
+        ({"eval_steps": 7}, 40, True, (7, "lowest")),
+        ({"export": "last"}, 3000, True, (300, "last")),
+        ({"export": "lowest"}, 40, True, (4, "lowest")),
+        ({"patience": 2}, 40, True, (4, "lowest")),
+        ({"save_minutes": 0.0}, 3000, True, (300, "last")),
+        ({"average": "last", "save_steps": 10}, 3000, True, (300, "last")),
+    ],
+)
+def test_a_training_is_evaluated_ten_times_and_exports_the_lowest(
+    asked: dict[str, Any], updates: int, validates: bool, expected: tuple[int | None, str]
+) -> None:
+    given = tables(**{"eval_steps": None, "save_steps": None, "max_steps": updates, **asked})
+    training = fill_in_auto(Recipe.from_tables(given), validates=validates).training
+    assert (training.eval_steps, training.export) == expected
+    compared = export_last(Recipe.from_tables(given)).training
+    assert (compared.eval_steps, compared.export) == (asked.get("eval_steps"), asked.get("export", "last"))

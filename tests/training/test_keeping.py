@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -55,12 +56,33 @@ def test_a_validation_loss_that_falls_or_rises_within_its_noise_is_not_told(loss
     assert keeping.describe_rise(metrics(*losses), Training(max_steps=30)) is None
 
 
-def test_a_rise_is_told_with_settings_that_a_recipe_accepts_and_that_export_the_best_weights() -> None:
-    said = keeping.describe_rise(metrics(3.0, 2.0, 2.5, 2.1), Training(max_steps=40))
+def test_a_rise_is_told_with_a_setting_that_a_recipe_accepts_and_that_exports_the_lowest() -> None:
+    said = keeping.describe_rise(metrics(3.0, 2.0, 2.5, 2.1), Training(max_steps=40, eval_steps=10, export="last"))
     assert said is not None and "lowest after 20 steps (2.0000) and has risen since" in said
-    settings = dict(word.removeprefix("training.").split("=") for word in said.split("--set ")[1].split())
-    asked = {name: value if name == "average" else int(value) for name, value in settings.items()}
-    training = Training(max_steps=40, **asked)  # type: ignore[arg-type]
+    assert said.endswith("--set training.export=lowest")
+    training = Training(max_steps=40, eval_steps=10, export="lowest")
     assert training.find_faults() == []
-    assert asked == {"average": "best", "keep": 1, "eval_steps": 20, "save_steps": 20}
-    assert keeping.describe_rise(metrics(3.0, 2.0, 2.5), training) is None, "the best weights are exported already"
+    told = keeping.describe_rise(metrics(3.0, 2.0, 2.5), training)
+    assert told is not None and "to 2.5000 after 30: more steps make this model worse" in told
+    best = Training(max_steps=40, average="best", keep=1, eval_steps=10, save_steps=10)
+    assert keeping.describe_rise(metrics(3.0, 2.0, 2.5), best) is None, "the best weights are exported already"
+
+
+def test_the_checkpoint_that_is_exported_stays(tmp_path: Path) -> None:
+    for step in (10, 20, 25, 30, 40):
+        make(tmp_path, step)
+    loss = {10: 1.0, 20: 0.5, 30: 0.5, 40: 3.0}
+    training = Training(max_steps=40, eval_steps=10, keep=1, export="lowest")
+    keeping.discard(tmp_path, training, loss, 40)
+    saved = checkpoints.list_checkpoints(tmp_path)
+    assert [checkpoints.get_step(path) for path in saved] == [20, 40], "of equal losses the first"
+    assert keeping.select_lowest(saved, training, loss) == saved[0]
+    assert keeping.select_lowest(saved, replace(training, export="last"), loss) is None
+    assert keeping.select_lowest(saved, training, {}) is None, "a checkpoint without a validation loss is not judged"
+
+
+@pytest.mark.parametrize(
+    ("values", "lowest"), [([1.0], True), ([2.0, 1.0], True), ([1.0, 1.0], False), ([1, 2], False)]
+)
+def test_a_loss_is_the_lowest_only_below_all_others(values: list[float], lowest: bool) -> None:
+    assert keeping.is_lowest(dict(enumerate(values))) is lowest

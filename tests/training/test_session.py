@@ -6,7 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from clockhands.training import progress_bar, session, train
+from clockhands.cli.train import _describe_model_loss
+from clockhands.runs.card import make_card
+from clockhands.training import Recipe, prepare, progress_bar, session, train
+from tests.training.test_start import compute_validation_loss
 from tests.training.tiny import tables
 
 
@@ -24,3 +27,22 @@ def test_a_bar_is_made_only_where_progress_is_to_be_shown(
     monkeypatch.setattr(session, "ProgressBar", Counted)
     train(tables(max_steps=1, save_steps=None, eval_steps=None), tmp_path / "run", progress=shown)
     assert len(made) == shown
+
+
+def test_the_model_is_that_of_the_lowest_validation_loss(tmp_path: Path) -> None:
+    """At this rate the loss rises again: the weights of the last step are not the best, and the run says so."""
+    risen = tables(max_steps=12, eval_steps=3, save_steps=None, learning_rate=1.0, explosion=0.0)
+    material = prepare(Recipe.from_tables(risen))
+    run = train(risen, tmp_path / "run", material=material, draw=False)
+    losses = {line["step"]: line["validation_loss"] for line in run.metrics if "validation_loss" in line}
+    lowest = min(losses, key=lambda step: losses[step])
+    assert lowest != 12, "the planted rise"
+    assert run.model_loss == (lowest, losses[lowest])
+    assert compute_validation_loss(run, material) == pytest.approx(losses[lowest], rel=1e-5)
+    assert f"with the weights of step {lowest}, the lowest" in _describe_model_loss(run)
+    assert f"after {lowest} steps is {losses[lowest]:.4f} nats" in make_card(run)
+    last = train(risen, tmp_path / "last", {"training.export": "last"}, material=material, draw=False)
+    assert last.model_loss == (12, losses[12]) and last.metrics[-1]["validation_loss"] == losses[12]
+    assert compute_validation_loss(last, material) == pytest.approx(losses[12], rel=1e-5)
+    assert "weights of step" not in _describe_model_loss(last)
+    assert f"It was lowest after {lowest} steps: {losses[lowest]:.4f}." in make_card(last)

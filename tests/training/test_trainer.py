@@ -15,7 +15,7 @@ from clockhands.runs.recipe import Recipe, vary_recipe
 from clockhands.training.architecture import build
 from clockhands.training.material import Material, prepare
 from clockhands.training.precision import Precision
-from clockhands.training.trainer import RANK_STRIDE, ClockhandsTrainer, EpochLoader, make_arguments, set_precision
+from clockhands.training.trainer import RANK_STRIDE, ClockhandsTrainer, EpochLoader, complete_arguments, make_arguments
 from tests.training.tiny import TABLES
 
 
@@ -45,7 +45,7 @@ def test_the_arguments_are_those_of_the_recipe(tmp_path: Path) -> None:
     assert (arguments.adam_beta1, arguments.adam_beta2, arguments.adam_epsilon) == (0.9, 0.98, 1e-9)
     assert (arguments.run_name, arguments.eval_steps, arguments.save_steps) == ("run", 7, 7)
     assert not arguments.bf16 and arguments.n_gpu <= 1
-    set_precision(arguments, Precision("bf16", "cpu"))
+    complete_arguments(arguments, training, Precision("bf16", "cpu"))
     assert arguments.bf16 and arguments.mixed_precision == "bf16"
 
 

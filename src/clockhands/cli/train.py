@@ -158,12 +158,12 @@ def _describe(recipe: Any) -> int:
     from clockhands.training import prepare
     from clockhands.training.architecture import build
     from clockhands.training.begin_weights import read_begin_weights
-    from clockhands.training.defaults import count_updates, fill_in_auto
+    from clockhands.training.defaults import fill_in_for_text
     from clockhands.training.memory_check import check_batches, check_recipe
 
     check_recipe(recipe)
     material = prepare(recipe)
-    recipe = fill_in_auto(recipe, count_updates(recipe, material))
+    recipe = fill_in_for_text(recipe, material)
     check_batches(recipe, material)
     begun = read_begin_weights(recipe, material)
     with torch.device("meta"):
@@ -187,19 +187,28 @@ def _conclude(run: Any) -> None:
 
     if get_rank() != 0:
         return
-    validation = [line["validation_loss"] for line in run.metrics if "validation_loss" in line]
-    last = f", validation loss {validation[-1]:.4f}" if validation else ""
-    print(f"{run.path}: {run.record['step']:,} steps, {run.record['parameters']:,} parameters{last}")
+    known, step = run.model_loss, run.record["step"]
+    print(f"{run.path}: {step:,} steps, {run.record['parameters']:,} parameters{_describe_model_loss(run)}")
     verb = {"encoder-decoder": 'translate {} "..."', "decoder": 'generate {} --prompt "..."'}.get(run.recipe.model.kind)
-    if validation:
+    if known is not None:
         from clockhands.generation.score import describe_uniform_guess
         from clockhands.runs.card import describe_perplexity
 
         tokens = "masked tokens" if run.recipe.model.kind == "encoder" else "target tokens"
         guess = describe_uniform_guess(len(run.tokenizers.target))
         print(f"that is the mean of all {tokens} of the validation split, in nats: "
-              f"{describe_perplexity(validation[-1])}; {guess}")  # fmt: skip
+              f"{describe_perplexity(known[1])}; {guess}")  # fmt: skip
     if rise := describe_rise(run.metrics, run.recipe.training):
         print(rise)
     if verb:
         print(f"next: clockhands {verb.format(run.path)}")
+
+
+def _describe_model_loss(run: Any) -> str:
+    """Return the validation loss of the exported weights, and of which step they are if that is not the last."""
+    if run.model_loss is None:
+        return ""
+    step, loss = run.model_loss
+    return f", validation loss {loss:.4f}" + (
+        "" if step == run.record["step"] else f" with the weights of step {step:,}, the lowest, which are the model"
+    )

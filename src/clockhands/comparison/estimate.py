@@ -52,7 +52,7 @@ def estimate_plan(plan: Plan, costs: Mapping[str, Cost], overheads: Overheads, w
     """Return the seconds until the last trial of a plan ends: each goes, in their order, to the worker that is free."""
     free = [overheads.worker] * workers
     for name, seed in plan.trials:
-        eval_steps = plan.get_recipe(name, seed).training.eval_steps
+        eval_steps = plan.get_recipe(name, seed).training.evaluation_interval
         heapq.heappush(free, heapq.heappop(free) + estimate_trial(costs[name], overheads, eval_steps))
     return max(free)
 

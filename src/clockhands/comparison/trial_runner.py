@@ -26,6 +26,7 @@ from clockhands.runs import Run, open_run
 from clockhands.runs.recipe import make_recipe, vary_recipe
 from clockhands.training import Diverged, Material, Recipe, TrainingStopped, prepare, train
 from clockhands.training.begin_weights import load_begin_weights
+from clockhands.training.defaults import export_last
 from clockhands.training.precision import unmeasured
 
 MOST_POINTS = 200
@@ -65,7 +66,7 @@ _MATERIALS: dict[str, Material] = {}
 
 def _train_and_measure(job: Job) -> dict[str, Any]:
     """Train as the job says, score the model and look inside it: fields of ``Trial``."""
-    recipe = _fix_precision(make_recipe(dict(job.tables), {}))
+    recipe = export_last(_fix_precision(make_recipe(dict(job.tables), {})))
     material = load_material(recipe)
     inside = Inside(material, job.inside)
     before: dict[str, float] = {}

@@ -98,12 +98,19 @@ def _describe_training(run: Run) -> str:
         f"Trained for {record.get('step', 0):,} steps on the corpus *{run.recipe.corpus}* with seed {training.seed}."
     ]
     losses = {line["step"]: line["validation_loss"] for line in run.metrics if "validation_loss" in line}
-    if losses:
-        last, best = max(losses), min(losses, key=lambda step: (losses[step], step))
-        perplexity = f" ({describe_perplexity(losses[last])})" if losses[last] < HIGHEST else ""
-        sentences.append(f"The validation loss after {last:,} steps is {losses[last]:.4f} nats per token{perplexity}.")
-        if best != last:
+    if run.model_loss is not None:
+        step, loss = run.model_loss
+        perplexity = f" ({describe_perplexity(loss)})" if loss < HIGHEST else ""
+        sentences.append(f"The validation loss after {step:,} steps is {loss:.4f} nats per token{perplexity}.")
+        if step != record.get("step"):
+            sentences.append("It was the lowest, and the weights are those of that step.")
+        elif (best := min(losses, key=lambda step: (losses[step], step))) != step:
             sentences.append(f"It was lowest after {best:,} steps: {losses[best]:.4f}.")
+    elif losses:
+        sentences.append(
+            f"The weights are the mean of checkpoints; the validation loss of the last was {losses[max(losses)]:.4f} "
+            "nats per token."
+        )
     return " ".join(sentences)
 
 

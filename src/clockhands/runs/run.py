@@ -81,9 +81,9 @@ class Run:
     @cached_property
     def recipe(self) -> Recipe:
         """The resolved recipe. Raises DataError or ConfigError where it cannot be read."""
-        # Older run folders leave out ``learning_rate`` and ``warmup_steps`` where nobody gave them. What was meant was
-        # not ``auto``, but the schedule's own rate (None) and no warm-up.
-        older_defaults = {"learning_rate": "none", "warmup_steps": 0}
+        # Older run folders leave out what nobody gave. What was meant was not ``auto``, but the schedule's own rate
+        # (None), no warm-up, one evaluation at the end, and the weights of the last step.
+        older_defaults = {"learning_rate": "none", "warmup_steps": 0, "eval_steps": "none", "export": "last"}
         tables = {**self.tables, "training": {**older_defaults, **self.tables.get("training", {})}}
         if "position" in tables:
             tables["position"] = complete_saved_position(tables["position"])
@@ -118,6 +118,17 @@ class Run:
     def metrics(self) -> list[dict[str, Any]]:
         """The lines of ``metrics.jsonl``."""
         return read_metrics(self.path / METRICS)
+
+    @property
+    def model_loss(self) -> tuple[int, float] | None:
+        """The step whose weights the model has, and its validation loss in nats per token.
+
+        None where no evaluation was of these weights: there is no validation split, or they are a mean.
+        """
+        record = self.record
+        step = record.get("exported_step", record.get("step"))
+        losses = {line["step"]: line["validation_loss"] for line in self.metrics if "validation_loss" in line}
+        return None if step is None or step not in losses else (step, losses[step])
 
     @property
     def checkpoints(self) -> list[Path]:

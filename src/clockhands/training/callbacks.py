@@ -112,8 +112,11 @@ class Flow(Watcher):
         control.should_log = control.should_log or last
 
     def on_evaluate(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        """Stop when the validation loss has not fallen for ``patience`` evaluations."""
-        if keeping.is_exhausted(keeping.read_losses(vars(state)), self.training.patience):
+        """Stop when the validation loss has not fallen for ``patience`` evaluations; save where it is the lowest."""
+        losses = keeping.read_losses(vars(state))
+        if self.training.export == "lowest" and keeping.is_lowest(losses):
+            control.should_save = True
+        if keeping.is_exhausted(losses, self.training.patience):
             control.should_training_stop = True
             control.should_save = control.should_save or self.training.saves
 

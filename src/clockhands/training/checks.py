@@ -32,8 +32,14 @@ def check_material(recipe: Recipe, material: Material) -> None:
     check_batches(recipe, material)
     material.batches(recipe)
     _check_lengths(recipe, material)
-    if recipe.training.eval_steps and material.validation is None:
-        raise UsageError(f"training.eval_steps is given, but corpus {recipe.corpus!r} has no validation split")
+    training = recipe.training
+    needed = {
+        "eval_steps": training.evaluation_interval,
+        "patience": training.patience,
+        "export": training.export == "lowest",
+    }
+    if material.validation is None and (names := [name for name, is_needed in needed.items() if is_needed]):
+        raise UsageError(f"training.{names[0]} is given, but corpus {recipe.corpus!r} has no validation split")
 
 
 def check_resumed(run: Run, recipe: Recipe, material: Material, last: Path | None) -> None:

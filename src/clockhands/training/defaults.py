@@ -1,4 +1,7 @@
-"""The learning rate and the length of its warm-up for ``auto`` in a recipe. LOG.md has the grid search behind them."""
+"""What ``auto`` stands for in a recipe: the learning rate, its warm-up, evaluations, and which weights are exported.
+
+LOG.md has the grid search behind them.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +11,19 @@ from typing import TYPE_CHECKING
 
 from clockhands.model.config import TransformerConfig
 from clockhands.runs.recipe import Recipe
+from clockhands.runs.recipe.sections import Training
 
 if TYPE_CHECKING:
     from clockhands.training.material import Material
 
-__all__ = ["compute_peak_rate", "compute_warmup_steps", "count_updates", "fill_in_auto"]
+__all__ = [
+    "compute_peak_rate",
+    "compute_warmup_steps",
+    "count_updates",
+    "export_last",
+    "fill_in_auto",
+    "fill_in_for_text",
+]
 
 NARROW = 64
 """The width of the models in the grid search; a narrower model gets no higher rate."""
@@ -23,6 +34,8 @@ WARMUP_SHARE = 0.1
 """The share of all updates that are warm-up."""
 POST_NORM_WARMUP = 1000
 """Updates of the shortest warm-up of a post-norm model with the paper's six layers; fewer layers need less."""
+EVALUATIONS, SHORTEST_INTERVAL = 10, 100
+"""How many evaluations a training has, and the fewest steps between two of them."""
 FINE_TUNING_DIVISOR = 4.0
 """How many times lower the peak is for a training that begins with trained weights."""
 
@@ -55,11 +68,12 @@ def compute_warmup_steps(updates: int, model: TransformerConfig, schedule: str =
     return max(usual, min(longest, POST_NORM_WARMUP * _count_depth(model) // PAPER_LAYERS))
 
 
-def fill_in_auto(recipe: Recipe, updates: int | None = None) -> Recipe:
+def fill_in_auto(recipe: Recipe, updates: int | None = None, *, validates: bool | None = None) -> Recipe:
     """Return the recipe with numbers in place of ``auto``: what a run keeps, so that it goes on with them.
 
     ``updates``: how many there will be; where ``training.max_steps`` does not say it and it is not given, the warm-up
-    stays open.
+    stays open. ``validates``: whether the text has a validation split; where that is not known, the evaluations and
+    what is exported stay open.
     """
     training = recipe.training
     updates = training.max_steps or updates
@@ -67,6 +81,43 @@ def fill_in_auto(recipe: Recipe, updates: int | None = None) -> Recipe:
         training = replace(training, learning_rate=_compute_rate(recipe))
     if training.warmup_steps == "auto" and updates is not None:
         training = replace(training, warmup_steps=compute_warmup_steps(updates, recipe.model, training.schedule))
+    if validates is not None and updates is not None:
+        training = _choose_export(training, updates, validates=validates)
+    return _put_training(recipe, training)
+
+
+def fill_in_for_text(recipe: Recipe, material: Material) -> Recipe:
+    """Return the recipe with numbers in place of ``auto``, all of them, for a training on this text."""
+    return fill_in_auto(recipe, count_updates(recipe, material), validates=material.validation is not None)
+
+
+def export_last(recipe: Recipe) -> Recipe:
+    """Return the recipe with the weights of the last step as its model, and no evaluations, wherever it says ``auto``.
+
+    Comparisons train so: an equal number of steps is part of what they compare.
+    """
+    training = recipe.training
+    eval_steps = None if training.eval_steps == "auto" else training.eval_steps
+    export = "last" if training.export == "auto" else training.export
+    return _put_training(recipe, replace(training, eval_steps=eval_steps, export=export))
+
+
+def _choose_export(training: Training, updates: int, *, validates: bool) -> Training:
+    """Return the training with its evaluations and what it exports; of one evaluation there is no lowest loss."""
+    eval_steps = training.eval_steps
+    if eval_steps == "auto":
+        # Whoever asks for what needs several evaluations gets them in a short training too.
+        is_needed = bool(training.patience) or training.export == "lowest"
+        interval = max(1 if is_needed else SHORTEST_INTERVAL, math.ceil(updates / EVALUATIONS))
+        eval_steps = interval if validates and interval < updates else None
+    export = training.export
+    if export == "auto":
+        has_lowest = validates and eval_steps is not None and training.average == "none" and training.saves
+        export = "lowest" if has_lowest else "last"
+    return replace(training, eval_steps=eval_steps, export=export)
+
+
+def _put_training(recipe: Recipe, training: Training) -> Recipe:
     return replace(recipe, training=training, tables={**recipe.tables, "training": asdict(training)})
 
 

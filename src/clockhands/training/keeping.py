@@ -17,9 +17,11 @@ __all__ = [
     "describe_rise",
     "discard",
     "is_exhausted",
+    "is_lowest",
     "rank_best",
     "read_losses",
     "select_averaged",
+    "select_lowest",
     "select_planned",
 ]
 
@@ -62,13 +64,31 @@ def select_averaged(folder: Path, training: Training, losses: dict[int, float], 
 
 
 def discard(folder: Path, training: Training, losses: dict[int, float], end: int) -> None:
-    """Delete the checkpoints that nothing needs: all but the newest, and the last or best ``keep`` planned ones."""
+    """Delete the checkpoints that nothing needs.
+
+    All but the newest, the last or best ``keep`` planned ones, and the one whose weights are exported.
+    """
     saved = checkpoints.list_checkpoints(folder)
     planned = select_planned(saved, training, end)
     kept = rank_best(planned, losses, training.keep) if training.average == "best" else planned[-training.keep :]
+    lowest = select_lowest(saved, training, losses)
     for path in saved[:-1]:
-        if path not in kept:
+        if path not in kept and path != lowest:
             checkpoints.remove_checkpoint(path)
+
+
+def select_lowest(saved: Sequence[Path], training: Training, losses: dict[int, float]) -> Path | None:
+    """Return the checkpoint with the lowest validation loss; None where the recipe exports the last weights."""
+    if training.export != "lowest":
+        return None
+    judged = [path for path in saved if checkpoints.get_step(path) in losses]
+    return next(iter(rank_best(judged, losses, 1)), None)
+
+
+def is_lowest(losses: dict[int, float]) -> bool:
+    """Return whether the last validation loss is lower than all before it."""
+    *before, last = losses.values()
+    return not before or last < min(before)
 
 
 def is_exhausted(losses: dict[int, float], patience: int | None) -> bool:
@@ -78,9 +98,9 @@ def is_exhausted(losses: dict[int, float], patience: int | None) -> bool:
 
 
 def describe_rise(metrics: Sequence[Mapping[str, Any]], training: Training) -> str | None:
-    """Say how far the validation loss rose after its lowest value, and what exports the weights of that step.
+    """Say how far the validation loss rose after its lowest value, and which weights were exported or how they can be.
 
-    None where it rose by 2 % at most, and where the recipe exports the best weights already.
+    None where it rose by 2 % at most, and where the recipe exports the mean of the best checkpoints.
     """
     losses = {line["step"]: line["validation_loss"] for line in metrics if "validation_loss" in line}
     if len(losses) < 2 or training.average == "best":
@@ -88,8 +108,7 @@ def describe_rise(metrics: Sequence[Mapping[str, Any]], training: Training) -> s
     best, last = min(losses, key=lambda step: (losses[step], step)), max(losses)
     if losses[last] <= SMALL_RISE * losses[best]:
         return None
-    return (
-        f"the validation loss was lowest after {best:,} steps ({losses[best]:.4f}) and has risen since. To save the "
-        f"weights with the lowest one, train again with: --set training.average=best training.keep=1 "
-        f"training.eval_steps={best} training.save_steps={best}"
-    )
+    risen = f"the validation loss was lowest after {best:,} steps ({losses[best]:.4f}) and has risen since"
+    if training.export == "lowest":
+        return f"{risen}, to {losses[last]:.4f} after {last:,}: more steps make this model worse"
+    return f"{risen}. To save the weights with the lowest one, train again with: --set training.export=lowest"

@@ -129,14 +129,15 @@ class Session:
         run = Run(self.out).cache_recipe(self.recipe)
         step, training = trainer.state.global_step, self.recipe.training
         if self.is_main:
+            exported_step: int | None = step
             losses, folder = keeping.read_losses(vars(trainer.state)), self.out / "checkpoints"
             keeping.discard(folder, training, losses, trainer.compute_end())
-            if not stopped and training.average != "none":
-                weights = checkpoints.average_weights(keeping.select_averaged(folder, training, losses, step))
+            if not stopped:
+                weights, exported_step = self._choose_weights(folder, losses, step, weights)
             export_model(self.out, trainer.unwrap_model(), weights)
             if self.draw:
                 draw_curves(run.metrics, self.out / CURVES, self.out.name)
-            add_facts(self.out, step=step)
+            add_facts(self.out, step=step, exported_step=exported_step)
             if not stopped:
                 write_card(run)
             add_facts(self.out, finished=not stopped)
@@ -149,6 +150,21 @@ class Session:
                 f"{self.out}"
             )
         return run
+
+    def _choose_weights(
+        self, folder: Path, losses: dict[int, float], step: int, weights: Mapping[str, Tensor] | None
+    ) -> tuple[Mapping[str, Tensor] | None, int | None]:
+        """Return the weights to export, or None for those that the Trainer holds, and the step that they are of.
+
+        The step is None for a mean of checkpoints.
+        """
+        training = self.recipe.training
+        if training.average != "none":
+            return checkpoints.average_weights(keeping.select_averaged(folder, training, losses, step)), None
+        lowest = keeping.select_lowest(checkpoints.list_checkpoints(folder), training, losses)
+        if lowest is None or checkpoints.get_step(lowest) == step:
+            return weights, step
+        return checkpoints.read_weights(lowest), checkpoints.get_step(lowest)
 
     def _describe(self, trainer: ClockhandsTrainer) -> str:
         """Return one line about what is trained, and the loss from which it starts."""

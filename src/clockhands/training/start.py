@@ -27,11 +27,11 @@ from clockhands.training.begin_weights import (
     store_begin_weights,
 )
 from clockhands.training.checks import check_before_reading, check_material, check_resumed
-from clockhands.training.defaults import count_updates, fill_in_auto
+from clockhands.training.defaults import fill_in_auto, fill_in_for_text
 from clockhands.training.material import Material, prepare
 from clockhands.training.precision import Precision, decide, read_precision
 from clockhands.training.session import Session
-from clockhands.training.trainer import make_arguments, set_precision
+from clockhands.training.trainer import complete_arguments, make_arguments
 
 __all__ = ["CHANGEABLE", "resume", "train"]
 
@@ -40,6 +40,7 @@ CHANGEABLE = (
     "epochs",
     "log_steps",
     "eval_steps",
+    "export",
     "save_steps",
     "save_minutes",
     "keep",
@@ -89,15 +90,15 @@ def train(
                 refuse_existing(out, overwrite=overwrite)
                 refuse_itself(recipe, out)
                 material = material or prepare(recipe, progress=print_sentence if progress else ignore_sentence)
-                recipe = fill_in_auto(recipe, count_updates(recipe, material))
+                recipe = fill_in_for_text(recipe, material)
                 check_material(recipe, material)
                 if progress:
                     print_sentence(material.find_ceiling().sentence)
                 _make_folder(recipe, material, arguments, out, held, overwrite=overwrite, progress=progress)
             else:
                 material = material or prepare(recipe, Run(out).tokenizers)
-                recipe = fill_in_auto(recipe, count_updates(recipe, material))
-        set_precision(arguments, Precision(**Run(out).record["precision"]))
+                recipe = fill_in_for_text(recipe, material)
+        complete_arguments(arguments, recipe.training, Precision(**Run(out).record["precision"]))
         return Session(recipe, material, arguments, out, progress, None, begin, callbacks, draw).run()
 
 
@@ -163,7 +164,8 @@ def resume(run: str | Path, overrides: Mapping[str, Any] | None = None, *, progr
             if opened.finished:
                 add_facts(opened.path, finished=False)
             write_text(opened.path / RECIPE, recipe.to_toml())
-        set_precision(arguments, read_precision(opened.record, recipe.training, recipe.model, arguments.device))
+        precision = read_precision(opened.record, recipe.training, recipe.model, arguments.device)
+        complete_arguments(arguments, recipe.training, precision)
         return Session(recipe, material, arguments, opened.path, progress, last).run()
 
 

@@ -11,6 +11,7 @@ import torch
 from torch.utils.data import DataLoader
 from transformers import Trainer, TrainerCallback, TrainingArguments
 from transformers.trainer_callback import PrinterCallback
+from transformers.trainer_utils import IntervalStrategy
 
 from clockhands.data import IGNORED, PlannedBatches
 from clockhands.files import write_text
@@ -27,7 +28,7 @@ from clockhands.training.schedules import make_rate
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-__all__ = ["RANK_STRIDE", "ClockhandsTrainer", "EpochLoader", "make_arguments", "set_precision"]
+__all__ = ["RANK_STRIDE", "ClockhandsTrainer", "EpochLoader", "complete_arguments", "make_arguments"]
 
 RANK_STRIDE = 1_000_003
 """The distance between the seeds of two processes, so that their dropout differs."""
@@ -228,8 +229,6 @@ def make_arguments(training: Training, folder: Path) -> TrainingArguments:
         torch_compile=training.compile,
         logging_steps=training.log_steps,
         logging_nan_inf_filter=False,
-        eval_strategy="steps" if training.eval_steps else "no",
-        eval_steps=training.eval_steps,
         save_strategy="steps" if training.save_steps else "no",
         save_steps=training.save_steps or 500,
         report_to=list(training.report_to),
@@ -241,10 +240,17 @@ def make_arguments(training: Training, folder: Path) -> TrainingArguments:
     )
     # Several GPUs without torchrun would be driven by DataParallel, which computes something else.
     arguments._n_gpu = min(arguments.n_gpu, 1)
+    _set_evaluations(arguments, training)
     return arguments
 
 
-def set_precision(arguments: TrainingArguments, precision: Precision) -> None:
-    """Set the precision of arguments that exist: it is decided by the first process, which is known only then."""
+def complete_arguments(arguments: TrainingArguments, training: Training, precision: Precision) -> None:
+    """Set what is known only once the text is read, in arguments that exist: the evaluations and the precision."""
     arguments.bf16 = precision.name == "bf16"
     arguments.mixed_precision = "bf16" if arguments.bf16 else arguments.mixed_precision
+    _set_evaluations(arguments, training)
+
+
+def _set_evaluations(arguments: TrainingArguments, training: Training) -> None:
+    arguments.eval_steps = training.evaluation_interval
+    arguments.eval_strategy = IntervalStrategy.STEPS if training.evaluation_interval else IntervalStrategy.NO

@@ -81,7 +81,7 @@ def test_all_faults_are_reported_together_with_the_nearest_names() -> None:
         ({"training": {"max_steps": 1, "schedule": "paper"}}, "the schedule 'paper' needs training.warmup_steps"),
         ({"training": {"max_steps": 1, "final_rate": 1e-5}}, "training.final_rate is of the schedule 'cosine' alone"),
         ({"training": {"max_steps": 1, "average": "last"}}, "training.average needs checkpoints"),
-        ({"training": {"max_steps": 1, "patience": 2}}, "training.patience counts evaluations"),
+        ({"training": {"max_steps": 1, "patience": 2, "eval_steps": "none"}}, "training.patience counts evaluations"),
         ({"training": {"max_steps": 1, "beta2": 1.0}}, "training.beta2 is 1.0, but must be from 0 to below 1"),
         ({"training": {"max_steps": 1, "report_to": ["wandbee"]}}, "but must be a list of one of 'tensorboard'"),
         (

@@ -106,14 +106,18 @@ class Training:
     ``others-but-pad``).
     ``accumulate`` batches make a step; the loss is the mean over all their target tokens.
     ``explosion``: stop when the loss is that many times the first one (0: never). ``patience``: evaluations without a
-    better validation loss until training stops. ``average``: the model saved at the end is the mean of the ``keep``
-    last or best checkpoints. ``device`` is ``auto``, ``cpu``, ``cuda``.
+    better validation loss until training stops. The validation loss is computed every ``eval_steps`` steps (``auto``: a
+    tenth of all steps, at least 100) and at the end. ``export``: the model saved at the end has the weights of the
+    ``last`` step, or those of the evaluation with the ``lowest`` validation loss; ``auto`` is the lowest wherever there
+    are several evaluations and ``average`` is not given. ``average``: it is instead the mean of the ``keep`` last or
+    best checkpoints. ``device`` is ``auto``, ``cpu``, ``cuda``.
     ``precision`` is ``fp32``, ``bf16`` or ``auto``: bf16 on a GPU that has it, and on a CPU where a measurement of some
     milliseconds finds it at least 1.3 times as fast as fp32 (the run keeps what was decided). ``sharded``: the
     processes that torchrun or accelerate started keep a part of the model each (FSDP2) instead of a copy (DDP).
 
     Checkpoints are saved every ``save_steps`` steps; without that every ``save_minutes`` minutes (0: never), but so
-    seldom that they take less than a fiftieth of the time, and at the end. ``keep`` of them stay.
+    seldom that they take less than a fiftieth of the time, and at the end. ``keep`` of them stay. For ``export =
+    "lowest"`` one is saved too whenever the validation loss is lower than ever before, and the last of these stays.
     """
 
     begin_from: str | Path | None = None
@@ -140,7 +144,8 @@ class Training:
     sharded: bool = False
     threads: Count | None = None
     log_steps: Count = 50
-    eval_steps: Count | None = None
+    eval_steps: Count | Literal["auto"] | None = "auto"
+    export: Literal["auto", "last", "lowest"] = "auto"
     save_steps: Count | None = None
     save_minutes: NotNegative = 1.0
     keep: Count = 2
@@ -166,6 +171,11 @@ class Training:
         return self.warmup_steps
 
     @property
+    def evaluation_interval(self) -> int | None:
+        """The number of steps between evaluations; None: only at the end, also in runs older than ``auto``."""
+        return None if isinstance(self.eval_steps, str) else self.eval_steps
+
+    @property
     def saves(self) -> bool:
         """Whether checkpoints are saved at intervals; when training is stopped, one is saved in any case."""
         return bool(self.save_steps) or self.save_minutes > 0
@@ -174,7 +184,9 @@ class Training:
         """Return which values contradict each other, one sentence each."""
         lengths, save_steps, eval_steps = (self.max_steps, self.epochs), self.save_steps, self.eval_steps
         has_start, is_paper = self.warmup_from > 0, self.schedule == "paper"
-        has_unevaluated_saves = bool(save_steps) and (not eval_steps or bool((save_steps or 0) % eval_steps))
+        has_unevaluated_saves = bool(save_steps) and (
+            not isinstance(eval_steps, int) or bool((save_steps or 0) % eval_steps)
+        )
         clashes = (
             (None not in lengths, "training.max_steps and training.epochs both say how long; give one of them"),
             (lengths == (None, None), "training.max_steps is missing, or training.epochs"),
@@ -203,6 +215,15 @@ class Training:
                 self.average == "best" and has_unevaluated_saves,
                 "training.average = 'best' needs a validation loss of every checkpoint: training.save_steps must be a "
                 "multiple of training.eval_steps",
+            ),
+            (
+                self.export == "lowest" and not eval_steps,
+                "training.export = 'lowest' needs several evaluations: give training.eval_steps",
+            ),
+            (
+                self.export == "lowest" and self.average != "none",
+                "training.export = 'lowest' saves the weights of one evaluation, and training.average the mean of "
+                "several; give one of them",
             ),
         )
         return [fault for is_so, fault in clashes if is_so]

@@ -16,6 +16,7 @@ from clockhands.generation import Evaluation, Score, evaluate
 from clockhands.runs import Run, open_run
 from clockhands.studies.study import Study, read_study
 from clockhands.training import train
+from clockhands.training.defaults import export_last
 
 HERE = Path(__file__).parent
 TOUR: Catalogue[Study] = Catalogue(
@@ -80,7 +81,7 @@ def train_translators(
 
 
 def _train(plan: Plan, variant: str, seed: int, out: Path, *, overwrite: bool, show: bool) -> Translator:
-    recipe = plan.get_recipe(variant, seed)
+    recipe = export_last(plan.get_recipe(variant, seed))
     material = load_material(recipe)
     run = open_run(train(recipe, out / FOLDERS[variant], overwrite=overwrite, material=material, progress=show))
     pairs = material.corpus.pairs("test")
