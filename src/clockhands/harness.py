@@ -75,9 +75,9 @@ class ClockhandsLM(HFLM):
             trust_remote_code=trust_remote_code,
         )
         length = max_length or _compute_length(opened.trained_length, position.get("factor"))
-        if length is not None and opened.longest is not None and not SHORTEST <= length <= opened.longest:
+        if length is not None and opened.max_length is not None and not SHORTEST <= length <= opened.max_length:
             raise UsageError(
-                f"max_length is {length:,}, and {pretrained} reads {SHORTEST} to {opened.longest:,} tokens"
+                f"max_length is {length:,}, and {pretrained} reads {SHORTEST} to {opened.max_length:,} tokens"
             )
         super().__init__(
             pretrained=opened.model, tokenizer=opened.tokenizer, backend="causal", max_length=length, **options

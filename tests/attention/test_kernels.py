@@ -301,16 +301,16 @@ def test_parallel_rows_differ_by_a_constant_at_any_positions(name: str, options:
     where = pos if own is None else own
     bias = scheme.bias(*torch.randn(2, 2, HEADS, 12, WIDTH).unbind(0), where, where)
     less = bias - bias[:, :, 5:6]
-    assert scheme.rows_differ_by_constant
+    assert scheme.queries_share_bias_row
     torch.testing.assert_close(less, less[..., :1].expand_as(less), atol=1e-5, rtol=1e-5)
 
 
 def test_what_is_not_parallel_does_not_say_so() -> None:
     """Symmetric ALiBi under a causal mask would be, and only there."""
-    said = {name for name, kind in CATALOGUE.items() if kind.rows_differ_by_constant and name != "alibi"}
+    said = {name for name, kind in CATALOGUE.items() if kind.queries_share_bias_row and name != "alibi"}
     assert said == {"forgetting"}
     for form in ("symmetric", "asymmetric", "two-sided", "broken"):
-        assert not make("alibi", True, form=form).rows_differ_by_constant
+        assert not make("alibi", True, form=form).queries_share_bias_row
 
 
 @pytest.mark.parametrize("scale", [0.0, 1e-39, -0.5, 1.0])

@@ -94,7 +94,7 @@ def test_what_is_not_judged_any_more_is_worse() -> None:
     other = result(Outcome("shift", "PASS", 0.0), model="other")
     assert changes([other], [safe]) == ["m: the baseline is about other"]
     assert changes([safe, other], [safe]) == []
-    assert changes([safe, other], [safe], whole=True) == ["other: in the baseline, and not checked any more"]
+    assert changes([safe, other], [safe], covers_all=True) == ["other: in the baseline, and not checked any more"]
 
 
 def test_the_first_line_counts_what_is_the_models_own() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from clockhands.cli import VERBS, Parser, main
-from clockhands.cli.common import check_file, number, telling_new_folder, whole
+from clockhands.cli.common import as_float, as_int, check_file, report_new_folder
 from clockhands.data.encoding import LONGEST
 from clockhands.errors import UsageError
 
@@ -26,7 +26,7 @@ def test_no_option_takes_a_number_by_any_other_door(verb: str) -> None:
     assert {action.dest for action in options(verb) if action.type in (int, float)} == set()
 
 
-NUMBERS = [(verb, action) for verb in VERBS for action in options(verb) if action.type in (whole, number)]
+NUMBERS = [(verb, action) for verb in VERBS for action in options(verb) if action.type in (as_int, as_float)]
 
 
 @pytest.mark.parametrize(("verb", "action"), NUMBERS, ids=[f"{verb} {a.option_strings[0]}" for verb, a in NUMBERS])
@@ -41,10 +41,10 @@ def test_no_number_of_any_command_is_infinite_or_nan(
 
 
 def test_whole_numbers() -> None:
-    assert [whole(written) for written in ("7", "1e3", "-2", "2.0")] == [7, 1000, -2, 2]
+    assert [as_int(written) for written in ("7", "1e3", "-2", "2.0")] == [7, 1000, -2, 2]
     for written in ("1.5", "1e30", str(2**63), "9" * 5000):
         with pytest.raises(argparse.ArgumentTypeError):
-            whole(written)
+            as_int(written)
 
 
 def test_a_file_is_written_where_a_folder_is_and_nothing_else(tmp_path: Path) -> None:
@@ -88,14 +88,14 @@ def test_a_folder_that_is_made_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    with telling_new_folder("run"):
+    with report_new_folder("run"):
         Path("run").mkdir()
-    with telling_new_folder("quiet/run", quiet=True):
+    with report_new_folder("quiet/run", quiet=True):
         Path("quiet/run").mkdir(parents=True)
-    with telling_new_folder("none/run"):
+    with report_new_folder("none/run"):
         pass
     assert capsys.readouterr().err == ""
-    with telling_new_folder("runs/run"):
+    with report_new_folder("runs/run"):
         Path("runs/run").mkdir(parents=True)
     assert capsys.readouterr().err == "made the folder runs, which was not there\n"
 

@@ -21,7 +21,7 @@ from clockhands.data import (
     encode_pairs,
     padding_share,
 )
-from clockhands.data.encoding import IGNORED, Ragged
+from clockhands.data.encoding import IGNORED_LABEL, Ragged
 from clockhands.errors import UsageError
 
 lengths = st.lists(st.tuples(st.integers(1, 40), st.integers(1, 40)), min_size=1, max_size=120).map(np.array)
@@ -153,7 +153,7 @@ def test_two_processes_see_the_tokens_of_one(data: PairDataset) -> None:
             for shard in ({}, {"shard": 0, "shards": 2}, {"shard": 1, "shards": 2})
         ]
         for whole, *halves in zip(*loaders, strict=True):
-            counted = [np.sort(batch["labels"][batch["labels"] != IGNORED].numpy()) for batch in (whole, *halves)]
+            counted = [np.sort(batch["labels"][batch["labels"] != IGNORED_LABEL].numpy()) for batch in (whole, *halves)]
             np.testing.assert_array_equal(counted[0], np.sort(np.concatenate(counted[1:])))
             assert all((half["attention_mask"].sum(1) > 0).all() for half in halves)
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clockhands.data import (
-    IGNORED,
+    IGNORED_LABEL,
     Example,
     MaskedCollator,
     PairCollator,
@@ -48,7 +48,7 @@ def test_windows() -> None:
     data = WindowDataset(np.arange(10, dtype=np.int32), 4)
     batch = WindowCollator()([data[0], data[2], data[~1]])
     assert batch["input_ids"].tolist() == [[0, 1, 2, 3], [6, 7, 8, 9], [3, 4, 5, 6]]
-    assert batch["labels"].tolist() == [[0, 1, 2, 3], [6, 7, 8, 9], [IGNORED] * 4]
+    assert batch["labels"].tolist() == [[0, 1, 2, 3], [6, 7, 8, 9], [IGNORED_LABEL] * 4]
 
 
 def test_masking_takes_the_shares_of_bert() -> None:
@@ -57,7 +57,7 @@ def test_masking_takes_the_shares_of_bert() -> None:
     rows = [example(row.tolist(), row.tolist()) for row in ids]
     batch = MaskedCollator(mask_id=4, ordinary_V=np.arange(5, 1000), seed=1)(rows)
     seen, labels = batch["input_ids"].numpy(), batch["labels"].numpy()
-    drawn = labels != IGNORED
+    drawn = labels != IGNORED_LABEL
     assert not drawn[:, 0].any(), "a special token is never drawn"
     np.testing.assert_array_equal(labels[drawn], ids[drawn])
     np.testing.assert_array_equal(seen[~drawn], ids[~drawn])
@@ -75,8 +75,8 @@ def test_masking_is_repeated_for_the_same_batch_alone() -> None:
     assert torch.equal(first, masked(rows)["labels"])
     assert not torch.equal(first[:2], masked(rows[:2])["labels"])
     assert not torch.equal(first, MaskedCollator(4, np.arange(5, 300), seed=2)(rows)["labels"])
-    ballast = [example(list(range(64)), [IGNORED] * 64)]
-    assert bool((masked(ballast)["labels"] == IGNORED).all())
+    ballast = [example(list(range(64)), [IGNORED_LABEL] * 64)]
+    assert bool((masked(ballast)["labels"] == IGNORED_LABEL).all())
 
 
 def test_masking_needs_a_mask() -> None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clockhands.data import (
-    IGNORED,
+    IGNORED_LABEL,
     Corpus,
     Pair,
     Tokenizers,
@@ -40,7 +40,7 @@ def test_pairs_end_on_both_sides(tokenizers: Tokenizers) -> None:
     assert [data[row]["input_ids"].tolist() for row in range(3)] == [[4, 5, 2], [4, 2], [5, 2]]
     assert [data[row]["labels"].tolist() for row in range(3)] == [[5, 2], [4, 5, 4, 5, 2], [4, 2]]
     assert data.lengths.tolist() == [[3, 2], [2, 5], [2, 2]]
-    assert data[~1]["input_ids"].tolist() == [4, 2] and data[~1]["labels"].tolist() == [IGNORED] * 5
+    assert data[~1]["input_ids"].tolist() == [4, 2] and data[~1]["labels"].tolist() == [IGNORED_LABEL] * 5
 
 
 def test_long_pairs_are_refused_dropped_or_cut(tokenizers: Tokenizers) -> None:
@@ -142,4 +142,4 @@ def test_every_window_counts_under_its_index_and_under_no_other() -> None:
     for index in range(len(data)):
         counted, ballast = data[index], data[~index]
         assert counted["input_ids"].tolist() == counted["labels"].tolist() == ballast["input_ids"].tolist()
-        assert set(ballast["labels"].tolist()) == {IGNORED}
+        assert set(ballast["labels"].tolist()) == {IGNORED_LABEL}

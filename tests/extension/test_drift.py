@@ -23,8 +23,8 @@ def test_the_loss_is_that_of_the_last_tokens_after_less_and_more_text(kind: str,
     model = open_language_model(save_model(tmp_path, kind, start=start))
     stream = np.random.default_rng(0).integers(3, 99, 700)
     drift = measure_drift(model, stream, (12, 32, 64), tail=5, texts=9)
-    whole_NS = torch.from_numpy(cut_texts(stream, 64, 5, 9, model.start))
-    short_NS = torch.cat([whole_NS[:, : len(model.start)], whole_NS[:, 64 - 12 + len(model.start) :]], 1)
+    whole_NS = torch.from_numpy(cut_texts(stream, 64, 5, 9, model.start_ids))
+    short_NS = torch.cat([whole_NS[:, : len(model.start_ids)], whole_NS[:, 64 - 12 + len(model.start_ids) :]], 1)
     with torch.inference_mode():
         logits_NSV = model.model(input_ids=short_NS).logits[:, -6:-1]
     expected_N = F.cross_entropy(logits_NSV.transpose(1, 2), short_NS[:, -5:], reduction="none").mean(1)

@@ -45,7 +45,7 @@ def test_a_learned_table_is_made_longer(tmp_path: Path) -> None:
     before = model.compute_logits(short_BS)
     for method in list_methods(model, LENGTH, LONG)[1:]:
         with apply(model, method) as extended:
-            assert extended.longest == LONG
+            assert extended.max_length == LONG
             assert extended.compute_logits(make_ids(LONG)).shape == (2, LONG, 100)
             same = torch.allclose(extended.compute_logits(short_BS), before, atol=1e-5)
             assert same == (method.name != "interpolated"), method.name

@@ -13,7 +13,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from clockhands.errors import UsageError
 from clockhands.generation import evaluate_windows, perplexity
-from clockhands.generation.perplexity import choose_batch, cut_windows
+from clockhands.generation.perplexity import choose_batch, cut_evaluation_windows
 from clockhands.runs import LanguageModel, open_language_model
 from tests.runs.tiny import LENGTH, make_tokenizer, save_model
 
@@ -59,7 +59,7 @@ def make_model(*, start: bool = False) -> LanguageModel:
 @pytest.mark.parametrize(("start", "stride"), [(False, None), (False, 3), (True, None), (True, 5)])
 def test_every_token_counts_once_with_the_context_that_was_asked_for(start: bool, stride: int | None) -> None:
     model = make_model(start=start)
-    windows = cut_windows(model, [TEXT], 16, stride)
+    windows = cut_evaluation_windows(model, [TEXT], 16, stride)
     counts = np.zeros(301, int)
     step = stride or 15
     for number, counted_S in enumerate(windows.counted_NS):
@@ -95,7 +95,7 @@ def test_intervals_are_over_documents_where_there_are_enough(tmp_path: Path) -> 
 )
 def test_windows_that_cannot_be_cut_are_refused(length: int, stride: int | None, message: str) -> None:
     with pytest.raises(UsageError, match=message):
-        cut_windows(make_model(), [TEXT], length, stride)
+        cut_evaluation_windows(make_model(), [TEXT], length, stride)
 
 
 def test_as_many_windows_are_read_as_fit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ import sacrebleu
 
 from clockhands.errors import DataError, UsageError
 from clockhands.generation import compute_exact_match, score_translations
-from clockhands.generation.score import Score, compute_interval
+from clockhands.generation.score import Score, bootstrap_mean_interval
 
 REFERENCES = ["the cat sat on the mat", "a dog was here today, was it not", "nothing at all like it here"] * 8
 HYPOTHESES = ["the cat sat on the mat", "a dog is here today, is it not", "something else entirely for once"] * 8
@@ -51,7 +51,7 @@ def test_the_interval_covers_as_often_as_it_says() -> None:
     rng = np.random.default_rng(0)
     inside = 0
     for _ in range(200):
-        low, high = compute_interval(rng.normal(5, 2, 60))
+        low, high = bootstrap_mean_interval(rng.normal(5, 2, 60))
         inside += low <= 5 <= high
     assert 0.89 <= inside / 200 <= 0.98
 

@@ -16,7 +16,7 @@ from clockhands.model import PositionConfig, Transformer
 from clockhands.model.huggingface import ClockhandsForCausalLM
 from clockhands.model.size import count_parameters
 from clockhands.schemes import Composition, NoPosition, RoPE, Window
-from clockhands.schemes.layouts import LAYOUTS
+from clockhands.schemes.position_presets import POSITION_PRESETS
 from tests.model.tiny import core, model, words
 
 LENGTH, LAYERS = 9, 4
@@ -203,7 +203,7 @@ def test_all_faults_of_a_schedule_are_told_at_once() -> None:
     assert len(told.value.faults) >= 2
 
 
-@pytest.mark.parametrize("name", LAYOUTS)
+@pytest.mark.parametrize("name", POSITION_PRESETS)
 def test_every_preset_makes_a_model_and_its_table_reads_back(name: str) -> None:
     side = "encoder" if name in ("modernbert", "mpnet") else "decoder"
     config = core(kind=side, decoder_layers=6, encoder_layers=6, head_dim=48, **{side: {"preset": name}})

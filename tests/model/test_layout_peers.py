@@ -10,7 +10,7 @@ import torch
 import transformers
 
 from clockhands.model import TokenBatch, Transformer
-from clockhands.schemes.huggingface_layout import read_layout
+from clockhands.schemes.huggingface_position import read_position_table
 from tests.model.peers import from_llama, put, put_linear, put_norm
 from tests.model.tiny import VOCABULARY, core, words
 
@@ -75,7 +75,7 @@ def test_converted_weights_give_the_same_logits(
 ) -> None:
     kind = getattr(transformers, family)
     theirs = shaken(kind(kind.config_class(**SIZES, **config)))
-    layout = read_layout(theirs.config.to_dict())
+    layout = read_position_table(theirs.config.to_dict())
     made = Transformer(core(kind="decoder", **ours, decoder=layout)).eval()
     copy(made, theirs)
     text = words(2, LENGTH)
@@ -90,7 +90,7 @@ def test_mpnet_is_a_table_at_the_embedding_beside_a_bias_in_all_layers() -> None
         core(
             kind="encoder", norm="post", token_scale="one", embedding_norm=True, attention_bias=True, activation="gelu",
             output_bias=True, output_transform=True, norm_eps=1e-12, encoder_layers=4,
-            encoder=read_layout(config.to_dict()),
+            encoder=read_position_table(config.to_dict()),
         )
     ).eval()  # fmt: skip
     stack, model = made.get_stack("encoder"), theirs.mpnet

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from clockhands.attention import Attended, record
+from clockhands.attention import RecordedAttention, record
 from clockhands.errors import PositionError
 from clockhands.generation.engines.hypotheses import SharedCacheHypotheses, repeat_rows
 from clockhands.model import TokenBatch, Transformer
@@ -81,7 +81,7 @@ def test_who_listens_hears_a_step() -> None:
     ids_BT, mask_BT = sources()
     texts, heard = (
         SharedCacheHypotheses(LeanDecoder(core), core.encode(TokenBatch(ids_BT, mask_BT)), 1),
-        list[Attended](),
+        list[RecordedAttention](),
     )
     word_B1 = torch.full((len(ids_BT), 1), 3)
     with record(heard.append):

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from clockhands.errors import ConfigError
 from clockhands.machine import format_bytes
 from clockhands.model import PRESETS, Transformer, TransformerConfig, make_preset
-from clockhands.model.scheme_summary import build_scheme_for_summary
+from clockhands.model.layer_schemes import build_side
+from clockhands.model.scheme_summary import avoid_large_tables
 from clockhands.model.size import count_bytes, count_parameters, find_memory_fault
 from clockhands.schemes import CATALOGUE
 from tests.model.tiny import core
@@ -73,8 +74,8 @@ def test_every_scheme_is_counted_without_storage_as_with_it(scheme: str) -> None
     except ConfigError as fault:
         pytest.skip(f"{scheme} needs options: {fault}")
     with torch.device("meta"):
-        hollow = config.take_scheme("decoder")
-    whole = config.take_scheme("decoder")
+        hollow = config.build_schemes("decoder").at_input
+    whole = config.build_schemes("decoder").at_input
     assert {n: p.shape for n, p in hollow.named_parameters()} == {n: p.shape for n, p in whole.named_parameters()}
     assert hollow.declares == whole.declares and hollow.hooks() == whole.hooks()
     assert count_parameters(config) == built(config)
@@ -83,8 +84,11 @@ def test_every_scheme_is_counted_without_storage_as_with_it(scheme: str) -> None
 def test_a_large_table_is_looked_at_without_storage() -> None:
     config = core(kind="decoder", decoder={"scheme": "learned", "max_length": 10**12})
     state = torch.get_rng_state()
-    assert next(build_scheme_for_summary(config, "decoder").parameters()).is_meta
-    assert not next(build_scheme_for_summary(core(decoder="learned"), "decoder").parameters()).is_meta
+    for tried, is_large in ((config, True), (core(decoder="learned"), False)):
+        position, sizes = tried.decoder, tried.get_sizes("decoder")
+        with avoid_large_tables(position, sizes):
+            table = next(build_side(position, 1, sizes).at_input.parameters())
+        assert table.is_meta == is_large
     assert torch.equal(torch.get_rng_state(), state)
     fault = find_memory_fault(config)
     assert fault is not None and f"{count_parameters(config):,} parameters" in fault and "TiB of memory" in fault

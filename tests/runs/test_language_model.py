@@ -24,7 +24,7 @@ def test_the_logits_are_those_of_transformers(kind: str, tmp_path: Path) -> None
         theirs = AutoModelForCausalLM.from_pretrained(folder).eval()(input_ids=ids_BS).logits
     torch.testing.assert_close(model.compute_logits(ids_BS), theirs)
     assert model.trained_length == LENGTH == find_trained_length(folder)
-    assert model.longest == (LENGTH if kind == "gpt2" else None)
+    assert model.max_length == (LENGTH if kind == "gpt2" else None)
     assert not is_run(folder)
 
 
@@ -37,8 +37,8 @@ def test_weights_may_stay_in_their_files(tmp_path: Path) -> None:
 
 
 def test_what_stands_before_every_text_is_found(tmp_path: Path) -> None:
-    assert open_language_model(save_model(tmp_path / "plain", "llama")).start == ()
-    assert open_language_model(save_model(tmp_path / "started", "llama", start=True)).start == (2,)
+    assert open_language_model(save_model(tmp_path / "plain", "llama")).start_ids == ()
+    assert open_language_model(save_model(tmp_path / "started", "llama", start=True)).start_ids == (2,)
 
 
 def test_a_text_longer_than_the_table_is_refused(tmp_path: Path) -> None:

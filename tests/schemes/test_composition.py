@@ -138,7 +138,7 @@ def test_the_kernel_of_a_part_serves_beside_a_rotation() -> None:
 def test_the_sum_of_two_curves_is_a_curve() -> None:
     alibi, window = Alibi(2), Window(2, left=3)
     both = Composition(schemes=[alibi, window]).after_rotation()
-    assert isinstance(both, DistanceBiasSum) and not both.rows_differ_by_constant
+    assert isinstance(both, DistanceBiasSum) and not both.queries_share_bias_row
     distance = torch.arange(-2, 6)
     assert torch.equal(both.compute_curve(distance), alibi.compute_curve(distance) + window.compute_curve(distance))
 

@@ -21,7 +21,7 @@ from clockhands.model.presets import make_preset
 from clockhands.runs import Run
 from clockhands.runs.recipe.sections import Training
 from clockhands.training import Material, Recipe, TrainingStopped, precision, prepare, resume, train
-from clockhands.training.precision import Precision, decide, measure_speedup, read_precision
+from clockhands.training.precision import Precision, choose_precision, measure_speedup, read_precision
 from tests.training.test_start import on_step, weights
 from tests.training.tiny import tables
 
@@ -48,7 +48,7 @@ def test_auto_takes_bf16_on_a_cpu_where_it_is_much_faster(
     speedup: float, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     inject(monkeypatch, speedup)
-    found = decide(Training(max_steps=1), TINY, CPU)
+    found = choose_precision(Training(max_steps=1), TINY, CPU)
     assert found == Precision(name, "cpu", speedup)
     assert f"computing in {name}: bf16 is {speedup} times as fast as fp32 here" in found.sentence
 
@@ -58,13 +58,13 @@ def test_what_is_asked_for_is_taken_and_slow_bf16_is_warned_of(
 ) -> None:
     inject(monkeypatch, 0.04)
     with caplog.at_level(logging.WARNING):
-        assert decide(Training(max_steps=1, precision="bf16"), TINY, CPU) == Precision("bf16", "cpu")
+        assert choose_precision(Training(max_steps=1, precision="bf16"), TINY, CPU) == Precision("bf16", "cpu")
     assert "'bf16', which is slower than fp32 on this processor (0.04 times its speed" in caplog.text
     caplog.clear()
     inject(monkeypatch, 1.1)
-    decide(Training(max_steps=1, precision="bf16"), TINY, CPU)
+    choose_precision(Training(max_steps=1, precision="bf16"), TINY, CPU)
     inject(monkeypatch, None)
-    assert decide(Training(max_steps=1, precision="fp32"), TINY, CPU).sentence == ""
+    assert choose_precision(Training(max_steps=1, precision="fp32"), TINY, CPU).sentence == ""
     assert caplog.text == ""
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from clockhands.data import IGNORED
+from clockhands.data import IGNORED_LABEL
 from clockhands.runs.recipe import Recipe, vary_recipe
 from clockhands.training.architecture import build
 from clockhands.training.material import Material, prepare
@@ -99,8 +99,8 @@ def test_target_tokens_are_counted_without_pads(make: Callable[..., ClockhandsTr
         material.collate([material.train[index] for index in (*shortest_first[:n], shortest_first[-1])]) for n in (1, 2)
     ]
     trainer.get_batch_samples(iter(batches), 2, torch.device("cpu"))
-    assert int(trainer.tokens) == sum(int((batch["labels"] != IGNORED).sum()) for batch in batches)
-    assert any((batch["labels"] == IGNORED).any() for batch in batches), "there are pads to leave out"
+    assert int(trainer.tokens) == sum(int((batch["labels"] != IGNORED_LABEL).sum()) for batch in batches)
+    assert any((batch["labels"] == IGNORED_LABEL).any() for batch in batches), "there are pads to leave out"
 
 
 def test_every_epoch_has_an_order_of_its_own_and_costs_no_random_number(material: Material) -> None:

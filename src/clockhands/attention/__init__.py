@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from clockhands.attention.dispatch import attend
 from clockhands.attention.fused_kernel import attend_rotated
-from clockhands.attention.reference import Attended, attend_reference, get_recorder, record
+from clockhands.attention.reference import RecordedAttention, attend_reference, get_recorder, record
 from clockhands.attention.request import AttentionRequest, Mask
 
 __all__ = [
-    "Attended",
     "AttentionRequest",
     "Mask",
+    "RecordedAttention",
     "attend",
     "attend_reference",
     "attend_rotated",

@@ -55,7 +55,7 @@ def _fit_a_channel(request: AttentionRequest) -> Tensor:
     scheme = cast(DistanceBias, request.scheme)
     # The gradient of the row would be a sum of 16-bit numbers that cancel.
     coarse = scheme.needs_gradient and request.low_precision
-    if scheme.rows_differ_by_constant and not coarse and extra_channel.is_possible(request):
+    if scheme.queries_share_bias_row and not coarse and extra_channel.is_possible(request):
         return extra_channel.fits_channel(_make_middle_row(request), request.q_BHSK.dtype)
     return torch.zeros(len(request.curve_HN), dtype=torch.bool)
 

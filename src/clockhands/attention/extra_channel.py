@@ -37,7 +37,7 @@ def serves(request: AttentionRequest) -> bool:
     """Tell whether one row of the bias stands for all, and fits into a channel."""
     if (
         "bias" not in request.hooks
-        or not request.scheme.rows_differ_by_constant
+        or not request.scheme.queries_share_bias_row
         or request.num_keys <= SHORT
         or not is_possible(request)
     ):

@@ -19,7 +19,7 @@ from clockhands.shapes import Bool, Float, Tensor
 
 __all__ = [
     "WHOLE_ROWS",
-    "Attended",
+    "RecordedAttention",
     "Recorder",
     "attend_reference",
     "compute",
@@ -36,7 +36,7 @@ WHOLE_ROWS = frozenset({"logits", "weigh", "values"})
 
 
 @dataclass(frozen=True)
-class Attended:
+class RecordedAttention:
     """Everything that one attention computed: what a recorder receives.
 
     Queries and keys are rotated. ``logits_BHST`` are those before the mask, with the bias and the scheme's hook
@@ -55,7 +55,7 @@ class Attended:
     mask_BHST: Bool[Tensor, "#B #H S T"]
 
 
-Recorder = Callable[[Attended], None]
+Recorder = Callable[[RecordedAttention], None]
 """A function that receives an attention."""
 _recorder: ContextVar[Recorder | None] = ContextVar("clockhands_recorder", default=None)
 
@@ -112,7 +112,7 @@ def _share_heads(heads: int, x_BGTK: Float[Tensor, "B G T K"]) -> Float[Tensor, 
     return x_BGTK.repeat_interleave(heads // groups, dim=1)
 
 
-def attend_reference(*args: Any, **options: Any) -> Attended:
+def attend_reference(*args: Any, **options: Any) -> RecordedAttention:
     """Compute attention step by step; every tensor exists whole. Arguments and errors are those of ``attend``."""
     return compute_reference(make_request(*args, **options))
 
@@ -134,7 +134,7 @@ def compute_recorded(request: AttentionRequest, recorder: Recorder) -> Float[Ten
     return attended.out_BHSK
 
 
-def compute_reference(request: AttentionRequest) -> Attended:
+def compute_reference(request: AttentionRequest) -> RecordedAttention:
     """Compute attention by calling every hook of the scheme in its order, and keep every tensor."""
     scheme, q, k, v = request.scheme, request.q_BHSK, request.k_BHTK, request.v_BHTK
     positions, mask = (request.qpos_BS, request.kpos_BT), request.compute_mask()
@@ -147,4 +147,4 @@ def compute_reference(request: AttentionRequest) -> Attended:
     weights = scheme.weigh(logits.masked_fill(~mask, -math.inf), *positions).to(v.dtype)
     dropped = F.dropout(weights, request.dropout)
     out = scheme.values(dropped @ v, dropped, *positions)
-    return Attended(scheme, q, k, v, bias, logits, weights, out, request.scale, mask)
+    return RecordedAttention(scheme, q, k, v, bias, logits, weights, out, request.scale, mask)

@@ -182,15 +182,15 @@ def sentence(outcome: Outcome) -> str:
     return ". ".join(dict.fromkeys(part.rstrip(".") for part in parts if part)) + "."
 
 
-def changes(before: Sequence[Result], after: Sequence[Result], whole: bool = False) -> list[str]:
+def changes(before: Sequence[Result], after: Sequence[Result], covers_all: bool = False) -> list[str]:
     """Return one line for each check that became worse between two runs; a new check counts if it fails.
 
     Worse is also what was safe and is not judged any more, a model that cannot be built any more, and a baseline that
-    says nothing about the model. ``whole``: both runs are about all models, so that one may not be missing.
+    says nothing about the model. ``covers_all``: both runs are about all models, so that one may not be missing.
     """
     old = {result.model: result for result in before}
     worse = [line for result in after for line in _changes(old, result)]
-    missing = sorted(set(old) - {result.model for result in after}) if whole else []
+    missing = sorted(set(old) - {result.model for result in after}) if covers_all else []
     return worse + [f"{model}: in the baseline, and not checked any more" for model in missing]
 
 

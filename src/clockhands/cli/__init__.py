@@ -94,15 +94,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _check_text(words: list[str]) -> None:
     """Raise UsageError for an argument that no file, table or message can hold: bytes that are not UTF-8, or NUL."""
-    for number, argument in enumerate(words, 1):
+    for index, argument in enumerate(words, 1):
         try:
             argument.encode("utf8")
         except UnicodeEncodeError as fault:
             raise UsageError(
-                f"argument {number}, {show_value(argument)}, is not UTF-8; write it so, or rename the file"
+                f"argument {index}, {show_value(argument)}, is not UTF-8; write it so, or rename the file"
             ) from fault
         if "\0" in argument:
-            raise UsageError(f"argument {number}, {show_value(argument)}, holds the character NUL, which no name has")
+            raise UsageError(f"argument {index}, {show_value(argument)}, holds the character NUL, which no name has")
 
 
 def _show_on_one_line(usual: Callable[..., None]) -> Callable[..., None]:

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from clockhands.cli.common import number, prepare, telling_new_folder, whole
+from clockhands.cli.common import as_float, as_int, prepare, report_new_folder
 
 if TYPE_CHECKING:
     from clockhands.checking.against import Deviation
@@ -90,8 +90,8 @@ def _add_sweep(parser: argparse.ArgumentParser) -> None:
         const="runs/conformance",
         help="check every architecture that transformers can build and write the matrix to FOLDER (default: %(const)s)",
     )
-    parser.add_argument("--jobs", type=whole, help="number of processes for --all (default: 1)")
-    parser.add_argument("--limit", type=number, help="seconds allowed for one architecture of --all (default: 120)")
+    parser.add_argument("--jobs", type=as_int, help="number of processes for --all (default: 1)")
+    parser.add_argument("--limit", type=as_float, help="seconds allowed for one architecture of --all (default: 120)")
 
 
 def _add_loading(parser: argparse.ArgumentParser) -> None:
@@ -103,7 +103,7 @@ def _add_loading(parser: argparse.ArgumentParser) -> None:
         choices=("memory", "streamed"),
         help="hold the weights in memory, or stream them layer by layer from their files (default: memory if they fit)",
     )
-    parser.add_argument("--threads", type=whole, help="number of threads of this process (default: 1 with --tiny)")
+    parser.add_argument("--threads", type=as_int, help="number of threads of this process (default: 1 with --tiny)")
     parser.add_argument("--trust-remote-code", action="store_true", help="run code that comes with the model")
 
 
@@ -139,7 +139,7 @@ def _checked(options: argparse.Namespace) -> int:
     if options.report:
         from clockhands.report import write
 
-        with telling_new_folder(options.report):
+        with report_new_folder(options.report):
             for result in results:
                 folder = options.report if len(results) == 1 else f"{options.report}/{result.model.replace(':', '-')}"
                 print(f"report: {write(result.findings(), folder)[0]}", file=sys.stderr)
@@ -243,7 +243,7 @@ def _matrix(options: argparse.Namespace) -> int:
         print(f"{done}/{total} {result.model} {result.seconds:.1f} s: {marks}", file=sys.stderr, flush=True)
 
     before = _baseline(options)
-    with telling_new_folder(options.all):
+    with report_new_folder(options.all):
         results = sweep(
             list_builds(),
             options.all,
@@ -259,7 +259,7 @@ def _matrix(options: argparse.Namespace) -> int:
     if before is None and failures:
         advice = f"--baseline {options.all}/results.jsonl fails only if a check became worse"
         print(f"{failures} checks fail or models cannot be built; {advice}", file=sys.stderr)
-    return _exit_code(results, before, options.baseline, whole=True)
+    return _exit_code(results, before, options.baseline, covers_all=True)
 
 
 def _against(options: argparse.Namespace) -> int:
@@ -289,12 +289,14 @@ def _baseline(options: argparse.Namespace) -> list[Result] | None:
     return load(options.baseline) if options.baseline else None
 
 
-def _exit_code(results: list[Result], before: list[Result] | None, baseline: str | None, whole: bool = False) -> int:
+def _exit_code(
+    results: list[Result], before: list[Result] | None, baseline: str | None, covers_all: bool = False
+) -> int:
     if before is None:
         return int(any(result.failed for result in results))
     from clockhands.checking.result import changes
 
-    worse = changes(before, results, whole)
+    worse = changes(before, results, covers_all)
     for line in worse:
         print(f"worse than {baseline}: {line}", file=sys.stderr)
     return int(bool(worse))

@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 __all__ = [
     "add_device",
     "add_search",
+    "as_float",
+    "as_int",
+    "as_seed",
     "check_file",
     "make_search",
-    "number",
     "prepare",
     "read_as",
-    "seed",
-    "telling_new_folder",
-    "whole",
+    "report_new_folder",
 ]
 
 
@@ -43,7 +43,7 @@ def read_as(type_: Any) -> Callable[[str], Any]:
     return read
 
 
-whole, number, seed = read_as(int), read_as(float), read_as(Seed)
+as_int, as_float, as_seed = read_as(int), read_as(float), read_as(Seed)
 
 
 def check_file(option: str, path: str | None, *, overwrite: bool, suffix: str = "") -> None:
@@ -65,7 +65,7 @@ def check_file(option: str, path: str | None, *, overwrite: bool, suffix: str = 
 
 
 @contextmanager
-def telling_new_folder(path: str | Path, *, quiet: bool = False) -> Iterator[None]:
+def report_new_folder(path: str | Path, *, quiet: bool = False) -> Iterator[None]:
     """Print on exit, on standard error, that the parent folder of ``path`` was made too, where it was missing."""
     parent = Path(path).absolute().parent
     missing = not parent.exists()
@@ -79,21 +79,21 @@ def telling_new_folder(path: str | Path, *, quiet: bool = False) -> Iterator[Non
 def add_device(parser: argparse.ArgumentParser) -> None:
     """Declare where to compute, and with how many threads."""
     parser.add_argument("--device", metavar="NAME", help="cpu, cuda, cuda:1, ... (default: the GPU if there is one)")
-    parser.add_argument("--threads", type=whole, metavar="N", help="use N processor threads (default: torch decides)")
+    parser.add_argument("--threads", type=as_int, metavar="N", help="use N processor threads (default: torch decides)")
 
 
 def add_search(parser: argparse.ArgumentParser) -> None:
     """Declare how to search for translations."""
     group = parser.add_argument_group("how a translation is searched for")
-    group.add_argument("--beam", type=whole, default=1, metavar="N",
+    group.add_argument("--beam", type=as_int, default=1, metavar="N",
                        help="search with a beam of N translations; 1 takes the most likely token at each step "
                        "(default: %(default)s)")  # fmt: skip
-    group.add_argument("--length-penalty", type=number, default=1.0, metavar="P",
+    group.add_argument("--length-penalty", type=as_float, default=1.0, metavar="P",
                        help="with a beam: choose the highest log-probability / tokens^P (default: 1)")  # fmt: skip
-    group.add_argument("--max-length", type=whole, metavar="N",
+    group.add_argument("--max-length", type=as_int, metavar="N",
                        help="the most tokens of one translation (default: twice the tokens of its source, which "
                        "are rounded up to a multiple of 16 first, plus 50)")  # fmt: skip
-    group.add_argument("--max-source", type=whole, default=1024, metavar="N",
+    group.add_argument("--max-source", type=as_int, default=1024, metavar="N",
                        help="read only the first N tokens of a sentence (default: %(default)s)")  # fmt: skip
     group.add_argument("--engine", default="clockhands", metavar="NAME",
                        help="clockhands (default, every model) or ctranslate2 (faster; added or plain rotary "

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from clockhands.cli.common import number, telling_new_folder, whole
+from clockhands.cli.common import as_float, as_int, report_new_folder
 from clockhands.errors import ClockhandsError, UsageError
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--seeds",
-        type=whole,
+        type=as_int,
         metavar="N",
         help="train every variant with N seeds (default: 5, the fewest that give a verdict)",
     )
@@ -79,16 +79,16 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--match", metavar="NAME",
                         help="what is equal in all variants besides the budget: width, parameters or compute "
                         "(default: width)")  # fmt: skip
-    parser.add_argument("--margin", type=number, metavar="X",
+    parser.add_argument("--margin", type=as_float, metavar="X",
                         help="differences smaller than X count as none (default: 1 point of exact, 0.3 of "
                         "chrf, 0.01 of loss)")  # fmt: skip
-    parser.add_argument("--learned", type=number, metavar="X",
+    parser.add_argument("--learned", type=as_float, metavar="X",
                         help="count the seeds whose score is X or better: they have learned the task")  # fmt: skip
-    parser.add_argument("--target", type=number, metavar="X",
+    parser.add_argument("--target", type=as_float, metavar="X",
                         help="report when the validation loss first is X or lower")  # fmt: skip
     budget = parser.add_mutually_exclusive_group()
     for kind in BUDGETS:
-        budget.add_argument(f"--{kind}", type=number, metavar="N", help=f"train each variant and seed for N {kind}")
+        budget.add_argument(f"--{kind}", type=as_float, metavar="N", help=f"train each variant and seed for N {kind}")
     parser.add_argument("--out", default="runs/compare", metavar="FOLDER",
                         help="where results and report are written; what is there already is not trained again "
                         "(default: %(default)s)")  # fmt: skip
@@ -102,12 +102,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def add_running(parser: argparse.ArgumentParser) -> None:
     """Declare where and how trials run; a trial is the training of one variant with one seed."""
-    parser.add_argument("--workers", type=whole, default=1, metavar="N",
+    parser.add_argument("--workers", type=as_int, default=1, metavar="N",
                         help="run N trials at the same time, each in a process (default: %(default)s)")  # fmt: skip
-    parser.add_argument("--threads", type=whole, default=1, metavar="N",
+    parser.add_argument("--threads", type=as_int, default=1, metavar="N",
                         help="use N processor threads for each trial (default: %(default)s)")  # fmt: skip
     parser.add_argument("--on", metavar="WHERE", help="run the trials on Ray: ray, or ray://host:10001")
-    parser.add_argument("--gpus", type=number, default=0.0, metavar="X",
+    parser.add_argument("--gpus", type=as_float, default=0.0, metavar="X",
                         help="on Ray: GPUs for each trial; 0.5 lets two trials share one (default: 0)")  # fmt: skip
     parser.add_argument("--keep", action="store_true", help="keep the trained models, in the folder running of --out")
     parser.add_argument("--quiet", action="store_true", help="show no progress")
@@ -120,7 +120,7 @@ def run(options: argparse.Namespace) -> int:
         from clockhands.cli.trials import describe
 
         return describe(plan, options.workers)
-    with telling_new_folder(options.out, quiet=options.quiet):
+    with report_new_folder(options.out, quiet=options.quiet):
         comparison = execute(plan, options, options.out)
     return present(comparison, options, command(options))
 

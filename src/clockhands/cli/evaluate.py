@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from clockhands.cli.common import add_device, add_search, make_search, prepare, whole
+from clockhands.cli.common import add_device, add_search, as_int, make_search, prepare
 from clockhands.cli.positions import RUN_OR_MODEL, add_opening, add_positions, open_model, read_positions
 from clockhands.errors import UsageError
 
@@ -41,7 +41,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--split", metavar="NAME",
                         help="evaluate on this split of the run's own corpus (default: test, or validation if there is "
                         "no test split)")  # fmt: skip
-    parser.add_argument("--batch", type=whole, metavar="N",
+    parser.add_argument("--batch", type=as_int, metavar="N",
                         help="translate N sentences, or read N windows, at a time (default: 64 sentences; as many "
                         "windows as fit into the memory, at most 32)")  # fmt: skip
     parser.add_argument("--json", action="store_true", help="print everything as one JSON document")
@@ -74,7 +74,7 @@ def _add_language_model(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--length", metavar="L,L",
                        help="lengths of the windows in which the text is read: in tokens, or 2x for twice the trained "
                        "length (default: 1x)")  # fmt: skip
-    group.add_argument("--stride", type=whole, metavar="N",
+    group.add_argument("--stride", type=as_int, metavar="N",
                        help="begin a window every N tokens: every token is scored once, and has at least length - N "
                        "tokens before it, except in the first window (default: as far apart as possible)")  # fmt: skip
 

@@ -7,7 +7,7 @@ import dataclasses
 import json
 from typing import TYPE_CHECKING
 
-from clockhands.cli.common import whole
+from clockhands.cli.common import as_int
 
 if TYPE_CHECKING:
     from clockhands.explanation import Positions
@@ -42,7 +42,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--hf-overrides", metavar="JSON", help="compare with the same file under vLLM's --hf-overrides")
     parser.add_argument("--llama-flags", metavar="FLAGS", help="compare with the same file under flags of llama.cpp")
     parser.add_argument(
-        "--length", type=whole, metavar="TOKENS", help="the length of the text, for angles that depend on it"
+        "--length", type=as_int, metavar="TOKENS", help="the length of the text, for angles that depend on it"
     )
     parser.add_argument("--to", choices=FORMATS, help="print the configuration as another program wants it")
     parser.add_argument("--json", action="store_true", help="print the table, or the difference, as JSON")

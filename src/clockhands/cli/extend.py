@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from clockhands.cli.common import add_device, number, prepare, seed, telling_new_folder, whole
+from clockhands.cli.common import add_device, as_float, as_int, as_seed, prepare, report_new_folder
 from clockhands.cli.positions import add_opening, open_model
 from clockhands.errors import UsageError
 
@@ -34,24 +34,24 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--to", default="8x", metavar="LENGTH",
                         help="the longest text: tokens, or 2x the trained (default: %(default)s)")  # fmt: skip
     parser.add_argument("--only", choices=("measure",), help="say how far the model reads as it is, and stop")
-    parser.add_argument("--evaluations", type=whole, default=64, metavar="N",
+    parser.add_argument("--evaluations", type=as_int, default=64, metavar="N",
                         help="factors that the search tries; 0 searches none (default: %(default)s)")  # fmt: skip
-    parser.add_argument("--train", type=whole, metavar="STEPS", help="train the chosen model so many steps")
+    parser.add_argument("--train", type=as_int, metavar="STEPS", help="train the chosen model so many steps")
     parser.add_argument("--windows", choices=("skip", "full"),
                         help="train in windows of the trained length with positions all over the new one (default), or "
                         "of the new length")  # fmt: skip
-    parser.add_argument("--learning-rate", type=number, help="of the training (default: 0.1 / d_model)")
+    parser.add_argument("--learning-rate", type=as_float, help="of the training (default: 0.1 / d_model)")
     parser.add_argument("--text", nargs="+", metavar="FILE",
                         help="what it reads (default: the run's own corpus, or Python's library)")  # fmt: skip
-    parser.add_argument("--texts", type=whole, default=32, help="texts whose loss is measured (default: %(default)s)")
+    parser.add_argument("--texts", type=as_int, default=32, help="texts whose loss is measured (default: %(default)s)")
     parser.add_argument(
-        "--items", type=whole, default=60, help="questions of each task at each length (default: %(default)s)"
+        "--items", type=as_int, default=60, help="questions of each task at each length (default: %(default)s)"
     )
-    parser.add_argument("--margin", type=number, default=0.05,
+    parser.add_argument("--margin", type=as_float, default=0.05,
                         help="nats per token that a length may cost (default: %(default)s)")  # fmt: skip
-    parser.add_argument("--trained", type=whole, metavar="TOKENS",
+    parser.add_argument("--trained", type=as_int, metavar="TOKENS",
                         help="the trained length, where the model does not say it or says it wrongly")  # fmt: skip
-    parser.add_argument("--seed", type=seed, default=0, help="of the questions (default: %(default)s)")
+    parser.add_argument("--seed", type=as_seed, default=0, help="of the questions (default: %(default)s)")
     parser.add_argument("--out", metavar="FOLDER", default="extended",
                         help="where the model and the page go (default: %(default)s)")  # fmt: skip
     parser.add_argument(
@@ -210,7 +210,7 @@ def _write_page(findings: Findings, options: argparse.Namespace) -> Path:
     from clockhands.report import write
 
     folder = _place_page(options)
-    with telling_new_folder(folder, quiet=options.json):
+    with report_new_folder(folder, quiet=options.json):
         return write(findings, folder)[0]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 
-from clockhands.cli.common import add_device, number, prepare, seed, whole
+from clockhands.cli.common import add_device, as_float, as_int, as_seed, prepare
 from clockhands.cli.positions import RUN_OR_MODEL, add_opening, add_positions, open_model, read_positions
 
 __all__ = ["EXAMPLES", "arguments", "run"]
@@ -23,22 +23,22 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", help=RUN_OR_MODEL)
     parser.add_argument("--prompt", default="", metavar="TEXT", help="the text to continue (default: an empty text)")
     parser.add_argument(
-        "--tokens", type=whole, default=200, metavar="N", help="add at most N tokens (default: %(default)s)"
+        "--tokens", type=as_int, default=200, metavar="N", help="add at most N tokens (default: %(default)s)"
     )
-    parser.add_argument("--max-prompt", type=whole, default=1024, metavar="N",
+    parser.add_argument("--max-prompt", type=as_int, default=1024, metavar="N",
                         help="read only the last N tokens of the prompt (default: %(default)s)")  # fmt: skip
-    parser.add_argument("--temperature", type=number, metavar="T",
+    parser.add_argument("--temperature", type=as_float, metavar="T",
                         help="sample from the logits divided by T; 0 takes the most likely token at each step "
                         "(default: 0.8)")  # fmt: skip
-    parser.add_argument("--top-k", type=whole, metavar="K", help="sample from the K most likely tokens (default: all)")
-    parser.add_argument("--top-p", type=number, metavar="P",
+    parser.add_argument("--top-k", type=as_int, metavar="K", help="sample from the K most likely tokens (default: all)")
+    parser.add_argument("--top-p", type=as_float, metavar="P",
                         help="sample from the most likely tokens whose probabilities sum to P (default: 1, all "
                         "tokens)")  # fmt: skip
-    parser.add_argument("--beam", type=whole, default=1, metavar="N",
+    parser.add_argument("--beam", type=as_int, default=1, metavar="N",
                         help="search with a beam of N continuations instead of sampling")  # fmt: skip
-    parser.add_argument("--samples", type=whole, default=1, metavar="N",
+    parser.add_argument("--samples", type=as_int, default=1, metavar="N",
                         help="print N continuations (default: %(default)s)")  # fmt: skip
-    parser.add_argument("--seed", type=seed, metavar="N", help="the same seed samples the same text again")
+    parser.add_argument("--seed", type=as_seed, metavar="N", help="the same seed samples the same text again")
     parser.add_argument("--json", action="store_true", help="print JSON Lines with prompt and text")
     add_positions(parser)
     add_opening(parser)

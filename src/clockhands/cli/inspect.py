@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from clockhands.cli.common import add_device, prepare, telling_new_folder, whole
+from clockhands.cli.common import add_device, as_int, prepare, report_new_folder
 from clockhands.errors import UsageError
 
 if TYPE_CHECKING:
@@ -56,8 +56,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--out", metavar="FOLDER", default="report", help="where the page goes (default: %(default)s)")
     parser.add_argument("--json", action="store_true", help="print the findings as JSON instead of writing a page")
-    parser.add_argument("--texts", type=whole, default=96, help="windows of text to read (default: %(default)s)")
-    parser.add_argument("--length", type=whole, help="tokens in a window (default: 128, or what the model can read)")
+    parser.add_argument("--texts", type=as_int, default=96, help="windows of text to read (default: %(default)s)")
+    parser.add_argument("--length", type=as_int, help="tokens in a window (default: 128, or what the model can read)")
     parser.add_argument(
         "--control",
         action=argparse.BooleanOptionalAction,
@@ -93,7 +93,7 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         print(findings.to_json())
         return 0
-    with telling_new_folder(options.out):
+    with report_new_folder(options.out):
         paths = write(findings, options.out)
     show(findings)
     print(f"\n{paths[0]}")

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from clockhands.cli.common import number
+from clockhands.cli.common import as_float
 from clockhands.errors import UsageError
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def add_positions(parser: argparse.ArgumentParser) -> None:
                         help="apply RoPE scaling, for this use only: linear, ntk, dynamic or yarn")  # fmt: skip
     parser.add_argument(
         "--factor",
-        type=number,
+        type=as_float,
         metavar="F",
         help="with --position.spectrum: scale for texts F times as long as the trained ones",
     )

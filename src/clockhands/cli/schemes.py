@@ -71,7 +71,7 @@ def _list(everything: list[Page]) -> None:
     from rich.table import Table
 
     from clockhands.scheme_pages.left_out import LEFT_OUT
-    from clockhands.schemes.layouts import LAYOUTS
+    from clockhands.schemes.position_presets import POSITION_PRESETS
 
     console = _make_console()
     has_room = console.width >= ROOM_FOR_IDEAS
@@ -88,7 +88,7 @@ def _list(everything: list[Page]) -> None:
     wider = "" if has_room else f" A window of {ROOM_FOR_IDEAS} columns tells the idea of each."
     console.print(f"\n`clockhands schemes NAME` explains and draws one.{wider}", highlight=False)
     _list_variants(console)
-    console.print(f"Layouts of real models, for position.preset: {', '.join(LAYOUTS)}.", highlight=False)
+    console.print(f"Positions of real models, for position.preset: {', '.join(POSITION_PRESETS)}.", highlight=False)
     console.print(f"Left out, with reasons in docs/schemes: {'; '.join(LEFT_OUT)}.", highlight=False)
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from clockhands.cli.common import telling_new_folder, whole
+from clockhands.cli.common import as_int, report_new_folder
 from clockhands.cli.compare import FORMATS, add_running, execute, find_task, present
 from clockhands.files import write_text
 
@@ -33,7 +33,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", nargs="?", help="the study to run (default: list them all)")
     parser.add_argument(
         "--seeds",
-        type=whole,
+        type=as_int,
         metavar="N",
         help="train every variant with N seeds (default: as many as the study plans, 5 or more)",
     )
@@ -77,7 +77,7 @@ def run(options: argparse.Namespace) -> int:
 
     folder = options.name if options.scale == "cpu" else f"{options.name}-{options.scale}"
     options.out = options.out or str(Path("runs") / "studies" / folder)
-    with telling_new_folder(options.out, quiet=options.quiet):
+    with report_new_folder(options.out, quiet=options.quiet):
         comparison = execute(plan, options, options.out)
     write_text(Path(options.out) / "study.json", comparison.to_json())
     check_baseline(study, comparison)

@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from clockhands.cli.common import telling_new_folder
+from clockhands.cli.common import report_new_folder
 
 __all__ = ["EXAMPLES", "arguments", "run"]
 
@@ -31,7 +31,7 @@ def run(options: argparse.Namespace) -> int:
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     say = (lambda text: None) if options.quiet else (lambda text: print(text, file=sys.stderr, flush=True))
-    with telling_new_folder(options.out, quiet=options.quiet):
+    with report_new_folder(options.out, quiet=options.quiet):
         findings = run_tour(options.out, overwrite=options.overwrite, show=not options.quiet, say=say)
     page = write(findings, Path(options.out), name="report.html")[0]
     show(findings)

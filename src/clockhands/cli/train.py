@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from clockhands.cli.common import seed, telling_new_folder, whole
+from clockhands.cli.common import as_int, as_seed, report_new_folder
 from clockhands.errors import UsageError
 from clockhands.options import read_assignments
 
@@ -74,10 +74,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--resume", metavar="RUN", help="continue a run from its last checkpoint, as if it had not stopped"
     )
-    parser.add_argument("--threads", type=whole, metavar="N", help="use N processor threads (default: torch decides)")
+    parser.add_argument("--threads", type=as_int, metavar="N", help="use N processor threads (default: torch decides)")
     parser.add_argument(
         "--seed",
-        type=seed,
+        type=as_seed,
         metavar="N",
         help="the seed of the weights, dropout and batches (default: that of the recipe, or 0)",
     )
@@ -98,7 +98,7 @@ def run(options: argparse.Namespace) -> int:
     from clockhands.training import train
 
     out = options.out or str(Path("runs") / (Path(options.recipe).stem if options.recipe else recipe.corpus))
-    with telling_new_folder(out, quiet=options.quiet):
+    with report_new_folder(out, quiet=options.quiet):
         trained = train(recipe, out, overwrite=options.overwrite, progress=not options.quiet)
     _conclude(trained)
     return 0

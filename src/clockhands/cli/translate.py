@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from clockhands.cli.common import add_device, add_search, check_file, make_search, prepare, whole
+from clockhands.cli.common import add_device, add_search, as_int, check_file, make_search, prepare
 from clockhands.errors import ClockhandsError, UsageError
 from clockhands.files import PART, open_growing, write_text
 
@@ -47,7 +47,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--attention", metavar="SVG", help="also draw to which source tokens each target token attends, to an SVG file"
     )
-    parser.add_argument("--batch", type=whole, metavar="N", help="translate N sentences at a time (default: 64)")
+    parser.add_argument("--batch", type=as_int, metavar="N", help="translate N sentences at a time (default: 64)")
     add_search(parser)
     add_device(parser)
 

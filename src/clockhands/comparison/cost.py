@@ -13,7 +13,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from clockhands.comparison.plan import Plan
 from clockhands.comparison.results import Cost
 from clockhands.comparison.trial_scores import find_test_split
-from clockhands.data import IGNORED
+from clockhands.data import IGNORED_LABEL
 from clockhands.errors import ConfigError, UsageError
 from clockhands.model.size import count_parameters
 from clockhands.training import Material, Recipe, prepare, vary_recipe
@@ -160,4 +160,4 @@ def _count_tokens_a_step(recipe: Recipe, material: Material) -> float:
     """Return the target tokens of a step, from a sample of batches."""
     shown = list(islice(material.batches(recipe), 20))
     labels = [material.collate([material.train[i] for i in indices])["labels"] for indices in shown]
-    return sum(int(part.ne(IGNORED).sum()) for part in labels) / len(shown) * recipe.training.accumulate
+    return sum(int(part.ne(IGNORED_LABEL).sum()) for part in labels) / len(shown) * recipe.training.accumulate

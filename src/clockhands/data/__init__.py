@@ -28,7 +28,7 @@ from clockhands.data.catalogue import CORPORA, CorpusEntry, corpus, corpus_optio
 from clockhands.data.ceiling import find_ceiling
 from clockhands.data.collate import Batch, MaskedCollator, PairCollator, WindowCollator
 from clockhands.data.encoding import (
-    IGNORED,
+    IGNORED_LABEL,
     Example,
     PairDataset,
     WindowDataset,
@@ -44,7 +44,7 @@ from clockhands.data.tokens import Tokenizers, TokenizerTask, open_tokenizer, tr
 
 __all__ = [
     "CORPORA",
-    "IGNORED",
+    "IGNORED_LABEL",
     "Batch",
     "Ceiling",
     "Corpus",

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from clockhands.data.encoding import IGNORED, Example
+from clockhands.data.encoding import IGNORED_LABEL, Example
 from clockhands.errors import UsageError
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class PairCollator:
 
     def __call__(self, examples: Sequence[Example]) -> Batch:
         ids_BT, mask_BT = pad([example["input_ids"] for example in examples], self.pad_id, self.multiple)
-        labels_BS, _ = pad([example["labels"] for example in examples], IGNORED, self.multiple)
+        labels_BS, _ = pad([example["labels"] for example in examples], IGNORED_LABEL, self.multiple)
         return {"input_ids": ids_BT, "attention_mask": mask_BT, "labels": labels_BS}
 
 
@@ -86,7 +86,7 @@ class MaskedCollator:
         random_BS = rng.choice(self.ordinary_V, ids_BS.shape)
         seen_BS = np.where(drawn_BS & (fate_BS < 0.8), self.mask_id, ids_BS)
         seen_BS = np.where(drawn_BS & (fate_BS >= 0.9), random_BS, seen_BS)
-        return {"input_ids": _make_tensor(seen_BS), "labels": _make_tensor(np.where(drawn_BS, real_BS, IGNORED))}
+        return {"input_ids": _make_tensor(seen_BS), "labels": _make_tensor(np.where(drawn_BS, real_BS, IGNORED_LABEL))}
 
 
 def pad(rows: Sequence[NDArray[np.int32]], value: int, multiple: int = 1) -> tuple[Tensor, Tensor]:

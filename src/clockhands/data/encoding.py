@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CHUNK",
-    "IGNORED",
+    "IGNORED_LABEL",
     "LONGEST",
     "Example",
     "PairDataset",
@@ -36,7 +36,7 @@ __all__ = [
 
 LONGEST = 1024
 """The most tokens of a text that are read where no other bound is given."""
-IGNORED = -100
+IGNORED_LABEL = -100
 """The label that no loss counts."""
 CHUNK = 10_000
 
@@ -92,7 +92,7 @@ class PairDataset(Dataset[Example]):
         labels = self.targets[row]
         return {
             "input_ids": self.sources[row],
-            "labels": labels if index >= 0 else np.full_like(labels, IGNORED),
+            "labels": labels if index >= 0 else np.full_like(labels, IGNORED_LABEL),
         }
 
     @property
@@ -129,7 +129,7 @@ class WindowDataset(Dataset[Example]):
     def __getitem__(self, index: int) -> Example:
         start = (index if index >= 0 else ~index) * self.stride
         ids = self.stream[start : start + self.length]
-        return {"input_ids": ids, "labels": ids if index >= 0 else np.full_like(ids, IGNORED)}
+        return {"input_ids": ids, "labels": ids if index >= 0 else np.full_like(ids, IGNORED_LABEL)}
 
     @property
     def lengths(self) -> NDArray[np.int64]:

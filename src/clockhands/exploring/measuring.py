@@ -15,7 +15,7 @@ import torch
 from clockhands.data import Pair, encode_texts
 from clockhands.exploring.controls import Controls, apply_controls
 from clockhands.generation import Search, Translation
-from clockhands.generation.engines import Decoding
+from clockhands.generation.engines import DecodingOptions
 from clockhands.generation.translate import bound_length
 from clockhands.runs import Run
 from clockhands.schemes import Sinusoidal
@@ -87,7 +87,7 @@ def translate_controlled(run: Run, sources: Sequence[str], controls: Controls, b
     with apply_controls(run, controls):
         for length, indices in rows.items():
             ids_BT = torch.tensor([ids[index] for index in indices], device=run.model.device)
-            outputs = engine.generate(ids_BT, None, Decoding(bound_length(length), beam))
+            outputs = engine.generate(ids_BT, None, DecodingOptions(bound_length(length), beam))
             written = run.tokenizers.target.batch_decode(
                 [output.tokens for output in outputs], skip_special_tokens=True
             )

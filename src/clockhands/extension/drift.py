@@ -53,7 +53,7 @@ def compute_tail_logits(model: LanguageModel, ids_BS: Int[Tensor, "B S"], tail: 
     """Compute the logits of the ``tail`` last tokens alone, where the model can leave out the others."""
     if "logits_to_keep" not in inspect.signature(model.model.forward).parameters:
         return model.compute_logits(ids_BS)[:, -tail:]
-    if model.longest is not None and ids_BS.shape[1] > model.longest:
+    if model.max_length is not None and ids_BS.shape[1] > model.max_length:
         return model.compute_logits(ids_BS)  # which says what is wrong
     ids_BS = ids_BS.to(model.device)
     logits: Tensor = model.model(input_ids=ids_BS, use_cache=False, logits_to_keep=tail).logits
@@ -103,8 +103,8 @@ def measure_drift(
 
     At most ``texts`` texts. Raises UsageError for a stream too short for the longest.
     """
-    start = len(model.start)
-    whole_NS = cut_texts(stream, max(lengths), tail, texts, model.start)
+    start = len(model.start_ids)
+    whole_NS = cut_texts(stream, max(lengths), tail, texts, model.start_ids)
     losses_NR = np.full((len(whole_NS), len(lengths)), np.nan)
     total = sum(lengths)
     for rung, length in enumerate(lengths):

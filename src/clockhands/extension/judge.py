@@ -98,7 +98,7 @@ def judge(
     archive = archive or Archive(None)
     lengths = [length for length in choose_lengths(trained, longest) if length >= trained]
     tail, count = max(4, min(LONGEST_TAIL, trained // 4)), max(FEWEST, texts // 2)
-    short_NS = cut_texts(stream, trained, trained - 1, 4 * texts, model.start)
+    short_NS = cut_texts(stream, trained, trained - 1, 4 * texts, model.start_ids)
     drifts, shorts = [], []
     for number, method in enumerate(methods):
         key = f"judge/{method.key}/{texts}/{longest}"

@@ -186,7 +186,7 @@ def choose_writing(model: LanguageModel, stream: Stream, length: int, seed: int)
     best, chosen = -1.0, None
     for form in FORMATS:
         writing = Writing.of(model, form)
-        rows = _lay_out_all(items, fillers, writing, length, model.start)
+        rows = _lay_out_all(items, fillers, writing, length, model.start_ids)
         if rows is None:
             continue
         mean = float(np.mean(_rank_all(model, rows, items, writing, branching)))
@@ -231,12 +231,12 @@ def measure_retrieval(
         for rung, length in enumerate(lengths):
             progress("retrieval: tokens of context", done, total)
             done += length
-            rows = _lay_out_all(texts, fillers, writing, length, model.start) if readable[rung] else None
+            rows = _lay_out_all(texts, fillers, writing, length, model.start_ids) if readable[rung] else None
             by_length.append(None if rows is None else _rank_all(model, rows, texts, writing, branching))
         bare = None
         if control:
             empty = [Item((), item.questions) for item in texts]
-            rows = _lay_out_all(empty, fillers, writing, min(lengths), model.start)
+            rows = _lay_out_all(empty, fillers, writing, min(lengths), model.start_ids)
             bare = None if rows is None else _rank_all(model, rows, empty, writing, branching)
         scores.append((texts, by_length, bare))
     progress("retrieval: tokens of context", total, total)

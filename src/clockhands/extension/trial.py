@@ -36,14 +36,14 @@ def cut_trial_texts(
 
     Half of them; fewer where the stream is short. Raises UsageError where not even a few are left for each.
     """
-    own = longest - len(model.start)
+    own = longest - len(model.start_ids)
     tail = min(longest // 2, (len(stream) - own) // (FEWEST_TEXTS - 1))
     if tail < 1:
         raise UsageError(
             f"the text has {len(stream):,} tokens here, too few for {FEWEST_TEXTS} texts of {longest:,}; give more "
             "text, or a smaller --to"
         )
-    return cut_texts(stream, longest, tail, count, model.start), tail
+    return cut_texts(stream, longest, tail, count, model.start_ids), tail
 
 
 def try_methods(
@@ -115,6 +115,6 @@ def search(
 def _measure(model: LanguageModel, method: Method, texts_NS: Int[np.ndarray, "N S"], tail: int) -> float:
     """Return the mean loss of the last tokens under a method; infinite where the model cannot read so far."""
     with apply(model, method) as extended:
-        if extended.longest is not None and texts_NS.shape[1] > extended.longest:
+        if extended.max_length is not None and texts_NS.shape[1] > extended.max_length:
             return np.inf
         return float(measure_losses(extended, texts_NS, tail).mean())

@@ -149,10 +149,10 @@ def _take_step(
 def _draw_texts(model: LanguageModel, stream: Stream, tuning: Tuning, length: int, step: int) -> Int[Tensor, "B S"]:
     """Draw the windows of a step, each after what the tokenizer puts before every text."""
     rng = np.random.default_rng([tuning.seed, step])
-    own = length - len(model.start)
+    own = length - len(model.start_ids)
     begins_B = rng.integers(0, len(stream) - own + 1, tuning.batch)
     ids_BS = stream[begins_B[:, None] + np.arange(own)]
-    before_BS = np.broadcast_to(np.asarray(model.start, np.int64), (tuning.batch, len(model.start)))
+    before_BS = np.broadcast_to(np.asarray(model.start_ids, np.int64), (tuning.batch, len(model.start_ids)))
     return torch.from_numpy(np.concatenate([before_BS, ids_BS], axis=1))
 
 

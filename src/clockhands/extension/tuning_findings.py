@@ -46,7 +46,7 @@ class Tuned:
 
 def measure_short(model: LanguageModel, stream: Stream, trained: int, texts: int) -> Float[np.ndarray, " N"]:
     """Measure the loss of texts of the trained length, all their tokens but the first."""
-    return measure_losses(model, cut_texts(stream, trained, trained - 1, 4 * texts, model.start), trained - 1)
+    return measure_losses(model, cut_texts(stream, trained, trained - 1, 4 * texts, model.start_ids), trained - 1)
 
 
 def compare_tuned(

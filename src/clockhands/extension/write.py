@@ -113,7 +113,7 @@ def _make_probe(model: LanguageModel, longest: int) -> torch.Tensor:
     size = len(model.tokenizer)
     generator = torch.Generator().manual_seed(0)
     ids_BS = torch.randint(0, size, (1, longest), generator=generator)
-    ids_BS[0, : len(model.start)] = torch.tensor(model.start, dtype=torch.long)
+    ids_BS[0, : len(model.start_ids)] = torch.tensor(model.start_ids, dtype=torch.long)
     return ids_BS
 
 

@@ -10,7 +10,7 @@
 """
 
 from clockhands.generation.cross_attention import compute_cross_attention, draw_cross_attention
-from clockhands.generation.engines import ENGINES, DecodedSequence, Decoding, Engine
+from clockhands.generation.engines import ENGINES, DecodedSequence, DecodingOptions, Engine
 from clockhands.generation.evaluate import evaluate, measure_pair_loss, to_language_model
 from clockhands.generation.evaluation import Evaluation, Loss
 from clockhands.generation.generate import generate
@@ -21,7 +21,7 @@ from clockhands.generation.translate import Search, Translation, translate
 __all__ = [
     "ENGINES",
     "DecodedSequence",
-    "Decoding",
+    "DecodingOptions",
     "Engine",
     "Evaluation",
     "Loss",

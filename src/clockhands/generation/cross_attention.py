@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from clockhands.attention import Attended, record
+from clockhands.attention import RecordedAttention, record
 from clockhands.data import encode_texts
 from clockhands.errors import UsageError
 from clockhands.findings import Figure, Mark, Panel
@@ -42,7 +42,7 @@ def compute_cross_attention(
     device = run.model.device
     ids_BT = torch.tensor(encode_texts(run.tokenizers.source, [source]), device=device)
     labels_BS = torch.tensor(encode_texts(run.tokenizers.target, [target]), device=device)
-    recorded: list[Attended] = []
+    recorded: list[RecordedAttention] = []
     with record(recorded.append), torch.inference_mode():
         run.model(input_ids=ids_BT, attention_mask=torch.ones_like(ids_BT), labels=labels_BS)
     layers = run.model.config.num_hidden_layers

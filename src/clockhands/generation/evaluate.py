@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
 
-from clockhands.data import IGNORED, Pair, encode_pairs
+from clockhands.data import IGNORED_LABEL, Pair, encode_pairs
 from clockhands.data.collate import Batch, PairCollator
 from clockhands.data.encoding import LONGEST
 from clockhands.errors import DataError, UsageError
@@ -81,7 +81,8 @@ def evaluate(
 def to_language_model(run: str | Path | Run | LanguageModel, action: str) -> LanguageModel:
     """Return an opened language model: as it is, of a run, or from a folder or hub name.
 
-    ``action``: what it is for, in the message for a run that does not continue text. Raises as the openers do.
+    ``action``: what it is for, in the message for a run that does not continue text. Raises what ``open_run`` and
+    ``open_language_model`` raise.
     """
     if isinstance(run, LanguageModel):
         return run
@@ -130,8 +131,8 @@ def measure_pair_loss(
     order = np.argsort(dataset.lengths.max(axis=1), kind="stable")
     collate = PairCollator(run.tokenizers.source.pad_token_id)
     nats_N, tokens_N = np.zeros(len(order)), np.zeros(len(order), np.int64)
-    for number, indices in enumerate(np.split(order, range(batch, len(order), batch))):
-        progress("measuring the loss", number * batch, len(order))
+    for index, indices in enumerate(np.split(order, range(batch, len(order), batch))):
+        progress("measuring the loss", index * batch, len(order))
         loss_BS = compute_token_losses(run, collate([dataset[int(i)] for i in indices]))
         nats_N[indices] = loss_BS.sum(-1).cpu().numpy()
         tokens_N[indices] = dataset.lengths[indices, 1]
@@ -143,7 +144,7 @@ def compute_token_losses(run: Run, batch: Batch) -> Float[Tensor, "B S"]:
     """Compute the loss of every label of a translator in nats, and 0 for labels that are ignored: [B, S]."""
     batch = {name: value.to(run.model.device) for name, value in batch.items()}
     logits_BSV = run.model(**batch).logits.float()
-    return F.cross_entropy(logits_BSV.transpose(1, 2), batch["labels"], ignore_index=IGNORED, reduction="none")
+    return F.cross_entropy(logits_BSV.transpose(1, 2), batch["labels"], ignore_index=IGNORED_LABEL, reduction="none")
 
 
 def _tabulate_by_length(loss: Loss, exact_N: NDArray[np.bool_], buckets: int) -> Table:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clockhands.findings import Table
-from clockhands.generation.score import Score, compute_interval
+from clockhands.generation.score import Score, bootstrap_mean_interval
 from clockhands.generation.translate import Translation
 
 __all__ = ["Evaluation", "Loss"]
@@ -39,7 +39,7 @@ class Loss:
         one number of each example can be resampled.
         """
         residual_N = (self.nats_N - self.mean * self.tokens_N) / self.tokens_N.mean()
-        low, high = compute_interval(residual_N)
+        low, high = bootstrap_mean_interval(residual_N)
         return self.mean + low, self.mean + high
 
     def to_score(self) -> Score:
@@ -56,7 +56,8 @@ class Evaluation:
         loss: the loss of every example.
         by_length: a table of the loss by the length of the target, or by the index within a window.
         translations: those of the sources, in order; empty for a language model.
-        resampled: over what the intervals of a language model are, "12 documents".
+        resampled: what the bootstrap resamples for the intervals of a language model, such as "12 documents"; empty for
+            translations.
     """
 
     scores: tuple[Score, ...]

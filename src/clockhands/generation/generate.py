@@ -18,8 +18,8 @@ from clockhands.runs import LanguageModel, Run
 
 __all__ = ["generate"]
 
-MINIMUM = {"tokens": 1, "temperature": 0, "top_k": 0, "beam": 1, "samples": 1, "max_prompt": 1}
-"""The least value of each argument but ``top_p``, a share that must be above 0."""
+LEAST_VALUES = {"tokens": 1, "temperature": 0, "top_k": 0, "beam": 1, "samples": 1, "max_prompt": 1}
+"""The least value of each argument; ``top_p``, a share that must be above 0, has ``MIN_TOP_P``."""
 MIN_TOP_P = 1e-9
 SAMPLING_DEFAULTS = {"temperature": 0.8, "top_k": 0, "top_p": 1.0}
 """The value of each sampling option that is None, where something is sampled."""
@@ -105,7 +105,7 @@ def _encode_prompt(model: LanguageModel, prompt: str, max_tokens: int) -> list[i
         text = f"the prompt has {len(ids):,} tokens, and the last {max_tokens:,} are read; raise max_prompt for more"
         warnings.warn(text, ClockhandsWarning, stacklevel=3)
     end = [] if tokenizer.eos_token_id is None else [tokenizer.eos_token_id]
-    ids = [*model.start, *ids[-max_tokens:]] or end
+    ids = [*model.start_ids, *ids[-max_tokens:]] or end
     if not ids:
         raise UsageError(f"the tokenizer of {model.source} has no token to begin a text with; give a prompt")
     return ids
@@ -113,10 +113,10 @@ def _encode_prompt(model: LanguageModel, prompt: str, max_tokens: int) -> list[i
 
 def _check_position_table(model: LanguageModel, length: int) -> None:
     """Raise UsageError for a text that is longer than the model's table of positions."""
-    if model.longest is not None and length > model.longest:
+    if model.max_length is not None and length > model.max_length:
         raise UsageError(
             f"prompt and continuation have up to {length:,} tokens, and {model.source} has a table of "
-            f"{model.longest:,} positions; lower tokens or max_prompt"
+            f"{model.max_length:,} positions; lower tokens or max_prompt"
         )
 
 
@@ -135,7 +135,7 @@ def _check_ranges(**values: float | int | None) -> None:
     """Raise UsageError with every value that is out of range; None stands for the default."""
     known = {name: value for name, value in values.items() if value is not None}
     # "not value >= least" instead of "value < least": every comparison with NaN is false, and NaN must be refused.
-    wrong = [f"{name} is {known[name]}; it must be {least} or more" for name, least in MINIMUM.items()
+    wrong = [f"{name} is {known[name]}; it must be {least} or more" for name, least in LEAST_VALUES.items()
              if name in known and not known[name] >= least]  # fmt: skip
     wrong += [f"{name} is {value}; it must be finite" for name, value in known.items() if value == math.inf]
     if not MIN_TOP_P <= known.get("top_p", 1) <= 1:

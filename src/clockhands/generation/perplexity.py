@@ -22,7 +22,13 @@ from clockhands.progress import CountProgress, ignore_count
 from clockhands.runs import LanguageModel
 from clockhands.shapes import Float, Int, Tensor
 
-__all__ = ["Windows", "choose_batch", "compute_next_token_losses", "cut_windows", "evaluate_windows"]
+__all__ = [
+    "EvaluationWindows",
+    "choose_batch",
+    "compute_next_token_losses",
+    "cut_evaluation_windows",
+    "evaluate_windows",
+]
 
 MOST_WINDOWS = 32
 """The most windows that are read at a time where no number is given."""
@@ -33,8 +39,8 @@ LOGIT_SHARE = 0.2
 
 
 @dataclass(frozen=True)
-class Windows:
-    """Overlapping windows of a text, and which of their tokens count.
+class EvaluationWindows:
+    """Overlapping windows of a text, and which of their tokens count in the loss.
 
     Args:
         ids_NS: the tokens of each window, with those that begin every text in front.
@@ -50,7 +56,9 @@ class Windows:
         return len(self.ids_NS)
 
 
-def cut_windows(model: LanguageModel, documents: Sequence[str], length: int, stride: int | None = None) -> Windows:
+def cut_evaluation_windows(
+    model: LanguageModel, documents: Sequence[str], length: int, stride: int | None = None
+) -> EvaluationWindows:
     """Cut documents, one after the other, into windows of ``length`` tokens that begin ``stride`` tokens apart.
 
     Every window begins with what the tokenizer puts before a text, if anything. A token counts in the first window that
@@ -59,28 +67,31 @@ def cut_windows(model: LanguageModel, documents: Sequence[str], length: int, str
     Raises UsageError for a length or stride out of range and for a text shorter than one window.
     """
     stream = encode_documents(model.tokenizer, documents)
-    start = len(model.start)
-    own = length - start
-    most = own if start else own - 1
-    if length < 2 or own < 1 or most < 1:
-        raise UsageError(f"length={length}; a window holds at least {max(2, start + 1)} tokens")
-    if stride is not None and not 1 <= stride <= most:
-        raise UsageError(f"stride={stride}; windows of {length} tokens begin 1 to {most} apart, or tokens are left out")
-    if len(stream.values) < own:
+    num_start = len(model.start_ids)
+    text_length = length - num_start
+    # Where nothing stands before a text, the first token of a window is read and not predicted.
+    max_stride = text_length if num_start else text_length - 1
+    if length < 2 or text_length < 1 or max_stride < 1:
+        raise UsageError(f"length={length}; a window holds at least {max(2, num_start + 1)} tokens")
+    if stride is not None and not 1 <= stride <= max_stride:
+        raise UsageError(
+            f"stride={stride}; windows of {length} tokens begin 1 to {max_stride} apart, or tokens are left out"
+        )
+    if len(stream.values) < text_length:
         raise UsageError(
             f"the text has {len(stream.values):,} tokens, less than one window of length={length}; give a shorter "
             "--length, or more text"
         )
-    step = most if stride is None else stride
-    begins_N = np.arange(0, len(stream.values) - own + 1, step)
-    ids_NS = stream.values[begins_N[:, None] + np.arange(own)]
+    stride = max_stride if stride is None else stride
+    begins_N = np.arange(0, len(stream.values) - text_length + 1, stride)
+    ids_NS = stream.values[begins_N[:, None] + np.arange(text_length)]
     counted_NS = np.zeros((len(begins_N), length), np.bool_)
-    counted_NS[:, -step:] = True
+    counted_NS[:, -stride:] = True
     counted_NS[0] = True
     counted_NS[:, 0] = False
-    before_NS = np.broadcast_to(np.asarray(model.start, np.int64), (len(begins_N), start))
+    before_NS = np.broadcast_to(np.asarray(model.start_ids, np.int64), (len(begins_N), num_start))
     documents_N = np.searchsorted(stream.offsets, begins_N, side="right") - 1
-    return Windows(np.concatenate([before_NS, ids_NS], axis=1).astype(np.int64), counted_NS, documents_N)
+    return EvaluationWindows(np.concatenate([before_NS, ids_NS], axis=1).astype(np.int64), counted_NS, documents_N)
 
 
 def choose_batch(model: LanguageModel, length: int) -> int:
@@ -117,10 +128,11 @@ def evaluate_windows(
 ) -> Evaluation:
     """Measure loss and perplexity of a language model on documents, and both by the place in a window.
 
-    ``length``, ``stride``: as for ``cut_windows``. ``batch``: windows at a time (None: ``choose_batch``). The intervals
-    are over documents where there are five or more, else over windows. Raises as ``cut_windows`` and ``choose_batch``.
+    ``length``, ``stride``: as for ``cut_evaluation_windows``. ``batch``: windows at a time (None: ``choose_batch``).
+    The intervals are over documents where there are five or more, else over windows. Raises what
+    ``cut_evaluation_windows`` and ``choose_batch`` raise.
     """
-    windows = cut_windows(model, documents, length, stride)
+    windows = cut_evaluation_windows(model, documents, length, stride)
     if batch is not None and batch < 1:
         raise UsageError(f"batch={batch}; at least one window is read at a time")
     losses_NS = np.concatenate(list(_read_losses(model, windows, batch or choose_batch(model, length), progress)))
@@ -134,7 +146,7 @@ def evaluate_windows(
 
 
 def _read_losses(
-    model: LanguageModel, windows: Windows, batch: int, progress: CountProgress
+    model: LanguageModel, windows: EvaluationWindows, batch: int, progress: CountProgress
 ) -> Iterator[Float[np.ndarray, "B S"]]:
     """Yield the losses of the windows, batch by batch, in float64."""
     for first in range(0, len(windows), batch):
@@ -144,7 +156,7 @@ def _read_losses(
     progress("reading windows", len(windows), len(windows))
 
 
-def _group_by_document(losses_NS: Float[np.ndarray, "N S"], windows: Windows) -> tuple[Loss, str]:
+def _group_by_document(losses_NS: Float[np.ndarray, "N S"], windows: EvaluationWindows) -> tuple[Loss, str]:
     """Return the loss of each document, or of each window where documents are few, and over what that is, as text."""
     nats_N, tokens_N = losses_NS.sum(1), windows.counted_NS.sum(1)
     _, groups_N = np.unique(windows.documents_N, return_inverse=True)

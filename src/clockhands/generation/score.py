@@ -14,8 +14,8 @@ from clockhands.errors import DataError, UsageError, describe_unknown
 
 __all__ = [
     "Score",
+    "bootstrap_mean_interval",
     "compute_exact_match",
-    "compute_interval",
     "describe_uniform_guess",
     "make_bleu",
     "match_exactly",
@@ -45,7 +45,7 @@ class Score:
 
     def __str__(self) -> str:
         places = {"loss": 3, "perplexity": 2}.get(self.name, 1)
-        value, low, high = (f"{number:.{places}f}" for number in (self.value, self.low, self.high))
+        value, low, high = (f"{bound:.{places}f}" for bound in (self.value, self.low, self.high))
         return f"{self.name}|{self.signature} = {value} [{low}, {high}]"
 
 
@@ -114,7 +114,7 @@ def match_exactly(hypotheses: Sequence[str], references: Sequence[str]) -> NDArr
     return np.array([h.strip() == r.strip() for h, r in zip(hypotheses, references, strict=True)])
 
 
-def compute_interval(values: NDArray[np.float64], confidence: float = 0.95) -> tuple[float, float]:
+def bootstrap_mean_interval(values: NDArray[np.float64], confidence: float = 0.95) -> tuple[float, float]:
     """Compute the percentile bootstrap interval of the mean of N values (Efron & Tibshirani 1993, chapter 13).
 
     If all values are equal, both ends are that value.

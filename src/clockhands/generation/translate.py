@@ -14,13 +14,13 @@ from clockhands.data import encode_texts
 from clockhands.data.collate import pad
 from clockhands.data.encoding import LONGEST, shorten_rows
 from clockhands.errors import UsageError
-from clockhands.generation.engines import ENGINES, Decoding, Engine
+from clockhands.generation.engines import ENGINES, DecodingOptions, Engine
 from clockhands.generation.memory_check import check_memory
 from clockhands.runs import Run, open_run
 
 __all__ = ["Search", "Translation", "bound_length", "translate"]
 
-POOL = 32
+MOST_POOL_BATCHES = 32
 """The most batches in a pool, whose sentences are sorted by length; a larger pool needs less padding.
 
 The first pool is one batch and each is twice as large as the one before, so that the first translations come soon.
@@ -108,11 +108,11 @@ def translate(run: str | Path | Run, sources: Iterable[str], search: Search | No
 
 
 def _translate_stream(run: Run, engine: Engine, stream: Iterator[str], search: Search) -> Iterator[Translation]:
-    """Yield the translations of a stream, in pools that grow up to ``POOL`` batches."""
+    """Yield the translations of a stream, in pools that grow up to ``MOST_POOL_BATCHES`` batches."""
     batches = 1
     while pool := list(islice(stream, search.batch * batches)):
         yield from _translate_pool(run, engine, pool, search)
-        batches = min(2 * batches, POOL)
+        batches = min(2 * batches, MOST_POOL_BATCHES)
 
 
 def _translate_pool(run: Run, engine: Engine, pool: list[str], search: Search) -> list[Translation]:
@@ -126,7 +126,7 @@ def _translate_pool(run: Run, engine: Engine, pool: list[str], search: Search) -
     batches = [
         (bound, indices)
         for bound, group in groupby(order, key=lambda index: bound_length(len(ids[index]), search.max_length))
-        for indices in _split(group, search.batch)
+        for indices in _split_into_batches(group, search.batch)
     ]
     for _, indices in batches:
         _check_batch_memory(run, [ids[index] for index in indices], search)
@@ -142,7 +142,7 @@ def bound_length(tokens: int, max_length: int | None = None) -> int:
     return max_length or 2 * LENGTH_BUCKET * math.ceil(tokens / LENGTH_BUCKET) + EXTRA_TOKENS
 
 
-def _split(items: Iterable[int], size: int) -> Iterator[list[int]]:
+def _split_into_batches(items: Iterable[int], size: int) -> Iterator[list[int]]:
     """Yield the items in lists of ``size``; the last may be shorter."""
     stream = iter(items)
     while batch := list(islice(stream, size)):
@@ -167,7 +167,7 @@ def _translate_batch(
     pad_id = run.tokenizers.source.pad_token_id
     ids_BT, mask_BT = pad([np.asarray(row, dtype=np.int32) for row in rows], pad_id)
     device = run.model.device
-    decoding = Decoding(bound, search.beam, search.length_penalty)
+    decoding = DecodingOptions(bound, search.beam, search.length_penalty)
     outputs = engine.generate(ids_BT.to(device), mask_BT.to(device).bool(), decoding)
     tokens = [output.tokens for output in outputs]
     texts: list[str] = run.tokenizers.target.batch_decode(tokens, skip_special_tokens=True)

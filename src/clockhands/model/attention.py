@@ -56,7 +56,7 @@ class FusedLinear(nn.Linear):
         super().__init__(in_features, sum(widths), bias=bias)
         self.widths = widths
 
-    def split_heads(self, x_BSD: Float[Tensor, "B S D"], head_dim: int) -> tuple[Float[Tensor, "B _H S K"], ...]:
+    def project_heads(self, x_BSD: Float[Tensor, "B S D"], head_dim: int) -> tuple[Float[Tensor, "B _H S K"], ...]:
         """Project [B, S, D], and return each projection as [B, its heads, S, head_dim]."""
         fused = self(x_BSD)
         batch, length, _ = fused.shape
@@ -125,7 +125,7 @@ class Attention(nn.Module):
         """Join the heads and apply the output projection: [B, H, S, Kv] to [B, S, D]."""
         return self.out(out_BHSK.transpose(1, 2).flatten(2))
 
-    def attend_to_stored(
+    def attend_to_cached_keys(
         self,
         scheme: Scheme,
         q_BHSK: Float[Tensor, "B H S K"],
@@ -135,7 +135,7 @@ class Attention(nn.Module):
         *,
         rotated: bool,
     ) -> Float[Tensor, "B H S Kv"]:
-        """Attend to all keys that a cache stores: queries [B, H, S, K] to [B, H, S, Kv].
+        """Attend to all keys of a cache, earlier ones and new: queries [B, H, S, K] to [B, H, S, Kv].
 
         ``stored_BHTK`` are the cached keys, with their positions as further channels if the scheme needs them
         (``needs_stored_positions``). ``rotated``: whether queries and keys have been rotated before. Raises
@@ -162,7 +162,7 @@ class SelfAttention(Attention):
 
     def forward(self, x_BSD: Float[Tensor, "B S D"], context: AttentionContext) -> Float[Tensor, "B S D"]:
         """Attend among the tokens of one side: [B, S, D] to [B, S, D]."""
-        q_BHSK, k_BGSK, v_BGSK = self.qkv.split_heads(x_BSD, self.head_dim)
+        q_BHSK, k_BGSK, v_BGSK = self.qkv.project_heads(x_BSD, self.head_dim)
         k_BHSK, v_BHSK = self.repeat_heads(k_BGSK), self.repeat_heads(v_BGSK)
         return self.join_heads(self.attend_with_cache(x_BSD, q_BHSK, k_BHSK, v_BHSK, context))
 
@@ -195,7 +195,7 @@ class SelfAttention(Attention):
             q, k = scheme.rotate(q, k, placement.qpos_BS, placement.kpos_BT)
         stored = append_positions(k, placement.kpos_BT) if needs_stored_positions(scheme) else k
         stored, v = self.update_cache(cache, layer, stored, v, may_share_keys(scheme))
-        return self.attend_to_stored(scheme, q, stored, v, placement, rotated=rotated)
+        return self.attend_to_cached_keys(scheme, q, stored, v, placement, rotated=rotated)
 
     def locate_tokens(self, x_BSD: Float[Tensor, "B S D"], context: AttentionContext) -> Placement:
         """Return the placement of a call, with the coordinates [B, H, S, A] of ``scheme.locate`` if it gives any."""
@@ -226,7 +226,7 @@ class CrossAttention(Attention):
         context: AttentionContext,
     ) -> Float[Tensor, "B S D"]:
         """Attend from target tokens [B, S, D] to the source's states [B, T, D]: [B, S, D]."""
-        (q_BHSK,) = self.q.split_heads(x_BSD, self.head_dim)
+        (q_BHSK,) = self.q.project_heads(x_BSD, self.head_dim)
         k_BHTK, v_BHTK = self.project_source(source_BTD, context.cache, context.layer, q_BHSK.device)
         scheme, placement = context.scheme, context.placement
         if context.lean:
@@ -244,5 +244,5 @@ class CrossAttention(Attention):
         if cache is not None and cache.get_seq_length(layer):
             cached = cache.layers[layer]
             return self.repeat_heads(cached.keys.to(device)), self.repeat_heads(cached.values.to(device))
-        k_BHTK, v_BHTK = map(self.repeat_heads, self.kv.split_heads(source_BTD, self.head_dim))
+        k_BHTK, v_BHTK = map(self.repeat_heads, self.kv.project_heads(source_BTD, self.head_dim))
         return (k_BHTK, v_BHTK) if cache is None else self.update_cache(cache, layer, k_BHTK, v_BHTK)

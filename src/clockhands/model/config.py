@@ -22,11 +22,11 @@ from clockhands.model.config_types import (
     Width,
 )
 from clockhands.model.faults import find_faults, find_position_faults_without_sizes, find_vocabulary_faults
-from clockhands.model.layer_schemes import BuiltSchemes, build_schemes
+from clockhands.model.layer_schemes import BuiltSchemes, build_side
 from clockhands.model.position_config import SINUSOIDAL, PositionConfig
-from clockhands.model.scheme_summary import SchemeSummary, SpareSchemes, build_for_summary, build_scheme_for_summary
+from clockhands.model.scheme_summary import SchemeSummary, SpareSchemes, avoid_large_tables
 from clockhands.options import Positive, Range, Share, check_options, options_of
-from clockhands.schemes import CATALOGUE, Scheme, Sizes, construct
+from clockhands.schemes import Sizes
 
 __all__ = ["TransformerConfig"]
 
@@ -36,7 +36,8 @@ class TransformerConfig:
     """A Transformer of "Attention Is All You Need" (Vaswani et al. 2017); the defaults are the paper's base model.
 
     Args:
-        kind: ``encoder-decoder``, ``decoder`` (language model) or ``encoder`` (masked language model).
+        kind: the architecture: ``encoder-decoder``, ``decoder`` (language model) or ``encoder`` (masked language
+            model).
         vocab_size: size of the vocabulary; of an encoder-decoder, of the one that the decoder reads and writes.
         source_vocab_size: size of the vocabulary that the encoder of an encoder-decoder reads; None: the same one.
         d_model: width of the states.
@@ -222,30 +223,13 @@ class TransformerConfig:
             causal=self.is_causal(side),
         )
 
-    def take_scheme(self, side: Side) -> Scheme:
-        """Return an instance of a side's scheme that nobody else holds: the one that validation built, or a new one.
-
-        Raises ConfigError where the scheme refuses these sizes.
-        """
-        return self._spare_schemes.take(side) or self.build_scheme(side)
-
-    def build_scheme(self, side: Side) -> Scheme:
-        """Build a new instance of a side's scheme. Raises ConfigError where the scheme refuses these sizes."""
-        position = self.get_position_config(side)
-        return construct(CATALOGUE, position.scheme, self.get_sizes(side), position.options)
-
     def build_schemes(self, side: Side) -> BuiltSchemes:
-        """Build all schemes of a side; the first may be the one that validation built (``take_scheme``).
+        """Build all schemes of a side; the first may be one that validation built, which nobody else holds.
 
         Raises ConfigError where a scheme refuses the sizes or another scheme.
         """
-        sizes = self.get_sizes(side)
-        return build_schemes(
-            self.get_position_config(side),
-            self.count_layers(side),
-            lambda: self.take_scheme(side),
-            lambda part: construct(CATALOGUE, part.scheme, sizes, part.options),
-        )
+        spare = self._spare_schemes.take(side)
+        return build_side(self.get_position_config(side), self.count_layers(side), self.get_sizes(side), spare)
 
     def summarise_scheme(self, side: Side) -> SchemeSummary:
         """Return the summary of a side's schemes, which are built once for it.
@@ -253,12 +237,15 @@ class TransformerConfig:
         Raises ConfigError where a scheme refuses these sizes.
         """
         if side not in self._summaries:
-            if self.get_position_config(side).is_plain:
-                scheme = build_scheme_for_summary(self, side)
-                self._summaries[side] = SchemeSummary.of(scheme)
-                self._spare_schemes.keep(side, scheme)
+            position, sizes = self.get_position_config(side), self.get_sizes(side)
+            with avoid_large_tables(position, sizes):
+                # All layers of a plain side have equal schemes, and one of them is enough.
+                built = build_side(position, 1 if position.is_plain else self.count_layers(side), sizes)
+            if position.is_plain:
+                self._summaries[side] = SchemeSummary.of(built.at_input)
+                self._spare_schemes.keep(side, built.at_input)
             else:
-                self._summaries[side] = SchemeSummary.of_side(build_for_summary(self, side, self.build_schemes))
+                self._summaries[side] = SchemeSummary.of_side(built)
         return self._summaries[side]
 
     @cached_property

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, get_args, get_origin
 
 from clockhands.errors import ConfigError, Fault, show_value
 from clockhands.model.config_types import LARGEST_HEAD_WIDTH, SIDES_BY_ARCHITECTURE, Side
-from clockhands.model.layer_schemes import find_count_faults, find_layer_faults, list_parts
+from clockhands.model.layer_schemes import find_layer_count_faults, find_layer_faults, list_parts
 from clockhands.model.position_config import PositionConfig
 from clockhands.model.scheme_summary import SchemeSummary
 from clockhands.options import check_options, check_value, options_of
@@ -143,7 +143,7 @@ def find_position_faults(position: PositionConfig, side: Side) -> list[str]:
 def find_scheme_faults(config: TransformerConfig, side: Side) -> list[str]:
     """Return why the scheme of a side refuses the sizes of the model, or cannot act on that side."""
     position = config.get_position_config(side)
-    count_faults = find_count_faults(position, side, config.count_layers(side))
+    count_faults = find_layer_count_faults(position, side, config.count_layers(side))
     if count_faults:
         return count_faults
     try:

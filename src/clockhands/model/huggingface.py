@@ -22,7 +22,7 @@ from clockhands.model.huggingface_base import (
     to_tuple,
 )
 from clockhands.model.huggingface_config import ClockhandsConfig
-from clockhands.model.loss import IGNORED
+from clockhands.model.loss import IGNORED_LABEL
 from clockhands.model.token_batch import EncodedSource, TokenBatch
 
 __all__ = [
@@ -69,23 +69,23 @@ class ClockhandsForSeq2SeqLM(ClockhandsPreTrainedModel, CacheAwareGenerationMixi
         where there is no source or no target.
         """
         decoder_input_ids = self.choose_decoder_ids(decoder_input_ids, labels)
-        source_states = self.start_layer_states(output_hidden_states)
+        source_layer_states = self.make_layer_state_list(output_hidden_states)
         source = self.encode_source(
-            input_ids, attention_mask, position_ids, document_ids, encoder_outputs, source_states
+            input_ids, attention_mask, position_ids, document_ids, encoder_outputs, source_layer_states
         )
         cache = past_key_values
         if cache is None and self.wants_cache(use_cache, labels):
             cache = EncoderDecoderCache(DynamicCache(), DynamicCache())
         mask = check_padding_mask(decoder_attention_mask)
         text = TokenBatch(decoder_input_ids, mask, decoder_position_ids, decoder_document_ids)
-        layer_states = self.start_layer_states(output_hidden_states)
+        layer_states = self.make_layer_state_list(output_hidden_states)
         states_BSD = self.decode_text(text, source, cache, layer_states)
         loss, logits = self.compute_loss_and_logits(states_BSD, labels, logits_to_keep, num_items_in_batch)
         return Seq2SeqLMOutput(
             loss=loss, logits=logits, past_key_values=cache, encoder_last_hidden_state=source.states_BTD,
             decoder_hidden_states=to_tuple(layer_states),
             # ``encoder_outputs`` may lack the states of the layers: the list is then empty.
-            encoder_hidden_states=to_tuple(source_states or None),
+            encoder_hidden_states=to_tuple(source_layer_states or None),
         )  # fmt: skip
 
     def choose_decoder_ids(self, ids_BS: torch.Tensor | None, labels_BS: torch.Tensor | None) -> torch.Tensor:
@@ -163,7 +163,7 @@ class EncoderWrapper(nn.Module):
         weights.
         """
         model = self._model[0]
-        layer_states = model.start_layer_states(output_hidden_states)
+        layer_states = model.make_layer_state_list(output_hidden_states)
         source = model.encode_source(input_ids, attention_mask, position_ids, document_ids, None, layer_states)
         return BaseModelOutput(source.states_BTD, hidden_states=to_tuple(layer_states))
 
@@ -192,10 +192,10 @@ class ClockhandsForCausalLM(ClockhandsPreTrainedModel, CacheAwareGenerationMixin
         """
         if past_key_values is None and self.wants_cache(use_cache, labels):
             past_key_values = DynamicCache()
-        layer_states = self.start_layer_states(output_hidden_states)
+        layer_states = self.make_layer_state_list(output_hidden_states)
         text = TokenBatch(input_ids, check_padding_mask(attention_mask), position_ids, document_ids)
         states_BSD = self.model.decode(text, cache=past_key_values, layer_states=layer_states)
-        next_labels = None if labels is None else nn.functional.pad(labels[:, 1:], (0, 1), value=IGNORED)
+        next_labels = None if labels is None else nn.functional.pad(labels[:, 1:], (0, 1), value=IGNORED_LABEL)
         loss, logits = self.compute_loss_and_logits(states_BSD, next_labels, logits_to_keep, num_items_in_batch)
         return CausalLMOutputWithPast(
             loss=loss,
@@ -221,7 +221,7 @@ class ClockhandsForMaskedLM(ClockhandsPreTrainedModel):
         output_hidden_states: bool | None = None,
     ) -> MaskedLMOutput:
         """Compute logits [B, S, V], and the loss if ``labels`` [B, S] are given (-100: nothing to learn there)."""
-        layer_states = self.start_layer_states(output_hidden_states)
+        layer_states = self.make_layer_state_list(output_hidden_states)
         text = TokenBatch(input_ids, check_padding_mask(attention_mask), position_ids, document_ids)
         encoded = self.model.encode(text, layer_states)
         loss, logits = self.compute_loss_and_logits(encoded.states_BTD, labels, 0, num_items_in_batch)
@@ -238,4 +238,4 @@ def shift_right(labels_BS: torch.Tensor, config: ClockhandsConfig) -> torch.Tens
         raise CheckpointError("the decoder needs a start token: set decoder_start_token_id or bos_token_id")
     shifted_BS = torch.cat([torch.full_like(labels_BS[:, :1], start), labels_BS[:, :-1]], dim=1)
     # Ignored labels are padding at the end, where nothing is learnt: without a padding token any id will do.
-    return shifted_BS.masked_fill(shifted_BS == IGNORED, config.pad_token_id or 0)
+    return shifted_BS.masked_fill(shifted_BS == IGNORED_LABEL, config.pad_token_id or 0)

@@ -91,7 +91,7 @@ class ClockhandsPreTrainedModel(PreTrainedModel):
         """Return the padding mask unchanged: the model adds causality itself."""
         return attention_mask
 
-    def start_layer_states(self, requested: bool | None) -> list[torch.Tensor] | None:
+    def make_layer_state_list(self, requested: bool | None) -> list[torch.Tensor] | None:
         """Return an empty list, to which the model appends the states of all layers, or None if they are not wanted.
 
         ``requested`` is ``output_hidden_states`` of the call; None takes that of the configuration.

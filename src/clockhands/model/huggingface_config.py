@@ -69,7 +69,10 @@ class ClockhandsConfig(PreTrainedConfig):
 
     @classmethod
     def from_dict(cls, config_dict: dict[str, Any], **kwargs: Any) -> Any:
-        """Make a configuration from the content of a file, which may be older than the options that it must give."""
+        """Make a configuration from the content of a file.
+
+        The options that files of earlier versions lack are filled in with what those versions computed.
+        """
         saved = {**config_dict, "transformer": complete_saved_position(config_dict.get("transformer"))}
         # It names a file of the folder that is read; whoever saves the model elsewhere would save the name alone.
         saved.pop("auto_map", None)
@@ -137,10 +140,10 @@ def find_id_faults(ids: Mapping[str, Any], vocabulary_size: int) -> list[str]:
     ``ids``: an id, a list of ids, or None (there is no such token) for each name.
     """
     return [
-        f"{name} is {number!r}; it must be the id of a token, from 0 to {vocabulary_size - 1:,}"
+        f"{name} is {token_id!r}; it must be the id of a token, from 0 to {vocabulary_size - 1:,}"
         for name, value in ids.items()
-        for number in (value if isinstance(value, list) else [value])
-        if number is not None and (not isinstance(number, int) or not 0 <= number < vocabulary_size)
+        for token_id in (value if isinstance(value, list) else [value])
+        if token_id is not None and (not isinstance(token_id, int) or not 0 <= token_id < vocabulary_size)
     ]
 
 

@@ -20,7 +20,7 @@ __all__ = [
     "initialise_embedding",
     "initialise_linear",
     "list_initialisers",
-    "split_by_shape",
+    "split_projections",
     "zero_bias",
 ]
 
@@ -90,16 +90,16 @@ def initialise_linear(module: nn.Linear, config: TransformerConfig) -> None:
     if config.initialisation == "normal02":
         nn.init.normal_(module.weight, std=0.02)
     else:
-        for rows, weight_OI in split_by_shape(module):
+        for rows, weight_OI in split_projections(module):
             bound = math.sqrt(6 / (module.in_features + rows))
             nn.init.uniform_(weight_OI, -bound, bound)
     zero_bias(module)
 
 
-def split_by_shape(module: nn.Linear) -> list[tuple[int, Float[Tensor, "O I"]]]:
-    """Return the number of rows and the weight of each projection in a linear layer.
+def split_projections(module: nn.Linear) -> list[tuple[int, Float[Tensor, "O I"]]]:
+    """Split a linear layer into its projections: the number of rows and the weight of each.
 
-    Where all have equally many rows, one entry with the whole weight stands for all.
+    Where all have equally many rows, one entry with the weight of the layer stands for all.
     """
     widths = module.widths if isinstance(module, FusedLinear) else (module.out_features,)
     if len(set(widths)) == 1:

@@ -124,7 +124,7 @@ def split_positions(
 
 
 def read_coordinates(cache: KVCache, layer: int, head_dim: int) -> Float[Tensor, "B H T A"] | None:
-    """Read the coordinates that ``locate`` gave the cached tokens of a layer, [B, H, T, A]; None before the first.
+    """Read the coordinates that ``locate`` gave the cached tokens of a layer: [B, H, T, A]; None if none is cached.
 
     The cached keys are ``head_dim`` wide: no scheme with ``locate`` changes their width when it rotates.
     """
@@ -160,12 +160,12 @@ class LayerCache:
 
     @property
     def keys(self) -> Float[Tensor, "B H T Kp"]:
-        """Keys of all cached tokens; of sizes 0 before the first."""
+        """Keys of all cached tokens; of sizes 0 before the first token."""
         return self._keys[:, :, : self.length]
 
     @property
     def values(self) -> Float[Tensor, "B H T Kv"]:
-        """Values of all cached tokens; of sizes 0 before the first."""
+        """Values of all cached tokens; of sizes 0 before the first token."""
         return self._values[:, :, : self.length]
 
     def append(self, keys: Float[Tensor, "B H N Kp"], values: Float[Tensor, "B H N Kv"]) -> tuple[Tensor, Tensor]:

@@ -1,17 +1,17 @@
-"""Which schemes act in which layer of a side: the schedule of a ``PositionConfig``, read, judged and built."""
+"""Which schemes act in which layer of a side: the layer schedule of a ``PositionConfig``, read, judged and built."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from clockhands.errors import ConfigError, describe_unknown, show_value
 from clockhands.model.position_config import REPEAT, PositionConfig
-from clockhands.schemes import CATALOGUE, Composition, Scheme, find_option_faults, read_part
+from clockhands.schemes import CATALOGUE, Composition, Scheme, Sizes, build, find_option_faults, read_part
 
-__all__ = ["BuiltSchemes", "Part", "build_schemes", "find_count_faults", "find_layer_faults", "list_parts"]
+__all__ = ["BuiltSchemes", "Part", "build_side", "find_layer_count_faults", "find_layer_faults", "list_parts"]
 
 
 @dataclass(frozen=True)
@@ -30,8 +30,8 @@ def read_entry(entry: Any, kinds: Mapping[str, Any]) -> list[Part]:
     if isinstance(entry, str) and entry in kinds:
         return read_entry(kinds[entry], {})
     if isinstance(entry, Mapping) and "schemes" in entry and "scheme" not in entry:
-        strange = [key for key in entry if key != "schemes"]
-        if strange or not isinstance(entry["schemes"], (list, tuple)):
+        other_keys = [key for key in entry if key != "schemes"]
+        if other_keys or not isinstance(entry["schemes"], (list, tuple)):
             raise ConfigError(
                 [f"{show_value(entry)} must be a table with a list of schemes and nothing else"], "layers"
             )
@@ -51,7 +51,7 @@ def list_parts(position: PositionConfig, num_layers: int) -> list[tuple[Part, ..
 
 
 def find_layer_faults(position: PositionConfig, side: str) -> list[str]:
-    """Return what is wrong with the names and options in a schedule, whatever the number of layers."""
+    """Return what is wrong with the names and options in a layer schedule, whatever the number of layers."""
     faults = []
     if position.kinds and not position.layers:
         faults.append(
@@ -63,12 +63,12 @@ def find_layer_faults(position: PositionConfig, side: str) -> list[str]:
     faults += [f"{side}.kinds.{name} is in no entry of {side}.layers" for name in position.kinds if name not in used]
     for name, entry in position.kinds.items():
         faults += [f"{side}.kinds.{name}: {fault}" for fault in _find_entry_faults(entry, {})]
-    for number, entry in enumerate(position.layers or ()):
+    for index, entry in enumerate(position.layers or ()):
         is_kind = isinstance(entry, str) and entry in position.kinds
         if entry != REPEAT and not is_kind:
-            faults += [f"{side}.layers[{number}]: {fault}" for fault in _find_entry_faults(entry, position.kinds)]
-        elif entry == REPEAT and number != len(position.layers or ()) - 1:
-            faults.append(f"{side}.layers[{number}] is '{REPEAT}', which can only be the last entry")
+            faults += [f"{side}.layers[{index}]: {fault}" for fault in _find_entry_faults(entry, position.kinds)]
+        elif entry == REPEAT and index != len(position.layers or ()) - 1:
+            faults.append(f"{side}.layers[{index}] is '{REPEAT}', which can only be the last entry")
     return faults
 
 
@@ -88,19 +88,19 @@ def _find_entry_faults(entry: Any, kinds: Mapping[str, Any]) -> list[str]:
     return faults
 
 
-def find_count_faults(position: PositionConfig, side: str, num_layers: int) -> list[str]:
-    """Return why a schedule does not fit the number of layers."""
+def find_layer_count_faults(position: PositionConfig, side: str, num_layers: int) -> list[str]:
+    """Return why a layer schedule does not fit the number of layers."""
     if position.layers is None:
         return []
     count = len(position.pattern)
-    said = f"{side}.layers has {count} {'entry' if count == 1 else 'entries'}"
+    subject = f"{side}.layers has {count} {'entry' if count == 1 else 'entries'}"
     if not count:
         return [f"{side}.layers is empty; name a scheme for each layer, or leave it out"]
     if count > num_layers:
-        return [f"{said} and there are {num_layers} layers; give one for each, or a shorter pattern"]
+        return [f"{subject} and there are {num_layers} layers; give one for each, or a shorter pattern"]
     if num_layers % count and REPEAT not in position.layers:
         return [
-            f"{said}, a pattern that does not come out even in {num_layers} layers; give one for each layer, or end "
+            f"{subject}, a pattern that does not come out even in {num_layers} layers; give one for each layer, or end "
             f"the pattern with '{REPEAT}', which repeats it and cuts it at the last layer"
         ]
     return []
@@ -110,67 +110,72 @@ def find_count_faults(position: PositionConfig, side: str, num_layers: int) -> l
 class BuiltSchemes:
     """The schemes of a side.
 
-    ``modules``: the instances, which share parts as ``Composition.borrow`` says. ``index``: the module of each layer.
-    ``at_input``: the scheme that acts at the token embedding.
+    ``modules``: the instances, which share parts as ``Composition.borrow`` says. ``module_of_layer``: for each layer,
+    the index of its scheme among them. ``at_input``: the scheme that acts at the token embedding.
     """
 
     modules: Sequence[Scheme]
-    index: Sequence[int]
+    module_of_layer: Sequence[int]
     at_input: Scheme
 
 
-def build_schemes(
-    position: PositionConfig, num_layers: int, take_common: Callable[[], Scheme], build_part: Callable[[Part], Scheme]
-) -> BuiltSchemes:
+def build_side(position: PositionConfig, num_layers: int, sizes: Sizes, spare: Scheme | None = None) -> BuiltSchemes:
     """Build the schemes of a side: one for all layers that are alike, or one for each if a part is ``per_layer``.
 
-    ``take_common`` builds the scheme that all layers have. What is not ``per_layer`` exists once for all layers that
-    have it. Raises ConfigError where schemes refuse the sizes, or each other.
+    What is not ``per_layer`` exists once for all layers that have it. ``spare`` is used in place of the first instance
+    of the scheme that all layers have. A valid configuration is assumed; raises ConfigError where schemes refuse the
+    sizes, or each other.
     """
-    first = take_common()
+
+    def build_common() -> Scheme:
+        return build(CATALOGUE, position.scheme, sizes, position.options, validated=True)
+
+    first = build_common() if spare is None else spare
     if position.layers is None:
-        rest = [take_common() for _ in range(num_layers - 1 if first.per_layer else 0)]
-        for scheme in rest:
-            _share(first, scheme)
-        return BuiltSchemes([first, *rest], [layer if rest else 0 for layer in range(max(num_layers, 1))], first)
+        others = [build_common() for _ in range(num_layers - 1 if first.per_layer else 0)]
+        for scheme in others:
+            _share_parts(first, scheme)
+        return BuiltSchemes([first, *others], [layer if others else 0 for layer in range(max(num_layers, 1))], first)
     modules: list[Scheme] = [] if first.per_layer else [first]
-    index, known = [], dict[str, int]()
+    module_of_layer, module_of_key = [], dict[str, int]()
     for layer, parts in enumerate(list_parts(position, num_layers)):
         key = json.dumps([[part.scheme, dict(part.options)] for part in parts], sort_keys=True)
-        alike = modules[known[key]] if key in known else None
-        if alike is None or alike.per_layer:
-            common = first if layer == 0 or not first.per_layer else take_common()
-            scheme = _put_together(first, common, [build_part(part) for part in parts])
-            if alike is not None:
-                _share(alike, scheme)
+        earlier = modules[module_of_key[key]] if key in module_of_key else None
+        if earlier is None or earlier.per_layer:
+            common = first if layer == 0 or not first.per_layer else build_common()
+            own_parts = [build(CATALOGUE, part.scheme, sizes, part.options, validated=True) for part in parts]
+            scheme = _join_common_and_own(first, common, own_parts)
+            if earlier is not None:
+                _share_parts(earlier, scheme)
             if scheme not in modules:
                 modules.append(scheme)
-            known.setdefault(key, modules.index(scheme))
-            index.append(modules.index(scheme))
+            module_of_key.setdefault(key, modules.index(scheme))
+            module_of_layer.append(modules.index(scheme))
         else:
-            index.append(known[key])
-    return BuiltSchemes(modules, index, modules[index[0]] if first.per_layer else first)
+            module_of_layer.append(module_of_key[key])
+    return BuiltSchemes(modules, module_of_layer, modules[module_of_layer[0]] if first.per_layer else first)
 
 
-def _put_together(first: Scheme, common: Scheme, parts: list[Scheme]) -> Scheme:
-    """Return the scheme of one layer: what all layers have, and its own parts.
+def _join_common_and_own(first: Scheme, common: Scheme, own_parts: list[Scheme]) -> Scheme:
+    """Return the scheme of one layer: what all layers have, and the layer's own parts.
 
     ``first`` is the scheme that all layers have, of which this layer shares what is not ``per_layer``. ``common`` is
     that scheme too, or another instance for this layer.
     """
-    if not parts:
-        _share(first, common)
+    if not own_parts:
+        _share_parts(first, common)
         return common
     if not common.active_hooks():
-        return parts[0] if len(parts) == 1 else Composition(schemes=parts)
-    shared = first.parts if isinstance(first, Composition) else (first,)
-    scheme = Composition(schemes=[*(common.parts if isinstance(common, Composition) else (common,)), *parts])
+        return own_parts[0] if len(own_parts) == 1 else Composition(schemes=own_parts)
+    first_parts = first.parts if isinstance(first, Composition) else (first,)
+    common_parts = common.parts if isinstance(common, Composition) else (common,)
+    scheme = Composition(schemes=[*common_parts, *own_parts])
     if common is not first or not first.per_layer:
-        scheme.borrow({at: part for at, part in enumerate(shared) if not part.per_layer})
+        scheme.borrow({index: part for index, part in enumerate(first_parts) if not part.per_layer})
     return scheme
 
 
-def _share(alike: Scheme, scheme: Scheme) -> None:
-    """Let a composition share with another one that is alike what is not ``per_layer``."""
-    if scheme is not alike and isinstance(alike, Composition) and isinstance(scheme, Composition):
-        scheme.borrow({at: part for at, part in enumerate(alike.parts) if not part.per_layer})
+def _share_parts(source: Scheme, target: Scheme) -> None:
+    """Let ``target`` use the parts of ``source``, a composition of the same schemes, that are not ``per_layer``."""
+    if target is not source and isinstance(source, Composition) and isinstance(target, Composition):
+        target.borrow({index: part for index, part in enumerate(source.parts) if not part.per_layer})

@@ -145,7 +145,7 @@ def copy_for_decoding(module: AnyModule) -> AnyModule:
     if isinstance(module, Scheme):
         return module
     copied = copy.copy(module)
-    copied.__class__ = _make_class_of_bare_calls(cast(Any, type(module)))
+    copied.__class__ = _make_class_without_hooks(cast(Any, type(module)))
     copied._parameters = dict(module._parameters)
     # A submodule that the configuration leaves out, such as a last norm, is None.
     copied._modules = {
@@ -160,6 +160,6 @@ def copy_for_decoding(module: AnyModule) -> AnyModule:
 
 
 @cache
-def _make_class_of_bare_calls(module_class: Any) -> Any:
+def _make_class_without_hooks(module_class: Any) -> Any:
     """Return a subclass of a module class in which a call is ``forward`` and nothing more."""
     return type(module_class.__name__, (module_class,), {"__call__": module_class.forward})

@@ -9,9 +9,9 @@ import torch
 
 from clockhands.shapes import Float, Int, Tensor
 
-__all__ = ["CHUNK_ROWS", "IGNORED", "LabelSmoothing", "SmoothingMode", "compute_chunk_loss", "cross_entropy"]
+__all__ = ["CHUNK_ROWS", "IGNORED_LABEL", "LabelSmoothing", "SmoothingMode", "compute_chunk_loss", "cross_entropy"]
 
-IGNORED = -100
+IGNORED_LABEL = -100
 """The label of a token that is not to be learnt, as in PyTorch."""
 CHUNK_ROWS = 512
 """Rows whose logits exist at a time: 512 rows of 32,000 float32 logits take 66 MB."""
@@ -58,7 +58,7 @@ def cross_entropy(
     weighs every token alike; None: the number of those rows.
     """
     labels_N = labels_N.reshape(-1)
-    labelled_N = labels_N != IGNORED
+    labelled_N = labels_N != IGNORED_LABEL
     rows_ND = states_ND.reshape(-1, states_ND.shape[-1])[labelled_N]
     dtype = torch.get_autocast_dtype(rows_ND.device.type) if torch.is_autocast_enabled(rows_ND.device.type) else None
     if not torch.is_grad_enabled():

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from clockhands.errors import ConfigError, show_value
 from clockhands.options import Count, check_options, options_of
 from clockhands.positions import Transform, make_transform
-from clockhands.schemes.layouts import LAYOUTS
+from clockhands.schemes.position_presets import POSITION_PRESETS
 
 __all__ = ["REPEAT", "SINUSOIDAL", "PositionConfig", "spell_out_short_forms"]
 
@@ -56,9 +56,9 @@ class PositionConfig:
     def from_dict(cls, table: Any, origin: str = "position") -> PositionConfig:
         """Make a configuration from a scheme's name or a table; keys that are no field are options of the scheme.
 
-        An example of a table is ``{"scheme": "rope", "base": 500.0}``; ``preset`` names a layout of ``LAYOUTS``, which
-        other keys change, and without ``scheme``, ``schemes`` are the parts of a composition. ``origin``: where it
-        comes from, for messages.
+        An example of a table is ``{"scheme": "rope", "base": 500.0}``. ``preset`` names a table of
+        ``POSITION_PRESETS``, in which other keys replace its own. Without ``scheme``, ``schemes`` are the parts of a
+        composition. ``origin``: where the table comes from, for messages.
         Raises ConfigError for values of a wrong type or out of range.
         """
         if isinstance(table, PositionConfig):
@@ -69,7 +69,7 @@ class PositionConfig:
             raise ConfigError([f"{origin} is {show_value(table)}, but must be the name of a scheme or a table"], origin)
         table = spell_out_short_forms(table)
         if "preset" in table:
-            raise ConfigError([f"{origin}.preset: {LAYOUTS.describe_unknown_name(table['preset'])}"], origin)
+            raise ConfigError([f"{origin}.preset: {POSITION_PRESETS.describe_unknown_name(table['preset'])}"], origin)
         tables = {name: table.get(name, {}) for name in ("options", "transform_options", "kinds")}
         fields = {name: option for name, option in options_of(cls).items() if name not in tables}
         values, faults = check_options({key: table[key] for key in table if key in fields}, fields, origin)
@@ -86,8 +86,8 @@ class PositionConfig:
         return cls(options=options, kinds=tables["kinds"], transform_options=tables["transform_options"], **values)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain data that ``from_dict`` reads back; a schedule is left out where there is none."""
-        table = {own.name: getattr(self, own.name) for own in dataclasses.fields(self)}
+        """Return plain data that ``from_dict`` reads back; a layer schedule is left out where there is none."""
+        table = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
         table["options"], table["transform_options"] = dict(self.options), dict(self.transform_options)
         if self.layers is None:
             return {key: value for key, value in table.items() if key not in ("layers", "kinds")}
@@ -100,8 +100,8 @@ class PositionConfig:
         layers = [
             _name_entry(self.kinds.get(entry, entry) if isinstance(entry, str) else entry) for entry in self.pattern
         ]
-        whole = [" + ".join([*common, *([] if layer == "none" and common else [layer])]) for layer in layers]
-        return " | ".join(dict.fromkeys(whole)) or common[0]
+        schemes = [" + ".join([*common, *([] if layer == "none" and common else [layer])]) for layer in layers]
+        return " | ".join(dict.fromkeys(schemes)) or common[0]
 
     @property
     def is_plain(self) -> bool:
@@ -110,7 +110,7 @@ class PositionConfig:
 
     @property
     def pattern(self) -> list[Any]:
-        """The entries of ``layers`` without the last one that repeats them; empty without a schedule."""
+        """The entries of ``layers`` without the last one that repeats them; empty without a layer schedule."""
         return [entry for entry in self.layers or () if entry != REPEAT]
 
     def compute_encoding_width(self, d_model: int) -> int:
@@ -136,9 +136,9 @@ def spell_out_short_forms(table: Any) -> Any:
     """
     if not isinstance(table, Mapping):
         return table
-    layout = LAYOUTS.find(table.get("preset"))
-    if layout is not None:
-        table = {**copy.deepcopy(layout), **{key: value for key, value in table.items() if key != "preset"}}
+    preset = POSITION_PRESETS.find(table.get("preset"))
+    if preset is not None:
+        table = {**copy.deepcopy(preset), **{key: value for key, value in table.items() if key != "preset"}}
     if "scheme" not in table and "schemes" in table:
         return {"scheme": "composition", **table}
     return {"scheme": "none", **table} if "scheme" not in table and "layers" in table else dict(table)

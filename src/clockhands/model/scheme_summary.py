@@ -2,31 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from clockhands.errors import ConfigError
 from clockhands.model.layer_schemes import BuiltSchemes
+from clockhands.schemes import Sizes
 from clockhands.schemes.composition_rules import combine_declarations
 from clockhands.schemes.scheme import Declares, Scheme
 
 if TYPE_CHECKING:
-    from clockhands.model.config import TransformerConfig
     from clockhands.model.config_types import Side
+    from clockhands.model.position_config import PositionConfig
 
 __all__ = [
     "BYTES_OF_FLOAT32",
     "SMALL_TABLE_BYTES",
     "SchemeSummary",
     "SpareSchemes",
-    "build_for_summary",
-    "build_scheme_for_summary",
+    "avoid_large_tables",
 ]
-
-Built = TypeVar("Built")
 
 SMALL_TABLE_BYTES = 2**26
 """Bytes of the largest table with which a scheme is built as it is; with a larger one it is built on the meta device,
@@ -57,7 +56,7 @@ class SchemeSummary:
     @classmethod
     def of_side(cls, built: BuiltSchemes) -> SchemeSummary:
         """Summarise all schemes of a side. Raises ConfigError where layers read positions of different axes."""
-        used = [built.at_input, *(built.modules[at] for at in dict.fromkeys(built.index))]
+        used = [built.at_input, *(built.modules[index] for index in dict.fromkeys(built.module_of_layer))]
         axes = sorted({scheme.declares.axes for scheme in used if scheme.declares.axes is not None})
         if len(axes) > 1:
             counts = " and ".join(map(str, axes))
@@ -73,7 +72,8 @@ class SpareSchemes:
     """Schemes that validation built, each kept for the first model that needs one, so that it is not built twice.
 
     A scheme is kept only if it equals a new one: it has no parameters, so that its construction draws no random number,
-    and PyTorch's default device and dtype are still the same.
+    and PyTorch's default device and dtype are still the same. One with parameters is built again, since its constructor
+    draws numbers that belong between those of the model.
     """
 
     def __init__(self) -> None:
@@ -95,30 +95,25 @@ def _read_torch_defaults() -> tuple[object, ...]:
     return torch.get_default_device(), torch.get_default_dtype(), torch.is_inference_mode_enabled()
 
 
-def build_scheme_for_summary(config: TransformerConfig, side: Side) -> Scheme:
-    """Build one scheme of a side as ``build_for_summary`` does."""
-    return build_for_summary(config, side, config.build_scheme)
+@contextmanager
+def avoid_large_tables(position: PositionConfig, sizes: Sizes) -> Iterator[None]:
+    """Inside the block, schemes are made on the meta device if their tables could be large.
+
+    The random state stays as it was.
+    """
+    could_be_large = BYTES_OF_FLOAT32 * _compute_most_table_entries(position, sizes) > SMALL_TABLE_BYTES
+    with torch.random.fork_rng(devices=[]), torch.device("meta") if could_be_large else nullcontext():
+        yield
 
 
-def build_for_summary(config: TransformerConfig, side: Side, build: Callable[[Side], Built]) -> Built:
-    """Call ``build``, on the meta device if tables could be large; the random state stays as it was."""
-    with torch.random.fork_rng(devices=[]):
-        if BYTES_OF_FLOAT32 * _compute_most_table_entries(config, side) <= SMALL_TABLE_BYTES:
-            return build(side)
-        with torch.device("meta"):
-            return build(side)
-
-
-def _compute_most_table_entries(config: TransformerConfig, side: Side) -> int:
+def _compute_most_table_entries(position: PositionConfig, sizes: Sizes) -> int:
     """Return the most entries that a table can have: the product of the two largest integers among sizes and options.
 
     No scheme of the catalogue has a larger table; one of another package may, and is then not built on the meta device.
     """
-    sizes = config.get_sizes(side)
     dimensions = [sizes.width, sizes.d_model, sizes.num_heads * sizes.head_dim]
-    position = config.get_position_config(side)
     tables = (position.options, position.layers or (), position.kinds)
-    dimensions += [abs(int(number)) for table in tables for number in _find_integers(table)]
+    dimensions += [abs(int(value)) for table in tables for value in _find_integers(table)]
     first, second = sorted([*dimensions, 1], reverse=True)[:2]
     return first * second
 

@@ -30,7 +30,7 @@ def count_parameters(config: TransformerConfig) -> int:
     """
     total = sum(_count_stack(config, side) for side in config.sides if side != "cross")
     total += sum(_count_schemes(config, side) for side in config.sides)
-    return total + _count_output(config) - _count_repeats(config)
+    return total + _count_output(config) - _count_tied_parameters(config)
 
 
 def count_bytes(config: TransformerConfig, *, training: bool = False, bytes_per_parameter: int = 4) -> int:
@@ -116,7 +116,7 @@ def _count_output(config: TransformerConfig) -> int:
     return width * config.vocab_size + config.output_bias * config.vocab_size + transform
 
 
-def _count_repeats(config: TransformerConfig) -> int:
+def _count_tied_parameters(config: TransformerConfig) -> int:
     """Count the parameters that the other counts contain again because their matrices are tied."""
     if config.tying == "none":
         return 0

@@ -37,7 +37,7 @@ class SideSchemes(nn.ModuleList):
         # On the meta device, as in from_pretrained, tables have no values: ``restore_tables`` makes them after loading.
         self.built_on_meta = torch.get_default_device().type == "meta"
         self.skip_every = config.get_position_config(side).skip_every
-        self._index = tuple(built.index)
+        self._module_of_layer = tuple(built.module_of_layer)
         self.axes = next((scheme.declares.axes for scheme in built.modules if scheme.declares.axes is not None), None)
         self.has_locate = any("locate" in scheme.active_hooks() for scheme in built.modules)
         # In a tuple, so that nn.Module does not register them.
@@ -56,7 +56,9 @@ class SideSchemes(nn.ModuleList):
     @property
     def used(self) -> list[Scheme]:
         """The schemes that act on the side: at the token embedding, and in its layers."""
-        return list(dict.fromkeys([self.at_input, *(self.get_scheme(layer) for layer in range(len(self._index)))]))
+        return list(
+            dict.fromkeys([self.at_input, *(self.get_scheme(layer) for layer in range(len(self._module_of_layer)))])
+        )
 
     def active_hooks(self) -> frozenset[str]:
         """Return the hooks that any scheme of the side needs."""
@@ -66,7 +68,7 @@ class SideSchemes(nn.ModuleList):
         """Return the scheme of a layer; every ``skip_every``-th layer has no position."""
         if self.skip_every and (layer + 1) % self.skip_every == 0:
             return self._no_position[0]
-        return cast(Scheme, self[self._index[layer]])
+        return cast(Scheme, self[self._module_of_layer[layer]])
 
 
 class CacheLimit(NamedTuple):

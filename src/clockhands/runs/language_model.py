@@ -77,16 +77,16 @@ class LanguageModel:
         return find_device(self.model)
 
     @cached_property
-    def start(self) -> tuple[int, ...]:
+    def start_ids(self) -> tuple[int, ...]:
         """The tokens that its tokenizer puts before every text; empty for many models."""
         probe = "a"
-        whole = list(self.tokenizer(probe)["input_ids"])
+        with_special = list(self.tokenizer(probe)["input_ids"])
         bare = list(self.tokenizer(probe, add_special_tokens=False)["input_ids"])
-        before = next((n for n in range(len(whole)) if whole[n : n + len(bare)] == bare), 0)
-        return tuple(whole[:before])
+        before = next((n for n in range(len(with_special)) if with_special[n : n + len(bare)] == bare), 0)
+        return tuple(with_special[:before])
 
     @cached_property
-    def longest(self) -> int | None:
+    def max_length(self) -> int | None:
         """The most tokens that it can read: the rows of its learned table of positions; None without such a table."""
         named_table = find_position_table(self.model)
         if named_table is None:
@@ -100,9 +100,9 @@ class LanguageModel:
 
         Raises UsageError for a text longer than ``longest``.
         """
-        if self.longest is not None and ids_BS.shape[1] > self.longest:
+        if self.max_length is not None and ids_BS.shape[1] > self.max_length:
             raise UsageError(
-                f"{self.source} has a table of {self.longest:,} positions, and the window has {ids_BS.shape[1]:,} "
+                f"{self.source} has a table of {self.max_length:,} positions, and the window has {ids_BS.shape[1]:,} "
                 "tokens; give a shorter --length"
             )
         ids_BS = ids_BS.to(self.device)

@@ -25,7 +25,7 @@ from clockhands.schemes.bias.sandwich import Sandwich
 from clockhands.schemes.bias.swin import LogCPB, SwinTable
 from clockhands.schemes.bias.t5 import T5Bias
 from clockhands.schemes.bias.window import Window
-from clockhands.schemes.catalogue import Sizes, build, construct, find_option_faults, read_part
+from clockhands.schemes.catalogue import Sizes, build, find_option_faults, read_part
 from clockhands.schemes.composition import Composition
 from clockhands.schemes.content.carope import CARoPE
 from clockhands.schemes.content.cope import CoPE
@@ -178,7 +178,6 @@ __all__ = [
     "XPos",
     "build",
     "compile_rotation",
-    "construct",
     "find_option_faults",
     "read_part",
 ]

@@ -1,7 +1,7 @@
 """Build a scheme from its name in the catalogue, the sizes of a model and the user's options, or tell every fault.
 
-``build`` judges the options first. A ``TransformerConfig`` judges all of its options once, and then builds its schemes
-by ``construct``, which expects valid ones.
+Every scheme that is not made by its own constructor is made by ``build``. A ``TransformerConfig`` judges its options
+once, and then builds the schemes of a side by ``model.layer_schemes.build_side``, which calls ``build`` for each.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from clockhands.options import check_options, convert, options_of
 from clockhands.schemes.composition import Composition
 from clockhands.schemes.scheme import SIZES, Scheme
 
-__all__ = ["Sizes", "build", "construct", "find_option_faults", "list_sizes", "read_part"]
+__all__ = ["Sizes", "build", "find_option_faults", "list_sizes", "read_part"]
 
 
 @dataclass(frozen=True)
@@ -88,32 +88,36 @@ def read_part(entry: Any) -> tuple[str, dict[str, Any]]:
 
 
 def build(
-    catalogue: Catalogue[type[Scheme]], name: str, sizes: Sizes, options: Mapping[str, Any] | None = None
+    catalogue: Catalogue[type[Scheme]],
+    name: str,
+    sizes: Sizes,
+    options: Mapping[str, Any] | None = None,
+    *,
+    validated: bool = False,
 ) -> Scheme:
-    """Build a scheme by name for a model of these sizes. Raises ConfigError naming every fault."""
-    wrong = find_option_faults(catalogue, name, options or {})
-    if wrong:
-        raise ConfigError(wrong, f"scheme {name!r}")
-    return construct(catalogue, name, sizes, options or {})
+    """Build a scheme, and the parts of a composition, from its name for a model of these sizes.
 
-
-def construct(catalogue: Catalogue[type[Scheme]], name: str, sizes: Sizes, options: Mapping[str, Any]) -> Scheme:
-    """Build a scheme from options that are valid. Raises ConfigError where it refuses the sizes."""
+    ``validated``: the options are known to be valid (``find_option_faults``), and are not judged again. Raises
+    ConfigError naming every fault, also those that only the constructor finds.
+    """
+    options = options or {}
+    faults = [] if validated else find_option_faults(catalogue, name, options)
+    if faults:
+        raise ConfigError(faults, f"scheme {name!r}")
     scheme, model = catalogue[name], asdict(sizes)
     known = options_of(scheme)
     values = {key: convert(value, known[key].type) for key, value in options.items()}
     if issubclass(scheme, Composition):
         entries = values.get("schemes", known["schemes"].default)
-        values["schemes"] = [
-            entry if isinstance(entry, Scheme) else _construct_part(catalogue, entry, sizes) for entry in entries
-        ]
+        parts: list[Scheme] = []
+        for entry in entries:
+            if isinstance(entry, Scheme):
+                parts.append(entry)
+            else:
+                part, part_options = read_part(entry)
+                parts.append(build(catalogue, part, sizes, part_options, validated=True))
+        values["schemes"] = parts
     try:
         return scheme(**{size: model[size] for size in list_sizes(scheme)}, **values)
     except ConfigError as fault:
         raise ConfigError(fault.faults, f"scheme {name!r}") from fault
-
-
-def _construct_part(catalogue: Catalogue[type[Scheme]], entry: Any, sizes: Sizes) -> Scheme:
-    """Build a part of a composition from its valid name, or its table. Raises ConfigError as ``construct`` does."""
-    name, options = read_part(entry)
-    return construct(catalogue, name, sizes, options)

@@ -66,12 +66,12 @@ class Composition(Scheme):
     def _set_parts(self, parts: Sequence[Scheme], borrowed: set[int]) -> None:
         """Keep the parts; those that are borrowed are another module's, which saves and initialises them."""
         self._all_parts = tuple(parts)
-        self.own = nn.ModuleDict({str(at): part for at, part in enumerate(parts) if at not in borrowed})
+        self.own = nn.ModuleDict({str(index): part for index, part in enumerate(parts) if index not in borrowed})
         self.rotates_by_head = any(part.rotates_by_head for part in parts)
         self.per_layer = any(part.per_layer for part in parts)
         self.rowwise = all(part.rowwise for part in parts)
         biases = [part for part in parts if "bias" in part.active_hooks()]
-        self.rows_differ_by_constant = all(part.rows_differ_by_constant for part in biases)
+        self.queries_share_bias_row = all(part.queries_share_bias_row for part in biases)
         self.lean_score_mod = all(part.lean_score_mod for part in biases)
         # In tuples, so that nn.Module does not register them.
         self._locating = tuple(part for part in parts if "locate" in part.active_hooks())
@@ -87,8 +87,8 @@ class Composition(Scheme):
 
     def borrow(self, shared: Mapping[int, Scheme]) -> None:
         """Replace the parts at these indices by those of another composition, so that layers share them."""
-        parts = [shared.get(at, part) for at, part in enumerate(self.parts)]
-        self._set_parts(parts, set(shared) | {at for at in range(len(parts)) if str(at) not in self.own})
+        parts = [shared.get(index, part) for index, part in enumerate(self.parts)]
+        self._set_parts(parts, set(shared) | {index for index in range(len(parts)) if str(index) not in self.own})
 
     @property
     def declares(self) -> Declares:

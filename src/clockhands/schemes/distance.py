@@ -96,7 +96,7 @@ class DistanceBiasSum(DistanceBias):
     def __init__(self, parts: Sequence[DistanceBias]) -> None:
         super().__init__()
         self.parts = nn.ModuleList(parts)
-        self.rows_differ_by_constant = all(part.rows_differ_by_constant for part in parts)
+        self.queries_share_bias_row = all(part.queries_share_bias_row for part in parts)
 
     def compute_curve(self, distance_R: Num[Tensor, " R"]) -> Float[Tensor, "H R"]:
         """Return the sum of the curves of all parts: [H, R]."""

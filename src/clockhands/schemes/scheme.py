@@ -83,7 +83,7 @@ class Scheme(nn.Module):
     ``peers``: callables elsewhere that do the same. ``models``: known models whose position comes from it.
     ``per_layer``: every layer holds an instance of its own (learned tables of a layer) instead of sharing the stack's.
     ``rowwise``: a row of the bias needs its own query alone, so that kernels may take queries a block at a time.
-    ``lean_score_mod``: ``score_mod`` captures less than the whole bias. ``rows_differ_by_constant``: the bias of one
+    ``lean_score_mod``: ``score_mod`` captures less than the whole bias. ``queries_share_bias_row``: the bias of one
     query is that of any other plus one number, at any positions; the softmax ignores that number, so that kernels may
     give all queries the row of one.
     ``rotates_by_head``: ``rotate`` rotates equal keys of two heads differently, so that grouped heads cannot share
@@ -101,7 +101,7 @@ class Scheme(nn.Module):
     scales_queries: bool = False
     masks: bool = False
     reads_heads: bool = False
-    rows_differ_by_constant: bool = False
+    queries_share_bias_row: bool = False
     rotates_by_head: bool = False
 
     @property

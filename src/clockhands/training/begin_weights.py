@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FREE",
-    "Beginning",
+    "BeginWeights",
     "load_begin_weights",
     "read_begin_weights",
     "refuse_itself",
@@ -53,7 +53,7 @@ Only ``attention_scale`` changes what they do, which is how logits are sharpened
 
 
 @dataclass(frozen=True)
-class Beginning:
+class BeginWeights:
     """The weights that a model takes over from another, by name.
 
     ``drawn`` are the names that only the new model has, whose weights stay random; ``left`` those that only the old one
@@ -73,7 +73,7 @@ class Beginning:
         return f"beginning from {self.source}; {'; '.join(said)}" if said else ""
 
 
-def read_begin_weights(recipe: Recipe, material: Material) -> Beginning | None:
+def read_begin_weights(recipe: Recipe, material: Material) -> BeginWeights | None:
     """Read what ``training.begin_from`` gives to the model of this recipe; None if the recipe names nothing.
 
     Raises CheckpointError if there is no model, ConfigError with all that does not fit: vocabulary, sizes.
@@ -99,7 +99,7 @@ def read_begin_weights(recipe: Recipe, material: Material) -> Beginning | None:
         ]
     )
     drawn, left = (tuple(name for name in names if name not in both) for names in (new, old))
-    return Beginning(source, {name: old[name].detach().contiguous() for name in both}, drawn, left)
+    return BeginWeights(source, {name: old[name].detach().contiguous() for name in both}, drawn, left)
 
 
 def _open(source: Path) -> PreTrainedModel:
@@ -122,15 +122,18 @@ def _raise(faults: list[str]) -> None:
         raise ConfigError(faults, "training.begin_from")
 
 
-def store_begin_weights(begun: Beginning, run: Path, *, progress: bool) -> None:
+def store_begin_weights(begin_weights: BeginWeights, run: Path, *, progress: bool) -> None:
     """Store the weights in a run folder; record, and with ``progress`` print, what is not among them.
 
     Raises DataError where they cannot be written.
     """
-    write_bytes(run / BEGIN, save(begun.weights, {"format": "pt"}))
-    add_facts(run, begun={"from": str(begun.source), "drawn": list(begun.drawn), "left": list(begun.left)})
-    if progress and begun.sentence:
-        print(begun.sentence, file=sys.stderr, flush=True)
+    write_bytes(run / BEGIN, save(begin_weights.weights, {"format": "pt"}))
+    add_facts(
+        run,
+        begun={"from": str(begin_weights.source), "drawn": list(begin_weights.drawn), "left": list(begin_weights.left)},
+    )
+    if progress and begin_weights.sentence:
+        print(begin_weights.sentence, file=sys.stderr, flush=True)
 
 
 def refuse_itself(recipe: Recipe, out: Path) -> None:

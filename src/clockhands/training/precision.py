@@ -24,10 +24,10 @@ __all__ = [
     "TOKENS",
     "WIDEST",
     "Precision",
-    "decide",
+    "choose_precision",
+    "choose_unmeasured_precision",
     "measure_speedup",
     "read_precision",
-    "unmeasured",
 ]
 
 TOKENS, WIDEST = 256, 256
@@ -66,13 +66,13 @@ class Precision:
         return f"computing in {self.name}: {speed} (measured on a layer as wide as this model's)"
 
 
-def decide(training: Training, model: TransformerConfig, device: torch.device) -> Precision:
-    """Return the precision that ``training.precision`` asks for; for ``auto`` on a CPU, measure.
+def choose_precision(training: Training, model: TransformerConfig, device: torch.device) -> Precision:
+    """Choose the precision that ``training.precision`` asks for; for ``auto`` on a CPU, measure.
 
     Log a warning where bf16 was asked for and is slower than fp32 on this machine.
     """
     if training.precision == "fp32" or (training.precision == "auto" and device.type != "cpu"):
-        return unmeasured(training, device)
+        return choose_unmeasured_precision(training, device)
     if training.precision == "auto":
         speedup = measure_speedup(model)
         return Precision("bf16" if speedup >= ENOUGH else "fp32", device.type, round(speedup, 3))
@@ -80,7 +80,7 @@ def decide(training: Training, model: TransformerConfig, device: torch.device) -
     return Precision("bf16", device.type)
 
 
-def unmeasured(training: Training, device: torch.device) -> Precision:
+def choose_unmeasured_precision(training: Training, device: torch.device) -> Precision:
     """Return the precision that depends on no measurement: for ``auto``, bf16 on a GPU that has it and fp32 elsewhere.
 
     Trials that are compared use it, since all must compute alike, and so do runs from before there was a measurement.
@@ -98,11 +98,11 @@ def read_precision(
     On another kind of device that is impossible, and the precision that needs no measurement is taken.
     """
     if training.precision != "auto":
-        return decide(training, model, device)
+        return choose_precision(training, model, device)
     stored = record.get("precision")
     if isinstance(stored, Mapping) and stored.get("device") == device.type:
         return Precision(**stored)
-    return unmeasured(training, device)
+    return choose_unmeasured_precision(training, device)
 
 
 def measure_speedup(model: TransformerConfig) -> float:

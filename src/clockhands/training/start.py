@@ -29,7 +29,7 @@ from clockhands.training.begin_weights import (
 from clockhands.training.checks import check_before_reading, check_material, check_resumed
 from clockhands.training.defaults import fill_in_auto, fill_in_for_text
 from clockhands.training.material import Material, prepare
-from clockhands.training.precision import Precision, decide, read_precision
+from clockhands.training.precision import Precision, choose_precision, read_precision
 from clockhands.training.session import Session
 from clockhands.training.trainer import complete_arguments, make_arguments
 
@@ -114,7 +114,7 @@ def _make_folder(
 ) -> None:
     """Make the run folder with its recipe and tokenizers, and keep its lock in ``held``."""
     begun = read_begin_weights(recipe, material)
-    precision = decide(recipe.training, recipe.model, arguments.device)
+    precision = choose_precision(recipe.training, recipe.model, arguments.device)
     if precision.sentence and progress:
         print_sentence(precision.sentence)
     held.enter_context(lock_folder(out))

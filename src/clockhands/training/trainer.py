@@ -13,7 +13,7 @@ from transformers import Trainer, TrainerCallback, TrainingArguments
 from transformers.trainer_callback import PrinterCallback
 from transformers.trainer_utils import IntervalStrategy
 
-from clockhands.data import IGNORED, PlannedBatches
+from clockhands.data import IGNORED_LABEL, PlannedBatches
 from clockhands.files import write_text
 from clockhands.pretrained import explain_faults
 from clockhands.runs import checkpoints
@@ -116,7 +116,7 @@ class ClockhandsTrainer(Trainer):
         for batch in EpochLoader(self.material.require_validation(), shard, self.material.collate, False):
             labels = batch["labels"][:, 1:] if self._loss_shifts_labels else batch["labels"]
             loss = model(**self._prepare_inputs(batch), num_items_in_batch=1, **spare).loss
-            total += torch.stack([loss.double(), labels.ne(IGNORED).sum().to(loss.device, torch.float64)])
+            total += torch.stack([loss.double(), labels.ne(IGNORED_LABEL).sum().to(loss.device, torch.float64)])
         total = self.accelerator.reduce(total, "sum")
         metrics = {"eval_loss": float(total[0] / total[1])}
         self.log(metrics)

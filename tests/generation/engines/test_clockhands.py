@@ -7,14 +7,19 @@ import torch
 import torch.nn.functional as F
 
 from clockhands.errors import ConfigError, UsageError
-from clockhands.generation.engines import Decoding, clockhands
-from clockhands.generation.engines.clockhands import BLOCK, ClockhandsEngine, choose_best, choose_candidates
+from clockhands.generation.engines import DecodingOptions, clockhands
+from clockhands.generation.engines.clockhands import (
+    VOCABULARY_BLOCK,
+    ClockhandsEngine,
+    choose_candidates,
+    choose_likeliest,
+)
 from clockhands.model import make_preset
 from clockhands.model.huggingface import ClockhandsConfig, ClockhandsForSeq2SeqLM
 from clockhands.schemes import CATALOGUE
 
 PAD, START, END = 0, 1, 2
-VOCABULARY = 4 * BLOCK
+VOCABULARY = 4 * VOCABULARY_BLOCK
 LONGEST = 9
 
 
@@ -82,7 +87,7 @@ def side_of_reading(name: str) -> str:
 
 def compare(model: ClockhandsForSeq2SeqLM, beam: int, cache: bool, penalty: float = 1.0) -> list[list[int]]:
     ids_BT, mask_BT = sources()
-    written = ClockhandsEngine(model).generate(ids_BT, mask_BT, Decoding(LONGEST, beam, penalty))
+    written = ClockhandsEngine(model).generate(ids_BT, mask_BT, DecodingOptions(LONGEST, beam, penalty))
     texts, totals = generated(model, ids_BT, mask_BT, beam, cache, penalty)
     assert [text.tokens for text in written] == texts
     assert [text.log_probability for text in written] == pytest.approx(totals, abs=2e-4)
@@ -145,10 +150,10 @@ def test_a_text_without_end_stops_at_the_longest() -> None:
 def test_batched_is_single() -> None:
     engine, (ids_BT, mask_BT) = ClockhandsEngine(writer("rope")), sources()
     for beam in (1, 4):
-        together = engine.generate(ids_BT, mask_BT, Decoding(LONGEST, beam))
+        together = engine.generate(ids_BT, mask_BT, DecodingOptions(LONGEST, beam))
         for row, one in enumerate(together):
             real = int(mask_BT[row].sum())
-            (alone,) = engine.generate(ids_BT[row : row + 1, :real], None, Decoding(LONGEST, beam))
+            (alone,) = engine.generate(ids_BT[row : row + 1, :real], None, DecodingOptions(LONGEST, beam))
             assert alone.tokens == one.tokens
             assert alone.log_probability == pytest.approx(one.log_probability, abs=2e-4)
 
@@ -156,7 +161,7 @@ def test_batched_is_single() -> None:
 @pytest.mark.parametrize("beam", [1, 3])
 def test_in_low_precision_the_score_is_the_text_s(beam: int) -> None:
     model, (ids_BT, mask_BT) = writer().bfloat16(), sources(2)
-    for row, written in enumerate(ClockhandsEngine(model).generate(ids_BT, mask_BT, Decoding(LONGEST, beam))):
+    for row, written in enumerate(ClockhandsEngine(model).generate(ids_BT, mask_BT, DecodingOptions(LONGEST, beam))):
         labels_BS = torch.tensor([written.tokens])
         logits_BSV = model(
             input_ids=ids_BT[row : row + 1], attention_mask=mask_BT[row : row + 1], labels=labels_BS
@@ -165,7 +170,7 @@ def test_in_low_precision_the_score_is_the_text_s(beam: int) -> None:
         assert written.log_probability == pytest.approx(float(expected), rel=0.1, abs=0.3)
 
 
-@pytest.mark.parametrize("vocabulary", [4 * BLOCK, 4 * BLOCK - 1, 7])
+@pytest.mark.parametrize("vocabulary", [4 * VOCABULARY_BLOCK, 4 * VOCABULARY_BLOCK - 1, 7])
 @pytest.mark.parametrize("count", [1, 6])
 def test_the_likeliest_in_two_levels_are_the_likeliest(vocabulary: int, count: int) -> None:
     logits_BWV, total_BW = 5 * torch.randn(3, 2, vocabulary), torch.randn(3, 2)
@@ -176,11 +181,11 @@ def test_the_likeliest_in_two_levels_are_the_likeliest(vocabulary: int, count: i
 
 
 @pytest.mark.parametrize("rows", [1, 5])
-@pytest.mark.parametrize("vocabulary", [4 * BLOCK, 4 * BLOCK - 1])
+@pytest.mark.parametrize("vocabulary", [4 * VOCABULARY_BLOCK, 4 * VOCABULARY_BLOCK - 1])
 def test_the_best_token_is_the_first_of_the_largest(vocabulary: int, rows: int) -> None:
     logits_NV = torch.randint(0, 4, (rows, vocabulary)).float()
     expected_N, exact_NV = logits_NV.argmax(-1), logits_NV.double().log_softmax(-1)
-    token_N, log_p_N = choose_best(logits_NV.clone())
+    token_N, log_p_N = choose_likeliest(logits_NV.clone())
     assert torch.equal(token_N, expected_N)
     torch.testing.assert_close(log_p_N.double(), exact_NV.amax(-1), rtol=0, atol=1e-5)
 
@@ -188,9 +193,9 @@ def test_the_best_token_is_the_first_of_the_largest(vocabulary: int, rows: int) 
 @pytest.mark.parametrize("beam", [1, 3])
 def test_logits_of_a_few_rows_at_a_time(beam: int, monkeypatch: pytest.MonkeyPatch) -> None:
     engine, (ids_BT, mask_BT) = ClockhandsEngine(writer()), sources(5)
-    together = engine.generate(ids_BT, mask_BT, Decoding(LONGEST, beam))
+    together = engine.generate(ids_BT, mask_BT, DecodingOptions(LONGEST, beam))
     monkeypatch.setattr(clockhands, "LOGIT_ROWS", 2 * beam)
-    for one, other in zip(engine.generate(ids_BT, mask_BT, Decoding(LONGEST, beam)), together, strict=True):
+    for one, other in zip(engine.generate(ids_BT, mask_BT, DecodingOptions(LONGEST, beam)), together, strict=True):
         assert one.tokens == other.tokens
         assert one.log_probability == pytest.approx(other.log_probability, abs=1e-4)
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from clockhands.errors import PositionError, UsageError
-from clockhands.generation import DecodedSequence, Decoding, Search, translate
+from clockhands.generation import DecodedSequence, DecodingOptions, Search, translate
 from clockhands.generation.engines.clockhands import ClockhandsEngine
 from clockhands.generation.engines.ctranslate import CTranslate2Engine
 from clockhands.generation.engines.ctranslate_model import TABLE_LENGTH
@@ -51,8 +51,8 @@ def test_every_scheme_is_written_alike_or_refused_by_name(name: str) -> None:
         return
     assert name in ADDED
     alike(
-        engine.generate(ids_BT, mask_BT, Decoding(LONGEST)),
-        ClockhandsEngine(model).generate(ids_BT, mask_BT, Decoding(LONGEST)),
+        engine.generate(ids_BT, mask_BT, DecodingOptions(LONGEST)),
+        ClockhandsEngine(model).generate(ids_BT, mask_BT, DecodingOptions(LONGEST)),
     )
 
 
@@ -65,8 +65,8 @@ def test_every_block_is_written_alike(block: dict[str, Any], scheme: Any) -> Non
             parameter.add_(torch.randn(parameter.shape) * 0.05)
     ids_BT, mask_BT = sources()
     alike(
-        CTranslate2Engine(model).generate(ids_BT, mask_BT, Decoding(LONGEST)),
-        ClockhandsEngine(model).generate(ids_BT, mask_BT, Decoding(LONGEST)),
+        CTranslate2Engine(model).generate(ids_BT, mask_BT, DecodingOptions(LONGEST)),
+        ClockhandsEngine(model).generate(ids_BT, mask_BT, DecodingOptions(LONGEST)),
     )
 
 
@@ -76,7 +76,7 @@ def test_beams_are_alike_where_no_text_ends_by_itself(penalty: float) -> None:
     model = writer()
     model.model.output.bias.data[END] = -100.0
     ids_BT, mask_BT = sources()
-    decoding = Decoding(LONGEST, 3, penalty)
+    decoding = DecodingOptions(LONGEST, 3, penalty)
     alike(
         CTranslate2Engine(model).generate(ids_BT, mask_BT, decoding),
         ClockhandsEngine(model).generate(ids_BT, mask_BT, decoding),
@@ -89,12 +89,12 @@ def test_a_text_longer_than_the_first_table() -> None:
     ids_BT = torch.randint(3, VOCABULARY, (1, TABLE_LENGTH + 30))
     engine = CTranslate2Engine(model)
     alike(
-        engine.generate(ids_BT[:, :4], None, Decoding(LONGEST)),
-        ClockhandsEngine(model).generate(ids_BT[:, :4], None, Decoding(LONGEST)),
+        engine.generate(ids_BT[:, :4], None, DecodingOptions(LONGEST)),
+        ClockhandsEngine(model).generate(ids_BT[:, :4], None, DecodingOptions(LONGEST)),
     )
     alike(
-        engine.generate(ids_BT, None, Decoding(LONGEST)),
-        ClockhandsEngine(model).generate(ids_BT, None, Decoding(LONGEST)),
+        engine.generate(ids_BT, None, DecodingOptions(LONGEST)),
+        ClockhandsEngine(model).generate(ids_BT, None, DecodingOptions(LONGEST)),
     )
 
 
@@ -104,14 +104,17 @@ def test_the_end_of_a_learned_table() -> None:
     engine = CTranslate2Engine(model)
     # The second and the fourth end in time; the others would not.
     some, seen = ids_BT[1::2], mask_BT[1::2]
-    alike(engine.generate(some, seen, Decoding(50)), ClockhandsEngine(model).generate(some, seen, Decoding(50)))
+    alike(
+        engine.generate(some, seen, DecodingOptions(50)),
+        ClockhandsEngine(model).generate(some, seen, DecodingOptions(50)),
+    )
     with pytest.raises(PositionError, match="outside the 12 positions"):
-        engine.generate(torch.full((1, 13), 5), None, Decoding(3))
+        engine.generate(torch.full((1, 13), 5), None, DecodingOptions(3))
     model.model.output.bias.data[END] = -100.0
     endless = CTranslate2Engine(model)
-    assert len(endless.generate(ids_BT, mask_BT, Decoding(12))[0].tokens) == 12
+    assert len(endless.generate(ids_BT, mask_BT, DecodingOptions(12))[0].tokens) == 12
     with pytest.raises(PositionError, match="position 12 is outside the 12 positions of learned"):
-        endless.generate(ids_BT, mask_BT, Decoding(13))
+        endless.generate(ids_BT, mask_BT, DecodingOptions(13))
 
 
 def test_all_reasons_are_named() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from clockhands.catalogue import UnknownNameError
-from clockhands.generation import ENGINES, Decoding, Engine, Search
+from clockhands.generation import ENGINES, DecodingOptions, Engine, Search
 from clockhands.generation.engines.clockhands import ClockhandsEngine
 from tests.generation.engines.test_clockhands import LONGEST, sources, writer
 
@@ -30,7 +30,7 @@ def example() -> type[Engine]:
 @pytest.mark.parametrize("beam", [1, 3])
 def test_the_example_of_contributing_is_an_engine(example: type[Engine], beam: int) -> None:
     model, (ids_BT, mask_BT) = writer(), sources()
-    decoding = Decoding(LONGEST, beam)
+    decoding = DecodingOptions(LONGEST, beam)
     theirs, ours = (engine(model).generate(ids_BT, mask_BT, decoding) for engine in (example, ClockhandsEngine))
     assert [text.tokens for text in theirs] == [text.tokens for text in ours]
     scores = [text.log_probability for text in ours]

@@ -43,7 +43,7 @@ def test_what_is_no_table_of_options_comes_back_as_it_is(table: object) -> None:
 def test_an_older_configuration_opens_as_the_plain_rope_that_it_was() -> None:
     older = {**TINY, "decoder": {"scheme": "rope", "options": {"spectrum": "yarn"}}}
     config = ClockhandsConfig.from_dict({"transformer": older, "transformers_version": "4.57.0"})
-    scheme = config.transformer_config.build_scheme("decoder")
+    scheme = config.transformer_config.build_schemes("decoder").at_input
     assert isinstance(scheme, RoPE)
     torch.testing.assert_close(scheme.frequencies(), RoPE(8).frequencies())
     with pytest.raises(ConfigError, match=r"rope\.factor is not given"):

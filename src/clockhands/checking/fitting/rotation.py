@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 Layout = Literal["halves", "pairs"]
-LAYOUTS: tuple[Layout, ...] = ("halves", "pairs")
+CHANNEL_LAYOUTS: tuple[Layout, ...] = ("halves", "pairs")
 _TOLERANCE = 1e-3
 
 
@@ -94,7 +94,7 @@ def fit_rotation(x_NSK: Tensor, plain_NK: Tensor | None = None) -> Rotation | No
         empty = torch.zeros(length, 0, dtype=torch.float64, device=x.device)
         return None if ratio is None else Rotation(width, 0, 0, "halves", empty, empty, empty[0], ratio)
     for start, count in _ranges(int(moved[0]), int(moved[-1]) + 1, width):
-        for layout in LAYOUTS:
+        for layout in CHANNEL_LAYOUTS:
             fitted = _fit_pairs(x, plain, size, start, count, layout)
             if fitted is not None:
                 return fitted

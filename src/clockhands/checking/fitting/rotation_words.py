@@ -10,9 +10,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from clockhands.checking.fitting.rotation import LAYOUTS, Rotation, find_base, find_pairs, fit_speeds, same_angles
+from clockhands.checking.fitting.rotation import (
+    CHANNEL_LAYOUTS,
+    Rotation,
+    find_base,
+    find_pairs,
+    fit_speeds,
+    same_angles,
+)
 
-_LAYOUTS = {"halves": "halves", "pairs": "neighbouring pairs"}
+_LAYOUT_WORDS = {"halves": "halves", "pairs": "neighbouring pairs"}
 
 
 @dataclass(frozen=True)
@@ -49,7 +56,7 @@ def describe_rotation(ours: Rotation, theirs: Rotation, settings: Settings) -> l
     elif ours.start != theirs.start:
         said.append(f"rotates the channels from {ours.start} on, the reference from {theirs.start} on")
     if ours.layout != theirs.layout:
-        said.append(f"rotates {_LAYOUTS[ours.layout]}, the reference {_LAYOUTS[theirs.layout]}")
+        said.append(f"rotates {_LAYOUT_WORDS[ours.layout]}, the reference {_LAYOUT_WORDS[theirs.layout]}")
     if not ours.is_rotation:
         mixed = _describe_mixture(ours, theirs)
         return None if mixed is None else [*said, mixed]
@@ -65,12 +72,12 @@ def _describe_mixture(ours: Rotation, theirs: Rotation) -> str | None:
     by_channel = torch.empty(len(ours.first_SC), ours.count, dtype=torch.float64, device=ours.first_SC.device)
     a, b = (item - ours.start for item in ours.channels)
     by_channel[:, a], by_channel[:, b] = ours.first_SC, ours.second_SC
-    for layout in LAYOUTS:
+    for layout in CHANNEL_LAYOUTS:
         first, second = find_pairs(0, ours.count, layout)
         laid_out = torch.empty(ours.count, dtype=torch.long)
         laid_out[first], laid_out[second] = torch.arange(half), torch.arange(half)
         if same_angles(by_channel, theirs.first_SC[:, laid_out]):
-            return f"lays angles out in {_LAYOUTS[layout]} and rotates {_LAYOUTS[ours.layout]}"
+            return f"lays angles out in {_LAYOUT_WORDS[layout]} and rotates {_LAYOUT_WORDS[ours.layout]}"
     for signs, words in (((-1, 1), "first"), ((1, -1), "second")):
         if same_angles(ours.first_SC, signs[0] * theirs.first_SC) and same_angles(
             ours.second_SC, signs[1] * theirs.second_SC

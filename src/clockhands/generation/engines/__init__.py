@@ -7,7 +7,7 @@ its class in a module of this package and name it below.
 from __future__ import annotations
 
 from clockhands.catalogue import Catalogue, import_later
-from clockhands.generation.engines.engine import DecodedSequence, Decoding, Engine
+from clockhands.generation.engines.engine import DecodedSequence, DecodingOptions, Engine
 
 ENGINES: Catalogue[type[Engine]] = Catalogue(
     "engine",
@@ -18,4 +18,4 @@ ENGINES: Catalogue[type[Engine]] = Catalogue(
 )
 """The engines by name. The first is the default, and takes every model."""
 
-__all__ = ["ENGINES", "DecodedSequence", "Decoding", "Engine"]
+__all__ = ["ENGINES", "DecodedSequence", "DecodingOptions", "Engine"]

@@ -23,7 +23,13 @@ from clockhands.generation.engines.beam import (
     add_finished,
     choose_rows_to_keep,
 )
-from clockhands.generation.engines.engine import DecodedSequence, Decoding, Engine, get_end_tokens, get_start_token
+from clockhands.generation.engines.engine import (
+    DecodedSequence,
+    DecodingOptions,
+    Engine,
+    get_end_tokens,
+    get_start_token,
+)
 from clockhands.generation.engines.hypotheses import Hypotheses, make_hypotheses
 from clockhands.model import TokenBatch, Transformer
 from clockhands.model.lean import LeanDecoder, copy_for_decoding
@@ -33,17 +39,17 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 __all__ = [
-    "BLOCK",
     "LOGIT_ROWS",
+    "VOCABULARY_BLOCK",
     "ClockhandsEngine",
-    "choose_best",
     "choose_candidates",
+    "choose_likeliest",
     "count_sources_at_once",
     "drop_finished",
 ]
 
 Row = TypeVar("Row", GreedyHypothesis, FinishedTexts)
-BLOCK = 64
+VOCABULARY_BLOCK = 64
 """Tokens in a block of the vocabulary. The maxima of blocks are compared first, so that most logits are not sorted."""
 LOGIT_ROWS = 64
 """Rows of logits that are made and used at a time on a CPU, whose cache holds no more."""
@@ -72,7 +78,7 @@ class ClockhandsEngine(Engine):
             raise UsageError(_describe_refusal(compute_type, "weights have no such type"))
 
     def generate(
-        self, ids_BT: Int[Tensor, "B T"], mask_BT: Bool[Tensor, "B T"] | None, decoding: Decoding
+        self, ids_BT: Int[Tensor, "B T"], mask_BT: Bool[Tensor, "B T"] | None, decoding: DecodingOptions
     ) -> list[DecodedSequence]:
         """Generate a text for each source, of at most ``decoding.max_new_tokens`` tokens."""
         with torch.no_grad():
@@ -96,7 +102,7 @@ class ClockhandsEngine(Engine):
         rows: list[GreedyHypothesis] = texts
         token_B1 = torch.full((batch, 1), self.start_token, device=hypotheses.source.states_BTD.device)
         for _ in range(max_new_tokens):
-            token_B, log_p_B = self._choose_best(hypotheses.step(token_B1, None))
+            token_B, log_p_B = self._choose_likeliest(hypotheses.step(token_B1, None))
             for text, token, log_p in zip(rows, token_B.tolist(), log_p_B.tolist(), strict=True):
                 text.add(token, log_p, self.end_tokens)
             token_B1 = token_B[:, None]
@@ -106,16 +112,16 @@ class ClockhandsEngine(Engine):
             token_B1 = token_B1 if kept is None else token_B1[kept]
         return [DecodedSequence(text.tokens, text.log_probability) for text in texts]
 
-    def _choose_best(self, states_B1D: Float[Tensor, "B 1 D"]) -> tuple[Int[Tensor, " B"], Float[Tensor, " B"]]:
+    def _choose_likeliest(self, states_B1D: Float[Tensor, "B 1 D"]) -> tuple[Int[Tensor, " B"], Float[Tensor, " B"]]:
         """Return the likeliest next token of each row and its log-probability; logits exist for some rows at a time."""
         rows = count_sources_at_once(states_B1D)
         if len(states_B1D) <= rows:
-            return choose_best(self.compute_logits(states_B1D)[:, 0])
-        parts = [choose_best(self.compute_logits(part_B1D)[:, 0]) for part_B1D in states_B1D.split(rows)]
+            return choose_likeliest(self.compute_logits(states_B1D)[:, 0])
+        parts = [choose_likeliest(self.compute_logits(part_B1D)[:, 0]) for part_B1D in states_B1D.split(rows)]
         token_B, log_p_B = map(torch.cat, zip(*parts, strict=True))
         return token_B, log_p_B
 
-    def _search_beam(self, hypotheses: Hypotheses, batch: int, decoding: Decoding) -> list[DecodedSequence]:
+    def _search_beam(self, hypotheses: Hypotheses, batch: int, decoding: DecodingOptions) -> list[DecodedSequence]:
         """Search as transformers does with ``early_stopping=False``.
 
         At every step the likeliest continuations of a source's W hypotheses, two for each, are candidates. Of the first
@@ -184,19 +190,19 @@ def count_sources_at_once(states_BWD: Float[Tensor, "B W D"]) -> int:
     return max(1, LOGIT_ROWS // width) if states_BWD.device.type == "cpu" else batch
 
 
-def choose_best(logits_BV: Float[Tensor, "B V"]) -> tuple[Int[Tensor, " B"], Float[Tensor, " B"]]:
+def choose_likeliest(logits_BV: Float[Tensor, "B V"]) -> tuple[Int[Tensor, " B"], Float[Tensor, " B"]]:
     """Return the likeliest token of each row, the first among equals, and its log-probability.
 
     The logits are overwritten. With several rows, the maximum of each block of the vocabulary is found first, which
     PyTorch does faster than the maximum of a whole row; with one row it is slower.
     """
-    if logits_BV.shape[1] % BLOCK or len(logits_BV) == 1:
+    if logits_BV.shape[1] % VOCABULARY_BLOCK or len(logits_BV) == 1:
         max_B, token_B = logits_BV.max(-1)
     else:
-        blocks_BGX = logits_BV.unflatten(-1, (-1, BLOCK))
+        blocks_BGX = logits_BV.unflatten(-1, (-1, VOCABULARY_BLOCK))
         max_B, block_B = blocks_BGX.amax(-1).max(-1)
         best_block_B1X = blocks_BGX.take_along_dim(block_B[:, None, None], dim=1)
-        token_B = block_B * BLOCK + best_block_B1X[:, 0].argmax(-1)
+        token_B = block_B * VOCABULARY_BLOCK + best_block_B1X[:, 0].argmax(-1)
     # log softmax at the maximum: max - log sum exp(logits) = -log sum exp(logits - max).
     return token_B, -logits_BV.sub_(max_B[:, None]).exp_().sum(-1).log()
 
@@ -206,19 +212,19 @@ def choose_candidates(logits_BWV: Float[Tensor, "B W V"], log_p_BW: Float[Tensor
 
     ``log_p_BW`` is the log-probability of each hypothesis so far. Each of the ``count`` largest of W·V sums lies in one
     of the ``count`` blocks with the largest maxima, so that only these blocks are sorted. If the vocabulary is not a
-    multiple of ``BLOCK``, or there are fewer blocks than ``count``, all sums are.
+    multiple of ``VOCABULARY_BLOCK``, or there are fewer blocks than ``count``, all sums are.
     """
     vocabulary = logits_BWV.shape[-1]
     next_log_p_BWV = logits_BWV.log_softmax(-1)
-    if vocabulary % BLOCK or logits_BWV[0].numel() < BLOCK * count:
+    if vocabulary % VOCABULARY_BLOCK or logits_BWV[0].numel() < VOCABULARY_BLOCK * count:
         best_BC, index_BC = (next_log_p_BWV + log_p_BW[..., None]).flatten(1).topk(count)
         return Candidates(best_BC, index_BC // vocabulary, index_BC % vocabulary)
-    blocks_BWGX = next_log_p_BWV.unflatten(-1, (-1, BLOCK))
+    blocks_BWGX = next_log_p_BWV.unflatten(-1, (-1, VOCABULARY_BLOCK))
     # The numbers of the best blocks, counted through all W hypotheses of a source.
     block_BC = (blocks_BWGX.amax(-1) + log_p_BW[..., None]).flatten(1).topk(count).indices
     best_blocks_BCX = blocks_BWGX.flatten(1, 2).take_along_dim(block_BC[..., None], dim=1)
     parent_log_p_BC = log_p_BW.gather(1, block_BC // blocks_BWGX.shape[2])
     best_BC, flat_BC = (best_blocks_BCX + parent_log_p_BC[..., None]).flatten(1).topk(count)
     # From the place among the best blocks to the place among all W·V sums.
-    index_BC = block_BC.gather(1, flat_BC // BLOCK) * BLOCK + flat_BC % BLOCK
+    index_BC = block_BC.gather(1, flat_BC // VOCABULARY_BLOCK) * VOCABULARY_BLOCK + flat_BC % VOCABULARY_BLOCK
     return Candidates(best_BC, index_BC // vocabulary, index_BC % vocabulary)

@@ -20,7 +20,7 @@ from torch import nn
 
 from clockhands.errors import UsageError, describe_unknown
 from clockhands.generation.engines.ctranslate_model import TABLE_LENGTH, import_package, save_model
-from clockhands.generation.engines.engine import DecodedSequence, Decoding, Engine, get_end_tokens
+from clockhands.generation.engines.engine import DecodedSequence, DecodingOptions, Engine, get_end_tokens
 from clockhands.model import Transformer
 from clockhands.model.kv_cache import acts_in_attention
 from clockhands.model.stack import Stack
@@ -69,7 +69,7 @@ class CTranslate2Engine(Engine):
         return "float32"
 
     def generate(
-        self, ids_BT: Int[Tensor, "B T"], mask_BT: Bool[Tensor, "B T"] | None, decoding: Decoding
+        self, ids_BT: Int[Tensor, "B T"], mask_BT: Bool[Tensor, "B T"] | None, decoding: DecodingOptions
     ) -> list[DecodedSequence]:
         """Generate a text for each source. CTranslate2 ends a beam once it has ``beam`` finished texts of a source.
 

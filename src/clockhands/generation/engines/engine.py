@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 
-__all__ = ["DecodedSequence", "Decoding", "Engine", "get_end_tokens", "get_start_token"]
+__all__ = ["DecodedSequence", "DecodingOptions", "Engine", "get_end_tokens", "get_start_token"]
 
 
 @dataclass(frozen=True)
@@ -30,8 +30,8 @@ class DecodedSequence:
 
 
 @dataclass(frozen=True)
-class Decoding:
-    """What ``Engine.generate`` is told about one batch; ``translate`` makes it from a ``Search``.
+class DecodingOptions:
+    """How ``Engine.generate`` searches in one batch; ``translate`` makes it from a ``Search``.
 
     Args:
         max_new_tokens: the most tokens of a text, its end token included.
@@ -72,7 +72,7 @@ class Engine(ABC):
 
     @abstractmethod
     def generate(
-        self, ids_BT: Int[Tensor, "B T"], mask_BT: Bool[Tensor, "B T"] | None, decoding: Decoding
+        self, ids_BT: Int[Tensor, "B T"], mask_BT: Bool[Tensor, "B T"] | None, decoding: DecodingOptions
     ) -> list[DecodedSequence]:
         """Generate a text for each source.
 

@@ -1,6 +1,6 @@
 """The hypotheses of a search in the decoder: three ways to run the decoder on their next tokens.
 
-A search (``clockhands.py``) has W hypotheses for each of B sources. At every step it tells which token is added to each
+A search (``clockhands.py``) has W hypotheses for each of B sources. At every step it says which token is added to each
 hypothesis, and which hypothesis of the step before each continues; a ``Hypotheses`` runs the decoder on the new tokens
 and returns its last states. What the decoder's schemes declare decides among three classes:
 
@@ -76,9 +76,9 @@ class SharedCacheHypotheses(Hypotheses):
 
     def __init__(self, decoder: LeanDecoder, source: EncodedSource, width: int) -> None:
         super().__init__(decoder, source, width)
-        self.caches = decoder.start(source)
+        self.state = decoder.start(source)
         batch, device = len(source.states_BTD), source.states_BTD.device
-        # Row w of the mask tells of which cached tokens hypothesis w consists. When a hypothesis continues another one,
+        # Row w of the mask says of which cached tokens hypothesis w consists. When a hypothesis continues another one,
         # it takes over the row of that one: nothing is copied in the cache, where the tokens of hypotheses that nobody
         # continues stay, masked.
         self.ancestors_BWM = torch.zeros(batch, width, 0, dtype=torch.bool, device=device)
@@ -87,16 +87,16 @@ class SharedCacheHypotheses(Hypotheses):
     def step(self, tokens_BW: Int[Tensor, "B W"], parents_BW: Int[Tensor, "B W"] | None) -> Float[Tensor, "B W D"]:
         """Run the decoder on the tokens as queries of one row; each attends to its own text and itself."""
         if self.width == 1:  # the only hypothesis continues itself
-            return self.decoder.step(tokens_BW, self.caches)
+            return self.decoder.step(tokens_BW, self.state)
         if parents_BW is not None:
             self.ancestors_BWM = self.ancestors_BWM.take_along_dim(parents_BW[..., None], dim=1)
         self.ancestors_BWM = torch.cat([self.ancestors_BWM, self.identity_BWW], dim=2)
-        return self.decoder.step(tokens_BW, self.caches, self.ancestors_BWM[:, None])
+        return self.decoder.step(tokens_BW, self.state, self.ancestors_BWM[:, None])
 
     def select(self, sources_R: Int[Tensor, " R"]) -> None:
         """Keep the hypotheses of these sources."""
-        self.caches.select(sources_R)
-        self.source = self.caches.source
+        self.state.select(sources_R)
+        self.source = self.state.source
         self.ancestors_BWM, self.identity_BWW = self.ancestors_BWM[sources_R], self.identity_BWW[sources_R]
 
 
@@ -105,19 +105,19 @@ class SeparateCacheHypotheses(Hypotheses):
 
     def __init__(self, decoder: LeanDecoder, source: EncodedSource, width: int) -> None:
         super().__init__(decoder, repeat_rows(source, width), width)
-        self.caches = decoder.start(self.source)
+        self.state = decoder.start(self.source)
 
     def step(self, tokens_BW: Int[Tensor, "B W"], parents_BW: Int[Tensor, "B W"] | None) -> Float[Tensor, "B W D"]:
         """Reorder the rows of the KV cache by the parents, and run the decoder on the tokens."""
         if parents_BW is not None:
             # The keys of the source are equal for all its hypotheses, so only those of self-attention are reordered.
-            self.caches.self_attention.select(flatten_parents(parents_BW))
-        return self.decoder.step(tokens_BW.reshape(-1, 1), self.caches).view(*tokens_BW.shape, -1)
+            self.state.self_attention.select(flatten_parents(parents_BW))
+        return self.decoder.step(tokens_BW.reshape(-1, 1), self.state).view(*tokens_BW.shape, -1)
 
     def select(self, sources_R: Int[Tensor, " R"]) -> None:
         """Keep the hypotheses of these sources."""
-        self.caches.select(expand_rows(sources_R, self.width))
-        self.source = self.caches.source
+        self.state.select(expand_rows(sources_R, self.width))
+        self.source = self.state.source
 
 
 class UncachedHypotheses(Hypotheses):

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from clockhands.attention import Attended, record
+from clockhands.attention import RecordedAttention, record
 from clockhands.errors import CheckpointError
 from clockhands.inspection.reading.attention_call import AttentionCall, Receiver, find_mask, ignore
 from clockhands.inspection.reading.softmax_tap import ModuleStack, SoftmaxTap
@@ -51,7 +51,7 @@ def listen(model: nn.Module, receive: Receiver, within: nn.Module | None = None)
             yield
 
 
-def _receive_clockhands(stack: ModuleStack, computed: Attended, receive: Receiver) -> None:
+def _receive_clockhands(stack: ModuleStack, computed: RecordedAttention, receive: Receiver) -> None:
     """Hand on an attention of this project's models, if it is one of the stack's: a decoder runs its encoder first."""
     module = stack.running[-1] if stack.running else None
     if isinstance(module, Attention) and receive is not ignore:

@@ -24,7 +24,7 @@ from clockhands.runs.recipe.keys import (
 )
 from clockhands.runs.recipe.sections import Tokenization
 from clockhands.schemes import CATALOGUE
-from clockhands.schemes.layouts import LAYOUTS
+from clockhands.schemes.position_presets import POSITION_PRESETS
 
 __all__ = [
     "SHAPE",
@@ -167,7 +167,7 @@ def _read_sides(position: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]
         name = f"position.{side}" if side in position else "position"
         scheme = table.get("scheme", "none")
         if "preset" in table:
-            faults.append(f"{name}.preset: {LAYOUTS.describe_unknown_name(table.pop('preset'))}")
+            faults.append(f"{name}.preset: {POSITION_PRESETS.describe_unknown_name(table.pop('preset'))}")
         if CATALOGUE.find(scheme) is None:
             wrong_type = f"{name}.scheme is {show_value(scheme)}, but must be the name of a scheme"
             faults.append(

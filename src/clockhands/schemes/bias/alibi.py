@@ -101,8 +101,8 @@ class Alibi(DistanceBias):
         return Declares(translation_invariant=True, causal_only=self.form == "causal", real_valued=True)
 
     @property
-    def rows_differ_by_constant(self) -> bool:  # type: ignore[override]
-        """Whether rows of the bias differ by a constant.
+    def queries_share_bias_row(self) -> bool:  # type: ignore[override]
+        """Whether rows of the bias differ by a constant only, which softmax ignores.
 
         They do in the form ``causal``, where -m·(i - j) is m·j less m·i.
         """

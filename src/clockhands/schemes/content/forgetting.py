@@ -40,7 +40,7 @@ class Forgetting(Scheme):
     source = "Lin et al. 2025, section 3; Cable 2025"
     peers = ("x-transformers DataDependentAlibi", "flash-linear-attention forgetting_attn")
     per_layer = True
-    rows_differ_by_constant = True
+    queries_share_bias_row = True
 
     def __init__(
         self, d_model: int, num_heads: int, *, gate: Literal["forget", "cable"] = "forget", start: float = 5.0

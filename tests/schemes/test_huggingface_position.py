@@ -25,8 +25,8 @@ from clockhands.model import PositionConfig, Transformer
 from clockhands.model.layer_schemes import list_parts
 from clockhands.options import defaults_of, options_of
 from clockhands.schemes import CATALOGUE, Composition, NoPosition, Scheme, Sinks, read_part
-from clockhands.schemes.huggingface_layout import read_layout
-from clockhands.schemes.layouts import LAYOUTS
+from clockhands.schemes.huggingface_position import read_position_table
+from clockhands.schemes.position_presets import POSITION_PRESETS
 from tests.model.tiny import core, words
 
 LENGTH, LAYERS = 21, 6
@@ -110,7 +110,7 @@ def build_layers(theirs: Any, side: str) -> list[Scheme]:
     """The scheme of each layer, from the model's configuration alone; sinks get the model's numbers."""
     config = theirs.config.to_dict()
     width = config.get("qk_nope_head_dim", 8) + 4 if "qk_nope_head_dim" in config else 12
-    table = read_layout(config)
+    table = read_position_table(config)
     made = Transformer(
         core(
             kind=side,
@@ -201,7 +201,9 @@ def test_a_preset_has_the_numbers_of_its_model(name: str) -> None:
     family, numbers = PUBLISHED[name]
     config = getattr(transformers, family)(**numbers)
     count = config.num_hidden_layers
-    ours, theirs = (PositionConfig.from_dict(table) for table in (LAYOUTS[name], read_layout(config.to_dict())))
+    ours, theirs = (
+        PositionConfig.from_dict(table) for table in (POSITION_PRESETS[name], read_position_table(config.to_dict()))
+    )
     assert _spell_out(ours, count) == _spell_out(theirs, count)
 
 
@@ -224,5 +226,5 @@ def _fill_in(scheme: str, options: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_what_no_scheme_does_is_refused() -> None:
-    with pytest.raises(CheckpointError, match=r"has ALiBi .* which read_layout does not turn into schemes"):
-        read_layout({"model_type": "falcon", "alibi": True, "num_hidden_layers": 2, "hidden_size": 8})
+    with pytest.raises(CheckpointError, match=r"has ALiBi .* which read_position_table does not turn into schemes"):
+        read_position_table({"model_type": "falcon", "alibi": True, "num_hidden_layers": 2, "hidden_size": 8})

@@ -1,4 +1,4 @@
-"""Position layouts of transformers' configurations as tables of this project: which layer has which schemes."""
+"""The positions of transformers' configurations as tables of this project: which layer has which schemes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from clockhands.explanation.huggingface import read_huggingface
 from clockhands.explanation.rotation import Rotation
 from clockhands.explanation.table import Layer, Positions
 
-__all__ = ["read_layout"]
+__all__ = ["read_position_table"]
 
 WITH_SINKS = ("gpt_oss",)
 """Architectures whose attention has a learned sink in every head."""
@@ -22,7 +22,7 @@ LENGTH_RULES = ("dynamic", "yarn", "longrope", "llama3")
 """Rules that need the trained length."""
 
 
-def read_layout(config: Mapping[str, Any], source: str = "config.json") -> dict[str, Any]:
+def read_position_table(config: Mapping[str, Any], source: str = "config.json") -> dict[str, Any]:
     """Return the table ``[position]`` of a transformers configuration: the rotation, mask and factor of each layer.
 
     ``config``: the content of a ``config.json``; ``source``: its name, for messages. Layers without softmax attention
@@ -33,7 +33,7 @@ def read_layout(config: Mapping[str, Any], source: str = "config.json") -> dict[
         return _read_mpnet(config)
     positions = read_huggingface(config, source)
     if positions.entry:
-        raise CheckpointError(f"{source} has {positions.entry}, which read_layout does not turn into schemes")
+        raise CheckpointError(f"{source} has {positions.entry}, which read_position_table does not turn into schemes")
     text = config.get("text_config") if isinstance(config.get("text_config"), Mapping) else config
     layers = [_list_schemes(positions, layer, text or config) for layer in positions.layers]
     entries = [schemes[0] if len(schemes) == 1 else {"schemes": schemes} if schemes else "none" for schemes in layers]

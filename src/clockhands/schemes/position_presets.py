@@ -1,4 +1,4 @@
-"""Position layouts of real models by name: which layers rotate, how many channels, at which base, and what they see.
+"""Positions of real models by name: which layers rotate, how many channels, at which base, and what they see.
 
 Each is a table ``[position]`` as recipes have it, with the numbers of the model's published checkpoint. Windows count
 the query's own token in those models, and do not here.
@@ -10,7 +10,7 @@ from typing import Any
 
 from clockhands.catalogue import Catalogue
 
-__all__ = ["LAYOUTS"]
+__all__ = ["POSITION_PRESETS"]
 
 _YARN_OF_GPT_OSS = {
     "scheme": "rope", "base": 150_000.0, "spectrum": "yarn", "factor": 32.0, "original_length": 4096, "truncate": False,
@@ -19,7 +19,7 @@ _ROPE_OF_OLMO_3 = {"scheme": "rope", "base": 500_000.0}
 _YARN_OF_OLMO_3 = {**_ROPE_OF_OLMO_3, "spectrum": "yarn", "factor": 8.0, "original_length": 8192}
 _LOCAL_OF_GEMMA = {"schemes": [{"scheme": "rope", "base": 10_000.0}, {"scheme": "window", "left": 511}]}
 
-LAYOUTS: Catalogue[dict[str, Any]] = Catalogue("position preset", {
+POSITION_PRESETS: Catalogue[dict[str, Any]] = Catalogue("position preset", {
     # Mistral 7B v0.1: a window in every layer.
     "mistral": {"scheme": "composition", "schemes": ["rope", {"scheme": "window", "left": 4095}]},
     # gpt-oss: windows of 128 in every other layer, sinks and YaRN in all.
