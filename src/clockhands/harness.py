@@ -67,6 +67,10 @@ class ClockhandsLM(HFLM):
         position = {
             name.removeprefix(PREFIX): _parse(options.pop(name)) for name in [*options] if name.startswith(PREFIX)
         }
+        if max_length is not None and max_length < SHORTEST:
+            raise UsageError(
+                f"max_length is {max_length:,}; a text has at least {SHORTEST} tokens, so give more or leave it out"
+            )
         opened = open_language_model(
             pretrained,
             device=device,
@@ -74,7 +78,8 @@ class ClockhandsLM(HFLM):
             position=position,
             trust_remote_code=trust_remote_code,
         )
-        length = max_length or _compute_length(opened.trained_length, position.get("factor"))
+        factor = position.get("factor")
+        length = _compute_length(opened.trained_length, factor) if max_length is None else max_length
         if length is not None and opened.max_length is not None and not SHORTEST <= length <= opened.max_length:
             raise UsageError(
                 f"max_length is {length:,}, and {pretrained} reads {SHORTEST} to {opened.max_length:,} tokens"

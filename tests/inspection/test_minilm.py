@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from clockhands.data import open_corpus
-from clockhands.inspection import TERMS, Subject, Windows, capture, cut_windows, open_subject, split
+from clockhands.inspection import TERMS, Subject, Windows, capture, cut_windows, open_subject, split_logits
 from clockhands.inspection.estimators import variance_share
 from clockhands.inspection.estimators.spectral_lines import find_lines
 from clockhands.inspection.measures import loudness
@@ -57,7 +57,7 @@ def test_layer_1_head_2_is_a_previous_token_head(recorded: Capture) -> None:
 
 def test_position_decides_the_first_layers_and_vanishes_in_the_last(subject: Subject, recorded: Capture) -> None:
     place = TERMS.index("position–position")
-    splits = [split(recorded.layers[layer], recorded.ordinary_T) for layer in (0, 2, 5)]
+    splits = [split_logits(recorded.layers[layer], recorded.ordinary_T) for layer in (0, 2, 5)]
     shares = [float(found.compute_layer_shares()[place]) for found in splits]
     assert shares == pytest.approx([0.93, 0.68, 0.006], abs=0.04)
     assert float(splits[0].compute_head_shares()[2, place]) == pytest.approx(0.97, abs=0.01)
@@ -73,7 +73,7 @@ def test_the_split_is_exact_to_float64(subject: Subject, text: Windows) -> None:
     exact.model.load_state_dict(subject.model.double().state_dict())
     subject.model.float()
     small = capture(exact.model, exact.forward, text.ids_NT[:4])
-    assert max(split(layer, text.ordinary_T).error for layer in small.layers[:2]) < 1e-10
+    assert max(split_logits(layer, text.ordinary_T).error for layer in small.layers[:2]) < 1e-10
 
 
 def test_words_and_positions_are_more_orthogonal_than_chance(subject: Subject, recorded: Capture) -> None:

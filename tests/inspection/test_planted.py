@@ -18,7 +18,7 @@ from clockhands.inspection.measures.table_similarity import compute_symmetry
 from clockhands.inspection.measures.table_step import measure_random_split, project_rows
 from clockhands.inspection.reading.capture import Capture, capture
 from clockhands.inspection.reading.interventions import ANOTHER_TEXT, MEAN_ROW, PERMUTED, intervene
-from clockhands.inspection.reading.logit_split import TERMS, Split, split
+from clockhands.inspection.reading.logit_split import TERMS, LogitSplit, split_logits
 from clockhands.inspection.reading.reading import Reading
 from clockhands.inspection.reading.term_groups import compute_positional_share
 from clockhands.inspection.subject.subject import Subject
@@ -44,8 +44,8 @@ def _blind() -> tuple[Subject, Capture]:
     return subject, capture(subject.model, subject.forward, planted.ids())
 
 
-def _split(recorded: Capture, layer: int = 0) -> Split:
-    return split(recorded.layers[layer], recorded.ordinary_T)
+def _split(recorded: Capture, layer: int = 0) -> LogitSplit:
+    return split_logits(recorded.layers[layer], recorded.ordinary_T)
 
 
 def test_a_head_that_looks_one_back_is_named_and_is_positional() -> None:

@@ -16,7 +16,7 @@ from torch import nn
 from clockhands.data import train_tokenizer
 from clockhands.errors import CheckpointError, DataError, UsageError
 from clockhands.findings import Findings
-from clockhands.inspection import Subject, capture, inspect, split
+from clockhands.inspection import Subject, capture, inspect, split_logits
 from clockhands.inspection.measures import MEASURES
 from clockhands.inspection.reading.attention_call import AttentionCall
 from clockhands.inspection.reading.reading import Reading
@@ -61,7 +61,7 @@ def test_a_layer_that_cannot_be_read_is_explained_where_others_can() -> None:
     assert [read.module for read in recorded.layers] == [model.encoder.layer[0].attention.self]
     reason = "the attention of _HalvedAttention is not computed as logits of every token for every token"
     assert recorded.unread_reason == reason
-    reading = Reading(subject, recorded, [split(recorded.layers[0], recorded.ordinary_T)])
+    reading = Reading(subject, recorded, [split_logits(recorded.layers[0], recorded.ordinary_T)])
     (found,) = MEASURES["logits.layers"].answer(reading)
     assert found.verdict.endswith(
         f"Layers are numbered here among the 1 of 2 blocks whose attention could be read ({reason})."
@@ -354,7 +354,8 @@ def test_batches_do_not_change_what_is_recorded() -> None:
     for one, other in zip(whole.layers, parts.layers, strict=True):
         torch.testing.assert_close(one.inputs_NTD, other.inputs_NTD)
         torch.testing.assert_close(
-            split(one, whole.ordinary_T).compute_layer_shares(), split(other, parts.ordinary_T).compute_layer_shares()
+            split_logits(one, whole.ordinary_T).compute_layer_shares(),
+            split_logits(other, parts.ordinary_T).compute_layer_shares(),
         )
 
 

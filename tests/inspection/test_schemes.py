@@ -12,7 +12,7 @@ from clockhands.attention import record
 from clockhands.inspection.measures.distance_curve import compute_distance_curve
 from clockhands.inspection.reading.capture import Capture, capture
 from clockhands.inspection.reading.held_input import HeldInput
-from clockhands.inspection.reading.logit_split import DATA_DEPENDENT, TERMS, compute_means, split, split_batches
+from clockhands.inspection.reading.logit_split import DATA_DEPENDENT, TERMS, compute_means, split_batches, split_logits
 from clockhands.inspection.subject.subject import Subject
 from clockhands.model import PositionConfig, Transformer, TransformerConfig
 from clockhands.schemes import CATALOGUE
@@ -59,7 +59,7 @@ def test_the_terms_sum_to_the_logits_that_the_model_computed(name: str) -> None:
             error = float((total - logits).abs().max() / logits.abs().max())
             assert error < (1e-6 if name in ROUNDS_INSIDE else 1e-10)
             assert batch.measure_error() < (1e-6 if name in ROUNDS_INSIDE else 1e-10)
-        assert split(layer, recorded.ordinary_T).compute_head_shares().sum(-1).sub(1).abs().max() < 1e-5
+        assert split_logits(layer, recorded.ordinary_T).compute_head_shares().sum(-1).sub(1).abs().max() < 1e-5
 
 
 @pytest.mark.parametrize("name", sorted(set(CATALOGUE) - {"pope"}))
@@ -95,7 +95,7 @@ def test_what_words_do_to_places_is_a_term_of_its_own(name: str) -> None:
 @pytest.mark.parametrize("name", ["cope", "dape"])
 def test_rewritten_rows_are_data_dependent(name: str) -> None:
     _, recorded = _captured(name)
-    share = split(recorded.layers[0], recorded.ordinary_T).compute_layer_shares()
+    share = split_logits(recorded.layers[0], recorded.ordinary_T).compute_layer_shares()
     assert abs(float(share[TERMS.index(DATA_DEPENDENT)])) > 1e-3
 
 
@@ -103,6 +103,10 @@ def test_schemes_that_know_no_words_have_no_such_term() -> None:
     for name in ("rope", "t5", "sinusoidal", "deberta"):
         _, recorded = _captured(name)
         assert (
-            float(split(recorded.layers[0], recorded.ordinary_T).compute_layer_shares()[TERMS.index(DATA_DEPENDENT)])
+            float(
+                split_logits(recorded.layers[0], recorded.ordinary_T).compute_layer_shares()[
+                    TERMS.index(DATA_DEPENDENT)
+                ]
+            )
             == 0.0
         )

@@ -183,13 +183,13 @@ def _describe(recipe: Any) -> int:
 
 def _conclude(run: Any) -> None:
     from clockhands.devices import get_rank
+    from clockhands.runs.run import COMMANDS
     from clockhands.training.keeping import describe_rise
 
     if get_rank() != 0:
         return
     known, step = run.model_loss, run.record["step"]
     print(f"{run.path}: {step:,} steps, {run.record['parameters']:,} parameters{_describe_model_loss(run)}")
-    verb = {"encoder-decoder": 'translate {} "..."', "decoder": 'generate {} --prompt "..."'}.get(run.recipe.model.kind)
     if known is not None:
         from clockhands.generation.score import describe_uniform_guess
         from clockhands.runs.card import describe_perplexity
@@ -200,8 +200,8 @@ def _conclude(run: Any) -> None:
               f"{describe_perplexity(known[1])}; {guess}")  # fmt: skip
     if rise := describe_rise(run.metrics, run.recipe.training):
         print(rise)
-    if verb:
-        print(f"next: clockhands {verb.format(run.path)}")
+    if run.recipe.model.kind in COMMANDS:
+        print(f"next: {COMMANDS[run.recipe.model.kind].format(run.path)}")
 
 
 def _describe_model_loss(run: Any) -> str:

@@ -11,7 +11,7 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 
 from clockhands.data.encoding import encode_texts
 from clockhands.inspection import Subject, Windows
-from clockhands.inspection.during_training import CHEAP, NUMBERS
+from clockhands.inspection.during_training import CHEAP_MEASURES, MEASURE_FUNCTIONS
 from clockhands.inspection.reading.windows import select_one_length
 from clockhands.training import Material
 
@@ -38,7 +38,7 @@ class Inside:
         """Numbers by name; a measure that does not apply to a model (no encoding at the input) gives none."""
         numbers: dict[str, float] = {}
         for name in self.measures if measures is None else measures:
-            numbers |= NUMBERS[name](Subject.of(model), self.texts)
+            numbers |= MEASURE_FUNCTIONS[name](Subject.of(model), self.texts)
         return {name: round(value, 5) for name, value in numbers.items()}
 
 
@@ -47,7 +47,7 @@ class During(TrainerCallback):
 
     def __init__(self, inside: Inside) -> None:
         self.inside = inside
-        self.measures = [name for name in inside.measures if name in CHEAP]
+        self.measures = [name for name in inside.measures if name in CHEAP_MEASURES]
         self.seen: list[tuple[int, dict[str, float]]] = []
 
     def on_evaluate(

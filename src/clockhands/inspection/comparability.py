@@ -23,7 +23,7 @@ def read_basis(reading: Reading, texts: Any) -> dict[str, str]:
     if hasattr(texts, "tolist"):
         texts = texts.tolist()
     vocabulary: dict[str, int] = getattr(subject.tokenizer, "get_vocab", dict)()
-    if subject.whole is not None:
+    if subject.encoder_decoder is not None:
         task = f"the {subject.side} of an encoder-decoder"
     else:
         task = "language model" if influence.causal else "encoder"

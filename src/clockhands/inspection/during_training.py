@@ -22,7 +22,7 @@ from clockhands.inspection.reading.reading import Reading
 from clockhands.inspection.reading.windows import Windows
 from clockhands.inspection.subject.subject import Subject
 
-CHEAP = ("loudness",)
+CHEAP_MEASURES = ("loudness",)
 """Measures that cost next to nothing, so that they can be taken at every evaluation of a training run."""
 
 
@@ -104,7 +104,7 @@ def _measure_survival(subject: Subject, windows: Windows) -> dict[str, float]:
     return {f"position read back, layer {i}": value for i, value in enumerate(probes.position_shares)} | chance
 
 
-NUMBERS: Mapping[str, Callable[[Subject, Windows], dict[str, float]]] = {
+MEASURE_FUNCTIONS: Mapping[str, Callable[[Subject, Windows], dict[str, float]]] = {
     "loudness": _measure_loudness,
     "directions": _measure_directions,
     "recovery": _measure_recovery,

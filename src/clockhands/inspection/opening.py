@@ -33,28 +33,28 @@ def open_subject(
     path, a position setting that is not understood, pickled or damaged weights, code that needs trust, and a model too
     large; UsageError for a device that is not in this machine.
     """
-    where = open_device(device, "device")
-    raw = read_checked_config(source, trust_remote_code=trust_remote_code)
-    refuse_unknown_positions(raw, source)
-    if is_own(raw):
+    torch_device = open_device(device, "device")
+    raw_config = read_checked_config(source, trust_remote_code=trust_remote_code)
+    refuse_unknown_positions(raw_config, source)
+    if is_own(raw_config):
         subject = _open_run(source, device, side)
         subject.tokenizer = tokenizer or subject.tokenizer
         return subject
-    if is_known(raw):
-        check_fits(count_float32_bytes(raw), source)
-    check_fits(measure_weight_files(source, raw), source)
-    model = _load(source, raw, trust_remote_code)
+    if is_known(raw_config):
+        check_fits(count_float32_bytes(raw_config), source)
+    check_fits(measure_weight_files(source, raw_config), source)
+    model = _load(source, raw_config, trust_remote_code)
     tokenizer = tokenizer or _open_tokenizer_if_any(source, trust_remote_code)
-    return Subject.of(model.to(where), tokenizer, _shorten(source), side)
+    return Subject.of(model.to(torch_device), tokenizer, _name_model(source), side)
 
 
-def _load(source: str | Path, raw: dict[str, Any], trust_remote_code: bool) -> Any:
+def _load(source: str | Path, raw_config: dict[str, Any], trust_remote_code: bool) -> Any:
     """Load the stack of layers; of a language model, the output layer too, whose loss is measured."""
     from transformers import AutoModel, AutoModelForCausalLM
     from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
-    is_language_model = MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.get(raw.get("model_type", "")) in (
-        raw.get("architectures") or ()
+    is_language_model = MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.get(raw_config.get("model_type", "")) in (
+        raw_config.get("architectures") or ()
     )
     opener = AutoModelForCausalLM if is_language_model else AutoModel
     return load_foreign_model(opener, source, dtype=torch.float32, trust_remote_code=trust_remote_code)
@@ -63,7 +63,7 @@ def _load(source: str | Path, raw: dict[str, Any], trust_remote_code: bool) -> A
 def _open_run(source: str | Path, device: str, side: Side | None) -> Subject:
     """Open a run of this project, with the tokenizers and the training text of the side that is inspected."""
     opened = open_run(source, device=device, dtype=torch.float32)
-    subject = Subject.of(opened.model, opened.tokenizers.source, _shorten(source), side)
+    subject = Subject.of(opened.model, opened.tokenizers.source, _name_model(source), side)
     corpus = _open_training_corpus(Path(source))
     if subject.reads_source:
         subject.tokenizer, subject.source_tokenizer = opened.tokenizers.target, opened.tokenizers.source
@@ -88,24 +88,24 @@ def _open_training_corpus(run: Path) -> Corpus | None:
         return None
 
 
-def count_float32_bytes(raw: dict[str, Any]) -> int:
+def count_float32_bytes(raw_config: dict[str, Any]) -> int:
     """Count what a model of this configuration takes as float32, without making its weights; 0 if that fails."""
     from transformers import AutoConfig, AutoModel
 
     try:
-        config = AutoConfig.for_model(**_decode_infinities(raw))
+        config = AutoConfig.for_model(**_decode_infinities(raw_config))
     except Exception:  # opening the model will say what is wrong with it
         return 0
     return 4 * (count_numbers(AutoModel, config) or 0)
 
 
-def _decode_infinities(raw: Any) -> Any:
+def _decode_infinities(value: Any) -> Any:
     """Return a configuration with infinities as numbers; transformers writes them as {"__float__": "Infinity"}."""
-    if isinstance(raw, dict):
-        return (
-            float(raw["__float__"]) if set(raw) == {"__float__"} else {key: _decode_infinities(raw[key]) for key in raw}
-        )
-    return [_decode_infinities(item) for item in raw] if isinstance(raw, list) else raw
+    if isinstance(value, dict) and set(value) == {"__float__"}:
+        return float(value["__float__"])
+    if isinstance(value, dict):
+        return {key: _decode_infinities(item) for key, item in value.items()}
+    return [_decode_infinities(item) for item in value] if isinstance(value, list) else value
 
 
 def open_tokenizer(source: str | Path, *, trust_remote_code: bool = False) -> Any:
@@ -137,7 +137,7 @@ def _open_tokenizer_if_any(source: str | Path, trust_remote_code: bool) -> Any:
         return None
 
 
-def _shorten(source: str | Path) -> str:
+def _name_model(source: str | Path) -> str:
     """Return a name for the model: the source, or the last two parts of an absolute path."""
     path = Path(source)
     return "/".join(path.parts[-2:]) if path.is_absolute() else str(source)

@@ -22,7 +22,7 @@ from clockhands.inspection.opening import open_subject, open_tokenizer
 from clockhands.inspection.progress import Progress, show_progress
 from clockhands.inspection.reading.memory_check import check_memory
 from clockhands.inspection.reading.reading import Reading, read_model
-from clockhands.inspection.reading.sentences import check_window, read_sentences
+from clockhands.inspection.reading.sentences import check_sentence_lengths, read_sentences
 from clockhands.inspection.reading.windows import Ids, Windows, read_ids
 from clockhands.inspection.subject.subject import Side, Subject
 from clockhands.inspection.text_choice import choose_windows, describe_origin
@@ -61,8 +61,8 @@ def inspect(
             English); or ``ids`` as a tensor.
         ids: token ids in place of texts: a tensor, an array or the path of a ``.npy`` file. [texts, tokens] are used as
             they are, or their first ``length`` tokens; [tokens] is one long text, which is cut into windows.
-        length: tokens in a window (default: 128, less where the model reads less; on the training text of a run no more
-            than nine of ten of its texts have).
+        length: tokens in a window (default: 128, or as many as the model reads if these are fewer; on the training text
+            of a run, at most the length that nine of ten texts do not exceed).
         count: the most windows.
         sentences: shown one by one: their attention, its logits in four terms, and what swapping two words changes.
         control: also measure the same class with fresh weights, the reference "untrained" of most measures (default:
@@ -87,21 +87,21 @@ def inspect(
             "inspect was given both texts (--text) and ids (--ids): give one of them, for it measures on one text"
         )
     texts = [texts] if isinstance(texts, str) else texts
-    chosen = read_ids(ids) if isinstance(ids, str | Path) else texts if ids is None else ids
-    with _use_evaluation_mode(model), show_progress(progress) as shown, torch.no_grad():
-        stored = _open(model, tokenizer, name, device, trust_remote_code, side)
-        subject = stored.to_float32()
-        asked_sentences = read_sentences(subject, sentences)
-        windows = choose_windows(subject, chosen, length, count)
-        check_window(asked_sentences, windows)
+    given_text = read_ids(ids) if isinstance(ids, str | Path) else texts if ids is None else ids
+    with _use_evaluation_mode(model), show_progress(progress) as bar, torch.no_grad():
+        as_stored = _open(model, tokenizer, name, device, trust_remote_code, side)
+        subject = as_stored.to_float32()
+        sentences_read = read_sentences(subject, sentences)
+        windows = choose_windows(subject, given_text, length, count)
+        check_sentence_lengths(sentences_read, windows)
         subject.check_ids(windows.ids_NT)
         check_memory(subject, windows)
-        reading = _read(subject, windows, _builds_control(subject, control), shown)
-        reading.sentences = asked_sentences
+        reading = _read(subject, windows, _builds_control(subject, control), bar)
+        reading.sentences = sentences_read
         reading.texts = texts if not isinstance(texts, Tensor) else None
-        items = _measure(reading, shown, command, read_basis(reading, chosen))
+        items = _measure(reading, bar, command, read_basis(reading, given_text))
         without_control = "the model is too large" if control is None else "not asked for"
-        facts = _list_facts(reading, describe_origin(subject, windows, chosen is None), stored, without_control)
+        facts = _list_facts(reading, describe_origin(subject, windows, given_text is None), as_stored, without_control)
     return Findings(
         title=f"What position does inside {subject.label}",
         items=items,
@@ -169,12 +169,12 @@ def _builds_control(subject: Subject, control: bool | None) -> bool:
     )
 
 
-def _read(subject: Subject, windows: Windows, control: bool, shown: Progress) -> Reading:
+def _read(subject: Subject, windows: Windows, control: bool, bar: Progress) -> Reading:
     """Run the model over the windows, and its untrained control over the first of them.
 
     Raises CheckpointError if the control cannot be built.
     """
-    reading = read_model(subject, windows, shown.expect, shown.advance)
+    reading = read_model(subject, windows, bar.expect, bar.advance)
     if not control:
         return reading
     try:
@@ -184,17 +184,17 @@ def _read(subject: Subject, windows: Windows, control: bool, shown: Progress) ->
             f"a {subject.class_name} with fresh weights, the reference of most measures, cannot be built "
             f"({type(fault).__name__}: {first_line(fault)}); leave it out with --no-control (control=False)"
         ) from fault
-    reading.control = read_model(untrained, windows.take_first(CONTROL_TEXTS), shown.expect, shown.advance)
+    reading.control = read_model(untrained, windows.take_first(CONTROL_TEXTS), bar.expect, bar.advance)
     return reading
 
 
-def _measure(reading: Reading, shown: Progress, command: str, basis: Mapping[str, str]) -> tuple[Finding, ...]:
+def _measure(reading: Reading, bar: Progress, command: str, basis: Mapping[str, str]) -> tuple[Finding, ...]:
     """Run every measure, in the order of the catalogue."""
-    shown.expect(len(MEASURES))
+    bar.expect(len(MEASURES))
     for measure in MEASURES.values():
         for finding in measure.answer(reading):
             reading.findings[finding.name] = _complete(finding, measure, command, basis)
-        shown.advance(measure.question)
+        bar.advance(measure.question)
     return tuple(reading.findings.values())
 
 
@@ -204,11 +204,11 @@ def _complete(finding: Finding, measure: Measure, command: str, basis: Mapping[s
     return replace(finding, command=command, details=details, basis={key: basis[key] for key in measure.rests_on})
 
 
-def _list_facts(reading: Reading, origin: str, stored: Subject, without_control: str) -> dict[str, str | int]:
+def _list_facts(reading: Reading, origin: str, as_stored: Subject, without_control: str) -> dict[str, str | int]:
     """Return the lines on top of the page, by name.
 
-    ``stored`` is the model in the precision of its checkpoint; ``without_control`` says why there is no control, where
-    there is none.
+    ``as_stored`` is the model in the precision of its checkpoint; ``without_control`` says why there is no control,
+    where there is none.
     """
     import transformers
 
@@ -225,7 +225,7 @@ def _list_facts(reading: Reading, origin: str, stored: Subject, without_control:
         "control": "the same class with fresh weights" if reading.control else f"none ({without_control})",
         "versions": f"clockhands {__version__}, torch {torch.__version__}, transformers {transformers.__version__}",
     }
-    if subject is not stored:
-        precision = str(next(stored.model.parameters()).dtype).removeprefix("torch.")
+    if subject is not as_stored:
+        precision = str(next(as_stored.model.parameters()).dtype).removeprefix("torch.")
         facts["precision"] = f"float32; the weights are {precision}"
     return facts

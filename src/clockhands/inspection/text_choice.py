@@ -16,7 +16,7 @@ from clockhands.shapes import Tensor
 
 SHORTEST_WINDOW = 16
 """The fewest tokens of a window whose length follows the training text."""
-PIECE = 80
+MOST_PIECE_LETTERS = 80
 """The most letters of a piece of text that stands for a source and for its own translation."""
 
 
@@ -27,11 +27,11 @@ def choose_windows(subject: Subject, texts: Sequence[str] | Ids | None, length: 
     """
     max_length = subject.max_length
     if isinstance(texts, Tensor | np.ndarray):
-        data = cut_ids(texts, count=count, max_length=max_length, length=length)
-        return replace(data, source_NS=data.ids_NT) if subject.reads_source else data
-    usual = _measure_usual_length(subject) if texts is None else DEFAULT_LENGTH
+        windows = cut_ids(texts, count=count, max_length=max_length, length=length)
+        return replace(windows, source_NS=windows.ids_NT) if subject.reads_source else windows
+    usual_length = _measure_usual_length(subject) if texts is None else DEFAULT_LENGTH
     sizes: dict[str, Any] = {
-        "length": length or min(DEFAULT_LENGTH, max_length or DEFAULT_LENGTH, usual),
+        "length": length or min(DEFAULT_LENGTH, max_length or DEFAULT_LENGTH, usual_length),
         "count": count,
         "max_length": max_length,
         "start": subject.start_token,
@@ -44,19 +44,19 @@ def choose_windows(subject: Subject, texts: Sequence[str] | Ids | None, length: 
         return cut_pair_windows(
             subject.tokenizer, subject.source_tokenizer, _pair_with_itself(chosen_texts), **pair_sizes
         )
-    data = cut_windows(subject.tokenizer, chosen_texts, **sizes)
-    return replace(data, source_NS=data.ids_NT) if subject.reads_source else data
+    windows = cut_windows(subject.tokenizer, chosen_texts, **sizes)
+    return replace(windows, source_NS=windows.ids_NT) if subject.reads_source else windows
 
 
-def describe_origin(subject: Subject, data: Windows, default: bool) -> str:
+def describe_origin(subject: Subject, windows: Windows, default: bool) -> str:
     """Return where the windows come from and what the encoder read beside them, to follow "96 windows of 128 tokens".
 
     ``default``: the caller passed no text.
     """
-    trained = subject.texts or subject.pairs
-    origin = " of the text it was trained on" if trained else " of Python's documentation"
+    training_text = subject.texts or subject.pairs
+    origin = " of the text it was trained on" if training_text else " of Python's documentation"
     origin = origin if default else ""
-    if data.source_NS is None:
+    if windows.source_NS is None:
         return origin
     return f"{origin}, beside {'what they translate' if default and subject.pairs else 'the same text as source'}"
 
@@ -65,7 +65,7 @@ def _pair_with_itself(texts: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Yield every line of the texts, long ones in pieces, as source and as its own translation."""
     for text in texts:
         for line in text.split("\n"):
-            for piece in textwrap.wrap(line, PIECE, break_on_hyphens=False):
+            for piece in textwrap.wrap(line, MOST_PIECE_LETTERS, break_on_hyphens=False):
                 yield piece, piece
 
 
@@ -75,9 +75,10 @@ def _load_default_texts() -> Sequence[str]:
 
 
 def _measure_usual_length(subject: Subject, sample: int = 200) -> int:
-    """Return the length in tokens that nine of ten training texts do not exceed: longer ones hardly trained positions.
+    """Return the length in tokens that nine of ten training texts do not exceed.
 
-    The first ``sample`` texts are measured; without training text it is the default length.
+    Positions beyond it were hardly trained. The first ``sample`` texts are measured; without training text it is the
+    default length.
     """
     texts = subject.texts or [target for _, target in (subject.pairs or [])[:sample]]
     if not texts or subject.tokenizer is None:

@@ -26,7 +26,8 @@ from clockhands.positions.making import (
     repeat_on_axes,
     shift,
 )
-from clockhands.positions.transforms import TRANSFORMS, Cape, Randomised, Scaled, Shifted, Transform, make_transform
+from clockhands.positions.transform import Transform, TransformContext
+from clockhands.positions.transforms import TRANSFORMS, Cape, Randomised, Scaled, Shifted, make_transform
 
 __all__ = [
     "TRANSFORMS",
@@ -39,6 +40,7 @@ __all__ = [
     "Skipping",
     "TokenMask",
     "Transform",
+    "TransformContext",
     "centre",
     "continue_from_mask",
     "count_from_mask",

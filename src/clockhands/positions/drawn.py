@@ -12,14 +12,14 @@ import torch
 from clockhands.errors import PositionError
 from clockhands.options import Seed
 from clockhands.positions.faults import refuse_faults
-from clockhands.positions.making import TokenMask
+from clockhands.positions.transform import Transform, TransformContext
 from clockhands.shapes import Float, Int, Num, Tensor
 
 __all__ = ["Jittered", "RandomFloat", "Skipping"]
 
 
 @dataclass(frozen=True)
-class RandomFloat:
+class RandomFloat(Transform):
     """Random float sampling (Shimizu et al. 2026): position p is the p-th smallest of uniform draws from [0, maximum).
 
     As in ``randomised``, but between the integers: drawn once for a batch, in training and at test time. There are
@@ -46,21 +46,16 @@ class RandomFloat:
         """Whether ``length`` is None: then a later token changes every position."""
         return self.length is None
 
-    def __call__(
-        self,
-        pos_BS: Int[Tensor, "B S"],
-        mask_BS: TokenMask | None = None,
-        *,
-        training: bool = False,
-        generator: torch.Generator | None = None,
-    ) -> Float[Tensor, "B S"]:
+    def apply(self, pos_BS: Int[Tensor, "B S"], context: TransformContext) -> Float[Tensor, "B S"]:
         """Replace positions by sorted draws: [B, S], float64. Raises PositionError where one does not fit."""
         needed = int(pos_BS.max()) + 1
         length = needed if self.length is None else self.length
         if needed > length:
             raise PositionError(f"{needed} positions do not fit {length} draws; raise random-float.length")
-        if training:
-            drawn_L = (torch.rand(length, generator=generator, dtype=torch.float64) * self.maximum).sort().values
+        if context.training:
+            drawn_L = (
+                (torch.rand(length, generator=context.generator, dtype=torch.float64) * self.maximum).sort().values
+            )
         else:
             drawn_L = _draw_numbers_once(self.maximum, length, self.seed)
         return drawn_L.to(pos_BS.device)[pos_BS]
@@ -75,7 +70,7 @@ def _draw_numbers_once(maximum: float, length: int, seed: int) -> Float[Tensor, 
 
 
 @dataclass(frozen=True)
-class Skipping:
+class Skipping(Transform):
     """PoSE's skip-wise positions (Zhu et al. 2024, section 3): a short text stands in pieces all over a longer one.
 
     In training a row's tokens are cut into ``chunks`` at random places, and chunk n gets p + u_n with 0 = u_0 <= u_1 <=
@@ -87,8 +82,6 @@ class Skipping:
 
     maximum: int = 2048
     chunks: int = 2
-    depends_on_length = False
-    real_valued = False
 
     def __post_init__(self) -> None:
         refuse_faults(
@@ -97,18 +90,11 @@ class Skipping:
             (self.chunks < 1, f"chunks is {self.chunks}, but must be at least 1"),
         )
 
-    def __call__(
-        self,
-        pos_BS: Int[Tensor, "B S"],
-        mask_BS: TokenMask | None = None,
-        *,
-        training: bool = False,
-        generator: torch.Generator | None = None,
-    ) -> Int[Tensor, "B S"]:
+    def apply(self, pos_BS: Int[Tensor, "B S"], context: TransformContext) -> Int[Tensor, "B S"]:
         """Move the chunks of every row apart: [B, S]. Raises PositionError for a row longer than ``maximum``."""
-        if not training:
+        if not context.training:
             return pos_BS
-        rows = [self._skip(length, generator) for length in (pos_BS.amax(-1) + 1).tolist()]
+        rows = [self._skip(length, context.generator) for length in (pos_BS.amax(-1) + 1).tolist()]
         added_BP = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True).to(pos_BS.device)
         return pos_BS + added_BP.gather(1, pos_BS)
 
@@ -126,7 +112,7 @@ class Skipping:
 
 
 @dataclass(frozen=True)
-class Jittered:
+class Jittered(Transform):
     """DINOv3's augmentation of coordinates in [-1, 1] (Siméoni et al. 2025), in training: shift, jitter, rescale.
 
     Each is None, or draws once for a batch: a shift from U(-shift, shift) and a factor e^U(-ln jitter, ln jitter) for
@@ -137,7 +123,6 @@ class Jittered:
     shift: float | None = None
     jitter: float | None = None
     rescale: float | None = 2.0
-    depends_on_length = False
     real_valued = True
 
     def __post_init__(self) -> None:
@@ -150,21 +135,14 @@ class Jittered:
             ),
         )
 
-    def __call__(
-        self,
-        pos_BS: Num[Tensor, "B S *A"],
-        mask_BS: TokenMask | None = None,
-        *,
-        training: bool = False,
-        generator: torch.Generator | None = None,
-    ) -> Float[Tensor, "B S *A"]:
+    def apply(self, pos_BS: Num[Tensor, "B S *A"], context: TransformContext) -> Float[Tensor, "B S *A"]:
         """Move, stretch and scale all positions alike, in float32."""
         pos = pos_BS.float()
-        if not training:
+        if not context.training:
             return pos
 
         def draw(most: float, *shape: int) -> Tensor:
-            return torch.empty(shape).uniform_(-most, most, generator=generator).to(pos.device)
+            return torch.empty(shape).uniform_(-most, most, generator=context.generator).to(pos.device)
 
         axes = pos.shape[2:]
         if self.shift is not None:

@@ -1,7 +1,7 @@
 """Changes of positions that a configuration names: shifted (SHAPE), randomised, CAPE's augmentation, scaled, drawn.
 
-A transform is a frozen dataclass; its fields are its options. It is called with the positions, the mask of
-tokens, whether the model trains, and a generator for what training draws::
+A transform is a ``Transform`` and a frozen dataclass; its fields are its options. It is called with the positions, the
+mask of tokens, whether the model trains, and a generator for what training draws::
 
     pos_BS = transform(pos_BS, mask_BS, training=True, generator=generator)
 
@@ -15,7 +15,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 import torch
@@ -25,37 +25,15 @@ from clockhands.errors import ConfigError, PositionError
 from clockhands.options import Seed, check_options, options_of
 from clockhands.positions.drawn import Jittered, RandomFloat, Skipping
 from clockhands.positions.faults import refuse_faults
-from clockhands.positions.making import TokenMask, centre, interpolate, shift
+from clockhands.positions.making import centre, interpolate, shift
+from clockhands.positions.transform import Transform, TransformContext
 from clockhands.shapes import Float, Int, Num, Tensor
 
 __all__ = ["TRANSFORMS", "Cape", "Randomised", "Scaled", "Shifted", "Transform", "make_transform"]
 
 
-@runtime_checkable
-class Transform(Protocol):
-    """The interface of every transform: a call, and two properties of its results."""
-
-    @property
-    def depends_on_length(self) -> bool:
-        """Whether a token's new position depends on the tokens after it, so that cached keys become stale."""
-
-    @property
-    def real_valued(self) -> bool:
-        """Whether the new positions lie between the integers: tables cannot take them."""
-
-    def __call__(
-        self,
-        pos_BS: Num[Tensor, "B S *A"],
-        mask_BS: TokenMask | None = None,
-        *,
-        training: bool = False,
-        generator: torch.Generator | None = None,
-    ) -> Num[Tensor, "B S *A"]:
-        """Return the positions to use in place of ``pos_BS``."""
-
-
 @dataclass(frozen=True)
-class Shifted:
+class Shifted(Transform):
     """SHAPE (Kiyono et al. 2021, section 3): p + k, with one k ~ U{0, ..., maximum} for each row in training.
 
     ``test``: the offset outside training; None is ``maximum``, as in the authors' code (their paper uses 0).
@@ -63,29 +41,20 @@ class Shifted:
 
     maximum: int = 100
     test: int | None = None
-    depends_on_length = False
-    real_valued = False
 
     def __post_init__(self) -> None:
         refuse_faults("shifted", (self.maximum < 0, f"maximum is {self.maximum}, but must be 0 or more"))
 
-    def __call__(
-        self,
-        pos_BS: Num[Tensor, "B S *A"],
-        mask_BS: TokenMask | None = None,
-        *,
-        training: bool = False,
-        generator: torch.Generator | None = None,
-    ) -> Num[Tensor, "B S *A"]:
+    def apply(self, pos_BS: Num[Tensor, "B S *A"], context: TransformContext) -> Num[Tensor, "B S *A"]:
         """Add the row's offset to every position."""
-        if not training:
+        if not context.training:
             return shift(pos_BS, self.maximum if self.test is None else self.test)
-        offset_B = torch.randint(0, self.maximum + 1, (pos_BS.shape[0],), generator=generator)
+        offset_B = torch.randint(0, self.maximum + 1, (pos_BS.shape[0],), generator=context.generator)
         return shift(pos_BS, offset_B.to(pos_BS.device))
 
 
 @dataclass(frozen=True)
-class Randomised:
+class Randomised(Transform):
     """Replace position p by the p-th smallest of a random subset of {0, ..., maximum - 1} (Ruoss et al. 2023).
 
     The subset is drawn without replacement, once for a batch, in training and, as in the paper, at test time too. It
@@ -99,7 +68,6 @@ class Randomised:
     maximum: int = 2048
     length: int | None = None
     seed: Seed = 0
-    real_valued = False
 
     def __post_init__(self) -> None:
         length = 1 if self.length is None else self.length
@@ -115,14 +83,7 @@ class Randomised:
         """Whether ``length`` is None: then a later token changes every position."""
         return self.length is None
 
-    def __call__(
-        self,
-        pos_BS: Int[Tensor, "B S"],
-        mask_BS: TokenMask | None = None,
-        *,
-        training: bool = False,
-        generator: torch.Generator | None = None,
-    ) -> Int[Tensor, "B S"]:
+    def apply(self, pos_BS: Int[Tensor, "B S"], context: TransformContext) -> Int[Tensor, "B S"]:
         """Replace positions by numbers of the subset: [B, S]. Raises PositionError where one does not fit."""
         needed = int(pos_BS.max()) + 1
         length = needed if self.length is None else self.length
@@ -131,8 +92,8 @@ class Randomised:
                 f"{needed} positions cannot become different ones of a subset of {length} out of {self.maximum}; "
                 f"raise randomised.{'maximum' if self.length is None else 'length'}"
             )
-        if training:
-            subset_L = torch.randperm(self.maximum, generator=generator)[:length].sort().values
+        if context.training:
+            subset_L = torch.randperm(self.maximum, generator=context.generator)[:length].sort().values
         else:
             subset_L = _draw_subset_once(self.maximum, length, self.seed)
         return subset_L.to(pos_BS.device)[pos_BS]
@@ -147,7 +108,7 @@ def _draw_subset_once(maximum: int, length: int, seed: int) -> Int[Tensor, " L"]
 
 
 @dataclass(frozen=True)
-class Cape:
+class Cape(Transform):
     """CAPE's augmentation (Likhomanenko et al. 2021, section 3): (p - mean + Δ + ε_p)·λ in training.
 
     Δ ~ U(-max_global_shift, max_global_shift) for each row and axis, ε_p ~ U(-max_local_shift, max_local_shift) for
@@ -176,21 +137,14 @@ class Cape:
         """Whether positions are centred: then a later token changes their mean."""
         return self.centre
 
-    def __call__(
-        self,
-        pos_BS: Num[Tensor, "B S *A"],
-        mask_BS: TokenMask | None = None,
-        *,
-        training: bool = False,
-        generator: torch.Generator | None = None,
-    ) -> Float[Tensor, "B S *A"]:
+    def apply(self, pos_BS: Num[Tensor, "B S *A"], context: TransformContext) -> Float[Tensor, "B S *A"]:
         """Centre positions, and in training shift, jitter and stretch them, in float32."""
-        pos = centre(pos_BS, mask_BS) if self.centre else pos_BS.float()
-        if not training:
+        pos = centre(pos_BS, context.mask_BS) if self.centre else pos_BS.float()
+        if not context.training:
             return pos
 
         def uniform(*shape: int) -> Tensor:
-            return (torch.rand(*shape, generator=generator) * 2 - 1).to(pos.device)
+            return (torch.rand(*shape, generator=context.generator) * 2 - 1).to(pos.device)
 
         batch, length, *axes = pos.shape
         jitter = uniform(batch, 1, *axes) * self.max_global_shift + uniform(batch, length, *axes) * self.max_local_shift
@@ -198,24 +152,16 @@ class Cape:
 
 
 @dataclass(frozen=True)
-class Scaled:
+class Scaled(Transform):
     """Position interpolation (Chen et al. 2023, equation 4): p / factor, so that longer texts fit."""
 
     factor: float = 1.0
-    depends_on_length = False
     real_valued = True
 
     def __post_init__(self) -> None:
         refuse_faults("scaled", (self.factor <= 0, f"factor is {self.factor}, but must be above 0"))
 
-    def __call__(
-        self,
-        pos_BS: Num[Tensor, "B S *A"],
-        mask_BS: TokenMask | None = None,
-        *,
-        training: bool = False,
-        generator: torch.Generator | None = None,
-    ) -> Float[Tensor, "B S *A"]:
+    def apply(self, pos_BS: Num[Tensor, "B S *A"], context: TransformContext) -> Float[Tensor, "B S *A"]:
         """Divide positions by ``factor``."""
         return interpolate(pos_BS, self.factor)
 

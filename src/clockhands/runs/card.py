@@ -16,7 +16,7 @@ from clockhands.findings import Findings
 from clockhands.model.config import TransformerConfig
 from clockhands.model.config_types import Architecture
 from clockhands.runs.folder import CARD, CARD_MARK, is_written_card
-from clockhands.runs.run import ACTIONS, Run
+from clockhands.runs.run import ACTIONS, COMMANDS, Run
 
 __all__ = ["FINDINGS", "describe_perplexity", "make_card", "write_card"]
 
@@ -26,7 +26,6 @@ TASKS = {"encoder-decoder": "translation", "decoder": "text-generation", "encode
 """What the hub calls the use of each architecture."""
 HIGHEST = 50.0
 """The loss up to which e^loss is a number that says something; far above it, it does not fit into a float."""
-COMMANDS = {"encoder-decoder": 'clockhands translate . "..."', "decoder": 'clockhands generate . --prompt "..."'}
 
 
 def write_card(run: Run) -> Path | None:
@@ -144,7 +143,7 @@ def _write_use(kind: Architecture, *, shared: bool) -> str:
     if not shared:
         lines.insert(4, 'target_tokenizer = AutoTokenizer.from_pretrained(folder, subfolder="target")')
     code = "```python\n" + "\n".join(lines) + "\n```"
-    return code if kind not in COMMANDS else f"{code}\n\nOn the command line: `{COMMANDS[kind]}`"
+    return code if kind not in COMMANDS else f"{code}\n\nOn the command line: `{COMMANDS[kind].format('.')}`"
 
 
 def _write_settings(tables: Any) -> str:

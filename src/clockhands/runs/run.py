@@ -40,6 +40,11 @@ ACTIONS = {
     "encoder": "fills in masked tokens",
 }
 """What a model of each architecture does."""
+COMMANDS = {
+    "encoder-decoder": 'clockhands translate {} "..."',
+    "decoder": 'clockhands generate {} --prompt "..."',
+}
+"""The command that uses a model of each architecture; its folder stands at ``{}``. No command uses an encoder."""
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import pytest
 from clockhands.inspection.estimators.column_lines import (
     LEAST_SHARE,
     SpectralLine,
-    _merge_equal_speeds,
+    _merge_equal_frequencies,
     take_column_lines,
 )
 
@@ -64,10 +64,10 @@ def test_two_pairs_of_columns_at_one_speed_are_one_line_in_all_four() -> None:
     """It was reported in the first two alone, and to agree as well as those."""
     first = SpectralLine(0.5, np.ones((2, 4)), 0.3, 0.99, 1.0, 0.01, columns=(0, 4))
     second = replace(first, columns=(1, 5), agreement=0.9, roundness=0.8)
-    (line,) = _merge_equal_speeds([first, second])
+    (line,) = _merge_equal_frequencies([first, second])
     assert line.columns == (0, 1, 4, 5) and (line.agreement, line.roundness) == (0.9, 0.8)
     assert line.share == pytest.approx(0.6) and line.plane_2D.tolist() == [[2.0] * 4] * 2
-    assert len(_merge_equal_speeds([first, replace(second, frequency=0.51)])) == 2
+    assert len(_merge_equal_frequencies([first, replace(second, frequency=0.51)])) == 2
 
 
 @pytest.mark.parametrize("unit", [1e-6, 1.0, 1e6])

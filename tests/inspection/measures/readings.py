@@ -12,7 +12,7 @@ from clockhands.inspection.measures import MEASURES
 from clockhands.inspection.reading.capture import Capture, capture
 from clockhands.inspection.reading.head_statistics import HeadStatistics
 from clockhands.inspection.reading.interventions import Interventions
-from clockhands.inspection.reading.logit_split import split
+from clockhands.inspection.reading.logit_split import split_logits
 from clockhands.inspection.reading.reading import Reading
 from clockhands.inspection.subject.subject import Subject
 from clockhands.model import PositionConfig, Transformer, TransformerConfig
@@ -51,7 +51,7 @@ def half_rows(rows: int, upper: bool) -> torch.Tensor:
 
 def split_layers(model: Any, texts: int = 48) -> list[Any]:
     _, recorded = planted.subject_of(model, texts)
-    return [split(layer, recorded.ordinary_T) for layer in recorded.layers]
+    return [split_logits(layer, recorded.ordinary_T) for layer in recorded.layers]
 
 
 @torch.no_grad()
@@ -66,7 +66,7 @@ def attend_to_content() -> Any:
 def intervene_on(model: Any) -> tuple[dict[str, Finding], Interventions]:
     """What ``inspect`` finds by intervention, and the interventions themselves."""
     subject, recorded = planted.subject_of(model)
-    splits = [split(layer, recorded.ordinary_T) for layer in recorded.layers]
+    splits = [split_logits(layer, recorded.ordinary_T) for layer in recorded.layers]
     reading = Reading(subject, recorded, splits)
     for name in ("kernel", "cause.tokens", "cause"):
         reading.findings[name] = MEASURES[name].run(reading)

@@ -11,7 +11,7 @@ import transformers as hf
 from clockhands.findings import Finding
 from clockhands.inspection.measures.content_distance import separate_terms
 from clockhands.inspection.reading.capture import capture
-from clockhands.inspection.reading.logit_split import compute_means, split
+from clockhands.inspection.reading.logit_split import compute_means, split_logits
 from clockhands.inspection.subject.subject import Subject
 from clockhands.model import PositionConfig, Transformer, TransformerConfig
 
@@ -27,7 +27,7 @@ from .readings import (
 
 def _word_terms(model: Any) -> Finding:
     subject, recorded = planted.subject_of(model, 48)
-    splits = [split(layer, recorded.ordinary_T) for layer in recorded.layers]
+    splits = [split_logits(layer, recorded.ordinary_T) for layer in recorded.layers]
     return answer("kernel.terms", subject, recorded, splits=splits)
 
 

@@ -12,7 +12,7 @@ import torch
 from clockhands.findings import Finding
 from clockhands.inspection.measures.distance_curve import compute_distance_curve
 from clockhands.inspection.reading.capture import capture
-from clockhands.inspection.reading.logit_split import split, split_batches
+from clockhands.inspection.reading.logit_split import split_batches, split_logits
 from clockhands.inspection.reading.term_groups import DISTANCE, sum_groups
 from clockhands.inspection.subject.subject import Subject
 from clockhands.model import PositionConfig
@@ -26,7 +26,7 @@ from .readings import WINDOW, draw_ids, read_own
 
 def _kernel(model: Any) -> Finding:
     subject, recorded = planted.subject_of(model)
-    return answer("kernel", subject, recorded, splits=[split(recorded.layers[0], recorded.ordinary_T)])
+    return answer("kernel", subject, recorded, splits=[split_logits(recorded.layers[0], recorded.ordinary_T)])
 
 
 @pytest.mark.parametrize("scheme", ["rope", "alibi"])
@@ -45,7 +45,7 @@ def test_distance_is_compared_with_shuffled_distances(kind: str, scheme: str) ->
 def test_shuffled_distances_are_the_largest_of_any_layer_as_the_share_is() -> None:
     """The layer where distance does most was compared with its own shuffles alone."""
     subject, recorded = planted.subject_of(planted.kernel("encoder", "rope"))
-    plain = split(recorded.layers[0], recorded.ordinary_T)
+    plain = split_logits(recorded.layers[0], recorded.ordinary_T)
     weak = replace(plain, offsets_HJ=plain.offsets_HJ * 0.5, cov_NHt=plain.cov_NHt * 0.5)
     pair = replace(recorded, layers=[recorded.layers[0]] * 2)
     lone = answer("kernel", subject, recorded, splits=[weak]).reference("distances shuffled")
@@ -89,7 +89,9 @@ def test_own_alibi_and_its_share() -> None:
         allowed = batch.real.mask_BHST[0]
         assert torch.allclose(batch.compute_term("added, constant")[0][allowed], expected[allowed], atol=1e-5)
         assert not batch.compute_term("added, content").any()
-    shares = [sum_groups(row)[DISTANCE] for row in split(recorded.layers[0], recorded.ordinary_T).compute_head_shares()]
+    shares = [
+        sum_groups(row)[DISTANCE] for row in split_logits(recorded.layers[0], recorded.ordinary_T).compute_head_shares()
+    ]
     assert shares[0] > shares[1] > shares[2] > shares[3], "the steeper the slope, the larger its part"
 
 

@@ -14,7 +14,7 @@ from clockhands.findings import Finding
 from clockhands.inspection import inspect
 from clockhands.inspection.measures import MEASURES, Measure
 from clockhands.inspection.reading.capture import capture
-from clockhands.inspection.reading.logit_split import split
+from clockhands.inspection.reading.logit_split import split_logits
 from clockhands.inspection.reading.reading import Reading
 from clockhands.inspection.subject.subject import Subject
 
@@ -94,7 +94,7 @@ def test_the_numbering_of_layers_is_explained_where_some_could_not_be_read(kept:
     recorded = capture(subject.model, subject.forward, torch.randint(3, VOCAB, (8, 12)))
     if kept == 1:
         recorded.layers, recorded.unread_reason = recorded.layers[1:], "the attention of Blocks cannot be run alone"
-    splits = [split(layer, recorded.ordinary_T) for layer in recorded.layers]
+    splits = [split_logits(layer, recorded.ordinary_T) for layer in recorded.layers]
     (found,) = MEASURES["logits.layers"].answer(Reading(subject, recorded, splits))
     said = "among the 1 of 2 blocks whose attention could be read (the attention of Blocks cannot be run alone)."
     assert found.verdict.endswith(said) == (kept == 1) and ("numbered" in found.verdict) == (kept == 1)

@@ -9,8 +9,7 @@ import torch
 
 from clockhands.findings import Findings
 from clockhands.inspection import inspect
-from clockhands.inspection.measures.measure import SENTENCES
-from clockhands.inspection.reading.sentence_split import FOUR_TERMS
+from clockhands.inspection.reading.sentence_split import SENTENCE_TERMS
 from tests.inspection.words import WORDS, make_tokenizer
 
 from ..tiny import tiny
@@ -29,7 +28,7 @@ def found() -> Findings:
 
 def test_sentences_come_first_and_only_where_they_were_asked_about(found: Findings) -> None:
     assert [item.name for item in found][:3] == ["sentence", "sentence.swap", "text"]
-    assert {item.details["group"] for item in found.items[:2]} == {SENTENCES}
+    assert {item.details["group"] for item in found.items[:2]} == {SENTENCES_HEADING}
     for item in found.items[:2]:
         check_declared(item)
     ids = torch.randint(7, 97, (8, 12))
@@ -43,7 +42,7 @@ def test_the_value_is_the_share_of_position_and_the_verdict_says_it_for_each_sen
     (reference,) = item.references
     assert reference.name == "other texts" and reference.interval is not None
     assert reference.interval[0] <= reference.value <= reference.interval[1]
-    assert item.table.columns == ("sentence", "layer", "head", *FOUR_TERMS) and len(item.table.rows) == 2 * 2 * 4
+    assert item.table.columns == ("sentence", "layer", "head", *SENTENCE_TERMS) and len(item.table.rows) == 2 * 2 * 4
     assert all(sum(float(cell) for cell in row[3:]) == pytest.approx(1, abs=1e-3) for row in item.table.rows)  # type: ignore[arg-type]
     assert item.figure is not None and [panel.title for panel in item.figure.panels] == [f"“{text}”" for text in ASKED]
 
@@ -53,7 +52,7 @@ def test_the_view_holds_the_attention_of_every_head(found: Findings) -> None:
     view = found["sentence"].details["view"]
     first = view["sentences"][0]
     assert (first["text"], first["tokens"], first["left_out"]) == (ASKED[0], ["Tom", "bit", "a", "dog"], 0)
-    assert first["swapped"] == "bit Tom a dog" and first["terms"] == [*FOUR_TERMS][:4]
+    assert first["swapped"] == "bit Tom a dog" and first["terms"] == [*SENTENCE_TERMS][:4]
     assert first["mask"] == ["1000", "1100", "1110", "1111"]
     assert [(head["layer"], head["head"]) for head in first["heads"]] == [
         (layer, h) for layer in (1, 2) for h in range(4)

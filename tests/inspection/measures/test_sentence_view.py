@@ -10,15 +10,15 @@ import torch
 
 from clockhands.inspection.measures import sentence_view
 from clockhands.inspection.measures.sentence_view import make_attention_view, pack_numbers
-from clockhands.inspection.reading.sentence_split import FOUR_TERMS, SentenceLayer
+from clockhands.inspection.reading.sentence_split import SENTENCE_TERMS, SentenceLayer
 from clockhands.inspection.reading.sentences import Sentence
 
 
 def make_layer(heads: int, size: int, positional: list[float]) -> SentenceLayer:
     weights = torch.eye(size).expand(heads, size, size)
-    terms = torch.zeros(len(FOUR_TERMS), heads, size, size)
+    terms = torch.zeros(len(SENTENCE_TERMS), heads, size, size)
     terms[0], terms[3] = 2.0, -4.0
-    shares = torch.zeros(heads, len(FOUR_TERMS))
+    shares = torch.zeros(heads, len(SENTENCE_TERMS))
     shares[:, 3] = torch.tensor(positional)
     return SentenceLayer(
         weights, None, torch.ones(size, size, dtype=torch.bool), terms, shares, shares[0], torch.ones(2)

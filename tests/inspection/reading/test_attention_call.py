@@ -8,7 +8,7 @@ import pytest
 import torch
 import transformers as hf
 
-from clockhands.inspection import capture, split
+from clockhands.inspection import capture, split_logits
 from clockhands.inspection.reading.attention_call import find_mask
 from clockhands.inspection.reading.term_groups import compute_positional_share, sum_groups
 from clockhands.inspection.subject.influence import find_influence
@@ -62,7 +62,7 @@ def test_position_decides_nothing_where_there_is_none(name: str) -> None:
     subject = Subject.of(_without_positions(name))
     assert find_influence(subject.forward, _ids()).causal
     recorded = capture(subject.model, subject.forward, _ids())
-    found = split(recorded.layers[0], recorded.ordinary_T)
+    found = split_logits(recorded.layers[0], recorded.ordinary_T)
     assert found.error < 1e-5
     assert abs(compute_positional_share(found.compute_layer_shares())) < 0.05
     assert sum_groups(found.compute_layer_shares())["content–content"] > 0.9

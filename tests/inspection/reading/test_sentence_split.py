@@ -8,7 +8,7 @@ import torch
 from clockhands.inspection.reading.attention_call import AttentionCall
 from clockhands.inspection.reading.attention_hooks import listen
 from clockhands.inspection.reading.logit_split import centre_logits
-from clockhands.inspection.reading.sentence_split import FOUR_TERMS, read_sentence
+from clockhands.inspection.reading.sentence_split import SENTENCE_TERMS, read_sentence
 from clockhands.inspection.reading.sentences import read_sentences
 from clockhands.inspection.reading.windows import Windows
 from clockhands.inspection.subject.subject import Subject
@@ -49,7 +49,7 @@ def test_a_model_without_positions_has_words_only_and_one_with_nothing_but_dista
         model.wte.weight.zero_()
         model.wpe.weight.normal_(0, 1.0)
         positions_only = read_sentence(Subject.of(model, make_tokenizer()), *_ask(model))[0].pooled_t
-    names = [*FOUR_TERMS]
+    names = [*SENTENCE_TERMS]
     assert float(positions_only[names.index("position–position")]) == pytest.approx(1.0, abs=1e-6)
     assert float(words_only[names.index("word–word")]) > 0.4
     assert float(words_only[names.index("position–position")]) < 0.2

@@ -8,8 +8,8 @@ import torch
 from clockhands.errors import UsageError
 from clockhands.inspection import inspect
 from clockhands.inspection.reading.sentences import (
-    check_window,
-    make_rows,
+    check_sentence_lengths,
+    make_comparison_rows,
     read_sentences,
     swap_longest_words,
     swap_words,
@@ -57,7 +57,7 @@ def test_a_sentence_longer_than_the_windows_is_refused() -> None:
     (sentence,) = read_sentences(subject(), ["Tom bit a dog"])
     windows = Windows(torch.zeros(8, 3, dtype=torch.long), torch.ones(3, dtype=torch.bool))
     with pytest.raises(UsageError, match=r"has 4 tokens, and the windows of text .* have 3; give a greater --length"):
-        check_window([sentence], windows)
+        check_sentence_lengths([sentence], windows)
 
 
 def test_words_change_places_and_punctuation_stays() -> None:
@@ -71,7 +71,7 @@ def test_the_rows_are_the_sentence_its_swap_and_texts_cut_to_it() -> None:
     (sentence,) = read_sentences(subject(), ["Tom bit a dog"])
     ids_NT = torch.arange(60).reshape(10, 6)
     ordinary_T = torch.tensor([False, True, True, True, True, True])
-    rows_NT, sources = make_rows(sentence, Windows(ids_NT, ordinary_T), 8)
+    rows_NT, sources = make_comparison_rows(sentence, Windows(ids_NT, ordinary_T), 8)
     assert rows_NT.shape == (10, 4) and sources is None
     assert rows_NT[0].tolist() == sentence.ids and rows_NT[1].tolist() == sentence.swapped_ids != sentence.ids
     assert rows_NT[2].tolist() == [1, 2, 3, 4] and rows_NT[-1].tolist() == [43, 44, 45, 46]

@@ -49,8 +49,8 @@ def test_what_a_model_shares_its_copy_shares_too() -> None:
         encoder_attention_heads=2, decoder_attention_heads=2, encoder_ffn_dim=16, decoder_ffn_dim=16,
         max_position_embeddings=32)).half()  # fmt: skip
     copy = Subject.of(model, side="decoder").to_float32()
-    assert copy.whole is not None and copy.whole is not model
-    assert copy.model is copy.whole.get_decoder()
+    assert copy.encoder_decoder is not None and copy.encoder_decoder is not model
+    assert copy.model is copy.encoder_decoder.get_decoder()
     own = Subject.of(planted.uniform().half()).to_float32()
     assert own.model is own.transformer.encoder  # type: ignore[attr-defined]
     assert next(own.model.parameters()).dtype == torch.float32
@@ -73,7 +73,7 @@ def test_an_encoder_without_a_configuration_is_drawn_again_with_its_whole_model(
         subject = Subject.of(model, side="encoder")
         fresh = subject.build_untrained(seed=1)
         assert type(fresh.model) is type(subject.model)
-        assert (fresh.whole is None) == (subject.whole is None)
+        assert (fresh.encoder_decoder is None) == (subject.encoder_decoder is None)
         again = subject.build_untrained(seed=1)
         first, second, other = (
             torch.cat([p.flatten() for p in one.model.parameters()])

@@ -158,7 +158,7 @@ def test_where_neighbours_are_mixed_no_token_has_a_vector() -> None:
     assert subject.table is not None
     assert subject.table.token_vectors == "mixed"
     assert subject.read_tables() is None
-    assert "mixes neighbouring tokens" in subject.explain_absence("")
+    assert "mixes neighbouring tokens" in subject.explain_missing_table("")
 
 
 class Planted(nn.Module):

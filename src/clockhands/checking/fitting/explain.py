@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from clockhands.checking.checks.check import TOLERANCE, difference
 from clockhands.checking.fitting import biases, entries
 from clockhands.checking.fitting.masks import describe_mask
-from clockhands.checking.fitting.reading import Layer, Reading, apply, find_entry, read
+from clockhands.checking.fitting.reading import Layer, Reading, apply, read, read_entry
 from clockhands.checking.fitting.rotation import Rotation, fit_rotation
 from clockhands.checking.fitting.rotation_words import Settings, describe_rotation, find_offset, read_settings
 from clockhands.checking.fitting.tap import Attention
@@ -73,7 +73,7 @@ class Pair:
         def change(index: int, attention: Attention) -> Tensor | None:
             return self._rebuild(index, attention, by_layer[index]) if index in by_layer else None
 
-        entry = self._find_first_state(ids) if -1 in by_layer else None
+        entry = read_entry(self.theirs, ids) if -1 in by_layer else None
         return apply(self.ours, lambda: self.ours.logits(ids), len(ids), change, entry)
 
     def _rebuild(self, index: int, attention: Attention, undone: list[Difference]) -> Tensor:
@@ -91,19 +91,6 @@ class Pair:
         logits = scale * (q @ k.mT) + bias
         dtype = attention.logits_BHST.dtype
         return logits.to(dtype).masked_fill(~allowed, torch.finfo(dtype).min)
-
-    def _find_first_state(self, ids: Tensor) -> Tensor:
-        place = find_entry(self.theirs)
-        assert place is not None
-        kept: list[Tensor] = []
-        handle = place.register_forward_pre_hook(
-            lambda _, args: kept.append(next(a for a in args if isinstance(a, Tensor) and a.dim() == 3))
-        )
-        try:
-            self.theirs.logits(ids)
-        finally:
-            handle.remove()
-        return kept[0]
 
 
 def read_positions(subject: Subject, other: Subject, length: int) -> Reading:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from clockhands.checking.checks.check import TOLERANCE, difference
 from clockhands.checking.fitting import biases
-from clockhands.checking.fitting.reading import Layer, Reading, apply, find_entry, read
+from clockhands.checking.fitting.reading import Layer, Reading, apply, read, read_entry
 from clockhands.checking.fitting.rotation import fit_rotation
 from clockhands.checking.fitting.tap import Attention
 from clockhands.checking.models.subject import Subject
@@ -97,7 +97,7 @@ class Pieces:
 
     def undo(self, ids: Tensor, kinds: frozenset[str]) -> Tensor:
         """Return the logits of the text in pieces, with the differences of these kinds undone."""
-        whole = self._find_first_states(ids) if "place" in kinds and self.whole.entry_BSD is not None else None
+        whole = read_entry(self.subject, ids) if "place" in kinds and self.whole.entry_BSD is not None else None
         answers = []
         for part, run in enumerate(self.calls(ids)):
             entry = None
@@ -112,19 +112,6 @@ class Pieces:
 
             answers.append(apply(self.subject, run, len(ids), change, entry))
         return torch.cat(answers, 1)[:, self.plan.pads :]
-
-    def _find_first_states(self, ids: Tensor) -> Tensor:
-        place = find_entry(self.subject)
-        assert place is not None
-        kept: list[Tensor] = []
-        handle = place.register_forward_pre_hook(
-            lambda _, args: kept.append(next(a for a in args if isinstance(a, Tensor) and a.dim() == 3))
-        )
-        try:
-            self.subject.logits(ids)
-        finally:
-            handle.remove()
-        return kept[0]
 
     def moved_entry(self, part: int) -> list[int] | None:
         """By how much the first states of a piece are those of later places; None where they are as they should be."""

@@ -110,6 +110,21 @@ def _state(args: Any) -> tuple[int, Tensor]:
     return next((i, a) for i, a in enumerate(args) if isinstance(a, Tensor) and a.dim() == 3 and a.is_floating_point())
 
 
+def read_entry(subject: Subject, ids: Tensor) -> Tensor:
+    """Return the states that enter the first block (``find_entry``) for a text."""
+    entry = find_entry(subject)
+    assert entry is not None
+    states: list[Tensor] = []
+    handle = entry.register_forward_pre_hook(
+        lambda _, args: states.append(next(arg for arg in args if isinstance(arg, Tensor) and arg.dim() == 3))
+    )
+    try:
+        subject.logits(ids)
+    finally:
+        handle.remove()
+    return states[0]
+
+
 def find_entry(subject: Subject) -> nn.Module | None:
     """Return the first module that is given states and returns such: a norm, a dropout, or the first block.
 

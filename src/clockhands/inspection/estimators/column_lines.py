@@ -92,7 +92,7 @@ def take_column_lines(rows: Array, power: float) -> tuple[list[SpectralLine], Ar
     rest = rows.copy()
     for line in lines:
         rest -= line.compute_rows(len(rows))
-    return _merge_equal_speeds(lines), rest
+    return _merge_equal_frequencies(lines), rest
 
 
 def _fit_pairs(rows: Array, pairs: list[tuple[int, int]], power: float) -> Iterator[SpectralLine]:
@@ -130,7 +130,7 @@ def _fit_pairs(rows: Array, pairs: list[tuple[int, int]], power: float) -> Itera
             )
 
 
-def _merge_equal_speeds(lines: list[SpectralLine]) -> list[SpectralLine]:
+def _merge_equal_frequencies(lines: list[SpectralLine]) -> list[SpectralLine]:
     """Merge lines of equal frequency (within 0.1 %) into one, whose agreement and roundness are the least of them."""
     merged: list[SpectralLine] = []
     for line in sorted(lines, key=lambda line: -line.frequency):

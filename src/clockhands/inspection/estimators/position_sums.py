@@ -7,7 +7,7 @@ import torch
 from clockhands.inspection.estimators.intervals import compute_jackknife_error, compute_t_factor
 from clockhands.shapes import Float, Num, Tensor
 
-GROUPS = 8
+TEXT_GROUPS = 8
 """Groups of texts, without each of which the share is computed again for its interval."""
 ROUNDING = 1e-9
 """Sum of squares of attention less uniform attention, for each text, below which attention counts as uniform."""
@@ -25,7 +25,7 @@ class PositionSums:
         squares_gH: the sum of squares over texts, queries and keys.
     """
 
-    def __init__(self, groups: int = GROUPS) -> None:
+    def __init__(self, groups: int = TEXT_GROUPS) -> None:
         self.groups = groups
         self.texts_g = torch.zeros(groups, dtype=torch.float64)
         self.total_gHST = self.squares_gH = torch.zeros(())

@@ -10,10 +10,10 @@ import torch
 from clockhands.findings import Figure, Finding, Panel, Table
 from clockhands.inspection.drawing import format_percent, format_percent_range, make_mark, make_untrained_reference
 from clockhands.inspection.estimators.intervals import bootstrap_layer_mean
-from clockhands.inspection.measures.measure import ATTENTION, WINDOWS, Measure
+from clockhands.inspection.measures.measure import ATTENTION_HEADING, WINDOWS, Measure
 from clockhands.inspection.reading.capture import Capture
 from clockhands.inspection.reading.layer import Layer
-from clockhands.inspection.reading.logit_split import TERMS, Split, centre_logits, compute_means
+from clockhands.inspection.reading.logit_split import TERMS, LogitSplit, centre_logits, compute_means
 from clockhands.inspection.reading.reading import Reading
 from clockhands.inspection.reading.term_groups import CONTENT, DISTANCE, PREFERRED_TOKENS, sum_groups
 from clockhands.shapes import Bool, Float, Tensor
@@ -88,7 +88,7 @@ class ContentDistance(Measure):
         "Interval: texts resampled. Untrained: fresh weights."
     )
     source = "He et al. 2021 (DeBERTa), eq. 2; Dai et al. 2019 (Transformer-XL), section 3.3"
-    heading = ATTENTION
+    heading = ATTENTION_HEADING
     rests_on = WINDOWS
     reads_attention = True
 
@@ -160,7 +160,7 @@ def _draw_figure(shares: Sequence[Sequence[float]]) -> Figure:
     return Figure((Panel(tuple(stacks), xlabel="layer", ylabel="share of logit variance"),))
 
 
-def _compute_shares(sums: Sequence[Sums], splits: Sequence[Split]) -> list[tuple[float, ...]]:
+def _compute_shares(sums: Sequence[Sums], splits: Sequence[LogitSplit]) -> list[tuple[float, ...]]:
     """Return the shares of ``COLUMNS`` for every layer."""
     rows = []
     for (query_N, key_N, squares_N), split in zip(sums, splits, strict=True):

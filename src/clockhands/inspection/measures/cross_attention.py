@@ -11,7 +11,7 @@ from clockhands.findings import SHARE, Finding, Table
 from clockhands.inspection.drawing import draw_head_grid, format_percent, format_percent_range, make_untrained_reference
 from clockhands.inspection.estimators.intervals import compute_jackknife_interval
 from clockhands.inspection.estimators.position_sums import PositionSums
-from clockhands.inspection.measures.measure import LAYERS, MASKED_WINDOWS, Measure
+from clockhands.inspection.measures.measure import LAYERS_HEADING, MASKED_WINDOWS, Measure
 from clockhands.inspection.reading.attention_call import AttentionCall
 from clockhands.inspection.reading.attention_hooks import listen
 from clockhands.inspection.reading.capture import Capture
@@ -94,7 +94,7 @@ class CrossAttention(Measure):
         "weights."
     )
     source = "unbiased one-way analysis of variance, by pair of positions, as for self-attention"
-    heading = LAYERS
+    heading = LAYERS_HEADING
     rests_on = MASKED_WINDOWS
     reads_attention = True
 
@@ -104,7 +104,7 @@ class CrossAttention(Measure):
         Cross-attention layers have their own numbering: what ``Measure.answer`` says of how self-attention layers are
         numbered does not apply.
         """
-        if reading.subject.whole is None:
+        if reading.subject.encoder_decoder is None:
             return ()
         return (self.run(reading),) if reading.capture.layers else super().answer(reading)
 

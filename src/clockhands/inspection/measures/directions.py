@@ -11,8 +11,8 @@ from clockhands.findings import Figure, Finding, Light, Panel, Reference, Table
 from clockhands.inspection.drawing import make_mark
 from clockhands.inspection.estimators.intervals import compute_central_range, jackknife
 from clockhands.inspection.estimators.matrix_statistics import compute_covariance, count_leading
-from clockhands.inspection.measures.measure import INPUT, TEXT, Measure
-from clockhands.inspection.reading.capture import WITHOUT_FIRST_METHOD
+from clockhands.inspection.measures.measure import INPUT_HEADING, TEXT, Measure
+from clockhands.inspection.reading.capture import FIRST_POSITION_NOTE
 from clockhands.inspection.reading.reading import Reading
 from clockhands.inspection.subject.tables import Tables
 from clockhands.shapes import Float, Int, Tensor
@@ -68,10 +68,10 @@ class Directions(Measure):
         "No threshold enters. The principal angles in the table need two: the subspaces hold 90 % of the variance of "
         "the token rows and 95 % of that of the position rows, because without truncation the smallest angle is always "
         "0°; beside them stand those of random subspaces of the same sizes. Interval of the overlap: jackknife over "
-        "ten groups of texts." + WITHOUT_FIRST_METHOD
+        "ten groups of texts." + FIRST_POSITION_NOTE
     )
     source = "the RV coefficient of Escoufier 1973; its moments under random rotations follow from Haar measure on O(d)"
-    heading = INPUT
+    heading = INPUT_HEADING
     rests_on = (*TEXT, "width")
 
     def run(self, reading: Reading) -> Finding:
@@ -79,7 +79,7 @@ class Directions(Measure):
         subject, capture = reading.subject, reading.capture
         tables = subject.read_tables()
         if tables is None:
-            return self.skip(subject.explain_absence("There is no position table at the input."))
+            return self.skip(subject.explain_missing_table("There is no position table at the input."))
         if subject.concatenated:
             return self.skip("Tokens and positions are concatenated: they cannot share directions.")
         ids_NT = capture.ids_NT[:, capture.counted_T]

@@ -15,14 +15,14 @@ from clockhands.inspection.drawing import (
     make_untrained_reference,
 )
 from clockhands.inspection.estimators.intervals import compute_central_range
-from clockhands.inspection.measures.measure import ATTENTION, WINDOWS, Measure
+from clockhands.inspection.measures.measure import ATTENTION_HEADING, WINDOWS, Measure
 from clockhands.inspection.reading.layer import Layer
-from clockhands.inspection.reading.logit_split import Split, split_batches
+from clockhands.inspection.reading.logit_split import LogitSplit, split_batches
 from clockhands.inspection.reading.reading import Reading
 from clockhands.inspection.reading.term_groups import DISTANCE, compute_group_interval, sum_groups
 from clockhands.shapes import Float, Tensor
 
-RELATIVE = {"rotary", "alibi", "buckets", "disentangled", "transformer-xl", "attention"}
+DISTANCE_MECHANISMS = {"rotary", "alibi", "buckets", "disentangled", "transformer-xl", "attention"}
 """Mechanisms (``Subject.mechanisms``) whose attention depends, or may depend, on the distance of two tokens."""
 ROUNDING = 1e-6
 """Shares below this are rounding."""
@@ -49,14 +49,14 @@ class DistanceCurve(Measure):
         "distance is reported where the interval lies above 97.5 % of those. Untrained: fresh weights."
     )
     source = "Su et al. 2021; Press et al. 2022; Raffel et al. 2020, section 2.1"
-    heading = ATTENTION
+    heading = ATTENTION_HEADING
     rests_on = WINDOWS
     reads_attention = True
 
     def run(self, reading: Reading) -> Finding:
         """Measure every layer; the value is the share of distance in the layer where it is largest."""
         subject, splits = reading.subject, reading.splits
-        if subject.mechanisms and not RELATIVE & set(subject.mechanisms):
+        if subject.mechanisms and not DISTANCE_MECHANISMS & set(subject.mechanisms):
             return self.skip(f"Its attention adds nothing for a distance. {subject.mechanism_sentence}")
         shares = _find_shares(splits)
         untrained = _find_shares(reading.control.splits) if reading.control else None
@@ -94,12 +94,12 @@ class DistanceCurve(Measure):
         )
 
 
-def _find_shares(splits: Sequence[Split]) -> list[float]:
+def _find_shares(splits: Sequence[LogitSplit]) -> list[float]:
     """Return the share of distance in the variance of the logits, layer by layer."""
     return [sum_groups(split.compute_layer_shares())[DISTANCE] for split in splits]
 
 
-def _describe(layer: int, share: float, split: Split, numbers: str, exceeds_chance: bool) -> str:
+def _describe(layer: int, share: float, split: LogitSplit, numbers: str, exceeds_chance: bool) -> str:
     """Say how much of the variance of a layer's logits distance accounts for, if more than shuffled distances.
 
     ``numbers`` is the text of its interval and of what it is compared with.
@@ -146,7 +146,7 @@ def compute_distance_curve(layer: Layer) -> tuple[Float[Tensor, "H J"], float]:
     return torch.stack([d.nanmean(-1) for d in diagonals], dim=-1), spread
 
 
-def compute_shuffled_shares(curve_HJ: Float[Tensor, "H J"], split: Split) -> Float[Tensor, " n"]:
+def compute_shuffled_shares(curve_HJ: Float[Tensor, "H J"], split: LogitSplit) -> Float[Tensor, " n"]:
     """Compute the share of the logits that the curves would have with their distances in n = 200 random orders."""
     allowed = ~curve_HJ.isnan().any(0)
     curve_Hj, sums_Hj = curve_HJ[:, allowed].double(), split.offsets_HJ[:, allowed]

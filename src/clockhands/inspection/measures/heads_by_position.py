@@ -8,7 +8,7 @@ import torch
 
 from clockhands.findings import Finding, Table
 from clockhands.inspection.drawing import draw_head_grid, make_untrained_reference
-from clockhands.inspection.measures.measure import LAYERS, MASKED_WINDOWS, Measure
+from clockhands.inspection.measures.measure import LAYERS_HEADING, MASKED_WINDOWS, Measure
 from clockhands.inspection.reading.head_statistics import HeadStatistics
 from clockhands.inspection.reading.reading import Reading
 from clockhands.shapes import Tensor
@@ -40,7 +40,7 @@ class HeadsByPosition(Measure):
         "unbiased one-way analysis of variance, by pair of positions; named heads after Clark et al. 2019 and Voita et "
         "al. 2019"
     )
-    heading = LAYERS
+    heading = LAYERS_HEADING
     rests_on = MASKED_WINDOWS
     reads_attention = True
 
@@ -48,7 +48,7 @@ class HeadsByPosition(Measure):
         """Measure every head; the value is the number of heads that attend mostly by position."""
         layers, control = reading.heads, reading.control
         shares_LH = torch.stack([layer.by_position_H for layer in layers])
-        intervals_LH2 = torch.stack([layer.by_position_H2 for layer in layers])
+        intervals_LH2 = torch.stack([layer.by_position_interval_H2 for layer in layers])
         count, surely, possibly = (
             _count_heads(shares) for shares in (shares_LH, intervals_LH2[..., 0], intervals_LH2[..., 1])
         )

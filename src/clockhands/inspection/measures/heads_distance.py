@@ -9,7 +9,7 @@ import torch
 from clockhands.findings import Figure, Finding, Panel, Reference, Table, join_words
 from clockhands.inspection.drawing import format_percent, make_mark
 from clockhands.inspection.estimators.intervals import compute_central_range, draw_texts
-from clockhands.inspection.measures.measure import LAYERS, MASKED_WINDOWS, Measure
+from clockhands.inspection.measures.measure import LAYERS_HEADING, MASKED_WINDOWS, Measure
 from clockhands.inspection.reading.head_statistics import MAX_OFFSET, HeadStatistics
 from clockhands.inspection.reading.reading import Reading
 from clockhands.shapes import Float, Tensor
@@ -33,7 +33,7 @@ class HeadsDistance(Measure):
         "attend to."
     )
     source = "Clark et al. 2019; attention distance as in Dosovitskiy et al. 2021"
-    heading = LAYERS
+    heading = LAYERS_HEADING
     rests_on = MASKED_WINDOWS
     reads_attention = True
 

@@ -8,10 +8,10 @@ import torch
 
 from clockhands.findings import Figure, Mark, Panel
 from clockhands.inspection.drawing import make_mark
-from clockhands.inspection.reading.term_groups import GROUPS, sum_groups
+from clockhands.inspection.reading.term_groups import TERM_GROUPS, sum_groups
 from clockhands.shapes import Tensor
 
-METHOD = (
+SPLIT_METHOD = (
     "The input of each attention layer is split into constant, position and content (x = μ + pos_t + rest), the "
     "layer is run on μ, on μ + pos and on x, and the logits become Σ_ab s q_a·k_b plus what the layer adds itself"
     " (biases over distances). Layer norms need no approximation, for the split is made after them; norms of "
@@ -23,7 +23,9 @@ METHOD = (
     "fresh weights."
 )
 """How both measures split the logits, for their ``method``."""
-SOURCE = "Ke et al. 2021 (TUPE), eq. 6; Dai et al. 2019, section 3.3, for the constant's terms; made exact by replay"
+SPLIT_SOURCE = (
+    "Ke et al. 2021 (TUPE), eq. 6; Dai et al. 2019, section 3.3, for the constant's terms; made exact by replay"
+)
 """Where the split comes from, for their ``source``."""
 LEAST_DRAWN = 0.002
 """Groups whose share is below this in every column are not drawn."""
@@ -42,7 +44,7 @@ def draw_shares(
     """
     columns = [sum_groups(share) for share in shares]
     marks: list[Mark] = []
-    for group in GROUPS:
+    for group in TERM_GROUPS:
         heights = [column[group] for column in columns]
         if max(abs(height) for height in heights) > LEAST_DRAWN:
             marks.append(make_mark("stack", names, torch.tensor(heights), label=group))

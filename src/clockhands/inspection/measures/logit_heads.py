@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from clockhands.findings import Finding, Table
 from clockhands.inspection.drawing import format_percent, make_untrained_reference
 from clockhands.inspection.estimators.intervals import bootstrap_ratio
-from clockhands.inspection.measures.logit_figure import METHOD, SOURCE, draw_shares
-from clockhands.inspection.measures.measure import ATTENTION, WINDOWS, Measure
-from clockhands.inspection.reading.logit_split import TERMS, Split
+from clockhands.inspection.measures.logit_figure import SPLIT_METHOD, SPLIT_SOURCE, draw_shares
+from clockhands.inspection.measures.measure import ATTENTION_HEADING, WINDOWS, Measure
+from clockhands.inspection.reading.logit_split import TERMS, LogitSplit
 from clockhands.inspection.reading.reading import Reading
-from clockhands.inspection.reading.term_groups import GROUPS, POSITIONAL, compute_positional_share
+from clockhands.inspection.reading.term_groups import POSITIONAL, TERM_GROUPS, compute_positional_share
 
 MOSTLY = 0.5
 """From this share of position alone on, the logits of a head depend mostly on position."""
@@ -23,13 +23,13 @@ class LogitHeads(Measure):
     name = "logits.heads"
     question = "Which heads have logits that depend on position?"
     references = ("untrained",)
-    method = METHOD + (
+    method = SPLIT_METHOD + (
         " In place of an interval of the count stand two counts: the heads whose own interval lies above one half, and "
         "those whose interval reaches it; there are no counts where none does. Heads are numbered from 0, layers "
         "from 1."
     )
-    source = SOURCE
-    heading = ATTENTION
+    source = SPLIT_SOURCE
+    heading = ATTENTION_HEADING
     rests_on = WINDOWS
     reads_attention = True
 
@@ -69,7 +69,7 @@ class LogitHeads(Measure):
         )
 
 
-def count_positional_heads(splits: Sequence[Split]) -> tuple[int, int, int, int]:
+def count_positional_heads(splits: Sequence[LogitSplit]) -> tuple[int, int, int, int]:
     """Count the heads in which position alone accounts for at least half of the logits' variance.
 
     Returns:
@@ -77,7 +77,7 @@ def count_positional_heads(splits: Sequence[Split]) -> tuple[int, int, int, int]
         it; of all heads.
     """
     shares = [compute_positional_share(row) for split in splits for row in split.compute_head_shares()]
-    terms = [TERMS.index(term) for name in POSITIONAL for term in GROUPS[name]]
+    terms = [TERMS.index(term) for name in POSITIONAL for term in TERM_GROUPS[name]]
     intervals = [
         bootstrap_ratio(split.cov_NHt[:, head, terms].sum(-1), split.var_NH[:, head])
         for split in splits

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from clockhands.findings import SHARE, Finding, Table
 from clockhands.inspection.drawing import format_percent, format_percent_range, make_untrained_reference
-from clockhands.inspection.measures.logit_figure import METHOD, SOURCE, draw_shares
-from clockhands.inspection.measures.measure import ATTENTION, WINDOWS, Measure
-from clockhands.inspection.reading.logit_split import DATA_DEPENDENT, TERMS, Split
+from clockhands.inspection.measures.logit_figure import SPLIT_METHOD, SPLIT_SOURCE, draw_shares
+from clockhands.inspection.measures.measure import ATTENTION_HEADING, WINDOWS, Measure
+from clockhands.inspection.reading.logit_split import DATA_DEPENDENT, TERMS, LogitSplit
 from clockhands.inspection.reading.reading import Reading
 from clockhands.inspection.reading.term_groups import (
     CONTENT,
@@ -31,9 +31,9 @@ class LogitLayers(Measure):
     name = "logits.layers"
     question = "Does a layer attend by content or by position?"
     references = ("untrained",)
-    method = METHOD
-    source = SOURCE
-    heading = ATTENTION
+    method = SPLIT_METHOD
+    source = SPLIT_SOURCE
+    heading = ATTENTION_HEADING
     rests_on = WINDOWS
     reads_attention = True
 
@@ -58,12 +58,12 @@ class LogitLayers(Measure):
         )
 
 
-def _compute_positional_shares(splits: Sequence[Split]) -> list[float]:
+def _compute_positional_shares(splits: Sequence[LogitSplit]) -> list[float]:
     """Return the share of position alone, layer by layer."""
     return [compute_positional_share(split.compute_layer_shares()) for split in splits]
 
 
-def _describe_ends(splits: Sequence[Split], untrained: Sequence[float] | None) -> str:
+def _describe_ends(splits: Sequence[LogitSplit], untrained: Sequence[float] | None) -> str:
     """Say what position alone accounts for in the first layer and, of several, in the last; and untrained."""
     sentences = [_describe_layer(splits[0], "first")]
     if len(splits) > 1:
@@ -76,7 +76,7 @@ def _describe_ends(splits: Sequence[Split], untrained: Sequence[float] | None) -
     return " ".join(sentences)
 
 
-def _describe_layer(split: Split, name: str) -> str:
+def _describe_layer(split: LogitSplit, name: str) -> str:
     """Say what share of a layer's logits is due to position alone, where its interval lies above zero."""
     share, (low, high) = split.compute_layer_shares(), compute_group_interval(split, *POSITIONAL)
     value, content = format_percent(compute_positional_share(share)), format_percent(sum_groups(share)[CONTENT])
@@ -110,7 +110,7 @@ def _describe_exactness(error: float, data_dependent: float) -> str:
     )
 
 
-def _make_table(shares: Sequence[Tensor], splits: Sequence[Split]) -> Table:
+def _make_table(shares: Sequence[Tensor], splits: Sequence[LogitSplit]) -> Table:
     """List the share of every term by layer, with the reconstruction error."""
     rows = [(index + 1, *share, split.error) for index, (share, split) in enumerate(zip(shares, splits, strict=True))]
     return Table.of(("layer", *TERMS, "reconstruction error"), rows)

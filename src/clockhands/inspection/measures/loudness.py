@@ -17,8 +17,8 @@ from clockhands.inspection.drawing import (
     make_untrained_reference,
 )
 from clockhands.inspection.estimators.intervals import bootstrap_ratio
-from clockhands.inspection.measures.measure import INPUT, TEXT, Measure
-from clockhands.inspection.reading.capture import WITHOUT_FIRST_METHOD, Capture
+from clockhands.inspection.measures.measure import INPUT_HEADING, TEXT, Measure
+from clockhands.inspection.reading.capture import FIRST_POSITION_NOTE, Capture
 from clockhands.inspection.reading.reading import Reading
 from clockhands.inspection.subject.tables import Tables
 from clockhands.shapes import Float, Tensor
@@ -98,10 +98,10 @@ class Loudness(Measure):
         "tokens of the text, E‖p−p̄‖² over the positions in use, and ‖s+w̄+p̄‖², each divided by their sum. Where a "
         "layer norm follows, its centring is applied first. Lengths of rows that are not centred would count the "
         "mean vector that all share as signal. Interval: texts resampled. Untrained: the same class with fresh "
-        "weights." + WITHOUT_FIRST_METHOD
+        "weights." + FIRST_POSITION_NOTE
     )
     source = "Vaswani et al. 2017, section 3.4, for the factor √d; norms centred as in Song & Zhong 2023"
-    heading = INPUT
+    heading = INPUT_HEADING
     rests_on = TEXT
 
     def run(self, reading: Reading) -> Finding:
@@ -109,7 +109,7 @@ class Loudness(Measure):
         subject, capture = reading.subject, reading.capture
         tables = subject.read_tables()
         if tables is None:
-            return self.skip(subject.explain_absence("Nothing is added at the input of this model."))
+            return self.skip(subject.explain_missing_table("Nothing is added at the input of this model."))
         trained = measure_levels(tables, capture)
         control_tables = reading.control.subject.read_tables() if reading.control else None
         untrained = measure_levels(control_tables, capture) if control_tables else None

@@ -5,10 +5,10 @@ from __future__ import annotations
 from clockhands.findings import SHARE, Finding, Reference, Table, join_words
 from clockhands.inspection.drawing import format_percent, format_percent_range
 from clockhands.inspection.measures.intervention_figure import bootstrap_change, draw_changes
-from clockhands.inspection.measures.measure import OUTPUT, TASK, Measure
+from clockhands.inspection.measures.measure import OUTPUT_HEADING, TASK, Measure
 from clockhands.inspection.reading.interventions import (
     ANOTHER_TEXT,
-    INTERVENTIONS_METHOD,
+    INTERVENTIONS_NOTE,
     LEAST_CHANGE,
     MEAN_ROW,
     PERMUTED,
@@ -29,10 +29,10 @@ class MeanOrder(Measure):
         "The mean of the last hidden states over ordinary tokens, before and after an intervention; its squared "
         "change over the mean squared distance of two different texts: 0 is no change, 1 makes the text as different "
         "as another one. A mean hides what happens to single tokens: a model that copies each token's neighbour "
-        "changes all of its states and hardly their mean." + INTERVENTIONS_METHOD
+        "changes all of its states and hardly their mean." + INTERVENTIONS_NOTE
     )
     source = "shifted positions after Sinha et al. 2022"
-    heading = OUTPUT
+    heading = OUTPUT_HEADING
     rests_on = TASK
 
     def run(self, reading: Reading) -> Finding:
@@ -100,7 +100,7 @@ def _describe_shifts(subject: Subject, interventions: Interventions, attends_by_
     more than on shuffled distances.
     """
     shifts = interventions.shifts
-    if not shifts and subject.unlisted:
+    if not shifts and subject.has_unlisted_architecture:
         return " Its positions were not shifted, for where it keeps them is not recorded here."
     ending = ": only distances matter." if interventions.order_matters and attends_by_distance else "."
     if not shifts and subject.relative_only:

@@ -10,14 +10,14 @@ from typing import Any, ClassVar
 from clockhands.findings import Finding, Number
 from clockhands.inspection.reading.reading import Reading
 
-SENTENCES, INPUT, ATTENTION, LAYERS, OUTPUT = (
+SENTENCES_HEADING, INPUT_HEADING, ATTENTION_HEADING, LAYERS_HEADING, OUTPUT_HEADING = (
     "Your sentences",
     "At the input",
     "What attention is made of",
     "Through the layers",
     "What comes of it",
 )
-"""Headings of the page, in their order; each measure stands under one of them."""
+"""Headings of the page, in their order; each measure stands under one of them (``Measure.heading``)."""
 TEXT = ("text", "tokenizer")
 """What a value depends on, besides the model, if it is computed from the tokens of the text alone. Two findings are
 comparable where what they depend on is equal; ``comparability`` says how each is compared."""

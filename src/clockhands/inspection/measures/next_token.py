@@ -7,7 +7,7 @@ from torch.nn import functional as F
 
 from clockhands.findings import Finding, Light, Reference, Table
 from clockhands.inspection.estimators.intervals import estimate_mean_interval
-from clockhands.inspection.measures.measure import OUTPUT, WINDOWS, Measure
+from clockhands.inspection.measures.measure import OUTPUT_HEADING, WINDOWS, Measure
 from clockhands.inspection.reading.capture import Capture
 from clockhands.inspection.reading.interventions import draw_orders
 from clockhands.inspection.reading.reading import Reading
@@ -36,7 +36,7 @@ class NextToken(Measure):
         "Interval: the mean of the difference over texts, Student's t."
     )
     source = "word order by permutation after Sinha et al. 2021; natural logarithms"
-    heading = OUTPUT
+    heading = OUTPUT_HEADING
     rests_on = WINDOWS
 
     def run(self, reading: Reading) -> Finding:

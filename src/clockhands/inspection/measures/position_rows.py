@@ -28,7 +28,7 @@ def read_rows(subject: Subject, most: int = MOST_ROWS) -> PositionRows | str:
     """Return at most ``most`` rows of the table at the input, or the reason why there is nothing to measure."""
     tables = subject.read_tables()
     if tables is None:
-        return subject.explain_absence("There is no position table at the input.")
+        return subject.explain_missing_table("There is no position table at the input.")
     count = len(tables.positions_ND)
     if count <= FEWEST_ROWS:
         size = "1 row" if count == 1 else f"{count} rows"

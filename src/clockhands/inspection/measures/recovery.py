@@ -12,8 +12,8 @@ from clockhands.findings import SHARE, Figure, Finding, Panel, Reference, Table
 from clockhands.inspection.drawing import format_percent, format_percent_range, make_mark
 from clockhands.inspection.estimators.intervals import bootstrap_hit_share
 from clockhands.inspection.estimators.probes import find_nearest_row
-from clockhands.inspection.measures.measure import INPUT, TEXT, Measure
-from clockhands.inspection.reading.capture import WITHOUT_FIRST_METHOD, Capture
+from clockhands.inspection.measures.measure import INPUT_HEADING, TEXT, Measure
+from clockhands.inspection.reading.capture import FIRST_POSITION_NOTE, Capture
 from clockhands.inspection.reading.reading import Reading
 from clockhands.inspection.subject.input_table import round_to_power_of_two
 from clockhands.inspection.subject.tables import Tables
@@ -45,10 +45,10 @@ class Recovery(Measure):
         "position rows pointed in random directions. Both are then multiplied by 2, 4, 8, 16 and 32. 'Neighbours "
         "kept' is the part of the ten nearest other rows that is the same before and after. Interval: texts "
         "resampled; where all tokens are recovered, or none, the exact bound of Clopper & Pearson over the texts."
-        + WITHOUT_FIRST_METHOD
+        + FIRST_POSITION_NOTE
     )
     source = "Yedidia 2023 for the question"
-    heading = INPUT
+    heading = INPUT_HEADING
     rests_on = TEXT
 
     def run(self, reading: Reading) -> Finding:
@@ -56,7 +56,7 @@ class Recovery(Measure):
         subject, capture = reading.subject, reading.capture
         tables = subject.read_tables()
         if tables is None:
-            return self.skip(subject.explain_absence("Nothing is added to the token rows."))
+            return self.skip(subject.explain_missing_table("Nothing is added to the token rows."))
         if subject.concatenated:
             return self.skip("Positions are concatenated with the tokens here, so nothing is added to them.")
         sample = _draw_sample(tables, capture)

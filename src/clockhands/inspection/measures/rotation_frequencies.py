@@ -9,7 +9,7 @@ import torch
 from clockhands.findings import SHARE, Figure, Finding, Panel, Reference, Table
 from clockhands.inspection.drawing import format_percent, format_percent_range, make_mark, make_untrained_reference
 from clockhands.inspection.estimators.intervals import bootstrap_layer_mean
-from clockhands.inspection.measures.measure import ATTENTION, WINDOWS, Measure
+from clockhands.inspection.measures.measure import ATTENTION_HEADING, WINDOWS, Measure
 from clockhands.inspection.reading.layer import Layer
 from clockhands.inspection.reading.logit_split import centre_logits
 from clockhands.inspection.reading.reading import Reading
@@ -32,7 +32,7 @@ class RotationFrequencies(Measure):
         "pairs if all had the same. Untrained: fresh weights."
     )
     source = "Su et al. 2021; shares after Barbero et al. 2024, who use norms"
-    heading = ATTENTION
+    heading = ATTENTION_HEADING
     rests_on = WINDOWS
     reads_attention = True
 
@@ -41,7 +41,7 @@ class RotationFrequencies(Measure):
         subject, capture = reading.subject, reading.capture
         if "rotary" not in subject.mechanisms:
             return self.skip(f"No rotation was found. {subject.mechanism_sentence}")
-        if subject.unlisted:
+        if subject.has_unlisted_architecture:
             return self.skip(f"Which channels a {subject.class_name} rotates together is not recorded here.")
         sums = [compute_pair_sums(subject, layer, capture.ordinary_T) for layer in capture.layers]
         shares_LF = torch.stack([compute_pair_shares(*layer_sums) for layer_sums in sums])

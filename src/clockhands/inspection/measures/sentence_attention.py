@@ -9,14 +9,14 @@ import torch
 from clockhands.findings import Figure, Finding, Panel, Reference, Table
 from clockhands.inspection.drawing import format_percent, format_percent_range, make_mark
 from clockhands.inspection.estimators.intervals import compute_central_range
-from clockhands.inspection.measures.measure import MASKED_WINDOWS, SENTENCES, Measure
+from clockhands.inspection.measures.measure import MASKED_WINDOWS, SENTENCES_HEADING, Measure
 from clockhands.inspection.measures.sentence_view import make_attention_view
 from clockhands.inspection.reading.reading import Reading
-from clockhands.inspection.reading.sentence_split import FOUR_TERMS, SentenceLayer
+from clockhands.inspection.reading.sentence_split import SENTENCE_TERMS, SentenceLayer
 from clockhands.inspection.reading.sentences import Sentence
 from clockhands.shapes import Float, Tensor
 
-POSITION = [*FOUR_TERMS].index("position–position")
+POSITION = [*SENTENCE_TERMS].index("position–position")
 MOST_DRAWN = 40_000
 """Values of attention in one panel; where all heads have more, every second layer is drawn, or fewer."""
 
@@ -38,7 +38,7 @@ class SentenceAttention(Measure):
         "the middle 95 %. One sentence is measured whole and has no interval."
     )
     source = "Ke et al. 2021 (TUPE), eq. 6; made exact by replay"
-    heading = SENTENCES
+    heading = SENTENCES_HEADING
     rests_on = MASKED_WINDOWS
     reads_attention = True
 
@@ -74,7 +74,7 @@ class SentenceAttention(Measure):
 
 
 def _pool(layers: Sequence[SentenceLayer]) -> list[float]:
-    """Return the shares of ``FOUR_TERMS`` in a sentence, the mean over layers."""
+    """Return the shares of ``SENTENCE_TERMS`` in a sentence, the mean over layers."""
     return torch.stack([layer.pooled_t for layer in layers]).mean(0).tolist()
 
 
@@ -95,7 +95,7 @@ def _describe(sentence: Sentence, layers: Sequence[SentenceLayer]) -> str:
 def _make_table(sentences: Sequence[Sentence], layers_by_sentence: Sequence[Sequence[SentenceLayer]]) -> Table:
     """List the shares of the four terms of every head in every sentence."""
     return Table.of(
-        ("sentence", "layer", "head", *FOUR_TERMS),
+        ("sentence", "layer", "head", *SENTENCE_TERMS),
         [
             (sentence.text, index + 1, head, *row)
             for sentence, layers in zip(sentences, layers_by_sentence, strict=True)

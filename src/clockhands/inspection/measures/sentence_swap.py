@@ -9,11 +9,17 @@ import torch
 
 from clockhands.findings import Figure, Finding, Panel, Reference, Table
 from clockhands.inspection.drawing import format_percent, make_heatmap
-from clockhands.inspection.measures.measure import MASKED_WINDOWS, SENTENCES, Measure
+from clockhands.inspection.measures.measure import MASKED_WINDOWS, SENTENCES_HEADING, Measure
 from clockhands.inspection.measures.swapped_words import compute_mean_state
 from clockhands.inspection.reading.interventions import LEAST_CHANGE, measure_squared_distance
 from clockhands.inspection.reading.reading import Reading
-from clockhands.inspection.reading.sentences import Sentence, encode_sentence, list_words, make_rows, swap_words
+from clockhands.inspection.reading.sentences import (
+    Sentence,
+    encode_sentence,
+    list_words,
+    make_comparison_rows,
+    swap_words,
+)
 from clockhands.inspection.subject.subject import Subject
 
 MOST_WORDS = 12
@@ -36,7 +42,7 @@ class SentenceSwap(Measure):
         "change over all pairs and sentences; one sentence is measured whole and has no interval."
     )
     source = "the question is Vaswani et al.'s own reason for positions (2017, section 3.5)"
-    heading = SENTENCES
+    heading = SENTENCES_HEADING
     rests_on = MASKED_WINDOWS
 
     def answer(self, reading: Reading) -> Iterable[Finding]:
@@ -67,7 +73,7 @@ def _measure(reading: Reading, sentence: Sentence) -> dict[tuple[int, int], floa
     """Return the change by the indices of the two words; nothing without a pair, or a distance to measure by."""
     subject = reading.subject
     words = list_words(sentence.text)[:MOST_WORDS]
-    rows_NT, source_NS = make_rows(sentence, reading.windows, MOST_OTHERS)
+    rows_NT, source_NS = make_comparison_rows(sentence, reading.windows, MOST_OTHERS)
     others_ND = torch.stack(
         [
             compute_mean_state(subject, row.tolist(), None if source_NS is None else _unpad(source_NS[index]))

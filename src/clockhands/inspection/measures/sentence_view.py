@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from clockhands.inspection.reading.sentence_split import FOUR_TERMS, SentenceLayer
+from clockhands.inspection.reading.sentence_split import SENTENCE_TERMS, SentenceLayer
 from clockhands.inspection.reading.sentences import Sentence
 from clockhands.shapes import Tensor
 
@@ -41,14 +41,14 @@ def _pack_sentence(sentence: Sentence, layers: Sequence[SentenceLayer], most: in
     used = (largest_t > ROUNDING * largest_t.max()).nonzero().flatten().tolist()
     maps = 1 + (layers[0].swapped_HST is not None) + len(used)
     all_heads = [(index, head) for index, layer in enumerate(layers) for head in range(len(layer.weights_HST))]
-    position = [*FOUR_TERMS].index("position–position")
+    position = [*SENTENCE_TERMS].index("position–position")
     room = max(1, most // (maps * layers[0].mask_ST.numel()))
     chosen = sorted(all_heads, key=lambda at: -float(layers[at[0]].shares_Ht[at[1], position]))[:room]
     return {
         "text": sentence.text,
         "tokens": sentence.tokens,
         "swapped": sentence.swapped if layers[0].swapped_HST is not None else "",
-        "terms": [list(FOUR_TERMS)[index] for index in used],
+        "terms": [list(SENTENCE_TERMS)[index] for index in used],
         "mask": ["".join("1" if seen else "0" for seen in row) for row in layers[0].mask_ST.tolist()],
         "left_out": len(all_heads) - len(chosen),
         "heads": [_pack_head(layers[index], index, head, used) for index, head in sorted(chosen)],

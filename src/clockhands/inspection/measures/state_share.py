@@ -11,8 +11,8 @@ from clockhands.inspection.estimators.variance_share import (
     estimate_position_share,
     jackknife_position_share,
 )
-from clockhands.inspection.measures.measure import LAYERS, TASK, Measure
-from clockhands.inspection.reading.capture import WITHOUT_FIRST_METHOD, Capture
+from clockhands.inspection.measures.measure import LAYERS_HEADING, TASK, Measure
+from clockhands.inspection.reading.capture import FIRST_POSITION_NOTE, Capture
 from clockhands.inspection.reading.reading import Reading
 
 
@@ -26,10 +26,10 @@ class StateShare(Measure):
         "Two-way analysis of variance: h(text, t) = μ + text + pos_t + interaction. The share is (SS_pos − "
         "(T−1)·MS_interaction) / SS_total, from which the part that chance puts into SS_pos is already taken; without "
         "that a model with no position at all would score one over the number of texts. Interval: jackknife over the "
-        "texts, Student's t (Tukey 1958). Untrained: fresh weights." + WITHOUT_FIRST_METHOD
+        "texts, Student's t (Tukey 1958). Untrained: fresh weights." + FIRST_POSITION_NOTE
     )
     source = "Song & Zhong 2023, with the bias removed"
-    heading = LAYERS
+    heading = LAYERS_HEADING
     rests_on = TASK
 
     def run(self, reading: Reading) -> Finding:

@@ -21,8 +21,8 @@ from clockhands.inspection.measures.layer_probes import (
     probe_layers,
     probe_without_residuals,
 )
-from clockhands.inspection.measures.measure import LAYERS, TASK, Measure
-from clockhands.inspection.reading.capture import WITHOUT_FIRST_METHOD, Capture
+from clockhands.inspection.measures.measure import LAYERS_HEADING, TASK, Measure
+from clockhands.inspection.reading.capture import FIRST_POSITION_NOTE, Capture
 from clockhands.inspection.reading.reading import Reading
 from clockhands.shapes import Float, Tensor
 
@@ -48,10 +48,10 @@ class Survival(Measure):
         "can hold the position "
         "in the length of its vectors. In models of this project the probe is repeated with all residual connections "
         "removed. Interval: Student's t over the splits, the variance corrected for their overlap (Nadeau & Bengio "
-        "2003)." + WITHOUT_FIRST_METHOD
+        "2003)." + FIRST_POSITION_NOTE
     )
     source = "probes after Alain & Bengio 2016; the network after Haviv et al. 2022 and Chi et al. 2023"
-    heading = LAYERS
+    heading = LAYERS_HEADING
     rests_on = TASK
 
     def run(self, reading: Reading) -> Finding:

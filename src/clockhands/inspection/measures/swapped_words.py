@@ -10,11 +10,11 @@ import torch
 from clockhands.findings import SHARE, Finding, Reference, Table
 from clockhands.inspection.drawing import format_percent, format_percent_range
 from clockhands.inspection.measures.intervention_figure import bootstrap_change
-from clockhands.inspection.measures.measure import OUTPUT, TASK, Measure
+from clockhands.inspection.measures.measure import OUTPUT_HEADING, TASK, Measure
 from clockhands.inspection.reading.interventions import LEAST_CHANGE, divide_by_distance, measure_squared_distance
 from clockhands.inspection.reading.reading import Reading
 from clockhands.inspection.reading.swapped_sentences import (
-    LONGEST,
+    MOST_WORDS,
     Swap,
     compute_unknown_share,
     find_largest_id,
@@ -46,7 +46,7 @@ class SwappedWords(Measure):
         "stays as it was. Interval: sentences resampled, the distance held."
     )
     source = "the question is Vaswani et al.'s own reason for positions (2017, section 3.5)"
-    heading = OUTPUT
+    heading = OUTPUT_HEADING
     rests_on = TASK
 
     def run(self, reading: Reading) -> Finding:
@@ -104,7 +104,9 @@ def _find_fault(subject: Subject, swaps: list[Swap], *, is_english: bool) -> str
             "of tokens: the tokenizer belongs to another model."
         )
     if len(swaps) < FEWEST_SENTENCES:
-        kind = "built-in English sentences" if is_english else f"lines of the text, which have at most {LONGEST} words,"
+        kind = (
+            "built-in English sentences" if is_english else f"lines of the text, which have at most {MOST_WORDS} words,"
+        )
         return (
             f"At least {FEWEST_SENTENCES} {kind} are needed in which two words can be swapped and that the model is "
             f"long enough for; there are {len(swaps)}."

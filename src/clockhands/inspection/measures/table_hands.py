@@ -16,7 +16,7 @@ from clockhands.inspection.estimators.wave_fit import Array, make_trend
 from clockhands.inspection.measures.encoding_view import make_encoding_view
 from clockhands.inspection.measures.hands_figure import draw_hands
 from clockhands.inspection.measures.hands_verdict import describe_exact_hands, describe_lines, find_period_range
-from clockhands.inspection.measures.measure import INPUT, Measure
+from clockhands.inspection.measures.measure import INPUT_HEADING, Measure
 from clockhands.inspection.measures.position_rows import PositionRows, read_rows
 from clockhands.inspection.reading.reading import Reading
 from clockhands.shapes import Float, Tensor
@@ -64,7 +64,7 @@ class TableHands(Measure):
         "the surrogates by itself."
     )
     source = "Vaswani et al. 2017, section 3.5; Yamamoto & Matsuzaki 2023; Theiler et al. 1992 (surrogates)"
-    heading = INPUT
+    heading = INPUT_HEADING
 
     def run(self, reading: Reading) -> Finding:
         """Measure the table at the input; the value is the number of hands."""

@@ -16,7 +16,7 @@ from clockhands.inspection.drawing import (
 )
 from clockhands.inspection.estimators.intervals import compute_central_range
 from clockhands.inspection.estimators.matrix_statistics import average_diagonals, compute_toeplitz_r2
-from clockhands.inspection.measures.measure import INPUT, Measure
+from clockhands.inspection.measures.measure import INPUT_HEADING, Measure
 from clockhands.inspection.measures.position_rows import read_rows
 from clockhands.inspection.reading.reading import Reading
 from clockhands.shapes import Float, Tensor
@@ -40,7 +40,7 @@ class TableSimilarity(Measure):
         "translation. The table is measured whole, so that there is no sampling error and no interval."
     )
     source = "Wang et al. 2021 (translation invariance, monotonicity, symmetry), each with a reference"
-    heading = INPUT
+    heading = INPUT_HEADING
 
     def run(self, reading: Reading) -> Finding:
         """Measure the table at the input; the value is R² of the cosines given the distance."""

@@ -10,7 +10,7 @@ from clockhands.findings import SHARE, Figure, Finding, Number, Panel, Reference
 from clockhands.inspection.drawing import format_percent, make_mark
 from clockhands.inspection.estimators.intervals import estimate_mean_interval
 from clockhands.inspection.estimators.matrix_statistics import count_leading
-from clockhands.inspection.measures.measure import INPUT, Measure
+from clockhands.inspection.measures.measure import INPUT_HEADING, Measure
 from clockhands.inspection.measures.position_rows import read_rows
 from clockhands.inspection.reading.reading import Reading
 from clockhands.shapes import Float, Tensor
@@ -112,7 +112,7 @@ class TableStep(Measure):
         f"error is also below {SAME}."
     )
     source = "Vaswani et al. 2017, section 3.5: PE(t+k) is a linear function of PE(t)"
-    heading = INPUT
+    heading = INPUT_HEADING
 
     def run(self, reading: Reading) -> Finding:
         """Measure the table at the input; the value is the held-out error of a step by one."""

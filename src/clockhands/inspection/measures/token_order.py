@@ -5,8 +5,8 @@ from __future__ import annotations
 from clockhands.findings import SHARE, Finding, Reference, Table
 from clockhands.inspection.drawing import format_percent, format_percent_range
 from clockhands.inspection.measures.intervention_figure import bootstrap_change, draw_changes
-from clockhands.inspection.measures.measure import OUTPUT, TASK, Measure
-from clockhands.inspection.reading.interventions import ANOTHER_TEXT, INTERVENTIONS_METHOD, OTHERS_PERMUTED, PERMUTED
+from clockhands.inspection.measures.measure import OUTPUT_HEADING, TASK, Measure
+from clockhands.inspection.reading.interventions import ANOTHER_TEXT, INTERVENTIONS_NOTE, OTHERS_PERMUTED, PERMUTED
 from clockhands.inspection.reading.reading import Reading
 
 
@@ -20,10 +20,10 @@ class TokenOrder(Measure):
         "The last hidden state of every ordinary token before and after an intervention. A token that is moved is "
         "followed to its new position, so that a state is always compared with a state of the same token. The squared "
         "change over the mean squared distance of the states of two random tokens of the texts: 0 is no change, 1 "
-        "makes each state as different as that of another token." + INTERVENTIONS_METHOD
+        "makes each state as different as that of another token." + INTERVENTIONS_NOTE
     )
     source = "shifted positions after Sinha et al. 2022"
-    heading = OUTPUT
+    heading = OUTPUT_HEADING
     rests_on = TASK
 
     def run(self, reading: Reading) -> Finding:

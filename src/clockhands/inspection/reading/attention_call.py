@@ -9,17 +9,17 @@ from torch import nn
 
 from clockhands.shapes import Bool, Float, Tensor
 
-MASKED = -3e4
+MASK_LOGIT = -3e4
 """Logits below this are masks: no real logit comes near."""
-GAP = 5e3
+MASK_GAP = 5e3
 """A key whose logit lies this far below the largest of its query is masked: its weight, exp(-5000), is zero in any
-precision. openai-gpt writes its masks as -10,000, which ``MASKED`` alone would take for a logit."""
+precision. openai-gpt writes its masks as -10,000, which ``MASK_LOGIT`` alone would take for a logit."""
 
 
 def find_mask(logits_BHST: Float[Tensor, "... S T"]) -> Bool[Tensor, "... S T"]:
     """Tell which keys every query may attend to, from logits (or from a mask that is added to them)."""
     largest = logits_BHST.amax(-1, keepdim=True).float()
-    return (logits_BHST > MASKED) & (logits_BHST > largest - GAP)
+    return (logits_BHST > MASK_LOGIT) & (logits_BHST > largest - MASK_GAP)
 
 
 @dataclass(frozen=True)
@@ -50,5 +50,5 @@ class AttentionCall:
 Receiver = Callable[[AttentionCall], None]
 
 
-def ignore(call: AttentionCall) -> None:
+def ignore_call(call: AttentionCall) -> None:
     """Do nothing with an attention: the model then computes it in the same way as when somebody reads it."""

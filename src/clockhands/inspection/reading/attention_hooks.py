@@ -16,13 +16,13 @@ from torch import nn
 
 from clockhands.attention import RecordedAttention, record
 from clockhands.errors import CheckpointError
-from clockhands.inspection.reading.attention_call import AttentionCall, Receiver, find_mask, ignore
+from clockhands.inspection.reading.attention_call import AttentionCall, Receiver, find_mask, ignore_call
 from clockhands.inspection.reading.softmax_tap import ModuleStack, SoftmaxTap
 from clockhands.model.attention import Attention
 from clockhands.model.stack import Stack
 from clockhands.shapes import Tensor
 
-NAME = "clockhands"
+INTERFACE_NAME = "clockhands"
 """The name under which our attention function is registered with transformers."""
 
 
@@ -54,7 +54,7 @@ def listen(model: nn.Module, receive: Receiver, within: nn.Module | None = None)
 def _receive_clockhands(stack: ModuleStack, computed: RecordedAttention, receive: Receiver) -> None:
     """Hand on an attention of this project's models, if it is one of the stack's: a decoder runs its encoder first."""
     module = stack.running[-1] if stack.running else None
-    if isinstance(module, Attention) and receive is not ignore:
+    if isinstance(module, Attention) and receive is not ignore_call:
         products = computed.q_BHSK @ computed.k_BHTK.transpose(-1, -2) * computed.scale
         allowed = computed.mask_BHST & find_mask(computed.logits_BHST)
         bias = torch.zeros_like(products) if computed.bias_BHST is None else computed.bias_BHST.to(products.dtype)
@@ -100,11 +100,11 @@ def _use_interface(model: Any, receive: Receiver) -> Iterator[None]:
     from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS, eager_mask
     from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-    ALL_ATTENTION_FUNCTIONS.register(NAME, _attend)
+    ALL_ATTENTION_FUNCTIONS.register(INTERFACE_NAME, _attend)
     # Without a mask function of the same name the models would be given no mask at all.
-    ALL_MASK_ATTENTION_FUNCTIONS.register(NAME, eager_mask)
+    ALL_MASK_ATTENTION_FUNCTIONS.register(INTERFACE_NAME, eager_mask)
     before = model.config._attn_implementation
-    model.set_attn_implementation(NAME)
+    model.set_attn_implementation(INTERFACE_NAME)
     _receivers.append((receive, frozenset(model.modules())))
     try:
         yield
@@ -124,7 +124,7 @@ def _attend(
     """Compute attention for ``transformers`` by the class's own eager function, and hand it to the last receiver."""
     output, weights = _find_eager_function(module)(module, query, key, value, attention_mask, **options)
     receive, modules = _receivers[-1]
-    if receive is not ignore and module in modules:
+    if receive is not ignore_call and module in modules:
         receive(_describe_call(module, query, key, attention_mask, weights, options))
     return output, weights
 

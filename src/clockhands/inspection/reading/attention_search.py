@@ -9,7 +9,7 @@ from typing import Any
 from torch import nn
 
 from clockhands.errors import CheckpointError
-from clockhands.inspection.reading.attention_call import AttentionCall, ignore
+from clockhands.inspection.reading.attention_call import AttentionCall, ignore_call
 from clockhands.inspection.reading.attention_hooks import listen
 from clockhands.inspection.reading.layer import Layer, find_input
 from clockhands.model.attention import CrossAttention
@@ -33,7 +33,7 @@ def record_calls(
 
     The third value says why a layer of self-attention is missing; it is empty if none is.
     """
-    modules, unread = _find_readable(model, run, shape)
+    modules, unread_reason = _find_readable(model, run, shape)
     recorded: list[RecordedCall] = []
 
     def record(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -43,7 +43,7 @@ def record_calls(
 
     hooks = [module.register_forward_pre_hook(record, with_kwargs=True) for module in modules]
     try:
-        with listen(model, ignore):
+        with listen(model, ignore_call):
             run()
     finally:
         for hook in hooks:
@@ -52,7 +52,7 @@ def record_calls(
     faults = [(call, _explain_fault(call, model, shape)) for call in recorded if call.module not in cross_modules]
     readable = [call for call, fault in faults if not fault]
     fault = next((fault for _, fault in faults if fault), "")
-    return readable, cross_modules, unread or fault
+    return readable, cross_modules, unread_reason or fault
 
 
 def _find_readable(model: nn.Module, run: Callable[[], Any], shape: tuple[int, int]) -> tuple[list[nn.Module], str]:
@@ -73,12 +73,12 @@ def _find_readable(model: nn.Module, run: Callable[[], Any], shape: tuple[int, i
         for module in model.modules()
         if "attention" in type(module).__name__.lower()
     ]
-    unread = ""
+    unread_reason = ""
     try:
         with listen(model, note_shape):
             run()
     except CheckpointError as fault:
-        unread = str(fault)
+        unread_reason = str(fault)
         is_square.clear()
     finally:
         for hook in hooks:
@@ -91,9 +91,11 @@ def _find_readable(model: nn.Module, run: Callable[[], Any], shape: tuple[int, i
     readable = [module for module, square in is_square.items() if square]
     names = {type(module).__name__ for module, square in is_square.items() if not square}
     names |= set() if is_square else set(entered)
-    if names and not unread:
-        unread = f"the attention of {', '.join(sorted(names))} is not computed as logits of every token for every token"
-    return readable, unread
+    if names and not unread_reason:
+        unread_reason = (
+            f"the attention of {', '.join(sorted(names))} is not computed as logits of every token for every token"
+        )
+    return readable, unread_reason
 
 
 def _explain_fault(call: RecordedCall, model: nn.Module, shape: tuple[int, int]) -> str:

@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 from clockhands.errors import CheckpointError
-from clockhands.inspection.reading.attention_call import ignore
+from clockhands.inspection.reading.attention_call import ignore_call
 from clockhands.inspection.reading.attention_hooks import listen
 from clockhands.inspection.reading.attention_search import (
     RecordedCall,
@@ -29,11 +29,11 @@ from clockhands.inspection.reading.repeated_texts import Repeats, find_repeats
 from clockhands.inspection.reading.tensor_storage import TensorStorage
 from clockhands.shapes import Bool, Float, Int, Tensor
 
-WITHOUT_FIRST_METHOD = (
+FIRST_POSITION_NOTE = (
     " Position 0 and special tokens are left out, as in all measures of vectors: in most trained models the row of "
     "position 0 is an outlier, and the states there have one huge direction that has nothing to do with position."
 )
-"""How the first position is treated, for the method text of every measure of position rows or hidden states."""
+"""The sentence on the first position, for the ``method`` of every measure of position rows or hidden states."""
 
 
 @dataclass
@@ -119,7 +119,7 @@ def capture(
     for start in range(0, len(ids_NT), batch):
         # The last text fills up the last batch: masks among the recorded arguments have the size of a batch.
         rows = torch.arange(start, start + batch).clamp(max=len(ids_NT) - 1)
-        with listen(model, ignore), _store_inputs(layers, rows):
+        with listen(model, ignore_call), _store_inputs(layers, rows):
             states = forward(ids_NT[rows], **result.make_forward_options(rows))
         for index, (stored, state) in enumerate(zip(hidden, states, strict=True)):
             _check_finite(state, index, model)

@@ -18,16 +18,17 @@ MAX_OFFSET = 32
 class HeadStatistics:
     """Statistics of the heads of one layer over all texts.
 
-    ``by_position_H``: share of the variance of attention that its mean over texts explains, with its 95 % interval
-    ``by_position_H2``. ``offsets_HJ``: mean attention at each offset from -MAX_OFFSET to MAX_OFFSET (key less query),
-    over the queries that have such a key; ``frequent_J``: whether at least half of the queries have it.
+    ``by_position_H``: share of the variance of attention that its mean over texts explains;
+    ``by_position_interval_H2``: its 95 % interval. ``offsets_HJ``: mean attention at each offset from -MAX_OFFSET to
+    MAX_OFFSET (key less query), over the queries that have such a key; ``frequent_J``: whether at least half of the
+    queries have it.
     ``first_token_H``: mean attention to the first token of the window. ``distance_NH``: mean distance of what a head
     attends to, text by text, in tokens. ``uniform_distance`` and ``uniform_offsets_J``: the same for uniform attention
     under the layer's mask.
     """
 
     by_position_H: Float[Tensor, " H"]
-    by_position_H2: Float[Tensor, "H two"]
+    by_position_interval_H2: Float[Tensor, "H two"]
     offsets_HJ: Float[Tensor, "H J"]
     first_token_H: Float[Tensor, " H"]
     distance_NH: Float[Tensor, "N H"]
@@ -104,7 +105,7 @@ class HeadSums:
         """Return the statistics of every head."""
         allowed, num_texts, uniform_ST = self.mask_ST, self.sums.num_texts, self._make_uniform()
         mean_HST = self.sums.total_gHST.sum(0) / num_texts + uniform_ST
-        by_position, by_position_H2, _ = self.sums.estimate_shares()
+        by_position, by_position_interval_H2, _ = self.sums.estimate_shares()
         queries = _choose_queries(allowed)
         distance_ST = (torch.arange(len(allowed)) - torch.arange(len(allowed))[:, None]).double()
         uniform = float((uniform_ST * distance_ST.abs()).sum(-1)[queries].mean())
@@ -113,7 +114,7 @@ class HeadSums:
         distances = torch.cat(self.distances)
         return HeadStatistics(
             by_position,
-            by_position_H2,
+            by_position_interval_H2,
             offsets,
             self.to_first / num_texts,
             distances,

@@ -13,7 +13,7 @@ from clockhands.inspection.reading.capture import Capture
 from clockhands.inspection.subject.subject import Subject
 from clockhands.shapes import Float, Int, Tensor
 
-INTERVENTIONS_METHOD = (
+INTERVENTIONS_NOTE = (
     " Shifted: every position k later (where the table ends before that, in windows cut by as much, at most by half). "
     "Mean row: every position row replaced by the mean of the rows in use, a neutral baseline (row 0 is not: it is an "
     "outlier in most trained models). Permuted: the same tokens in another order. Others permuted: every eighth token "
@@ -24,7 +24,7 @@ STEPS = (1, 4, 16, 64)
 """How far all positions are shifted: a number of positions for each intervention."""
 MOST_TEXTS = 24
 """Texts on which interventions are made."""
-STAYING = 8
+STAYING_EVERY = 8
 """One token in this many keeps its position while the others are permuted."""
 LEAST_CHANGE = 1e-6
 """Relative squared changes below this are rounding."""
@@ -62,11 +62,11 @@ class Effect:
         return None if self.pooled_N is None else float(self.pooled_N.mean())
 
 
-Run = Callable[..., tuple[Tensor, ...] | None]
+StateFunction = Callable[..., tuple[Tensor, ...] | None]
 """From token ids to hidden states, as ``Subject.forward``; None where the model does not allow the intervention."""
 
 
-def run_last_states(run: Run, capture: Capture, ids_NT: Int[Tensor, "N T"]) -> Float[Tensor, "N t D"] | None:
+def run_last_states(run: StateFunction, capture: Capture, ids_NT: Int[Tensor, "N T"]) -> Float[Tensor, "N t D"] | None:
     """Return the last states of the ordinary tokens (t of T); None if ``run`` returns None.
 
     ``ids_NT`` may be shorter than the windows of ``capture``.
@@ -141,7 +141,7 @@ def intervene(subject: Subject, capture: Capture) -> Interventions:
     assert before is not None
     effects = [_shift(subject, capture, ids, step, before) for step in STEPS]
     if subject.read_tables() is not None:
-        with subject.without_positions(capture.length):
+        with subject.with_mean_positions(capture.length):
             after = run_last_states(subject.forward, capture, ids)
         assert after is not None
         effects.append(compare_states(MEAN_ROW, before, after))
@@ -176,7 +176,7 @@ def _permute_others(
 ) -> Effect:
     """Permute all ordinary tokens but every eighth, and compare the states of those that stay."""
     positions = capture.ordinary_T.nonzero().flatten()
-    stays = torch.arange(len(positions)) % STAYING == min(STAYING, len(positions)) // 2
+    stays = torch.arange(len(positions)) % STAYING_EVERY == min(STAYING_EVERY, len(positions)) // 2
     moving = positions[~stays]
     permuted = ids_NT.clone()
     permuted[:, moving] = ids_NT[:, moving].gather(1, draw_orders(len(moving), len(ids_NT), generator))

@@ -111,10 +111,11 @@ class Layer:
 
     @cached_property
     def scale(self) -> float:
-        """The factor of q·k: that of the attention interface, else of the logits' quadratic part by regression on q·k.
+        """The factor of q·k in the logits.
 
-        The logits of an input x and of -x have the same quadratic part and opposite linear parts; those of 0 are the
-        constant part.
+        The attention interface tells it. Where there is none, the part of the logits that is quadratic in the input is
+        regressed on q·k: the logits of x and of -x have the same quadratic part and opposite linear parts, and those of
+        0 are the constant part.
         """
         x = self.inputs_NTD[: self.batch]
         plus = self.replay(x)

@@ -42,11 +42,11 @@ are computed from the tokens change."""
 
 
 @dataclass(frozen=True)
-class Parts:
+class LogitParts:
     """Queries, keys and added logits of each part for one batch, with the real attention that they add up to.
 
-    ``data`` is the data-dependent term, None where there is none. Where the scheme computes positions from the tokens,
-    ``constant_product`` is the constant–constant term at the positions that μ alone would get, and
+    ``data_dependent`` is the term of that name, None where there is none. Where the scheme computes positions from the
+    tokens, ``constant_product`` is the constant–constant term at the positions that μ alone would get, and
     ``compute_product_bias`` returns the part of the scheme's bias that depends on queries and keys (PaTH).
     """
 
@@ -56,13 +56,13 @@ class Parts:
     real: AttentionCall
     scale: float
     constant_product: Float[Tensor, "B H S T"] | None = None
-    data: Float[Tensor, "B H S T"] | None = None
+    data_dependent: Float[Tensor, "B H S T"] | None = None
     compute_product_bias: Callable[[Tensor, Tensor, float], Tensor] | None = None
 
     def compute_term(self, name: str) -> Float[Tensor, "B H S T"]:
         """Return one of ``TERMS``, in logits."""
         if name == DATA_DEPENDENT:
-            return torch.zeros_like(self.real.logits_BHST) if self.data is None else self.data
+            return torch.zeros_like(self.real.logits_BHST) if self.data_dependent is None else self.data_dependent
         if name in ADDED:
             return self.added[name.removeprefix("added, ")]
         if name == "constant–constant" and self.constant_product is not None:
@@ -83,7 +83,7 @@ class Parts:
         total = self.scale * q @ k.transpose(-1, -2)
         for added in self.added.values():
             total += added
-        return total if self.data is None else total + self.data
+        return total if self.data_dependent is None else total + self.data_dependent
 
     def measure_error(self) -> float:
         """Return the largest deviation of the sum from the real logits, relative to the largest logit."""
@@ -93,12 +93,12 @@ class Parts:
 
 
 @dataclass(frozen=True)
-class Split:
+class LogitSplit:
     """How the variance of one layer's logits divides over ``TERMS``, text by text.
 
     ``cov_NHt`` sums term × logit and ``var_NH`` logit², logits centred over the keys of each query; ``error`` is the
-    reconstruction error of ``Parts.measure_error``, the worst over all texts. ``offsets_HJ`` sums the centred logits of
-    all texts over the pairs of each offset, from key 1-T to T-1 positions after the query.
+    reconstruction error of ``LogitParts.measure_error``, the worst over all texts. ``offsets_HJ`` sums the centred
+    logits of all texts over the pairs of each offset, from key 1-T to T-1 positions after the query.
     """
 
     cov_NHt: Float[Tensor, "N H t"]
@@ -123,7 +123,7 @@ def compute_means(layer: Layer, rows: Int[Tensor, " n"]) -> tuple[Float[Tensor, 
     return mean.expand_as(by_position).to(dtype), (by_position - mean).to(dtype)
 
 
-def split_batches(layer: Layer, *, crossfit: bool = True) -> Iterator[tuple[Int[Tensor, " n"], Parts]]:
+def split_batches(layer: Layer, *, crossfit: bool = True) -> Iterator[tuple[Int[Tensor, " n"], LogitParts]]:
     """Yield the parts of the logits, batch by batch, each with the numbers of its texts.
 
     ``crossfit``: take the means from the other half of the texts; without it, and for one text, from the same ones.
@@ -142,7 +142,7 @@ def split_batches(layer: Layer, *, crossfit: bool = True) -> Iterator[tuple[Int[
                 yield batch, _subtract(layer, layer.replay(x), at_mean, at_both)
 
 
-def split_text(layer: Layer, row: int, first_other: int) -> Parts:
+def split_text(layer: Layer, row: int, first_other: int) -> LogitParts:
     """Return the parts of the logits of one text; the means come from the texts ``first_other`` and later."""
     mean, position = compute_means(layer, torch.arange(first_other, len(layer.inputs_NTD)))
     x, at_mean = layer.inputs_NTD[row : row + 1], layer.replay(mean)
@@ -151,15 +151,15 @@ def split_text(layer: Layer, row: int, first_other: int) -> Parts:
     return _subtract(layer, layer.replay(x), at_mean, layer.replay(mean + position))
 
 
-def _subtract(layer: Layer, real: AttentionCall, at_mean: AttentionCall, at_both: AttentionCall) -> Parts:
+def _subtract(layer: Layer, real: AttentionCall, at_mean: AttentionCall, at_both: AttentionCall) -> LogitParts:
     """Take differences of the three runs, on μ, on μ + pos and on x: what each part adds to those before it."""
     added = _take_differences(layer.compute_bias(at_mean), layer.compute_bias(at_both), layer.compute_bias(real))
-    data = None
+    data_dependent = None
     if layer.rewrites_logits:
-        data, added["content"] = added["content"], torch.zeros_like(added["content"])
+        data_dependent, added["content"] = added["content"], torch.zeros_like(added["content"])
     q = _take_differences(at_mean.q_BHSK, at_both.q_BHSK, real.q_BHSK)
     k = _take_differences(at_mean.k_BHTK, at_both.k_BHTK, real.k_BHTK)
-    return Parts(q, k, added, real, layer.scale, data=data)
+    return LogitParts(q, k, added, real, layer.scale, data_dependent=data_dependent)
 
 
 def _take_differences(at_mean: Tensor, at_both: Tensor, real: Tensor) -> dict[str, Tensor]:
@@ -168,7 +168,7 @@ def _take_differences(at_mean: Tensor, at_both: Tensor, real: Tensor) -> dict[st
     return {name: part.expand(len(real), *part.shape[1:]) for name, part in differences.items()}
 
 
-def _split_held(layer: Layer, x: Tensor, mean: Tensor, position: Tensor, unheld_mean: AttentionCall) -> Parts:
+def _split_held(layer: Layer, x: Tensor, mean: Tensor, position: Tensor, unheld_mean: AttentionCall) -> LogitParts:
     """Split with norms and positions held at those of this text; ``unheld_mean`` ran on μ with nothing held."""
     held = HeldInput(layer.module, layer.scheme)
     with held.record():
@@ -187,7 +187,7 @@ def _split_held(layer: Layer, x: Tensor, mean: Tensor, position: Tensor, unheld_
         parts,
         added={"content": zeros, "position": zeros, "constant": bias.expand_as(zeros)},
         constant_product=constant_product,
-        data=at_mean.logits_BHST - constant_product - bias,
+        data_dependent=at_mean.logits_BHST - constant_product - bias,
         compute_product_bias=held.compute_product_bias if has_bias else None,
     )
 
@@ -195,14 +195,14 @@ def _split_held(layer: Layer, x: Tensor, mean: Tensor, position: Tensor, unheld_
 def centre_logits(logits_BHST: Tensor, counted_BHST: Bool[Tensor, "B H S T"]) -> Tensor:
     """Return logits less their mean over the keys that count, zero elsewhere: softmax ignores a constant of a row."""
     counted = torch.where(counted_BHST, logits_BHST, 0.0)
-    number = counted_BHST.sum(-1, keepdim=True).clamp_min(1)
-    return torch.where(counted_BHST, counted - counted.sum(-1, keepdim=True) / number, 0.0)
+    num_keys = counted_BHST.sum(-1, keepdim=True).clamp_min(1)
+    return torch.where(counted_BHST, counted - counted.sum(-1, keepdim=True) / num_keys, 0.0)
 
 
-def split(
+def split_logits(
     layer: Layer, ordinary_T: Bool[Tensor, " T"], observe: Callable[[AttentionCall], None] = lambda call: None
-) -> Split:
-    """Decompose one layer over all texts; only ordinary tokens count as queries and keys.
+) -> LogitSplit:
+    """Split the logits of one layer over all texts; only ordinary tokens count as queries and keys.
 
     ``observe`` is called with the attention of every batch, for whatever else is counted of it.
     """
@@ -220,7 +220,7 @@ def split(
         var[rows] = logits.double().square().sum((-1, -2)).cpu()
         offsets_HJ += sum_by_offset(logits.sum(0, dtype=torch.float64)).cpu()
         error = max(error, batch.measure_error())
-    return Split(cov, var, error, offsets_HJ)
+    return LogitSplit(cov, var, error, offsets_HJ)
 
 
 def sum_by_offset(matrix_HTT: Float[Tensor, "H T T"]) -> Float[Tensor, "H J"]:
@@ -239,7 +239,7 @@ def _multiply_logits(term: Tensor | None, logits: Tensor) -> Tensor:
     return (term * logits).sum((-1, -2), dtype=torch.float64)
 
 
-def _compute_covariances(batch: Parts, logits: Tensor) -> Tensor:
+def _compute_covariances(batch: LogitParts, logits: Tensor) -> Tensor:
     """Return Σ_ij term · logit for all terms, B × H × t; q·k is not formed: Σ_ij q_i·k_j L_ij = Σ_i q_i · (L k)_i."""
     if batch.constant_product is not None:
         return torch.stack([_multiply_logits(batch.compute_term(name), logits) for name in TERMS], dim=-1)
@@ -249,5 +249,7 @@ def _compute_covariances(batch: Parts, logits: Tensor) -> Tensor:
         for query in PARTS
         for key in PARTS
     ]
-    columns += [_multiply_logits(batch.added[part], logits) for part in PARTS] + [_multiply_logits(batch.data, logits)]
+    columns += [_multiply_logits(batch.added[part], logits) for part in PARTS] + [
+        _multiply_logits(batch.data_dependent, logits)
+    ]
     return torch.stack(columns, dim=-1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from clockhands.errors import UsageError
-from clockhands.inspection.estimators.position_sums import GROUPS
+from clockhands.inspection.estimators.position_sums import TEXT_GROUPS
 from clockhands.inspection.reading.windows import Windows
 from clockhands.inspection.subject.subject import Subject
 from clockhands.machine import format_bytes, measure_free_memory
@@ -24,7 +24,7 @@ def count_bytes(heads: int, windows: Windows) -> tuple[int, int]:
     """
     texts, length = windows.ids_NT.shape
     pairs = heads * length**2
-    return 4 * COPIES * min(BATCH, texts) * pairs, 8 * GROUPS * pairs
+    return 4 * COPIES * min(BATCH, texts) * pairs, 8 * TEXT_GROUPS * pairs
 
 
 def check_memory(subject: Subject, windows: Windows) -> None:

@@ -12,7 +12,7 @@ from clockhands.findings import Finding
 from clockhands.inspection.reading.capture import Capture, capture
 from clockhands.inspection.reading.head_statistics import HeadStatistics, HeadSums
 from clockhands.inspection.reading.interventions import Interventions, intervene
-from clockhands.inspection.reading.logit_split import Split, split
+from clockhands.inspection.reading.logit_split import LogitSplit, split_logits
 from clockhands.inspection.reading.memory_check import BATCH
 from clockhands.inspection.reading.sentence_split import SentenceLayer, read_sentence
 from clockhands.inspection.reading.sentences import Sentence
@@ -33,7 +33,7 @@ class Reading:
 
     subject: Subject
     capture: Capture
-    splits: list[Split] = field(default_factory=list)
+    splits: list[LogitSplit] = field(default_factory=list)
     heads: list[HeadStatistics] = field(default_factory=list)
     control: Reading | None = None
     texts: Sequence[str] | None = None
@@ -90,7 +90,7 @@ def read_model(
     expect(len(recorded.layers))
     for layer in recorded.layers:
         sums = HeadSums(windows.ordinary_T)
-        reading.splits.append(split(layer, windows.ordinary_T, sums.add))
+        reading.splits.append(split_logits(layer, windows.ordinary_T, sums.add))
         reading.heads.append(sums.summarise())
         progress(f"layer {layer.index + 1} of {subject.name}")
     return reading

@@ -1,4 +1,4 @@
-"""The attention of one sentence, head by head, and its logits in four terms: word or position of query and key."""
+"""The attention of one sentence, head by head, and its logits in terms: word or position of query and of key."""
 
 from __future__ import annotations
 
@@ -9,16 +9,23 @@ import torch
 
 from clockhands.inspection.reading.capture import capture
 from clockhands.inspection.reading.layer import Layer
-from clockhands.inspection.reading.logit_split import DATA_DEPENDENT, TERMS, Parts, centre_logits, split, split_text
+from clockhands.inspection.reading.logit_split import (
+    DATA_DEPENDENT,
+    TERMS,
+    LogitParts,
+    centre_logits,
+    split_logits,
+    split_text,
+)
 from clockhands.inspection.reading.memory_check import BATCH
-from clockhands.inspection.reading.sentences import Sentence, make_rows
+from clockhands.inspection.reading.sentences import Sentence, make_comparison_rows
 from clockhands.inspection.reading.windows import Windows
 from clockhands.inspection.subject.subject import Subject
 from clockhands.shapes import Bool, Float, Tensor
 
 MOST_OTHERS = 48
 """Other texts from which the means by position come."""
-FOUR_TERMS: Mapping[str, tuple[str, ...]] = {
+SENTENCE_TERMS: Mapping[str, tuple[str, ...]] = {
     "word–word": ("content–content",),
     "word–position": ("content–position", "content–constant"),
     "position–word": ("position–content", "constant–content"),
@@ -40,7 +47,7 @@ class SentenceLayer:
     Attributes:
         weights_HST: attention; ``swapped_HST`` after two words changed places, None where that has other tokens.
         mask_ST: which keys each query may attend to.
-        terms_tHST: ``FOUR_TERMS`` of the logits, each centred over the keys of its query, for softmax cannot see more.
+        terms_tHST: ``SENTENCE_TERMS`` of the logits, each centred over the keys of its query: softmax sees no more.
         shares_Ht: their shares of the variance of the logits, head by head.
         positional_N: the share of position–position in each of the other texts, all heads pooled.
         pooled_t: the shares in the sentence, all heads pooled.
@@ -58,7 +65,7 @@ class SentenceLayer:
 @torch.no_grad()
 def read_sentence(subject: Subject, sentence: Sentence, windows: Windows) -> list[SentenceLayer]:
     """Run the model over a sentence and other texts of its length, and split the logits of every layer."""
-    ids_NT, source_NS = make_rows(sentence, windows, MOST_OTHERS)
+    ids_NT, source_NS = make_comparison_rows(sentence, windows, MOST_OTHERS)
     recorded = capture(
         subject.model,
         subject.forward,
@@ -67,23 +74,26 @@ def read_sentence(subject: Subject, sentence: Sentence, windows: Windows) -> lis
         source_NS=source_NS,
         batch=BATCH,
     )
-    alike = len(sentence.swapped_ids) == len(sentence.ids)
-    return [_read_layer(layer, sentence.ordinary_T, alike) for layer in recorded.layers]
+    has_swap = len(sentence.swapped_ids) == len(sentence.ids)
+    return [_read_layer(layer, sentence.ordinary_T, has_swap) for layer in recorded.layers]
 
 
-def _read_layer(layer: Layer, ordinary_T: Bool[Tensor, " T"], alike: bool) -> SentenceLayer:
-    """Return what is shown of one layer, whose texts are those of ``make_rows``; ``alike``: the second is swapped."""
-    parts, texts = split_text(layer, 0, first_other=2), split(layer, ordinary_T)
-    terms_tHST = torch.stack([_sum_terms(parts, terms) for terms in FOUR_TERMS.values()])
+def _read_layer(layer: Layer, ordinary_T: Bool[Tensor, " T"], has_swap: bool) -> SentenceLayer:
+    """Return what is shown of one layer, whose texts are those of ``make_comparison_rows``.
+
+    ``has_swap``: whether the second text is the sentence with two words swapped.
+    """
+    parts, texts = split_text(layer, 0, first_other=2), split_logits(layer, ordinary_T)
+    terms_tHST = torch.stack([_sum_terms(parts, terms) for terms in SENTENCE_TERMS.values()])
     counted_BHST = parts.real.mark_counted(ordinary_T)
     logits_HST = centre_logits(parts.real.logits_BHST, counted_BHST)[0].double()
     cov_Ht = (terms_tHST * logits_HST).sum((-1, -2)).T.cpu()
     var_H = logits_HST.square().sum((-1, -2)).cpu()
-    positional = [TERMS.index(term) for term in FOUR_TERMS["position–position"]]
+    positional = [TERMS.index(term) for term in SENTENCE_TERMS["position–position"]]
     centred = [centre_logits(term[None], parts.real.mask_BHST)[0] for term in terms_tHST]
     return SentenceLayer(
         parts.real.weights_BHST[0].float().cpu(),
-        layer.replay(layer.inputs_NTD[1:2]).weights_BHST[0].float().cpu() if alike else None,
+        layer.replay(layer.inputs_NTD[1:2]).weights_BHST[0].float().cpu() if has_swap else None,
         parts.real.mask_BHST[0, 0].cpu(),
         torch.stack(centred).float().cpu(),
         cov_Ht / var_H[:, None].clamp_min(1e-30),
@@ -92,7 +102,7 @@ def _read_layer(layer: Layer, ordinary_T: Bool[Tensor, " T"], alike: bool) -> Se
     )
 
 
-def _sum_terms(parts: Parts, names: tuple[str, ...]) -> Float[Tensor, "H S T"]:
+def _sum_terms(parts: LogitParts, names: tuple[str, ...]) -> Float[Tensor, "H S T"]:
     """Return the sum of some terms of the logits of the first text; zero where masked."""
     total = torch.stack([parts.compute_term(name)[0].double() for name in names]).sum(0)
     return torch.where(parts.real.mask_BHST[0], total, 0.0)

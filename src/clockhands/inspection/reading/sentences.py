@@ -69,7 +69,7 @@ def encode_sentence(subject: Subject, text: str) -> tuple[list[int], Bool[Tensor
     return [*before, *bare, *after], torch.tensor(flags)
 
 
-def check_window(sentences: Sequence[Sentence], windows: Windows) -> None:
+def check_sentence_lengths(sentences: Sequence[Sentence], windows: Windows) -> None:
     """Raise UsageError for a sentence longer than the windows of text, from which the means by position come."""
     most = int(windows.ordinary_T.sum())
     for sentence in sentences:
@@ -81,17 +81,19 @@ def check_window(sentences: Sequence[Sentence], windows: Windows) -> None:
             )
 
 
-def make_rows(sentence: Sentence, windows: Windows, count: int) -> tuple[Int[Tensor, "N T"], Int[Tensor, "N S"] | None]:
+def make_comparison_rows(
+    sentence: Sentence, windows: Windows, count: int
+) -> tuple[Int[Tensor, "N T"], Int[Tensor, "N S"] | None]:
     """Return token ids of rows as long as the sentence, and the sources of a decoder: the sentence, then other texts.
 
     The second row is the sentence with its words swapped, where that has as many tokens, else the sentence again. The
     others are the first ordinary tokens of at most ``count`` windows, with the special tokens of the sentence.
     """
     ids_T = torch.tensor(sentence.ids)
-    alike = len(sentence.swapped_ids) == len(sentence.ids)
+    has_swap = len(sentence.swapped_ids) == len(sentence.ids)
     others_NT = windows.ids_NT[:count][:, windows.ordinary_T][:, : int(sentence.ordinary_T.sum())]
     rows_NT = ids_T.repeat(2 + len(others_NT), 1)
-    rows_NT[1] = torch.tensor(sentence.swapped_ids) if alike else ids_T
+    rows_NT[1] = torch.tensor(sentence.swapped_ids) if has_swap else ids_T
     rows_NT[2:, sentence.ordinary_T] = others_NT
     if windows.source_NS is None or sentence.source is None:
         return rows_NT, None

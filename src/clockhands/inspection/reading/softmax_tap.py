@@ -41,7 +41,7 @@ class ModuleStack:
 
 
 _PRODUCTS = {torch.matmul, Tensor.matmul, Tensor.__matmul__, torch.bmm, Tensor.bmm}
-_SHIFTED_PRODUCTS = {torch.baddbmm, Tensor.baddbmm}
+_PRODUCTS_WITH_SUMMAND = {torch.baddbmm, Tensor.baddbmm}
 _SOFTMAX = {F.softmax, torch.softmax, Tensor.softmax}
 
 
@@ -140,7 +140,7 @@ def _read_operands(func: Any, args: Any, kwargs: Any, output: Any) -> tuple[Tens
     """Return queries [.., S, K] and keys [.., T, K] of a product that could be their logits; None for others."""
     if func in _PRODUCTS and len(args) == 2 and args[0].ndim == args[1].ndim >= 3:
         return args[0], args[1].transpose(-1, -2)
-    if func in _SHIFTED_PRODUCTS:
+    if func in _PRODUCTS_WITH_SUMMAND:
         first, second = kwargs.get("batch1"), kwargs.get("batch2")
         first, second = (args[1], args[2]) if first is None or second is None else (first, second)
         return first, second.transpose(-1, -2)

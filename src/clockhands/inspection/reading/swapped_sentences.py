@@ -11,7 +11,7 @@ from clockhands.inspection.subject.subject import Subject
 NOUNS = ("Tom", "a dog", "Anna", "the king", "my sister", "a wolf", "the doctor", "Peter")
 VERBS = ("bit", "saw", "followed", "paid", "heard", "forgot")
 """Subjects, objects and verbs of the built-in sentences, such as "Tom bit a dog"."""
-SHORTEST, LONGEST = 4, 20
+LEAST_WORDS, MOST_WORDS = 4, 20
 """Words of a sentence in which two words are swapped: at least so many and at most so many."""
 
 
@@ -62,7 +62,7 @@ def _swap_words(subject: Subject, sentences: Sequence[tuple[str | None, str]]) -
     """Yield sentences with two words swapped, then those that are too short for that with two tokens swapped."""
     for source, text in sentences:
         words = text.split()
-        if SHORTEST <= len(words) <= LONGEST:
+        if LEAST_WORDS <= len(words) <= MOST_WORDS:
             i, j = find_two_longest(words)
             words[i], words[j] = words[j], words[i]
             other = " ".join(words)
@@ -71,7 +71,7 @@ def _swap_words(subject: Subject, sentences: Sequence[tuple[str | None, str]]) -
             if before != after and _fits(subject, before, after):
                 yield Swap(before, after, text, other, _encode_source(subject, source))
     for source, text in sentences:
-        if len(text.split()) < SHORTEST:
+        if len(text.split()) < LEAST_WORDS:
             yield from _swap_tokens(subject, text, _encode_source(subject, source))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from clockhands.inspection.estimators.intervals import bootstrap_ratio
-from clockhands.inspection.reading.logit_split import DATA_DEPENDENT, TERMS, Split
+from clockhands.inspection.reading.logit_split import DATA_DEPENDENT, TERMS, LogitSplit
 from clockhands.shapes import Float, Tensor
 
 DISTANCE = "distance (curve and bias)"
@@ -11,7 +11,7 @@ CONTENT = "content–content"
 PREFERRED_TOKENS = "preferred tokens (constant–content)"
 PREFERRED_POSITIONS = "preferred positions (constant–position)"
 """Names of the groups that single measures ask for."""
-GROUPS: dict[str, tuple[str, ...]] = {
+TERM_GROUPS: dict[str, tuple[str, ...]] = {
     "position–position": ("position–position",),
     CONTENT: ("content–content",),
     "content–position": ("content–position",),
@@ -31,8 +31,8 @@ POSITIONAL = ("position–position", PREFERRED_POSITIONS, DISTANCE)
 
 
 def sum_groups(shares_t: Float[Tensor, " t"]) -> dict[str, float]:
-    """Return the shares of ``TERMS`` added up into ``GROUPS``."""
-    return {name: sum(float(shares_t[TERMS.index(term)]) for term in terms) for name, terms in GROUPS.items()}
+    """Return the shares of ``TERMS`` added up into ``TERM_GROUPS``."""
+    return {name: sum(float(shares_t[TERMS.index(term)]) for term in terms) for name, terms in TERM_GROUPS.items()}
 
 
 def compute_positional_share(shares_t: Float[Tensor, " t"]) -> float:
@@ -41,7 +41,7 @@ def compute_positional_share(shares_t: Float[Tensor, " t"]) -> float:
     return sum(groups[name] for name in POSITIONAL)
 
 
-def compute_group_interval(split: Split, *groups: str) -> tuple[float, float]:
-    """Return the 95 % interval of the share that these ``GROUPS`` have of a layer's logits together."""
-    wanted = [TERMS.index(term) for name in groups for term in GROUPS[name]]
+def compute_group_interval(split: LogitSplit, *groups: str) -> tuple[float, float]:
+    """Return the 95 % interval of the share that these ``TERM_GROUPS`` have of a layer's logits together."""
+    wanted = [TERMS.index(term) for name in groups for term in TERM_GROUPS[name]]
     return bootstrap_ratio(split.cov_NHt[..., wanted].sum((1, 2)), split.var_NH.sum(1))

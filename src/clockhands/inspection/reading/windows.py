@@ -243,9 +243,9 @@ def find_special_tokens(tokenizer: Any, start: int | None = None) -> tuple[list[
     inner, full = encode_bare(tokenizer, sample), list(tokenizer(sample)["input_ids"])
     before: list[int] = []
     after: list[int] = []
-    for at in range(len(full) - len(inner) + 1):
-        if full[at : at + len(inner)] == inner:
-            before, after = full[:at], full[at + len(inner) :]
+    for offset in range(len(full) - len(inner) + 1):
+        if full[offset : offset + len(inner)] == inner:
+            before, after = full[:offset], full[offset + len(inner) :]
             break
     if start is None:
         return before, after

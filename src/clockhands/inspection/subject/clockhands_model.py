@@ -30,7 +30,7 @@ MOST_ROWS = 512
 class ClockhandsSubject(Subject):
     """A Transformer of this project that is inspected; of an encoder-decoder, the stack of one ``side``.
 
-    ``transformer`` is the whole model, of one stack or of two; ``start_id`` the token that its decoder reads first.
+    ``transformer`` is the model with all of its stacks; ``start_id`` the token that its decoder reads first.
     Methods without a docstring do what those of ``Subject`` say.
     """
 
@@ -57,7 +57,7 @@ class ClockhandsSubject(Subject):
             name or f"{config.get_position_config(side or config.sides[0]).name} {config.kind}",
             _name_mechanisms(stack.schemes),
             side=side,
-            whole=transformer if is_encoder_decoder else None,
+            encoder_decoder=transformer if is_encoder_decoder else None,
             transformer=transformer,
         )
         if subject.reads_source:
@@ -70,7 +70,7 @@ class ClockhandsSubject(Subject):
         return name if self.side is None else f"{name}, its {self.side}"
 
     @property
-    def unlisted(self) -> bool:
+    def has_unlisted_architecture(self) -> bool:
         return False
 
     @property
@@ -111,12 +111,12 @@ class ClockhandsSubject(Subject):
 
     @property
     def max_length(self) -> int | None:
-        return count_positions(self.stack.schemes.declares)
+        return find_position_limit(self.stack.schemes.declares)
 
     @property
     def max_source_length(self) -> int | None:
         encoder = self.transformer.encoder if self.reads_source else None
-        return None if encoder is None else count_positions(encoder.schemes.declares)
+        return None if encoder is None else find_position_limit(encoder.schemes.declares)
 
     @torch.no_grad()
     def forward(self, ids_BT: Tensor, *, source_BS: Tensor | None = None, **options: Any) -> tuple[Tensor, ...]:
@@ -181,7 +181,7 @@ class ClockhandsSubject(Subject):
         return self.stack.input.combine == "concatenate"
 
     @contextmanager
-    def without_positions(self, length: int) -> Iterator[None]:
+    def with_mean_positions(self, length: int) -> Iterator[None]:
         """Inside the block, every position vector at the input is the mean over the positions of the text."""
 
         def average(module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -228,7 +228,7 @@ class ClockhandsSubject(Subject):
         return replace(
             self,
             model=select_stack(fresh, self.side),
-            whole=None if self.whole is None else fresh,
+            encoder_decoder=None if self.encoder_decoder is None else fresh,
             transformer=fresh,
             name=f"{self.name} (untrained)",
         )
@@ -241,7 +241,7 @@ def select_stack(transformer: Transformer, side: Side | None) -> Stack:
 
 
 def _name_mechanisms(schemes: SideSchemes) -> tuple[str, ...]:
-    """Return the names in ``families.SENTENCES`` of what the schemes of a side do."""
+    """Return the names in ``families.MECHANISM_CLAUSES`` of what the schemes of a side do."""
     hooks = schemes.active_hooks()
     names = []
     if "encode" in hooks:
@@ -262,6 +262,6 @@ def _pad_side_by_side(
     return torch.cat([tokens_VE, zeros_VP], dim=-1), torch.cat([zeros_NE, positions_NP], dim=-1)
 
 
-def count_positions(declared: Declares) -> int | None:
+def find_position_limit(declared: Declares) -> int | None:
     """Return how many positions there are before one is refused, as schemes declare; None where there is no end."""
     return declared.max_length if declared.beyond == "raise" else None

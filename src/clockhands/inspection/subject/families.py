@@ -1,6 +1,6 @@
 """What is known of each architecture, as data: how position enters, and which channels RoPE rotates together.
 
-Reading attention needs nothing of this, and the tables at the input are found by editing them. An architecture that is
+Attention is read without this knowledge, and the tables at the input are found by editing them. An architecture that is
 missing here is opened all the same; its mechanisms are then guessed from the model.
 """
 
@@ -14,7 +14,7 @@ from torch import nn
 
 from clockhands.shapes import Tensor
 
-SENTENCES = {
+MECHANISM_CLAUSES = {
     "learned": "a learned vector per position is added to the token embedding",
     "sinusoid": "a fixed sinusoid per position is added to the token embedding",
     "rotary": "queries and keys are rotated by an angle that grows with their position",
@@ -25,7 +25,7 @@ SENTENCES = {
     "attention": "position enters the attention itself",
     "none": "nothing tells it position, except a causal mask where it has one",
 }
-"""Every mechanism by its name, as one clause."""
+"""What each mechanism does, as a clause, by the name of the mechanism."""
 
 
 @dataclass(frozen=True)
@@ -106,5 +106,5 @@ def describe_mechanisms(mechanisms: tuple[str, ...]) -> str:
     """Return one sentence on how position enters; without mechanisms it says that they are not known."""
     if not mechanisms:
         return "How position enters is not known for this architecture; what reaches the attention is measured."
-    text = " and ".join(SENTENCES[name] for name in mechanisms)
+    text = " and ".join(MECHANISM_CLAUSES[name] for name in mechanisms)
     return text[0].upper() + text[1:] + "."

@@ -56,15 +56,15 @@ class HuggingFaceSubject(Subject, last=True):
         config = read_configuration(model)
         stack: Any = getattr(model, "base_model", model)
         name = name or getattr(config, "name_or_path", "") or type(model).__name__
-        whole = stack.eval() if getattr(config, "is_encoder_decoder", False) else None
-        side = choose_side(side, whole is not None, name)
-        if whole is not None:
-            stack = whole.get_decoder() if side == "decoder" else whole.get_encoder()
+        encoder_decoder = stack.eval() if getattr(config, "is_encoder_decoder", False) else None
+        side = choose_side(side, encoder_decoder is not None, name)
+        if encoder_decoder is not None:
+            stack = encoder_decoder.get_decoder() if side == "decoder" else encoder_decoder.get_encoder()
         elif type(stack).__name__.endswith("DecoderWrapper"):  # BartForCausalLM and others wrap a decoder once more
             stack = stack.decoder
         family = FAMILIES.get(getattr(config, "model_type", ""))
-        subject = cls(stack.eval(), tokenizer, name, side=side, whole=whole, family=family)
-        if whole is None and stack is not model and find_output_layer(model) is not None:
+        subject = cls(stack.eval(), tokenizer, name, side=side, encoder_decoder=encoder_decoder, family=family)
+        if encoder_decoder is None and stack is not model and find_output_layer(model) is not None:
             subject.language_model = model.eval()
         check_reads_tokens(subject)
         subject.find_positions()
@@ -74,18 +74,18 @@ class HuggingFaceSubject(Subject, last=True):
         """Set ``table`` and ``mechanisms`` by what the model shows."""
         self.table = find_input_table(self.model, self.forward, self.make_probe_ids(), self.find_token_table())
         rows = None if self.table is None else self.table.view_rows(self.model)
-        config = getattr(self.whole or self.model, "config", None)
+        config = getattr(self.encoder_decoder or self.model, "config", None)
         self.mechanisms = self.family.mechanisms(config) if self.family else guess_mechanisms(self.model, rows)
 
     @property
     def class_name(self) -> str:
-        if self.whole is None:
+        if self.encoder_decoder is None:
             return type(self.model).__name__
-        return f"{type(self.whole).__name__}, its {self.side}"
+        return f"{type(self.encoder_decoder).__name__}, its {self.side}"
 
     @property
     def start_token(self) -> int | None:
-        token = getattr(getattr(self.whole, "config", None), "decoder_start_token_id", None)
+        token = getattr(getattr(self.encoder_decoder, "config", None), "decoder_start_token_id", None)
         return int(token) if self.reads_source and token is not None else None
 
     @property
@@ -93,14 +93,14 @@ class HuggingFaceSubject(Subject, last=True):
         return describe_mechanisms(self.mechanisms)
 
     @property
-    def unlisted(self) -> bool:
+    def has_unlisted_architecture(self) -> bool:
         return self.family is None
 
     @property
     def relative_only(self) -> bool:
         return bool(self.mechanisms) and not {"learned", "sinusoid", "rotary"} & set(self.mechanisms)
 
-    def explain_absence(self, why: str) -> str:
+    def explain_missing_table(self, why: str) -> str:
         if self.table is not None and self.table.token_vectors == "mixed":
             return (
                 f"A {self.class_name} mixes neighbouring tokens before it adds positions, so no token has its own "
@@ -141,7 +141,7 @@ class HuggingFaceSubject(Subject, last=True):
 
     def make_probe_ids(self) -> Int[Tensor, "two T"]:
         """Return two texts of ordinary tokens with different tokens at every position, to try the model on."""
-        config: Any = getattr(self.whole or self.model, "config", None)
+        config: Any = getattr(self.encoder_decoder or self.model, "config", None)
         settings = config.to_dict() if hasattr(config, "to_dict") else {}
         ends = ("token_id", "token_index", "_idx")
         special = {value for name, value in settings.items() if name.endswith(ends) and isinstance(value, int)}
@@ -153,8 +153,8 @@ class HuggingFaceSubject(Subject, last=True):
     def forward(self, ids_BT: Tensor, *, source_BS: Tensor | None = None, **options: Any) -> tuple[Tensor, ...]:
         self.check_ids(ids_BT)
         ids_BT = ids_BT.to(self.device)
-        if self.whole is not None and self.reads_source:
-            options |= _encode_source(self.whole, ids_BT if source_BS is None else source_BS.to(self.device))
+        if self.encoder_decoder is not None and self.reads_source:
+            options |= _encode_source(self.encoder_decoder, ids_BT if source_BS is None else source_BS.to(self.device))
         with keep_attention_type(self.model):
             output = self.model(
                 input_ids=ids_BT,
@@ -217,7 +217,7 @@ class HuggingFaceSubject(Subject, last=True):
         return None
 
     @contextmanager
-    def without_positions(self, length: int) -> Iterator[None]:
+    def with_mean_positions(self, length: int) -> Iterator[None]:
         tables = self.read_tables()
         if self.table is None or tables is None:
             raise CheckpointError(f"{self.name} has no position table at its input")
@@ -230,20 +230,24 @@ class HuggingFaceSubject(Subject, last=True):
 
     def build_untrained(self, seed: int = 0) -> Subject:
         # A decoder needs its encoder; and the encoder of FSMT has no configuration of its own.
-        builds_whole = self.whole is not None and (self.reads_source or not hasattr(self.model, "config"))
-        trained: Any = self.whole if builds_whole else self.model
+        builds_both_stacks = self.encoder_decoder is not None and (
+            self.reads_source or not hasattr(self.model, "config")
+        )
+        trained: Any = self.encoder_decoder if builds_both_stacks else self.model
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             fresh: Any = type(trained)(copy.deepcopy(trained.config))
         fresh = fresh.to(device=self.device, dtype=next(self.model.parameters()).dtype).eval()
-        whole, stack = self.whole, fresh
-        if builds_whole:
-            whole, stack = fresh, fresh.get_decoder() if self.reads_source else fresh.get_encoder()
-        return replace(self, model=stack, whole=whole, language_model=None, name=f"{self.name} (untrained)")
+        encoder_decoder, stack = self.encoder_decoder, fresh
+        if builds_both_stacks:
+            encoder_decoder, stack = fresh, fresh.get_decoder() if self.reads_source else fresh.get_encoder()
+        return replace(
+            self, model=stack, encoder_decoder=encoder_decoder, language_model=None, name=f"{self.name} (untrained)"
+        )
 
 
-def _encode_source(whole: Any, source_BS: Tensor) -> dict[str, Tensor]:
+def _encode_source(encoder_decoder: Any, source_BS: Tensor) -> dict[str, Tensor]:
     """Return the arguments with which a decoder reads a source (-1 for padding)."""
     mask_BS = (source_BS >= 0).long()
-    output = whole.get_encoder()(input_ids=source_BS.clamp_min(0), attention_mask=mask_BS, return_dict=True)
+    output = encoder_decoder.get_encoder()(input_ids=source_BS.clamp_min(0), attention_mask=mask_BS, return_dict=True)
     return {"encoder_hidden_states": output.last_hidden_state, "encoder_attention_mask": mask_BS}

@@ -9,9 +9,9 @@ import torch
 
 from clockhands.shapes import Bool, Int, Tensor
 
-TEXTS = 4
+MOST_TEXTS = 4
 """Texts in which tokens are changed."""
-CHANGED = 1e-6
+LEAST_CHANGE = 1e-6
 """Differences above this share of the size of a state are changes. A masked token changes nothing at all."""
 
 
@@ -56,7 +56,7 @@ def find_influence(
     A token is replaced by the next larger id that occurs in the texts. Of texts that consist of one id alone nothing
     can be told: no token is then said to see another.
     """
-    ids, vocabulary = ids_NT[:TEXTS], ids_NT.unique()
+    ids, vocabulary = ids_NT[:MOST_TEXTS], ids_NT.unique()
     source = {} if source_NS is None else {"source_BS": source_NS[: len(ids)]}
     ordinary = torch.ones(ids.shape[1], dtype=torch.bool) if ordinary_T is None else ordinary_T
     positions = ordinary.nonzero().flatten().tolist()
@@ -67,7 +67,7 @@ def find_influence(
         changed_ids = ids.clone()
         next_larger = torch.searchsorted(vocabulary, ids[:, position].contiguous()) + 1
         changed_ids[:, position] = vocabulary[next_larger % len(vocabulary)]
-        changes = (forward(changed_ids, **source)[-1].float() - before).abs().amax((0, 2)) > CHANGED * size
+        changes = (forward(changed_ids, **source)[-1].float() - before).abs().amax((0, 2)) > LEAST_CHANGE * size
         later_states.append(changes[position + 1 :].cpu())
         earlier_states.append(changes[:position].cpu())
     later, earlier = torch.cat(later_states), torch.cat(earlier_states)

@@ -23,11 +23,11 @@ _CONTENTS = {
 
 
 @runtime_checkable
-class ModelWithIds(Protocol):
+class SubjectLike(Protocol):
     """What ``check_reads_tokens`` needs of a subject."""
 
     model: nn.Module
-    whole: nn.Module | None
+    encoder_decoder: nn.Module | None
     name: str
 
     @property
@@ -41,10 +41,10 @@ class ModelWithIds(Protocol):
     def forward(self, ids_BT: Tensor) -> tuple[Tensor, ...]: ...
 
 
-def check_reads_tokens(subject: ModelWithIds) -> None:
+def check_reads_tokens(subject: SubjectLike) -> None:
     """Raise CheckpointError, saying why, if the model does not turn token ids alone into one state per token."""
-    whole: Any = subject.whole
-    for stack in (subject.model, *([whole.get_encoder()] if subject.reads_source else [])):
+    encoder_decoder: Any = subject.encoder_decoder
+    for stack in (subject.model, *([encoder_decoder.get_encoder()] if subject.reads_source else [])):
         main_input = getattr(stack, "main_input_name", "input_ids")
         if main_input != "input_ids":
             raise CheckpointError(

@@ -31,10 +31,10 @@ class Subject(ABC):
         model: the stack of layers that is run; of an encoder-decoder, the stack of one ``side``.
         tokenizer: turns text into the ids that ``model`` reads; None if there is none.
         name: what the model is called on a page.
-        mechanisms: how position enters, by the names in ``families.SENTENCES``; empty where that is not known.
+        mechanisms: how position enters, by the names in ``families.MECHANISM_CLAUSES``; empty where that is not known.
         texts: what the model was trained on, where that is known; it is then measured on that by default.
         side: which stack of an encoder-decoder ``model`` is; None for a model of one stack.
-        whole: the encoder-decoder; None for a model of one stack.
+        encoder_decoder: the encoder-decoder; None for a model of one stack.
         pairs: source and target texts that a decoder with cross-attention was trained on, in place of ``texts``.
         source_tokenizer: turns the sources of ``pairs`` into the ids that the encoder reads.
     """
@@ -45,7 +45,7 @@ class Subject(ABC):
     mechanisms: tuple[str, ...] = ()
     texts: Sequence[str] | None = None
     side: Side | None = None
-    whole: nn.Module | None = field(default=None, repr=False)
+    encoder_decoder: nn.Module | None = field(default=None, repr=False)
     pairs: Sequence[tuple[str, str]] | None = None
     source_tokenizer: Any = None
 
@@ -90,7 +90,7 @@ class Subject(ABC):
     @property
     def reads_source(self) -> bool:
         """Whether this is the decoder of an encoder-decoder, whose cross-attention reads a source."""
-        return self.whole is not None and self.side == "decoder"
+        return self.encoder_decoder is not None and self.side == "decoder"
 
     @property
     @abstractmethod
@@ -104,7 +104,7 @@ class Subject(ABC):
 
     @property
     @abstractmethod
-    def unlisted(self) -> bool:
+    def has_unlisted_architecture(self) -> bool:
         """Whether the architecture is not in ``families.FAMILIES``: only what the model shows is then known."""
 
     @property
@@ -112,7 +112,7 @@ class Subject(ABC):
     def relative_only(self) -> bool:
         """Whether it is known that only differences of positions matter to it, not the positions themselves."""
 
-    def explain_absence(self, why: str) -> str:
+    def explain_missing_table(self, why: str) -> str:
         """Return the sentence of a measure that is left out because there are no position vectors at the input.
 
         ``why`` is the measure's own first sentence; what the model does in place of adding a table follows.
@@ -182,7 +182,7 @@ class Subject(ABC):
 
     def list_modules(self) -> dict[str, nn.Module]:
         """Return the modules that a subject holds, by the names of its attributes; one may be a part of another."""
-        modules = {"whole": self.whole, "model": self.model}
+        modules = {"encoder_decoder": self.encoder_decoder, "model": self.model}
         return {name: module for name, module in modules.items() if module is not None}
 
     def to_float32(self) -> Subject:
@@ -216,7 +216,7 @@ class Subject(ABC):
         """
 
     @abstractmethod
-    def without_positions(self, length: int) -> AbstractContextManager[None]:
+    def with_mean_positions(self, length: int) -> AbstractContextManager[None]:
         """Inside the block, every position row is the mean of the first ``length``.
 
         Raises CheckpointError for a model without a position table.

@@ -138,7 +138,7 @@ def _follow_rows(
         if carries_tokens and factor and _is_close(change, factor * added_TD, changed_x):
             ends_here = before_2TD.shape == x.shape and _is_close(before_2TD, x)
             norm_path = "" if ends_here else _find_norm(model, inputs, x)
-            scale, token_vectors = _judge_tokens(model, forward, ids_2T, tokens_VE, name, x)
+            scale, token_vectors = _describe_token_vectors(model, forward, ids_2T, tokens_VE, name, x)
             return InputTable(path, first_row, factor, name, norm_path, scale, token_vectors)
     return None
 
@@ -184,7 +184,7 @@ def _find_norm(model: nn.Module, inputs: list[tuple[str, Tensor]], entering: Ten
     return ""
 
 
-def _judge_tokens(
+def _describe_token_vectors(
     model: nn.Module, forward: Forward, ids_2T: Tensor, tokens_VE: Tensor | None, path: str, x_2TD: Tensor
 ) -> tuple[float, Literal["rows", "read", "mixed"]]:
     """Return the factor of the token rows in the sum, and what the sum holds of tokens (see ``InputTable``)."""
