@@ -16,6 +16,7 @@ from pathlib import Path
 
 import psutil
 
+from clockhands.checking.checks.check import select
 from clockhands.checking.result import Result, versions
 from clockhands.errors import DataError
 
@@ -48,7 +49,6 @@ def sweep(
     worker is ended and the architecture recorded as hanging.
     Results come back in the order of ``names``. Raises UsageError for a check that does not exist.
     """
-    from clockhands.checking.checks.check import select
 
     wanted = {check.name for check in select(only, slow)}  # Here once, and not in every worker.
     path = Path(folder) / "results.jsonl"
@@ -157,7 +157,6 @@ def _serve(pipe: Connection, only: Sequence[str] | None, slow: bool) -> None:
     import torch
     from transformers.utils import logging
 
-    from clockhands.checking.checks.check import select
     from clockhands.checking.examination import examine_build
     from clockhands.checking.models.tiny import find
 

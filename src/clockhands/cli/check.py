@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from clockhands.cli.common import as_float, as_int, prepare, report_new_folder
+from clockhands.errors import UsageError
 
 if TYPE_CHECKING:
     from clockhands.checking.against import Deviation
@@ -147,7 +148,6 @@ def _checked(options: argparse.Namespace) -> int:
 
 
 def _validate(options: argparse.Namespace) -> None:
-    from clockhands.errors import UsageError
 
     named = [bool(options.model), bool(options.type), bool(options.all), options.list]
     if sum(named) != 1:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from clockhands.cli.common import as_float, as_int, report_new_folder
 from clockhands.errors import ClockhandsError, UsageError
+from clockhands.options import read_assignments
 
 if TYPE_CHECKING:
     from clockhands.comparison import Comparison, Plan
@@ -65,6 +66,20 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         dest="overrides",
         help="keys of the recipe that all variants share",
     )
+    _add_judging(parser)
+    parser.add_argument("--out", default="runs/compare", metavar="FOLDER",
+                        help="where results and report are written; what is there already is not trained again "
+                        "(default: %(default)s)")  # fmt: skip
+    parser.add_argument(
+        "--dry-run", action="store_true", help="print the plan and how long it takes; train nothing else"
+    )
+    parser.add_argument("--format", choices=FORMATS, default="page",
+                        help="write a page, or print the table as Markdown, LaTeX or CSV (default: page)")  # fmt: skip
+    add_running(parser)
+
+
+def _add_judging(parser: argparse.ArgumentParser) -> None:
+    """Declare how the variants are compared: seeds, baseline, metric, margin, and what they have in common."""
     parser.add_argument(
         "--seeds",
         type=as_int,
@@ -89,15 +104,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     budget = parser.add_mutually_exclusive_group()
     for kind in BUDGETS:
         budget.add_argument(f"--{kind}", type=as_float, metavar="N", help=f"train each variant and seed for N {kind}")
-    parser.add_argument("--out", default="runs/compare", metavar="FOLDER",
-                        help="where results and report are written; what is there already is not trained again "
-                        "(default: %(default)s)")  # fmt: skip
-    parser.add_argument(
-        "--dry-run", action="store_true", help="print the plan and how long it takes; train nothing else"
-    )
-    parser.add_argument("--format", choices=FORMATS, default="page",
-                        help="write a page, or print the table as Markdown, LaTeX or CSV (default: page)")  # fmt: skip
-    add_running(parser)
 
 
 def add_running(parser: argparse.ArgumentParser) -> None:
@@ -205,7 +211,6 @@ def _is_recipe(path: str) -> bool:
 
 def _read_recipe(options: argparse.Namespace) -> Any:
     """Make the recipe that all variants share."""
-    from clockhands.options import read_assignments
     from clockhands.runs.recipe import make_recipe, read_tables
 
     tables: dict[str, Any] = (

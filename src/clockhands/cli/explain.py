@@ -8,6 +8,7 @@ import json
 from typing import TYPE_CHECKING
 
 from clockhands.cli.common import as_int
+from clockhands.errors import UsageError
 
 if TYPE_CHECKING:
     from clockhands.explanation import Positions
@@ -50,7 +51,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Explain one configuration, compare two, or write one for another program."""
-    from clockhands.errors import UsageError
     from clockhands.explanation import compare, convert, describe, describe_difference, read_positions, to_json
 
     if options.length is not None and options.length < 1:

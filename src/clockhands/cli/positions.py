@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from clockhands.cli.common import as_float
 from clockhands.errors import UsageError
+from clockhands.options import parse, read_assignments
 
 if TYPE_CHECKING:
     from clockhands.runs import LanguageModel, Run
@@ -69,7 +70,6 @@ def read_positions(options: argparse.Namespace) -> dict[str, Any]:
 
     Raises UsageError for a key that is none of position, and for a scaling without a factor.
     """
-    from clockhands.options import parse, read_assignments
 
     overrides: dict[str, Any] = {}
     for key, value in read_assignments(options.overrides).items():

@@ -41,20 +41,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         help="a recipe (TOML) such as recipes/numbers.toml; without one, the options below say what to train",
     )
-    parser.add_argument("--source", nargs="+", metavar="FILE", help="text to learn to translate, one sentence a line")
-    parser.add_argument("--target", nargs="+", metavar="FILE", help="the translation of --source, line by line")
-    parser.add_argument(
-        "--validation-source",
-        nargs="+",
-        metavar="FILE",
-        help="text for validation (default: 2 %% of --source is held out)",
-    )
-    parser.add_argument("--validation-target", nargs="+", metavar="FILE",
-                        help="the translation of --validation-source")  # fmt: skip
-    parser.add_argument("--data", nargs="+", metavar="FILE", help="pairs of sentences: TSV, CSV or JSON "
-                        "Lines with the columns source and target")  # fmt: skip
-    parser.add_argument("--text", nargs="+", metavar="FILE", help="plain text, to train a language model")
-    parser.add_argument("--corpus", metavar="NAME", help="a corpus, such as numbers, roles, algorithms or stdlib")
+    _add_text(parser)
     parser.add_argument("--preset", metavar="NAME", help="the sizes of a known model: paper-base, tutorial or tiny")
     parser.add_argument(
         "--set",
@@ -85,6 +72,24 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--dry-run", action="store_true", help="print the whole recipe and the size of the model; train nothing"
     )
     parser.add_argument("--quiet", action="store_true", help="show no progress")
+
+
+def _add_text(parser: argparse.ArgumentParser) -> None:
+    """Declare what is trained on, where no recipe says it."""
+    parser.add_argument("--source", nargs="+", metavar="FILE", help="text to learn to translate, one sentence a line")
+    parser.add_argument("--target", nargs="+", metavar="FILE", help="the translation of --source, line by line")
+    parser.add_argument(
+        "--validation-source",
+        nargs="+",
+        metavar="FILE",
+        help="text for validation (default: 2 %% of --source is held out)",
+    )
+    parser.add_argument("--validation-target", nargs="+", metavar="FILE",
+                        help="the translation of --validation-source")  # fmt: skip
+    parser.add_argument("--data", nargs="+", metavar="FILE", help="pairs of sentences: TSV, CSV or JSON "
+                        "Lines with the columns source and target")  # fmt: skip
+    parser.add_argument("--text", nargs="+", metavar="FILE", help="plain text, to train a language model")
+    parser.add_argument("--corpus", metavar="NAME", help="a corpus, such as numbers, roles, algorithms or stdlib")
 
 
 def run(options: argparse.Namespace) -> int:

@@ -11,7 +11,7 @@ from clockhands.comparison.folder import ComparisonFolder
 from clockhands.comparison.plan import Plan, make_plan
 from clockhands.comparison.results import Comparison
 from clockhands.comparison.workers.job import Job, TrialProgress, Workers
-from clockhands.devices import check_threads
+from clockhands.devices import check_threads, open_device
 from clockhands.errors import UsageError
 from clockhands.findings import Findings
 from clockhands.locking import lock_folder
@@ -100,8 +100,6 @@ def _require_devices(plan: Plan) -> None:
     """Raise UsageError if a variant is to be trained on a device that is not in this machine."""
     devices = {plan.get_recipe(variant.name, plan.seeds[0]).training.device for variant in plan.variants}
     for device in sorted(devices - {"auto", "cpu"}):
-        from clockhands.devices import open_device
-
         open_device(device, "training.device")
 
 

@@ -122,9 +122,6 @@ def _make_rotation(position: Mapping[str, Any], width: int, source: str) -> Rota
     base = read_number("base", 10000.0)
     if spectrum == "ntk":
         base *= factor ** (channels / max(channels - 2, 1))
-    amplitude = temperature_of(factor, 1.0) if spectrum == "yarn" else 1.0
-    if spectrum == "longrope" and factor > 1:
-        amplitude = math.sqrt(1 + math.log(factor) / math.log(length))
     return Rotation(
         head_dim=width,
         channels=channels,
@@ -140,10 +137,17 @@ def _make_rotation(position: Mapping[str, Any], width: int, source: str) -> Rota
         factors=_list_numbers(options, "short_factor", source),
         long_factors=_list_numbers(options, "long_factor", source),
         share=read_number("share", own.get("share", 1.0)),
-        amplitude=read_number("attention_factor", amplitude),
+        amplitude=read_number("attention_factor", _compute_amplitude(spectrum, factor, length)),
         pairing="halves" if options.get("layout", "half") == "half" else "interleaved",
         origin=dict(ORIGIN),
     )
+
+
+def _compute_amplitude(spectrum: str, factor: float, length: int) -> float:
+    """Return the factor on cosines and sines that a spectrum has by default."""
+    if spectrum == "longrope" and factor > 1:
+        return math.sqrt(1 + math.log(factor) / math.log(length))
+    return temperature_of(factor, 1.0) if spectrum == "yarn" else 1.0
 
 
 def _check_options(options: Mapping[str, Any], spectrum: str, source: str) -> None:

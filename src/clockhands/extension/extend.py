@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from clockhands import __version__
 from clockhands.errors import UsageError
 from clockhands.extension.archive import Archive
 from clockhands.extension.card import make_engine_finding, write_card
@@ -148,7 +149,6 @@ def _gather(
     model: LanguageModel, plan: Plan, measurement: Measurement, made: Iterable[Finding], facts: dict[str, str]
 ) -> Findings:
     """Return all findings, those of the model as it is first."""
-    from clockhands import __version__
 
     basis = {"text": plan.text}
     first = make_measure_findings(measurement, margin=plan.margin, command=plan.command, basis=basis)

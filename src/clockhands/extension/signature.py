@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from clockhands import __version__
 from clockhands.extension.text import Stream
 from clockhands.pretrained import list_weight_files, read_configuration
 from clockhands.runs import LanguageModel
@@ -25,7 +26,6 @@ def make_signature(model: LanguageModel, stream: Stream, settings: dict[str, Any
 
     ``settings``: whatever else results depend on, such as the trained length; written as JSON.
     """
-    from clockhands import __version__
 
     tokenizer = hashlib.blake2b(json.dumps(model.tokenizer.get_vocab(), sort_keys=True).encode(), digest_size=8)
     return json.dumps(

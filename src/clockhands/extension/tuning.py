@@ -84,15 +84,8 @@ def tune(
     UsageError for skip-wise training of a model that takes no positions and for a stream shorter than a window,
     CheckpointError for a checkpoint of something else.
     """
-    if is_streamed(model.model):
-        raise UsageError(f"the weights of {model.source} are left in their files; to train, give --weights memory")
     length = longest if tuning.windows == "full" else trained
-    if tuning.windows == "skip" and "position_ids" not in inspect.signature(model.model.forward).parameters:
-        raise UsageError(
-            f"{model.source} takes no position_ids, so it cannot be trained skip-wise; give --windows full"
-        )
-    if len(stream) < length:
-        raise UsageError(f"the text has {len(stream):,} tokens, less than one window of {length:,}; give more text")
+    _check_tuning(model, stream, tuning, length)
     weights = [weight for weight in model.model.parameters() if weight.requires_grad]
     rate = tuning.learning_rate or choose_learning_rate(model)
     optimizer = torch.optim.AdamW(weights, lr=rate, betas=(0.9, 0.95), weight_decay=0.0)
@@ -116,6 +109,18 @@ def tune(
         model.model.eval()
     progress("training steps", tuning.steps, tuning.steps)
     return losses
+
+
+def _check_tuning(model: LanguageModel, stream: Stream, tuning: Tuning, length: int) -> None:
+    """Raise UsageError where a model cannot be trained on a stream in windows of this length."""
+    if is_streamed(model.model):
+        raise UsageError(f"the weights of {model.source} are left in their files; to train, give --weights memory")
+    if tuning.windows == "skip" and "position_ids" not in inspect.signature(model.model.forward).parameters:
+        raise UsageError(
+            f"{model.source} takes no position_ids, so it cannot be trained skip-wise; give --windows full"
+        )
+    if len(stream) < length:
+        raise UsageError(f"the text has {len(stream):,} tokens, less than one window of {length:,}; give more text")
 
 
 def _schedule(step: int, steps: int) -> float:

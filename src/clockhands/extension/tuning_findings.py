@@ -82,16 +82,6 @@ def make_tuning_finding(tuned: Tuned, tuning: Tuning, *, command: str, basis: Ma
     before, after = tuned.before_NR.mean(0), tuned.losses_NR.mean(0)
     rows = [(length, before[place], after[place], change.value, change.low, change.high)
             for place, (length, change) in enumerate(zip(tuned.lengths, tuned.changes, strict=True))]  # fmt: skip
-    names = tuple(f"{length:,}" for length in tuned.lengths)
-    lines = (
-        Mark("line", "before training", x=names, y=tuple(map(float, before)), emphasis="reference"),
-        Mark("line", "after", x=names, y=tuple(map(float, after)), emphasis="main"),
-    )
-    steps = Mark("line", "training", x=tuple(range(1, len(tuned.steps_S) + 1)), y=tuned.steps_S)
-    panels = (
-        Panel(lines, "Loss of the same last tokens", "tokens of text", "nats per token"),
-        Panel((steps,), "Training", "step", "nats per token"),
-    )
     windows = {"skip": "skip-wise, in windows of the trained length", "full": "in windows of the new length"}
     return Finding(
         "extend.trained",
@@ -103,10 +93,26 @@ def make_tuning_finding(tuned: Tuned, tuning: Tuning, *, command: str, basis: Ma
         references=(Reference("before training", 0.0),),
         light="good" if last.high < 0 and kept else "warn",
         table=Table.of(["tokens", "before", "after", "change", "low", "high"], rows),
-        figure=Figure(panels, "Before and after training, and the loss of its steps.", columns=2),
+        figure=_draw_losses(tuned),
         method=f"Trained {windows[tuning.windows]}, on text that the judgement does not read. Paired by text.",
         source="PoSE (Zhu et al. 2024)" if tuning.windows == "skip" else "",
         command=command,
         details={"group": "What training gives"},
         basis=basis,
     )
+
+
+def _draw_losses(tuned: Tuned) -> Figure:
+    """Draw the losses by length before and after training, and the loss of every step."""
+    before, after = tuned.before_NR.mean(0), tuned.losses_NR.mean(0)
+    names = tuple(f"{length:,}" for length in tuned.lengths)
+    lines = (
+        Mark("line", "before training", x=names, y=tuple(map(float, before)), emphasis="reference"),
+        Mark("line", "after", x=names, y=tuple(map(float, after)), emphasis="main"),
+    )
+    steps = Mark("line", "training", x=tuple(range(1, len(tuned.steps_S) + 1)), y=tuned.steps_S)
+    panels = (
+        Panel(lines, "Loss of the same last tokens", "tokens of text", "nats per token"),
+        Panel((steps,), "Training", "step", "nats per token"),
+    )
+    return Figure(panels, "Before and after training, and the loss of its steps.", columns=2)

@@ -82,12 +82,8 @@ def inspect(
             reads, a side that it does not have, both texts and ids, or an argument that an opened model or a
             ``Subject`` brings itself.
     """
-    if ids is not None and texts is not None:
-        raise UsageError(
-            "inspect was given both texts (--text) and ids (--ids): give one of them, for it measures on one text"
-        )
     texts = [texts] if isinstance(texts, str) else texts
-    given_text = read_ids(ids) if isinstance(ids, str | Path) else texts if ids is None else ids
+    given_text = _choose_text(texts, ids)
     with _use_evaluation_mode(model), show_progress(progress) as bar, torch.no_grad():
         as_stored = _open(model, tokenizer, name, device, trust_remote_code, side)
         subject = as_stored.to_float32()
@@ -109,6 +105,17 @@ def inspect(
         signature=f"inspect|texts:{reading.capture.num_texts}x{reading.capture.length}|v:{__version__}",
         command=command,
     )
+
+
+def _choose_text(texts: Sequence[str] | Tensor | None, ids: Ids | str | Path | None) -> Sequence[str] | Ids | None:
+    """Return the text that a caller gave, as strings or token ids; None without one. Raises UsageError for both."""
+    if ids is not None and texts is not None:
+        raise UsageError(
+            "inspect was given both texts (--text) and ids (--ids): give one of them, for it measures on one text"
+        )
+    if isinstance(ids, str | Path):
+        return read_ids(ids)
+    return texts if ids is None else ids
 
 
 @contextmanager

@@ -9,6 +9,7 @@ import torch
 
 from clockhands.findings import Findings
 from clockhands.inspection import inspect
+from clockhands.inspection.measures.measure import SENTENCES_HEADING
 from clockhands.inspection.reading.sentence_split import SENTENCE_TERMS
 from tests.inspection.words import WORDS, make_tokenizer
 

@@ -11,7 +11,7 @@ from clockhands.schemes.convert import convert_rows
 from clockhands.schemes.frequencies import compute_frequencies
 from clockhands.schemes.rotary.rotation import Layout
 from clockhands.shapes import Float, Int, Tensor
-from clockhands.studies.exact.added import Numbers
+from clockhands.studies.exact.added import Numbers, make_rows
 
 WIDTH, LENGTH = 64, 32
 
@@ -103,7 +103,6 @@ def compare_shifted() -> Numbers:
     So much do left padding, or a document that is packed behind another, change if positions are not counted anew:
     for rotary embedding, and for the sinusoid that is added.
     """
-    from clockhands.studies.exact.added import make_rows
 
     words, positions = draw(LENGTH, WIDTH), torch.arange(LENGTH)
     weights = [draw(WIDTH, WIDTH, seed=seed) / math.sqrt(WIDTH) for seed in (1, 2)]
