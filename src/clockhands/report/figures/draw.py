@@ -49,10 +49,9 @@ def draw(figure: Figure, name: str, *, alternative: str = "", narrow: bool = Fal
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")
         sheet = Sheet(figure, narrow=narrow)
         sheet.fill()
+        raw = sheet.print_svg()
         targets = sheet.list_targets()
-        raw = BytesIO()
-        sheet.canvas.savefig(raw, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
-    return finish(raw.getvalue(), name, targets, alternative=alternative or figure.caption)
+    return finish(raw, name, targets, alternative=alternative or figure.caption)
 
 
 def draw_preview(figure: Figure, name: str) -> bytes:
@@ -89,8 +88,7 @@ class Sheet:
         self.legend = find_common_labels(self.plots)
         total = self.rows * height + LINE * count_lines(self.legend, self.width)
         layout = ConstrainedLayoutEngine(w_pad=0.06, h_pad=0.06, hspace=0.03, wspace=0.02)
-        self.canvas = Canvas(figsize=(self.width / 72, total / 72), dpi=72, layout=layout)
-        FigureCanvasSVG(self.canvas)
+        self.canvas = Canvas(figsize=(self.width / 72, total / 72), dpi=72, layout=layout, facecolor="none")
 
     def fill(self) -> None:
         """Draw all panels, then what belongs to all of them."""
@@ -110,10 +108,15 @@ class Sheet:
         if self.legend:
             draw_legend(self.canvas, self.plots, self.legend, self.width, loc="outside upper left")
 
+    def print_svg(self) -> bytes:
+        """Lay the sheet out and return it as SVG. ``savefig`` would draw all of it once more, to measure it."""
+        raw = BytesIO()
+        metadata = {"Date": None, "Creator": None, "Format": None, "Type": None}
+        FigureCanvasSVG(self.canvas).print_svg(raw, metadata=metadata)
+        return raw.getvalue()
+
     def list_targets(self) -> list[Target]:
-        """Return where each value stands on the finished sheet, in points from its top left corner."""
-        self.canvas.draw_without_rendering()
-        self.canvas.set_layout_engine("none")  # it has done its work; saving would do it again
+        """Return where each value stands on the printed sheet, in points from its top left corner."""
         groups = [(plot.ax, group) for plot in self.plots for group in plot.spots if group]
         step = max(1, math.ceil(sum(len(group) for _, group in groups) / MOST_TARGETS))
         height = self.canvas.bbox.height
