@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import gc
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,6 +22,8 @@ if os.environ.get("CHECK_SHAPES"):
     install_import_hook("clockhands", "beartype.beartype")
 
 import torch
+
+from clockhands.files import write_bytes
 
 # One thread for each process of tests, unless the environment says otherwise.
 torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS") or 1))
@@ -39,6 +43,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
                 item.add_marker(pytest.mark.skip(reason=f"{name}: run with --{name}"))
 
 
+def pytest_collection_finish() -> None:
+    """Keep what is there by now out of every later collection of garbage: millions of objects that stay to the end.
+
+    The Trainer collects after each training, pytest in each process that a test starts.
+    """
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.fixture(autouse=True)
 def _seeded() -> None:
     torch.manual_seed(0)
@@ -49,6 +62,22 @@ def _untimed() -> Iterator[None]:
     """No test depends on how fast this machine is: bf16 is as fast as fp32, so that ``auto`` stays with fp32."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("clockhands.training.precision.measure_speedup", lambda model: 1.0)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _curves_undrawn() -> Iterator[None]:
+    """A training leaves an empty picture of its curves: to draw them takes as long as a few steps.
+
+    ``tests/training/test_curves.py`` draws them, and so does a run of ``tests/training/test_start.py``.
+    """
+
+    def leave_empty(metrics: Sequence[Mapping[str, Any]], path: Path, title: str) -> Path | None:
+        drawn = any("loss" in line or "validation_loss" in line for line in metrics)
+        return write_bytes(path, b'<svg xmlns="http://www.w3.org/2000/svg"/>') if drawn else None
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("clockhands.training.session.draw_curves", leave_empty)
         yield
 
 

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 from filelock import FileLock
+
+from clockhands.findings import Figure, Mark, Panel
 
 
 def make_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], object]) -> Path:
@@ -23,3 +28,37 @@ def make_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path],
             make(folder)
             done.touch()
     return folder
+
+
+@contextmanager
+def sketched() -> Iterator[None]:
+    """Check every figure of a page, and draw a small one in its place.
+
+    For tests that write whole pages and ask for their text: to draw takes longer than all else that they do. Each kind
+    of figure is drawn in tests/report, those of ``inspect`` in tests/inspection/test_run.py.
+    """
+
+    from clockhands.report import figures  # late: Matplotlib is heavy
+    from clockhands.report.figures.validation import check_figure
+
+    def sketch(figure: Figure, name: str, **_: Any) -> str:
+        check_figure(figure, name)
+        return small.replace("a-small-one", name)
+
+    def preview(figure: Figure, name: str) -> bytes:
+        check_figure(figure, name)
+        return b"PNG"
+
+    small = _small()
+    assert "a-small-one" in small
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(figures, "draw", sketch)
+        patch.setattr(figures, "draw_preview", preview)
+        yield
+
+
+@cache
+def _small() -> str:
+    from clockhands.report import figures
+
+    return figures.draw(Figure((Panel((Mark("line", x=(0, 1), y=(0, 1)),)),)), "a-small-one")

@@ -20,7 +20,7 @@ import pytest
 
 from clockhands.cli import VERBS, main
 from clockhands.training import train
-from tests.shared import make_once
+from tests.shared import make_once, sketched
 from tests.studies.tour.short import shorten_tour
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -63,6 +63,12 @@ def prepared(folder: Path) -> Path:
     return folder
 
 
+@pytest.fixture(autouse=True)
+def _sketched() -> Iterator[None]:
+    with sketched():
+        yield
+
+
 @pytest.fixture
 def empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder in which nobody has trained anything yet."""
@@ -77,7 +83,7 @@ def after_the_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _type_the_page(folder: Path) -> None:
-    with pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch, sketched():
         patch.chdir(prepared(folder))
         for command in rows():
             _type(command, patch)
@@ -85,17 +91,25 @@ def _type_the_page(folder: Path) -> None:
 
 @pytest.fixture(scope="module")
 def workplace(after_the_page: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A folder as the examples assume it: what the page's commands left, and a few language models."""
+    """A folder of this process's own, as the examples assume it: what the commands left, and a few language models."""
+
+    def make(folder: Path) -> None:
+        shutil.copytree(after_the_page, folder, dirs_exist_ok=True)
+        _complete(folder)
+
     folder = tmp_path_factory.mktemp("work")
-    shutil.copytree(after_the_page, folder, dirs_exist_ok=True)
-    shutil.copy(ROOT / "README.md", folder)
-    _make_language_models(folder)
-    shutil.copytree(folder / "llama", folder / "weights", ignore=shutil.ignore_patterns("tokenizer*", "special*"))
-    np.save(folder / "ids.npy", np.random.default_rng(0).integers(2, 96, (24, 32)))
+    shutil.copytree(make_once(tmp_path_factory, "workplace", make), folder, dirs_exist_ok=True)
     before = Path.cwd()
     os.chdir(folder)
     yield folder
     os.chdir(before)
+
+
+def _complete(folder: Path) -> None:
+    shutil.copy(ROOT / "README.md", folder)
+    _make_language_models(folder)
+    shutil.copytree(folder / "llama", folder / "weights", ignore=shutil.ignore_patterns("tokenizer*", "special*"))
+    np.save(folder / "ids.npy", np.random.default_rng(0).integers(2, 96, (24, 32)))
 
 
 def _make_language_models(folder: Path) -> None:

@@ -19,6 +19,7 @@ import pytest
 
 from clockhands.cli import main
 from clockhands.schemes import CATALOGUE
+from tests.shared import sketched
 from tests.studies.tour.short import shorten_tour
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -37,7 +38,8 @@ def empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[No
     monkeypatch.chdir(tmp_path)
     shorten_tour(monkeypatch)
     names = set(CATALOGUE)
-    yield
+    with sketched():
+        yield
     for name in set(CATALOGUE) - names:
         del CATALOGUE[name]
 

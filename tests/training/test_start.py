@@ -37,6 +37,7 @@ from clockhands.training import (
     vary_recipe,
 )
 from clockhands.training import start as start_module
+from clockhands.training.curves import draw_curves
 from clockhands.training.defaults import fill_in_auto
 from clockhands.training.stop_signal import Stop
 from clockhands.training.trainer import ClockhandsTrainer, make_arguments
@@ -60,8 +61,10 @@ def material() -> Material:
 
 @pytest.fixture(scope="module")
 def whole(material: Material, tmp_path_factory: pytest.TempPathFactory) -> Run:
-    """The run that was never stopped."""
-    return train(tables(), tmp_path_factory.mktemp("runs") / "whole", material=material)
+    """The run that was never stopped, with its curves drawn."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(session, "draw_curves", draw_curves)
+        return train(tables(), tmp_path_factory.mktemp("runs") / "whole", material=material)
 
 
 def weights(run: Run | Path) -> bytes:
