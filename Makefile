@@ -57,11 +57,13 @@ docs: $(VENV)/.test-installed
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
 # Every annotation is checked while these tests run, which doubles what they take: so they are those that meet every
-# function on tensors in few tests. `CHECK_SHAPES=1 pytest ...` checks shapes in any others.
+# function on tensors in few tests, without those that call the same functions once more on more or other numbers.
+# `CHECK_SHAPES=1 pytest ...` checks shapes in any others.
 SHAPED := tests/model/test_laws.py tests/attention tests/test_positions.py tests/schemes/rotary \
   tests/inspection/test_run.py tests/generation/test_translate.py
+AGAIN := compiled or gradients_twice or makes_a_tensor_of_all_pairs or low_precision or memory_for_attention
 check-shapes: $(VENV)/.test-installed
-	CHECK_SHAPES=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist worksteal $(SHAPED)
+	CHECK_SHAPES=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist worksteal $(SHAPED) -k 'not ($(AGAIN))'
 
 # The tests as on a processor without AVX-512, and with another number of threads: none may assert what either decides.
 test-elsewhere: $(VENV)/.test-installed

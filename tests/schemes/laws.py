@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import pytest
@@ -23,12 +24,13 @@ WIDTH = HEADS * HEAD_DIM
 CAUSAL = (True,)
 
 
-def every(law: str, sides: tuple[bool, ...] = (True, False)) -> pytest.MarkDecorator:
+def every(law: str, sides: tuple[bool, ...] = (True, False), *, in_turn: bool = False) -> pytest.MarkDecorator:
     """Run a law over every scheme, variant and side (causal or not); where it is excepted by reason, it must fail.
 
     ``sides``: a law that the mask has nothing to do with looks at the causal side alone.
+    ``in_turn``: both sides of a scheme as it is, and of its variants one side each in turn; the rest with --exhaustive.
     """
-    return cases(law, sides, lambda scheme: True)
+    return cases(law, sides, lambda scheme: True, in_turn=in_turn)
 
 
 def attending(law: str) -> pytest.MarkDecorator:
@@ -36,31 +38,51 @@ def attending(law: str) -> pytest.MarkDecorator:
     return cases(law, (True, False), lambda scheme: scheme.active_hooks() != {"encode"})
 
 
-def between(law: str) -> pytest.MarkDecorator:
-    """Run a law over every scheme and variant that can stand between a target and its source (cross-attention)."""
-    return cases(law, (False,), lambda scheme: not scheme.active_hooks() & {"encode", "locate"})
+def between(law: str, *, variants: bool = True) -> pytest.MarkDecorator:
+    """Run a law over every scheme and variant that can stand between a target and its source (cross-attention).
+
+    ``variants``: False leaves all but the schemes as they are to --exhaustive.
+    """
+    return cases(law, (False,), lambda scheme: not scheme.active_hooks() & {"encode", "locate"}, variants=variants)
 
 
-def cases(law: str, sides: tuple[bool, ...], serves: Callable[[Scheme], bool]) -> pytest.MarkDecorator:
+def cases(
+    law: str,
+    sides: tuple[bool, ...],
+    serves: Callable[[Scheme], bool],
+    *,
+    in_turn: bool = False,
+    variants: bool = True,
+) -> pytest.MarkDecorator:
     """The schemes, variants and sides of a law, with the exceptions as failures that are expected."""
     found = []
     for name, kind in CATALOGUE.items():
         defaults = {key: option.default for key, option in options_of(kind).items()}
-        for options in VARIANTS.get(name, [{}]):
-            scheme = make(name, options)
+        for number, options in enumerate(VARIANTS.get(name, [{}])):
+            scheme = _known(name, number)
             if not serves(scheme):
                 continue
             for causal in sides:
                 if not causal and scheme.declares.causal_only:
                     continue
-                reason, marks = find_excuse(law, name, {**defaults, **options}), []
+                reason = find_excuse(law, name, {**defaults, **options})
+                marks: list[pytest.MarkDecorator] = []
                 if reason:
                     # Strict: an exception that is wider than what breaks the law is itself a failure.
-                    marks = [pytest.mark.xfail(reason=reason, raises=(AssertionError, PositionError), strict=True)]
+                    marks += [pytest.mark.xfail(reason=reason, raises=(AssertionError, PositionError), strict=True)]
+                other_turn = in_turn and not scheme.declares.causal_only and causal != bool(number % 2)
+                if number and (other_turn or not variants):
+                    marks += [pytest.mark.exhaustive]
                 said = ",".join(f"{key}={describe(value)}" for key, value in options.items())
                 side = "causal" if causal else "bidirectional"
                 found.append(pytest.param(name, options, causal, marks=marks, id=f"{name}({said})-{side}"))
     return pytest.mark.parametrize(("name", "options", "causal"), found)
+
+
+@cache
+def _known(name: str, number: int) -> Scheme:
+    """One scheme of each variant, built once for the cases of all laws, which ask it what it declares."""
+    return make(name, VARIANTS.get(name, [{}])[number])
 
 
 def describe(value: Any) -> str:
