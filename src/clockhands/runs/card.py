@@ -54,11 +54,13 @@ def make_card(run: Run) -> str:
 
     recipe, record = run.recipe, run.record
     kind = recipe.model.kind
-    schemes = sorted({recipe.model.get_position_config(side).scheme for side in recipe.model.sides})
+    # Cross-attention usually has no scheme of its own, which is no tag that anybody looks for beside the others.
+    schemes = {recipe.model.get_position_config(side).scheme for side in recipe.model.sides}
+    tags = sorted(schemes - {"none"}) or ["none"]
     data = ModelCardData(
         library_name="transformers",
         pipeline_tag=TASKS[kind],
-        tags=["clockhands", "positional-encoding", *schemes],
+        tags=["clockhands", "positional-encoding", *tags],
     )
     parts = [
         f"---\n{data.to_yaml()}\n---",
