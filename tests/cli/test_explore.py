@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from pathlib import Path
 
 import pytest
@@ -30,3 +31,12 @@ def test_what_cannot_run_is_told_and_nothing_is_written(tmp_path: Path, capsys: 
     assert main(["explore", str(tmp_path / "run"), "--out", str(tmp_path / "page.html"), "--quiet"]) == 2
     assert "encoder.scheme = 'kerple': the page computes none" in capsys.readouterr().err
     assert not (tmp_path / "page.html").exists()
+
+
+def test_with_a_sentence_it_is_recorded_instead(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    make_run(tmp_path / "run", encoder="kerple", decoder="kerple")
+    words = ["explore", str(tmp_path / "run"), "--text", "Tom bit a dog", "--out", str(tmp_path / "page.html")]
+    assert main([*words, "--quiet", "--device", "cpu"]) == 0
+    assert "1 recorded model)" in capsys.readouterr().out
+    page = (tmp_path / "page.html").read_text(encoding="utf8")
+    assert "It does not run in a page: encoder.scheme = " in page and "--text 'Tom bit a dog'" in html.unescape(page)

@@ -119,7 +119,8 @@ def test_a_page_computes_what_pytorch_computes(translator: Run, engine: str, bro
         assert translate(browser, model, beam) == [translation.text for translation in written]
     for count in model.data["measured"]:
         counted = count_in_worker(browser, model, count["controls"])
-        assert abs(counted.pop("confidence") - count["confidence"]) < 2e-3, count["name"]
+        # Rounded weights write a wrong text of a changed model otherwise now and then, with another confidence.
+        assert abs(counted.pop("confidence") - count["confidence"]) < 2e-2, count["name"]
         assert counted == {"right": count["right"], "done": count["of"], "of": count["of"]}, count["name"]
     assert browser.faults() == []
 
@@ -133,6 +134,9 @@ def test_a_page_with_whole_weights_is_as_exact_as_single_precision(
     whole.data["measured"] = prepared.data["measured"]
     open_page(browser, engine, [whole], tmp_path)
     assert measure_error(browser, translator, whole, 20) < SINGLE
+    for count in whole.data["measured"]:
+        counted = count_in_worker(browser, whole, count["controls"])
+        assert abs(counted["confidence"] - count["confidence"]) < 1e-3, count["name"]
 
 
 def test_the_worker_stops_counting_when_nobody_waits_and_names_what_is_wrong(

@@ -64,8 +64,11 @@ def test_the_answers_of_the_studies_stand_there_without_script(page: str) -> Non
 
 
 def test_runs_of_one_name_get_numbers(tmp_path: Path) -> None:
-    runs = [Run(tmp_path / place) for place in ("a/rope", "b/rope", "c/no position")]
-    assert name_models(runs) == ["rope", "rope-2", "no-position"]
+    assert name_models([tmp_path / "a/rope", "b/rope", str(tmp_path / "c/no position")]) == [
+        "rope",
+        "rope-2",
+        "no-position",
+    ]
 
 
 def test_a_page_of_three_models_as_large_as_the_tours_is_at_most_2_5_megabytes(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ def test_every_reason_is_told_at_once(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(support, "LARGEST", 100)
     run = make_run(
         tmp_path,
-        kind="bpe",
+        kind="unigram",
         output_transform=True,
         encoder={
             "scheme": "sinusoidal",
@@ -42,7 +42,7 @@ def test_every_reason_is_told_at_once(tmp_path: Path, monkeypatch: pytest.Monkey
     for reason in (
         "model.output_transform", "cross.scheme = 'rope'", "encoder.transform = 'scaled'",
         "encoder.random_phases = True", "decoder.spectrum = 'linear'", "decoder.factor = 2.0",
-        "source tokenizer is of the kind BPE", "and a page runs at most 100",
+        "source tokenizer is of the kind Unigram", "and a page runs at most 100",
     ):  # fmt: skip
         assert sum(reason in line for line in reasons) == 1, reason
     assert len(reasons) == 8

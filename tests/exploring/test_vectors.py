@@ -27,13 +27,18 @@ def script() -> ModuleType:
 def test_the_vectors_are_what_the_script_writes(script: ModuleType, tmp_path: Path) -> None:
     """Up to the rounding of another processor."""
     script.main(tmp_path)
-    written = {path.stem: json.loads(path.read_text("utf8")) for path in tmp_path.glob("*.json")}
-    kept = {path.stem: json.loads(path.read_text("utf8")) for path in VECTORS.glob("*.json")}
-    assert set(written) == set(kept) == set(script.MODELS)
+    written, kept = read(tmp_path), read(VECTORS)
+    assert set(written) == set(kept) == {*script.MODELS, *(f"continuing/{name}" for name in script.CONTINUING)}
     for name, vectors in written.items():
         ours, theirs = (np.frombuffer(base64.b64decode(each.pop("weights")), "<f4") for each in (vectors, kept[name]))
         assert np.array_equal(ours, theirs), name
         compare(vectors, kept[name], name)
+
+
+def read(folder: Path) -> dict[str, Any]:
+    """Return the vectors below a folder by their names in it."""
+    files = {path.relative_to(folder).with_suffix("").as_posix(): path for path in folder.rglob("*.json")}
+    return {name: json.loads(path.read_text("utf8")) for name, path in files.items()}
 
 
 def compare(ours: Any, theirs: Any, place: str) -> None:

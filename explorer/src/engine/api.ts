@@ -7,10 +7,11 @@
  */
 
 export { EngineError } from "./errors";
-export { EngineWorker, loadModels } from "./client";
+export { EngineWorker, loadModels, loadRecorded } from "./client";
 export { forEverySentence } from "./evaluate";
 export { computeFrequencies, similarityCurve, similarityOfHands, sinusoidTable } from "./hands";
 export { readPage } from "./page";
+export { RecordedModel } from "./recorded";
 
 /** One side of a model whose positions can be controlled. */
 export type Side = "encoder" | "decoder";
@@ -171,6 +172,8 @@ export interface Kernel {
   distances: number[];
   values: Float32Array;
   how: string;
+  /** What is drawn, where it is no score in logits. */
+  title?: string;
 }
 
 /** The scheme of one side: its name in the catalogue, and its options with their values. */
@@ -184,7 +187,7 @@ export interface SchemeInfo {
 
 /** The sizes of a model. */
 export interface ModelConfig {
-  kind: "encoder-decoder";
+  kind: "encoder-decoder" | "decoder" | "recorded";
   dModel: number;
   heads: number;
   headDim: number;
@@ -212,35 +215,42 @@ export interface MeasuredCount {
   confidence: number;
 }
 
-/** A model that runs in the page. */
-export interface LiveModel {
+/** A model whose positions are computed in the page, whether it runs there or not. */
+export interface PositionedModel {
   /** Its key: stands in the address of the page, and names the model to `EngineWorker`. */
   readonly id: string;
   readonly label: string;
-  /** What it was trained to do, in a phrase: "German number words to English". */
+  /** What it was trained to do, in a phrase: "German number words to English"; of a recorded model its positions. */
   readonly task: string;
   readonly scheme: SchemeInfo;
   readonly targetScheme: SchemeInfo;
   readonly config: ModelConfig;
+  /** The controls that act on each side of this model. */
+  readonly applicable: Record<Side, readonly ControlName[]>;
+
+  /** The vectors that the encoder's scheme adds (or concatenates) at positions 0 to rows - 1, or null if it has none. */
+  positionTable(controls: Controls, rows: number): Matrix | null;
+  /** Radians per position of each hand of the encoder under the controls (a stopped hand has 0). */
+  frequencies(controls: Controls): number[];
+  /** The kernel of a head of the encoder's self-attention; null where position does not enter its scores directly. */
+  kernel(layer: number, head: number, controls: Controls): Kernel | null;
+}
+
+/** A model that runs in the page. */
+export interface LiveModel extends PositionedModel {
   readonly vocabulary: readonly TokenInfo[];
   readonly heldOut: readonly HeldOutPair[];
   readonly measured: readonly MeasuredCount[];
-  /** The controls that act on each side of this model. */
-  readonly applicable: Record<Side, readonly ControlName[]>;
+  /** Sentences that whoever made the page wants to be seen. */
+  readonly texts: readonly string[];
 
   encodeText(text: string): EncodedText;
   decodeIds(ids: readonly number[]): string;
   /** Throws an EngineError for controls that do not apply, and for an empty source. */
   translate(request: TranslationRequest): Translation;
   forward(request: TraceRequest): Trace;
-  /** The vectors that the encoder's scheme adds (or concatenates) at positions 0 to rows - 1, or null if it has none. */
-  positionTable(controls: Controls, rows: number): Matrix | null;
   /** Cosine of the angle between each two rows of `positionTable`; null where that is null. */
   similarity(controls: Controls, rows: number): Matrix | null;
-  /** Radians per position of each hand of the encoder under the controls (a stopped hand has 0). */
-  frequencies(controls: Controls): number[];
-  /** The kernel of a head of the encoder's self-attention; null where position does not enter its scores directly. */
-  kernel(layer: number, head: number, controls: Controls): Kernel | null;
 }
 
 /**

@@ -5,11 +5,17 @@ import { EngineError } from "./errors";
 import { type ModelData, type PageData, readPage, readWeights } from "./page";
 import type { Answer, Request } from "./messages";
 import { Transformer } from "./model";
+import { RecordedModel } from "./recorded";
 import InlineWorker from "./worker?worker&inline";
 
-/** All models of the page, decoded. Throws an EngineError where there are none. */
+/** All live models of the page, decoded. Throws an EngineError where the page has no data. */
 export function loadModels(root: Document = document): LiveModel[] {
   return readPage(root).models.map((data) => new Transformer(data, readWeights(data, root)));
+}
+
+/** The models of the page that are shown as they were recorded. */
+export function loadRecorded(root: Document = document): RecordedModel[] {
+  return (readPage(root).recorded ?? []).map((data) => new RecordedModel(data, readWeights(data, root)));
 }
 
 interface Job {

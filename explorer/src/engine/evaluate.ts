@@ -10,9 +10,9 @@ export function forEverySentence(controls: Controls): Controls {
   return { ...rest, targetControls: target };
 }
 
-/** Whether the translation of a source is its right translation, letter by letter, and its confidence. */
+/** Whether the translation of a source, or its next token, is the right one, letter by letter, and its confidence. */
 export function judge(model: LiveModel, pair: HeldOutPair, controls: Controls, beam: number): { right: boolean; confidence: number } {
   const { ids } = model.encodeText(pair.source);
-  const { text, confidence } = model.translate({ ids, controls, beam });
+  const { text, confidence } = model.translate(model.config.kind === "decoder" ? { ids, controls, maxTokens: 1 } : { ids, controls, beam });
   return { right: text === pair.target, confidence };
 }

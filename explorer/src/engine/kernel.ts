@@ -12,7 +12,7 @@ export const SENTENCES = 50;
 export const REACH = 16;
 
 const DISTANCES = Array.from({ length: 2 * REACH + 1 }, (_, index) => index - REACH);
-const SENTENCES_SAID = `of the first ${SENTENCES} held-out sentences`;
+const tellSentences = (model: Transformer) => `of the first ${Math.min(SENTENCES, model.heldOut.length)} held-out sentences`;
 
 /** Measure the kernel of a head; null where position does not enter its scores directly. Throws an EngineError. */
 export function measureKernel(model: Transformer, layer: number, head: number, controls: Controls): Kernel | null {
@@ -59,7 +59,7 @@ function multiplyPositions(model: Transformer, head: number, controls: Controls)
     }
   }
   for (let place = 0; place < values.length; place++) values[place]! /= counts[place]!;
-  const norms = model.data.rules.preNorm ? `; the norm multiplies by the mean 1/σ of the tokens ${SENTENCES_SAID}` : "";
+  const norms = model.data.rules.preNorm ? `; the norm multiplies by the mean 1/σ of the tokens ${tellSentences(model)}` : "";
   return { distances: DISTANCES, values, how: `The position-position term, the mean over the pairs of ${rows} positions${norms}.` };
 }
 
@@ -110,7 +110,7 @@ function rotateMeans(model: Transformer, layer: number, head: number, controls: 
     rotateHeads(turned, sizes.headDim, 1, sizes.headDim, [distance], scheme.frequencies, layout);
     return sizes.scale * dot(turned, 0, key, 0, sizes.headDim);
   });
-  return { distances: DISTANCES, values, how: `The score of the mean query with the mean key, over the tokens ${SENTENCES_SAID}.` };
+  return { distances: DISTANCES, values, how: `The score of the mean query with the mean key, over the tokens ${tellSentences(model)}.` };
 }
 
 /** The mean query and the mean key of a head before they are rotated, over the tokens of held-out sentences. */

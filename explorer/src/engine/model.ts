@@ -33,6 +33,9 @@ export const TOP = 5;
 /** The greatest number of hypotheses of a search. */
 export const WIDEST_BEAM = 16;
 
+/** So many tokens does a language model write. */
+export const CONTINUATION = 24;
+
 /** What a side computes with under controls. */
 export interface ControlledSide {
   controls: SideControls;
@@ -49,7 +52,8 @@ export interface ReadSource {
 /** The implementation of `LiveModel`. */
 export class Transformer implements LiveModel {
   readonly encoder: Stack;
-  readonly decoder: Stack;
+  /** null: a language model, whose one stack is the encoder here and attends to what came before. */
+  readonly decoder: Stack | null;
   readonly vocabulary: readonly TokenInfo[];
   private readonly output: Linear;
   private readonly source: Tokenizer;
@@ -62,17 +66,16 @@ export class Transformer implements LiveModel {
   ) {
     const weights = new Weights(data, numbers);
     this.encoder = new Stack(data, "encoder", weights);
-    this.decoder = new Stack(data, "decoder", weights);
+    this.decoder = data.config.kind === "decoder" ? null : new Stack(data, "decoder", weights);
     this.output = weights.linear("output");
     this.tables = {
       encoder: weights.has("encoder.table") ? weights.matrix("encoder.table") : null,
       decoder: weights.has("decoder.table") ? weights.matrix("decoder.table") : null,
     };
     const number = (tokens: { text: string; special: boolean }[]) => tokens.map((token, id) => ({ id, ...token }));
-    this.vocabulary = number(data.tokens);
-    this.source = new Tokenizer(this.vocabulary, data.tokenizer);
-    const written = data.targetTokens ? number(data.targetTokens) : this.vocabulary;
-    this.target = new Tokenizer(written, data.targetTokenizer);
+    this.source = new Tokenizer(number(data.tokens), data.tokenizer);
+    this.vocabulary = this.source.tokens;
+    this.target = new Tokenizer(number(data.targetTokens ?? data.tokens), data.targetTokenizer);
   }
 
   get id(): string {
@@ -99,6 +102,9 @@ export class Transformer implements LiveModel {
   get measured() {
     return this.data.measured;
   }
+  get texts() {
+    return this.data.texts ?? [];
+  }
   get applicable(): Record<Side, readonly ControlName[]> {
     return this.data.applicable;
   }
@@ -119,16 +125,16 @@ export class Transformer implements LiveModel {
     if (maxTokens !== undefined && !(Number.isInteger(maxTokens) && maxTokens >= 1)) {
       throw new EngineError(`A translation of at most ${maxTokens} tokens cannot be written; give 1 or more.`);
     }
-    const most = maxTokens ?? boundLength(ids.length);
-    const { states } = this.readSource(ids, controls, false);
-    const hypothesis = this.beginHypothesis(states, this.control("decoder", controls.targetControls ?? {}), most);
-    const { startId: start, endIds: ends } = this.data.rules;
-    const bounds = { start, ends, most };
+    const most = maxTokens ?? (this.decoder ? boundLength(ids.length) : CONTINUATION);
+    const { startId, endIds: ends } = this.data.rules;
+    const hypothesis = this.decoder ? this.beginTranslation(this.decoder, ids, controls, most) : this.beginContinuation(ids, controls, most);
+    const bounds = { start: this.decoder ? startId : ids.at(-1)!, ends, most };
     const written = beam === 1 ? searchGreedily(hypothesis, bounds) : searchBeam(hypothesis, beam, bounds);
     return { ...this.describe(written), milliseconds: performance.now() - started };
   }
 
   forward({ ids, controls, targetIds }: TraceRequest): Trace {
+    if (!this.decoder) return this.readText(ids, controls);
     const whole = targetIds ?? this.translate({ ids, controls }).tokens;
     const read = [this.data.rules.startId, ...whole.slice(0, -1)];
     this.checkIds(read, this.target.tokens.length);
@@ -208,16 +214,45 @@ export class Transformer implements LiveModel {
     return { state, trace };
   }
 
-  private beginHypothesis(source: Float32Array, side: ControlledSide, room: number): Hypothesis {
+  private beginTranslation(decoder: Stack, ids: readonly number[], controls: Controls, room: number): Hypothesis {
+    const { states } = this.readSource(ids, controls, false);
+    const side = this.control("decoder", controls.targetControls ?? {});
+    return this.makeHypothesis(decoder, side, decoder.begin(room, states), 0, room);
+  }
+
+  /** Read a text but for its last token, from which a search begins. */
+  private beginContinuation(ids: readonly number[], controls: Controls, most: number): Hypothesis {
+    if (!ids.length) throw new EngineError("There is no text to continue.");
+    this.checkIds(ids, this.vocabulary.length);
+    const side = this.control("encoder", controls);
+    const known = ids.slice(0, -1);
+    const state = this.encoder.begin(ids.length + most, null);
+    if (known.length > 0) {
+      const positions = placeTokens(side.controls, ids.length).slice(0, -1);
+      this.encoder.read(this.encoder.embed(known, positions, side.scheme, side.scale), positions, side.scheme, state, null);
+    }
+    return this.makeHypothesis(this.encoder, side, state, known.length, ids.length + most);
+  }
+
+  private makeHypothesis(stack: Stack, side: ControlledSide, first: StackState, known: number, room: number): Hypothesis {
     const make = (state: StackState, read: number): Hypothesis => ({
       step: (token) => {
         const position = [placeToken(side.controls, read++, room)];
-        const input = this.decoder.embed([token], position, side.scheme, side.scale);
-        return this.computeLogits(this.decoder.read(input, position, side.scheme, state, null), 1);
+        const input = stack.embed([token], position, side.scheme, side.scale);
+        return this.computeLogits(stack.read(input, position, side.scheme, state, null), 1);
       },
       fork: () => make(copyState(state), read),
     });
-    return make(this.decoder.begin(room, source), 0);
+    return make(first, known);
+  }
+
+  /** Everything of a forward pass of a language model over a text. */
+  private readText(ids: readonly number[], controls: Controls): Trace {
+    const { states, trace } = this.readSource(ids, controls, true);
+    const { columns } = this.output;
+    const logits = { rows: ids.length, columns, values: this.computeLogits(states, ids.length) };
+    const outputs = ids.map((_, row) => ({ top: this.rank(logits.values, row * columns) }));
+    return { encoder: trace!, decoder: trace!, targetIds: [...ids], outputs, logits };
   }
 
   private computeLogits(states: Float32Array, rows: number): Float32Array {

@@ -3,6 +3,7 @@
 import type { ControlName, HeldOutPair, MeasuredCount, ModelConfig, SchemeInfo, Side } from "./api";
 import { EngineError } from "./errors";
 import { decodeBase64, readNumbers } from "./numbers";
+import type { RecordedData } from "./recorded";
 
 /** One matrix of a model inside its weights: `offset` and the product of `shape` count numbers, not bytes. */
 export interface TensorPlace {
@@ -10,7 +11,7 @@ export interface TensorPlace {
   shape: number[];
 }
 
-/** How a text becomes tokens: normal forms, a pattern that cuts, and the words themselves. */
+/** How a text becomes tokens: normal forms, a pattern that cuts, and the words themselves, or pairs of bytes. */
 export interface TokenizerRules {
   nfc: boolean;
   nfkc: boolean;
@@ -18,10 +19,13 @@ export interface TokenizerRules {
   prefix: string;
   /** A JavaScript pattern (flags `gu`): each match is a token, and so is what stands between two matches. */
   pattern: string;
-  unknownId: number;
+  /** null: there is nothing that the tokenizer does not know. */
+  unknownId: number | null;
   endId: number | null;
   /** Whether one leading space is taken off a decoded text. */
   stripsSpace: boolean;
+  /** What byte pairs are merged, in this order; absent where tokens are whole pieces. */
+  merges?: [string, string][];
 }
 
 /** What the arithmetic of a model depends on besides its weights; the names are those of TransformerConfig. */
@@ -72,6 +76,7 @@ export interface ModelData {
   targetTokenizer: TokenizerRules;
   heldOut: HeldOutPair[];
   measured: MeasuredCount[];
+  texts?: string[];
   tensors: Record<string, TensorPlace>;
   /** The id of the element with the weights, and the type of its numbers, little-endian. */
   weights: { element: string; type: "float16" | "float32" };
@@ -90,11 +95,12 @@ export interface PageData {
   version: string;
   command: string;
   models: ModelData[];
+  recorded?: RecordedData[];
   findings: StoryFinding[];
 }
 
 /** The numbers of a model's weights, from the element that holds them. Throws an EngineError where it is missing. */
-export function readWeights({ weights }: ModelData, root: Document = document): Float32Array {
+export function readWeights({ weights }: Pick<ModelData, "weights">, root: Document = document): Float32Array {
   const text = root.getElementById(weights.element)?.textContent;
   if (!text) throw new EngineError(`This page holds no weights ${weights.element}; write it with \`clockhands explore\`.`);
   return readNumbers(decodeBase64(text), weights.type);

@@ -1,5 +1,6 @@
 /** Attention: layers and heads to choose from, and the chosen one in words, positions and their four terms. */
 
+import type { ComponentChildren } from "preact";
 import { useMemo, useRef, useState } from "preact/hooks";
 import type { AttentionTrace, Matrix, Trace } from "../engine/api";
 import { Canvas, composePicture, copyPicture, readColours, useDark, type Draw } from "./canvas";
@@ -44,6 +45,16 @@ export function Attention(props: Props) {
     const words = [`Attention in layer ${state.layer + 1}, head ${state.head + 1} (${state.stack})`, live.places.map((token) => showToken(token.text)).join(" ")];
     void copyPicture(composePicture(canvases, words), "clockhands-attention").then(say);
   };
+  const traces = { ...props, before, after };
+  const layers = state.stack === "encoder" ? live.model.config.encoderLayers : live.model.config.decoderLayers;
+  const grid: Grid = { layers, heads: live.model.config.heads, share: state.quantity === "weights", compute: (layer, head) => computeView(traces, layer, head) };
+  const layer = Math.min(state.layer, layers - 1);
+  const typed = state.view === "before";
+  const source = (typed ? live.typed : live.places).map((token) => (token.special ? "end" : showToken(token.text)));
+  const target = ["start", ...live.before.perToken.map((token) => (token.special ? "end" : showToken(token.text)))].slice(0, before.targetIds.length);
+  const rows = state.stack === "encoder" ? source : target;
+  const columns = state.stack === "decoder" ? target : source;
+  const shown = pickAttention(typed ? before : after, state.stack, layer);
   return (
     <section class="card attention" ref={section} aria-labelledby="attention-title">
       <div class="head">
@@ -57,13 +68,15 @@ export function Attention(props: Props) {
         to position, position to word, and position to position.
       </p>
       <div class="choices">
-        <Choice name="stack" label="Where" values={STACKS} value={state.stack} set={(stack) => update({ stack, layer: 0 })} />
+        {live.model.config.decoderLayers === 0 ? null : <Choice name="stack" label="Where" values={STACKS} value={state.stack} set={(stack) => update({ stack, layer: 0 })} />}
         <Choice name="view" label="When" values={VIEWS} value={state.view} set={(view) => update({ view })} />
         <Choice name="quantity" label="What" values={QUANTITIES} value={state.quantity} set={(quantity) => update({ quantity })} />
       </div>
       <div class="navigate">
-        <Navigator {...props} before={before} after={after} />
-        <Chosen {...props} before={before} after={after} />
+        <Navigator state={state} update={update} grid={grid} />
+        <Chosen state={state} grid={grid} rows={rows} columns={columns} difference={state.view === "difference"}>
+          {(cell, _, value) => <Terms {...traces} attention={shown} cell={cell} words={[rows[cell[0]]!, columns[cell[1]]!]} value={value} />}
+        </Chosen>
       </div>
     </section>
   );
@@ -98,24 +111,31 @@ function computeView(props: Traces, layer: number, head: number): Matrix {
   return chooseView("difference", moved, read(props.after));
 }
 
+/** What there is to choose from: so many layers of so many heads, and the matrix of each. */
+export interface Grid {
+  layers: number;
+  heads: number;
+  /** Whether values are shares, of which 1 is the whole. */
+  share: boolean;
+  compute: (layer: number, head: number) => Matrix;
+}
+
 /** Layers down, heads across: a picture of each, to choose from. */
-function Navigator(props: Traces) {
-  const { state, live, update } = props;
+export function Navigator({ state, update, grid }: { state: State; update: Update; grid: Grid }) {
   const group = useRef<HTMLDivElement>(null);
-  const { config } = live.model;
-  const layers = state.stack === "encoder" ? config.encoderLayers : config.decoderLayers;
+  const { layers, heads } = grid;
   const keys = (layer: number, head: number) => (event: KeyboardEvent) => {
     const [down, across] = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] }[event.key] ?? [0, 0];
     const [nextLayer, nextHead] = [layer + down!, head + across!];
-    if ((!down && !across) || nextLayer < 0 || nextLayer >= layers || nextHead < 0 || nextHead >= config.heads) return;
+    if ((!down && !across) || nextLayer < 0 || nextLayer >= layers || nextHead < 0 || nextHead >= heads) return;
     event.preventDefault();
     update({ layer: nextLayer, head: nextHead });
-    group.current!.querySelectorAll<HTMLElement>("button")[nextLayer * config.heads + nextHead]!.focus();
+    group.current!.querySelectorAll<HTMLElement>("button")[nextLayer * heads + nextHead]!.focus();
   };
   return (
-    <div class="heads" ref={group} role="radiogroup" aria-label="Layers and heads; arrow keys move" style={{ gridTemplateColumns: `repeat(${config.heads}, minmax(0, 1fr))` }}>
-      {Array.from({ length: layers * config.heads }, (_, index) => {
-        const [layer, head] = [Math.floor(index / config.heads), index % config.heads];
+    <div class={heads > 6 ? "heads many" : "heads"} ref={group} role="radiogroup" aria-label="Layers and heads; arrow keys move" style={{ gridTemplateColumns: `repeat(${heads}, minmax(0, 1fr))` }}>
+      {Array.from({ length: layers * heads }, (_, index) => {
+        const [layer, head] = [Math.floor(index / heads), index % heads];
         const chosen = layer === Math.min(state.layer, layers - 1) && head === state.head;
         return (
           <button
@@ -128,7 +148,7 @@ function Navigator(props: Traces) {
             onClick={() => update({ layer, head })}
             onKeyDown={keys(layer, head)}
           >
-            <Thumbnail matrix={computeView(props, layer, head)} share={state.quantity === "weights"} />
+            <Thumbnail matrix={grid.compute(layer, head)} share={grid.share} height={heads > 6 ? 24 : 56} />
             <small>
               {layer + 1}·{head + 1}
             </small>
@@ -147,27 +167,30 @@ function useScale(): Uint32Array {
   }, [dark]);
 }
 
-function Thumbnail({ matrix, share }: { matrix: Matrix; share: boolean }) {
+function Thumbnail({ matrix, share, height: tall }: { matrix: Matrix; share: boolean; height: number }) {
   const scale = useScale();
   const draw: Draw = (context, width, height) => {
     context.imageSmoothingEnabled = false;
     context.drawImage(paintMatrix(matrix, share ? 1 : findLargest(matrix.values), scale), 0, 0, width, height);
   };
-  return <Canvas draw={draw} height={56} label="" aria-hidden="true" />;
+  return <Canvas draw={draw} height={tall} label="" aria-hidden="true" />;
 }
 
-/** The chosen head: its matrix, a pair of tokens in it, and the four terms of that pair's score. */
-function Chosen(props: Traces) {
-  const { state, live } = props;
+interface ChosenProps {
+  state: State;
+  grid: Grid;
+  rows: string[];
+  columns: string[];
+  difference: boolean;
+  /** What is said of a pair of tokens: its place, its value as text and as a number. */
+  children: (cell: [number, number], told: string, value: number) => ComponentChildren;
+}
+
+/** The chosen head: its matrix, and a pair of tokens in it. */
+export function Chosen({ state, grid, rows, columns, difference, children }: ChosenProps) {
   const [cell, setCell] = useState<[number, number]>([0, 0]);
-  const layers = state.stack === "encoder" ? live.model.config.encoderLayers : live.model.config.decoderLayers;
-  const layer = Math.min(state.layer, layers - 1);
-  const matrix = computeView(props, layer, state.head);
-  const typed = state.view === "before";
-  const source = (typed ? live.typed : live.places).map((token) => (token.special ? "end" : showToken(token.text)));
-  const target = ["start", ...live.before!.perToken.map((token) => (token.special ? "end" : showToken(token.text)))].slice(0, props.before.targetIds.length);
-  const rows = state.stack === "encoder" ? source : target;
-  const columns = state.stack === "decoder" ? target : source;
+  const layer = Math.min(state.layer, grid.layers - 1);
+  const matrix = grid.compute(layer, state.head);
   const row = Math.min(cell[0], matrix.rows - 1);
   const column = Math.min(cell[1], matrix.columns - 1);
   const keys = (event: KeyboardEvent) => {
@@ -176,14 +199,14 @@ function Chosen(props: Traces) {
     event.preventDefault();
     setCell([Math.max(0, Math.min(matrix.rows - 1, row + down!)), Math.max(0, Math.min(matrix.columns - 1, column + across!))]);
   };
-  const shown = typed ? props.before : props.after;
+  const value = matrix.values[row * matrix.columns + column]!;
   return (
     <div class="chosen">
       <h3>
         Layer {layer + 1}, head {state.head + 1}
       </h3>
-      <MatrixPicture matrix={matrix} rows={rows} columns={columns} cell={[row, column]} choose={setCell} keys={keys} share={state.quantity === "weights"} difference={state.view === "difference"} />
-      <Terms {...props} attention={pickAttention(shown, state.stack, layer)} cell={[row, column]} words={[rows[row]!, columns[column]!]} value={matrix.values[row * matrix.columns + column]!} />
+      <MatrixPicture matrix={matrix} rows={rows} columns={columns} cell={[row, column]} choose={setCell} keys={keys} share={grid.share} difference={difference} />
+      {children([row, column], formatNumber(value), value)}
     </div>
   );
 }

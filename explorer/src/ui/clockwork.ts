@@ -2,7 +2,7 @@
 
 import type { Matrix } from "../engine/api";
 import { compareToTable, encodePosition, interpolateRow, turnTable, type ClockSettings } from "./clock";
-import type { Live } from "./live";
+import type { Placed } from "./live";
 import type { State } from "./state";
 import { formatNumber, formatPosition } from "./words";
 
@@ -14,13 +14,13 @@ export interface Clock {
 }
 
 /** The base that the model was trained with, or the paper's. */
-export function trainedBase(live: Live): number {
+export function trainedBase(live: Placed): number {
   const base = live.model.scheme.options["base"] ?? live.model.scheme.options["theta"];
   return typeof base === "number" ? base : 10_000;
 }
 
 /** Make the clock. A model with a learned table shows that; one without positions the paper's clock. */
-export function makeClock(state: State, live: Live): Clock {
+export function makeClock(state: State, live: Placed): Clock {
   const { model } = live;
   const { name } = model.scheme;
   const hands = (state.width ?? model.config.dModel) / 2;

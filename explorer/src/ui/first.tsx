@@ -19,7 +19,7 @@ export function First({ models }: { models: readonly LiveModel[] }) {
       </h1>
       <p class="lead">
         A Transformer reads all words at once; where each one stands, it has to be told, often by the hands of many clocks. The small
-        translators on this page run in your browser. Change their positions and read what they write.
+        models on this page run in your browser. Change their positions and read what they write.
       </p>
       {seeing && blind ? (
         <div class="pairs">

@@ -33,7 +33,7 @@ export function Glance({ state, live, update, count }: { state: State; live: Liv
         </span>
       </p>
       <p>
-        <Count count={count} />
+        <Count count={count} kind={live.model.config.kind} />
       </p>
       {isTouched(state) ? (
         <button type="button" onClick={() => update(UNTOUCHED)}>

@@ -5,7 +5,7 @@ import type { Matrix } from "../engine/api";
 import { Canvas, composePicture, copyPicture, readColours, useDark, type Draw } from "./canvas";
 import { chooseHands, compareToTable, shortAngle, turnHand } from "./clock";
 import { findRow, makeClock, trainedBase, type Clock } from "./clockwork";
-import type { Live } from "./live";
+import { isRecorded, type Placed } from "./live";
 import { drawAxes, drawDial, drawLine, makeScale, paintMatrix } from "./plots";
 import { canControl, MOST_SIZE, placePositions, type State } from "./state";
 import { Slider } from "./sliders";
@@ -14,12 +14,12 @@ import { formatNumber, formatPosition, showToken } from "./words";
 
 interface Props {
   state: State;
-  live: Live;
+  live: Placed;
   update: Update;
   say: (text: string) => void;
 }
 
-function useClock(state: State, live: Live): Clock {
+function useClock(state: State, live: Placed): Clock {
   const { positions: _, ...shape } = live.controls;
   const key = [state.width, state.base, state.length, state.stoppedHand, state.sineOnly, state.loudness, JSON.stringify(shape)].join();
   return useMemo(() => makeClock(state, live), [live.model, key]);
@@ -52,7 +52,8 @@ export function Hands(props: Props) {
       <p class="lead">
         A position is written as the angles of {clock.settings.frequencies.length} hands, each slower than the one before it. The sine of its angle is how
         far to the right a hand points, the cosine how far up. Turn any hand: all of them, and everything below, turn with it.
-        {live.model.scheme.name === "none" ? " This model has no clock: what is drawn is the paper's." : ""}
+        {clock.turning ? "" : " This model learned a vector for each position, drawn below: the dials are the paper's clock, for comparison."}
+        {["sinusoidal", "rope", "learned"].includes(live.model.scheme.name) ? "" : " This model has no clock: what is drawn is the paper's."}
       </p>
       <Time {...props} place={place} most={most} set={set} step={step} />
       <Dials {...props} clock={clock} place={place} most={most} set={set} step={step} />
@@ -66,7 +67,7 @@ export function Hands(props: Props) {
 }
 
 /** The hands take a position, and so does the token that follows them. */
-function takePosition(now: State, live: Live, position: number): Partial<State> {
+function takePosition(now: State, live: Placed, position: number): Partial<State> {
   const rounded = Math.round(position * 100) / 100;
   if (now.follow === null) return { clock: rounded };
   const positions = placePositions(now, live.places.length);
@@ -343,11 +344,11 @@ function largest(table: Matrix): number {
 }
 
 /** How alike each position is to this one, and what a head gives to a key there. */
-function Curves({ state, live, clock, place, set }: FigureProps & { state: State; live: Live }) {
+function Curves({ state, live, clock, place, set }: FigureProps & { state: State; live: Placed }) {
   const { table } = clock;
   const row = findRow(clock, place);
   const alike = compareToTable(row, table);
-  const layer = Math.min(state.layer, live.model.config.encoderLayers - 1);
+  const layer = Math.max(0, Math.min(state.layer, live.model.config.encoderLayers - 1));
   const head = Math.min(state.head, live.model.config.heads - 1);
   const kernel = useMemo(() => {
     try {
@@ -369,7 +370,7 @@ function Curves({ state, live, clock, place, set }: FigureProps & { state: State
     const inside = near.filter(({ at }) => at >= 0 && at <= rows - 1).sort((one, other) => one.at - other.at);
     const [low, high] = [Math.min(0, ...kernel.values), Math.max(0, ...kernel.values)];
     const lower = { ...sides, top: 176, bottom: 264, low, high };
-    const below = drawAxes(context, lower, colours, { x: "position of the key", y: width > 480 ? `What head ${head + 1} of layer ${layer + 1} gives to a key there (logits)` : `Head ${head + 1}, layer ${layer + 1}: logit of a key there` });
+    const below = drawAxes(context, lower, colours, { x: "position of the key", y: kernel.title ?? (width > 480 ? `What head ${head + 1} of layer ${layer + 1} gives to a key there (logits)` : `Head ${head + 1}, layer ${layer + 1}: logit of a key there`) });
     drawLine(context, inside.map(({ at, value }): [number, number] => [below.x(at), below.y(value)]), colours.warm);
     mark(context, below.x(place), lower, colours.ink);
   };
@@ -381,7 +382,7 @@ function Curves({ state, live, clock, place, set }: FigureProps & { state: State
   return (
     <figure>
       <Canvas class="curves" draw={draw} height={height} label={label} onPointerDown={read} onPointerMove={read} />
-      <figcaption>{kernel ? kernel.how : "In this head, position does not enter the scores directly: there is no kernel to draw."}</figcaption>
+      <figcaption>{kernel ? kernel.how : isRecorded(live.model) ? "What the heads make of these vectors was not recorded: there is no kernel to draw." : "In this head, position does not enter the scores directly: there is no kernel to draw."}</figcaption>
     </figure>
   );
 }
@@ -415,7 +416,7 @@ function Sizes({ state, live, update, clock }: Props & { clock: Clock }) {
         set={(power) => update({ width: 2 ** power === own ? null : 2 ** power })}
         reset={() => update({ width: null })}
       >
-        Of the picture: this model keeps its {own}.
+        {isRecorded(live.model) ? "Of the picture." : `Of the picture: this model keeps its ${own}.`}
       </Slider>
       <Slider
         label="Length"

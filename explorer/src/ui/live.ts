@@ -1,26 +1,38 @@
 /** What the models say to a state: both translations of the sentence, with and without the changes. */
 
-import { forEverySentence, type Controls, type LiveModel, type TokenInfo, type Trace, type Translation } from "../engine/api";
+import { forEverySentence, type Controls, type LiveModel, type PositionedModel, type RecordedModel, type TokenInfo, type Trace, type Translation } from "../engine/api";
 import { makeControls, placePositions, type State } from "./state";
 
 const TOM = "Tom bit a dog";
 
 /** The sentence with which a model begins: Tom and the dog, or the first of its held-out ones. */
 export function chooseText(model: LiveModel): string {
+  if (model.texts.length > 0) return model.texts[0]!;
   return model.encodeText(TOM).unknown.length === 0 ? TOM : (model.heldOut[0]?.source ?? "");
 }
 
-/** A sentence under a state. `places` are the tokens in the order in which they stand. */
-export interface Live {
+/** Whether a model is shown as it was recorded. */
+export function isRecorded(model: PositionedModel): model is RecordedModel {
+  return model.config.kind === "recorded";
+}
+
+/** The positions of a sentence under a state: all that the hands and the sliders need. */
+export interface Placed {
+  model: PositionedModel;
+  /** The tokens in the order in which they stand. */
+  places: TokenInfo[];
+  positions: number[];
+  controls: Controls;
+}
+
+/** A sentence of a live model under a state. */
+export interface Live extends Placed {
   model: LiveModel;
   text: string;
   typed: TokenInfo[];
   /** Which typed token stands at each place. */
   order: number[];
-  places: TokenInfo[];
   unknown: boolean[];
-  positions: number[];
-  controls: Controls;
   before: Translation | null;
   after: Translation | null;
   /** Why there is no translation. */
@@ -83,7 +95,7 @@ export function bringToLife(state: State, model: LiveModel): Live {
   const controls = makeControls(state, model);
   const positions = placePositions(state, count);
   const live: Live = { model, text, typed: encoded.tokens, order, places, unknown, positions, controls, before: null, after: null, problem: "" };
-  if (places.every((token) => token.special)) return { ...live, problem: "Type a sentence, and it is translated." };
+  if (places.every((token) => token.special)) return { ...live, problem: model.config.kind === "decoder" ? "Type a text, and it is continued." : "Type a sentence, and it is translated." };
   try {
     live.before = translate(model, encoded.ids, {}, state.beam);
     live.after = translate(model, places.map((token) => token.id), controls, state.beam);
@@ -91,6 +103,12 @@ export function bringToLife(state: State, model: LiveModel): Live {
     live.problem = fault instanceof Error ? fault.message : String(fault);
   }
   return live;
+}
+
+/** Place the tokens of a recorded sentence: they stay in their order. */
+export function place(state: State, model: RecordedModel, sentence: number): Placed {
+  const places = model.data.sentences[sentence]?.tokens ?? [];
+  return { model, places, positions: placePositions(state, places.length), controls: makeControls(state, model) };
 }
 
 /** A permutation of `count` places: the list, and behind it what it does not speak of; as typed where it is none. */

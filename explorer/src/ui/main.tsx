@@ -1,15 +1,16 @@
 /** The page of `clockhands explore`. */
 
-import { render } from "preact";
+import { type ComponentChildren, render } from "preact";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
-import { EngineWorker, loadModels, type LiveModel } from "../engine/api";
+import { EngineWorker, loadModels, loadRecorded, type LiveModel, type PositionedModel, type RecordedModel } from "../engine/api";
 import { readAddress } from "./address";
 import { Attention } from "./attention";
 import { useCount } from "./count";
 import { First } from "./first";
 import { Glance } from "./glance";
 import { Hands } from "./hands";
-import { bringToLife, chooseText } from "./live";
+import { bringToLife, chooseText, isRecorded } from "./live";
+import { Recorded } from "./recorded";
 import { Questions, Strip } from "./scene";
 import { Sentence } from "./sentence";
 import { Sliders } from "./sliders";
@@ -18,15 +19,18 @@ import { Store, useStore } from "./store";
 import "./style.css";
 
 /** Give a state what only the models know: a model, and a sentence to begin with. */
-function complete(models: readonly LiveModel[]): (state: State) => State {
+function complete(models: readonly LiveModel[], recorded: readonly RecordedModel[]): (state: State) => State {
   return (state) => {
-    const model = models.find((candidate) => candidate.id === state.model) ?? findFirst(models);
+    const all: PositionedModel[] = [...models, ...recorded];
+    const model = all.find((candidate) => candidate.id === state.model) ?? (models.length > 0 ? findFirst(models) : recorded[0]!);
     const { encoderLayers, decoderLayers, heads } = model.config;
-    const layers = state.stack === "encoder" ? encoderLayers : decoderLayers;
+    const stack = decoderLayers > 0 ? state.stack : "encoder";
+    const layers = stack === "encoder" ? encoderLayers : decoderLayers;
     return {
       ...state,
       model: model.id,
-      layer: Math.min(state.layer, layers - 1),
+      stack,
+      layer: Math.max(0, Math.min(state.layer, layers - 1)),
       head: Math.min(state.head, heads - 1),
     };
   };
@@ -34,30 +38,41 @@ function complete(models: readonly LiveModel[]): (state: State) => State {
 
 /** The reader of "Tom bit a dog" with positions comes first. */
 function findFirst(models: readonly LiveModel[]): LiveModel {
-  const tellsTom = (model: LiveModel) => model.scheme.name !== "none" && chooseText(model).startsWith("Tom");
+  const tellsTom = (model: LiveModel) => model.config.kind === "encoder-decoder" && model.scheme.name !== "none" && chooseText(model).startsWith("Tom");
   return models.find(tellsTom) ?? models[0]!;
 }
 
-function Page({ models, worker, store }: { models: LiveModel[]; worker: EngineWorker; store: Store }) {
+interface Props {
+  models: LiveModel[];
+  recorded: RecordedModel[];
+  worker: EngineWorker | null;
+  store: Store;
+}
+
+function Page({ models, recorded, worker, store }: Props) {
   const state = useStore(store);
-  const model = models.find((candidate) => candidate.id === state.model)!;
   const still = useStill(state);
-  const live = useMemo(() => bringToLife(still, model), [still, model]);
-  const before = useCount(worker, model, {}, still.beam);
-  const after = useCount(worker, model, live.controls, still.beam);
+  const chosen = recorded.find((candidate) => candidate.id === state.model);
+  const translators = useMemo(() => models.filter((candidate) => candidate.config.kind === "encoder-decoder"), [models]);
   const [said, say] = useState("");
-  const props = { state: still, live, update: store.update, say };
   // A drag of the hands draws the hands alone, at every frame: the other parts are kept as they are.
-  const first = useMemo(() => <First models={models} />, [models]);
-  const questions = useMemo(() => <Questions models={models} {...props} />, [still.scene]);
-  const sentence = useMemo(() => <Sentence {...props} before={before} after={after} />, [still, live, before, after]);
-  const sliders = useMemo(() => <Sliders {...props} />, [still, live]);
-  const attention = useMemo(() => <Attention {...props} />, [still, live]);
+  const first = useMemo(() => (models.length > 0 ? <First models={translators} /> : <FirstRecorded />), [models]);
+  const questions = useMemo(() => (translators.length > 0 ? <Questions models={translators} update={store.update} state={still} /> : null), [still.scene]);
   useEffect(() => {
     if (said === "") return;
     const timer = setTimeout(() => say(""), 4000);
     return () => clearTimeout(timer);
   }, [said]);
+  const head = (
+    <>
+      {first}
+      {questions}
+      <div class="bench-head">
+        <Models models={[...models, ...recorded]} state={state} update={store.update} />
+        <CopyLink store={store} say={say} />
+      </div>
+    </>
+  );
   return (
     <>
       <a class="skip" href="#sentence-title" onClick={skip}>
@@ -68,13 +83,46 @@ function Page({ models, worker, store }: { models: LiveModel[]; worker: EngineWo
           <Mark /> clockhands explore
         </p>
       </header>
+      {chosen ? (
+        <main>
+          {head}
+          <Recorded model={chosen} state={state} still={still} update={store.update} say={say} />
+        </main>
+      ) : (
+        <Bench models={models} worker={worker!} store={store} state={state} still={still} say={say} head={head} />
+      )}
+      <p class={said ? "said shown" : "said"} role="status">
+        {said}
+      </p>
+    </>
+  );
+}
+
+interface BenchProps {
+  models: LiveModel[];
+  worker: EngineWorker;
+  store: Store;
+  state: State;
+  still: State;
+  say: (text: string) => void;
+  head: ComponentChildren;
+}
+
+/** Everything about a live model. */
+function Bench({ models, worker, store, state, still, say, head }: BenchProps) {
+  const model = models.find((candidate) => candidate.id === state.model)!;
+  const translators = models.filter((candidate) => candidate.config.kind === "encoder-decoder");
+  const live = useMemo(() => bringToLife(still, model), [still, model]);
+  const before = useCount(worker, model, {}, still.beam);
+  const after = useCount(worker, model, live.controls, still.beam);
+  const props = { state: still, live, update: store.update, say };
+  const sentence = useMemo(() => <Sentence {...props} before={before} after={after} />, [still, live, before, after]);
+  const sliders = useMemo(() => <Sliders {...props} />, [still, live]);
+  const attention = useMemo(() => <Attention {...props} />, [still, live]);
+  return (
+    <>
       <main>
-        {first}
-        {questions}
-        <div class="bench-head">
-          <Models models={models} {...props} />
-          <CopyLink store={store} say={say} />
-        </div>
+        {head}
         <div class="bench">
           {sentence}
           {sliders}
@@ -82,11 +130,20 @@ function Page({ models, worker, store }: { models: LiveModel[]; worker: EngineWo
         <Hands {...props} state={state} />
         {attention}
       </main>
-      {state.scene ? <Strip models={models} {...props} state={state} count={after} /> : <Glance {...props} count={after} />}
-      <p class={said ? "said shown" : "said"} role="status">
-        {said}
-      </p>
+      {state.scene && translators.length > 0 ? <Strip models={translators} {...props} state={state} count={after} /> : <Glance {...props} count={after} />}
     </>
+  );
+}
+
+function FirstRecorded() {
+  return (
+    <section class="first" aria-labelledby="first-title">
+      <h1 id="first-title">Take the positions of a model in your hands.</h1>
+      <p class="lead">
+        A Transformer reads all words at once; where each one stands, it has to be told. Below are the numbers by which this model is told: turn them, and see
+        where its heads attend.
+      </p>
+    </section>
   );
 }
 
@@ -100,13 +157,14 @@ function useStill(state: State): State {
 
 function skip(event: MouseEvent): void {
   event.preventDefault();
-  const field = document.querySelector<HTMLElement>(".sentence input");
+  const field = document.querySelector<HTMLElement>(".sentence input, .sentence select");
   field?.scrollIntoView();
   field?.focus();
 }
 
-function Models({ models, state, update }: { models: LiveModel[]; state: State; update: Store["update"] }) {
+function Models({ models, state, update }: { models: PositionedModel[]; state: State; update: Store["update"] }) {
   const model = models.find((candidate) => candidate.id === state.model)!;
+  const { parameters, encoderLayers, decoderLayers, dModel } = model.config;
   return (
     <label class="models">
       <span>Model</span>
@@ -114,19 +172,21 @@ function Models({ models, state, update }: { models: LiveModel[]; state: State; 
         value={state.model}
         onChange={(event) => {
           const next = models.find((candidate) => candidate.id === event.currentTarget.value)!;
-          const known = state.text !== null && next.encodeText(state.text).unknown.length === 0;
+          const known = !isRecorded(next) && state.text !== null && (next as LiveModel).encodeText(state.text).unknown.length === 0;
           update({ ...UNTOUCHED, model: next.id, text: known ? state.text : null, scene: "", step: 0 });
         }}
       >
         {models.map((candidate) => (
           <option key={candidate.id} value={candidate.id}>
             {candidate.label}
+            {isRecorded(candidate) ? " (recorded)" : ""}
           </option>
         ))}
       </select>
       <small>
-        {model.task}; {model.config.parameters.toLocaleString("en-US")} parameters, {model.config.encoderLayers} + {model.config.decoderLayers} layers, d_model{" "}
-        {model.config.dModel}
+        {isRecorded(model)
+          ? `${parameters.toLocaleString("en-US")} parameters`
+          : `${model.task}; ${parameters.toLocaleString("en-US")} parameters, ${encoderLayers}${decoderLayers > 0 ? ` + ${decoderLayers}` : ""} layers, d_model ${dModel}`}
       </small>
     </label>
   );
@@ -177,8 +237,10 @@ function foldTold(): void {
 const root = document.getElementById("explorer");
 if (root) {
   const models = loadModels();
-  const store = new Store({ ...DEFAULTS, ...readAddress(location.hash) }, complete(models));
+  const recorded = loadRecorded();
+  const store = new Store({ ...DEFAULTS, ...readAddress(location.hash) }, complete(models, recorded));
   foldTold();
   document.documentElement.classList.add("live");
-  render(<Page models={models} worker={new EngineWorker()} store={store} />, root);
+  const worker = models.length > 0 ? new EngineWorker() : null;
+  render(<Page models={models} recorded={recorded} worker={worker} store={store} />, root);
 }

@@ -21,7 +21,7 @@ interface Props {
 }
 
 /** The ten questions. */
-export function Questions({ models, state, update }: Props) {
+export function Questions({ models, state, update }: Omit<Props, "live">) {
   return (
     <section class="questions" aria-labelledby="questions-title">
       <h2 id="questions-title">Ten questions, a few steps each</h2>
@@ -98,7 +98,7 @@ export function Strip(props: Props & { count: Counted }) {
             {step.count ? (
               <span class="told counted">
                 {" "}
-                <Count count={count} />.
+                <Count count={count} kind={live.model.config.kind} />.
               </span>
             ) : null}
           </p>

@@ -8,7 +8,7 @@ import type { Live } from "./live";
 import { moveItem, swapEnds } from "./order";
 import { canControl, isTouched, MOST_BEAM, placePositions, UNTOUCHED, type State } from "./state";
 import type { Update } from "./store";
-import { formatPosition, formatShare, showToken } from "./words";
+import { formatPosition, formatShare, nameWritten, showToken } from "./words";
 
 interface Props {
   state: State;
@@ -43,10 +43,11 @@ export function Sentence(props: Props & { before: Counted; after: Counted }) {
 }
 
 function Examples({ live, update }: Props) {
-  const examples = live.model.heldOut.slice(0, 4).map((pair) => pair.source);
+  const given = live.model.texts;
+  const examples = given.length > 0 ? given : live.model.heldOut.slice(0, 4).map((pair) => pair.source);
   return (
     <p class="examples">
-      <span>Never seen in training:</span>
+      <span>{given.length > 0 ? "Given with this page:" : "Never seen in training:"}</span>
       {examples.map((text) => (
         <button key={text} type="button" class="plain" onClick={() => update({ text, order: [], positions: [], follow: null })}>
           {text}
@@ -84,7 +85,7 @@ function Actions({ state, live, update, say }: Props) {
           Freeze all at one
         </button>
       ) : null}
-      {positioned ? (
+      {canControl(live.model, "encoder", "reversed") ? (
         <button type="button" aria-pressed={state.reversed} onClick={() => update({ reversed: !state.reversed })}>
           Count backwards
         </button>
@@ -111,10 +112,10 @@ function Search({ state, update }: Props) {
     <label class="search">
       <span>It writes by</span>
       <select value={String(state.beam)} onChange={(event) => update({ beam: Number(event.currentTarget.value) })}>
-        <option value="1">greedy search: the likeliest token each time</option>
+        <option value="1">greedy search</option>
         {widths.map((width) => (
           <option key={width} value={String(width)}>
-            beam search with {width} hypotheses
+            beam search, {width} hypotheses
           </option>
         ))}
       </select>
@@ -275,13 +276,14 @@ function Chips({ state, live, update, say }: Props) {
 
 function Comparison({ live, state, before, after }: { live: Live; state: State; before: Counted; after: Counted }) {
   if (live.problem || !live.before || !live.after) return <p class="problem">{live.problem}</p>;
+  const { kind } = live.model.config;
   const [from, to] = [live.before, live.after].map((one) => one.perToken.map((token) => showToken(token.text)));
   return (
     <div class="compare">
-      <Written name="As trained, as typed" translation={live.before} count={before} changes={markChanges(to!, from!)} elsewhere="with your changes" />
-      <Written name={isTouched(state) ? "With your changes" : "With your changes (none yet)"} translation={live.after} count={after} changes={markChanges(from!, to!)} elsewhere="as trained" loud />
+      <Written name="As trained, as typed" kind={kind} translation={live.before} count={before} changes={markChanges(to!, from!)} elsewhere="with your changes" />
+      <Written name={isTouched(state) ? "With your changes" : "With your changes (none yet)"} kind={kind} translation={live.after} count={after} changes={markChanges(from!, to!)} elsewhere="as trained" loud />
       <p class="verdict" role="status">
-        {tellChange(live.before, live.after)}
+        {tellChange(live.before, live.after, kind)}
       </p>
       {state.positions.length > 0 || state.order.length > 0 ? (
         <p class="hint">The count is over other sentences: order and positions that you gave to the words of this one are not part of it.</p>
@@ -290,17 +292,18 @@ function Comparison({ live, state, before, after }: { live: Live; state: State; 
   );
 }
 
-/** Say what became of a translation; true of any two. */
-export function tellChange(before: Translation, after: Translation): string {
+/** Say what became of a translation or continuation; true of any two. */
+export function tellChange(before: Translation, after: Translation, kind = "encoder-decoder"): string {
+  const name = nameWritten(kind);
   const from = formatShare(before.confidence);
   const to = formatShare(after.confidence);
-  if (before.text !== after.text) return `The translation changes. A token of it has a probability of ${to} on average; untouched, of ${from}.`;
+  if (before.text !== after.text) return `The ${name} changes. A token of it has a probability of ${to} on average; untouched, of ${from}.`;
   return from === to
-    ? `The same translation, and as probable: ${to} for each token, on average.`
-    : `The same translation, but a token of it has a probability of ${to} on average; untouched, of ${from}.`;
+    ? `The same ${name}, and as probable: ${to} for each token, on average.`
+    : `The same ${name}, but a token of it has a probability of ${to} on average; untouched, of ${from}.`;
 }
 
-function Written(props: { name: string; translation: Translation; count: Counted; changes: boolean[]; elsewhere: string; loud?: boolean }) {
+function Written(props: { name: string; kind: string; translation: Translation; count: Counted; changes: boolean[]; elsewhere: string; loud?: boolean }) {
   const { name, translation, count, changes, elsewhere, loud } = props;
   const shown = translation.perToken.filter((token) => !token.special);
   return (
@@ -322,14 +325,14 @@ function Written(props: { name: string; translation: Translation; count: Counted
         ))}
       </ol>
       <p class="count">
-        <Count count={count} />
+        <Count count={count} kind={props.kind} />
       </p>
     </div>
   );
 }
 
 /** The count over the held-out sentences, or how far it has come. */
-export function Count({ count: { progress: count, problem } }: { count: Counted }) {
+export function Count({ count: { progress: count, problem }, kind }: { count: Counted; kind: string }) {
   if (problem) return <span class="problem">The held-out sentences are not counted: {problem}</span>;
   if (!count) return <span class="soft">counting…</span>;
   if (count.done < count.of) {
@@ -341,7 +344,7 @@ export function Count({ count: { progress: count, problem } }: { count: Counted 
   }
   return (
     <span>
-      <b>{count.right}</b> of {count.of} held-out sentences right
+      <b>{count.right}</b> of {count.of} {kind === "decoder" ? "held-out texts: the next token right" : "held-out sentences right"}
     </span>
   );
 }

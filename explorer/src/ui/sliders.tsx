@@ -3,14 +3,14 @@
 import type { ComponentChildren } from "preact";
 import type { ControlName } from "../engine/api";
 import { trainedBase } from "./clockwork";
-import { traceAfter, type Live } from "./live";
+import { isRecorded, traceAfter, type Live, type Placed } from "./live";
 import { canControl, LEAST_BASE, MOST_BASE, MOST_LOUDNESS, MOST_OFFSET, type State } from "./state";
 import type { Update } from "./store";
 import { formatNumber } from "./words";
 
 interface Props {
   state: State;
-  live: Live;
+  live: Placed;
   update: Update;
 }
 
@@ -22,11 +22,11 @@ export function Sliders(props: Props) {
   return (
     <section class="card sliders" aria-labelledby="sliders-title">
       <h2 id="sliders-title">Its positions</h2>
-      <Lengths {...props} />
+      {isLive(live) ? <Lengths live={live} /> : null}
       <LoudnessSlider {...props} can={can("loudness")} />
-      <Toggle label="Words times √d" on={state.scaleTokens} usual can={can("scaleTokens")} set={(scaleTokens) => update({ scaleTokens })}>
+      {isRecorded(live.model) ? null : <Toggle label="Words times √d" on={state.scaleTokens} usual can={can("scaleTokens")} set={(scaleTokens) => update({ scaleTokens })}>
         √{live.model.config.dModel} = {formatNumber(Math.sqrt(live.model.config.dModel))}. Off, and the words are that many times quieter{live.model.scheme.name === "none" ? "" : " beside their positions"}.
-      </Toggle>
+      </Toggle>}
       <Slider
         label="Base"
         unit=""
@@ -78,7 +78,7 @@ export function Sliders(props: Props) {
         </Toggle>
         <StoppedHand {...props} can={can("stoppedHand")} />
       </fieldset>
-      <fieldset class="sides">
+      {live.model.config.decoderLayers === 0 ? null : <fieldset class="sides">
         <legend>These act on</legend>
         {[false, true].map((both) => (
           <label key={String(both)}>
@@ -86,9 +86,13 @@ export function Sliders(props: Props) {
             {both ? "what it reads and what it writes" : "the sentence that it reads"}
           </label>
         ))}
-      </fieldset>
+      </fieldset>}
     </section>
   );
+}
+
+function isLive(live: Placed): live is Live {
+  return !isRecorded(live.model);
 }
 
 /** Three figures after the point at most, so that an address stays short. */
@@ -97,7 +101,7 @@ function roundTo(value: number): number {
 }
 
 /** How far the slowest hand gets within the sentence: what the base decides. */
-function tellHands(live: Live): string {
+function tellHands(live: Placed): string {
   const frequencies = live.model.frequencies(makeSideControlsOf(live));
   const slowest = frequencies.filter((frequency) => frequency > 0).at(-1);
   if (slowest === undefined) return "This model has no hands.";
@@ -108,13 +112,13 @@ function tellHands(live: Live): string {
   );
 }
 
-function makeSideControlsOf(live: Live) {
+function makeSideControlsOf(live: Placed) {
   const { base, stoppedHand } = live.controls;
   return { ...(base === undefined ? {} : { base }), ...(stoppedHand === undefined ? {} : { stoppedHand }) };
 }
 
 /** How long the words and the positions of the sentence are, as bars: what √d is for. */
-function Lengths({ live }: Props) {
+function Lengths({ live }: { live: Live }) {
   const sizes = measureLengths(live);
   if (!sizes) return <p class="note">This model was trained without positions: nothing is added to its words.</p>;
   const most = Math.max(sizes.word, sizes.position, 1e-9);

@@ -1,6 +1,6 @@
 /** The state of the page: everything that the address brings back, and nothing else. */
 
-import type { ControlName, Controls, LiveModel, Side, SideControls } from "../engine/api";
+import type { ControlName, Controls, PositionedModel, Side, SideControls } from "../engine/api";
 
 export type Stack = "encoder" | "decoder" | "cross";
 export type View = "before" | "after" | "difference";
@@ -108,13 +108,13 @@ export function isTouched(state: State): boolean {
 }
 
 /** Whether a control does anything on a side of a model: without an encoding, only the words can be scaled. */
-export function canControl(model: LiveModel, side: Side, name: ControlName): boolean {
+export function canControl(model: PositionedModel, side: Side, name: ControlName): boolean {
   const { name: scheme } = side === "encoder" ? model.scheme : model.targetScheme;
   return model.applicable[side].includes(name) && (scheme !== "none" || name === "scaleTokens");
 }
 
 /** What the state asks of one side, without what its scheme has no use for. */
-export function makeSideControls(state: State, model: LiveModel, side: Side): SideControls {
+export function makeSideControls(state: State, model: PositionedModel, side: Side): SideControls {
   const asked: SideControls = {};
   if (side === "encoder" && state.positions.length > 0) asked.positions = state.positions;
   if (side === "encoder" && state.reversed) asked.reversed = true;
@@ -131,7 +131,7 @@ export function makeSideControls(state: State, model: LiveModel, side: Side): Si
 }
 
 /** The controls of a translation: the source's, and the target's too where the state says so. */
-export function makeControls(state: State, model: LiveModel): Controls {
+export function makeControls(state: State, model: PositionedModel): Controls {
   const controls: Controls = makeSideControls(state, model, "encoder");
   if (!state.bothSides) return controls;
   const target = makeSideControls(state, model, "decoder");

@@ -1,5 +1,10 @@
 /** Numbers and lists as a reader reads them. */
 
+/** What a model writes, in a word. */
+export function nameWritten(kind: string): string {
+  return kind === "decoder" ? "continuation" : "translation";
+}
+
 /** A number with few digits: 12,345, 17.8, 0.62, with a true minus sign. */
 export function formatNumber(value: number, digits = 3): string {
   if (!Number.isFinite(value)) return value < 0 ? "−∞" : value > 0 ? "∞" : "–";

@@ -25,7 +25,7 @@ from clockhands.exploring.model_data import describe_model
 from clockhands.generation import Search
 from clockhands.generation.engines import DecodingOptions
 from clockhands.model import TokenBatch, TransformerConfig
-from clockhands.model.huggingface import ClockhandsForSeq2SeqLM
+from clockhands.model.huggingface import ClockhandsForCausalLM, ClockhandsForSeq2SeqLM
 from clockhands.model.huggingface_config import ClockhandsConfig
 from clockhands.runs import Run, open_run
 
@@ -82,8 +82,23 @@ MODELS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
+CONTINUING: dict[str, dict[str, Any]] = {
+    "sinusoidal": {"norm": "pre", "decoder": "sinusoidal"},
+    "rope": {"norm": "pre", "num_kv_heads": 1, "decoder": {"scheme": "rope", "base": 100.0}},
+}
+"""Language models, whose tokens are pairs of bytes."""
+BYTES = (
+    "Tom bit a dog's  tail; Tom's dog bit 12 cats, Caf\u00e9 \u4f60\u597d\u00a0x \n\n\tend ",
+    " a dog bit Tom and it's late",
+)
+
+
 def main(folder: Path) -> None:
     """Write the vectors of every model."""
+    (folder / "continuing").mkdir(exist_ok=True)
+    for number, name in enumerate(CONTINUING):
+        torch.manual_seed(number)
+        _write(folder / "continuing" / f"{name}.json", _continue(name))
     tokenizers = train_tokenizers(_corpus(), kind="word")
     for number, (name, table) in enumerate(MODELS.items()):
         torch.manual_seed(number)
@@ -91,7 +106,41 @@ def main(folder: Path) -> None:
             tokenizers.save(place)
             _make_model(table, len(tokenizers.source)).save_pretrained(place)
             vectors = compute_vectors(open_run(place, device="cpu"), name)
-        (folder / f"{name}.json").write_text(json.dumps(vectors, separators=(",", ":")) + "\n", encoding="utf8")
+        _write(folder / f"{name}.json", vectors)
+
+
+def _write(path: Path, vectors: dict[str, Any]) -> None:
+    path.write_text(json.dumps(vectors, separators=(",", ":")) + "\n", encoding="utf8")
+
+
+def _continue(name: str) -> dict[str, Any]:
+    """Return a random language model with texts, their tokens, its logits, and what it writes greedily."""
+    corpus = Corpus("bytes", "language modelling", {"train": list(BYTES)})
+    tokenizers = train_tokenizers(corpus, kind="bpe", vocabulary=290)
+    table = {**CONTINUING[name], "kind": "decoder", "decoder_layers": 2}
+    with tempfile.TemporaryDirectory() as place:
+        tokenizers.save(place)
+        _make_model(table, len(tokenizers.source), ClockhandsForCausalLM).save_pretrained(place)
+        run = open_run(place, device="cpu")
+        model = describe_model(run, name, name, "vectors", [], dtype="float32")
+        cases = [_continue_text(run, text) for text in BYTES]
+    weights = base64.b64encode(model.weights).decode("ascii")
+    return {"data": {**model.data, "measured": []}, "weights": weights, "cases": cases}
+
+
+@torch.no_grad()
+def _continue_text(run: Run, text: str) -> dict[str, Any]:
+    ids = run.tokenizers.source(text)["input_ids"]
+    logits = run.model(input_ids=torch.tensor([ids]), use_cache=False).logits
+    written = list(ids)
+    while len(written) < len(ids) + MOST:
+        best = run.model(input_ids=torch.tensor([written]), use_cache=False).logits[0, -1].argmax()
+        written.append(int(best))
+        if written[-1] == run.model.config.eos_token_id:
+            break
+    tokens = written[len(ids) :]
+    decoded = run.tokenizers.source.decode(tokens, skip_special_tokens=True)
+    return {"text": text, "ids": ids, "logits": _round(logits), "tokens": tokens, "written": decoded}
 
 
 def _corpus() -> Corpus:
@@ -99,12 +148,14 @@ def _corpus() -> Corpus:
     return Corpus("vectors", "translation", {"train": pairs})
 
 
-def _make_model(table: dict[str, Any], vocabulary: int) -> ClockhandsForSeq2SeqLM:
+def _make_model(table: dict[str, Any], vocabulary: int, model_class: Any = ClockhandsForSeq2SeqLM) -> Any:
     """Return a random model whose norms, biases and learned numbers are random too, so that each of them matters."""
     sides = {side: table["sides"] for side in ("encoder", "decoder") if "sides" in table}
     settings = {**SIZES, **{key: value for key, value in table.items() if key != "sides"}, **sides}
+    if settings.get("kind") == "decoder":
+        del settings["encoder_layers"]
     config = TransformerConfig.from_dict({**settings, "vocab_size": vocabulary})
-    model = ClockhandsForSeq2SeqLM(
+    model = model_class(
         ClockhandsConfig(
             transformer=config.to_dict(), pad_token_id=0, bos_token_id=1, eos_token_id=2, decoder_start_token_id=1
         )

@@ -3,28 +3,33 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from clockhands.cli.common import add_device, check_file, prepare
 from clockhands.files import write_text
-
-if TYPE_CHECKING:
-    from clockhands.runs import Run
 
 __all__ = ["EXAMPLES", "arguments", "run"]
 
 EXAMPLES = (
     "clockhands explore --out explore.html",
     "clockhands explore runs/tour --out tour.html",
+    'clockhands explore ./weights --text "The cat sat on the mat." --out weights.html',
 )
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument("runs", nargs="*", metavar="RUN", help="the folders of trained "
-                        "translators (default: the models of the tour)")  # fmt: skip
+    parser.add_argument("models", nargs="*", metavar="MODEL", help="folders of runs or checkpoints, or hub names "
+                        "(default: the models of the tour)")  # fmt: skip
+    parser.add_argument(
+        "--text",
+        action="append",
+        metavar="TEXT",
+        help="a sentence whose attention is recorded of a model that the page cannot run; a live model is given it to "
+        "begin with; once for each sentence",
+    )
     parser.add_argument(
         "--out", default="explore.html", metavar="FILE", help="the page to write (default: %(default)s)"
     )
@@ -43,29 +48,32 @@ def run(options: argparse.Namespace) -> int:
     """Write the page and print where it is."""
     check_file("--out", options.out, overwrite=options.overwrite, suffix=".html")
     prepare(options)
-    from clockhands.exploring import make_page, prepare_model
-    from clockhands.runs import open_run
+    from clockhands.exploring import make_page, prepare_checkpoint
 
+    texts = options.text or []
     models = []
-    for (name, label), trained in _find_runs(options).items():
+    for (name, label), source in _find_sources(options).items():
         _say(options, f"measuring {label}")
-        models.append(prepare_model(open_run(trained, device=options.device), name, label))
-    command = " ".join(["clockhands explore", *options.runs])
+        models.append(prepare_checkpoint(source, name, label, texts, device=options.device))
+    command = shlex.join(
+        ["clockhands", "explore", *options.models, *(part for text in texts for part in ("--text", text))]
+    )
     page = write_text(options.out, make_page(models, command))
-    live = "1 live model" if len(models) == 1 else f"{len(models)} live models"
-    print(f"The page: {page}  ({page.stat().st_size / 1e6:.2f} MB, {live})")
+    live = sum(model.is_live for model in models)
+    counts = [(live, "live model"), (len(models) - live, "recorded model")]
+    summary = ", ".join(f"{count} {what}{'' if count == 1 else 's'}" for count, what in counts if count)
+    print(f"The page: {page}  ({page.stat().st_size / 1e6:.2f} MB, {summary})")
     return 0
 
 
-def _find_runs(options: argparse.Namespace) -> dict[tuple[str, str], Run]:
-    """Return the runs by key and label: those that are named, or those of the tour."""
+def _find_sources(options: argparse.Namespace) -> dict[tuple[str, str], str]:
+    """Return folders or hub names by key and label: those that are named, or those of the tour."""
     from clockhands.exploring import find_tour_models, name_models
-    from clockhands.runs import Run
 
-    if not options.runs:
-        return find_tour_models(Path(options.tour), show=not options.quiet, say=lambda text: _say(options, text))
-    runs = [Run(Path(path)) for path in options.runs]
-    return {(name, name): run for name, run in zip(name_models(runs), runs, strict=True)}
+    if not options.models:
+        runs = find_tour_models(Path(options.tour), show=not options.quiet, say=lambda text: _say(options, text))
+        return {key: str(run.path) for key, run in runs.items()}
+    return {(name, name): source for name, source in zip(name_models(options.models), options.models, strict=True)}
 
 
 def _say(options: argparse.Namespace, text: str) -> None:

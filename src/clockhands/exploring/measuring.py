@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from clockhands.data import Pair, encode_texts
+from clockhands.errors import UsageError
 from clockhands.exploring.controls import Controls, apply_controls
 from clockhands.generation import Search, Translation
 from clockhands.generation.engines import DecodingOptions
@@ -20,9 +21,11 @@ from clockhands.generation.translate import bound_length
 from clockhands.runs import Run
 from clockhands.schemes import Sinusoidal
 
-__all__ = ["MEASURED", "UNTOUCHED", "count_right", "measure", "translate_controlled"]
+__all__ = ["MEASURED", "UNTOUCHED", "count_right", "cut_next_tokens", "measure", "translate_controlled"]
 
 UNTOUCHED = "as it was trained"
+CONTEXT = 24
+"""The tokens of a held-out text of a language model, after which the next one is asked for."""
 MEASURED: Mapping[str, Controls] = {
     UNTOUCHED: Controls(),
     "position left out": Controls(loudness=0.0),
@@ -53,6 +56,8 @@ def measure(run: Run, pairs: Sequence[Pair]) -> list[dict[str, Any]]:
 
     A model without sinusoids of both waves, added or not, is measured untouched alone.
     """
+    if run.architecture == "decoder":
+        return [{"name": UNTOUCHED, "controls": {}, **_count_next_tokens(run, pairs)}]
     scheme = run.model.model.encoder.schemes[0]
     whole = isinstance(scheme, Sinusoidal) and scheme.waves == "both" and scheme.wavelength is None
     hands = scheme.width // 2 if whole else 0
@@ -62,6 +67,43 @@ def measure(run: Run, pairs: Sequence[Pair]) -> list[dict[str, Any]]:
             continue
         rows.append({"name": name, "controls": controls.to_page(), **count_right(run, pairs, controls)})
     return rows
+
+
+def cut_next_tokens(run: Run, documents: Sequence[str], count: int) -> list[Pair]:
+    """Return texts of ``CONTEXT`` tokens of documents, each with the token that follows, both as text.
+
+    Left out are those whose text has other tokens than it was cut into. Raises UsageError where none are left.
+    """
+    tokenizer = run.tokenizers.source
+    length = min(CONTEXT, (run.trained_length or CONTEXT + 1) - 1)
+    pairs: list[Pair] = []
+    for document in documents:
+        ids = tokenizer(document, add_special_tokens=False)["input_ids"]
+        for start in range(0, len(ids) - length, length + 1):
+            window = ids[start : start + length]
+            source, target = (str(tokenizer.decode(part)) for part in (window, [ids[start + length]]))
+            same = tokenizer(source, add_special_tokens=False)["input_ids"] == window
+            if same and source.strip() and target and "\ufffd" not in target:
+                pairs.append(Pair(source, target))
+            if len(pairs) == count:
+                return pairs
+    if not pairs:
+        raise UsageError(f"the held-out documents of {run.path} are shorter than {length + 1} tokens")
+    return pairs
+
+
+@torch.no_grad()
+def _count_next_tokens(run: Run, pairs: Sequence[Pair]) -> dict[str, Any]:
+    """Count the texts whose likeliest next token is the one that follows; ``confidence`` is its mean probability."""
+    tokenizer = run.tokenizers.source
+    right, confidence = 0, 0.0
+    for pair in pairs:
+        ids_1S = torch.tensor([tokenizer(pair.source, add_special_tokens=False)["input_ids"]], device=run.model.device)
+        probabilities_V = run.model(input_ids=ids_1S, use_cache=False).logits[0, -1].float().softmax(-1)
+        likeliest = int(probabilities_V.argmax())
+        right += tokenizer.decode([likeliest]) == pair.target
+        confidence += float(probabilities_V[likeliest])
+    return {"right": right, "of": len(pairs), "confidence": round(confidence / len(pairs), 4)}
 
 
 def count_right(run: Run, pairs: Sequence[Pair], controls: Controls) -> dict[str, Any]:

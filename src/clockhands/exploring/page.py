@@ -4,36 +4,65 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from importlib.resources import files
+from pathlib import Path
+from typing import Any
 
 from clockhands import __version__
 from clockhands.data import Pair, open_corpus
 from clockhands.errors import UsageError
-from clockhands.exploring.measuring import measure
+from clockhands.exploring.measuring import cut_next_tokens, measure
 from clockhands.exploring.model_data import ExplorerModel, describe_model
+from clockhands.exploring.recorded import record_model
 from clockhands.exploring.story import compose_findings
 from clockhands.exploring.support import check_support
+from clockhands.inspection import open_subject
+from clockhands.pretrained import is_own
 from clockhands.report.explorer_page import make_explorer_page
-from clockhands.runs import Run
+from clockhands.runs import Run, open_run, read_checked_config
 from clockhands.studies.measured import read_answers
 
-__all__ = ["HELD_OUT", "make_page", "name_models", "prepare_model"]
+__all__ = ["HELD_OUT", "make_page", "name_models", "prepare_checkpoint", "prepare_model"]
 
 HELD_OUT = 200
 """The most held-out sentences that stand in a page."""
 
 
-def name_models(runs: Sequence[Run]) -> list[str]:
-    """Return a key for each run: the name of its folder; a number is added where two have one name."""
+def name_models(sources: Sequence[str | Path]) -> list[str]:
+    """Return a key for each model: the last part of its path or hub name; a number where two have one name."""
     names: list[str] = []
-    for run in runs:
-        base = "".join(letter if letter.isalnum() else "-" for letter in run.path.resolve().name) or "model"
+    for source in sources:
+        last = Path(source).resolve().name
+        base = "".join(letter if letter.isalnum() else "-" for letter in last) or "model"
         same = sum(name == base or name.startswith(f"{base}-") for name in names)
         names.append(f"{base}-{same + 1}" if same else base)
     return names
 
 
-def prepare_model(run: Run, name: str, label: str) -> ExplorerModel:
-    """Describe the model of a run and count what the controls do to it.
+def prepare_checkpoint(
+    source: str, name: str, label: str, texts: Sequence[str], *, device: str | None = None
+) -> ExplorerModel:
+    """Prepare a model from a folder or by its hub name: live if a page runs it, else as it is recorded on ``texts``.
+
+    Raises UsageError where it is neither; CheckpointError where it cannot be opened.
+    """
+    reason = "A page runs models of Clockhands alone"
+    if is_own(read_checked_config(source)):
+        run = open_run(source, device=device)
+        try:
+            return prepare_model(run, name, label, texts)
+        except UsageError as fault:
+            if not texts:
+                raise UsageError(
+                    f'{fault}\nGive sentences (--text "...") to see its attention as it is recorded'
+                ) from None
+            first, *reasons = str(fault).splitlines()
+            reason = f"It does not run in a page: {'; '.join(map(str.strip, reasons)) or first}"
+    said = f"{reason}: its positions are live here, its attention is as it was recorded, and it writes nothing."
+    return record_model(open_subject(source, device=device or "cpu"), name, label, texts, said)
+
+
+def prepare_model(run: Run, name: str, label: str, texts: Sequence[str] = ()) -> ExplorerModel:
+    """Describe the model of a run and count what the controls do to it; ``texts`` are offered as its sentences.
 
     Raises UsageError if it does not run in a page or its corpus holds nothing to translate.
     """
@@ -41,6 +70,7 @@ def prepare_model(run: Run, name: str, label: str) -> ExplorerModel:
     task, pairs = _read_held_out(run)
     model = describe_model(run, name, label, task, pairs)
     model.data["measured"] = measure(run, pairs)
+    model.data["texts"] = list(texts)
     return model
 
 
@@ -48,19 +78,26 @@ def _read_held_out(run: Run) -> tuple[str, list[Pair]]:
     """Return what the corpus of a run is, and its first held-out pairs."""
     recipe = run.recipe
     corpus = open_corpus(recipe.corpus, **recipe.corpus_options)
+    if run.architecture == "decoder" and corpus.task != "language modelling":
+        raise UsageError(f"the corpus {corpus.name!r} of {run.path} holds pairs, and the model there continues text")
     split = next((name for name in ("test", "validation") if name in corpus), None)
     if split is None:
         raise UsageError(
             f"the corpus {corpus.name!r} of {run.path} has no split test or validation, and a page counts over "
             "held-out sentences"
         )
-    return corpus.description or corpus.name, corpus.pairs(split)[:HELD_OUT]
+    task = corpus.description or corpus.name
+    if run.architecture == "decoder":
+        return task, cut_next_tokens(run, corpus.documents(split), HELD_OUT)
+    return task, corpus.pairs(split)[:HELD_OUT]
 
 
 def make_page(models: Sequence[ExplorerModel], command: str) -> str:
     """Return the page of these models, as text; ``command`` is what wrote it."""
     findings = compose_findings(models, command)
-    data = {"version": __version__, "command": command, "models": [model.data for model in models]}
+    live = [model.data for model in models if model.is_live]
+    recorded = [model.data for model in models if not model.is_live]
+    data: dict[str, Any] = {"version": __version__, "command": command, "models": live, "recorded": recorded}
     data["findings"] = [
         {"name": finding.name, "question": finding.question, "verdict": finding.verdict, "command": command}
         for finding in findings

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from clockhands import __version__
 from clockhands.exploring.measuring import UNTOUCHED
 from clockhands.exploring.model_data import ExplorerModel
@@ -18,10 +20,13 @@ _LOUDNESS = ("position left out", "position ¼ as loud", "position ½ as loud", 
 
 def compose_findings(models: Sequence[ExplorerModel], command: str) -> Findings:
     """Return the findings of a page with these models."""
-    items = [_find_untouched(models)]
-    items += [_find_effects(model.data) for model in models if len(model.data["measured"]) > 1]
+    live = [model for model in models if model.is_live]
+    items = [_find_untouched(live)] if live else []
+    items += [_find_effects(model.data) for model in live if len(model.data["measured"]) > 1]
+    items += [_find_recorded(model) for model in models if not model.is_live]
+    title = "What word order is worth: models that run in this page" if live else "Where position enters a model"
     return Findings(
-        title="What word order is worth: models that run in this page",
+        title=title,
         items=tuple(items),
         facts={model.data["label"]: _describe(model.data) for model in models},
         signature=f"explore|models:{len(models)}|v:{__version__}",
@@ -30,8 +35,12 @@ def compose_findings(models: Sequence[ExplorerModel], command: str) -> Findings:
 
 
 def _describe(data: dict[str, Any]) -> str:
-    config, scheme = data["config"], data["schemes"]["encoder"]["name"]
-    layers = f"{config['encoderLayers']} + {config['decoderLayers']} layers, d_model {config['dModel']}"
+    config = data["config"]
+    if config["kind"] == "recorded":
+        return f"{data['task']} {config['parameters']:,} parameters."
+    scheme = data["schemes"]["encoder"]["name"]
+    stacks = [str(count) for count in (config["encoderLayers"], config["decoderLayers"]) if count]
+    layers = f"{' + '.join(stacks)} layers, d_model {config['dModel']}"
     return f"{data['task']}; {layers}, {config['parameters']:,} parameters, positions: {scheme}"
 
 
@@ -43,12 +52,42 @@ def _find_untouched(models: Sequence[ExplorerModel]) -> Finding:
     counts = "; ".join(f"{label}: {right} of {of}" for label, right, of in rows)
     return Finding(
         name="explore.untouched",
-        question="How many held-out sentences does each model get right?",
+        question="How many held-out texts does each model get right?",
         verdict=f"{counts}.",
         table=Table.of(("model", "right", "of"), rows),
-        method="Greedy translations that equal the one right translation, letter by letter; sentences that training "
-        "never showed.",
+        method="Texts that training never showed. Of a translator those are right whose greedy translation equals the "
+        "one right translation, letter by letter; of a language model those whose likeliest next token follows.",
     )
+
+
+def _find_recorded(model: ExplorerModel) -> Finding:
+    """Say where position enters, and how far back the heads of each layer look in the sentences."""
+    data = model.data
+    rows = [
+        (sentence["text"], layer + 1, *(round(value, 3) for value in _summarise(weights_HTT)))
+        for index, sentence in enumerate(data["sentences"])
+        for layer, weights_HTT in enumerate(model.read_array(f"sentence.{index}"))
+    ]
+    return Finding(
+        name=f"explore.recorded.{data['id']}",
+        question=f"Where does position enter {data['label']}, and where does it attend?",
+        verdict=f"{data['task']} {data['reason']}",
+        table=Table.of(
+            ("sentence", "layer", "mean distance in tokens", "to itself", "to the token before", "to the first"), rows
+        ),
+        method="The means over the heads of a layer and the tokens of a sentence, special ones included; the last "
+        "three columns are shares of the attention weights.",
+    )
+
+
+def _summarise(weights_HTT: np.ndarray[Any, Any]) -> tuple[float, float, float, float]:
+    """Return the mean distance of attention, and its shares for the token itself, the one before and the first."""
+    length = weights_HTT.shape[-1]
+    places = np.arange(length)
+    distance = float((weights_HTT * np.abs(places[:, None] - places)).sum(-1).mean())
+    own = float(np.trace(weights_HTT, axis1=1, axis2=2).mean() / length)
+    before = float(np.trace(weights_HTT, offset=-1, axis1=1, axis2=2).mean() / length)
+    return distance, own, before, float(weights_HTT[..., 0].mean())
 
 
 def _find_effects(data: dict[str, Any]) -> Finding:

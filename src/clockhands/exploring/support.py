@@ -12,7 +12,7 @@ from clockhands.options import options_of
 from clockhands.runs import Run
 from clockhands.schemes import CATALOGUE
 
-__all__ = ["LARGEST", "OPTIONS", "STACKS", "check_support"]
+__all__ = ["LARGEST", "OPTIONS", "check_support", "list_stacks"]
 
 OPTIONS: Mapping[str, frozenset[str]] = {
     "none": frozenset(),
@@ -25,14 +25,14 @@ OPTIONS: Mapping[str, frozenset[str]] = {
     "t5": frozenset(("num_buckets", "max_distance", "bidirectional", "logit_scale", "bias_scale")),
 }
 """The schemes that the script of the page computes, with the options that it knows; others have their defaults."""
-STACKS: tuple[Side, ...] = ("encoder", "decoder")
 LARGEST = 5_000_000
 """The most parameters of a model that a page can run while its reader waits."""
 
 
 def check_support(run: Run) -> None:
     """Raise UsageError with every reason for which the model of a run does not run in a page."""
-    run.require("encoder-decoder", "explore translations")
+    if run.architecture == "encoder":
+        run.require("encoder-decoder", "explore what it writes")
     config = run.model.config.transformer_config
     faults = [*_find_faults(config), *find_tokenizer_faults(run.tokenizers)]
     count = sum(parameter.numel() for parameter in run.model.parameters())
@@ -43,12 +43,17 @@ def check_support(run: Run) -> None:
         raise UsageError(f"the model in {run.path} does not run in a page:{reasons}")
 
 
+def list_stacks(config: TransformerConfig) -> dict[Side, Side]:
+    """Return the stack of a model that stands on each side of the page: that of a language model is what it reads."""
+    return {"encoder": "decoder"} if config.kind == "decoder" else {"encoder": "encoder", "decoder": "decoder"}
+
+
 def _find_faults(config: TransformerConfig) -> Iterator[str]:
     if config.output_transform:
         yield "model.output_transform: the page has no layer before the output matrix"
     if config.cross.scheme != "none" or config.cross.transform:
         yield f"cross.scheme = {config.cross.scheme!r}: the page has no positions in cross-attention"
-    for side in STACKS:
+    for side in list_stacks(config).values():
         position = config.get_position_config(side)
         if position.transform:
             yield f"{side}.transform = {position.transform!r}: the page counts positions itself"

@@ -1,7 +1,8 @@
 """Tokenizers as the page reads them: normal forms, one pattern that cuts, and a list of words.
 
 That is what tokenizers of the kinds ``word``, ``character`` and ``morpheme`` are. The pattern is rewritten from the
-syntax of Oniguruma, in which ``tokenizers`` reads it, to that of JavaScript with the flag ``u``.
+syntax of Oniguruma, in which ``tokenizers`` reads it, to that of JavaScript with the flag ``u``. Those of the kind
+``bpe`` are a list of merges: GPT-2's pattern, by which they cut, stands in the script.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from clockhands.data import Tokenizers
 __all__ = ["describe_tokens", "find_tokenizer_faults", "read_rules", "translate_pattern"]
 
 _FORMS = ("NFC", "NFKC", "Lowercase", "Prepend")
+_UNREAD = ("dropout", "continuing_subword_prefix", "end_of_word_suffix", "byte_fallback", "ignore_merges")
+"""Options of byte pairs that the page does not read."""
 _WORD = r"\p{L}\p{M}\p{N}\p{Pc}"
 """What ``\\w`` matches in Oniguruma; in JavaScript it is ASCII alone."""
 _SYNTAX = "^$\\.*+?()[]{}|/"
@@ -29,7 +32,7 @@ def find_tokenizer_faults(tokenizers: Tokenizers) -> Iterator[str]:
     for side, tokenizer in (("source", tokenizers.source), ("target", tokenizers.target)):
         fault = _find_fault(tokenizer)
         if fault:
-            yield f"the {side} tokenizer {fault}; the page reads the kinds word, character and morpheme"
+            yield f"the {side} tokenizer {fault}; the page reads the kinds bpe, word, character and morpheme"
         if tokenizers.shared:
             return
 
@@ -40,9 +43,12 @@ def _find_fault(tokenizer: PreTrainedTokenizerBase) -> str | None:
         return f"is a {type(tokenizer).__name__}"
     table = json.loads(backend.to_str())
     cuts = table["pre_tokenizer"] or {}
-    if table["model"]["type"] != "WordLevel":
+    if table["model"]["type"] not in ("WordLevel", "BPE"):
         return f"is of the kind {table['model']['type']}"
-    if cuts.get("type") != "Split" or "Regex" not in cuts["pattern"] or cuts["behavior"] != "Isolated":
+    if table["model"]["type"] == "BPE":
+        if cuts.get("type") != "ByteLevel" or not cuts.get("use_regex", True) or any(map(table["model"].get, _UNREAD)):
+            return "is of the kind BPE, but not of plain bytes cut as GPT-2 cuts them"
+    elif cuts.get("type") != "Split" or "Regex" not in cuts["pattern"] or cuts["behavior"] != "Isolated":
         return "does not cut by one pattern"
     strange = [step["type"] for step in _list_steps(table["normalizer"], "normalizers") if step["type"] not in _FORMS]
     return f"normalises by {strange[0]}" if strange else None
@@ -56,18 +62,30 @@ def _list_steps(table: dict[str, Any] | None, key: str) -> list[dict[str, Any]]:
     return steps
 
 
-def read_rules(tokenizer: PreTrainedTokenizerBase) -> dict[str, Any]:
-    """Return how the page cuts and joins text; the tokenizer has no faults (``find_tokenizer_faults``)."""
+def read_rules(tokenizer: PreTrainedTokenizerBase, *, ends: bool = True) -> dict[str, Any]:
+    """Return how the page cuts and joins text; the tokenizer has no faults (``find_tokenizer_faults``).
+
+    ``ends``: whether its end token is put behind every text.
+    """
     table = json.loads(tokenizer.backend_tokenizer.to_str())
     steps = {step["type"]: step for step in _list_steps(table["normalizer"], "normalizers")}
+    cuts = table["pre_tokenizer"]
+    if table["model"]["type"] == "BPE":
+        cutting = {
+            "prefix": " " if cuts["add_prefix_space"] else "",
+            "pattern": "",
+            "merges": [merge if isinstance(merge, list) else merge.split(" ") for merge in table["model"]["merges"]],
+        }
+    else:
+        prefix = steps.get("Prepend", {}).get("prepend", "")
+        cutting = {"prefix": prefix, "pattern": translate_pattern(cuts["pattern"]["Regex"])}
     return {
         "nfc": "NFC" in steps,
         "nfkc": "NFKC" in steps,
         "lowercase": "Lowercase" in steps,
-        "prefix": steps.get("Prepend", {}).get("prepend", ""),
-        "pattern": translate_pattern(table["pre_tokenizer"]["pattern"]["Regex"]),
+        **cutting,
         "unknownId": tokenizer.unk_token_id,
-        "endId": tokenizer.eos_token_id,
+        "endId": tokenizer.eos_token_id if ends else None,
         "stripsSpace": any(step["type"] == "Strip" for step in _list_steps(table["decoder"], "decoders")),
     }
 

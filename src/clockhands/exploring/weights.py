@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from clockhands.exploring.support import STACKS
+from clockhands.exploring.support import list_stacks
 from clockhands.runs import Run
 from clockhands.shapes import Tensor
 
@@ -20,8 +20,9 @@ _TABLES = {"learned": "table_LP", "t5": "table_HN"}
 def pack_weights(run: Run, dtype: str = "float16") -> tuple[bytes, dict[str, Any]]:
     """Return the little-endian numbers of all weights, and where each tensor begins, in numbers, with its shape.
 
-    Tensors have the names of the state dict without ``model.``; tied ones share one place. The table of a side's scheme
-    is called ``encoder.table`` or ``decoder.table``.
+    Tensors have the names of the state dict without ``model.``, but the stack of a language model is called
+    ``encoder``; tied ones share one place. The table of a side's scheme is called ``encoder.table`` or
+    ``decoder.table``.
     """
     places: dict[str, Any] = {}
     kept: dict[int, dict[str, Any]] = {}
@@ -43,9 +44,13 @@ def _list_tensors(run: Run) -> dict[str, Tensor]:
     tensors = {
         name: tensor for name, tensor in model.named_parameters(remove_duplicate=False) if ".schemes." not in name
     }
-    for side in STACKS:
-        parameter = _TABLES.get(run.model.config.transformer_config.get_position_config(side).scheme)
+    config = run.model.config.transformer_config
+    for side in list_stacks(config).values():
+        parameter = _TABLES.get(config.get_position_config(side).scheme)
         if parameter:
             tensors[f"{side}.table"] = getattr(model.get_stack(side).schemes[0], parameter)
     # A learned scale of the tokens is told as a number, with the rules.
-    return {name: tensor for name, tensor in tensors.items() if isinstance(tensor, torch.Tensor) and tensor.dim()}
+    named = {name: tensor for name, tensor in tensors.items() if isinstance(tensor, torch.Tensor) and tensor.dim()}
+    if config.kind != "decoder":
+        return named
+    return {name.replace("decoder.", "encoder.", 1): tensor for name, tensor in named.items()}

@@ -44,8 +44,8 @@ class Sentence:
     source: list[int] | None = None
 
 
-def read_sentences(subject: Subject, texts: Sequence[str]) -> list[Sentence]:
-    """Return the sentences as this model reads them.
+def read_sentences(subject: Subject, texts: Sequence[str], *, option: str = "--sentence") -> list[Sentence]:
+    """Return the sentences as this model reads them; ``option`` is what the messages call where they were given.
 
     Raises UsageError for the first that is empty, has one token, no token that its tokenizer knows, or more tokens
     than the model reads or a picture shows; for too many sentences; and for a model without a tokenizer.
@@ -53,12 +53,12 @@ def read_sentences(subject: Subject, texts: Sequence[str]) -> list[Sentence]:
     if not texts:
         return []
     if len(texts) > MOST_SENTENCES:
-        raise UsageError(f"--sentence was given {len(texts)} times; a page shows at most {MOST_SENTENCES} sentences")
+        raise UsageError(f"{option} was given {len(texts)} times; a page shows at most {MOST_SENTENCES} sentences")
     if subject.tokenizer is None:
         raise UsageError(
-            "--sentence needs a tokenizer, and this model came without one; give one (--tokenizer NAME, tokenizer=...)"
+            f"{option} needs a tokenizer, and this model came without one; give one (--tokenizer NAME, tokenizer=...)"
         )
-    return [_read_sentence(subject, text) for text in texts]
+    return [_read_sentence(subject, text, option) for text in texts]
 
 
 def encode_sentence(subject: Subject, text: str) -> tuple[list[int], Bool[Tensor, " T"]]:
@@ -105,17 +105,17 @@ def make_comparison_rows(
     return rows_NT, padded_NS
 
 
-def _read_sentence(subject: Subject, text: str) -> Sentence:
+def _read_sentence(subject: Subject, text: str, option: str) -> Sentence:
     """Return one sentence; raise UsageError as ``read_sentences``."""
     if not text.strip():
-        raise UsageError("--sentence is empty; give a sentence of at least two tokens")
+        raise UsageError(f"{option} is empty; give a sentence of at least two tokens")
     ids, ordinary_T = encode_sentence(subject, text)
-    _check_length(subject, text, int(ordinary_T.sum()), len(ids))
+    _check_length(subject, text, int(ordinary_T.sum()), len(ids), option)
     bare = torch.tensor(ids)[ordinary_T].tolist()
     unknown = getattr(subject.tokenizer, "unk_token_id", None)
     if unknown is not None and set(bare) == {unknown}:
         raise UsageError(
-            f"--sentence {text!r} holds no token that the model's tokenizer knows; give one of the language it was "
+            f"{option} {text!r} holds no token that the model's tokenizer knows; give one of the language it was "
             "trained on"
         )
     subject.check_ids(torch.tensor([ids]))
@@ -132,21 +132,21 @@ def _read_sentence(subject: Subject, text: str) -> Sentence:
     )
 
 
-def _check_length(subject: Subject, text: str, count: int, total: int) -> None:
+def _check_length(subject: Subject, text: str, count: int, total: int, option: str) -> None:
     """Raise UsageError for fewer than two ordinary tokens, and for more than the model reads or a picture shows."""
     if count < 2:
         raise UsageError(
-            f"--sentence {text!r} is {'one token' if count else 'no token'} to the model's tokenizer; at least two are "
+            f"{option} {text!r} is {'one token' if count else 'no token'} to the model's tokenizer; at least two are "
             "needed for anything to have an order"
         )
     if subject.max_length is not None and total > subject.max_length:
         raise UsageError(
-            f"--sentence {text[:40]!r} has {total} tokens, special ones included, and the model reads at most "
+            f"{option} {text[:40]!r} has {total} tokens, special ones included, and the model reads at most "
             f"{subject.max_length}; give a shorter one"
         )
     if total > MOST_TOKENS:
         raise UsageError(
-            f"--sentence {text[:40]!r} has {total} tokens, special ones included; at most {MOST_TOKENS} can be "
+            f"{option} {text[:40]!r} has {total} tokens, special ones included; at most {MOST_TOKENS} can be "
             "read off a picture of attention: give a shorter one"
         )
 
