@@ -21,7 +21,7 @@ from typing import Any
 from timing import RESULTS
 
 from clockhands.runs.recipe import make_recipe
-from clockhands.training import Material, prepare, train
+from clockhands.training import TrainingData, prepare, train
 from clockhands.training.callbacks import Diverged
 
 FILE = RESULTS / "defaults.jsonl"
@@ -91,7 +91,7 @@ def settings(cell: str, steps: int) -> dict[str, Any]:
     return {**common, **rates, **{key: json.loads(value) for key, value in more.items()}}
 
 
-def measure(tables: dict[str, dict[str, Any]], material: Material, cell: str, steps: int) -> dict[str, Any]:
+def measure(tables: dict[str, dict[str, Any]], material: TrainingData, cell: str, steps: int) -> dict[str, Any]:
     """The validation losses of one training, or that it diverged."""
     folder = Path(tempfile.mkdtemp(prefix="defaults-"))
     begun = time.process_time()

@@ -8,7 +8,7 @@ import torch
 
 from clockhands.comparison.model_measures import During, Inside
 from clockhands.runs.recipe import Recipe, vary_recipe
-from clockhands.training import Material, prepare
+from clockhands.training import TrainingData, prepare
 from clockhands.training.architecture import build
 from tests.training.tiny import tables
 
@@ -44,6 +44,6 @@ def test_louder_positions_lose_words() -> None:
 
 def test_only_what_is_cheap_is_looked_at_during_training() -> None:
     recipe = Recipe.from_tables(tables())
-    material: Material = prepare(recipe)
+    material: TrainingData = prepare(recipe)
     during = During(Inside(material, ("loudness", "survival")))
     assert during.measures == ["loudness"]

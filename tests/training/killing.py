@@ -32,7 +32,7 @@ from tokenizers import Tokenizer
 
 from clockhands.errors import CheckpointError
 from clockhands.runs import Run
-from clockhands.training import Material, Recipe, prepare, resume, train
+from clockhands.training import Recipe, TrainingData, prepare, resume, train
 from tests.training.tiny import tables
 
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
@@ -131,7 +131,7 @@ def forked(act: Callable[[], object], *, after: float | None = None) -> str:
     return word
 
 
-def go_on(folder: Path, recipe: Recipe, material: Material) -> None:
+def go_on(folder: Path, recipe: Recipe, material: TrainingData) -> None:
     """What a person does: resume; where there is nothing yet, or the message says so, give the command again."""
     if not folder.exists() or not any(folder.iterdir()):
         train(recipe, folder, material=material)

@@ -9,7 +9,7 @@ from clockhands.errors import ConfigError
 from clockhands.model import Transformer
 from clockhands.runs.recipe import Recipe, vary_recipe
 from clockhands.training.architecture import build, configure
-from clockhands.training.material import prepare
+from clockhands.training.training_data import prepare
 from tests.training.tiny import tables
 
 

@@ -12,7 +12,7 @@ from clockhands.errors import DataError, UsageError
 from clockhands.runs import Run
 from clockhands.runs.recipe import Recipe
 from clockhands.training.checks import check_before_reading, check_material, check_resumed
-from clockhands.training.material import prepare
+from clockhands.training.training_data import prepare
 from tests.training.tiny import tables
 
 

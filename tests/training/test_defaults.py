@@ -13,7 +13,7 @@ import pytest
 from clockhands.cli import main
 from clockhands.model.presets import make_preset
 from clockhands.runs import Run
-from clockhands.training import Material, Recipe, prepare, resume, train, vary_recipe
+from clockhands.training import Recipe, TrainingData, prepare, resume, train, vary_recipe
 from clockhands.training.defaults import (
     compute_peak_rate,
     compute_warmup_steps,
@@ -34,7 +34,7 @@ def open_tables(**training: Any) -> dict[str, dict[str, Any]]:
 
 
 @pytest.fixture(scope="module")
-def material() -> Material:
+def material() -> TrainingData:
     return prepare(Recipe.from_tables(tables()))
 
 
@@ -102,14 +102,14 @@ def test_weights_that_are_trained_already_move_more_gently() -> None:
     assert fill_in_auto(begun).training.rate == fill_in_auto(recipe).training.rate / 4
 
 
-def test_epochs_are_counted_as_the_trainer_counts_them(material: Material, tmp_path: Path) -> None:
+def test_epochs_are_counted_as_the_trainer_counts_them(material: TrainingData, tmp_path: Path) -> None:
     recipe = Recipe.from_tables(open_tables(max_steps=None, epochs=2.5, accumulate=4))
     run = train(recipe, tmp_path / "run", material=material)
     assert count_updates(recipe, material) == run.record["step"] == 10
     assert run.recipe.training.warmup_steps == 1
 
 
-def test_a_run_keeps_the_numbers_and_goes_on_with_them(material: Material, tmp_path: Path) -> None:
+def test_a_run_keeps_the_numbers_and_goes_on_with_them(material: TrainingData, tmp_path: Path) -> None:
     """A run that is made longer does not begin another warm-up."""
     run = train(open_tables(max_steps=20, save_steps=10), tmp_path / "run", material=material)
     written = tomllib.loads((run.path / "recipe.toml").read_text())["training"]
@@ -118,7 +118,7 @@ def test_a_run_keeps_the_numbers_and_goes_on_with_them(material: Material, tmp_p
     assert (longer.learning_rate, longer.warmup_steps) == (8e-3, 2)
 
 
-def test_a_run_from_before_keeps_the_rate_that_it_had(material: Material, tmp_path: Path) -> None:
+def test_a_run_from_before_keeps_the_rate_that_it_had(material: TrainingData, tmp_path: Path) -> None:
     """Its recipe.toml has the old warm-up, and no rate where none was given: 5e-4."""
     wanted = train(tables(learning_rate=5e-4, warmup_steps=0), tmp_path / "wanted", material=material)
     run = train(tables(learning_rate=5e-4, warmup_steps=0, max_steps=14), tmp_path / "old", material=material)

@@ -20,7 +20,7 @@ from clockhands.comparison.trial_runner import run_trial
 from clockhands.model.presets import make_preset
 from clockhands.runs import Run
 from clockhands.runs.recipe.sections import Training
-from clockhands.training import Material, Recipe, TrainingStopped, precision, prepare, resume, train
+from clockhands.training import Recipe, TrainingData, TrainingStopped, precision, prepare, resume, train
 from clockhands.training.precision import Precision, choose_precision, measure_speedup, read_precision
 from tests.training.test_start import on_step, weights
 from tests.training.tiny import tables
@@ -29,7 +29,7 @@ CPU, TINY = torch.device("cpu"), make_preset("tiny")
 
 
 @pytest.fixture(scope="module")
-def material() -> Material:
+def material() -> TrainingData:
     return prepare(Recipe.from_tables(tables()))
 
 
@@ -69,7 +69,7 @@ def test_what_is_asked_for_is_taken_and_slow_bf16_is_warned_of(
 
 
 def test_a_run_computes_as_decided_and_its_record_says_so(
-    material: Material, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    material: TrainingData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     asked = train(tables(precision="bf16", max_steps=6), tmp_path / "asked", material=material)
     inject(monkeypatch, 2.0)
@@ -82,7 +82,7 @@ def test_a_run_computes_as_decided_and_its_record_says_so(
 
 
 def test_a_resumed_run_goes_on_as_it_began_whatever_would_be_measured_now(
-    material: Material, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    material: TrainingData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     inject(monkeypatch, 2.0)
     whole = train(tables(precision="auto"), tmp_path / "whole", material=material)
@@ -94,7 +94,7 @@ def test_a_resumed_run_goes_on_as_it_began_whatever_would_be_measured_now(
 
 
 def test_a_run_killed_after_its_recipe_was_written_knows_its_precision(
-    material: Material, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    material: TrainingData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     inject(monkeypatch, 2.0)
 

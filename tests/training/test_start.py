@@ -25,7 +25,7 @@ from clockhands.runs.folder import add_facts
 from clockhands.runs.recipe.sections import Training
 from clockhands.training import (
     Diverged,
-    Material,
+    TrainingData,
     Recipe,
     TrainingStopped,
     callbacks,
@@ -55,12 +55,12 @@ def _heed_sighup() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def material() -> Material:
+def material() -> TrainingData:
     return prepare(Recipe.from_tables(tables()))
 
 
 @pytest.fixture(scope="module")
-def whole(material: Material, tmp_path_factory: pytest.TempPathFactory) -> Run:
+def whole(material: TrainingData, tmp_path_factory: pytest.TempPathFactory) -> Run:
     """The run that was never stopped, with its curves drawn."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(session, "draw_curves", draw_curves)
@@ -114,13 +114,13 @@ def test_a_run_opens_again_here_and_in_transformers(whole: Run) -> None:
 
 
 def test_the_same_recipe_gives_the_same_weights_and_another_seed_others(
-    whole: Run, material: Material, tmp_path: Path
+    whole: Run, material: TrainingData, tmp_path: Path
 ) -> None:
     assert weights(train(tables(), tmp_path / "again")) == weights(whole)
     assert weights(train(tables(seed=1), tmp_path / "other", material=material)) != weights(whole)
 
 
-def test_looking_on_changes_nothing(whole: Run, material: Material, tmp_path: Path) -> None:
+def test_looking_on_changes_nothing(whole: Run, material: TrainingData, tmp_path: Path) -> None:
     seldom = tables(log_steps=100, eval_steps=None, save_steps=None, save_minutes=0)
     rare = train(seldom, tmp_path / "rare", material=material)
     assert weights(rare) == weights(whole)
@@ -128,7 +128,7 @@ def test_looking_on_changes_nothing(whole: Run, material: Material, tmp_path: Pa
 
 
 def test_checkpoints_by_the_clock_change_nothing(
-    whole: Run, material: Material, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    whole: Run, material: TrainingData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(callbacks, "MAX_SAVING_SHARE", 1e9)  # as often as they are due, which is after every step
     saved: list[str] = []
@@ -167,13 +167,13 @@ def test_checkpoints_by_the_clock_take_a_small_share_of_the_time(
     assert [saves_at(60 + 60.0), saves_at(60 + 299.0), saves_at(60 + 300.0)] == [False, False, True]
 
 
-def test_by_default_a_run_is_saved_and_can_be_made_longer(whole: Run, material: Material, tmp_path: Path) -> None:
+def test_by_default_a_run_is_saved_and_can_be_made_longer(whole: Run, material: TrainingData, tmp_path: Path) -> None:
     run = train(tables(save_steps=None, max_steps=11), tmp_path / "run", material=material)
     assert [path.name for path in run.checkpoints] == ["checkpoint-7", "checkpoint-11"]
     assert weights(resume(run.path, {"training.max_steps": 24})) == weights(whole)
 
 
-def test_a_run_that_is_busy_is_refused_and_left_alone(material: Material, tmp_path: Path) -> None:
+def test_a_run_that_is_busy_is_refused_and_left_alone(material: TrainingData, tmp_path: Path) -> None:
     run = train(tables(max_steps=2), tmp_path / "run", material=material)
     before = {path: path.read_bytes() for path in run.path.rglob("*") if path.is_file()}
     found: list[BaseException] = []
@@ -196,7 +196,7 @@ def test_a_run_that_is_busy_is_refused_and_left_alone(material: Material, tmp_pa
     assert {path: path.read_bytes() for path in run.path.rglob("*") if path.is_file()} == before
 
 
-def test_every_file_of_a_run_has_the_permissions_of_the_umask(material: Material, tmp_path: Path) -> None:
+def test_every_file_of_a_run_has_the_permissions_of_the_umask(material: TrainingData, tmp_path: Path) -> None:
     before = os.umask(0o027)
     try:
         run = train(tables(max_steps=2), tmp_path / "run", material=material)
@@ -208,7 +208,7 @@ def test_every_file_of_a_run_has_the_permissions_of_the_umask(material: Material
 
 
 def test_a_start_that_was_killed_is_taken_over_by_the_same_command(
-    material: Material, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    material: TrainingData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Killed(BaseException):
         pass
@@ -233,7 +233,7 @@ def test_a_start_that_was_killed_is_taken_over_by_the_same_command(
 
 
 def test_a_faulty_start_leaves_the_former_run(
-    material: Material, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    material: TrainingData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = train(tables(max_steps=1), tmp_path / "run", material=material)
     before = weights(run)
@@ -248,7 +248,7 @@ def test_a_faulty_start_leaves_the_former_run(
     assert not (run.path / ".starting").exists()
 
 
-def test_fewer_steps_than_were_made_are_refused(material: Material, tmp_path: Path) -> None:
+def test_fewer_steps_than_were_made_are_refused(material: TrainingData, tmp_path: Path) -> None:
     run = train(tables(max_steps=6), tmp_path / "run", material=material)
     with pytest.raises(UsageError, match=r"has made 6 steps already, and 4 are asked for; give training.max_steps = 6"):
         resume(run.path, {"training.max_steps": 4})
@@ -261,7 +261,7 @@ def test_fewer_steps_than_were_made_are_refused(material: Material, tmp_path: Pa
     ("step", "number"), [(8, signal.SIGTERM), (11, signal.SIGINT), (14, signal.SIGHUP)], ids=lambda value: str(value)
 )
 def test_ctrl_c_saves_and_resuming_ends_with_the_same_run(
-    whole: Run, material: Material, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int, number: signal.Signals
+    whole: Run, material: TrainingData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int, number: signal.Signals
 ) -> None:
     times = 2 if number == signal.SIGHUP else 1  # of a closed terminal both the system and the shell send word
     on_step(step, lambda: [os.kill(os.getpid(), number) for _ in range(times)], monkeypatch)
@@ -279,7 +279,7 @@ def test_ctrl_c_saves_and_resuming_ends_with_the_same_run(
     assert [path.name for path in continued.checkpoints] == [path.name for path in whole.checkpoints]
 
 
-def test_under_nohup_the_end_of_the_terminal_is_no_reason_to_stop(material: Material, tmp_path: Path) -> None:
+def test_under_nohup_the_end_of_the_terminal_is_no_reason_to_stop(material: TrainingData, tmp_path: Path) -> None:
     class Close(TrainerCallback):
         def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
             os.kill(os.getpid(), signal.SIGHUP)
@@ -292,7 +292,7 @@ def test_under_nohup_the_end_of_the_terminal_is_no_reason_to_stop(material: Mate
     assert run.record["step"] == 2
 
 
-def test_a_second_ctrl_c_stops_at_once(material: Material, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_second_ctrl_c_stops_at_once(material: TrainingData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def twice() -> None:
         os.kill(os.getpid(), signal.SIGINT)
         os.kill(os.getpid(), signal.SIGINT)
@@ -306,7 +306,7 @@ def test_a_second_ctrl_c_stops_at_once(material: Material, tmp_path: Path, monke
 
 
 def test_a_run_without_a_checkpoint_starts_again(
-    whole: Run, material: Material, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    whole: Run, material: TrainingData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     on_step(3, lambda: (_ for _ in ()).throw(MemoryError()), monkeypatch)
     with pytest.raises(MemoryError):
@@ -318,7 +318,7 @@ def test_a_run_without_a_checkpoint_starts_again(
 
 
 def test_a_disk_that_fills_up_keeps_the_old_checkpoint_and_the_run_goes_on_later(
-    whole: Run, material: Material, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    whole: Run, material: TrainingData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     saved = torch.save
 
@@ -335,7 +335,7 @@ def test_a_disk_that_fills_up_keeps_the_old_checkpoint_and_the_run_goes_on_later
     assert weights(resume(tmp_path / "run")) == weights(whole)
 
 
-def test_a_longer_run_goes_on_from_a_finished_one(whole: Run, material: Material, tmp_path: Path) -> None:
+def test_a_longer_run_goes_on_from_a_finished_one(whole: Run, material: TrainingData, tmp_path: Path) -> None:
     run = train(tables(max_steps=14), tmp_path / "run", material=material)
     assert resume(run.path).record["step"] == 14, "nothing is left to do"
     assert weights(resume(run.path, {"training.max_steps": 24})) == weights(whole)
@@ -345,13 +345,13 @@ def test_a_longer_run_goes_on_from_a_finished_one(whole: Run, material: Material
         resume(run.path, {"training.learning_rate": 1.0})
 
 
-def test_a_finished_run_without_checkpoints_cannot_be_made_longer(material: Material, tmp_path: Path) -> None:
+def test_a_finished_run_without_checkpoints_cannot_be_made_longer(material: TrainingData, tmp_path: Path) -> None:
     run = train(tables(max_steps=2, save_steps=None, save_minutes=0), tmp_path / "run", material=material)
     with pytest.raises(CheckpointError, match="is finished and kept no checkpoint"):
         resume(run.path, {"training.max_steps": 4})
 
 
-def test_changed_text_and_damaged_checkpoints_are_refused(material: Material, tmp_path: Path) -> None:
+def test_changed_text_and_damaged_checkpoints_are_refused(material: TrainingData, tmp_path: Path) -> None:
     run = train(tables(max_steps=8, eval_steps=None), tmp_path / "run", material=material)
     last = run.checkpoints[-1]
     (last / "optimizer.pt").write_bytes(b"nothing")
@@ -364,11 +364,11 @@ def test_changed_text_and_damaged_checkpoints_are_refused(material: Material, tm
 
 
 def test_a_run_from_before_pairs_were_bounded_keeps_those_that_are_long(
-    whole: Run, material: Material, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, recwarn: pytest.WarningsRecorder
+    whole: Run, material: TrainingData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, recwarn: pytest.WarningsRecorder
 ) -> None:
     """Its recipe has no batches.max_length, and it was trained on all pairs; with a usual bound of 6 tokens some go."""
     run = train(tables(max_steps=14), tmp_path / "run", material=material)
-    monkeypatch.setattr("clockhands.training.material.LONGEST", 6)
+    monkeypatch.setattr("clockhands.training.training_data.LONGEST", 6)
     assert 0 < len(prepare(Recipe.from_tables(tables())).train) < len(material.train), "the bound leaves some out"
     recwarn.clear()
     longer = resume(run.path, {"training.max_steps": 24})
@@ -377,13 +377,13 @@ def test_a_run_from_before_pairs_were_bounded_keeps_those_that_are_long(
 
 
 def test_a_run_of_bounded_pairs_stays_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("clockhands.training.material.LONGEST", 6)
+    monkeypatch.setattr("clockhands.training.training_data.LONGEST", 6)
     with pytest.warns(match="are left out"):
         run = train(tables(max_steps=7), tmp_path / "run")
         assert resume(run.path, {"training.max_steps": 8}).record["data"] == run.record["data"]
 
 
-def test_a_run_is_not_written_over_without_being_asked(material: Material, tmp_path: Path) -> None:
+def test_a_run_is_not_written_over_without_being_asked(material: TrainingData, tmp_path: Path) -> None:
     run = train(tables(max_steps=1), tmp_path / "run", material=material)
     with pytest.raises(
         UsageError, match=r"already holds a run; continue it with --resume .*, or replace it: --overwri"
@@ -416,14 +416,14 @@ def closed(request: pytest.FixtureRequest) -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("closed", [0o555, 0o000], indirect=True, ids=["may be read", "may not be entered"])
-def test_a_folder_that_may_not_be_written_is_named(material: Material, closed: Path, powerless: None) -> None:
+def test_a_folder_that_may_not_be_written_is_named(material: TrainingData, closed: Path, powerless: None) -> None:
     with pytest.raises(DataError, match=r"cannot make the folder .*: Permission denied"):
         train(tables(), closed / "run", material=material)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only the superuser can become somebody else")
 @pytest.mark.parametrize("closed", [0o755], indirect=True)
-def test_weights_that_may_not_be_read_are_told_from_missing_ones(material: Material, closed: Path) -> None:
+def test_weights_that_may_not_be_read_are_told_from_missing_ones(material: TrainingData, closed: Path) -> None:
     run = train(tables(max_steps=1), closed / "run", material=material)
     (run.path / "model.safetensors").chmod(0o600)
     os.seteuid(NOBODY)
@@ -434,7 +434,7 @@ def test_weights_that_may_not_be_read_are_told_from_missing_ones(material: Mater
         os.seteuid(0)
 
 
-def test_a_run_folder_below_a_file_is_named(material: Material, tmp_path: Path) -> None:
+def test_a_run_folder_below_a_file_is_named(material: TrainingData, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(DataError, match=r"cannot make the folder .*file/run: Not a directory"):
         train(tables(), tmp_path / "file" / "run", material=material)
@@ -447,7 +447,7 @@ def test_what_is_no_run_is_named(tmp_path: Path, name: str, found: str) -> None:
 
 
 def test_a_loss_that_is_no_number_stops_at_its_step_and_keeps_the_last_good_checkpoint(
-    material: Material, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    material: TrainingData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Breaking(ClockhandsTrainer):
         def compute_loss(self, *given: Any, **named: Any) -> Any:
@@ -463,7 +463,7 @@ def test_a_loss_that_is_no_number_stops_at_its_step_and_keeps_the_last_good_chec
     assert [path.name for path in Run.from_folder(tmp_path / "run").checkpoints] == ["checkpoint-7"]
 
 
-def test_a_loss_that_explodes_stops_the_run(material: Material, tmp_path: Path) -> None:
+def test_a_loss_that_explodes_stops_the_run(material: TrainingData, tmp_path: Path) -> None:
     changed = tables(learning_rate=100.0, warmup_steps=None, clip=0.0, log_steps=1)
     with pytest.raises(Diverged, match=r"the loss rose to .* at step \d+, from .* no checkpoint was saved before"):
         train(changed, tmp_path / "run", material=material)
@@ -471,7 +471,7 @@ def test_a_loss_that_explodes_stops_the_run(material: Material, tmp_path: Path) 
     assert train(unguarded, tmp_path / "unguarded", material=material).finished
 
 
-def test_accumulated_batches_make_the_step_of_one_big_batch(material: Material, tmp_path: Path) -> None:
+def test_accumulated_batches_make_the_step_of_one_big_batch(material: TrainingData, tmp_path: Path) -> None:
     # Mixed lengths, so that the two halves hold different numbers of tokens: a mean of means would differ.
     same = {"max_steps": 5, "label_smoothing": 0.0, "eval_steps": 5, "save_steps": None}
     base = vary_recipe(Recipe.from_tables(tables(**same)), {"model.dropout": 0.0, "batches.bucketed": False})
@@ -483,7 +483,7 @@ def test_accumulated_batches_make_the_step_of_one_big_batch(material: Material, 
 
 
 @torch.no_grad()
-def compute_validation_loss(run: Run, material: Material) -> float:
+def compute_validation_loss(run: Run, material: TrainingData) -> float:
     """The mean loss of a token of the validation split, one sentence after another, without our evaluation."""
     assert material.validation is not None
     total, count = 0.0, 0
@@ -495,11 +495,11 @@ def compute_validation_loss(run: Run, material: Material) -> float:
     return total / count
 
 
-def test_the_validation_loss_is_the_mean_over_tokens_without_smoothing(whole: Run, material: Material) -> None:
+def test_the_validation_loss_is_the_mean_over_tokens_without_smoothing(whole: Run, material: TrainingData) -> None:
     assert whole.metrics[-1]["validation_loss"] == pytest.approx(compute_validation_loss(whole, material), rel=1e-5)
 
 
-def test_averaging_saves_the_mean_of_the_last_checkpoints(material: Material, tmp_path: Path) -> None:
+def test_averaging_saves_the_mean_of_the_last_checkpoints(material: TrainingData, tmp_path: Path) -> None:
     from safetensors.torch import load_file
 
     run = train(tables(average="last", keep=3), tmp_path / "run", material=material)
@@ -511,7 +511,7 @@ def test_averaging_saves_the_mean_of_the_last_checkpoints(material: Material, tm
 
 
 def test_the_best_checkpoint_is_chosen_and_training_stops_when_nothing_improves(
-    material: Material, tmp_path: Path
+    material: TrainingData, tmp_path: Path
 ) -> None:
     # With this rate the validation loss soon rises; three evaluations without a better one end the run.
     changed = {"max_steps": 200, "save_steps": 2, "eval_steps": 2, "average": "best", "keep": 1, "patience": 3}
@@ -523,14 +523,14 @@ def test_the_best_checkpoint_is_chosen_and_training_stops_when_nothing_improves(
     assert weights(run) == weights(run.path / f"checkpoints/checkpoint-{best}")
 
 
-def test_bf16_trains_and_keeps_float32_weights(whole: Run, material: Material, tmp_path: Path) -> None:
+def test_bf16_trains_and_keeps_float32_weights(whole: Run, material: TrainingData, tmp_path: Path) -> None:
     run = train(tables(precision="bf16"), tmp_path / "run", material=material)
     assert next(run.model.parameters()).dtype == torch.float32
     assert weights(run) != weights(whole)
     assert run.metrics[-1]["validation_loss"] == pytest.approx(whole.metrics[-1]["validation_loss"], rel=0.03)
 
 
-def test_threads_are_those_asked_for_and_as_before_afterwards(material: Material, tmp_path: Path) -> None:
+def test_threads_are_those_asked_for_and_as_before_afterwards(material: TrainingData, tmp_path: Path) -> None:
     before = torch.get_num_threads()
     assert train(tables(max_steps=1, threads=before + 1), tmp_path / "run", material=material).record["threads"] == 2
     assert torch.get_num_threads() == before
@@ -552,13 +552,13 @@ def test_a_logger_that_is_not_installed_is_named(tmp_path: Path) -> None:
     assert not (tmp_path / "run").exists()
 
 
-def test_tensorboard_gets_the_curves(material: Material, tmp_path: Path) -> None:
+def test_tensorboard_gets_the_curves(material: TrainingData, tmp_path: Path) -> None:
     pytest.importorskip("tensorboard")
     run = train(tables(max_steps=4, report_to=["tensorboard"]), tmp_path / "run", material=material)
     assert list(run.path.rglob("events.out.tfevents.*"))
 
 
-def test_what_a_logger_refuses_is_one_message(material: Material, tmp_path: Path) -> None:
+def test_what_a_logger_refuses_is_one_message(material: TrainingData, tmp_path: Path) -> None:
     pytest.importorskip("tensorboard")
 
     class Refused(Exception):

@@ -13,19 +13,19 @@ import torch
 from clockhands.data import IGNORED_LABEL
 from clockhands.runs.recipe import Recipe, vary_recipe
 from clockhands.training.architecture import build
-from clockhands.training.material import Material, prepare
 from clockhands.training.precision import Precision
 from clockhands.training.trainer import RANK_STRIDE, ClockhandsTrainer, EpochLoader, complete_arguments, make_arguments
+from clockhands.training.training_data import TrainingData, prepare
 from tests.training.tiny import TABLES
 
 
 @pytest.fixture(scope="module")
-def material() -> Material:
+def material() -> TrainingData:
     return prepare(Recipe.from_tables(TABLES))
 
 
 @pytest.fixture
-def make(material: Material, tmp_path: Path) -> Callable[..., ClockhandsTrainer]:
+def make(material: TrainingData, tmp_path: Path) -> Callable[..., ClockhandsTrainer]:
     """Make a trainer of the tiny recipe with other fields of [training], around a new model."""
 
     def make_trainer(**training: Any) -> ClockhandsTrainer:
@@ -62,7 +62,7 @@ def test_the_rate_is_that_of_the_schedule_at_every_update(make: Callable[..., Cl
 
 
 def test_the_validation_loss_is_the_mean_over_tokens(
-    make: Callable[..., ClockhandsTrainer], material: Material
+    make: Callable[..., ClockhandsTrainer], material: TrainingData
 ) -> None:
     """Pair by pair, without padding, batches, label smoothing or dropout."""
     trainer = make(label_smoothing=0.3)
@@ -79,7 +79,7 @@ def test_the_validation_loss_is_the_mean_over_tokens(
 
 
 def test_the_first_step_without_a_finite_loss_is_noted(
-    make: Callable[..., ClockhandsTrainer], material: Material
+    make: Callable[..., ClockhandsTrainer], material: TrainingData
 ) -> None:
     trainer = make()
     batch = material.collate([material.train[0], material.train[1]])
@@ -92,7 +92,7 @@ def test_the_first_step_without_a_finite_loss_is_noted(
         assert int(trainer.first_bad) == 7, "the step that is being made is the one after those that were"
 
 
-def test_target_tokens_are_counted_without_pads(make: Callable[..., ClockhandsTrainer], material: Material) -> None:
+def test_target_tokens_are_counted_without_pads(make: Callable[..., ClockhandsTrainer], material: TrainingData) -> None:
     trainer = make()
     shortest_first = sorted(range(len(material.train)), key=lambda index: len(material.train[index]["labels"]))
     batches = [
@@ -103,7 +103,7 @@ def test_target_tokens_are_counted_without_pads(make: Callable[..., ClockhandsTr
     assert any((batch["labels"] == IGNORED_LABEL).any() for batch in batches), "there are pads to leave out"
 
 
-def test_every_epoch_has_an_order_of_its_own_and_costs_no_random_number(material: Material) -> None:
+def test_every_epoch_has_an_order_of_its_own_and_costs_no_random_number(material: TrainingData) -> None:
     recipe = Recipe.from_tables(TABLES)
 
     def read(epoch: int) -> list[list[int]]:

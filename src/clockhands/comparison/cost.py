@@ -16,7 +16,7 @@ from clockhands.comparison.trial_scores import find_test_split
 from clockhands.data import IGNORED_LABEL
 from clockhands.errors import ConfigError, UsageError
 from clockhands.model.size import count_parameters
-from clockhands.training import Material, Recipe, prepare, vary_recipe
+from clockhands.training import Recipe, TrainingData, prepare, vary_recipe
 from clockhands.training.architecture import build, configure
 from clockhands.training.memory_check import check_batches, check_recipe
 
@@ -30,7 +30,7 @@ def measure_costs(plan: Plan) -> dict[str, Cost]:
 
     Raises ConfigError naming the variants that cannot be built, UsageError where they cannot be made equal.
     """
-    materials: dict[str, Material] = {}
+    materials: dict[str, TrainingData] = {}
     recipes = {variant.name: plan.get_recipe(variant.name, plan.seeds[0]) for variant in plan.variants}
     for recipe in recipes.values():
         check_recipe(recipe)
@@ -54,12 +54,12 @@ def make_material_key(recipe: Recipe) -> str:
     return repr((tables["data"], tables["tokenizer"], tables["batches"], recipe.model.kind))
 
 
-def count_recipe_parameters(recipe: Recipe, material: Material) -> int:
+def count_recipe_parameters(recipe: Recipe, material: TrainingData) -> int:
     """Count the parameters of a recipe's model without building it."""
     return count_parameters(configure(recipe, material.tokenizers).transformer_config)
 
 
-def _check(plan: Plan, recipes: dict[str, Recipe], material: dict[str, Material]) -> None:
+def _check(plan: Plan, recipes: dict[str, Recipe], material: dict[str, TrainingData]) -> None:
     """Raise ConfigError naming every variant that cannot be built or is tested on other items."""
     faults = []
     for name, recipe in recipes.items():
@@ -74,7 +74,7 @@ def _check(plan: Plan, recipes: dict[str, Recipe], material: dict[str, Material]
         raise ConfigError(faults, "the plan")
 
 
-def _compare_test_items(plan: Plan, material: dict[str, Material]) -> list[str]:
+def _compare_test_items(plan: Plan, material: dict[str, TrainingData]) -> list[str]:
     """Name the variants whose test items are not the baseline's: their scores could not be paired."""
     corpora = {name: part.corpus for name, part in material.items()}
     items = {name: corpus[find_test_split(corpus)] for name, corpus in corpora.items()}
@@ -90,14 +90,14 @@ def _compare_test_items(plan: Plan, material: dict[str, Material]) -> list[str]:
 
 
 def _match_parameters(
-    plan: Plan, recipes: dict[str, Recipe], material: dict[str, Material]
+    plan: Plan, recipes: dict[str, Recipe], material: dict[str, TrainingData]
 ) -> dict[str, dict[str, int]]:
     """Return the settings that give each variant as many parameters as the baseline: a width of feed-forward layers."""
     wanted = count_recipe_parameters(recipes[plan.baseline], material[plan.baseline])
     return {name: _match(name, recipe, material[name], wanted) for name, recipe in recipes.items()}
 
 
-def _match(name: str, recipe: Recipe, material: Material, wanted: int) -> dict[str, int]:
+def _match(name: str, recipe: Recipe, material: TrainingData, wanted: int) -> dict[str, int]:
     """Return those settings of one variant. Parameters grow in a line with d_ff, so two counts tell all."""
     here, width = count_recipe_parameters(recipe, material), recipe.model.d_ff
     if here == wanted:
@@ -113,7 +113,7 @@ def _match(name: str, recipe: Recipe, material: Material, wanted: int) -> dict[s
     return {"model.d_ff": chosen}
 
 
-def _measure(recipe: Recipe, material: Material) -> tuple[int, int, float]:
+def _measure(recipe: Recipe, material: TrainingData) -> tuple[int, int, float]:
     """Return the parameters, the operations of a step (forward and backward) and its seconds, on real batches."""
     torch.manual_seed(0)
     model = build(recipe, material.tokenizers).train()
@@ -137,7 +137,7 @@ def _measure(recipe: Recipe, material: Material) -> tuple[int, int, float]:
 def _add_steps(
     plan: Plan,
     recipes: dict[str, Recipe],
-    material: dict[str, Material],
+    material: dict[str, TrainingData],
     measured: dict[str, tuple[int, int, float]],
     matched: Mapping[str, Mapping[str, Any]],
 ) -> dict[str, Cost]:
@@ -156,7 +156,7 @@ def _add_steps(
     return costs
 
 
-def _count_tokens_a_step(recipe: Recipe, material: Material) -> float:
+def _count_tokens_a_step(recipe: Recipe, material: TrainingData) -> float:
     """Return the target tokens of a step, from a sample of batches."""
     shown = list(islice(material.batches(recipe), 20))
     labels = [material.collate([material.train[i] for i in indices])["labels"] for indices in shown]

@@ -18,7 +18,7 @@ from clockhands.errors import PositionError
 from clockhands.generation import Search, evaluate, measure_pair_loss, translate
 from clockhands.runs import Run, open_run
 from clockhands.runs.recipe import Recipe, vary_recipe
-from clockhands.training import Material, prepare, train
+from clockhands.training import TrainingData, prepare, train
 
 SHORT, LONG = 2, 8
 """Steps of two trainings: their difference is of the steps alone."""
@@ -77,7 +77,7 @@ def measure_overheads(plan: Plan, costs: Mapping[str, Cost]) -> Overheads:
     return Overheads(worker, max(short - SHORT * step, 0.0), step - cost.seconds, validation, scoring)
 
 
-def _train(recipe: Recipe, material: Material, steps: int, folder: Path) -> tuple[float, Run]:
+def _train(recipe: Recipe, material: TrainingData, steps: int, folder: Path) -> tuple[float, Run]:
     """Train for some steps as a trial does, and return the seconds that it took and the run."""
     begun = time.perf_counter()
     run = open_run(train(vary_recipe(recipe, {"training.max_steps": steps}), folder, material=material))
@@ -86,7 +86,7 @@ def _train(recipe: Recipe, material: Material, steps: int, folder: Path) -> tupl
 
 
 @torch.no_grad()
-def _measure_validation(run: Run, recipe: Recipe, material: Material) -> float:
+def _measure_validation(run: Run, recipe: Recipe, material: TrainingData) -> float:
     """Return the seconds of one pass over the validation split."""
     if material.validation is None:
         return 0.0
@@ -96,7 +96,7 @@ def _measure_validation(run: Run, recipe: Recipe, material: Material) -> float:
     return time.perf_counter() - begun
 
 
-def _measure_scoring(run: Run, material: Material) -> float:
+def _measure_scoring(run: Run, material: TrainingData) -> float:
     """Return the seconds of scoring the test split and all longer text.
 
     Nothing is written that is longer than the references, since a trained model writes no longer either.

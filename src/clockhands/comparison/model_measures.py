@@ -13,7 +13,7 @@ from clockhands.data.encoding import encode_texts
 from clockhands.inspection import Subject, Windows
 from clockhands.inspection.during_training import CHEAP_MEASURES, MEASURE_FUNCTIONS
 from clockhands.inspection.reading.windows import select_one_length
-from clockhands.training import Material
+from clockhands.training import TrainingData
 
 TEXTS = 96
 """Of one length; so many at least where the corpus has them."""
@@ -24,7 +24,7 @@ MOST_READ = 5000
 class Inside:
     """Looks into the models of one trial, always with the same texts."""
 
-    def __init__(self, material: Material, measures: Sequence[str]) -> None:
+    def __init__(self, material: TrainingData, measures: Sequence[str]) -> None:
         self.material, self.measures = material, measures
 
     @cached_property

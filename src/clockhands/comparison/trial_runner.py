@@ -24,7 +24,7 @@ from clockhands.findings import Number
 from clockhands.machine import describe_machine
 from clockhands.runs import Run, open_run
 from clockhands.runs.recipe import make_recipe, vary_recipe
-from clockhands.training import Diverged, Material, Recipe, TrainingStopped, prepare, train
+from clockhands.training import Diverged, Recipe, TrainingData, TrainingStopped, prepare, train
 from clockhands.training.begin_weights import load_begin_weights
 from clockhands.training.defaults import export_last
 from clockhands.training.precision import choose_unmeasured_precision
@@ -52,7 +52,7 @@ def run_trial(job: Job) -> Trial:
     return trial
 
 
-def load_material(recipe: Recipe) -> Material:
+def load_material(recipe: Recipe) -> TrainingData:
     """Return corpus, tokenizers and encoded text of a recipe; those of the last recipe are kept in this process."""
     key = make_material_key(recipe)
     if key not in _MATERIALS:
@@ -61,7 +61,7 @@ def load_material(recipe: Recipe) -> Material:
     return _MATERIALS[key]
 
 
-_MATERIALS: dict[str, Material] = {}
+_MATERIALS: dict[str, TrainingData] = {}
 
 
 def _train_and_measure(job: Job) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from clockhands.data import Corpus, Pair
 from clockhands.errors import DataError, PositionError
 from clockhands.generation import Evaluation, evaluate, measure_pair_loss, translate
 from clockhands.runs import Run
-from clockhands.training import Material
+from clockhands.training import TrainingData
 
 EXPLAINED = ("train", "validation", "test")
 """Splits of a corpus whose texts are as long as those in training."""
@@ -22,7 +22,7 @@ BEYOND = (2, 4)
 """Windows of a language model that many times longer than trained are read too."""
 
 
-def score_trial(run: Run, material: Material, metric: str) -> dict[str, Any]:
+def score_trial(run: Run, material: TrainingData, metric: str) -> dict[str, Any]:
     """Return split, items, scores, table by length and scores on longer text: fields of ``Trial``."""
     corpus = material.corpus
     split = find_test_split(corpus)
@@ -57,7 +57,7 @@ def require_numbers(items: str | Sequence[float]) -> None:
         raise DataError(f"there is no score for {wrong.removesuffix(' of row 0')} (from 0) of {items_1N.shape[1]:,}")
 
 
-def _score_language_model(run: Run, material: Material, split: str) -> dict[str, Any]:
+def _score_language_model(run: Run, material: TrainingData, split: str) -> dict[str, Any]:
     """Return the scores of a language model, on windows as long as in training and on longer ones."""
     documents, window = material.corpus.documents(split), int(getattr(material.train, "length", 128))
     evaluation = evaluate(run, documents, length=window)

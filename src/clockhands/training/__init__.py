@@ -26,12 +26,12 @@ from clockhands.runs.recipe import Recipe, load_recipe, vary_recipe
 
 if TYPE_CHECKING:
     from clockhands.training.callbacks import Diverged, TrainingStopped
-    from clockhands.training.material import Material, prepare
     from clockhands.training.start import resume, train
+    from clockhands.training.training_data import TrainingData, prepare
 
 _HOME = {
-    "Material": "material",
-    "prepare": "material",
+    "TrainingData": "training_data",
+    "prepare": "training_data",
     "train": "start",
     "resume": "start",
     "Diverged": "callbacks",
@@ -40,8 +40,8 @@ _HOME = {
 
 __all__ = [
     "Diverged",
-    "Material",
     "Recipe",
+    "TrainingData",
     "TrainingStopped",
     "load_recipe",
     "prepare",

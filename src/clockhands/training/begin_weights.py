@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
     from clockhands.runs.recipe import Recipe
-    from clockhands.training.material import Material
+    from clockhands.training.training_data import TrainingData
 
 __all__ = [
     "FREE",
@@ -73,7 +73,7 @@ class BeginWeights:
         return f"beginning from {self.source}; {'; '.join(said)}" if said else ""
 
 
-def read_begin_weights(recipe: Recipe, material: Material) -> BeginWeights | None:
+def read_begin_weights(recipe: Recipe, material: TrainingData) -> BeginWeights | None:
     """Read what ``training.begin_from`` gives to the model of this recipe; None if the recipe names nothing.
 
     Raises CheckpointError if there is no model, ConfigError with all that does not fit: vocabulary, sizes.
@@ -108,7 +108,7 @@ def _open(source: Path) -> PreTrainedModel:
         return open_model(require_model_folder(source), dtype=torch.float32)
 
 
-def _list_parameters(recipe: Recipe, material: Material) -> dict[str, Tensor]:
+def _list_parameters(recipe: Recipe, material: TrainingData) -> dict[str, Tensor]:
     """Return the parameters of the new model, without storage."""
     from clockhands.training.architecture import build  # late: it imports transformers, and a dry run does without
 

@@ -13,8 +13,8 @@ from clockhands.runs.recipe import Recipe
 from clockhands.runs.recipe.sections import Training
 from clockhands.training.architecture import configure
 from clockhands.training.defaults import count_updates
-from clockhands.training.material import Material
 from clockhands.training.memory_check import check_batches, check_recipe
+from clockhands.training.training_data import TrainingData
 
 __all__ = ["check_before_reading", "check_material", "check_resumed"]
 
@@ -26,7 +26,7 @@ def check_before_reading(recipe: Recipe) -> None:
     check_recipe(recipe)
 
 
-def check_material(recipe: Recipe, material: Material) -> None:
+def check_material(recipe: Recipe, material: TrainingData) -> None:
     """Raise UsageError or ConfigError for what a recipe asks of its text and cannot have."""
     configure(recipe, material.tokenizers)
     check_batches(recipe, material)
@@ -42,7 +42,7 @@ def check_material(recipe: Recipe, material: Material) -> None:
         raise UsageError(f"training.{names[0]} is given, but corpus {recipe.corpus!r} has no validation split")
 
 
-def check_resumed(run: Run, recipe: Recipe, material: Material, last: Path | None) -> None:
+def check_resumed(run: Run, recipe: Recipe, material: TrainingData, last: Path | None) -> None:
     """Raise DataError if the text has changed, UsageError if the run has made more steps than the recipe has now."""
     if run.record.get("data", material.fingerprint) != material.fingerprint:
         raise DataError(f"the text of {run.path} is not what it was when training began; it cannot go on exactly")
@@ -54,7 +54,7 @@ def check_resumed(run: Run, recipe: Recipe, material: Material, last: Path | Non
         )
 
 
-def _check_lengths(recipe: Recipe, material: Material) -> None:
+def _check_lengths(recipe: Recipe, material: TrainingData) -> None:
     """Raise UsageError if an example is longer than a position table that refuses positions beyond its end."""
     splits = [split for split in (material.train, material.validation) if split is not None]
     longest = [max(lengths) for lengths in zip(*(split.longest for split in splits), strict=True)]

@@ -14,7 +14,7 @@ from clockhands.runs.recipe import Recipe
 from clockhands.runs.recipe.sections import Training
 
 if TYPE_CHECKING:
-    from clockhands.training.material import Material
+    from clockhands.training.training_data import TrainingData
 
 __all__ = [
     "compute_peak_rate",
@@ -86,7 +86,7 @@ def fill_in_auto(recipe: Recipe, updates: int | None = None, *, validates: bool 
     return _put_training(recipe, training)
 
 
-def fill_in_for_text(recipe: Recipe, material: Material) -> Recipe:
+def fill_in_for_text(recipe: Recipe, material: TrainingData) -> Recipe:
     """Return the recipe with numbers in place of ``auto``, all of them, for a training on this text."""
     return fill_in_auto(recipe, count_updates(recipe, material), validates=material.validation is not None)
 
@@ -121,7 +121,7 @@ def _put_training(recipe: Recipe, training: Training) -> Recipe:
     return replace(recipe, training=training, tables={**recipe.tables, "training": asdict(training)})
 
 
-def count_updates(recipe: Recipe, material: Material) -> int:
+def count_updates(recipe: Recipe, material: TrainingData) -> int:
     """Return how many updates the recipe makes with this text, as the Trainer of transformers counts them.
 
     Any number of processes makes as many: they share every batch.

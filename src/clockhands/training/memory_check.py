@@ -12,7 +12,7 @@ from clockhands.model.config import TransformerConfig
 from clockhands.model.size import count_bytes, find_memory_fault
 from clockhands.runs.recipe import Recipe
 from clockhands.training.architecture import configure
-from clockhands.training.material import EVALUATED, Material
+from clockhands.training.training_data import EVALUATED, TrainingData
 
 __all__ = ["check_batches", "check_recipe"]
 
@@ -34,7 +34,7 @@ def check_recipe(recipe: Recipe) -> None:
         raise UsageError(fault)
 
 
-def check_batches(recipe: Recipe, material: Material) -> None:
+def check_batches(recipe: Recipe, material: TrainingData) -> None:
     """Raise UsageError if the model with its real vocabulary, or its largest batch, does not fit the memory."""
     if recipe.training.sharded:
         return
@@ -62,7 +62,7 @@ def check_batches(recipe: Recipe, material: Material) -> None:
         )
 
 
-def _count_largest_batch(recipe: Recipe, data: Material | object) -> int:
+def _count_largest_batch(recipe: Recipe, data: TrainingData | object) -> int:
     """Count the tokens of the largest batch, pads included, on both sides: examples times the longest of each."""
     batching = recipe.batches
     if isinstance(data, WindowDataset):

@@ -26,10 +26,10 @@ from clockhands.training.begin_weights import load_begin_weights, remove_begin_w
 from clockhands.training.callbacks import Flow, Health, Record, TrainingStopped, Watcher, cut_metrics
 from clockhands.training.curves import draw_curves
 from clockhands.training.defaults import count_updates
-from clockhands.training.material import Material
 from clockhands.training.progress_bar import ProgressBar
 from clockhands.training.stop_signal import Stop
 from clockhands.training.trainer import ClockhandsTrainer
+from clockhands.training.training_data import TrainingData
 
 if TYPE_CHECKING:
     from clockhands.shapes import Tensor
@@ -54,7 +54,7 @@ class Session:
     """
 
     recipe: Recipe
-    material: Material
+    material: TrainingData
     arguments: TrainingArguments
     out: Path
     progress: bool = False

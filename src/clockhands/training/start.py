@@ -28,10 +28,10 @@ from clockhands.training.begin_weights import (
 )
 from clockhands.training.checks import check_before_reading, check_material, check_resumed
 from clockhands.training.defaults import fill_in_auto, fill_in_for_text
-from clockhands.training.material import Material, prepare
 from clockhands.training.precision import Precision, choose_precision, read_precision
 from clockhands.training.session import Session
 from clockhands.training.trainer import complete_arguments, make_arguments
+from clockhands.training.training_data import TrainingData, prepare
 
 __all__ = ["CHANGEABLE", "resume", "train"]
 
@@ -57,7 +57,7 @@ def train(
     overrides: Mapping[str, Any] | None = None,
     *,
     overwrite: bool = False,
-    material: Material | None = None,
+    material: TrainingData | None = None,
     begin: Callable[[PreTrainedModel], None] | None = None,
     callbacks: Sequence[TrainerCallback] = (),
     draw: bool = True,
@@ -104,7 +104,7 @@ def train(
 
 def _make_folder(
     recipe: Recipe,
-    material: Material,
+    material: TrainingData,
     arguments: TrainingArguments,
     out: Path,
     held: ExitStack,

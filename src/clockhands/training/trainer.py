@@ -21,9 +21,9 @@ from clockhands.runs.recipe import Recipe
 from clockhands.runs.recipe.sections import Training
 from clockhands.shapes import Tensor
 from clockhands.training import keeping
-from clockhands.training.material import Data, Material
 from clockhands.training.precision import Precision
 from clockhands.training.schedules import make_rate
+from clockhands.training.training_data import Data, TrainingData
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -48,7 +48,7 @@ class ClockhandsTrainer(Trainer):
     def __init__(
         self,
         recipe: Recipe,
-        material: Material,
+        material: TrainingData,
         model: PreTrainedModel,
         arguments: TrainingArguments,
         callbacks: list[TrainerCallback],

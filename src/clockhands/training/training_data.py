@@ -33,7 +33,7 @@ from clockhands.errors import DataError
 from clockhands.progress import SentenceProgress, ignore_sentence
 from clockhands.runs.recipe import Recipe
 
-__all__ = ["EVALUATED", "Data", "Material", "prepare"]
+__all__ = ["EVALUATED", "Data", "TrainingData", "prepare"]
 
 Data = PairDataset | WindowDataset
 EVALUATED = 4
@@ -41,7 +41,7 @@ EVALUATED = 4
 
 
 @dataclass(frozen=True)
-class Material:
+class TrainingData:
     """The text of a recipe, encoded: all that its tables [data] and [tokenizer] decide; runs can share it."""
 
     corpus: Corpus
@@ -108,7 +108,7 @@ def prepare(
     *,
     fingerprint: str | None = None,
     progress: SentenceProgress = ignore_sentence,
-) -> Material:
+) -> TrainingData:
     """Read the corpus, learn or open the tokenizers (unless given) and encode; ``progress`` gets a sentence on each.
 
     ``fingerprint``: that of the data with which a resumed run began. A run from before pairs had a usual bound was
@@ -131,10 +131,10 @@ def prepare(
     collate = MaskedCollator.of(tokenizer, recipe.batches.masked, recipe.training.seed) if masked else WindowCollator()
     stride = window if masked else None
     validation = None if held_out is None else WindowDataset(held_out, min(window, len(held_out)), stride)
-    return Material(corpus, tokenizers, train, validation, collate)
+    return TrainingData(corpus, tokenizers, train, validation, collate)
 
 
-def _prepare_pairs(recipe: Recipe, corpus: Corpus, tokenizers: Tokenizers, fingerprint: str | None) -> Material:
+def _prepare_pairs(recipe: Recipe, corpus: Corpus, tokenizers: Tokenizers, fingerprint: str | None) -> TrainingData:
     """Encode the pairs with the bound of the recipe, or the usual one; a run from before that keeps all its pairs."""
     batching = recipe.batches
     if batching.max_length is not None:
@@ -147,7 +147,7 @@ def _prepare_pairs(recipe: Recipe, corpus: Corpus, tokenizers: Tokenizers, finge
     return _encode(recipe, corpus, tokenizers, max_length=LONGEST, longer="drop")
 
 
-def _encode(recipe: Recipe, corpus: Corpus, tokenizers: Tokenizers, **limits: Any) -> Material:
+def _encode(recipe: Recipe, corpus: Corpus, tokenizers: Tokenizers, **limits: Any) -> TrainingData:
     """Encode the pairs, bounded by ``max_length`` and ``longer`` where they are given."""
     limits["option"] = "batches.max_length"
     train = encode_pairs(corpus.pairs("train"), tokenizers, **limits)
@@ -155,7 +155,7 @@ def _encode(recipe: Recipe, corpus: Corpus, tokenizers: Tokenizers, **limits: An
         _refuse_unknown(train, tokenizers, corpus)
     has_validation = "validation" in corpus
     validation = encode_pairs(corpus.pairs("validation"), tokenizers, **limits) if has_validation else None
-    return Material(corpus, tokenizers, train, validation, PairCollator(int(tokenizers.source.pad_token_id)))
+    return TrainingData(corpus, tokenizers, train, validation, PairCollator(int(tokenizers.source.pad_token_id)))
 
 
 def _refuse_unknown(data: PairDataset, tokenizers: Tokenizers, corpus: Corpus) -> None:

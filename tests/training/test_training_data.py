@@ -11,7 +11,7 @@ import pytest
 from clockhands.data import Pair, encode_pairs
 from clockhands.errors import DataError
 from clockhands.runs.recipe import Recipe, vary_recipe
-from clockhands.training.material import Material, prepare
+from clockhands.training.training_data import TrainingData, prepare
 from tests.training.tiny import TABLES
 
 
@@ -21,11 +21,11 @@ def recipe() -> Recipe:
 
 
 @pytest.fixture(scope="module")
-def material(recipe: Recipe) -> Material:
+def material(recipe: Recipe) -> TrainingData:
     return prepare(recipe)
 
 
-def test_each_process_has_its_share_of_every_batch(recipe: Recipe, material: Material) -> None:
+def test_each_process_has_its_share_of_every_batch(recipe: Recipe, material: TrainingData) -> None:
     whole = [sorted(batch) for batch in material.batches(recipe)]
     shares = [list(material.batches(recipe, shard, 2)) for shard in range(2)]
     assert len(shares[0]) == len(shares[1]) == len(whole)
@@ -33,7 +33,7 @@ def test_each_process_has_its_share_of_every_batch(recipe: Recipe, material: Mat
     assert together == {index for batch in whole for index in batch}
 
 
-def test_without_a_validation_split_there_is_nothing_to_evaluate_on(recipe: Recipe, material: Material) -> None:
+def test_without_a_validation_split_there_is_nothing_to_evaluate_on(recipe: Recipe, material: TrainingData) -> None:
     assert material.require_validation() is material.validation
     lacking = replace(material, validation=None)
     with pytest.raises(DataError, match="has no validation split"):
@@ -63,6 +63,6 @@ def test_a_validation_example_larger_than_a_batch_is_a_batch_of_its_own(task: st
     assert len(batches[0]) == 1
 
 
-def test_the_fingerprint_is_that_of_the_text(recipe: Recipe, material: Material) -> None:
+def test_the_fingerprint_is_that_of_the_text(recipe: Recipe, material: TrainingData) -> None:
     assert prepare(recipe).fingerprint == material.fingerprint
     assert prepare(vary_recipe(recipe, {"data.seed": 5})).fingerprint != material.fingerprint
