@@ -70,9 +70,9 @@ class _Tiled(torch.autograd.Function):
         work = TileWork(q2, kr, vr, curve, mask, dropout, line, seed)
         out = torch.zeros(*q2.shape[:2], v.shape[-1], dtype=v.dtype, device=v.device)
         logsum = torch.zeros(*q2.shape[:2], 1, dtype=work.wide, device=v.device)
-        for number, tile in enumerate(work.make_tiles()):
+        for index, tile in enumerate(work.make_tiles()):
             weights, total, logsum[tile.query_rows] = work.compute_unnormalised(tile)
-            out[tile.query_rows] = work.apply_dropout(weights, number).to(v.dtype) @ work.v[tile.key_rows] / total
+            out[tile.query_rows] = work.apply_dropout(weights, index).to(v.dtype) @ work.v[tile.key_rows] / total
         ctx.save_for_backward(q2, kr, vr, curve, mask, out, logsum)
         ctx.rest, ctx.scale = (dropout, line, seed), scale
         return out.unflatten(0, q.shape[:2])
@@ -85,11 +85,11 @@ class _Tiled(torch.autograd.Function):
         row_sums = (grad.to(work.wide) * out).sum(-1, keepdim=True)
         dq, dk, dv = torch.zeros_like(q), torch.zeros_like(k, dtype=work.wide), torch.zeros_like(v, dtype=work.wide)
         diagonals = Diagonals(work) if ctx.needs_input_grad[3] else None
-        for number, tile in enumerate(work.make_tiles()):
+        for index, tile in enumerate(work.make_tiles()):
             weights = work.compute_weights_again(tile, logsum[tile.query_rows])
-            _add_product(dv[tile.key_rows], work.apply_dropout(weights, number).to(v.dtype).mT, grad[tile.query_rows])
+            _add_product(dv[tile.key_rows], work.apply_dropout(weights, index).to(v.dtype).mT, grad[tile.query_rows])
             dweights = work.multiply("dweights", grad[tile.query_rows], v[tile.key_rows])
-            dlogits = work.apply_dropout(dweights, number).sub_(row_sums[tile.query_rows]).mul_(weights)
+            dlogits = work.apply_dropout(dweights, index).sub_(row_sums[tile.query_rows]).mul_(weights)
             if diagonals is not None:
                 diagonals.add(tile, dlogits)
             narrow = dlogits.to(q.dtype)

@@ -154,12 +154,12 @@ def list_kinds(reader: Reader) -> list[str]:
         return [str(kind) for kind in written]
     every = reader.count("sliding_window_pattern", "_sliding_window_pattern")
     if every and "layer_types" in reader.family:
-        return ["full_attention" if (number + 1) % every == 0 else "sliding_attention" for number in range(count)]
+        return ["full_attention" if (layer + 1) % every == 0 else "sliding_attention" for layer in range(count)]
     if reader.raw.get("use_sliding_window") and reader.raw.get("sliding_window"):
         first = reader.count("max_window_layers") or 0
-        return ["sliding_attention" if number >= first else "full_attention" for number in range(count)]
+        return ["sliding_attention" if layer >= first else "full_attention" for layer in range(count)]
     pattern = listed or ["sliding_attention" if _has_windows_everywhere(reader) else "full_attention"]
-    return [pattern[number % len(pattern)] for number in range(count)]
+    return [pattern[layer % len(pattern)] for layer in range(count)]
 
 
 def _has_windows_everywhere(reader: Reader) -> bool:

@@ -80,27 +80,27 @@ def compare(first: Positions, second: Positions, length: int | None = None) -> D
     formats = {_name_file_format(first), _name_file_format(second)}
     terms = _Terms(length, len(formats) == 1, EQUAL_IN_FLOAT32 if "llama.cpp" in formats else EQUAL)
     differences = [
-        (number, difference)
-        for number, (here, there) in enumerate(zip(first.layers, second.layers, strict=True))
-        if (difference := _compare_layers(number, here, there, terms)) is not None
+        (index, difference)
+        for index, (here, there) in enumerate(zip(first.layers, second.layers, strict=True))
+        if (difference := _compare_layers(index, here, there, terms)) is not None
     ]
     if not differences:
         return None
-    return dataclasses.replace(differences[0][1], layers=tuple(number for number, _ in differences))
+    return dataclasses.replace(differences[0][1], layers=tuple(index for index, _ in differences))
 
 
-def _compare_layers(number: int, here: Layer, there: Layer, terms: _Terms) -> Difference | None:
+def _compare_layers(index: int, here: Layer, there: Layer, terms: _Terms) -> Difference | None:
     a, b = here.rotation, there.rotation
     if (a is None) != (b is None):
         rotates = ("does not rotate", "rotates")
-        return Difference(number, here.kind, (), f"the layer {rotates[a is not None]} against {rotates[b is not None]}")
-    if a is not None and b is not None and (difference := _compare_rotations(number, here, a, b, terms)) is not None:
+        return Difference(index, here.kind, (), f"the layer {rotates[a is not None]} against {rotates[b is not None]}")
+    if a is not None and b is not None and (difference := _compare_rotations(index, here, a, b, terms)) is not None:
         return difference
     for name, unit in (("window", "tokens of window"), ("chunk", "tokens of a chunk"), ("temperature", "")):
         left, right = getattr(here, name), getattr(there, name)
         if left != right:
             what = f"{_format_side(left)} {unit} against {_format_side(right)}".replace("  ", " ")
-            return Difference(number, here.kind, (), what, causes=((name, _format_side(left), _format_side(right)),))
+            return Difference(index, here.kind, (), what, causes=((name, _format_side(left), _format_side(right)),))
     return None
 
 
@@ -113,7 +113,7 @@ def _format_side(value: object) -> str:
     return "none" if value in (None, "") else f"{value:,}" if isinstance(value, int) else str(value)
 
 
-def _compare_rotations(number: int, layer: Layer, a: Rotation, b: Rotation, terms: _Terms) -> Difference | None:
+def _compare_rotations(index: int, layer: Layer, a: Rotation, b: Rotation, terms: _Terms) -> Difference | None:
     left, right = a.frequencies(terms.length), b.frequencies(terms.length)
     pairs = enumerate(zip(left, right, strict=False))
     channel = next((pair for pair, two in pairs if terms.differ(*two)), None)
@@ -130,7 +130,7 @@ def _compare_rotations(number: int, layer: Layer, a: Rotation, b: Rotation, term
         return None
     known = channel is not None and channel < min(len(left), len(right))
     return Difference(
-        number,
+        index,
         layer.kind,
         (),
         what,

@@ -92,10 +92,10 @@ def _make_layers(reader: Reader, settings: Settings) -> list[Layer]:
     window = reader.count("sliding_window", "attention_window_size")
     chunk = reader.count("attention_chunk_size")
     layers = []
-    for number, kind in enumerate(kinds):
+    for index, kind in enumerate(kinds):
         attends = not any(word in kind for word in WITHOUT_ATTENTION) or kind == "hybrid"
         rotation = rotations.get(kind, rotations.get(None, next(iter(rotations.values()), None)))
-        if not attends or not _rotates(reader, number, kind):
+        if not attends or not _rotates(reader, index, kind):
             rotation = None
         layers.append(
             Layer(
@@ -110,14 +110,14 @@ def _make_layers(reader: Reader, settings: Settings) -> list[Layer]:
     return layers
 
 
-def _rotates(reader: Reader, number: int, kind: str) -> bool:
+def _rotates(reader: Reader, index: int, kind: str) -> bool:
     """Tell whether a layer rotates its queries and keys."""
     rule = reader.family.get("rotates")
     if rule == "no_rope_layers":
         flags = reader.raw.get("no_rope_layers")
         every = reader.count("no_rope_layer_interval") or 4
         # The name misleads: 1 means that the layer rotates.
-        return bool(flags[number]) if isinstance(flags, list) and number < len(flags) else (number + 1) % every != 0
+        return bool(flags[index]) if isinstance(flags, list) and index < len(flags) else (index + 1) % every != 0
     if rule == "sliding_attention":
         return "sliding" in kind or (reader.raw.get("model_type") in NO_WINDOW and not reader.raw.get("sliding_window"))
     return True

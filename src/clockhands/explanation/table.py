@@ -53,8 +53,8 @@ class Positions:
     def groups(self) -> Iterator[tuple[list[int], Layer]]:
         """Yield the different layers in order of first appearance, each with the numbers of those that equal it."""
         numbers: dict[Layer, list[int]] = {}
-        for number, layer in enumerate(self.layers):
-            numbers.setdefault(layer, []).append(number)
+        for index, layer in enumerate(self.layers):
+            numbers.setdefault(layer, []).append(index)
         for layer, those in numbers.items():
             yield those, layer
 

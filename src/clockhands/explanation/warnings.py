@@ -62,7 +62,7 @@ def _warn_of_layers(positions: Positions) -> Iterator[str]:
     elif len({r.base for r in rotations}) > 1:
         bases = ", ".join(f"{base:,.10g}" for base in sorted({r.base for r in rotations}))
         yield f"kinds of layers have different bases ({bases}); a program with one base for all loses one of them"
-    still = [number for number, layer in enumerate(positions.layers) if layer.attends and layer.rotation is None]
+    still = [index for index, layer in enumerate(positions.layers) if layer.attends and layer.rotation is None]
     if rotations and still:
         names = name_layers(still)
         yield f"{len(still)} attention layers do not rotate ({names}); a program that rotates all differs there"
@@ -74,10 +74,10 @@ def name_layers(numbers: list[int]) -> str:
     if len(numbers) > 3 and len(steps) == 1 and steps != {1}:
         return f"{numbers[0]}, {numbers[1]}, … {numbers[-1]}"
     runs: list[list[int]] = []
-    for number in numbers:
-        if runs and number == runs[-1][-1] + 1:
-            runs[-1].append(number)
+    for index in numbers:
+        if runs and index == runs[-1][-1] + 1:
+            runs[-1].append(index)
         else:
-            runs.append([number])
+            runs.append([index])
     parts = [f"{run[0]} to {run[-1]}" if len(run) > 2 else ", ".join(map(str, run)) for run in runs]
     return ", ".join(parts[:4]) + (f" and {len(runs) - 4} more runs" if len(runs) > 4 else "")

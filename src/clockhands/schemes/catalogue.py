@@ -53,8 +53,8 @@ def find_option_faults(catalogue: Catalogue[type[Scheme]], name: str, options: M
     faults = check_options(options, options_of(catalogue[name]), name)[1]
     if faults or not issubclass(catalogue[name], Composition):
         return faults
-    for number, entry in enumerate(options.get("schemes", ())):
-        faults += [f"schemes[{number}]: {fault}" for fault in _find_part_faults(catalogue, entry)]
+    for index, entry in enumerate(options.get("schemes", ())):
+        faults += [f"schemes[{index}]: {fault}" for fault in _find_part_faults(catalogue, entry)]
     return faults
 
 

@@ -31,19 +31,19 @@ class Stop:
             yield
             return
         self.terminals = [descriptor for descriptor in (1, 2) if os.isatty(descriptor)]
-        before = {number: signal.signal(number, self._handle) for number in _list_signals()}
+        before = {signal_number: signal.signal(signal_number, self._handle) for signal_number in _list_signals()}
         try:
             yield
         finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
+            for signal_number, handler in before.items():
+                signal.signal(signal_number, handler)
 
-    def _handle(self, number: int, _: Any) -> None:
+    def _handle(self, signal_number: int, _: Any) -> None:
         """Set the flag; raise KeyboardInterrupt at the second SIGINT or SIGTERM."""
         # A write to a terminal that was closed would raise an error, and the run would end without a checkpoint.
         for descriptor in [descriptor for descriptor in self.terminals if not os.isatty(descriptor)]:
             os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)
-        if self.is_set and number in (signal.SIGINT, signal.SIGTERM):
+        if self.is_set and signal_number in (signal.SIGINT, signal.SIGTERM):
             raise KeyboardInterrupt
         self.is_set = True
 
