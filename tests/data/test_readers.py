@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from clockhands.data import Pair
-from clockhands.data.readers import read_documents, read_lines, read_parallel, read_rows, stream_lines
+from clockhands.data.readers import read_documents, read_lines, read_parallel, stream_lines
+from clockhands.data.table_readers import read_rows
 from clockhands.errors import DataError, UsageError
 
 STAYS = "a\rb\x0bc\x0cd\x85e\u2028f\u2029g\x1ch"

@@ -16,11 +16,10 @@ from clockhands.data.pairs import Corpus, Items, Pair, Task
 from clockhands.data.readers import (
     Unit,
     make_pairs,
-    read_column,
     read_documents,
     read_parallel,
-    read_rows,
 )
+from clockhands.data.table_readers import read_column, read_rows
 from clockhands.errors import DataError, UsageError
 
 __all__ = ["HOLDOUT", "Paths", "hold_out", "make_corpus", "parallel", "table", "text"]

@@ -20,7 +20,7 @@ from clockhands.errors import UsageError
 from clockhands.extension.method import Method
 from clockhands.model.position_config import PositionConfig
 from clockhands.runs import LanguageModel, is_run
-from clockhands.runs.opening import change_scheme
+from clockhands.runs.changed_positions import change_scheme
 from clockhands.schemes import CATALOGUE, Scheme, Sizes, build
 from clockhands.shapes import Tensor
 

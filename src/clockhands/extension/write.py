@@ -18,8 +18,8 @@ from clockhands.extension.methods import Method, apply
 from clockhands.files import UNFINISHED, write_text
 from clockhands.pretrained import CONFIG, read_json
 from clockhands.runs import LanguageModel, is_run, open_language_model
+from clockhands.runs.changed_positions import change_positions
 from clockhands.runs.foreign_positions import change_foreign_positions
-from clockhands.runs.opening import change_positions
 
 __all__ = ["CONFIG4", "list_engine_lines", "publish", "refuse_taken", "stage", "write_checked", "write_extended"]
 
