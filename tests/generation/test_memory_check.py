@@ -26,7 +26,7 @@ def measure_bytes(hypotheses: Hypotheses) -> int:
     """Count the bytes of the cached tokens and of the encoder's output; room that is not used is not counted."""
     total = hypotheses.source.states_BTD.nbytes
     if isinstance(hypotheses, (SharedCacheHypotheses, SeparateCacheHypotheses)):
-        for cache in (hypotheses.caches.self_attention, hypotheses.caches.cross_attention):
+        for cache in (hypotheses.state.self_attention, hypotheses.state.cross_attention):
             for layer in cache.layers:
                 total += 2 * layer._keys[:, :, : layer.length].nbytes
     return total

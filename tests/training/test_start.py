@@ -25,8 +25,8 @@ from clockhands.runs.folder import add_facts
 from clockhands.runs.recipe.sections import Training
 from clockhands.training import (
     Diverged,
-    TrainingData,
     Recipe,
+    TrainingData,
     TrainingStopped,
     callbacks,
     keeping,
@@ -261,7 +261,12 @@ def test_fewer_steps_than_were_made_are_refused(material: TrainingData, tmp_path
     ("step", "number"), [(8, signal.SIGTERM), (11, signal.SIGINT), (14, signal.SIGHUP)], ids=lambda value: str(value)
 )
 def test_ctrl_c_saves_and_resuming_ends_with_the_same_run(
-    whole: Run, material: TrainingData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int, number: signal.Signals
+    whole: Run,
+    material: TrainingData,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    step: int,
+    number: signal.Signals,
 ) -> None:
     times = 2 if number == signal.SIGHUP else 1  # of a closed terminal both the system and the shell send word
     on_step(step, lambda: [os.kill(os.getpid(), number) for _ in range(times)], monkeypatch)
@@ -364,7 +369,11 @@ def test_changed_text_and_damaged_checkpoints_are_refused(material: TrainingData
 
 
 def test_a_run_from_before_pairs_were_bounded_keeps_those_that_are_long(
-    whole: Run, material: TrainingData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, recwarn: pytest.WarningsRecorder
+    whole: Run,
+    material: TrainingData,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    recwarn: pytest.WarningsRecorder,
 ) -> None:
     """Its recipe has no batches.max_length, and it was trained on all pairs; with a usual bound of 6 tokens some go."""
     run = train(tables(max_steps=14), tmp_path / "run", material=material)
