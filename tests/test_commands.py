@@ -179,6 +179,8 @@ def _type(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
     words, given, target = _parsed(command)
     if words[0] == "train":
         words = _quickly(words)
+    if words[0] == "compare" and "--corpus" in words:
+        words += ["--set", "data.train=600", "data.test=6", "data.validation=4"]
     if words[0] == "inspect" and "--texts" not in words:
         words += ["--texts", "24", "--length", "32"]
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(given), encoding="utf8"))
