@@ -107,12 +107,16 @@ class Panel:
 
 @dataclass(frozen=True)
 class Figure:
-    """Panels in a grid of ``columns`` (4 at most are drawn); ``height`` is one panel's height relative to its width."""
+    """Panels in a grid of ``columns`` (4 at most are drawn); ``height`` is one panel's height relative to its width.
+
+    ``title``: what the figure shows, in words; ``caption``: what else a reader needs.
+    """
 
     panels: tuple[Panel, ...]
     caption: str = ""
     columns: int = 1
     height: Number = 0.62
+    title: str = ""
 
 
 @dataclass(frozen=True)

@@ -92,7 +92,7 @@ def test_a_point_under_the_cursor_tells_its_value(browser: Browser, pages: dict[
         const top = document.elementFromPoint(box.x + box.width / 2, box.y + box.height / 2);
         return top.querySelector('title').textContent })()"""
     )
-    assert title == "share of the input: 0.612 [0.59, 0.63], words"
+    assert title == "share of the input: 61.2 [59, 63], words"
 
 
 def test_dark_screens_get_light_ink(browser: Browser, pages: dict[str, Path]) -> None:
@@ -189,5 +189,5 @@ def test_a_value_is_shown_beside_the_pointer_and_beside_a_finger(browser: Browse
         point('touch', box.x + box.width / 2, box.y - 8, 'click'); out.push(tip.hidden);
         return out })()"""
     )
-    assert shown[0] is True and shown[1] == "share of the input: 0.612 [0.59, 0.63], words"
+    assert shown[0] is True and shown[1] == "share of the input: 61.2 [59, 63], words"
     assert shown[2:4] == [False, True]

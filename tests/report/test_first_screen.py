@@ -78,6 +78,11 @@ def test_bad_findings_without_a_distance_fill_up_before_those_to_watch() -> None
     assert choose(*findings) == ["decided", "bad", "watch"]
 
 
+def test_a_small_difference_is_no_card_however_closely_it_was_measured() -> None:
+    close, apart = plant("close", 6.71, 0.001, 6.75), plant("apart", 10.0, 1.0, 8.0)
+    assert choose(close, apart) == ["apart"]
+
+
 def test_a_finding_may_bring_comparisons_that_a_test_has_decided() -> None:
     """They stand for it, in their own order of distances, and also where their intervals meet."""
     common = {"unit": "points", "reference": "sinusoidal", "reference value": 0.0}

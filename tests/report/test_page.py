@@ -91,6 +91,20 @@ def test_lights_say_what_they_mean_in_words_and_symbols(tree: Tree) -> None:
     assert "3 good, 2 to watch, 1 bad, 3 to know, 2 not applicable" in tree.words["header"][0]
 
 
+def test_figures_are_counted_as_a_reader_meets_them_and_have_titles() -> None:
+    """The groups of the page are in another order than the findings; a figure without a title has its question."""
+    line = Panel((Mark("line", y=(1, 2)),))
+    titles = (("late", "What it learnt", "Scores"), ("early", "Word order", ""), ("last", "What it learnt", "Losses"))
+    order = Finding("first", "Q?", "V.", details={"group": "Word order"})
+    found = (
+        Finding(name, f"Is it {name}?", "V.", figure=Figure((line,), title=title), details={"group": group})
+        for name, group, title in titles
+    )
+    captions = Tree(make_page(Findings("t", (order, *found)))).words["figcaption"]
+    starts = ["Figure 1. Is it early?", "Figure 2. Scores.", "Figure 3. Losses."]
+    assert [caption.strip() for caption in captions] == starts
+
+
 def test_numbers_stand_with_their_interval_and_what_they_are_compared_with(text: str) -> None:
     section = text[text.index('id="loudness-share"') : text.index('id="table-similarity"')]
     words = re.sub(r"<[^>]+>", "|", section[: section.index("<figure")])

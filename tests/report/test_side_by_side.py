@@ -107,3 +107,21 @@ def test_what_rests_on_different_things_is_not_put_together() -> None:
     assert same["f"].value == 0.5
     old = put_side_by_side(run("m", a), run("n", finding(0.75)))
     assert old["f"].value == 0.5, "findings that were saved before do not say what they rest on"
+
+
+def test_what_a_reader_turns_is_kept_for_both() -> None:
+    one, other = ({"kind": "kernel", "first": first} for first in (-1, -2))
+    both = put_side_by_side(
+        run("a", finding(1.0, details={"view": one})), run("b", finding(2.0, details={"view": other}))
+    )
+    assert both["f"].details["views"] == {"A": one, "B": other}
+    lone = put_side_by_side(run("a", finding(1.0, details={"view": one})), run("b", finding(2.0)))
+    assert lone["f"].details["views"] == {"A": one}
+
+
+def test_values_whose_intervals_do_not_overlap_are_a_card() -> None:
+    a, near, far = finding(1.0, interval=(0, 2)), finding(2.5, interval=(1.5, 3)), finding(4.0, interval=(3, 5))
+    assert put_side_by_side(run("a", a), run("b", near))["f"].details["compared"] == []
+    (card,) = put_side_by_side(run("a", a), run("b", far))["f"].details["compared"]
+    assert (card["value"], card["reference"], card["reference value"]) == (4.0, "A, a", 1.0)
+    assert card["sentence"] == "A: 1; B: 4. The intervals do not overlap."

@@ -14,6 +14,8 @@ from clockhands.files import write_text
 from clockhands.findings import Figure, Finding, Findings, Mark, Panel
 from clockhands.inspection import Subject, inspect
 from clockhands.inspection.measures import MEASURES
+from clockhands.inspection.measures.kernel_view import make_kernel_view
+from clockhands.inspection.measures.rotation_hands import RotationHands
 from clockhands.inspection.reading.reading import Reading
 from clockhands.model import PositionConfig, Transformer, TransformerConfig
 from clockhands.report import make_page
@@ -41,9 +43,18 @@ def find_hands() -> Finding:
     return MEASURES["table.hands"].run(Reading.without_text(Subject.of(model)))
 
 
+def find_kernel() -> Finding:
+    """A head whose logit is -|distance|, of a layer with three pairs of channels."""
+    slope = -torch.arange(-9, 10).abs()[None].double()
+    hands = RotationHands(torch.tensor([1.0, 0.1, 0.0]), torch.tensor([[2.0, 1.0, 0.0]]))
+    view = make_kernel_view([slope], [hands])
+    figure = Figure((Panel((Mark("line", y=(1, 2)),)),), title="A kernel")
+    return Finding("kernel", "What does distance do?", "V.", figure=figure, details={"view": view})
+
+
 @pytest.fixture(scope="module")
 def findings() -> Findings:
-    return Findings("Views", (find_sentences(), find_hands()))
+    return Findings("Views", (find_sentences(), find_hands(), find_kernel()))
 
 
 @pytest.fixture(scope="module")
@@ -139,6 +150,31 @@ def test_one_position_moves_row_curve_and_dials(browser: Browser, page: Path) ->
     assert shown["slider"]["hands"][0] == pytest.approx([9.5 * float(angle.sin()), -9.5 * float(angle.cos())], abs=0.1)
     assert shown["slider"]["hands"][-1] == pytest.approx([0.0, -9.5], abs=0.2)
     assert shown["slider"]["said"].startswith("7 of 1 to 64; cosine to the next position 0.")
+    assert browser.faults() == []
+
+
+DISTANCE = """(() => { const view = document.querySelectorAll('div.view')[2], slider = view.querySelector('input');
+    slider.value = -6; slider.dispatchEvent(new Event('input'));
+    const hands = [...view.querySelectorAll('.hand')];
+    return { said: view.querySelector('.now').textContent, mark: +view.querySelector('.mark').getAttribute('x1'),
+      hands: hands.map(hand => [+hand.getAttribute('x2'), +hand.getAttribute('y2')]),
+      widths: hands.map(hand => +hand.style.strokeWidth),
+      spans: [...view.querySelectorAll('.dials span')].map(e => e.textContent),
+      told: view.querySelector('.dials').previousElementSibling.textContent } })()"""
+
+
+def test_one_distance_moves_the_curve_and_the_dials(browser: Browser, page: Path) -> None:
+    """Six tokens back a pair of 1 radian a token stands at -6 radians; the thickest hand is of the heaviest pair."""
+    browser.open(page, 1400)
+    shown: dict[str, Any] = browser.evaluate(DISTANCE)
+    assert shown["said"] == "The key stands 6 tokens before the query: logit −6.000 against distance 0."
+    assert shown["mark"] == pytest.approx(30 + 166 * 3 / 18)
+    for hand, frequency in zip(shown["hands"], (1.0, 0.1, 0.0), strict=True):
+        angle = torch.tensor(-6 * frequency)
+        assert hand == pytest.approx([9.5 * float(angle.sin()), -9.5 * float(angle.cos())], abs=0.01)
+    assert shown["widths"] == pytest.approx([3.0, 0.7 + 2.3 * 64 / 127, 0.7], abs=0.01)
+    assert shown["spans"] == ["6.3", "62.8", "stands"]
+    assert shown["told"].startswith("Layer 1 rotates 3 pairs of channels.")
     assert browser.faults() == []
 
 

@@ -54,7 +54,10 @@ def _make_curves_finding(
             ("variant", "last validation loss", "lowest seed", "highest seed", *_TARGET),
             [(*row, *_summarise_target(comparison, row[0])) for row in final],
         ),
-        figure=Figure((Panel(lines, title=title, xlabel="step", ylabel="validation loss", yscale=scale),)),
+        figure=Figure(
+            (Panel(lines, title=title, xlabel="step", ylabel="validation loss, nats per token", yscale=scale),),
+            title="Loss while they learn",
+        ),
         method="Lines are means over seeds; bands, and the two numbers beside the value, reach from the lowest to the "
         "highest seed. No test compares these losses.",
     )
@@ -102,7 +105,10 @@ def _make_longer_text_finding(
         unit="nats per token",
         interval=(best[3], best[4]),
         table=Table.of(("variant", "split", "loss", "lowest seed", "highest seed", "exact match %", "refused"), rows),
-        figure=Figure((Panel(lines, title=title, xlabel="split", ylabel="loss, nats per token"),)),
+        figure=Figure(
+            (Panel(lines, title=title, xlabel="split", ylabel="loss, nats per token"),),
+            title="Loss on longer text",
+        ),
         method="Splits whose every text is longer than all training text; means over seeds, with the lowest and the "
         "highest seed. No test compares these losses.",
     )

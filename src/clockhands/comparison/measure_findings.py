@@ -90,7 +90,8 @@ def _draw_by_step(courses: dict[str, dict[int, list[float]]], name: str) -> Figu
         for variant, course in courses.items()
     )
     positive = all(value > 0 for course in courses.values() for values in course.values() for value in values)
-    return Figure((Panel(marks, xlabel="step", ylabel=name, yscale="log" if positive else "linear"),))
+    panel = Panel(marks, xlabel="step", ylabel=name, yscale="log" if positive else "linear")
+    return Figure((panel,), title=f"{name} during training".capitalize())
 
 
 def _draw_before_and_after(rows: list[Row], name: str) -> Figure:
@@ -107,4 +108,4 @@ def _draw_before_and_after(rows: list[Row], name: str) -> Figure:
         )
         for label, i in (("before training", BEFORE), ("after training", AFTER))
     )
-    return Figure((Panel(marks, xlabel=name),))
+    return Figure((Panel(marks, xlabel=name),), title=f"{name} of every variant".capitalize())

@@ -81,7 +81,7 @@ def find_verdicts(comparison: Comparison, verdicts: Sequence[Verdict]) -> Iterat
         interval=baseline.interval,
         light=_choose_light(verdicts),
         table=_make_verdict_table(comparison, verdicts),
-        figure=Figure((Panel(marks, xlabel=METRICS[plan.metric]),)) if marks else None,
+        figure=Figure((Panel(marks, xlabel=METRICS[plan.metric]),), title="Score of every variant") if marks else None,
         method=METHOD,
         source="Cameron, Gelbach & Miller 2011; Dunnett 1955; Smyth 2004; Clopper & Pearson 1934; Agarwal et al. 2021",
         details={
@@ -222,7 +222,9 @@ def find_costs(comparison: Comparison, verdicts: Sequence[Verdict]) -> Iterator[
         value=largest,
         unit="parameters of the largest",
         table=Table.of(("variant", metric, *COSTS), rows),
-        figure=Figure((Panel(marks, xlabel="seconds of training (median)", ylabel=metric),)),
+        figure=Figure(
+            (Panel(marks, xlabel="seconds of training (median)", ylabel=metric),), title="Score by time of training"
+        ),
         method=(
             f"Medians over seeds on {_describe_machines(comparison)}; other work there makes seconds longer, not "
             "shorter."

@@ -143,8 +143,9 @@ def _draw(choice: Choice) -> Figure:
         panels.append(Panel((*ranks, chance), "Retrieval", "tokens of text", "rank of the right value", ylim=(0, 1.02)))
     panels.append(Panel((bars, guard), "Cost within the trained length", "", "% of the loss"))
     return Figure(
-        tuple(panels), "Each method by length of text, and what it costs on texts of the trained length.", height=0.42
-    )
+        tuple(panels), "Each method by length of text, and what it costs on texts of the trained length.", height=0.42,
+        title="What each method gives and costs",
+    )  # fmt: skip
 
 
 def _make_trials(choice: Choice, command: str, basis: Mapping[str, str]) -> Finding:

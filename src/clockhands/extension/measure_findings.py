@@ -133,7 +133,8 @@ def _draw_drift(measurement: Measurement, read: Sequence[int]) -> Figure:
         Mark("vline", "trained length", x=(f"{measurement.trained:,}",), emphasis="reference"),
     )  # fmt: skip
     panel = Panel(marks, xlabel="tokens of text", ylabel="nats per token")
-    return Figure((panel,), f"Loss of the same last {drift.tail} tokens of {len(drift.losses_NR)} texts.")
+    caption = f"The same last {drift.tail} tokens of {len(drift.losses_NR)} texts."
+    return Figure((panel,), caption, title="Loss by length of the text before")
 
 
 def _make_retrieval(measurement: Measurement, command: str, basis: Mapping[str, str]) -> Finding:
@@ -197,4 +198,5 @@ def _draw_retrieval(measurement: Measurement) -> Figure:
         Mark("vline", "trained length", x=(f"{measurement.trained:,}",), emphasis="reference"),
     ]
     panel = Panel(tuple(marks), xlabel="tokens of text", ylabel="rank of the right value", ylim=(0, 1.02))
-    return Figure((panel,), "Rank of the right value among wrong ones: 1 is the best, 0.5 is chance.")
+    caption = "Rank of the right value among wrong ones: 1 is the best, 0.5 is chance."
+    return Figure((panel,), caption, title="Recall by length of the text")

@@ -71,7 +71,8 @@ def draw_cross_attention(run: str | Path | Run, source: str, target: str | None 
         "sums to 1."
     )
     height = len(target_tokens) / len(source_tokens)
-    return Figure(tuple(panels), caption, columns=min(4, weights_LHST.shape[1]), height=height)
+    title = "Attention from target to source, head by head"
+    return Figure(tuple(panels), caption, columns=min(4, weights_LHST.shape[1]), height=height, title=title)
 
 
 def _decode_tokens(tokenizer: Any, ids_BS: Tensor) -> list[str]:

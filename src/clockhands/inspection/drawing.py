@@ -28,8 +28,8 @@ def draw_head_grid(grid_LH: Any, title: str) -> Figure:
     """Draw one number of every head of every layer as a heatmap; layers are numbered from 1, and each cell is named."""
     layers, heads = range(1, len(grid_LH) + 1), range(grid_LH.shape[1])
     names = tuple(f"layer {layer} head {head}" for layer in layers for head in heads)
-    picture = make_heatmap(grid_LH, x=tuple(heads), y=tuple(layers), names=names)
-    return Figure((Panel((picture,), title=title, xlabel="head", ylabel="layer"),))
+    picture = make_heatmap(grid_LH, x=tuple(heads), y=tuple(layers), names=names, label="share")
+    return Figure((Panel((picture,), xlabel="head", ylabel="layer"),), title=title)
 
 
 def make_reference_line(y: float, label: str) -> Mark:

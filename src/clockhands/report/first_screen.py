@@ -6,11 +6,13 @@ The rule by which cards are chosen:
    interval of the value reaches towards the reference, and how far the reference's own reaches towards the value.
 2. At a distance of at most 1 the intervals meet: the finding is undecided, and never a card. Nor is one whose
    uncertainty is unknown, because neither the value nor the reference has an interval of any width.
-3. The three largest distances are the cards, the largest first; of equal ones the earlier on the page.
-4. Where fewer than three are left, findings that are marked bad, then those to watch, fill up in the order of the page.
+3. Where the value and the reference differ by less than a tenth of the larger, the finding is no card: what is measured
+   closely need not matter.
+4. The three largest distances are the cards, the largest first; of equal ones the earlier on the page.
+5. Where fewer than three are left, findings that are marked bad, then those to watch, fill up in the order of the page.
 
 A finding may bring comparisons of its own, under ``details["compared"]``, which a test has decided: they stand for it,
-and the second point does not apply to them. One with a text
+and the second and third point do not apply to them. One with a text
 under ``details["opening"]`` opens the page with that text, and with its table if that is small.
 """
 
@@ -37,6 +39,8 @@ __all__ = [
 
 CARDS = 3
 """Cards on a page, at most."""
+LEAST_DIFFERENCE = 0.1
+"""The least difference of a card that no test has decided, as a part of the larger of its value and its reference."""
 WIDTH, MARGIN = 240.0, 14.0
 """The width of the picture of a card, and what is left free at both its ends, in units of its view box."""
 SMALL_TABLE = (4, 4)
@@ -82,7 +86,7 @@ def choose_cards(named: Iterable[tuple[str, Finding]]) -> list[Card]:
     ranked = []
     for place, card in enumerate(card for name, finding in named for card in _list_candidates(name, finding)):
         distance = _measure_card(card)
-        if card.tested or (distance is not None and distance > 1):
+        if card.tested or (distance is not None and distance > 1 and _is_large(card)):
             ranked.append((-(distance or 0.0), place, card))
     cards = [card for *_, card in sorted(ranked, key=lambda entry: entry[:2])[:CARDS]]
     taken = {card.id for card in cards}
@@ -184,6 +188,13 @@ def _measure_card(card: Card) -> float | None:
         return None
     assert isinstance(card.value, (int, float))
     return measure_distance(card.value, card.interval, card.reference)
+
+
+def _is_large(card: Card) -> bool:
+    """Tell whether a value and its reference differ by a tenth of the larger at least."""
+    assert card.reference is not None and isinstance(card.value, (int, float))
+    one, other = float(card.value), float(card.reference.value)
+    return abs(one - other) >= LEAST_DIFFERENCE * max(abs(one), abs(other))
 
 
 def _opens(finding: Finding) -> bool:

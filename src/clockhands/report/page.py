@@ -18,7 +18,7 @@ PREVIEW = "preview.png"
 """The file beside a page that a link to it shows."""
 PAPER_WIDTHS = (84, 174)
 """Widths in millimetres of the files of a figure for print: one column of a journal, and two."""
-VIEWS = ("attention", "encoding")
+VIEWS = ("attention", "encoding", "kernel")
 """What a script can show below a figure: each has its file in ``templates``."""
 SKIPPED = "Does not apply here"
 """The last heading of a page, over the findings that were skipped."""
@@ -31,8 +31,9 @@ _LAYOUT = ("group", "opening", "compared")
 class Section:
     """A finding as the template needs it: its id on the page, its drawn figure, its table and plain details.
 
-    ``number`` counts the figures of the page from 1; it is 0 where there is none. ``view`` holds the data of what a
-    script shows below the figure, from the finding's ``details["view"]``; None where there is none.
+    ``number`` counts the figures from the top of the page, from 1; it is 0 where there is none. ``views`` hold the data
+    of what a script shows below the figure, by whose it is: that of the finding's ``details["view"]``, which is
+    nobody's in particular, or those of ``details["views"]``.
     """
 
     id: str
@@ -41,7 +42,7 @@ class Section:
     svg: Markup | None
     table: TableView | None
     details: dict[str, Any]
-    view: dict[str, Any] | None
+    views: dict[str, dict[str, Any]]
 
 
 def make_page(findings: Findings, *, title: str | None = None, script: bool = True) -> str:
@@ -97,10 +98,9 @@ def compose(
 
     ``script`` as ``make_page``. ``files``: whether the files that ``write`` makes are beside the page, to be linked.
     """
-    numbers = {name: number for number, name in enumerate(drawn, 1)}
     findings = _shorten_all_paths(findings)
     named = list(zip(make_slugs(findings), findings, strict=True))
-    sections = [_make_section(name, finding, drawn, numbers.get(name, 0)) for name, finding in named]
+    sections = _number_figures([_make_section(name, finding, drawn) for name, finding in named])
     opening = find_opening(findings)
     counts = [(sum(finding.light == light for finding in findings), word) for light, word in MEANINGS.items()]
     return render_page(
@@ -126,15 +126,16 @@ def compose(
 
 def _choose_scripts(sections: Sequence[Section]) -> str:
     """Return the names of the scripts that the figures and views of a page need."""
-    kinds = dict.fromkeys(section.view["kind"] for section in sections if section.view)
-    return " ".join(["figures.js", *(f"{kind}.js" for kind in kinds), *(["views.js"] if kinds else [])])
+    kinds = dict.fromkeys(view["kind"] for section in sections for view in section.views.values())
+    views = ["view_tools.js", *(f"{kind}.js" for kind in kinds), "views.js"] if kinds else []
+    return " ".join(["figures.js", *views])
 
 
 def _make_figure_style(sections: Sequence[Section]) -> str:
     """Return the style rules of figures: of what stands around them, and of their colours on a dark screen."""
     from clockhands.report.figures.palette import make_dark_css  # late, as above
 
-    views = read_asset("views.css") if any(section.view for section in sections) else ""
+    views = read_asset("views.css") if any(section.views for section in sections) else ""
     return (
         read_asset("figures.css")
         + views
@@ -144,13 +145,20 @@ def _make_figure_style(sections: Sequence[Section]) -> str:
     )
 
 
-def _make_section(name: str, finding: Finding, drawn: dict[str, str], number: int) -> Section:
+def _number_figures(sections: Sequence[Section]) -> list[Section]:
+    """Return the sections with the numbers of their figures, counted in the order in which a reader meets them."""
+    in_order = [section.id for group in _group_sections(sections).values() for section in group if section.svg]
+    numbers = {name: number for number, name in enumerate(in_order, 1)}
+    return [replace(section, number=numbers.get(section.id, 0)) for section in sections]
+
+
+def _make_section(name: str, finding: Finding, drawn: dict[str, str]) -> Section:
     """Return a finding as the template needs it; details that are no plain values are left out."""
     svg = Markup(drawn[name]) if name in drawn else None
     details = {key: value for key, value in finding.details.items() if key not in _LAYOUT and _is_plain(value)}
-    view = finding.details.get("view")
-    known = view if isinstance(view, dict) and view.get("kind") in VIEWS else None
-    return Section(name, number, finding, svg, view_table(finding.table), details, known)
+    views = finding.details.get("views") or {"": finding.details.get("view")}
+    known = {key: view for key, view in views.items() if isinstance(view, dict) and view.get("kind") in VIEWS}
+    return Section(name, 0, finding, svg, view_table(finding.table), details, known)
 
 
 def _group_sections(sections: Sequence[Section]) -> dict[str, list[Section]]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import zip_longest
+from typing import Any
 
-from clockhands.findings import Figure, Finding, Findings, Light, Panel, Scalar, Table, join_words
+from clockhands.findings import Figure, Finding, Findings, Light, Number, Panel, Scalar, Table, join_words
 from clockhands.report.text import format_quantity
 
 _WORST: tuple[Light, ...] = ("bad", "warn", "info", "good", "skip")
@@ -92,8 +93,45 @@ def _pair_findings(names: tuple[str, str], a: Finding | None, b: Finding | None)
         light=min(a.light, b.light, key=_WORST.index),
         table=_combine_tables(a.table, b.table),
         figure=_combine_figures(a.figure, b.figure),
-        details={**details, "A": format_quantity(a.value, a.unit), "B": format_quantity(b.value, b.unit)},
+        details={
+            **details,
+            **_combine_views(a, b),
+            "compared": _compare_values(names, a, b),
+            "A": format_quantity(a.value, a.unit),
+            "B": format_quantity(b.value, b.unit),
+        },
     )
+
+
+def _compare_values(names: tuple[str, str], a: Finding, b: Finding) -> list[dict[str, Any]]:
+    """Return what a card tells of both values: B against A, where their intervals do not overlap; else nothing."""
+    if _compute_difference(a, b) is None or not (a.interval and b.interval and _are_apart(a.interval, b.interval)):
+        return []
+    told = [f"{side}: {format_quantity(item.value, item.unit)}" for side, item in (("A", a), ("B", b))]
+    return [
+        {
+            "question": b.question,
+            "sentence": f"{'; '.join(told)}. The intervals do not overlap.",
+            "value": b.value,
+            "unit": b.unit,
+            "interval": b.interval,
+            "reference": f"A, {names[0]}",
+            "reference value": a.value,
+            "reference interval": a.interval,
+        }
+    ]
+
+
+def _are_apart(one: tuple[Number, Number], other: tuple[Number, Number]) -> bool:
+    """Tell whether two intervals do not overlap."""
+    return one[1] < other[0] or other[1] < one[0]
+
+
+def _combine_views(a: Finding, b: Finding) -> dict[str, Any]:
+    """Return what a reader can choose and turn of either finding, by side; nothing where neither has such a view."""
+    views = {side: item.details.get("view") for side, item in (("A", a), ("B", b))}
+    known = {side: view for side, view in views.items() if view}
+    return {"views": known} if known else {}
 
 
 def _compute_difference(a: Finding, b: Finding) -> float | None:
@@ -110,7 +148,7 @@ def _describe_difference(a: Finding, b: Finding) -> str:
         return ""
     sentence = f"\nDifference B − A: {format_quantity(difference, a.unit)}"
     if a.interval and b.interval:
-        apart = a.interval[1] < b.interval[0] or b.interval[1] < a.interval[0]
+        apart = _are_apart(a.interval, b.interval)
         sentence += "; the intervals do not overlap" if apart else "; the intervals overlap"
     return f"{sentence}."
 
@@ -135,11 +173,11 @@ def _combine_figures(a: Figure | None, b: Figure | None) -> Figure | None:
     if a.columns == b.columns == 1:
         pairs = zip_longest(_label_panels("A", a), _label_panels("B", b), fillvalue=Panel(()))
         panels = tuple(panel for pair in pairs for panel in pair)
-        return Figure(panels, captions, columns=2, height=max(a.height, b.height, 0.62))
+        return Figure(panels, captions, columns=2, height=max(a.height, b.height, 0.62), title=a.title)
     columns = max(a.columns, b.columns)
     gap = (Panel(()),) * (-len(a.panels) % columns)
     panels = (*_label_panels("A", a), *gap, *_label_panels("B", b))
-    return Figure(panels, captions, columns=columns, height=max(a.height, b.height))
+    return Figure(panels, captions, columns=columns, height=max(a.height, b.height), title=a.title)
 
 
 def _label_panels(side: str, figure: Figure) -> tuple[Panel, ...]:

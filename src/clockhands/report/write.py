@@ -56,7 +56,11 @@ def _make_figure_files(slug: str, finding: Finding, svg: str, signature: str) ->
 
     assert finding.figure is not None
     measured = describe_measured(finding, signature)
-    make = partial(make_file, title=finding.question, description=" ".join(filter(None, (finding.verdict, measured))))
+    make = partial(
+        make_file,
+        title=finding.figure.title or finding.question,
+        description=" ".join(filter(None, (finding.verdict, measured))),
+    )
     narrow, wide = PAPER_WIDTHS
     column = draw(finding.figure, slug, alternative=finding.verdict, narrow=True)
     return {

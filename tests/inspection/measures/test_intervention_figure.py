@@ -17,4 +17,6 @@ def test_bars_are_means_with_intervals_and_1_has_its_name() -> None:
     assert bars.y == pytest.approx((float(large.mean()), 0.0))
     assert (bars.low[0], bars.high[0]) == bootstrap_change(large) and (bars.low[1], bars.high[1]) == (0.0, 0.0)
     assert bars.low[0] < float(large.mean()) < bars.high[0]
-    assert (line.y, line.label) == ((1.0,), "another text") and figure.panels[0].ylabel == "change of the mean"
+    assert (line.y, line.label) == ((1.0,), "another text") and figure.panels[
+        0
+    ].ylabel == "share by which the mean changes"

@@ -157,7 +157,8 @@ def _draw_figure(shares: Sequence[Sequence[float]]) -> Figure:
     stacks = [
         make_mark("stack", names, [row[column] for row in shares], label=name) for column, name in enumerate(LABELS)
     ]
-    return Figure((Panel(tuple(stacks), xlabel="layer", ylabel="share of logit variance"),))
+    panel = Panel(tuple(stacks), xlabel="layer", ylabel="share of logit variance")
+    return Figure((panel,), title="Content, distance and both together, by layer")
 
 
 def _compute_shares(sums: Sequence[Sums], splits: Sequence[LogitSplit]) -> list[tuple[float, ...]]:

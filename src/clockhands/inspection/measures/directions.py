@@ -171,4 +171,5 @@ def _draw_figure(overlap: float, mean: float, spread: float) -> Figure:
             ),
         ),
         height=0.4,
+        title="Overlap of the directions of tokens and positions",
     )

@@ -15,7 +15,9 @@ from clockhands.inspection.drawing import (
     make_untrained_reference,
 )
 from clockhands.inspection.estimators.intervals import compute_central_range
+from clockhands.inspection.measures.kernel_view import make_kernel_view
 from clockhands.inspection.measures.measure import ATTENTION_HEADING, WINDOWS, Measure
+from clockhands.inspection.measures.rotation_hands import read_rotation_hands
 from clockhands.inspection.reading.layer import Layer
 from clockhands.inspection.reading.logit_split import LogitSplit, split_batches
 from clockhands.inspection.reading.reading import Reading
@@ -87,6 +89,10 @@ class DistanceCurve(Measure):
             table=_make_table([curve_HJ for curve_HJ, _ in curves], reading.capture.length - 1),
             figure=_draw_figure(curves[largest][0], largest, shares, untrained),
             details={
+                "view": make_kernel_view(
+                    [curve_HJ for curve_HJ, _ in curves],
+                    [read_rotation_hands(subject, layer) for layer in reading.capture.layers],
+                ),
                 "share": shares,
                 "spread_along_diagonals": max(spread for _, spread in curves),
                 "beyond": exceeds_chance,
@@ -178,7 +184,8 @@ def _draw_figure(curve_HJ: Tensor, layer: int, shares: list[float], untrained: l
                 xlabel="key position − query position",
                 ylabel="logit",
             ),
-            Panel(tuple(bars), title="Share of the logits", xlabel="layer", ylabel="share"),
+            Panel(tuple(bars), title="By layer", xlabel="layer", ylabel="share of logit variance"),
         ),
         columns=2,
+        title="What distance alone adds to the logits",
     )

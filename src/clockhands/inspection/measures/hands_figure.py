@@ -24,7 +24,8 @@ def draw_hands(hands: list[tuple[float, Tensor]]) -> Figure | None:
     ordered = sorted(hands, key=lambda hand: hand[0])
     step = max(1, math.ceil(len(ordered) / MOST_ORBITS))
     caption = f"At most two turns, and at most {MOST_DOTS} positions of them; point at a dot for its position."
-    return Figure(tuple(_draw_orbit(*hand) for hand in ordered[::step]), caption=caption, columns=2, height=1.0)
+    return Figure(tuple(_draw_orbit(*hand) for hand in ordered[::step]), caption=caption, columns=2, height=1.0,
+                  title="The path of single hands, position by position")  # fmt: skip
 
 
 def _draw_orbit(period: float, orbit_N2: Tensor) -> Panel:

@@ -104,7 +104,7 @@ def _draw_figure(layers: Sequence[HeadStatistics]) -> Figure:
                 ),
                 title=f"Layer {index + 1}, most local head {most_local} ({most})",
                 xlabel="key position − query position",
-                ylabel="attention",
+                ylabel="share of attention",
             )
         )
-    return Figure(tuple(panels), columns=2)
+    return Figure(tuple(panels), columns=2, title="Attention by distance of the key")

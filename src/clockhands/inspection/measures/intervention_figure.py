@@ -34,4 +34,5 @@ def draw_changes(changes: Sequence[tuple[str, Tensor]], full_change: str, quanti
         high=[high for _, high in intervals],
         emphasis="main",
     )
-    return Figure((Panel((bars, make_reference_line(1.0, full_change)), ylabel=f"change of {quantity}"),))
+    panel = Panel((bars, make_reference_line(1.0, full_change)), ylabel=f"share by which {quantity} changes")
+    return Figure((panel,), title=f"Change of {quantity} when positions or order are changed")

@@ -52,4 +52,5 @@ def draw_shares(
         marks.append(
             make_mark("points", names, torch.tensor(untrained), label="position alone, untrained", emphasis="reference")
         )
-    return Figure((Panel(tuple(marks), xlabel=label, ylabel="share of logit variance"),))
+    panel = Panel(tuple(marks), xlabel=label, ylabel="share of logit variance")
+    return Figure((panel,), title="What the logits of attention are made of")

@@ -222,4 +222,5 @@ def _draw_figure(tables: Tables, trained: Levels, untrained: Levels | None) -> F
             Panel(tuple(lengths), title="Length of each position row", xlabel="position", ylabel="length"),
         ),
         columns=2,
+        title="Length of tokens and of positions at the input",
     )

@@ -160,5 +160,7 @@ def _draw_figure(sweep: Sweep) -> Figure:
         make_mark("line", factors, shares, label="position added", emphasis="main"),
         make_mark("line", factors, by_chance, label="random vector added", emphasis="reference"),
     )
-    panel = Panel(marks, xlabel="position multiplied by", ylabel="nearest to itself", xscale="log", ylim=(0.0, 1.02))
-    return Figure((panel,), height=0.4)
+    panel = Panel(
+        marks, xlabel="position multiplied by", ylabel="share nearest to itself", xscale="log", ylim=(0, 1.02)
+    )
+    return Figure((panel,), height=0.4, title="Tokens recognised after a position was added")

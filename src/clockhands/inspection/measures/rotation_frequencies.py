@@ -100,7 +100,8 @@ def _draw_figure(mean_F: Tensor, untrained_F: Tensor | None, pairs: int) -> Figu
     marks = [make_mark("bars", range(pairs), mean_F[:pairs], label="mean over layers", emphasis="main")]
     if untrained_F is not None:
         marks.append(make_mark("points", range(pairs), untrained_F[:pairs], label="untrained", emphasis="reference"))
-    return Figure((Panel(tuple(marks), xlabel="pair of channels (0: fastest)", ylabel="share of logit variance"),))
+    panel = Panel(tuple(marks), xlabel="pair of channels (0: fastest)", ylabel="share of logit variance")
+    return Figure((panel,), title="What each pair of channels adds to the logits")
 
 
 def compute_pair_shares(products_NF: Float[Tensor, "N F"], squares_N: Float[Tensor, " N"]) -> Float[Tensor, " F"]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import torch
 
-from clockhands.findings import Figure, Finding, Panel, Reference, Table
+from clockhands.findings import SHARE, Figure, Finding, Panel, Reference, Table
 from clockhands.inspection.drawing import format_percent, format_percent_range, make_mark
 from clockhands.inspection.estimators.intervals import compute_central_range
 from clockhands.inspection.measures.measure import MASKED_WINDOWS, SENTENCES_HEADING, Measure
@@ -65,6 +65,7 @@ class SentenceAttention(Measure):
             + f"\nIn other texts of that length positions alone account for {format_percent(float(others.mean()))} "
             f"(of single texts {format_percent_range(low, high)}).",
             float(sum(values) / len(values)),
+            unit=SHARE,
             references=(Reference("other texts", float(others.mean()), (low, high)),),
             light="info",
             table=_make_table(reading.sentences, layers_by_sentence),
@@ -111,6 +112,7 @@ def _draw_figure(sentences: Sequence[Sentence], layers_by_sentence: Sequence[Seq
     rows, columns = len(layers_by_sentence[0]), layers_by_sentence[0][0].weights_HST.shape[0]
     return Figure(
         panels,
+        title="Attention of every head in your sentence",
         caption="One small map a head: queries downwards, keys across, from the first token to the last.",
         height=min(max(rows / columns, 0.3), 1.6),
     )

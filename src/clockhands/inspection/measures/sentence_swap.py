@@ -7,7 +7,7 @@ from itertools import combinations
 
 import torch
 
-from clockhands.findings import Figure, Finding, Panel, Reference, Table
+from clockhands.findings import SHARE, Figure, Finding, Panel, Reference, Table
 from clockhands.inspection.drawing import format_percent, make_heatmap
 from clockhands.inspection.measures.measure import MASKED_WINDOWS, SENTENCES_HEADING, Measure
 from clockhands.inspection.measures.swapped_words import compute_mean_state
@@ -59,6 +59,7 @@ class SentenceSwap(Measure):
         return self.make_finding(
             "\n".join(_describe(*pair) for pair in changes),
             value,
+            unit=SHARE,
             references=(Reference("order ignored", 0.0), Reference("another text", 1.0)),
             light="good" if value > LEAST_CHANGE else "bad",
             table=Table.of(
@@ -128,10 +129,11 @@ def _draw_figure(changes_by_sentence: Sequence[tuple[Sentence, dict[tuple[int, i
         words = list_words(sentence.text)[:MOST_WORDS]
         names = [f"{index} {word}" for index, word in enumerate(words, 1)]
         z = [[changes.get((min(i, j), max(i, j))) for j in range(len(words))] for i in range(len(words))]
-        marks = (make_heatmap(z, x=tuple(names), y=tuple(names), label="change of the output"),)
+        marks = (make_heatmap(z, x=tuple(names), y=tuple(names), label="share by which the output changes"),)
         panels.append(Panel(marks, title=f"“{sentence.text}”", xlabel="word", ylabel="swapped with"))
     return Figure(
         tuple(panels),
-        caption="1 is the mean squared distance between two other texts of that length.",
+        caption="100 % is the mean squared distance between two other texts of that length.",
         height=0.5,
+        title="How much swapping two words changes the output",
     )

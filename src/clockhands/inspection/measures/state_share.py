@@ -71,7 +71,8 @@ def _draw_figure(shares: list[float], untrained: list[float] | None) -> Figure:
     marks = [make_mark("line", layers, torch.tensor(shares), label="this model", emphasis="main")]
     if untrained is not None:
         marks.append(make_mark("line", layers, torch.tensor(untrained), label="untrained", emphasis="reference"))
-    return Figure((Panel(tuple(marks), xlabel="layer (0: embedding)", ylabel="share of variance"),))
+    panel = Panel(tuple(marks), xlabel="layer (0: embedding)", ylabel="share of variance")
+    return Figure((panel,), title="How much of the states position makes up, by layer")
 
 
 def _describe(shares: list[float], interval: tuple[float, float] | None, untrained: list[float] | None) -> str:

@@ -160,4 +160,5 @@ def _draw_figure(
     if without_residuals:
         marks.append(make_mark("line", layers, torch.tensor(without_residuals), label="position, residuals removed"))
     marks.append(make_reference_line(chance, "chance"))
-    return Figure((Panel(tuple(marks), xlabel="layer (0: embedding)", ylabel="read back exactly", ylim=(0.0, 1.02)),))
+    panel = Panel(tuple(marks), xlabel="layer (0: embedding)", ylabel="share read back exactly", ylim=(0.0, 1.02))
+    return Figure((panel,), title="Position and token, read back from the states of every layer")

@@ -146,4 +146,5 @@ def _draw_figure(cosines_NN: Tensor, mean_cosines_R: Tensor) -> Figure:
         ),
         columns=2,
         height=0.8,
+        title="Similarity of the rows of any two positions",
     )

@@ -179,7 +179,8 @@ def _draw_figure(errors: list[StepErrors]) -> Figure:
         ),
         make_mark("line", steps, [error.multiple for error in errors], label="best multiple", emphasis="reference"),
     )
-    return Figure((Panel(lines, xlabel="step k", ylabel="held-out error", xscale="log"),))
+    panel = Panel(lines, xlabel="step k, in positions", ylabel="held-out error", xscale="log")
+    return Figure((panel,), title="Error of the next row as predicted from this one, by step")
 
 
 def measure_step(rows_ND: Float[Tensor, "N D"], step: int) -> StepErrors:

@@ -20,6 +20,7 @@ from clockhands.report.figures.legends import LINE, count_lines, draw_legend, fi
 from clockhands.report.figures.mark_kind import Plot, Scale, Spot, list_x
 from clockhands.report.figures.mark_kinds import KINDS
 from clockhands.report.figures.palette import make_settings
+from clockhands.report.figures.percent import show_percent
 from clockhands.report.figures.series import Series
 from clockhands.report.figures.shared_axes import Axis, is_shared, label_outer
 from clockhands.report.figures.svg import Target, finish
@@ -47,7 +48,7 @@ def draw(figure: Figure, name: str, *, alternative: str = "", narrow: bool = Fal
     check_figure(figure, name)
     with matplotlib.rc_context(cast(Any, make_settings(name))), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")
-        sheet = Sheet(figure, narrow=narrow)
+        sheet = Sheet(show_percent(figure), narrow=narrow)
         sheet.fill()
         raw = sheet.print_svg()
         targets = sheet.list_targets()
@@ -62,7 +63,7 @@ def draw_preview(figure: Figure, name: str) -> bytes:
     check_figure(figure, name)
     with matplotlib.rc_context(cast(Any, make_settings(name))), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")
-        sheet = Sheet(figure)
+        sheet = Sheet(show_percent(figure))
         sheet.fill()
         raw = BytesIO()
         sheet.canvas.savefig(

@@ -2,35 +2,29 @@
 // A head of a sentence in full: choose sentence, layer, head and what is shown; point at a cell for its numbers.
 window.views = window.views || {};
 window.views.attention = (place, data) => {
-  const FULL = 32767, state = { sentence: 0, head: 0, map: "attention", cell: null };
-
-  function make(tag, parent, options = {}) {
-    const element = Object.assign(document.createElement(tag), options);
-    parent.append(element);
-    return element;
-  }
+  const { make, write, unpack: unpackNumbers } = window.tools, FULL = 32767;
+  const state = { sentence: 0, head: 0, map: "attention", cell: null };
 
   // The numbers of a head as one map each, in the order in which they were packed.
   function unpack(sentence, head) {
-    const bytes = Uint8Array.from(atob(head.numbers), (letter) => letter.charCodeAt(0));
-    const packed = new DataView(bytes.buffer), size = sentence.tokens.length ** 2, maps = {};
+    const packed = unpackNumbers(head.numbers, 2), size = sentence.tokens.length ** 2, maps = {};
     const names = ["attention", ...(sentence.swapped ? ["after the swap"] : []), ...sentence.terms];
     names.forEach((name, index) => {
       const scale = sentence.terms.includes(name) ? head.scale : 1 / FULL;
-      maps[name] = Float64Array.from({ length: size }, (_, at) => packed.getInt16(2 * (index * size + at), true) * scale);
+      maps[name] = Float64Array.from({ length: size }, (_, at) => packed[index * size + at] * scale);
     });
     maps.logit = maps[sentence.terms[0]].map((_, at) => sentence.terms.reduce((sum, term) => sum + maps[term][at], 0));
     if (sentence.swapped) maps.difference = maps["after the swap"].map((after, at) => after - maps.attention[at]);
     return maps;
   }
 
-  const tools = make("p", place, { className: "choose" });
+  const choices = make("p", place, { className: "choose" });
   const heading = make("p", place, { className: "chosen" }), grid = make("div", place, { className: "cells", tabIndex: 0 });
   const said = make("p", place, { className: "said" });
   said.setAttribute("role", "status");
 
   function choose(label, change) {
-    const frame = make("label", tools, { textContent: label + " " }), select = make("select", frame);
+    const frame = make("label", choices, { textContent: label + " " }), select = make("select", frame);
     select.addEventListener("change", () => { change(select.value); show(); });
     return select;
   }
@@ -56,8 +50,6 @@ window.views.attention = (place, data) => {
       { value, textContent: text, selected: String(value) === String(chosen) })));
     select.parentNode.hidden = entries.length < 2;
   }
-
-  const write = (value, digits = 2) => value.toFixed(digits).replace("-", "−");
 
   function show() {
     const chosen = sentence();

@@ -2,37 +2,26 @@
 // An encoding whose position a reader moves: its row in the heatmap, its similarity to all others, and its hands.
 window.views = window.views || {};
 window.views.encoding = (place, data) => {
-  const SVG = "http://www.w3.org/2000/svg", FULL = 127, count = data.positions;
-  const unpack = (text) => Int8Array.from(atob(text), (letter) => letter.charCodeAt(0));
+  const { make, draw, write, unpack, makeDials } = window.tools, FULL = 127, count = data.positions;
   const values = unpack(data.values), cosines = unpack(data.similarity);
   const hands = data.hands.map((hand) => ({ period: hand.period, points: unpack(hand.points) }));
-
-  function make(tag, parent, options = {}) {
-    const element = Object.assign(document.createElement(tag), options);
-    parent.append(element);
-    return element;
-  }
-
-  function draw(tag, parent, attributes) {
-    const element = document.createElementNS(SVG, tag);
-    for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
-    parent.append(element);
-    return element;
-  }
-
-  const write = (value, digits) => value.toFixed(digits).replace("-", "−");
-  const tools = make("p", place, { className: "choose" });
-  const frame = make("label", tools, { textContent: "Position " });
+  const choices = make("p", place, { className: "choose" });
+  const frame = make("label", choices, { textContent: "Position " });
   const slider = make("input", frame, { type: "range", min: 0, max: count - 1, value: 0 });
   slider.setAttribute("aria-label", "Position");
-  const said = make("span", tools, { className: "now" });
+  const said = make("span", choices, { className: "now" });
+  said.setAttribute("role", "status");
   const linked = make("div", place, { className: "linked" });
-  const left = make("div", linked), right = make("div", linked), below = make("div", linked, { className: "dials" });
+  const left = make("div", linked), right = make("div", linked), below = make("div", linked, { className: "dials", tabIndex: 0 });
+  below.setAttribute("role", "group");
+  below.setAttribute("aria-label", "Dials of the hands");
   make("h4", left, { textContent: `The encoding: positions downwards, ${data.columns} dimensions across` });
   make("h4", right, { textContent: "Cosine to every other position" });
 
   // The heatmap: blue below zero, orange above, as strong as the value.
   const box = make("div", left, { className: "heat" }), canvas = make("canvas", box, { width: data.columns, height: count });
+  canvas.setAttribute("role", "img");
+  canvas.setAttribute("aria-label", `Heatmap of the encoding: ${count} positions downwards, ${data.columns} dimensions across`);
   const pen = canvas.getContext("2d"), picture = pen.createImageData(data.columns, count);
   values.forEach((value, at) => {
     const part = Math.abs(value) / FULL, ink = value < 0 ? [0, 84, 148] : [190, 70, 0];
@@ -43,7 +32,7 @@ window.views.encoding = (place, data) => {
   const row = make("div", box, { className: "row" });
 
   // The similarity curve, from -1 to 1.
-  const curve = draw("svg", right, { viewBox: "0 0 200 100", class: "curve", role: "img" });
+  const curve = draw("svg", right, { viewBox: "0 0 200 100", class: "curve", role: "img", "aria-label": "Cosine of the encoding of this position to that of every other" });
   for (const [height, text] of [[8, "1"], [50, "0"], [92, "−1"]]) {
     draw("line", curve, { x1: 14, x2: 196, y1: height, y2: height, class: "rule" });
     draw("text", curve, { x: 11, y: height + 3, "text-anchor": "end" }).textContent = text;
@@ -51,15 +40,7 @@ window.views.encoding = (place, data) => {
   const path = draw("polyline", curve, { class: "line" }), mark = draw("line", curve, { y1: 8, y2: 92, class: "mark" });
   const across = (at) => 14 + (182 * at) / Math.max(1, count - 1);
 
-  // One dial a hand: the rim, the hand, and how many positions it takes for one turn.
-  const pointers = hands.map((hand) => {
-    const dial = make("div", below), face = draw("svg", dial, { viewBox: "-11 -11 22 22", role: "img" });
-    draw("circle", face, { r: 10, class: "rim" });
-    draw("line", face, { x1: 0, y1: -10, x2: 0, y2: -8.5, class: "rim" });
-    const pointer = draw("line", face, { x1: 0, y1: 0, class: "hand" });
-    make("span", dial, { textContent: write(hand.period, hand.period < 100 ? 1 : 0) });
-    return pointer;
-  });
+  const pointers = makeDials(below, hands.map((hand) => hand.period));
   if (hands.length) below.before(make("h4", linked, { textContent: "Its hands, each with the positions of one turn", className: "over" }));
 
   function show(position) {
@@ -67,7 +48,7 @@ window.views.encoding = (place, data) => {
     slider.value = at;
     row.style.top = `${(100 * at) / count}%`;
     row.style.height = `${100 / count}%`;
-    const line = Array.from(cosines.subarray(at * count, (at + 1) * count));
+    const line = cosines.slice(at * count, (at + 1) * count);
     path.setAttribute("points", line.map((value, other) => `${across(other).toFixed(1)},${(50 - (42 * value) / FULL).toFixed(1)}`).join(" "));
     mark.setAttribute("x1", across(at));
     mark.setAttribute("x2", across(at));

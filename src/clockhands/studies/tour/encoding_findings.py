@@ -58,6 +58,7 @@ def draw_classic(rows_ND: Float[Tensor, "N D"]) -> Finding:
             ),
             columns=2,
             height=0.8,
+            title="The encoding, value by value",
         ),
         method="PE(p, 2c) = sin(p / 10000^(2c/d)), PE(p, 2c+1) = cos(p / 10000^(2c/d)), drawn as it is.",
         source="Vaswani et al. 2017, section 3.5",
@@ -115,6 +116,7 @@ def draw_circle(tokens_VD: Float[Tensor, "V D"], rows_ND: Float[Tensor, "N D"], 
                 ),
             ),
             height=0.8,
+            title="One word at its first seven positions",
         ),
         method="The trained vector of a word, times √d_model, plus PE(t) for t = 0 to 6; dimensions 0 and 1.",
         source="Vaswani et al. 2017, sections 3.4 and 3.5",
@@ -145,7 +147,8 @@ def find_wavelengths(width: int) -> Finding:
                     ylabel="positions in one turn",
                     yscale="log",
                 ),
-            )
+            ),
+            title="Positions in one turn of every hand",
         ),
         method="2π·10000^(2c/d) for c = 0 to d/2 - 1.",
         source="Vaswani et al. 2017, section 3.5",
@@ -167,7 +170,8 @@ def find_rotation(rows_ND: Float[Tensor, "N D"], steps: tuple[int, ...] = (1, 2,
         question="What is the step from position t to t + k?",
         verdict=(
             f"{'One rotation' if worst < EXACT else 'No one rotation'} R(k) for all t, each hand rotated by k times "
-            f"its own speed: the largest error over all t and k = {join_words(map(str, steps))} is {worst:.1e}."
+            f"its own speed: the largest error over all t and k = {join_words(map(str, steps))} is "
+            f"{1e8 * worst:,.1f} × 10⁻⁸."
         ),
         value=worst,
         light="good" if worst < EXACT else "bad",
@@ -176,11 +180,12 @@ def find_rotation(rows_ND: Float[Tensor, "N D"], steps: tuple[int, ...] = (1, 2,
             (
                 Panel(
                     (Mark("bars", x=tuple(map(str, steps)), y=tuple(1e8 * error for error in errors)),),
-                    xlabel="k",
+                    xlabel="k, in positions",
                     ylabel="largest error, in units of 10⁻⁸",
                 ),
             ),
             height=0.45,
+            title="Largest error of one rotation for all positions, by step",
         ),
         method=(
             "sin((t+k)ω) = sin(tω)cos(kω) + cos(tω)sin(kω), and likewise for the cosine: a 2 × 2 rotation for each "

@@ -62,10 +62,11 @@ def _make_finding(rows: list[tuple[str, str, Levels]]) -> Finding:
             (
                 Panel(
                     (*lines, make_reference_line(1.0, "equally loud")),
-                    ylabel="length of a word over a position",
+                    ylabel="word over position, ratio of lengths",
                 ),
             ),
             height=0.5,
+            title="Length of a word over that of a position",
         ),
         method=Loudness.method,
         source="Vaswani et al. 2017, section 3.4",

@@ -50,7 +50,8 @@ def _draw_bars(rows: Sequence[tuple[Any, ...]], *more: Mark) -> Figure:
     """Exact match of each row (name, value, from, to, ...), with its interval."""
     names, values, low, high = zip(*(row[:4] for row in rows), strict=True)
     bars = Mark("bars", x=names, y=values, low=low, high=high)
-    return Figure((Panel((bars, *more), ylabel="exact match %", ylim=(0, 105)),), height=0.45)
+    title = "Held-out sentences translated exactly"
+    return Figure((Panel((bars, *more), ylabel="% exactly right", ylim=(0, 105)),), height=0.45, title=title)
 
 
 def find_examples(translators: Translators) -> Finding:
@@ -92,7 +93,9 @@ def find_training_curves(translators: Translators) -> Finding:
         unit="nats per token",
         references=(Reference("without positions", final[NO_POSITION]),),
         figure=Figure(
-            (Panel(tuple(lines), xlabel="step", ylabel="training loss, nats per token", yscale="log"),), height=0.5
+            (Panel(tuple(lines), xlabel="step", ylabel="training loss, nats per token", yscale="log"),),
+            height=0.5,
+            title="Loss while they learn",
         ),
         method="Mean training loss since the line before, from metrics.jsonl of each run. Same batches in all three.",
         details={"group": "What it learnt"},
