@@ -84,7 +84,7 @@ def group_layers(hands: Sequence[RotationHands | None]) -> list[dict[str, Any]]:
     for number, each in enumerate(hands, 1):
         if each is None:
             continue
-        same = (layers for frequencies, layers in kinds if _turn_alike(frequencies, each.frequencies_F))
+        same = (layers for frequencies, layers in kinds if _rotate_alike(frequencies, each.frequencies_F))
         layers = next(same, None)
         if layers is None:
             kinds.append((each.frequencies_F, [number]))
@@ -93,6 +93,6 @@ def group_layers(hands: Sequence[RotationHands | None]) -> list[dict[str, Any]]:
     return [{"layers": layers, "frequencies": frequencies.tolist()} for frequencies, layers in kinds]
 
 
-def _turn_alike(one_F: Float[Tensor, " F"], other_F: Float[Tensor, " F"]) -> bool:
+def _rotate_alike(one_F: Float[Tensor, " F"], other_F: Float[Tensor, " F"]) -> bool:
     """Tell whether two layers rotate at the same frequencies, but for rounding."""
     return one_F.shape == other_F.shape and torch.allclose(one_F, other_F, rtol=ALIKE, atol=1e-7)

@@ -56,16 +56,16 @@ def _pair_channels(vectors_HTK: Float[Tensor, "H T K"], interleaved: bool) -> Te
     return torch.view_as_complex(pairs.contiguous())
 
 
-def _estimate_frequencies(turning_HTF: Tensor) -> Float[Tensor, " F"] | None:
+def _estimate_frequencies(rotating_HTF: Tensor) -> Float[Tensor, " F"] | None:
     """Return by how many radians every pair turns from one position to the next; None if some pair does otherwise.
 
     The step of one position gives a first value, steps of 2, 4, 8, ... refine it.
     """
-    sizes = turning_HTF.abs()
+    sizes = rotating_HTF.abs()
     seen = sizes > 1e-6 * sizes.amax()
-    unit = torch.where(seen, turning_HTF / sizes.clamp_min(1e-30), 0)
-    frequencies_F = torch.zeros(turning_HTF.shape[-1], dtype=torch.float64)
-    for power in range(max(1, int(math.log2(turning_HTF.shape[1])))):
+    unit = torch.where(seen, rotating_HTF / sizes.clamp_min(1e-30), 0)
+    frequencies_F = torch.zeros(rotating_HTF.shape[-1], dtype=torch.float64)
+    for power in range(max(1, int(math.log2(rotating_HTF.shape[1])))):
         lag = 2**power
         expected = torch.polar(torch.ones_like(frequencies_F), frequencies_F * lag)
         steps = (unit[:, lag:] * unit[:, :-lag].conj()).sum((0, 1)) * expected.conj()
