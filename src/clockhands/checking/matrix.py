@@ -52,8 +52,8 @@ def upgrade_matrix(data: Mapping[str, Any]) -> dict[str, Any]:
         {**row, "cells": {name: _upgrade_cell(row["model"], name, cell, data) for name, cell in row["cells"].items()}}
         for row in data["rows"]
     ]
-    found = [cell[0] for row in rows for cell in row["cells"].values()]
-    counts = {verdict: found.count(number) for number, verdict in enumerate(VERDICTS)}
+    numbers = [cell[0] for row in rows for cell in row["cells"].values()]
+    counts = {verdict: numbers.count(number) for number, verdict in enumerate(VERDICTS)}
     changed = {"schema": SCHEMA, "verdicts": list(VERDICTS), "counts": counts}
     causes = _list_stored_causes(rows, data["texts"])
     return {**data, **changed, "causes": causes, "rows": rows}

@@ -115,4 +115,4 @@ def _draw_losses(tuned: Tuned) -> Figure:
         Panel(lines, "Loss of the same last tokens", "tokens of text", "nats per token"),
         Panel((steps,), "Training", "step", "nats per token"),
     )
-    return Figure(panels, "Before and after training, and the loss of its steps.", columns=2)
+    return Figure(panels, columns=2, title="Before and after training, and the loss of its steps")

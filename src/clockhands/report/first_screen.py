@@ -193,8 +193,8 @@ def _measure_card(card: Card) -> float | None:
 def _is_large(card: Card) -> bool:
     """Tell whether a value and its reference differ by a tenth of the larger at least."""
     assert card.reference is not None and isinstance(card.value, (int, float))
-    one, other = float(card.value), float(card.reference.value)
-    return abs(one - other) >= LEAST_DIFFERENCE * max(abs(one), abs(other))
+    value, reference = float(card.value), float(card.reference.value)
+    return abs(value - reference) >= LEAST_DIFFERENCE * max(abs(value), abs(reference))
 
 
 def _opens(finding: Finding) -> bool:

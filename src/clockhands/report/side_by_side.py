@@ -107,11 +107,11 @@ def _compare_values(names: tuple[str, str], a: Finding, b: Finding) -> list[dict
     """Return what a card tells of both values: B against A, where their intervals do not overlap; else nothing."""
     if _compute_difference(a, b) is None or not (a.interval and b.interval and _are_apart(a.interval, b.interval)):
         return []
-    told = [f"{side}: {format_quantity(item.value, item.unit)}" for side, item in (("A", a), ("B", b))]
+    sides = [f"{side}: {format_quantity(item.value, item.unit)}" for side, item in (("A", a), ("B", b))]
     return [
         {
             "question": b.question,
-            "sentence": f"{'; '.join(told)}. The intervals do not overlap.",
+            "sentence": f"{'; '.join(sides)}. The intervals do not overlap.",
             "value": b.value,
             "unit": b.unit,
             "interval": b.interval,
@@ -122,9 +122,9 @@ def _compare_values(names: tuple[str, str], a: Finding, b: Finding) -> list[dict
     ]
 
 
-def _are_apart(one: tuple[Number, Number], other: tuple[Number, Number]) -> bool:
+def _are_apart(a: tuple[Number, Number], b: tuple[Number, Number]) -> bool:
     """Tell whether two intervals do not overlap."""
-    return one[1] < other[0] or other[1] < one[0]
+    return a[1] < b[0] or b[1] < a[0]
 
 
 def _combine_views(a: Finding, b: Finding) -> dict[str, Any]:

@@ -81,13 +81,13 @@ def _pack_head(curve_J: Float[Tensor, " J"], hands: RotationHands | None, layer:
 def group_layers(hands: Sequence[RotationHands | None]) -> list[dict[str, Any]]:
     """Return the ways in which layers rotate, each with the numbers of its layers from 1, and its frequencies."""
     kinds: list[tuple[Tensor, list[int]]] = []
-    for number, each in enumerate(hands, 1):
-        if each is None:
+    for number, rotation in enumerate(hands, 1):
+        if rotation is None:
             continue
-        same = (layers for frequencies, layers in kinds if _rotate_alike(frequencies, each.frequencies_F))
+        same = (layers for frequencies, layers in kinds if _rotate_alike(frequencies, rotation.frequencies_F))
         layers = next(same, None)
         if layers is None:
-            kinds.append((each.frequencies_F, [number]))
+            kinds.append((rotation.frequencies_F, [number]))
         else:
             layers.append(number)
     return [{"layers": layers, "frequencies": frequencies.tolist()} for frequencies, layers in kinds]

@@ -36,7 +36,7 @@ def read_rotation_hands(subject: Subject, layer: Layer) -> RotationHands | None:
     None where nothing turns, where some pair turns at no constant speed, or at another one in every head, and where it
     is not known which channels are paired.
     """
-    if "rotary" not in subject.mechanisms or subject.unlisted:
+    if "rotary" not in subject.mechanisms or subject.has_unlisted_architecture:
         return None
     _, batch = next(split_batches(layer))
     width = find_rotated_width(subject, layer, batch.q["constant"].shape[-1])
