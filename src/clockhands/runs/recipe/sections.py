@@ -182,12 +182,14 @@ class Training:
 
     def find_faults(self) -> list[str]:
         """Return which values contradict each other, one sentence each."""
-        lengths, save_steps, eval_steps = (self.max_steps, self.epochs), self.save_steps, self.eval_steps
+        clashes = (*self._list_schedule_clashes(), *self._list_saving_clashes())
+        return [fault for is_so, fault in clashes if is_so]
+
+    def _list_schedule_clashes(self) -> tuple[tuple[bool, str], ...]:
+        """Return what the length and the learning rate must not be, each with whether it is so."""
+        lengths = (self.max_steps, self.epochs)
         has_start, is_paper = self.warmup_from > 0, self.schedule == "paper"
-        has_unevaluated_saves = bool(save_steps) and (
-            not isinstance(eval_steps, int) or bool((save_steps or 0) % eval_steps)
-        )
-        clashes = (
+        return (
             (None not in lengths, "training.max_steps and training.epochs both say how long; give one of them"),
             (lengths == (None, None), "training.max_steps is missing, or training.epochs"),
             (
@@ -206,6 +208,15 @@ class Training:
                 self.final_rate > 0 and self.schedule != "cosine",
                 "training.final_rate is of the schedule 'cosine' alone",
             ),
+        )
+
+    def _list_saving_clashes(self) -> tuple[tuple[bool, str], ...]:
+        """Return what evaluations, checkpoints and the exported weights must not be, each with whether it is so."""
+        save_steps, eval_steps = self.save_steps, self.eval_steps
+        has_unevaluated_saves = bool(save_steps) and (
+            not isinstance(eval_steps, int) or bool((save_steps or 0) % eval_steps)
+        )
+        return (
             (
                 self.average != "none" and not save_steps,
                 "training.average needs checkpoints at fixed steps: give training.save_steps",
@@ -226,4 +237,3 @@ class Training:
                 "several; give one of them",
             ),
         )
-        return [fault for is_so, fault in clashes if is_so]
