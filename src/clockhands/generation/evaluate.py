@@ -109,7 +109,7 @@ def _evaluate_pairs(
     references = [pair.target for pair in pairs]
     texts = [translation.text for translation in translations]
     scores = score_translations(texts, references, tokenize=tokenize, lowercase=lowercase)
-    loss = measure_pair_loss(run, pairs, search.batch, search.max_source, progress)
+    loss = measure_pair_loss(run, pairs, search.batch, search.max_source, progress, option="max_source")
     exact_N = match_exactly(texts, references)
     table = _tabulate_by_length(loss, exact_N, buckets)
     return Evaluation((*scores, loss.to_score()), loss, table, tuple(translations))
@@ -121,13 +121,14 @@ def measure_pair_loss(
     batch: int = 64,
     max_length: int = LONGEST,
     progress: CountProgress = ignore_count,
+    option: str = "max_length",
 ) -> Loss:
     """Measure the loss of each target given its source, ``batch`` pairs at a time.
 
-    Both are cut to ``max_length`` tokens; a ClockhandsWarning says how many were cut. ``progress`` is called as in
-    ``evaluate``.
+    Both are cut to ``max_length`` tokens; a ClockhandsWarning says how many were cut, and names the caller's ``option``
+    for more. ``progress`` is called as in ``evaluate``.
     """
-    dataset = encode_pairs(pairs, run.tokenizers, max_length=max_length, longer="cut", option="max_source")
+    dataset = encode_pairs(pairs, run.tokenizers, max_length=max_length, longer="cut", option=option)
     order = np.argsort(dataset.lengths.max(axis=1), kind="stable")
     collate = PairCollator(run.tokenizers.source.pad_token_id)
     nats_N, tokens_N = np.zeros(len(order)), np.zeros(len(order), np.int64)

@@ -54,7 +54,7 @@ class Evaluation:
     Args:
         scores: each with its interval: BLEU, chrF, exact match and loss, or loss and perplexity of a language model.
         loss: the loss of every example.
-        by_length: a table of the loss by the length of the target, or by the index within a window.
+        by_length: a table of the loss by the length of the target, or, of a language model, by the place in the window.
         translations: those of the sources, in order; empty for a language model.
         resampled: what the bootstrap resamples for the intervals of a language model, such as "12 documents"; empty for
             translations.

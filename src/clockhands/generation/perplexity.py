@@ -34,8 +34,10 @@ MOST_WINDOWS = 32
 """The most windows that are read at a time where no number is given."""
 FEWEST_DOCUMENTS = 5
 """With fewer documents the intervals are over windows: so few documents say little about how they vary."""
+LOGIT_BYTES = 8
+"""Bytes for each token of the vocabulary at each place: a logit and its log-probability, both in float32."""
 LOGIT_SHARE = 0.2
-"""The share of the free memory for the logits of a batch; the loss needs as much again, and the model the rest."""
+"""The share of the free memory for these of a batch; the rest is for the model and what it computes."""
 
 
 @dataclass(frozen=True)
@@ -100,11 +102,11 @@ def choose_batch(model: LanguageModel, length: int) -> int:
     Raises UsageError where one does not fit.
     """
     vocabulary = model.model.get_input_embeddings().num_embeddings
-    window_bytes, free = 8 * length * vocabulary, measure_free_memory(model.device)
+    window_bytes, free = LOGIT_BYTES * length * vocabulary, measure_free_memory(model.device)
     if window_bytes > free:
         raise UsageError(
-            f"the logits of one window of {length:,} tokens need {format_bytes(window_bytes)} of memory, and "
-            f"{format_bytes(free)} are free; give a shorter --length"
+            f"the logits of one window of {length:,} tokens need {format_bytes(window_bytes)} of memory with their "
+            f"log-probabilities, and {format_bytes(free)} are free; give a shorter --length"
         )
     return max(1, min(MOST_WINDOWS, int(LOGIT_SHARE * free) // window_bytes))
 
@@ -147,7 +149,7 @@ def evaluate_windows(
 
 def _read_losses(
     model: LanguageModel, windows: EvaluationWindows, batch: int, progress: CountProgress
-) -> Iterator[Float[np.ndarray, "B S"]]:
+) -> Iterator[Float[np.ndarray, "B S-1"]]:
     """Yield the losses of the windows, batch by batch, in float64."""
     for first in range(0, len(windows), batch):
         progress("reading windows", first, len(windows))
@@ -156,19 +158,19 @@ def _read_losses(
     progress("reading windows", len(windows), len(windows))
 
 
-def _group_by_document(losses_NS: Float[np.ndarray, "N S"], windows: EvaluationWindows) -> tuple[Loss, str]:
+def _group_by_document(losses_NS: Float[np.ndarray, "N S-1"], windows: EvaluationWindows) -> tuple[Loss, str]:
     """Return the loss of each document, or of each window where documents are few, and over what that is, as text."""
     nats_N, tokens_N = losses_NS.sum(1), windows.counted_NS.sum(1)
     _, groups_N = np.unique(windows.documents_N, return_inverse=True)
     count = int(groups_N.max()) + 1
     if count < FEWEST_DOCUMENTS:
         return Loss(nats_N, tokens_N.astype(np.int64)), f"{len(windows):,} windows" if len(windows) > 1 else "1 window"
-    nats_D = np.bincount(groups_N, nats_N, count).astype(np.float64)
-    tokens_D = np.bincount(groups_N, tokens_N, count).astype(np.int64)
-    return Loss(nats_D, tokens_D), f"{count:,} documents"
+    nats_G = np.bincount(groups_N, nats_N, count).astype(np.float64)
+    tokens_G = np.bincount(groups_N, tokens_N, count).astype(np.int64)
+    return Loss(nats_G, tokens_G), f"{count:,} documents"
 
 
-def _tabulate_by_place(losses_NS: Float[np.ndarray, "N S"], counted_NS: NDArray[np.bool_], buckets: int) -> Table:
+def _tabulate_by_place(losses_NS: Float[np.ndarray, "N S-1"], counted_NS: NDArray[np.bool_], buckets: int) -> Table:
     """Tabulate the loss by the place of a token in its window; places at which nothing counts are left out."""
     places = losses_NS.shape[1]
     rows = []

@@ -31,9 +31,10 @@ __all__ = ["Attention", "AttentionContext", "CrossAttention", "FusedLinear", "Se
 class AttentionContext:
     """What one call of attention needs besides its input: scheme, placement, KV cache, and the index of the layer.
 
-    ``lean``: rotate and call the fused kernel, and nothing else. That is right if the scheme has no hook after
-    ``rotate``, the model is in evaluation, no recorder is active and ``placement.causal`` is False. ``LeanDecoder``
-    decides it at every step.
+    ``lean``: call the fused kernel directly. That is right if the model is in evaluation, no recorder is active and
+    ``placement.causal`` is False, and further: in self-attention, with a cache, if the scheme has no hook but
+    ``rotate`` and needs no stored positions; in cross-attention, where lean mode rotates nothing, if the scheme does
+    not act in attention. ``LeanDecoder`` decides it at every step.
     """
 
     scheme: Scheme

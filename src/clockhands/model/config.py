@@ -239,9 +239,9 @@ class TransformerConfig:
         if side not in self._summaries:
             position, sizes = self.get_position_config(side), self.get_sizes(side)
             with avoid_large_tables(position, sizes):
-                # All layers of a plain side have equal schemes, and one of them is enough.
-                built = build_side(position, 1 if position.is_plain else self.count_layers(side), sizes)
-            if position.is_plain:
+                # All layers that do not skip theirs have equal schemes, and one of them is enough.
+                built = build_side(position, 1 if position.has_single_scheme else self.count_layers(side), sizes)
+            if position.has_single_scheme:
                 self._summaries[side] = SchemeSummary.of(built.at_input)
                 self._spare_schemes.keep(side, built.at_input)
             else:

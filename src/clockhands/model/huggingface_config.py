@@ -25,7 +25,8 @@ class ClockhandsConfig(PreTrainedConfig):
     Args:
         transformer: a ``TransformerConfig``, or its table (``to_dict()``), validated here; missing keys take the
             paper's values.
-        label_smoothing, smoothing: the training loss (see ``loss.LabelSmoothing``); evaluation never smooths.
+        label_smoothing, smoothing: of the training loss, the rate and which tokens share it (``loss.LabelSmoothing``'s
+            ``mode``); evaluation never smooths.
         pad_token_id, bos_token_id, eos_token_id, decoder_start_token_id: as everywhere in transformers; ids of the
             vocabulary that is written.
         use_cache: whether ``generate``, and a forward pass outside training without labels, use a KV cache; by default

@@ -84,11 +84,11 @@ def refuse_quantized_cache(scheme: Scheme, cache: KVCache, layer: int) -> None:
         )
 
 
-def refuse_sliding_cache(stored_BHTK: Float[Tensor, "B H T K"], length: int) -> None:
+def refuse_sliding_cache(stored_BHTKp: Float[Tensor, "B H T Kp"], length: int) -> None:
     """Raise PositionError if a cache returned fewer than ``length`` keys, as one with a sliding window does."""
-    if stored_BHTK.shape[2] < length:
+    if stored_BHTKp.shape[2] < length:
         raise PositionError(
-            f"of {length} keys the cache kept {stored_BHTK.shape[2]}, and this model attends to all of them; generate "
+            f"of {length} keys the cache kept {stored_BHTKp.shape[2]}, and this model attends to all of them; generate "
             f"with the default cache or a static one, not with a sliding window"
         )
 
@@ -108,19 +108,19 @@ def append_positions(k_BHTK: Float[Tensor, "B H T K"], kpos_BT: KeyPositions) ->
 
 
 def split_positions(
-    stored_BHTK: Float[Tensor, "B H T Kp"], head_dim: int, like: Num[Tensor, "*any"]
+    stored_BHTKp: Float[Tensor, "B H T Kp"], k_width: int, like: Num[Tensor, "*any"]
 ) -> tuple[Float[Tensor, "B H T K"], KeyPositions]:
-    """Split stored keys into keys of ``head_dim`` channels and positions.
+    """Split stored keys into keys of ``k_width`` channels (of rotated keys the rotated width) and positions.
 
     The positions get the dtype and the axes of ``like``, which is [B, S], [B, S, A] or [B, H, S, A]; its sizes are not
     read.
     """
-    dtype = choose_position_dtype(stored_BHTK.dtype, like.dtype)
-    pos_BHTA = stored_BHTK[..., head_dim:].contiguous().view(dtype).to(like.dtype)
+    dtype = choose_position_dtype(stored_BHTKp.dtype, like.dtype)
+    pos_BHTA = stored_BHTKp[..., k_width:].contiguous().view(dtype).to(like.dtype)
     if like.dim() == 4:
-        return stored_BHTK[..., :head_dim], pos_BHTA
+        return stored_BHTKp[..., :k_width], pos_BHTA
     pos_BTA = pos_BHTA[:, 0]
-    return stored_BHTK[..., :head_dim], pos_BTA[..., 0] if like.dim() == 2 else pos_BTA
+    return stored_BHTKp[..., :k_width], pos_BTA[..., 0] if like.dim() == 2 else pos_BTA
 
 
 def read_coordinates(cache: KVCache, layer: int, head_dim: int) -> Float[Tensor, "B H T A"] | None:

@@ -1,8 +1,8 @@
 """The decoder in lean mode: the model's own blocks, reading one token a step with little around their matrix products.
 
 Three things differ from a forward pass. On a CPU the weights are stored column-major, which makes a product with few
-rows up to twice as fast. Positions and their encodings are computed once and kept for all texts. And where a scheme has
-no hook after ``rotate``, attention calls the fused kernel directly (``AttentionContext.lean``).
+rows up to twice as fast. Positions and their encodings are computed once and kept for all texts. And where the schemes
+allow it, attention calls the fused kernel directly (``AttentionContext.lean``).
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ class DecodingPosition(NamedTuple):
 class LeanDecoder:
     """The decoder of an encoder-decoder model, which reads one token a step. Make a new one when the weights change.
 
-    Where cached keys become stale (``Stack.cache_limit``), a step beyond that length is refused; there
-    ``generation.engines`` reads the whole text again at every step instead.
+    Where cached keys become stale (``Stack.cache_limit``), a step beyond that length is refused; for such models
+    ``generation.engines`` reads the whole text again at every step instead (``must_reread_text``).
 
     ``attention_ignores_position``: whether no scheme acts in attention, so that positions enter at the embedding alone.
     Raises PositionError for a model that reads no source.
@@ -140,7 +140,7 @@ def copy_for_decoding(module: AnyModule) -> AnyModule:
     The copy computes what the module computes in evaluation, by the same ``forward`` methods, but PyTorch's hooks on
     it are not called and its submodules are plain attributes. That saves about a microsecond at each of the hundred
     calls and attributes of a step. Matrices are transposed in memory, their shapes unchanged, since a product with few
-    rows then reads them in one sweep.
+    rows then reads them in one sweep. A scheme is no copy: it is shared as it is.
     """
     if isinstance(module, Scheme):
         return module

@@ -109,10 +109,10 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        (grad,) = grads
-        rows_ND, weight_VD, bias_V = ctx.saved_tensors
-        scaled_bias = None if bias_V is None else bias_V * grad
-        return rows_ND * grad, weight_VD * grad, scaled_bias, None, None, None
+        (grad_total,) = grads
+        grad_rows_ND, grad_weight_VD, grad_bias_V = ctx.saved_tensors
+        scaled_bias = None if grad_bias_V is None else grad_bias_V * grad_total
+        return grad_rows_ND * grad_total, grad_weight_VD * grad_total, scaled_bias, None, None, None
 
 
 def compute_chunk_loss(

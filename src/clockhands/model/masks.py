@@ -35,8 +35,8 @@ class Placement:
 
     ``kpos_BT`` are positions of the keys that this call computes; attention replaces them by those of all keys once it
     has read the cache. ``mask_BHSM`` is over all M keys, cached and new, and None where every query may attend to every
-    key; ``causal`` adds the causal mask. ``length``: the number of tokens in the text, cached and new (a cache
-    of fixed size returns more keys than that); None without a cache, or where the number is not known.
+    key; ``causal`` adds the causal mask. ``length``: the number of tokens in the text, cached and new, to which
+    the keys are cut (a cache of fixed size returns more than that); None: all keys that the cache returns are used.
     """
 
     qpos_BS: Positions

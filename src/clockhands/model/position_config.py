@@ -104,8 +104,8 @@ class PositionConfig:
         return " | ".join(dict.fromkeys(schemes)) or common[0]
 
     @property
-    def is_plain(self) -> bool:
-        """Whether the side has one scheme of the catalogue and nothing beside it."""
+    def has_single_scheme(self) -> bool:
+        """Whether the side has one scheme of the catalogue: no layer schedule and no composition."""
         return self.layers is None and self.scheme != "composition"
 
     @property

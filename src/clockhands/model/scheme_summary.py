@@ -38,7 +38,7 @@ class SchemeSummary:
     """What validation and parameter counts need to know about one side's schemes.
 
     ``parameters``: how many one instance has; of several schemes, all of the side together. ``per_layer``: whether
-    every layer of the side has an instance of its own besides. ``hooks``: the names of those that are active.
+    ``parameters`` are those of one layer, and every layer has as many. ``hooks``: the names of those that are active.
     ``declares``: what holds for all.
     """
 

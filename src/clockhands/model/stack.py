@@ -29,7 +29,10 @@ __all__ = ["CacheLimit", "SideSchemes", "Stack"]
 
 
 class SideSchemes(nn.ModuleList):
-    """The schemes of one side: one for all layers that are alike, or one for each layer if a part is ``per_layer``."""
+    """The schemes of one side: one for all layers that are alike, or one for each layer if a part is ``per_layer``.
+
+    An index, and iteration, give distinct schemes and not layers: the scheme of a layer is ``get_scheme(layer)``.
+    """
 
     def __init__(self, config: TransformerConfig, side: Side) -> None:
         built = config.build_schemes(side)
@@ -45,7 +48,7 @@ class SideSchemes(nn.ModuleList):
 
     @property
     def at_input(self) -> Scheme:
-        """The scheme that acts at the token embedding, which may be another than that of any layer."""
+        """The scheme whose ``encode`` the input layer calls: it may return None, and no layer need have this scheme."""
         return self._at_input[0]
 
     @property
@@ -55,7 +58,7 @@ class SideSchemes(nn.ModuleList):
 
     @property
     def used(self) -> list[Scheme]:
-        """The schemes that act on the side: at the token embedding, and in its layers."""
+        """The schemes that the side calls: at the token embedding, and in its layers."""
         return list(
             dict.fromkeys([self.at_input, *(self.get_scheme(layer) for layer in range(len(self._module_of_layer)))])
         )

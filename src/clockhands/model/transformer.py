@@ -53,10 +53,10 @@ class Transformer(nn.Module):
         return self.get_stack("encoder" if self.decoder is None else "decoder")
 
     def get_stack(self, side: Side) -> Stack:
-        """Return the encoder or the decoder. Raises PositionError if the model has none."""
-        stack = self.encoder if side == "encoder" else self.decoder
+        """Return the encoder or the decoder. Raises PositionError if the model has none, and for ``cross``."""
+        stack = {"encoder": self.encoder, "decoder": self.decoder}.get(side)
         if stack is None:
-            raise PositionError(f"a model of kind {self.config.kind!r} has no {side}")
+            raise PositionError(f"a model of architecture {self.config.kind!r} has no stack {side!r}")
         return stack
 
     def map_tied_parameters(self) -> dict[str, str]:

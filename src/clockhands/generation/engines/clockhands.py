@@ -99,25 +99,26 @@ class ClockhandsEngine(Engine):
     def _search_greedily(self, hypotheses: Hypotheses, batch: int, max_new_tokens: int) -> list[DecodedSequence]:
         """Add the likeliest token to each text until all have ended."""
         texts = [GreedyHypothesis() for _ in range(batch)]
-        rows: list[GreedyHypothesis] = texts
+        unfinished: list[GreedyHypothesis] = texts
         token_B1 = torch.full((batch, 1), self.start_token, device=hypotheses.source.states_BTD.device)
         for _ in range(max_new_tokens):
             token_B, log_p_B = self._choose_likeliest(hypotheses.step(token_B1, None))
-            for text, token, log_p in zip(rows, token_B.tolist(), log_p_B.tolist(), strict=True):
+            for text, token, log_p in zip(unfinished, token_B.tolist(), log_p_B.tolist(), strict=True):
                 text.add(token, log_p, self.end_tokens)
             token_B1 = token_B[:, None]
-            rows, kept = drop_finished(rows, hypotheses)
-            if not rows:
+            unfinished, kept = drop_finished(unfinished, hypotheses)
+            if not unfinished:
                 break
             token_B1 = token_B1 if kept is None else token_B1[kept]
         return [DecodedSequence(text.tokens, text.log_probability) for text in texts]
 
     def _choose_likeliest(self, states_B1D: Float[Tensor, "B 1 D"]) -> tuple[Int[Tensor, " B"], Float[Tensor, " B"]]:
         """Return the likeliest next token of each row and its log-probability; logits exist for some rows at a time."""
-        rows = count_sources_at_once(states_B1D)
-        if len(states_B1D) <= rows:
+        sources_at_once = count_sources_at_once(states_B1D)
+        if len(states_B1D) <= sources_at_once:
             return choose_likeliest(self.compute_logits(states_B1D)[:, 0])
-        parts = [choose_likeliest(self.compute_logits(part_B1D)[:, 0]) for part_B1D in states_B1D.split(rows)]
+        parts_B1D = states_B1D.split(sources_at_once)
+        parts = [choose_likeliest(self.compute_logits(part_B1D)[:, 0]) for part_B1D in parts_B1D]
         token_B, log_p_B = map(torch.cat, zip(*parts, strict=True))
         return token_B, log_p_B
 
@@ -130,8 +131,8 @@ class ClockhandsEngine(Engine):
         """
         width, device = hypotheses.width, hypotheses.source.states_BTD.device
         finished = [FinishedTexts(width, decoding.length_penalty) for _ in range(batch)]
-        rows: list[FinishedTexts] = finished
-        beam = BeamState.start(len(rows), width, self.start_token, device)
+        unfinished: list[FinishedTexts] = finished
+        beam = BeamState.start(len(unfinished), width, self.start_token, device)
         end_tokens_E = torch.tensor(self.end_tokens, dtype=torch.long, device=device)
         # W candidates that do not end must remain, although each hypothesis may be continued by every end token.
         count = max(2, 1 + len(self.end_tokens)) * width
@@ -140,14 +141,14 @@ class ClockhandsEngine(Engine):
                 hypotheses.step(beam.last_token_BW, beam.parents_BW), beam.log_p_BW, count
             )
             ending_BC = torch.isin(candidates.token_BC, end_tokens_E) | (length == decoding.max_new_tokens)
-            add_finished(rows, beam, candidates, ending_BC)
+            add_finished(unfinished, beam, candidates, ending_BC)
             if length == decoding.max_new_tokens:
                 break
             beam = beam.advance(candidates, ending_BC)
-            for row, log_p in zip(rows, beam.log_p_BW[:, 0].tolist(), strict=True):
-                row.finish_if_beaten(log_p, length)
-            rows, kept = drop_finished(rows, hypotheses)
-            if not rows:
+            for texts, log_p in zip(unfinished, beam.log_p_BW[:, 0].tolist(), strict=True):
+                texts.finish_if_beaten(log_p, length)
+            unfinished, kept = drop_finished(unfinished, hypotheses)
+            if not unfinished:
                 break
             beam = beam if kept is None else beam.select(kept)
         return [texts.get_best() for texts in finished]
@@ -156,8 +157,8 @@ class ClockhandsEngine(Engine):
         self, states_BWD: Float[Tensor, "B W D"], log_p_BW: Float[Tensor, "B W"], count: int
     ) -> Candidates:
         """Return the ``count`` likeliest continuations of each source; logits exist for some sources at a time."""
-        rows = count_sources_at_once(states_BWD)
-        parts = zip(states_BWD.split(rows), log_p_BW.split(rows), strict=True)
+        sources_at_once = count_sources_at_once(states_BWD)
+        parts = zip(states_BWD.split(sources_at_once), log_p_BW.split(sources_at_once), strict=True)
         candidates = [choose_candidates(self.compute_logits(states), log_p, count) for states, log_p in parts]
         return Candidates(*map(torch.cat, zip(*candidates, strict=True)))
 

@@ -172,7 +172,7 @@ def _list_side_obstacles(stack: Stack) -> Iterator[str]:
 
 
 def _list_schemes(schemes: nn.ModuleList) -> list[Scheme]:
-    """Return the schemes of a side, without the placeholders of layers that have none."""
+    """Return the distinct schemes of a side, typed: a ModuleList is one of modules."""
     return [scheme for scheme in schemes if isinstance(scheme, Scheme)]
 
 

@@ -35,10 +35,10 @@ __all__ = [
     "SeparateCacheHypotheses",
     "SharedCacheHypotheses",
     "UncachedHypotheses",
-    "depends_on_length",
     "expand_rows",
     "flatten_parents",
     "make_hypotheses",
+    "must_reread_text",
     "repeat_rows",
 ]
 
@@ -52,7 +52,8 @@ class Hypotheses(ABC):
 
     Args:
         decoder: the decoder of the model.
-        source: the encoder's states of the sources, [B, T, D], with their mask.
+        source: the encoder's states of the sources with their mask: [B, T, D], or [B·W, T, D] where each hypothesis is
+            a row of its own.
         width: W, the hypotheses of each source.
     """
 
@@ -148,7 +149,7 @@ def make_hypotheses(decoder: LeanDecoder, source: EncodedSource, width: int) -> 
     """
     if source.mask_BT is not None and not has_padding(source.mask_BT):
         source = replace(source, mask_BT=None)
-    if depends_on_length(decoder.stack):
+    if must_reread_text(decoder.stack):
         return UncachedHypotheses(decoder, source, width)
     schemes = [scheme for scheme in decoder.stack.schemes if isinstance(scheme, Scheme)]
     if width > 1 and any(scheme.active_hooks() & NON_PAIRWISE_HOOKS for scheme in [*schemes, *decoder.cross_schemes]):
@@ -156,8 +157,12 @@ def make_hypotheses(decoder: LeanDecoder, source: EncodedSource, width: int) -> 
     return SharedCacheHypotheses(decoder, source, width)
 
 
-def depends_on_length(decoder: Stack) -> bool:
-    """Return whether an encoding of the decoder depends on the length of the text, so that no keys can be cached."""
+def must_reread_text(decoder: Stack) -> bool:
+    """Return whether the engines cache no keys, since an encoding of the decoder depends on the length of the text.
+
+    That is stricter than ``Stack.cache_limit``, up to which such keys stay right: no text is begun with a cache that
+    it may outgrow.
+    """
     schemes = [scheme for scheme in decoder.schemes if isinstance(scheme, Scheme)]
     by_scheme = any(scheme.declares.depends_on_length for scheme in schemes)
     return by_scheme or (decoder.transform is not None and decoder.transform.depends_on_length)

@@ -97,7 +97,7 @@ class ClockhandsSubject(Subject):
         if not hooks:
             return describe_mechanisms(("none",))
         scheme = self.stack.position_config.name
-        if self.stack.position_config.is_plain:
+        if self.stack.position_config.has_single_scheme:
             scheme = type(self.scheme).__name__
         if "encode" in self.scheme.active_hooks():
             too = ", and position enters the attention too" if hooks - {"encode"} else ""
