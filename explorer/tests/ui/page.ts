@@ -5,6 +5,7 @@ import { existsSync, mkdtempSync, readFileSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
+import type { RecordedData } from "../../src/engine/recorded";
 import puppeteer, { type Browser, type Page } from "puppeteer-core";
 
 const VECTORS = fileURLToPath(new URL("../vectors/", import.meta.url));
@@ -12,19 +13,26 @@ const BUNDLE = fileURLToPath(new URL("../../../src/clockhands/exploring/bundle/"
 export const CHROMIUM = process.env["CHROMIUM"] ?? "/usr/bin/chromium";
 export const HAS_CHROMIUM = existsSync(CHROMIUM);
 
+/** A recorded model with its numbers. */
+export interface Recorded {
+  data: RecordedData;
+  numbers: Float32Array;
+}
+
 /** Write a page of these vectors, and return its address. */
-export function writePage(names: readonly string[]): string {
+export function writePage(names: readonly string[], recorded: readonly Recorded[] = []): string {
   const found = names.map((name) => JSON.parse(readFileSync(`${VECTORS}${name}.json`, "utf8")));
   const models = found.map(({ data, cases }) => ({
     ...data,
     heldOut: data.heldOut?.length ? data.heldOut : cases.map((one: { text: string }) => ({ source: one.text, target: "" })),
   }));
-  const data = JSON.stringify({ version: "0", command: "test", models, findings: [] }).replaceAll("<", "\\u003c");
+  const data = JSON.stringify({ version: "0", command: "test", models, recorded: recorded.map((one) => one.data), findings: [] }).replaceAll("<", "\\u003c");
   const script = readFileSync(`${BUNDLE}explorer.js`, "utf8").replaceAll("</", "<\\/");
   const style = readFileSync(`${BUNDLE}explorer.css`, "utf8");
   const digest = createHash("sha256").update(script).digest("base64");
   const policy = `default-src 'none'; style-src 'unsafe-inline'; img-src data:; script-src 'sha256-${digest}'; worker-src blob:`;
   const weights = found.map(({ data: { weights: place }, weights: numbers }) => `<script type="text/plain" id="${place.element}">${numbers}</script>`);
+  weights.push(...recorded.map(({ data, numbers }) => `<script type="text/plain" id="${data.weights.element}">${Buffer.from(numbers.buffer).toString("base64")}</script>`));
   const study = '<section class="study" id="study-scale" tabindex="-1"><h3>Why?</h3><p>98.6 [97.9, 99.3] % are right.</p><p><code>clockhands study scale</code></p></section>';
   const page = `<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><meta http-equiv="Content-Security-Policy" content="${policy}">
 <meta name="viewport" content="width=device-width, initial-scale=1"><title>Test</title><style>${style}</style></head><body><div id="explorer"></div>
@@ -47,7 +55,7 @@ export async function openPage(browser: Browser, address: string, width = 1280, 
   page.on("request", (request) => /^(file|data|blob):/.test(request.url()) || faults.push(`asks for ${request.url()}`));
   await page.setViewport({ width, height: 900 });
   await page.goto(address);
-  await page.waitForSelector(".chips li");
+  await page.waitForSelector(".chips li, canvas.matrix");
   await rest(page);
   return page;
 }
