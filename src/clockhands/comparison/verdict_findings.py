@@ -213,12 +213,13 @@ def find_costs(comparison: Comparison, verdicts: Sequence[Verdict]) -> Iterator[
     if not rows:
         return
     smallest, largest = min(row[2] for row in rows), max(row[2] for row in rows)
+    sizes = f"All have {largest:,}" if smallest == largest else f"Between {smallest:,} and {largest:,}"
     metric = METRICS[comparison.plan.metric]
     marks = tuple(Mark("points", str(row[0]), x=(row[5],), y=(row[1],)) for row in rows)
     yield Finding(
         name="compare.costs",
         question="What does each cost?",
-        verdict=f"Between {smallest:,} and {largest:,} parameters; medians of time, memory and speed are in the table.",
+        verdict=f"{sizes} parameters; medians of time, memory and speed are in the table.",
         value=largest,
         unit="parameters of the largest",
         table=Table.of(("variant", metric, *COSTS), rows),

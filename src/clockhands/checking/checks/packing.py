@@ -27,7 +27,7 @@ def positions_only(subject: Subject) -> Measurement:
 
 @check(
     "packing.mask",
-    "The same with an attention mask of ones.",
+    "Documents packed by position_ids beside an attention mask of ones do not see each other.",
     _BORDERS,
     needs=("positions", "mask"),
     uses=("packing beside a mask or a cache",),
@@ -40,7 +40,7 @@ def with_mask(subject: Subject) -> Measurement:
 
 @check(
     "packing.cache",
-    "The same with use_cache=True.",
+    "Documents packed by position_ids with use_cache=True do not see each other.",
     _BORDERS,
     needs=("positions", "cache"),
     uses=("packing beside a mask or a cache",),
