@@ -15,7 +15,7 @@ __all__ = ["EXAMPLES", "arguments", "run"]
 EXAMPLES = (
     "clockhands explore --out explore.html",
     "clockhands explore runs/tour --out tour.html",
-    'clockhands explore ./weights --text "The cat sat on the mat." --out weights.html',
+    'clockhands explore ./llama --text "The cat sat." --out llama.html',
 )
 
 

@@ -58,7 +58,9 @@ def _kernel(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("_kernel")
-@pytest.mark.parametrize(("_kernel", "layout", "dtype", "where", "pairs"), every_form(), indirect=["_kernel"], ids=str)
+@pytest.mark.parametrize(
+    ("_kernel", "layout", "dtype", "where", "pairs"), list(every_form()), indirect=["_kernel"], ids=str
+)
 def test_rotation_equals_the_formula(layout: Layout, dtype: torch.dtype, where: str, pairs: int) -> None:
     x, angle = memory(where, dtype), torch.randn(2, 1, 5, pairs, dtype=torch.float64)
     high = torch.float64 if dtype == torch.float64 else torch.float32
