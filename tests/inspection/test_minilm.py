@@ -63,7 +63,7 @@ def test_position_decides_the_first_layers_and_vanishes_in_the_last(subject: Sub
     assert float(splits[0].compute_head_shares()[2, place]) == pytest.approx(0.97, abs=0.01)
     assert float(splits[0].compute_head_shares()[11, TERMS.index("content–position")]) == pytest.approx(0.39, abs=0.08)
     assert max(found.error for found in splits) < 1e-5
-    finding = answer("logits.layers", subject, recorded, splits=splits)
+    finding = answer("logits.layers", subject, recorded, logit_splits=splits)
     assert finding.light == "info"
     assert finding.value == pytest.approx(shares[0], abs=0.01)
 

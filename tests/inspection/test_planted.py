@@ -56,7 +56,7 @@ def test_a_head_that_looks_one_back_is_named_and_is_positional() -> None:
     assert float(found.get_attention_at(-1)[0]) > 0.95
     assert float(found.by_position_H[0]) > 0.98
     assert float(found.distance_H[0]) == pytest.approx(1.0, abs=0.2)
-    finding = MEASURES["heads.positional"].run(Reading(subject, recorded, heads=[found]))
+    finding = MEASURES["heads.positional"].run(Reading(subject, recorded, head_statistics=[found]))
     assert finding.value == 2
     assert "layer 1 head 0: previous token" in finding.verdict
 
@@ -73,15 +73,15 @@ def test_permuting_the_words_matters_only_where_position_is_heard() -> None:
     subject, recorded = _blind()
     found = intervene(subject, recorded)
     for name in (PERMUTED, MEAN_ROW):
-        assert found[name].tokens < 1e-9 and found[name].pooled < 1e-9  # type: ignore[operator]
-    assert found[ANOTHER_TEXT].pooled == pytest.approx(1.0, abs=0.1)
+        assert found[name].token_change < 1e-9 and found[name].mean_state_change < 1e-9  # type: ignore[operator]
+    assert found[ANOTHER_TEXT].mean_state_change == pytest.approx(1.0, abs=0.1)
     assert found[ANOTHER_TEXT].tokens == pytest.approx(1.0, abs=0.1)
 
 
 def test_replacing_the_position_rows_changes_the_model_with_a_positional_head() -> None:
     subject, recorded = _previous()
     found = intervene(subject, recorded)
-    assert found[MEAN_ROW].pooled > 0.01  # type: ignore[operator]
+    assert found[MEAN_ROW].mean_state_change > 0.01  # type: ignore[operator]
     assert torch.equal(subject.read_tables().positions_ND[:, :HALF], clock()), "the table is put back"  # type: ignore[union-attr]
 
 
@@ -100,14 +100,14 @@ def test_no_position_reads_as_no_position() -> None:
 
 def test_without_crossfit_noise_would_pass_as_position() -> None:
     """The reason for using the other half of the texts, shown on the model without position."""
-    from clockhands.inspection.reading.logit_split import PARTS, centre_logits, split_batches
+    from clockhands.inspection.reading.logit_split import PARTS, centre_logits, split_by_batch
 
     _, recorded = _blind()
     layer = recorded.layers[1]
     totals = dict.fromkeys((True, False), 0.0)
     variance = dict.fromkeys((True, False), 0.0)
     for crossfit in totals:
-        for _, batch in split_batches(layer, crossfit=crossfit):
+        for _, batch in split_by_batch(layer, crossfit=crossfit):
             logits = centre_logits(batch.real.logits_BHST, batch.real.mask_BHST)
             for query, key in ((a, b) for a in PARTS for b in PARTS if "position" in (a, b)):
                 totals[crossfit] += float((batch.compute_term(f"{query}–{key}") * logits).sum())

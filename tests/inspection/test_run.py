@@ -19,7 +19,7 @@ from clockhands.errors import CheckpointError, DataError, UsageError
 from clockhands.findings import Findings
 from clockhands.inspection import Subject, capture, inspect, split_logits
 from clockhands.inspection.measures import MEASURES
-from clockhands.inspection.reading.attention_call import AttentionCall
+from clockhands.inspection.reading.computed_attention import ComputedAttention
 from clockhands.inspection.reading.reading import Reading
 from clockhands.inspection.run import _use_evaluation_mode
 from clockhands.inspection.subject.influence import find_influence
@@ -370,7 +370,7 @@ def _attention_kept_at_once(layers: int, texts: int, monkeypatch: pytest.MonkeyP
     alive: dict[int, int] = {}
     most = 0
 
-    class Counted(AttentionCall):
+    class Counted(ComputedAttention):
         def __init__(self, *args: Any, **kwargs: Any) -> None:
             nonlocal most
             super().__init__(*args, **kwargs)
@@ -378,7 +378,7 @@ def _attention_kept_at_once(layers: int, texts: int, monkeypatch: pytest.MonkeyP
             weakref.finalize(self, alive.pop, id(self))
             most = max(most, sum(alive.values()))
 
-    monkeypatch.setattr("clockhands.inspection.reading.attention_hooks.AttentionCall", Counted)
+    monkeypatch.setattr("clockhands.inspection.reading.attention_hooks.ComputedAttention", Counted)
     model = _own("rope", encoder_layers=layers)
     inspect(model, texts=_ids(texts), control=False)
     return most

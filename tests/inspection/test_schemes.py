@@ -11,8 +11,8 @@ from torch import nn
 from clockhands.attention import record
 from clockhands.inspection.measures.distance_curve import compute_distance_curve
 from clockhands.inspection.reading.capture import Capture, capture
-from clockhands.inspection.reading.held_input import HeldInput
-from clockhands.inspection.reading.logit_split import DATA_DEPENDENT, TERMS, compute_means, split_batches, split_logits
+from clockhands.inspection.reading.frozen_norms_and_positions import FrozenNormsAndPositions
+from clockhands.inspection.reading.logit_split import DATA_DEPENDENT, TERMS, compute_means, split_by_batch, split_logits
 from clockhands.inspection.subject.subject import Subject
 from clockhands.model import PositionConfig, Transformer, TransformerConfig
 from clockhands.schemes import CATALOGUE
@@ -52,7 +52,7 @@ def test_the_terms_sum_to_the_logits_that_the_model_computed(name: str) -> None:
     with record(heard.append):
         subject.forward(_ids())
     for layer, true in zip(recorded.layers, heard, strict=True):
-        for rows, batch in split_batches(layer):
+        for rows, batch in split_by_batch(layer):
             allowed = batch.real.mask_BHST
             total = sum((batch.compute_term(term) for term in TERMS), torch.zeros(()))[allowed]
             logits = true.logits_BHST[rows][allowed]
@@ -67,10 +67,10 @@ def test_the_order_of_the_parts_plays_no_role(name: str) -> None:
     """What the words give alone, less what nothing gives, is what they add to μ and place. (PoPE bends queries.)"""
     _, recorded = _captured(name)
     layer = recorded.layers[0]
-    rows, batch = next(split_batches(layer, crossfit=False))
+    rows, batch = next(split_by_batch(layer, crossfit=False))
     mean, place = compute_means(layer, torch.arange(recorded.num_texts))
     x = layer.inputs_NTD[rows]
-    frozen = HeldInput(layer.module, layer.scheme)
+    frozen = FrozenNormsAndPositions(layer.module, layer.scheme)
     with frozen.record():
         layer.replay(x)
     with frozen.apply():
@@ -84,7 +84,7 @@ def test_what_words_do_to_places_is_a_term_of_its_own(name: str) -> None:
     """The distance term does not depend on the text, and the data-dependent one is not nothing."""
     _, recorded = _captured(name)
     layer = recorded.layers[0]
-    for _, batch in split_batches(layer):
+    for _, batch in split_by_batch(layer):
         kernel = batch.compute_term("constant–constant") + batch.compute_term("added, constant")
         assert float((kernel - kernel[:1]).abs().max()) < 1e-12
         assert float(batch.compute_term(DATA_DEPENDENT).masked_fill(~batch.real.mask_BHST, 0.0).std()) > 1e-4

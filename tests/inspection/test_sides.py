@@ -12,7 +12,7 @@ from clockhands.errors import UsageError
 from clockhands.inspection import Subject, inspect
 from clockhands.inspection.measures import cross_attention
 from clockhands.inspection.reading.capture import Capture, capture
-from clockhands.inspection.reading.logit_split import TERMS, split_batches
+from clockhands.inspection.reading.logit_split import TERMS, split_by_batch
 from clockhands.inspection.reading.windows import cut_pair_windows
 from clockhands.inspection.subject.influence import find_influence
 from clockhands.inspection.text_choice import MOST_PIECE_LETTERS, choose_windows
@@ -101,7 +101,7 @@ def test_the_terms_sum_to_the_logits_on_either_side(name: str, side: Any) -> Non
         if side == "decoder"
         else capture(subject.model, subject.forward, _ids(), batch=4).layers
     ):
-        for _, batch in split_batches(layer):
+        for _, batch in split_by_batch(layer):
             allowed = batch.real.mask_BHST
             total = sum((batch.compute_term(term) for term in TERMS), torch.zeros(()))[allowed]
             logits = batch.real.logits_BHST[allowed]
@@ -205,7 +205,7 @@ def test_a_source_is_cut_to_what_the_encoder_has_positions_for() -> None:
     """Letters read what words write: ten times as many tokens as the encoder's table has rows."""
     core = _own("none", vocab_size=128, encoder=PositionConfig("learned", {"max_length": 20}))
     subject = Subject.of(core, Words(), side="decoder")
-    subject.source_tokenizer, subject.pairs = Letters(), [("a b c d e f g h i", "5 6 7")] * 90
+    subject.source_tokenizer, subject.training_pairs = Letters(), [("a b c d e f g h i", "5 6 7")] * 90
     found = choose_windows(subject, None, 24, 9)
     assert found.source_NS is not None and found.source_NS.shape[1] == 20
     assert found.source_NS[0, 0] == 1 and found.source_NS[0, -1] == 2, "the tokenizer's own tokens stay"

@@ -22,6 +22,6 @@ from clockhands.inspection.text_choice import describe_origin
     ],
 )
 def test_the_origin_of_the_text_is_told(texts: Any, pairs: Any, default: bool, source: bool, told: str) -> None:
-    subject: Any = SimpleNamespace(texts=texts, pairs=pairs)
+    subject: Any = SimpleNamespace(training_texts=texts, training_pairs=pairs)
     data: Any = SimpleNamespace(source_NS=1 if source else None)
     assert describe_origin(subject, data, default) == told

@@ -17,7 +17,7 @@ from clockhands.exploring.model_data import ExplorerModel
 from clockhands.inspection.estimators.exact_hands import read_exact_hands
 from clockhands.inspection.reading.capture import Capture, capture
 from clockhands.inspection.reading.layer import Layer
-from clockhands.inspection.reading.sentences import Sentence, read_sentences
+from clockhands.inspection.reading.sentences import Sentence, encode_sentences
 from clockhands.inspection.subject import Subject
 from clockhands.schemes import RoPE
 from clockhands.shapes import Float, Tensor
@@ -47,7 +47,7 @@ def record_model(subject: Subject, name: str, label: str, texts: Sequence[str], 
     Raises UsageError where neither positions nor attention can be shown, for a text that cannot be read, and for more
     attention than a page holds; and what ``capture`` raises.
     """
-    sentences = read_sentences(subject, texts, option="--text")
+    sentences = encode_sentences(subject, texts, option="--text")
     captures = [_capture(subject, sentence) for sentence in sentences]
     for taken in captures:
         if not taken.layers:

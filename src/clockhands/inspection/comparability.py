@@ -19,7 +19,9 @@ def read_basis(reading: Reading, texts: Any) -> dict[str, str]:
     """
     subject, capture, influence = reading.subject, reading.capture, reading.influence
     if texts is None:
-        texts = next((known for known in (subject.pairs, subject.texts) if known is not None), "default")
+        texts = next(
+            (known for known in (subject.training_pairs, subject.training_texts) if known is not None), "default"
+        )
     if hasattr(texts, "tolist"):
         texts = texts.tolist()
     vocabulary: dict[str, int] = getattr(subject.tokenizer, "get_vocab", dict)()

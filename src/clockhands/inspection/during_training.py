@@ -1,4 +1,4 @@
-"""The numbers that a comparison follows before, during and after training, by the name of the measure.
+"""The numbers that a comparison follows before, during and after training, by their names in a plan.
 
 Each function takes a subject and windows of one length and returns named numbers; none where the measure does not
 apply to the model, such as a measure of position vectors where none are added at the input.
@@ -28,7 +28,7 @@ CHEAP_MEASURES = ("loudness",)
 
 def read_input_levels(subject: Subject, windows: Windows) -> Levels | None:
     """Return the mean squared lengths of token and position at the input; None without a position table there."""
-    tables = subject.read_tables()
+    tables = subject.read_tables(windows.ids_NT.shape[1])
     return None if tables is None else measure_levels(tables, _capture_ids(windows))
 
 
@@ -112,4 +112,8 @@ MEASURE_FUNCTIONS: Mapping[str, Callable[[Subject, Windows], dict[str, float]]] 
     "shift": _measure_steps,
     "survival": _measure_survival,
 }
-"""What measures each name of ``inside = [...]`` in the plan of a comparison."""
+"""What measures each name of ``inside = [...]`` in the plan of a comparison.
+
+Most are names of measures of ``inspect``. "louder" is ``recovery`` with louder positions, and "shift" is
+``table.shift`` and ``table.similarity``: a step along the table, not the interventions that shift all positions. Saved
+comparisons keep these names."""

@@ -67,9 +67,9 @@ def _open_run(source: str | Path, device: str, side: Side | None) -> Subject:
     corpus = _open_training_corpus(Path(source))
     if subject.reads_source:
         subject.tokenizer, subject.source_tokenizer = opened.tokenizers.target, opened.tokenizers.source
-        subject.pairs = [(pair.source, pair.target) for pair in corpus.pairs("train")] if corpus else None
+        subject.training_pairs = [(pair.source, pair.target) for pair in corpus.pairs("train")] if corpus else None
     elif corpus is not None:
-        subject.texts = corpus.sources("train") if corpus.task == "translation" else corpus.documents("train")
+        subject.training_texts = corpus.sources("train") if corpus.task == "translation" else corpus.documents("train")
     return subject
 
 

@@ -22,7 +22,7 @@ from clockhands.inspection.opening import open_subject, open_tokenizer
 from clockhands.inspection.progress import Progress, show_progress
 from clockhands.inspection.reading.memory_check import check_memory
 from clockhands.inspection.reading.reading import Reading, read_model
-from clockhands.inspection.reading.sentences import check_sentence_lengths, read_sentences
+from clockhands.inspection.reading.sentences import check_sentence_lengths, encode_sentences
 from clockhands.inspection.reading.windows import Ids, Windows, read_ids
 from clockhands.inspection.subject.subject import Side, Subject
 from clockhands.inspection.text_choice import choose_windows, describe_origin
@@ -64,7 +64,8 @@ def inspect(
         length: tokens in a window (default: 128, or as many as the model reads if these are fewer; on the training text
             of a run, at most the length that nine of ten texts do not exceed).
         count: the most windows.
-        sentences: shown one by one: their attention, its logits in four terms, and what swapping two words changes.
+        sentences: shown one by one: their attention, its logits in four terms (and a fifth where layers add
+            words × distance), and what swapping two words changes.
         control: also measure the same class with fresh weights, the reference "untrained" of most measures (default:
             unless the model is very large).
         name: what to call the model on the page.
@@ -87,7 +88,7 @@ def inspect(
     with _use_evaluation_mode(model), show_progress(progress) as bar, torch.no_grad():
         as_stored = _open(model, tokenizer, name, device, trust_remote_code, side)
         subject = as_stored.to_float32()
-        sentences_read = read_sentences(subject, sentences)
+        sentences_read = encode_sentences(subject, sentences)
         windows = choose_windows(subject, given_text, length, count)
         check_sentence_lengths(sentences_read, windows)
         subject.check_ids(windows.ids_NT)
@@ -220,7 +221,11 @@ def _list_facts(reading: Reading, origin: str, as_stored: Subject, without_contr
     import transformers
 
     subject, capture = reading.subject, reading.capture
-    heads = f"{len(capture.layers)} layers, {reading.splits[0].var_NH.shape[1]} heads, " if reading.splits else ""
+    heads = (
+        f"{len(capture.layers)} layers, {reading.logit_splits[0].var_NH.shape[1]} heads, "
+        if reading.logit_splits
+        else ""
+    )
     parameters = sum(weight.numel() for weight in subject.model.parameters())
     facts: dict[str, str | int] = {
         "model": subject.label,

@@ -37,9 +37,9 @@ def choose_windows(subject: Subject, texts: Sequence[str] | Ids | None, length: 
         "start": subject.start_token,
     }
     pair_sizes: dict[str, Any] = {**sizes, "max_source_length": subject.max_source_length}
-    if texts is None and subject.pairs is not None:
-        return cut_pair_windows(subject.tokenizer, subject.source_tokenizer, subject.pairs, **pair_sizes)
-    chosen_texts = texts if texts is not None else subject.texts or _load_default_texts()
+    if texts is None and subject.training_pairs is not None:
+        return cut_pair_windows(subject.tokenizer, subject.source_tokenizer, subject.training_pairs, **pair_sizes)
+    chosen_texts = texts if texts is not None else subject.training_texts or _load_default_texts()
     if subject.reads_source and subject.source_tokenizer is not None:
         return cut_pair_windows(
             subject.tokenizer, subject.source_tokenizer, _pair_with_itself(chosen_texts), **pair_sizes
@@ -53,12 +53,14 @@ def describe_origin(subject: Subject, windows: Windows, default: bool) -> str:
 
     ``default``: the caller passed no text.
     """
-    training_text = subject.texts or subject.pairs
+    training_text = subject.training_texts or subject.training_pairs
     origin = " of the text it was trained on" if training_text else " of Python's documentation"
     origin = origin if default else ""
     if windows.source_NS is None:
         return origin
-    return f"{origin}, beside {'what they translate' if default and subject.pairs else 'the same text as source'}"
+    return (
+        f"{origin}, beside {'what they translate' if default and subject.training_pairs else 'the same text as source'}"
+    )
 
 
 def _pair_with_itself(texts: Sequence[str]) -> Iterator[tuple[str, str]]:
@@ -80,7 +82,7 @@ def _measure_usual_length(subject: Subject, sample: int = 200) -> int:
     Positions beyond it were hardly trained. The first ``sample`` texts are measured; without training text it is the
     default length.
     """
-    texts = subject.texts or [target for _, target in (subject.pairs or [])[:sample]]
+    texts = subject.training_texts or [target for _, target in (subject.training_pairs or [])[:sample]]
     if not texts or subject.tokenizer is None:
         return DEFAULT_LENGTH
     lengths = sorted(len(subject.tokenizer(text)["input_ids"]) for text in texts[:sample])

@@ -19,7 +19,7 @@ from clockhands.inspection.measures.layer_probes import probe_positions
 def test_texts_of_one_group_stay_on_one_side() -> None:
     groups = torch.tensor([0, 0, 0, 3, 4, 4, 6, 7, 8, 9, 10, 11, 12, 13, 13, 15])
     splits = CrossValidation.draw(groups)
-    assert len(splits.held_blocks) == 10 and len(set(splits.held_blocks)) == 10
+    assert len(splits.held_out_blocks) == 10 and len(set(splits.held_out_blocks)) == 10
     for fitted, held in splits:
         assert sorted([*fitted.tolist(), *held.tolist()]) == list(range(16))
         assert not set(groups[fitted].tolist()) & set(groups[held].tolist())

@@ -23,11 +23,11 @@ from ..tiny import VOCAB as TINY_VOCAB
 
 
 def answer_splits(name: str, splits: list[Any]) -> Finding:
-    return MEASURES[name].run(replace(Reading.without_text(Subject.of(planted.uniform())), splits=splits))
+    return MEASURES[name].run(replace(Reading.without_text(Subject.of(planted.uniform())), logit_splits=splits))
 
 
 def answer_heads(name: str, layer: HeadStatistics) -> Finding:
-    return MEASURES[name].run(replace(Reading.without_text(Subject.of(planted.uniform())), heads=[layer]))
+    return MEASURES[name].run(replace(Reading.without_text(Subject.of(planted.uniform())), head_statistics=[layer]))
 
 
 @torch.no_grad()

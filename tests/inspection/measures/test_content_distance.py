@@ -28,7 +28,7 @@ from .readings import (
 def _word_terms(model: Any) -> Finding:
     subject, recorded = planted.subject_of(model, 48)
     splits = [split_logits(layer, recorded.ordinary_T) for layer in recorded.layers]
-    return answer("kernel.terms", subject, recorded, splits=splits)
+    return answer("kernel.terms", subject, recorded, logit_splits=splits)
 
 
 @pytest.mark.parametrize(("kept", "asks"), [("c2p", True), ("p2c", False)])

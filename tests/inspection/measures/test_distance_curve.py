@@ -12,7 +12,7 @@ import torch
 from clockhands.findings import Finding
 from clockhands.inspection.measures.distance_curve import compute_distance_curve
 from clockhands.inspection.reading.capture import capture
-from clockhands.inspection.reading.logit_split import split_batches, split_logits
+from clockhands.inspection.reading.logit_split import split_by_batch, split_logits
 from clockhands.inspection.reading.term_groups import DISTANCE, sum_groups
 from clockhands.inspection.subject.subject import Subject
 from clockhands.model import PositionConfig
@@ -26,7 +26,7 @@ from .readings import WINDOW, draw_ids, read_own
 
 def _kernel(model: Any) -> Finding:
     subject, recorded = planted.subject_of(model)
-    return answer("kernel", subject, recorded, splits=[split_logits(recorded.layers[0], recorded.ordinary_T)])
+    return answer("kernel", subject, recorded, logit_splits=[split_logits(recorded.layers[0], recorded.ordinary_T)])
 
 
 @pytest.mark.parametrize("scheme", ["rope", "alibi"])
@@ -46,10 +46,10 @@ def test_shuffled_distances_are_the_largest_of_any_layer_as_the_share_is() -> No
     """The layer where distance does most was compared with its own shuffles alone."""
     subject, recorded = planted.subject_of(planted.kernel("encoder", "rope"))
     plain = split_logits(recorded.layers[0], recorded.ordinary_T)
-    weak = replace(plain, offsets_HJ=plain.offsets_HJ * 0.5, cov_NHt=plain.cov_NHt * 0.5)
+    weak = replace(plain, logit_sums_by_offset_HJ=plain.logit_sums_by_offset_HJ * 0.5, cov_NHt=plain.cov_NHt * 0.5)
     pair = replace(recorded, layers=[recorded.layers[0]] * 2)
-    lone = answer("kernel", subject, recorded, splits=[weak]).reference("distances shuffled")
-    both = answer("kernel", subject, pair, splits=[weak, replace(plain, cov_NHt=plain.cov_NHt * 0)])
+    lone = answer("kernel", subject, recorded, logit_splits=[weak]).reference("distances shuffled")
+    both = answer("kernel", subject, pair, logit_splits=[weak, replace(plain, cov_NHt=plain.cov_NHt * 0)])
     reference = both.reference("distances shuffled")
     assert lone is not None and reference is not None and lone.interval is not None and reference.interval is not None
     assert both.details["share"][0] > both.details["share"][1] == 0.0, "the first layer is the one that is told of"
@@ -83,7 +83,7 @@ def test_own_alibi_and_its_share() -> None:
     subject, recorded = read_own(PositionConfig("alibi"))
     scheme = subject.model.schemes[0]
     assert isinstance(scheme, Scheme) and isinstance(scheme, Alibi)
-    for _, batch in split_batches(recorded.layers[0]):
+    for _, batch in split_by_batch(recorded.layers[0]):
         expected = scheme.compute_curve(torch.arange(WINDOW)[:, None].sub(torch.arange(WINDOW)).flatten())
         expected = expected.unflatten(1, (WINDOW, WINDOW))
         allowed = batch.real.mask_BHST[0]
@@ -109,7 +109,7 @@ def test_t5_shares_its_first_layers_bias_and_it_is_the_table() -> None:
     recorded = capture(subject.model, subject.forward, draw_ids())
     table = subject.model.block[0].layer[0].SelfAttention.relative_attention_bias.weight
     for layer in recorded.layers:
-        for _, batch in split_batches(layer):
+        for _, batch in split_by_batch(layer):
             bias = batch.compute_term("added, constant")
             torch.testing.assert_close(torch.diagonal(bias[0], dim1=1, dim2=2), table[0][:, None].expand(-1, WINDOW))
             assert math.isclose(float(bias[0, 1, 3, 2]), float(table[1, 1]), rel_tol=1e-5)

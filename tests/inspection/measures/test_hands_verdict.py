@@ -6,21 +6,21 @@ from clockhands.inspection.measures.hands_verdict import describe_exact_hands
 
 
 def test_the_first_and_the_last_period_of_exact_hands_are_told() -> None:
-    assert describe_exact_hands([2.0, 10.0, 1000.0], zero_pairs=0, rows=500) == (
+    assert describe_exact_hands([2.0, 10.0, 1000.0], zero_pairs=0, num_rows=500) == (
         "All 3 pairs of columns turn at exactly constant speed, once in 2.0 to 1,000 tokens. 1 of them makes fewer "
         "than two turns within the table."
     )
-    assert "2 of them make fewer" in describe_exact_hands([2.0, 300.0, 1000.0], zero_pairs=0, rows=500)
+    assert "2 of them make fewer" in describe_exact_hands([2.0, 300.0, 1000.0], zero_pairs=0, num_rows=500)
 
 
 def test_pairs_that_are_zero_are_not_said_to_turn() -> None:
     """It said that all pairs turn, and that one is zero."""
-    assert describe_exact_hands([2.0, 10.0], zero_pairs=1, rows=50) == (
+    assert describe_exact_hands([2.0, 10.0], zero_pairs=1, num_rows=50) == (
         "All 2 pairs of columns that are not zero turn at exactly constant speed, once in 2.0 to 10 tokens. One pair "
         "is zero."
     )
-    assert describe_exact_hands([7.5], zero_pairs=2, rows=50) == (
+    assert describe_exact_hands([7.5], zero_pairs=2, num_rows=50) == (
         "The one pair of columns that is not zero turns at exactly constant speed, once in 7.5 tokens. 2 pairs are "
         "zero."
     )
-    assert describe_exact_hands([7.5], zero_pairs=0, rows=50).startswith("The one pair of columns turns")
+    assert describe_exact_hands([7.5], zero_pairs=0, num_rows=50).startswith("The one pair of columns turns")

@@ -46,7 +46,7 @@ def test_every_layer_is_compared_with_uniform_attention_under_its_own_mask(local
     """A local layer attends as far as it may, 2 tokens; a global one 6 of 20. All were compared with the first."""
     layers = [_distant([2.0, 2.0], 2.0), _distant([6.0, 6.0], 20.0)]
     layers = layers if local_first else layers[::-1]
-    reading = replace(Reading.without_text(Subject.of(planted.uniform())), heads=layers)
+    reading = replace(Reading.without_text(Subject.of(planted.uniform())), head_statistics=layers)
     found = MEASURES["heads.distance"].run(reading)
     assert found.value == 2.0 and found.references[0].value == 2.0
     assert found.verdict.endswith(

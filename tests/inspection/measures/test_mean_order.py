@@ -45,7 +45,7 @@ def test_only_distances_matter_is_said_where_order_and_distance_both_do(
 def test_that_there_is_nothing_to_shift_is_said_of_relative_schemes_alone(name: str, relative: bool) -> None:
     """RoFormer rotates by positions that cannot be shifted from outside: it was said to have no absolute positions."""
     subject = Subject.of(tiny(name))
-    assert subject.relative_only == relative
+    assert subject.has_no_absolute_positions == relative
     nothing = Interventions(
         (Effect(PERMUTED, torch.ones(2), torch.ones(2)), Effect(OTHERS_PERMUTED, torch.ones(2), None))
     )
@@ -56,7 +56,7 @@ def test_that_there_is_nothing_to_shift_is_said_of_relative_schemes_alone(name: 
 
 @pytest.mark.parametrize(("scheme", "relative"), [("alibi", True), ("none", True), ("learned", False), ("tupe", False)])
 def test_own_schemes_declare_whether_there_is_something_to_shift(scheme: str, relative: bool) -> None:
-    assert Subject.of(planted.uniform("encoder", scheme)).relative_only == relative
+    assert Subject.of(planted.uniform("encoder", scheme)).has_no_absolute_positions == relative
 
 
 @pytest.mark.parametrize(

@@ -52,9 +52,9 @@ def test_a_run_is_asked_in_its_own_language() -> None:
     """Numbers are single words, so that two of their pieces change places."""
     numbers = open_corpus("numbers", source="de", train=400).sources("train")
     subject = _subject(train_tokenizer(numbers, kind="bpe", vocabulary=300, task="language modelling"))
-    subject.texts = numbers
+    subject.training_texts = numbers
     found = _swapped(subject, None)
-    assert "sentences of its own text" in found.verdict
+    assert "sentences of its training text" in found.verdict
     assert {row[0] for row in found.table.rows} <= set(numbers)
     assert all(row[0] != row[1] for row in found.table.rows)
 
@@ -72,7 +72,7 @@ def test_a_long_document_is_taken_line_by_line() -> None:
     lines = [f"the small dog saw {name} today" for name in ("Annabella", "Bernhardine", "Christiane", "Dorothea")]
     document = "\n".join(["ACT I", *lines, *(line.replace("saw", "heard") for line in lines)])
     subject = _subject(train_tokenizer([document], kind="word", task="language modelling"))
-    subject.texts = [document]
+    subject.training_texts = [document]
     assert [row[0] for row in _swapped(subject, None).table.rows][:4] == lines, "short lines come last"
 
 
@@ -107,7 +107,7 @@ def test_a_model_that_sees_no_order_gives_nothing() -> None:
     values = {}
     for scheme in ("sinusoidal", "none"):
         subject = _subject(tokenizer, scheme)
-        subject.texts = numbers
+        subject.training_texts = numbers
         found = _swapped(subject, None)
         values[scheme] = found.value, found.light
     assert values["sinusoidal"][0] > 1e-3

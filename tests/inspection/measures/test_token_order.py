@@ -16,7 +16,7 @@ from .readings import (
 def test_a_head_that_copies_the_previous_token_changes_every_state_and_hardly_their_mean() -> None:
     found, changes = intervene_on(planted.copying())
     assert found["cause.tokens"].value > 0.9  # type: ignore[operator]
-    assert changes[OTHERS_PERMUTED].tokens > 0.9, "where a token itself stays in its place too"
+    assert changes[OTHERS_PERMUTED].token_change > 0.9, "where a token itself stays in its place too"
     assert found["cause"].value < 0.2, "averaged over the text, nearly the same words are copied"  # type: ignore[operator]
     assert "the state of each token changes by 9" in found["cause.tokens"].verdict
     assert found["cause.tokens"].references[1].name == "two random tokens"
@@ -26,7 +26,7 @@ def test_a_bag_of_tokens_has_no_order_in_any_of_the_measures() -> None:
     found, changes = intervene_on(planted.uniform())
     assert found["cause.tokens"].value == pytest.approx(0.0, abs=1e-9)
     assert found["cause"].value == pytest.approx(0.0, abs=1e-9)
-    assert changes[OTHERS_PERMUTED].tokens == pytest.approx(0.0, abs=1e-9)
+    assert changes[OTHERS_PERMUTED].token_change == pytest.approx(0.0, abs=1e-9)
     assert (
         found["cause.tokens"].verdict
         == "The state of no token changes when the tokens are permuted: the model ignores order."

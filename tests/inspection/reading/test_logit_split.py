@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from clockhands.inspection.reading.capture import capture
-from clockhands.inspection.reading.held_input import HeldInput
-from clockhands.inspection.reading.logit_split import TERMS, compute_means, split_batches
+from clockhands.inspection.reading.frozen_norms_and_positions import FrozenNormsAndPositions
+from clockhands.inspection.reading.logit_split import TERMS, compute_means, split_by_batch
 from clockhands.inspection.subject.subject import Subject
 
 from ..tiny import CONFIGS, LAYERS, UNLISTED, VOCAB, tiny
@@ -68,7 +68,7 @@ def test_the_terms_sum_to_the_logits(name: str, kind: torch.dtype) -> None:
     recorded = capture(subject.model, subject.forward, _ids(), batch=2)
     bound = 1e-10 if kind == torch.float64 and name not in ROUNDS_INSIDE else 1e-5
     for layer in recorded.layers:
-        for _, batch in split_batches(layer):
+        for _, batch in split_by_batch(layer):
             allowed = batch.real.mask_BHST
             total = sum((batch.compute_term(term) for term in TERMS), torch.zeros(()))
             logits = batch.real.logits_BHST[allowed]
@@ -83,10 +83,10 @@ def test_each_part_alone_gives_its_own_queries_and_keys(name: str) -> None:
     same, or the order would have decided: between input and queries all is affine."""
     subject = Subject.of(tiny(name).double())
     layer = capture(subject.model, subject.forward, _ids(), batch=5).layers[-1]
-    rows, batch = next(split_batches(layer, crossfit=False))
+    rows, batch = next(split_by_batch(layer, crossfit=False))
     mean, place = compute_means(layer, rows)
     x = layer.inputs_NTD[rows]
-    frozen = HeldInput(layer.module)
+    frozen = FrozenNormsAndPositions(layer.module)
     with frozen.record():
         layer.replay(x)
     with frozen.apply():

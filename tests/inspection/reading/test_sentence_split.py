@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 import torch
 
-from clockhands.inspection.reading.attention_call import AttentionCall
 from clockhands.inspection.reading.attention_hooks import listen
+from clockhands.inspection.reading.computed_attention import ComputedAttention
 from clockhands.inspection.reading.logit_split import centre_logits
-from clockhands.inspection.reading.sentence_split import SENTENCE_TERMS, read_sentence
-from clockhands.inspection.reading.sentences import read_sentences
+from clockhands.inspection.reading.sentence_split import SENTENCE_TERMS, split_sentence
+from clockhands.inspection.reading.sentences import encode_sentences
 from clockhands.inspection.reading.windows import Windows
 from clockhands.inspection.subject.subject import Subject
 from tests.inspection.words import WORDS, make_tokenizer
@@ -26,9 +26,9 @@ WINDOWS = Windows(
 def test_terms_add_up_to_the_logits_of_the_sentence_read_alone(name: str) -> None:
     """The independent truth: the model run on the sentence and nothing else, its logits caught on the way."""
     subject = Subject.of(tiny(name), make_tokenizer())
-    (sentence,) = read_sentences(subject, ["Tom bit a dog and the king"])
-    layers = read_sentence(subject, sentence, WINDOWS)
-    calls: list[AttentionCall] = []
+    (sentence,) = encode_sentences(subject, ["Tom bit a dog and the king"])
+    layers = split_sentence(subject, sentence, WINDOWS)
+    calls: list[ComputedAttention] = []
     with torch.no_grad(), listen(subject.model, calls.append):
         subject.forward(torch.tensor([sentence.ids]))
     assert len(layers) == len(calls) == 2
@@ -45,10 +45,10 @@ def test_a_model_without_positions_has_words_only_and_one_with_nothing_but_dista
     model = tiny("gpt2")
     with torch.no_grad():
         model.wpe.weight.zero_()
-        words_only = read_sentence(Subject.of(model, make_tokenizer()), *_ask(model))[0].pooled_t
+        words_only = split_sentence(Subject.of(model, make_tokenizer()), *_ask(model))[0].pooled_t
         model.wte.weight.zero_()
         model.wpe.weight.normal_(0, 1.0)
-        positions_only = read_sentence(Subject.of(model, make_tokenizer()), *_ask(model))[0].pooled_t
+        positions_only = split_sentence(Subject.of(model, make_tokenizer()), *_ask(model))[0].pooled_t
     names = [*SENTENCE_TERMS]
     assert float(positions_only[names.index("position–position")]) == pytest.approx(1.0, abs=1e-6)
     assert float(words_only[names.index("word–word")]) > 0.4
@@ -56,4 +56,4 @@ def test_a_model_without_positions_has_words_only_and_one_with_nothing_but_dista
 
 
 def _ask(model: torch.nn.Module):
-    return read_sentences(Subject.of(model, make_tokenizer()), ["Tom bit a dog"])[0], WINDOWS
+    return encode_sentences(Subject.of(model, make_tokenizer()), ["Tom bit a dog"])[0], WINDOWS

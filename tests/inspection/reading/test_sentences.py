@@ -9,8 +9,8 @@ from clockhands.errors import UsageError
 from clockhands.inspection import inspect
 from clockhands.inspection.reading.sentences import (
     check_sentence_lengths,
+    encode_sentences,
     make_comparison_rows,
-    read_sentences,
     swap_longest_words,
     swap_words,
 )
@@ -48,13 +48,13 @@ def test_a_sentence_that_cannot_be_shown_is_refused_before_the_model_runs(text: 
 
 def test_too_many_sentences_and_a_model_without_a_tokenizer_are_refused() -> None:
     with pytest.raises(UsageError, match="--sentence was given 9 times; a page shows at most 8 sentences"):
-        read_sentences(subject(), ["Tom bit a dog"] * 9)
+        encode_sentences(subject(), ["Tom bit a dog"] * 9)
     with pytest.raises(UsageError, match="--sentence needs a tokenizer"):
-        read_sentences(Subject.of(tiny("gpt2")), ["Tom bit a dog"])
+        encode_sentences(Subject.of(tiny("gpt2")), ["Tom bit a dog"])
 
 
 def test_a_sentence_longer_than_the_windows_is_refused() -> None:
-    (sentence,) = read_sentences(subject(), ["Tom bit a dog"])
+    (sentence,) = encode_sentences(subject(), ["Tom bit a dog"])
     windows = Windows(torch.zeros(8, 3, dtype=torch.long), torch.ones(3, dtype=torch.bool))
     with pytest.raises(UsageError, match=r"has 4 tokens, and the windows of text .* have 3; give a greater --length"):
         check_sentence_lengths([sentence], windows)
@@ -68,7 +68,7 @@ def test_words_change_places_and_punctuation_stays() -> None:
 
 
 def test_the_rows_are_the_sentence_its_swap_and_texts_cut_to_it() -> None:
-    (sentence,) = read_sentences(subject(), ["Tom bit a dog"])
+    (sentence,) = encode_sentences(subject(), ["Tom bit a dog"])
     ids_NT = torch.arange(60).reshape(10, 6)
     ordinary_T = torch.tensor([False, True, True, True, True, True])
     rows_NT, sources = make_comparison_rows(sentence, Windows(ids_NT, ordinary_T), 8)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from clockhands.inspection.reading.softmax_tap import MOST_PRODUCTS, ModuleStack, SoftmaxTap
+from clockhands.inspection.reading.softmax_tap import MOST_PRODUCTS, RunningModules, SoftmaxTap
 
 
 class _Products(nn.Module):
@@ -24,7 +24,7 @@ class _Products(nn.Module):
 def test_products_are_kept_of_the_running_module_and_never_more_than_some() -> None:
     inner = _Products()
     model = nn.Sequential(inner)
-    with ModuleStack(model) as stack, SoftmaxTap(stack, lambda call: None) as tap:
+    with RunningModules(model) as running, SoftmaxTap(running, lambda call: None) as tap:
         model(torch.ones(1, 2, 4, 3))
         assert {module: len(kept) for module, kept in tap.operands.items()} == {inner: MOST_PRODUCTS}
-        assert not stack.running
+        assert not running.modules

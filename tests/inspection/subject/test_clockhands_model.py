@@ -7,6 +7,9 @@ from typing import Any
 import pytest
 import torch
 
+from clockhands.inspection.measures import MEASURES
+from clockhands.inspection.reading.capture import Capture
+from clockhands.inspection.reading.reading import Reading
 from clockhands.inspection.subject.subject import Subject
 from clockhands.model import PositionConfig
 from tests.model.tiny import model, words
@@ -54,3 +57,16 @@ def test_a_source_may_be_as_long_as_the_table_of_the_encoder(scheme: str) -> Non
     limit = 16 if scheme == "learned" else None
     assert Subject.of(made, side="decoder").max_source_length == limit
     assert Subject.of(model()).max_source_length is None
+
+
+@pytest.mark.parametrize("name", ["loudness", "directions", "recovery"])
+@pytest.mark.parametrize("max_length", [None, 530])
+def test_measures_of_the_tables_read_windows_of_more_than_512_tokens(name: str, max_length: int | None) -> None:
+    """The rows beyond 512 are among those that are measured, of a scheme without an end and of a learned table."""
+    position = PositionConfig("sinusoidal") if max_length is None else PositionConfig("learned", {"max_length": 530})
+    subject = Subject.of(model(decoder=position))
+    ids = words(4, 520)
+    tables = subject.read_tables(520)
+    assert tables is not None and len(tables.positions_ND) == 520
+    finding = MEASURES[name].run(Reading(subject, Capture(ids, [], [], torch.ones(520, dtype=torch.bool))))
+    assert isinstance(finding.value, float)

@@ -29,7 +29,7 @@ class CrossValidation:
     """Repeated random splits of N texts: ``blocks`` of texts, by number, and the blocks held out in each split."""
 
     blocks: tuple[Int[Tensor, " _n"], ...]
-    held_blocks: tuple[tuple[int, ...], ...]
+    held_out_blocks: tuple[tuple[int, ...], ...]
 
     @classmethod
     def draw(cls, groups_N: Int[Tensor, " N"], num_splits: int = SPLITS, seed: int = 0) -> CrossValidation:
@@ -65,17 +65,19 @@ class CrossValidation:
     @property
     def fitted_texts(self) -> float:
         """How many texts a probe is fitted on, on average over the splits."""
-        return self.num_texts / (1 + self.held_ratio)
+        return self.num_texts / (1 + self.held_out_ratio)
 
     @property
-    def held_ratio(self) -> float:
+    def held_out_ratio(self) -> float:
         """Texts held out over texts fitted on, on average over the splits."""
-        held = sum(len(self.blocks[block]) for blocks in self.held_blocks for block in blocks) / len(self.held_blocks)
-        return held / (self.num_texts - held)
+        held_out = sum(len(self.blocks[block]) for blocks in self.held_out_blocks for block in blocks) / len(
+            self.held_out_blocks
+        )
+        return held_out / (self.num_texts - held_out)
 
     def __iter__(self) -> Iterator[tuple[Int[Tensor, " n"], Int[Tensor, " m"]]]:
         """Yield for each split the texts to fit on and those held out, by number."""
-        for blocks in self.held_blocks:
+        for blocks in self.held_out_blocks:
             fitted = [block for index, block in enumerate(self.blocks) if index not in blocks]
             yield torch.cat(fitted), torch.cat([self.blocks[index] for index in blocks])
 
@@ -111,13 +113,13 @@ class Ridge:
         x_offset, y_offset = x_NTD.mean((0, 1)), self.y_NTC.mean((0, 1))  # so that sums of squares do not cancel
         sums = [_add_products(x_NTD[block] - x_offset, self.y_NTC[block] - y_offset) for block in self.splits.blocks]
         totals = [torch.stack(parts).sum(0) for parts in zip(*sums, strict=True)]
-        for blocks, (fitted, held) in zip(self.splits.held_blocks, self.splits, strict=True):
+        for blocks, (fitted, held_out) in zip(self.splits.held_out_blocks, self.splits, strict=True):
             gram, cross, x_sum, y_sum = (total - sum(sums[b][i] for b in blocks) for i, total in enumerate(totals))
             count = len(fitted) * x_NTD.shape[1]
             gram, cross = gram - x_sum[:, None] * x_sum / count, cross - x_sum[:, None] * y_sum / count
             weights = solve_ridge(gram, cross).float()
             x_mean, y_mean = (x_offset + x_sum / count).float(), (y_offset + y_sum / count).float()
-            yield held, (self.x_NTD[held] - x_mean) @ weights + y_mean
+            yield held_out, (self.x_NTD[held_out] - x_mean) @ weights + y_mean
 
 
 def _add_products(x_nTD: Tensor, y_nTC: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -126,20 +128,20 @@ def _add_products(x_nTD: Tensor, y_nTC: Tensor) -> tuple[Tensor, Tensor, Tensor,
     return (x.T @ x).double(), (x.T @ y).double(), x.double().sum(0), y.double().sum(0)
 
 
-def correct_interval(scores_n: Float[Tensor, " n"], held_ratio: float) -> tuple[float, float]:
+def correct_interval(scores_n: Float[Tensor, " n"], held_out_ratio: float) -> tuple[float, float]:
     """Return the 95 % interval of a score over n repeated splits, its variance corrected for their overlap.
 
-    Student's t with the variance σ² (1/n + held_ratio), Nadeau & Bengio 2003, equation 9. For n < 2 both
+    Student's t with the variance σ² (1/n + held_out_ratio), Nadeau & Bengio 2003, equation 9. For n < 2 both
     ends are the mean.
 
     Args:
         scores_n: the score in each split.
-        held_ratio: texts held out over texts fitted on (``CrossValidation.held_ratio``).
+        held_out_ratio: texts held out over texts fitted on (``CrossValidation.held_out_ratio``).
     """
     num_splits, mean = len(scores_n), float(scores_n.double().mean())
     if num_splits < 2:
         return mean, mean
-    error = (float(scores_n.double().var()) * (1 / num_splits + held_ratio)) ** 0.5
+    error = (float(scores_n.double().var()) * (1 / num_splits + held_out_ratio)) ** 0.5
     half = compute_t_factor(num_splits - 1) * error
     return mean - half, mean + half
 

@@ -137,11 +137,11 @@ def _is_steep(rows: Array) -> bool:
     return len(rows) >= STEEP_ROWS and float(((basis.T @ rows) ** 2).sum()) > STEEP_SHARE * float((rows**2).sum())
 
 
-def _judge(lines: list[SpectralLine], surrogate_agreements: list[Array], rows: int) -> TableLines:
+def _judge(lines: list[SpectralLine], surrogate_agreements: list[Array], num_rows: int) -> TableLines:
     """Keep the lines that agree better than any in the surrogates, and than ``LEAST_AGREEMENT`` in any case."""
     best_surrogate = max((float(agreements.max()) for agreements in surrogate_agreements), default=0.0)
     needed = max(LEAST_AGREEMENT, best_surrogate)
-    kept = _gather_hands([line for line in lines if line.agreement > needed], rows)
+    kept = _gather_hands([line for line in lines if line.agreement > needed], num_rows)
     by_chance = [(agreements > LEAST_AGREEMENT).sum() for agreements in surrogate_agreements]
     return TableLines(
         rotating=tuple(line for line in kept if line.roundness >= LEAST_ROUNDNESS),
@@ -154,17 +154,17 @@ def _judge(lines: list[SpectralLine], surrogate_agreements: list[Array], rows: i
     )
 
 
-def _gather_hands(lines: list[SpectralLine], rows: int) -> list[SpectralLine]:
+def _gather_hands(lines: list[SpectralLine], num_rows: int) -> list[SpectralLine]:
     """Make neighbouring lines in one plane one line whose speed varies; return all, the fastest first."""
     groups: list[list[SpectralLine]] = []
     for line in sorted(lines, key=lambda line: -line.frequency):
         last = groups[-1][-1] if groups else None
-        reach = max(SAME_HAND_TURNS * 2 * np.pi / rows, SAME_HAND_SPEED * line.frequency)
+        reach = max(SAME_HAND_TURNS * 2 * np.pi / num_rows, SAME_HAND_SPEED * line.frequency)
         if last and last.frequency - line.frequency < reach and _compare_planes(last, line) > 0.5:
             groups[-1].append(line)
         else:
             groups.append([line])
-    return [group[0] if len(group) == 1 else _combine_parts(group, rows) for group in groups]
+    return [group[0] if len(group) == 1 else _combine_parts(group, num_rows) for group in groups]
 
 
 def _compare_planes(first: SpectralLine, second: SpectralLine) -> float:
@@ -173,14 +173,14 @@ def _compare_planes(first: SpectralLine, second: SpectralLine) -> float:
     return float(product / np.linalg.norm(first.amplitude_D) / np.linalg.norm(second.amplitude_D))
 
 
-def _combine_parts(parts: list[SpectralLine], rows: int) -> SpectralLine:
+def _combine_parts(parts: list[SpectralLine], num_rows: int) -> SpectralLine:
     """Return one line for several in one plane: that of the strongest, with the mean speed of their sum."""
     strongest = max(parts, key=lambda line: line.share)
     line = replace(strongest, parts=tuple(parts))
-    path = line.compute_rows(rows)
+    path = line.compute_rows(num_rows)
     angle = np.unwrap(np.angle(path @ strongest.amplitude_D.conj()))
-    speed = abs(float(np.polyfit(make_times(rows), angle, 1)[0]))
-    total, alone = float((path**2).sum()), float((strongest.compute_rows(rows) ** 2).sum())
+    speed = abs(float(np.polyfit(make_times(num_rows), angle, 1)[0]))
+    total, alone = float((path**2).sum()), float((strongest.compute_rows(num_rows) ** 2).sum())
     agreement = min(part.agreement for part in parts)
     return replace(line, frequency=speed, share=strongest.share * total / alone, agreement=agreement)
 
@@ -213,9 +213,9 @@ def _search(rows: Array, steep: bool) -> WaveModel:
     return model if _are_inseparable(final.frequencies, len(rows)) else final
 
 
-def _are_inseparable(frequencies: Array, rows: int) -> bool:
+def _are_inseparable(frequencies: Array, num_rows: int) -> bool:
     """Tell whether two frequencies are so close that their amplitudes cannot be told apart."""
-    return bool((np.diff(np.sort(frequencies)) * rows < LEAST_SEPARATION * 2 * np.pi).any())
+    return bool((np.diff(np.sort(frequencies)) * num_rows < LEAST_SEPARATION * 2 * np.pi).any())
 
 
 def _undo_whitening(

@@ -75,11 +75,11 @@ def _measure_strongest(rows: Array, steep: bool, count: int = PATIENCE) -> Array
     rows = rows - basis @ (basis.T @ rows)
     length = 1 << int(np.ceil(np.log2(2 * len(rows))))
     power = (np.abs(np.fft.rfft(rows, length, axis=0)) ** 2).sum(1)
-    frequency = np.arange(len(power)) / length
-    power[(frequency < LEAST_TURNS / len(rows)) | (frequency > 0.5 - 0.5 / len(rows))] = 0
+    turns_per_row = np.arange(len(power)) / length
+    power[(turns_per_row < LEAST_TURNS / len(rows)) | (turns_per_row > 0.5 - 0.5 / len(rows))] = 0
     strongest: list[float] = []
     for _ in range(min(count, max(1, len(rows) // 16))):
-        peak = float(frequency[int(power.argmax())])
+        peak = float(turns_per_row[int(power.argmax())])
         strongest.append(2 * np.pi * peak)
-        power[np.abs(frequency - peak) < 1 / len(rows)] = 0
+        power[np.abs(turns_per_row - peak) < 1 / len(rows)] = 0
     return measure_agreement(rows, np.array(strongest), steep=steep)

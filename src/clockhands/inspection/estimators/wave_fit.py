@@ -145,14 +145,14 @@ def find_peak(residual: Array, excluded: Array) -> tuple[float, float]:
     count = len(residual)
     length = 1 << int(np.ceil(np.log2(8 * count)))  # zeros are appended, so that the peak lies close to a grid point
     power = (np.abs(np.fft.rfft(residual, length, axis=0)) ** 2).sum(1)
-    frequency = np.arange(len(power)) / length
-    free = (frequency >= 1 / count) & (frequency <= 0.5 - 0.5 / count)
+    turns_per_row = np.arange(len(power)) / length
+    free = (turns_per_row >= 1 / count) & (turns_per_row <= 0.5 - 0.5 / count)
     for center in excluded / (2 * np.pi):
-        free &= np.abs(frequency - center) > LEAST_SEPARATION / count
+        free &= np.abs(turns_per_row - center) > LEAST_SEPARATION / count
     if not free.any() or not power[free].any():
         return 0.0, 0.0
     peak = int(np.where(free, power, -1).argmax())
-    return 2 * np.pi * float(frequency[peak]), float(power[peak] / max(np.median(power[free]), 1e-300))
+    return 2 * np.pi * float(turns_per_row[peak]), float(power[peak] / max(np.median(power[free]), 1e-300))
 
 
 def measure_agreement(rows: Array, frequencies: Array, *, steep: bool = False) -> Array:

@@ -65,7 +65,7 @@ def separate_terms(layer: Layer) -> tuple[Float[Tensor, "B H S T"], Float[Tensor
 def sum_products(layer: Layer, ordinary_T: Bool[Tensor, " T"]) -> Sums:
     """Compute Σ f · logit, Σ g · logit and Σ logit² of the first ``layer.batch`` texts, at ordinary tokens; float64."""
     real = layer.replay(layer.inputs_NTD[: layer.batch])
-    logits = centre_logits(real.logits_BHST, real.mark_counted(ordinary_T)).double()
+    logits = centre_logits(real.logits_BHST, real.mark_ordinary_pairs(ordinary_T)).double()
     query_N, key_N = ((term * logits).sum((1, 2, 3)).cpu() for term in separate_terms(layer))
     return query_N, key_N, logits.square().sum((1, 2, 3)).cpu()
 
@@ -94,19 +94,24 @@ class ContentDistance(Measure):
 
     def run(self, reading: Reading) -> Finding:
         """Measure every layer; the value is the share of f and g together, the mean over layers."""
-        capture, splits, control = reading.capture, reading.splits, reading.control
+        capture, splits, control = reading.capture, reading.logit_splits, reading.control
         added = [abs(float(split.compute_layer_shares()[TERMS.index("added, content")])) for split in splits]
         if max(added) < ROUNDING:
             return self.skip(
                 f"Nothing that is added to its logits depends on a token. {reading.subject.mechanism_sentence}"
             )
-        if any(layer.needs_holding for layer in capture.layers):
-            return self.skip("Queries and keys are normalised here, so that what is added is not affine in the input.")
+        if any(layer.needs_freezing for layer in capture.layers):
+            reason = (
+                "Tokens choose their positions here"
+                if any(layer.locates_tokens for layer in capture.layers)
+                else "Queries and keys are normalised here"
+            )
+            return self.skip(f"{reason}, so that what is added is not affine in the input.")
         sums = _sum_layers(capture)
         shares = _compute_shares(sums, splits)
         low, high = _bootstrap(sums)
         query, key = (sum(row[column] for row in shares) / len(shares) for column in (0, 1))
-        fresh = _compute_shares(_sum_layers(control.capture), control.splits) if control else None
+        fresh = _compute_shares(_sum_layers(control.capture), control.logit_splits) if control else None
         untrained = sum(row[0] + row[1] for row in fresh) / len(fresh) if fresh else None
         untrained_note = f"; untrained {format_percent(untrained)}" if untrained is not None else ""
         return self.make_finding(
@@ -167,6 +172,6 @@ def _compute_shares(sums: Sequence[Sums], splits: Sequence[LogitSplit]) -> list[
     for (query_N, key_N, squares_N), split in zip(sums, splits, strict=True):
         variance = float(squares_N.sum().clamp_min(1e-30))
         groups = sum_groups(split.compute_layer_shares())
-        split_shares = (groups[name] for name in SPLIT_GROUPS)
-        rows.append((float(query_N.sum()) / variance, float(key_N.sum()) / variance, *split_shares))
+        group_shares = (groups[name] for name in SPLIT_GROUPS)
+        rows.append((float(query_N.sum()) / variance, float(key_N.sum()) / variance, *group_shares))
     return rows

@@ -12,9 +12,9 @@ from clockhands.inspection.drawing import draw_head_grid, format_percent, format
 from clockhands.inspection.estimators.intervals import compute_jackknife_interval
 from clockhands.inspection.estimators.position_sums import PositionSums
 from clockhands.inspection.measures.measure import LAYERS_HEADING, MASKED_WINDOWS, Measure
-from clockhands.inspection.reading.attention_call import AttentionCall
 from clockhands.inspection.reading.attention_hooks import listen
-from clockhands.inspection.reading.capture import Capture
+from clockhands.inspection.reading.capture import BATCH, Capture
+from clockhands.inspection.reading.computed_attention import ComputedAttention
 from clockhands.inspection.reading.reading import Reading
 from clockhands.inspection.subject.subject import Subject
 from clockhands.shapes import Bool, Float, Tensor
@@ -28,7 +28,8 @@ class CrossStatistics:
     """The heads of one cross-attention layer over all texts.
 
     Attributes:
-        by_position_H: the share of attention that the pair of positions explains.
+        by_position_H: the share of the variance of attention, around uniform attention, that the pair of positions
+            explains alone.
         without_gH: the same without each group of texts.
         near_H: the attention to source positions near the target's own number.
         near_uniform: the same of uniform attention.
@@ -47,10 +48,10 @@ class _CrossSums:
         self.ordinary_T, self.position_sums = ordinary_T, PositionSums()
         self.weights = self.uniform = torch.zeros(())
 
-    def add(self, call: AttentionCall, num_texts: int) -> None:
+    def add(self, computed: ComputedAttention, num_texts: int) -> None:
         """Add the first ``num_texts`` texts of a batch."""
-        weights = call.weights_BHST[:num_texts].cpu().double()[:, :, self.ordinary_T]
-        mask = call.mask_BHST[:num_texts, :1].cpu()[:, :, self.ordinary_T]
+        weights = computed.weights_BHST[:num_texts].cpu().double()[:, :, self.ordinary_T]
+        mask = computed.mask_BHST[:num_texts, :1].cpu()[:, :, self.ordinary_T]
         uniform = mask / mask.sum(-1, keepdim=True).clamp_min(1)
         self.position_sums.add(weights - uniform)
         self.weights, self.uniform = self.weights + weights.sum(0), self.uniform + uniform.sum(0)
@@ -65,14 +66,14 @@ class _CrossSums:
         return CrossStatistics(shares_H, without_gH, near_H, float(near_uniform.mean()))
 
 
-def read_cross_attention(subject: Subject, capture: Capture, batch: int = 8) -> list[CrossStatistics]:
+def read_cross_attention(subject: Subject, capture: Capture, batch: int = BATCH) -> list[CrossStatistics]:
     """Run a decoder over all texts, ``batch`` at a time, and return the statistics of every cross-attention layer."""
     sums = {module: _CrossSums(capture.ordinary_T) for module in capture.cross_modules}
     for rows in torch.arange(capture.num_texts).split(batch):
 
-        def receive(call: AttentionCall, num_texts: int = len(rows)) -> None:
-            if call.module in sums:
-                sums[call.module].add(call, num_texts)
+        def receive(computed: ComputedAttention, num_texts: int = len(rows)) -> None:
+            if computed.module in sums:
+                sums[computed.module].add(computed, num_texts)
 
         with listen(subject.model, receive):
             subject.forward(capture.ids_NT[rows], **capture.make_forward_options(rows))
@@ -86,7 +87,7 @@ class CrossAttention(Measure):
     question = "Does cross-attention go by position?"
     references = ("untrained",)
     method = (
-        "The share of a head's attention over the source (around uniform attention over the source's real tokens) "
+        "The share of the variance of a head's attention (around uniform attention over the source's real tokens) "
         "that the pair (i, j) of positions explains alone, unbiased as for the heads of self-attention. 'Near' is the "
         "attention to source positions whose number differs by at most two from the target's own, beside what uniform "
         "attention would put there. The logits of cross-attention are not split: their queries and keys come from two "

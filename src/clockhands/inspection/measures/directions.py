@@ -77,7 +77,7 @@ class Directions(Measure):
     def run(self, reading: Reading) -> Finding:
         """Measure the tables at the input; the value is the overlap."""
         subject, capture = reading.subject, reading.capture
-        tables = subject.read_tables()
+        tables = subject.read_tables(capture.length)
         if tables is None:
             return self.skip(subject.explain_missing_table("There is no position table at the input."))
         if subject.concatenated:

@@ -19,7 +19,7 @@ from clockhands.inspection.measures.kernel_view import make_kernel_view
 from clockhands.inspection.measures.measure import ATTENTION_HEADING, WINDOWS, Measure
 from clockhands.inspection.measures.rotation_hands import read_rotation_hands
 from clockhands.inspection.reading.layer import Layer
-from clockhands.inspection.reading.logit_split import LogitSplit, split_batches
+from clockhands.inspection.reading.logit_split import LogitSplit, split_by_batch
 from clockhands.inspection.reading.reading import Reading
 from clockhands.inspection.reading.term_groups import DISTANCE, compute_group_interval, sum_groups
 from clockhands.shapes import Float, Tensor
@@ -39,7 +39,7 @@ SHUFFLES = 200
 class DistanceCurve(Measure):
     """The distance curve of every head, and its share of the logits by layer."""
 
-    name = "kernel"
+    name = "kernel"  # saved findings keep this name, and "beyond" in their details
     question = "What does distance alone do to attention?"
     references = ("distances shuffled", "untrained")
     method = (
@@ -57,11 +57,11 @@ class DistanceCurve(Measure):
 
     def run(self, reading: Reading) -> Finding:
         """Measure every layer; the value is the share of distance in the layer where it is largest."""
-        subject, splits = reading.subject, reading.splits
+        subject, splits = reading.subject, reading.logit_splits
         if subject.mechanisms and not DISTANCE_MECHANISMS & set(subject.mechanisms):
             return self.skip(f"Its attention adds nothing for a distance. {subject.mechanism_sentence}")
         shares = _find_shares(splits)
-        untrained = _find_shares(reading.control.splits) if reading.control else None
+        untrained = _find_shares(reading.control.logit_splits) if reading.control else None
         largest = max(range(len(shares)), key=shares.__getitem__)
         curves = [compute_distance_curve(layer) for layer in reading.capture.layers]
         low, high = compute_group_interval(splits[largest], DISTANCE)
@@ -142,10 +142,10 @@ def compute_distance_curve(layer: Layer) -> tuple[Float[Tensor, "H J"], float]:
     offset alone. Every query's logit at its own position is subtracted from its row, because ALiBi is often stored with
     another constant per row, which softmax cannot see. Offsets that the mask forbids are NaN. In float64.
     """
-    _, batch = next(split_batches(layer))
-    logits_HST = (batch.compute_term("constant–constant") + batch.compute_term("added, constant"))[0].double().cpu()
+    _, parts = next(split_by_batch(layer))
+    logits_HST = (parts.compute_term("constant–constant") + parts.compute_term("added, constant"))[0].double().cpu()
     logits_HST = logits_HST - torch.diagonal(logits_HST, dim1=1, dim2=2)[..., None]
-    logits_HST = logits_HST.masked_fill(~batch.real.mask_BHST[0].cpu(), torch.nan)
+    logits_HST = logits_HST.masked_fill(~parts.real.mask_BHST[0].cpu(), torch.nan)
     length = logits_HST.shape[-1]
     diagonals = [torch.diagonal(logits_HST, r, dim1=1, dim2=2) for r in range(1 - length, length)]
     spread = max(float((d - d[:, :1]).nan_to_num().abs().max()) for d in diagonals)
@@ -155,7 +155,7 @@ def compute_distance_curve(layer: Layer) -> tuple[Float[Tensor, "H J"], float]:
 def compute_shuffled_shares(curve_HJ: Float[Tensor, "H J"], split: LogitSplit) -> Float[Tensor, " n"]:
     """Compute the share of the logits that the curves would have with their distances in n = 200 random orders."""
     allowed = ~curve_HJ.isnan().any(0)
-    curve_Hj, sums_Hj = curve_HJ[:, allowed].double(), split.offsets_HJ[:, allowed]
+    curve_Hj, sums_Hj = curve_HJ[:, allowed].double(), split.logit_sums_by_offset_HJ[:, allowed]
     generator = torch.Generator().manual_seed(0)
     orders = (torch.randperm(curve_Hj.shape[1], generator=generator) for _ in range(SHUFFLES))
     variance = float(split.var_NH.sum().clamp_min(1e-30))

@@ -16,13 +16,13 @@ SLOW_SHARE = 0.1
 """Share of the variance from which slow movement is mentioned."""
 
 
-def describe_lines(lines: TableLines, rows: int, slow_share: float) -> str:
+def describe_lines(lines: TableLines, num_rows: int, slow_share: float) -> str:
     """Say which hands were found in a table of so many rows, and how much of it moves too slowly to be judged."""
     sentences = [_describe_rotating(lines), _describe_varying(lines), _describe_oscillating(lines.oscillating)]
     if slow_share > SLOW_SHARE:
         sentences.append(
-            f"{format_percent(slow_share)} of the variance moves more slowly than one turn in {rows / 2:.0f} tokens; a "
-            f"table of {rows} rows is too short to tell whether that turns."
+            f"{format_percent(slow_share)} of the variance moves more slowly than one turn in {num_rows / 2:.0f} "
+            f"tokens; a table of {num_rows} rows is too short to tell whether that turns."
         )
     return " ".join(sentence for sentence in sentences if sentence)
 
@@ -75,12 +75,12 @@ def _list_periods(lines: Sequence[SpectralLine]) -> str:
     return f"{', '.join(periods[: MOST_NAMED - 1])} ... {periods[-1]}"
 
 
-def describe_exact_hands(periods: Sequence[float], zero_pairs: int, rows: int) -> str:
-    """Say at which speeds the pairs of columns turn, how many are zero, and how many are slower than ``rows`` show.
+def describe_exact_hands(periods: Sequence[float], zero_pairs: int, num_rows: int) -> str:
+    """Say at which speeds the pairs of columns turn, how many are zero, and how many are slower than ``num_rows`` show.
 
     ``periods`` are in tokens per turn, the shortest first.
     """
-    slower = sum(period > rows / LEAST_TURNS for period in periods)
+    slower = sum(period > num_rows / LEAST_TURNS for period in periods)
     zero = f" {zero_pairs} pairs are zero." if zero_pairs > 1 else " One pair is zero." if zero_pairs else ""
     pairs = "that is not zero turns" if zero_pairs else "turns"
     if len(periods) == 1:

@@ -46,13 +46,15 @@ class HeadsByPosition(Measure):
 
     def run(self, reading: Reading) -> Finding:
         """Measure every head; the value is the number of heads that attend mostly by position."""
-        layers, control = reading.heads, reading.control
+        layers, control = reading.head_statistics, reading.control
         shares_LH = torch.stack([layer.by_position_H for layer in layers])
         intervals_LH2 = torch.stack([layer.by_position_interval_H2 for layer in layers])
         count, surely, possibly = (
             _count_heads(shares) for shares in (shares_LH, intervals_LH2[..., 0], intervals_LH2[..., 1])
         )
-        untrained = _count_heads(torch.stack([layer.by_position_H for layer in control.heads])) if control else None
+        untrained = (
+            _count_heads(torch.stack([layer.by_position_H for layer in control.head_statistics])) if control else None
+        )
         untrained_note = f"; untrained {untrained}" if untrained is not None else ""
         names = _name_heads(layers)
         return self.make_finding(

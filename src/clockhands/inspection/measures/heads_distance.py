@@ -39,7 +39,7 @@ class HeadsDistance(Measure):
 
     def run(self, reading: Reading) -> Finding:
         """Measure every head; the value is the median over heads of the layer where it is smallest, in tokens."""
-        layers = reading.heads
+        layers = reading.head_statistics
         medians = [float(layer.distance_H.quantile(0.5)) for layer in layers]
         nearest = min(range(len(medians)), key=medians.__getitem__)
         uniform = layers[nearest].uniform_distance
@@ -86,7 +86,7 @@ def _draw_figure(layers: Sequence[HeadStatistics]) -> Figure:
     The most local head is the one with the most attention at a single offset that at least half of the queries have.
     """
     step = max(1, -(-len(layers) // MOST_PANELS))
-    allowed = layers[0].uniform_offsets_J > 0
+    allowed = layers[0].uniform_by_offset_J > 0
     offsets = torch.arange(-MAX_OFFSET, MAX_OFFSET + 1)[allowed]
     panels = []
     for index in range(0, len(layers), step):
@@ -97,10 +97,18 @@ def _draw_figure(layers: Sequence[HeadStatistics]) -> Figure:
             Panel(
                 (
                     make_mark(
-                        "line", offsets, layer.offsets_HJ.mean(0)[allowed], label="mean over heads", emphasis="main"
+                        "line",
+                        offsets,
+                        layer.attention_by_offset_HJ.mean(0)[allowed],
+                        label="mean over heads",
+                        emphasis="main",
                     ),
-                    make_mark("line", offsets, layer.offsets_HJ[most_local][allowed], label="most local head"),
-                    make_mark("line", offsets, layer.uniform_offsets_J[allowed], label="uniform", emphasis="reference"),
+                    make_mark(
+                        "line", offsets, layer.attention_by_offset_HJ[most_local][allowed], label="most local head"
+                    ),
+                    make_mark(
+                        "line", offsets, layer.uniform_by_offset_J[allowed], label="uniform", emphasis="reference"
+                    ),
                 ),
                 title=f"Layer {index + 1}, most local head {most_local} ({most})",
                 xlabel="key position − query position",

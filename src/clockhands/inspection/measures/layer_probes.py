@@ -15,7 +15,7 @@ from clockhands.inspection.estimators.probes import (
     find_nearest_row,
     fit_network_r2,
 )
-from clockhands.inspection.reading.capture import Capture
+from clockhands.inspection.reading.capture import BATCH, Capture
 from clockhands.inspection.subject.subject import Subject
 from clockhands.shapes import Float, Int, Tensor
 
@@ -32,22 +32,22 @@ class ProbeScores:
     """What probes read back from the states after each layer, the embedding first.
 
     Attributes:
-        split_shares: for each layer the share of positions read back exactly, split by split.
+        shares_by_split: for each layer the share of positions read back exactly, split by split.
         token_shares: for each layer the share of tokens read back, the mean over the splits.
         permuted_share: the share of positions read back after the last layer by a probe that was fitted on texts whose
             states are in random order.
-        splits: the texts fitted on and those held out.
+        cross_validation: the splits: the texts fitted on and those held out.
     """
 
-    split_shares: tuple[Float[Tensor, " n"], ...]
+    shares_by_split: tuple[Float[Tensor, " n"], ...]
     token_shares: list[float]
     permuted_share: float
-    splits: CrossValidation
+    cross_validation: CrossValidation
 
     @cached_property
     def position_shares(self) -> list[float]:
         """For each layer the share of positions read back exactly, the mean over the splits."""
-        return [float(shares_n.mean()) for shares_n in self.split_shares]
+        return [float(shares_n.mean()) for shares_n in self.shares_by_split]
 
     @cached_property
     def position_intervals(self) -> list[tuple[float, float]]:
@@ -55,10 +55,12 @@ class ProbeScores:
 
         It is cut at 0 and 1, and exact where every position of every text is read back, or none.
         """
-        intervals = [correct_interval(shares_n, self.splits.held_ratio) for shares_n in self.split_shares]
+        intervals = [
+            correct_interval(shares_n, self.cross_validation.held_out_ratio) for shares_n in self.shares_by_split
+        ]
         cut = [(max(0.0, low), min(1.0, high)) for low, high in intervals]
         return [
-            bound_exactly(interval, share, self.splits.num_texts)
+            bound_exactly(interval, share, self.cross_validation.num_texts)
             for interval, share in zip(cut, self.position_shares, strict=True)
         ]
 
@@ -70,13 +72,13 @@ def probe_layers(subject: Subject, capture: Capture) -> ProbeScores:
     types, labels = ids.unique(return_inverse=True)
     rows = subject.read_token_table()[types].float()
     rows = rows - rows.mean(0)
-    split_shares, token_shares = [], []
+    shares_by_split, token_shares = [], []
     for hidden in capture.hidden:
         states = hidden[: splits.num_texts, capture.counted_T].float()
-        split_shares.append(probe_positions(states, splits))
+        shares_by_split.append(probe_positions(states, splits))
         token_shares.append(_probe_tokens(states, labels, rows, splits))
     permuted_share = float(probe_positions(states, splits, permuted=True).mean())
-    return ProbeScores(tuple(split_shares), token_shares, permuted_share, splits)
+    return ProbeScores(tuple(shares_by_split), token_shares, permuted_share, splits)
 
 
 def draw_splits(capture: Capture) -> CrossValidation:
@@ -110,8 +112,8 @@ def probe_positions(
 def _probe_tokens(states_NTD: Tensor, labels_NT: Int[Tensor, "N T"], rows_VD: Tensor, splits: CrossValidation) -> float:
     """Return the share of tokens whose own embedding is nearest to the one predicted, the mean over the splits."""
     generator, scores = torch.Generator().manual_seed(0), []
-    for held, guess in Ridge(states_NTD, rows_VD[labels_NT], splits).predict():
-        predictions, labels = guess.flatten(0, 1), labels_NT[held].flatten()
+    for held_out, guess in Ridge(states_NTD, rows_VD[labels_NT], splits).predict():
+        predictions, labels = guess.flatten(0, 1), labels_NT[held_out].flatten()
         judged = torch.randperm(len(predictions), generator=generator)[:MOST_JUDGED]
         scores.append(float((find_nearest_row(predictions[judged], rows_VD) == labels[judged]).float().mean()))
     return sum(scores) / len(scores)
@@ -126,10 +128,10 @@ def fit_position_network(capture: Capture, layer: int) -> float:
         fit_network_r2(
             states[fitted].flatten(0, 1),
             positions.repeat(len(fitted)),
-            states[held].flatten(0, 1),
-            positions.repeat(len(held)),
+            states[held_out].flatten(0, 1),
+            positions.repeat(len(held_out)),
         )
-        for fitted, held in list(splits)[:NETWORKS]
+        for fitted, held_out in list(splits)[:NETWORKS]
     ]
     return sum(scores) / len(scores)
 
@@ -146,7 +148,7 @@ def probe_without_residuals(subject: Subject, capture: Capture) -> tuple[Float[T
     with removal:
         batches = [
             subject.forward(capture.ids_NT[rows], **capture.make_forward_options(rows))
-            for rows in torch.arange(splits.num_texts).split(8)
+            for rows in torch.arange(splits.num_texts).split(BATCH)
         ]
     layers = (torch.cat(states)[:, capture.counted_T.to(states[0].device)] for states in zip(*batches, strict=True))
     return tuple(probe_positions(states.float().cpu(), splits) for states in layers)

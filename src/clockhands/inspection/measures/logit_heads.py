@@ -35,14 +35,14 @@ class LogitHeads(Measure):
 
     def run(self, reading: Reading) -> Finding:
         """Measure every head; the value is the number of heads in which position alone accounts for half or more."""
-        splits = reading.splits
+        splits = reading.logit_splits
         layer_shares = [compute_positional_share(split.compute_layer_shares()) for split in splits]
         layer = max(range(len(layer_shares)), key=layer_shares.__getitem__)
         term_shares = splits[layer].compute_head_shares()
         head_shares = [compute_positional_share(share) for share in term_shares]
         head = max(range(len(head_shares)), key=head_shares.__getitem__)
         count, surely, possibly, heads = count_positional_heads(splits)
-        untrained = count_positional_heads(reading.control.splits)[0] if reading.control else None
+        untrained = count_positional_heads(reading.control.logit_splits)[0] if reading.control else None
         untrained_note = f"; untrained {untrained}" if untrained is not None else ""
         parts_of_variance = (splits[layer].var_NH.sum(0) / splits[layer].var_NH.sum()).tolist()
         return self.make_finding(

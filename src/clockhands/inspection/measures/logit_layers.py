@@ -39,10 +39,10 @@ class LogitLayers(Measure):
 
     def run(self, reading: Reading) -> Finding:
         """Measure every layer; the value is the share of position alone in the first."""
-        splits = reading.splits
+        splits = reading.logit_splits
         shares = [split.compute_layer_shares() for split in splits]
         positional = _compute_positional_shares(splits)
-        untrained = _compute_positional_shares(reading.control.splits) if reading.control else None
+        untrained = _compute_positional_shares(reading.control.logit_splits) if reading.control else None
         error = max(split.error for split in splits)
         data_dependent = sum(float(share[TERMS.index(DATA_DEPENDENT)]) for share in shares) / len(shares)
         return self.make_finding(

@@ -24,7 +24,8 @@ from clockhands.inspection.subject.tables import Tables
 from clockhands.shapes import Float, Tensor
 
 LEAST_PART, MOST_PART = 0.01, 0.8
-"""Position's part of the squared length of token and position together, below and above which the finding warns."""
+"""Position's part of the squared length of token and position together, below which the finding is bad and
+above which it warns."""
 MOST_NAMED = 5
 """Outlying rows that a verdict lists."""
 
@@ -107,11 +108,11 @@ class Loudness(Measure):
     def run(self, reading: Reading) -> Finding:
         """Measure what enters the first block; the value is position's share of it."""
         subject, capture = reading.subject, reading.capture
-        tables = subject.read_tables()
+        tables = subject.read_tables(capture.length)
         if tables is None:
             return self.skip(subject.explain_missing_table("Nothing is added at the input of this model."))
         trained = measure_levels(tables, capture)
-        control_tables = reading.control.subject.read_tables() if reading.control else None
+        control_tables = reading.control.subject.read_tables(capture.length) if reading.control else None
         untrained = measure_levels(control_tables, capture) if control_tables else None
         rest = trained.position + trained.constant
         low, high = bootstrap_ratio(torch.full_like(trained.token_N, trained.position), trained.token_N + rest)

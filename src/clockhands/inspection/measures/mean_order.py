@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from clockhands.findings import SHARE, Finding, Reference, Table, join_words
 from clockhands.inspection.drawing import format_percent, format_percent_range
+from clockhands.inspection.measures.distance_curve import DistanceCurve
 from clockhands.inspection.measures.intervention_figure import bootstrap_change, draw_changes
 from clockhands.inspection.measures.measure import OUTPUT_HEADING, TASK, Measure
 from clockhands.inspection.reading.interventions import (
@@ -38,13 +39,17 @@ class MeanOrder(Measure):
     def run(self, reading: Reading) -> Finding:
         """Intervene on order and positions; the value is the change of the mean when the tokens are permuted."""
         interventions = reading.interventions
-        if interventions[ANOTHER_TEXT].pooled == 0.0:
+        if interventions[ANOTHER_TEXT].mean_state_change == 0.0:
             return self.skip("All texts have the same mean output, so there is no distance to measure by.")
-        changes = {effect.name: effect.pooled_N for effect in interventions.effects if effect.pooled_N is not None}
+        changes = {
+            effect.name: effect.mean_state_change_N
+            for effect in interventions.effects
+            if effect.mean_state_change_N is not None
+        }
         change_N = changes[PERMUTED]
         change = float(change_N.mean())
         changes_drawn = [(name, changes[name]) for name in changes if name != ANOTHER_TEXT]
-        distance_curve = reading.findings.get("kernel")
+        distance_curve = reading.findings.get(DistanceCurve.name)
         attends_by_distance = distance_curve is not None and bool(distance_curve.details.get("beyond"))
         return self.make_finding(
             _describe_order(change_N)
@@ -58,7 +63,7 @@ class MeanOrder(Measure):
             table=Table.of(
                 ("intervention", "change of the mean", "cosine"),
                 [
-                    (effect.name, effect.pooled, effect.cosine)
+                    (effect.name, effect.mean_state_change, effect.cosine)
                     for effect in interventions.effects
                     if effect.name in changes
                 ],
@@ -75,11 +80,10 @@ def _describe_order(change_N: Float[Tensor, " N"]) -> str:
 def _describe_mean_row(interventions: Interventions) -> str:
     """Say what it does to have the mean row at every position; empty where no position rows are added."""
     effect = interventions.get(MEAN_ROW)
-    if effect is None or effect.pooled_N is None:
+    if effect is None or effect.mean_state_change_N is None:
         return ""
-    return (
-        f" With every position row replaced by their mean, the mean of the output {_describe_change(effect.pooled_N)}."
-    )
+    change = _describe_change(effect.mean_state_change_N)
+    return f" With every position row replaced by their mean, the mean of the output {change}."
 
 
 def _describe_change(change_N: Float[Tensor, " N"]) -> str:
@@ -103,14 +107,18 @@ def _describe_shifts(subject: Subject, interventions: Interventions, attends_by_
     if not shifts and subject.has_unlisted_architecture:
         return " Its positions were not shifted, for where it keeps them is not recorded here."
     ending = ": only distances matter." if interventions.order_matters and attends_by_distance else "."
-    if not shifts and subject.relative_only:
+    if not shifts and subject.has_no_absolute_positions:
         return f" There are no absolute positions to shift{ending}"
     if not shifts:
         return " Its positions cannot be shifted from outside in windows of this length."
-    changing = [step for step, effect in shifts.items() if max(effect.tokens, effect.pooled or 0.0) >= LEAST_CHANGE]
+    changing = [
+        step
+        for step, effect in shifts.items()
+        if max(effect.token_change, effect.mean_state_change or 0.0) >= LEAST_CHANGE
+    ]
     if not changing:
         return f" Shifting all positions by {join_words(map(str, shifts))} changes nothing{ending}"
     step = changing[0]
-    change_N = shifts[step].pooled_N
+    change_N = shifts[step].mean_state_change_N
     assert change_N is not None
     return f" With all positions shifted by {step}, the mean of the output {_describe_change(change_N)}."

@@ -10,7 +10,8 @@ from typing import Any, ClassVar
 from clockhands.findings import Finding, Number
 from clockhands.inspection.reading.reading import Reading
 
-SENTENCES_HEADING, INPUT_HEADING, ATTENTION_HEADING, LAYERS_HEADING, OUTPUT_HEADING = (
+TEXT_HEADING, SENTENCES_HEADING, INPUT_HEADING, ATTENTION_HEADING, LAYERS_HEADING, OUTPUT_HEADING = (
+    "The text",
     "Your sentences",
     "At the input",
     "What attention is made of",

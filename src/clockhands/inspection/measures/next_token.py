@@ -8,7 +8,7 @@ from torch.nn import functional as F
 from clockhands.findings import Finding, Light, Reference, Table
 from clockhands.inspection.estimators.intervals import estimate_mean_interval
 from clockhands.inspection.measures.measure import OUTPUT_HEADING, WINDOWS, Measure
-from clockhands.inspection.reading.capture import Capture
+from clockhands.inspection.reading.capture import BATCH, Capture
 from clockhands.inspection.reading.interventions import draw_orders
 from clockhands.inspection.reading.reading import Reading
 from clockhands.inspection.subject.subject import Subject
@@ -16,8 +16,6 @@ from clockhands.shapes import Float, Tensor
 
 MOST_TEXTS = 32
 """Texts whose next tokens are predicted."""
-BATCH = 8
-"""Texts that are run at once."""
 ROUNDING = 1e-4
 """Nats by which a loss in float32 may differ for no reason but rounding."""
 PARTS = (0.25, 0.5, 0.75, 1.0)

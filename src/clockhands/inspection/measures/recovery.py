@@ -54,7 +54,7 @@ class Recovery(Measure):
     def run(self, reading: Reading) -> Finding:
         """Measure the tables at the input; the value is the share of tokens that are recovered."""
         subject, capture = reading.subject, reading.capture
-        tables = subject.read_tables()
+        tables = subject.read_tables(capture.length)
         if tables is None:
             return self.skip(subject.explain_missing_table("Nothing is added to the token rows."))
         if subject.concatenated:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from clockhands.findings import SHARE, Finding, Reference, Table
 from clockhands.inspection.drawing import format_percent, format_percent_range
-from clockhands.inspection.measures.measure import WINDOWS, Measure
+from clockhands.inspection.measures.measure import TEXT_HEADING, WINDOWS, Measure
 from clockhands.inspection.reading.reading import Reading
 from clockhands.inspection.reading.repeated_texts import LEAST_SHARED, NGRAM, Repeats
 
@@ -26,7 +26,7 @@ class RepeatedText(Measure):
         "were read and have no sampling error."
     )
     source = "runs of tokens after Broder 1997"
-    heading = "The text"
+    heading = TEXT_HEADING
     rests_on = WINDOWS
 
     def run(self, reading: Reading) -> Finding:

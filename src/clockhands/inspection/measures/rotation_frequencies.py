@@ -121,11 +121,13 @@ def compute_pair_sums(
     not rotate, so that F is the number of pairs plus 1. In float64.
     """
     products, squares = [], []
-    for _, call in layer.replay_all():
-        counted = call.mark_counted(ordinary_T)
-        logits = centre_logits(call.logits_BHST, counted)
+    for _, computed in layer.replay_all():
+        included = computed.mark_ordinary_pairs(ordinary_T)
+        logits = centre_logits(computed.logits_BHST, included)
         # Σ_ij q_i k_j L_ij = Σ_i q_i (L k)_i, channel by channel, so that no product of two tokens is stored.
-        products.append((layer.scale * (call.q_BHSK.double() * (logits @ call.k_BHTK).double()).sum((1, 2))).cpu())
+        products.append(
+            (layer.scale * (computed.q_BHSK.double() * (logits @ computed.k_BHTK).double()).sum((1, 2))).cpu()
+        )
         squares.append(logits.double().square().sum((1, 2, 3)).cpu())
     products_NK = torch.cat(products)
     width = find_rotated_width(subject, layer, products_NK.shape[1])
@@ -155,12 +157,12 @@ def compute_unrotated_r2(layer: Layer, ordinary_T: Bool[Tensor, " T"]) -> float 
     if unrotated_layer is None:
         return None
     covariance = variance = products_variance = 0.0
-    for rows, call in layer.replay_all():
-        counted = call.mark_counted(ordinary_T)
-        logits = centre_logits(call.logits_BHST, counted).double()
+    for rows, computed in layer.replay_all():
+        included = computed.mark_ordinary_pairs(ordinary_T)
+        logits = centre_logits(computed.logits_BHST, included).double()
         unrotated = unrotated_layer.replay(layer.inputs_NTD[rows])
         products = unrotated.q_BHSK.double() @ unrotated.k_BHTK.double().transpose(-1, -2)
-        products = centre_logits(products, counted)
+        products = centre_logits(products, included)
         covariance += float((products * logits).sum())
         variance += float(logits.square().sum())
         products_variance += float(products.square().sum())

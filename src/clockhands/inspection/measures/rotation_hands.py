@@ -9,7 +9,7 @@ import torch
 
 from clockhands.inspection.measures.rotation_frequencies import find_rotated_width
 from clockhands.inspection.reading.layer import Layer
-from clockhands.inspection.reading.logit_split import split_batches
+from clockhands.inspection.reading.logit_split import split_by_batch
 from clockhands.inspection.subject.subject import Subject
 from clockhands.shapes import Float, Tensor
 
@@ -38,11 +38,11 @@ def read_rotation_hands(subject: Subject, layer: Layer) -> RotationHands | None:
     """
     if "rotary" not in subject.mechanisms or subject.has_unlisted_architecture:
         return None
-    _, batch = next(split_batches(layer))
-    width = find_rotated_width(subject, layer, batch.q["constant"].shape[-1])
+    _, parts = next(split_by_batch(layer))
+    width = find_rotated_width(subject, layer, parts.q["constant"].shape[-1])
     queries, keys = (
         _pair_channels(part["constant"][0, ..., :width].double().cpu(), subject.interleaved)
-        for part in (batch.q, batch.k)
+        for part in (parts.q, parts.k)
     )
     frequencies_F = _estimate_frequencies(torch.cat([queries, keys]))
     if frequencies_F is None or not bool(frequencies_F.any()):

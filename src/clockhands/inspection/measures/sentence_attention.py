@@ -1,4 +1,4 @@
-"""How does it attend in your sentence? Its attention head by head, and its logits in four terms."""
+"""How does it attend in your sentence? Its attention head by head, and its logits in terms."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class SentenceAttention(Measure):
 
     def run(self, reading: Reading) -> Finding:
         """Measure every sentence; the value is the share of position alone."""
-        layers_by_sentence = [reading.read_sentence(sentence) for sentence in reading.sentences]
+        layers_by_sentence = [reading.split_sentence(sentence) for sentence in reading.sentences]
         values = [_pool(layers)[POSITION] for layers in layers_by_sentence]
         others = torch.stack(
             [torch.stack([layer.positional_N for layer in layers]).mean(0).mean() for layers in layers_by_sentence]
@@ -94,7 +94,7 @@ def _describe(sentence: Sentence, layers: Sequence[SentenceLayer]) -> str:
 
 
 def _make_table(sentences: Sequence[Sentence], layers_by_sentence: Sequence[Sequence[SentenceLayer]]) -> Table:
-    """List the shares of the four terms of every head in every sentence."""
+    """List the shares of ``SENTENCE_TERMS`` of every head: four, and a fifth where layers add words × distance."""
     return Table.of(
         ("sentence", "layer", "head", *SENTENCE_TERMS),
         [

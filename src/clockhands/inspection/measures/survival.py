@@ -60,12 +60,14 @@ class Survival(Measure):
         trained = probe_layers(subject, capture)
         untrained = probe_layers(control.subject, control.capture) if control else None
         chance = 1 / int(capture.counted_T.sum())
-        split_shares_without_residuals = probe_without_residuals(subject, capture)
-        without_residuals = [float(shares_n.mean()) for shares_n in split_shares_without_residuals]
+        shares_by_split_without_residuals = probe_without_residuals(subject, capture)
+        without_residuals = [float(shares_n.mean()) for shares_n in shares_by_split_without_residuals]
         return self.make_finding(
             _describe(trained, untrained, chance)
             + _describe_network(trained, capture, chance)
-            + _describe_without_residuals(split_shares_without_residuals, trained.splits.held_ratio, chance),
+            + _describe_without_residuals(
+                shares_by_split_without_residuals, trained.cross_validation.held_out_ratio, chance
+            ),
             trained.position_shares[-1],
             unit=SHARE,
             interval=trained.position_intervals[-1],
@@ -77,7 +79,7 @@ class Survival(Measure):
             light="info",
             table=_make_table(trained, untrained, without_residuals),
             figure=_draw_figure(trained, untrained, chance, without_residuals),
-            details={"permuted": trained.permuted_share, "texts fitted on": trained.splits.fitted_texts},
+            details={"permuted": trained.permuted_share, "texts fitted on": trained.cross_validation.fitted_texts},
         )
 
 
@@ -99,7 +101,7 @@ def _describe(trained: ProbeScores, untrained: ProbeScores | None, chance: float
         f"{format_percent_range(low, high)}; chance {format_percent(chance)}; positions permuted "
         f"{format_percent(trained.permuted_share)}{untrained_note}); the token in "
         f"{format_percent(trained.token_shares[0])} and {format_percent(trained.token_shares[-1])}. {conclusion} "
-        f"Probes were fitted on {trained.splits.fitted_texts:.0f} texts."
+        f"Probes were fitted on {trained.cross_validation.fitted_texts:.0f} texts."
     )
 
 
@@ -115,12 +117,14 @@ def _describe_network(trained: ProbeScores, capture: Capture, chance: float) -> 
     )
 
 
-def _describe_without_residuals(split_shares: Sequence[Float[Tensor, " n"]], held_ratio: float, chance: float) -> str:
+def _describe_without_residuals(
+    shares_by_split: Sequence[Float[Tensor, " n"]], held_out_ratio: float, chance: float
+) -> str:
     """Say what is left of the positions without residual connections; empty where these cannot be removed."""
-    if not split_shares:
+    if not shares_by_split:
         return ""
-    share = format_percent(float(split_shares[-1].mean()))
-    if correct_interval(split_shares[-1], held_ratio)[0] > chance:
+    share = format_percent(float(shares_by_split[-1].mean()))
+    if correct_interval(shares_by_split[-1], held_out_ratio)[0] > chance:
         return f" With the residual connections removed, {share} of positions are read back after the last layer."
     return (
         " With the residual connections removed, it is undecided whether any position can be read back after the last "

@@ -43,7 +43,7 @@ class SwappedWords(Measure):
         " are swapped (in a text of single words, two of its tokens). Squared change of the mean of the last "
         "hidden states (special tokens left out) over the mean squared distance of two of the sentences: 1 is as "
         "different as another sentence. A model that ignores order gives exactly 0. For a decoder the source "
-        "stays as it was. Interval: sentences resampled, the distance held."
+        "stays as it was. Interval: sentences resampled, the distance kept fixed."
     )
     source = "the question is Vaswani et al.'s own reason for positions (2017, section 3.5)"
     heading = OUTPUT_HEADING
@@ -59,7 +59,8 @@ class SwappedWords(Measure):
         reason = _find_fault(subject, swaps, is_english=own is None)
         if reason:
             return self.skip(reason)
-        return self._compare(subject, swaps, "English sentences" if own is None else "sentences of its own text")
+        origin = "its training text" if reading.texts is None else "the given text"
+        return self._compare(subject, swaps, "English sentences" if own is None else f"sentences of {origin}")
 
     def _compare(self, subject: Subject, swaps: Sequence[Swap], kind: str) -> Finding:
         """Compare the mean outputs of the sentences before and after; ``kind`` names the sentences in the verdict."""

@@ -47,7 +47,7 @@ class StepErrors:
 
     @property
     def rotation(self) -> float:
-        """Mean error of the best rotation with a translation."""
+        """Mean error of the best orthogonal map, a rotation that may include a reflection, with a translation."""
         return float(self.by_stretch_s4[:, ROTATION].mean())
 
     @property
@@ -195,16 +195,16 @@ def measure_step(rows_ND: Float[Tensor, "N D"], step: int) -> StepErrors:
     """
     source, target = rows_ND[:-step], rows_ND[step:]
     errors = []
-    for held in torch.arange(len(source)).tensor_split(STRETCHES):
+    for held_out in torch.arange(len(source)).tensor_split(STRETCHES):
         left_out = torch.zeros(len(rows_ND), dtype=torch.bool)
-        left_out[held[0] : held[-1] + step + 1] = True
+        left_out[held_out[0] : held_out[-1] + step + 1] = True
         # No row of a pair that is judged has a part in the fit.
         fitted = ~(left_out[:-step] | left_out[step:])
         mean, axes = _find_principal_axes(rows_ND[~left_out])
         points = [(part - mean) @ axes for part in (source, target)]
         scale = ((rows_ND - mean) @ axes).square().sum(1).mean().clamp_min(1e-300)
-        predictions = _predict(points[0][fitted], points[1][fitted], points[0][held])
-        errors.append([float((guess - points[1][held]).square().sum(1).mean() / scale) for guess in predictions])
+        predictions = _predict(points[0][fitted], points[1][fitted], points[0][held_out])
+        errors.append([float((guess - points[1][held_out]).square().sum(1).mean() / scale) for guess in predictions])
     return StepErrors(step, torch.tensor(errors, dtype=torch.float64))
 
 
@@ -213,7 +213,7 @@ def _predict(source: Tensor, target: Tensor, judged: Tensor) -> tuple[Tensor, ..
     source_mean, target_mean = source.mean(0), target.mean(0)
     source, target, centred = source - source_mean, target - target_mean, judged - source_mean
     linear = torch.linalg.lstsq(source, target, driver="gelsd").solution
-    u, _, vt = torch.linalg.svd(source.T @ target)  # orthogonal Procrustes: the best rotation is u vᵀ
+    u, _, vt = torch.linalg.svd(source.T @ target)  # orthogonal Procrustes: the best is u vᵀ, reflections included
     multiple = (source * target).sum() / source.square().sum().clamp_min(1e-300)
     return target_mean + centred @ linear, target_mean + centred @ (u @ vt), judged, target_mean + multiple * centred
 
@@ -253,10 +253,10 @@ def measure_random_split(points_Nk: Float[Tensor, "N k"], step: int, splits: int
     square = float(points_Nk.square().sum(1).mean())
     for _ in range(splits):
         order = torch.randperm(len(source), generator=generator)
-        fitted, held = order[len(order) // 4 :], order[: len(order) // 4]
-        scale = max(float(target[held].square().sum()), 1e-9 * square)
+        fitted, held_out = order[len(order) // 4 :], order[: len(order) // 4]
+        scale = max(float(target[held_out].square().sum()), 1e-9 * square)
         matrix = torch.linalg.lstsq(source[fitted], target[fitted]).solution
         u, _, vt = torch.linalg.svd(source[fitted].T @ target[fitted])
-        linear += float((source[held] @ matrix - target[held]).square().sum() / scale)
-        rotation += float((source[held] @ (u @ vt) - target[held]).square().sum() / scale)
+        linear += float((source[held_out] @ matrix - target[held_out]).square().sum() / scale)
+        rotation += float((source[held_out] @ (u @ vt) - target[held_out]).square().sum() / scale)
     return linear / splits, rotation / splits

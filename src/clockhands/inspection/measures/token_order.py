@@ -30,28 +30,30 @@ class TokenOrder(Measure):
         """Intervene on the order of the tokens; the value is the change of a state when they are permuted."""
         interventions = reading.interventions
         permuted, others = interventions[PERMUTED], interventions[OTHERS_PERMUTED]
-        if interventions[ANOTHER_TEXT].tokens == 0.0:
+        if interventions[ANOTHER_TEXT].token_change == 0.0:
             return self.skip("Every token has the same last state, so there is no distance to measure by.")
-        low, high = bootstrap_change(permuted.tokens_N)
+        low, high = bootstrap_change(permuted.token_change_N)
         change = (
             "When the tokens of a text are permuted, the state of each token changes by "
-            f"{format_percent(permuted.tokens)} of the squared distance between two random tokens (95 % interval "
+            f"{format_percent(permuted.token_change)} of the squared distance between two random tokens (95 % interval "
             f"{format_percent_range(low, high)}); where a token stays at its position and the others are permuted, by "
-            f"{format_percent(others.tokens)}."
+            f"{format_percent(others.token_change)}."
         )
-        changes = [(effect.name, effect.tokens_N) for effect in interventions.effects if effect.name != ANOTHER_TEXT]
+        changes = [
+            (effect.name, effect.token_change_N) for effect in interventions.effects if effect.name != ANOTHER_TEXT
+        ]
         return self.make_finding(
             change
             if interventions.order_matters
             else "The state of no token changes when the tokens are permuted: the model ignores order.",
-            permuted.tokens,
+            permuted.token_change,
             unit=SHARE,
             interval=(low, high),
             references=(Reference("order ignored", 0.0), Reference("two random tokens", 1.0)),
             light="info" if interventions.order_matters else "bad",
             table=Table.of(
                 ("intervention", "change of a token's state"),
-                [(effect.name, effect.tokens) for effect in interventions.effects],
+                [(effect.name, effect.token_change) for effect in interventions.effects],
             ),
             figure=draw_changes(changes, "two random tokens", "a token's state"),
         )

@@ -1,7 +1,7 @@
 """Read attention while a model runs: by the attention interface of ``transformers``, or at the softmax without it.
 
-Both hand every attention to a callback as an ``AttentionCall``. Nothing is changed: the model's own attention function
-runs, and what it returns goes on through the model.
+Both hand every attention to a callback as a ``ComputedAttention``. Nothing is changed: the model's own attention
+function runs, and what it returns goes on through the model.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from torch import nn
 
 from clockhands.attention import RecordedAttention, record
 from clockhands.errors import CheckpointError
-from clockhands.inspection.reading.attention_call import AttentionCall, Receiver, find_mask, ignore_call
-from clockhands.inspection.reading.softmax_tap import ModuleStack, SoftmaxTap
+from clockhands.inspection.reading.computed_attention import ComputedAttention, Receiver, find_mask, ignore_attention
+from clockhands.inspection.reading.softmax_tap import RunningModules, SoftmaxTap
 from clockhands.model.attention import Attention
 from clockhands.model.stack import Stack
 from clockhands.shapes import Tensor
@@ -35,8 +35,8 @@ def listen(model: nn.Module, receive: Receiver, within: nn.Module | None = None)
     """
     if isinstance(model, Stack):
         with (
-            ModuleStack(within or model) as stack,
-            record(lambda computed: _receive_clockhands(stack, computed, receive)),
+            RunningModules(within or model) as running,
+            record(lambda computed: _receive_clockhands(running, computed, receive)),
         ):
             yield
     elif getattr(type(model), "_can_set_attn_implementation", lambda: False)():
@@ -45,23 +45,23 @@ def listen(model: nn.Module, receive: Receiver, within: nn.Module | None = None)
     else:
         with (
             _use_eager_code(getattr(model, "config", None)),
-            ModuleStack(within or model) as stack,
-            SoftmaxTap(stack, receive),
+            RunningModules(within or model) as running,
+            SoftmaxTap(running, receive),
         ):
             yield
 
 
-def _receive_clockhands(stack: ModuleStack, computed: RecordedAttention, receive: Receiver) -> None:
-    """Hand on an attention of this project's models, if it is one of the stack's: a decoder runs its encoder first."""
-    module = stack.running[-1] if stack.running else None
-    if isinstance(module, Attention) and receive is not ignore_call:
+def _receive_clockhands(running: RunningModules, computed: RecordedAttention, receive: Receiver) -> None:
+    """Hand on an attention of our own models, if it is the inspected stack's: a decoder runs its encoder first."""
+    module = running.modules[-1] if running.modules else None
+    if isinstance(module, Attention) and receive is not ignore_attention:
         products = computed.q_BHSK @ computed.k_BHTK.transpose(-1, -2) * computed.scale
         allowed = computed.mask_BHST & find_mask(computed.logits_BHST)
         bias = torch.zeros_like(products) if computed.bias_BHST is None else computed.bias_BHST.to(products.dtype)
         if "logits" in computed.scheme.active_hooks():  # which rewrite rows: all but the products counts as added
             bias = computed.logits_BHST - products
         receive(
-            AttentionCall(
+            ComputedAttention(
                 module=module,
                 q_BHSK=computed.q_BHSK,
                 k_BHTK=computed.k_BHTK,
@@ -124,8 +124,8 @@ def _attend(
     """Compute attention for ``transformers`` by the class's own eager function, and hand it to the last receiver."""
     output, weights = _find_eager_function(module)(module, query, key, value, attention_mask, **options)
     receive, modules = _receivers[-1]
-    if receive is not ignore_call and module in modules:
-        receive(_describe_call(module, query, key, attention_mask, weights, options))
+    if receive is not ignore_attention and module in modules:
+        receive(_rebuild_attention(module, query, key, attention_mask, weights, options))
     return output, weights
 
 
@@ -144,9 +144,9 @@ def _find_eager_function(module: nn.Module) -> Callable[..., tuple[Tensor, Tenso
     )
 
 
-def _describe_call(
+def _rebuild_attention(
     module: nn.Module, q: Tensor, k: Tensor, mask: Tensor | None, weights: Tensor, options: dict[str, Any]
-) -> AttentionCall:
+) -> ComputedAttention:
     """Rebuild the logits from what the attention function was given. Raises CheckpointError where that fails."""
     k = k.repeat_interleave(q.shape[1] // k.shape[1], dim=1)
     scale = options.get("scaling")
@@ -161,7 +161,7 @@ def _describe_call(
     if position_bias is not None:
         added = added + position_bias[..., : k.shape[2]]
     products = q @ k.transpose(-1, -2) * scale
-    call = AttentionCall(
+    computed = ComputedAttention(
         module=module,
         q_BHSK=q,
         k_BHTK=k,
@@ -172,24 +172,24 @@ def _describe_call(
         bias_BHST=added.expand(products.shape),
         softcap=options.get("softcap"),
     )
-    _check_weights(call, options.get("s_aux", getattr(module, "sinks", None)))
-    return call
+    _check_weights(computed, options.get("s_aux", getattr(module, "sinks", None)))
+    return computed
 
 
-def _check_weights(call: AttentionCall, sinks: Tensor | None) -> None:
+def _check_weights(computed: ComputedAttention, sinks: Tensor | None) -> None:
     """Raise CheckpointError unless the softmax of the rebuilt logits gives the weights that the model computed."""
-    logits = call.logits_BHST
-    if call.softcap is not None:
-        logits = torch.tanh(logits / call.softcap) * call.softcap
-    logits = logits.masked_fill(~call.mask_BHST, torch.finfo(logits.dtype).min).float()
+    logits = computed.logits_BHST
+    if computed.softcap is not None:
+        logits = torch.tanh(logits / computed.softcap) * computed.softcap
+    logits = logits.masked_fill(~computed.mask_BHST, torch.finfo(logits.dtype).min).float()
     if sinks is not None:
         column = sinks.float().reshape(1, -1, 1, 1).expand(*logits.shape[:3], 1)
         logits = torch.cat([logits, column], dim=-1)
-    ours = logits.softmax(dim=-1)[..., : call.weights_BHST.shape[-1]]
-    tolerance = 1e-4 if call.weights_BHST.dtype in (torch.float32, torch.float64) else 3e-2
-    gap = float((ours - call.weights_BHST.float()).abs().max())
+    ours = logits.softmax(dim=-1)[..., : computed.weights_BHST.shape[-1]]
+    tolerance = 1e-4 if computed.weights_BHST.dtype in (torch.float32, torch.float64) else 3e-2
+    gap = float((ours - computed.weights_BHST.float()).abs().max())
     if not gap <= tolerance:
         raise CheckpointError(
-            f"{type(call.module).__name__} computes its attention in a way that inspect does not understand: weights "
-            f"rebuilt from queries and keys differ by {gap:.2g}. Please report this class"
+            f"{type(computed.module).__name__} computes its attention in a way that inspect does not understand: "
+            f"weights rebuilt from queries and keys differ by {gap:.2g}. Please report this class"
         )

@@ -9,8 +9,8 @@ from typing import Any
 from torch import nn
 
 from clockhands.errors import CheckpointError
-from clockhands.inspection.reading.attention_call import AttentionCall, ignore_call
 from clockhands.inspection.reading.attention_hooks import listen
+from clockhands.inspection.reading.computed_attention import ComputedAttention, ignore_attention
 from clockhands.inspection.reading.layer import Layer, find_input
 from clockhands.model.attention import CrossAttention
 from clockhands.pretrained import first_line
@@ -18,7 +18,7 @@ from clockhands.shapes import Tensor
 
 
 @dataclass(frozen=True)
-class RecordedCall:
+class ModuleCall:
     """The arguments with which an attention module was called."""
 
     module: nn.Module
@@ -28,22 +28,24 @@ class RecordedCall:
 
 def record_calls(
     model: nn.Module, run: Callable[[], Any], shape: tuple[int, int]
-) -> tuple[list[RecordedCall], list[nn.Module], str]:
-    """Run the model once, and return the calls of its self-attention in order, and the modules of cross-attention.
+) -> tuple[list[ModuleCall], list[nn.Module], str]:
+    """Run the model, and return the calls of its self-attention in order, and the modules of cross-attention.
 
-    The third value says why a layer of self-attention is missing; it is empty if none is.
+    It runs twice: to see which modules compute attention, and to record the arguments of their calls. Each layer is
+    then replayed, to see whether it can be run alone. The third value says why a layer of self-attention is missing; it
+    is empty if none is.
     """
     modules, unread_reason = _find_readable(model, run, shape)
-    recorded: list[RecordedCall] = []
+    recorded: list[ModuleCall] = []
 
     def record(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         # A cache would grow with every replay.
         named = {name: None if _is_cache(value) else value for name, value in kwargs.items()}
-        recorded.append(RecordedCall(module, tuple(None if _is_cache(value) else value for value in args), named))
+        recorded.append(ModuleCall(module, tuple(None if _is_cache(value) else value for value in args), named))
 
     hooks = [module.register_forward_pre_hook(record, with_kwargs=True) for module in modules]
     try:
-        with listen(model, ignore_call):
+        with listen(model, ignore_attention):
             run()
     finally:
         for hook in hooks:
@@ -63,10 +65,10 @@ def _find_readable(model: nn.Module, run: Callable[[], Any], shape: tuple[int, i
     is_square: dict[nn.Module, bool] = {}  # by module: are all its logits those of every token for every token?
     entered: dict[str, None] = {}  # the classes that ran and have "attention" in their names, to name them in a message
 
-    def note_shape(call: AttentionCall) -> None:
+    def note_shape(computed: ComputedAttention) -> None:
         # The keys of cross-attention are those of another text, so only the length of the queries is compared.
-        square = call.logits_BHST.shape[0] == shape[0] and call.logits_BHST.shape[2] == shape[1]
-        is_square[call.module] = is_square.get(call.module, True) and square
+        square = computed.logits_BHST.shape[0] == shape[0] and computed.logits_BHST.shape[2] == shape[1]
+        is_square[computed.module] = is_square.get(computed.module, True) and square
 
     hooks = [
         module.register_forward_pre_hook(lambda module, args: entered.setdefault(type(module).__name__))
@@ -98,7 +100,7 @@ def _find_readable(model: nn.Module, run: Callable[[], Any], shape: tuple[int, i
     return readable, unread_reason
 
 
-def _explain_fault(call: RecordedCall, model: nn.Module, shape: tuple[int, int]) -> str:
+def _explain_fault(call: ModuleCall, model: nn.Module, shape: tuple[int, int]) -> str:
     """Return why a layer cannot be run again alone; empty if it can."""
     name = type(call.module).__name__
     hidden = find_input(call.args, call.kwargs)

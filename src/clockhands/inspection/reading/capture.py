@@ -1,4 +1,6 @@
-"""Run a model over texts once, and record hidden states and the input of every attention layer.
+"""Run a model over texts, and record hidden states and the input of every attention layer.
+
+Each batch runs once; before them the first one runs twice and its first text once more, to find the attention layers.
 
 Attention itself is not stored: a layer is run again on its recorded input, batch by batch, whenever its queries, keys
 and logits are needed. What is stored grows with layers × texts × length × width, never with length².
@@ -16,14 +18,14 @@ import torch
 from torch import nn
 
 from clockhands.errors import CheckpointError
-from clockhands.inspection.reading.attention_call import ignore_call
 from clockhands.inspection.reading.attention_hooks import listen
 from clockhands.inspection.reading.attention_search import (
-    RecordedCall,
+    ModuleCall,
     is_cross_attention,
     is_time_first,
     record_calls,
 )
+from clockhands.inspection.reading.computed_attention import ignore_attention
 from clockhands.inspection.reading.layer import Layer, find_input
 from clockhands.inspection.reading.repeated_texts import Repeats, find_repeats
 from clockhands.inspection.reading.tensor_storage import TensorStorage
@@ -34,6 +36,10 @@ FIRST_POSITION_NOTE = (
     "position 0 is an outlier, and the states there have one huge direction that has nothing to do with position."
 )
 """The sentence on the first position, for the ``method`` of every measure of position rows or hidden states."""
+
+
+BATCH = 8
+"""Texts that are run at once, unless a caller says another number."""
 
 
 @dataclass
@@ -93,7 +99,7 @@ def capture(
     *,
     ordinary_T: Bool[Tensor, " T"] | None = None,
     source_NS: Int[Tensor, "N S"] | None = None,
-    batch: int = 8,
+    batch: int = BATCH,
     progress: Callable[[], object] = lambda: None,
 ) -> Capture:
     """Run ``forward`` over all windows, ``batch`` at once, and record what a replay of its attention needs.
@@ -119,7 +125,7 @@ def capture(
     for start in range(0, len(ids_NT), batch):
         # The last text fills up the last batch: masks among the recorded arguments have the size of a batch.
         rows = torch.arange(start, start + batch).clamp(max=len(ids_NT) - 1)
-        with listen(model, ignore_call), _store_inputs(layers, rows):
+        with listen(model, ignore_attention), _store_inputs(layers, rows):
             states = forward(ids_NT[rows], **result.make_forward_options(rows))
         for index, (stored, state) in enumerate(zip(hidden, states, strict=True)):
             _check_finite(state, index, model)
@@ -148,7 +154,7 @@ def _check_finite(state: Tensor, index: int, model: nn.Module) -> None:
         )
 
 
-def _make_layer(index: int, call: RecordedCall, ids_NT: Tensor, model: nn.Module, storage: TensorStorage) -> Layer:
+def _make_layer(index: int, call: ModuleCall, ids_NT: Tensor, model: nn.Module, storage: TensorStorage) -> Layer:
     """Make the layer of a call, with storage for its inputs that is not filled yet."""
     hidden = find_input(call.args, call.kwargs)
     assert hidden is not None

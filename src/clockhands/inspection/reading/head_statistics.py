@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 
 from clockhands.inspection.estimators.position_sums import PositionSums
-from clockhands.inspection.reading.attention_call import AttentionCall
+from clockhands.inspection.reading.computed_attention import ComputedAttention
 from clockhands.shapes import Bool, Float, Tensor
 
 MAX_OFFSET = 32
@@ -18,22 +18,22 @@ MAX_OFFSET = 32
 class HeadStatistics:
     """Statistics of the heads of one layer over all texts.
 
-    ``by_position_H``: share of the variance of attention that its mean over texts explains;
-    ``by_position_interval_H2``: its 95 % interval. ``offsets_HJ``: mean attention at each offset from -MAX_OFFSET to
-    MAX_OFFSET (key less query), over the queries that have such a key; ``frequent_J``: whether at least half of the
-    queries have it.
+    ``by_position_H``: share of the variance of attention, around uniform attention, that the pair of positions
+    explains alone; ``by_position_interval_H2``: its 95 % interval. ``attention_by_offset_HJ``: mean attention at each
+    offset from -MAX_OFFSET to MAX_OFFSET (key less query), over the queries that have such a key; ``frequent_J``:
+    whether at least half of the queries have it.
     ``first_token_H``: mean attention to the first token of the window. ``distance_NH``: mean distance of what a head
-    attends to, text by text, in tokens. ``uniform_distance`` and ``uniform_offsets_J``: the same for uniform attention
-    under the layer's mask.
+    attends to, text by text, in tokens. ``uniform_distance`` and ``uniform_by_offset_J``: the same for uniform
+    attention under the layer's mask.
     """
 
     by_position_H: Float[Tensor, " H"]
     by_position_interval_H2: Float[Tensor, "H two"]
-    offsets_HJ: Float[Tensor, "H J"]
+    attention_by_offset_HJ: Float[Tensor, "H J"]
     first_token_H: Float[Tensor, " H"]
     distance_NH: Float[Tensor, "N H"]
     uniform_distance: float
-    uniform_offsets_J: Float[Tensor, " J"]
+    uniform_by_offset_J: Float[Tensor, " J"]
     frequent_J: Bool[Tensor, " J"]
 
     @property
@@ -44,21 +44,21 @@ class HeadStatistics:
     @property
     def favourite_offset_H(self) -> Tensor:
         """The offset that each head attends to most, of those that at least half of the queries have."""
-        return self._frequent_offsets_HJ.argmax(-1) - MAX_OFFSET
+        return self._frequent_attention_HJ.argmax(-1) - MAX_OFFSET
 
     @property
     def favourite_share_H(self) -> Tensor:
         """The mean attention of each head at its favourite offset."""
-        return self._frequent_offsets_HJ.amax(-1)
+        return self._frequent_attention_HJ.amax(-1)
 
     @property
-    def _frequent_offsets_HJ(self) -> Tensor:
+    def _frequent_attention_HJ(self) -> Tensor:
         """Mean attention by offset, zero at offsets that few queries have: one pair of tokens would decide there."""
-        return self.offsets_HJ.masked_fill(~self.frequent_J, 0.0)
+        return self.attention_by_offset_HJ.masked_fill(~self.frequent_J, 0.0)
 
     def get_attention_at(self, offset: int) -> Tensor:
         """Return each head's mean attention to the token ``offset`` positions after the query (negative: before)."""
-        return self.offsets_HJ[:, MAX_OFFSET + offset]
+        return self.attention_by_offset_HJ[:, MAX_OFFSET + offset]
 
     def name_head(self, head: int) -> str:
         """Return what the head attends to most, in a word; empty if it attends to no one token enough."""
@@ -77,15 +77,16 @@ class HeadSums:
         self.mask_ST = torch.ones(1, 1, dtype=torch.bool)
         self.distances: list[Tensor] = []
 
-    def add(self, call: AttentionCall) -> None:
+    def add(self, computed: ComputedAttention) -> None:
         """Add the attention of one batch."""
         ordinary = self.ordinary_T
-        weights = call.weights_BHST.cpu()
+        weights = computed.weights_BHST.cpu()
         weights_between = weights if bool(ordinary.all()) else weights[:, :, ordinary][..., ordinary]
         self.to_first = self.to_first + weights[:, :, ordinary, 0].sum((0, 2), dtype=torch.float64) / int(
             ordinary.sum()
         )
-        self.mask_ST = call.mask_BHST[0, 0].cpu()[ordinary][:, ordinary]
+        # One mask stands for all: it is the same for every text and head, since windows have one length and no padding.
+        self.mask_ST = computed.mask_BHST[0, 0].cpu()[ordinary][:, ordinary]
         # What goes to special tokens is left out, so that attention between ordinary tokens sums to 1 again.
         weights_between = weights_between / weights_between.sum(-1, keepdim=True).clamp_min(1e-12)
         self.sums.add((weights_between.double() - self._make_uniform()) * self.mask_ST)

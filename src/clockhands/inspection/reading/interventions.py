@@ -9,7 +9,7 @@ from functools import partial
 import torch
 from torch.nn import functional as F
 
-from clockhands.inspection.reading.capture import Capture
+from clockhands.inspection.reading.capture import BATCH, Capture
 from clockhands.inspection.subject.subject import Subject
 from clockhands.shapes import Float, Int, Tensor
 
@@ -41,25 +41,25 @@ PERMUTED, OTHERS_PERMUTED, MEAN_ROW, ANOTHER_TEXT = (
 class Effect:
     """What one intervention changes in the last states, text by text.
 
-    ``tokens_N``: the mean squared change of a token's state, relative to the mean squared distance of the states of two
-    tokens. ``pooled_N``: the same for the mean state of a text; None where only some tokens are compared. ``cosine``:
-    the cosine of the mean states before and after.
+    ``token_change_N``: the mean squared change of a token's state, relative to the mean squared distance of the states
+    of two tokens. ``mean_state_change_N``: the same for the mean state of a text; None where only some tokens are
+    compared. ``cosine``: the cosine of the mean states before and after.
     """
 
     name: str
-    tokens_N: Float[Tensor, " N"]
-    pooled_N: Float[Tensor, " N"] | None
+    token_change_N: Float[Tensor, " N"]
+    mean_state_change_N: Float[Tensor, " N"] | None
     cosine: float | None = None
 
     @property
-    def tokens(self) -> float:
-        """The mean of ``tokens_N``."""
-        return float(self.tokens_N.mean())
+    def token_change(self) -> float:
+        """The mean of ``token_change_N``."""
+        return float(self.token_change_N.mean())
 
     @property
-    def pooled(self) -> float | None:
-        """The mean of ``pooled_N``; None where that is."""
-        return None if self.pooled_N is None else float(self.pooled_N.mean())
+    def mean_state_change(self) -> float | None:
+        """The mean of ``mean_state_change_N``; None where that is."""
+        return None if self.mean_state_change_N is None else float(self.mean_state_change_N.mean())
 
 
 StateFunction = Callable[..., tuple[Tensor, ...] | None]
@@ -72,7 +72,7 @@ def run_last_states(run: StateFunction, capture: Capture, ids_NT: Int[Tensor, "N
     ``ids_NT`` may be shorter than the windows of ``capture``.
     """
     batches, ordinary_T = [], capture.ordinary_T[: ids_NT.shape[1]]
-    for rows in torch.arange(len(ids_NT)).split(8):
+    for rows in torch.arange(len(ids_NT)).split(BATCH):
         states = run(ids_NT[rows], **capture.make_forward_options(rows))
         if states is None:
             return None
@@ -97,20 +97,23 @@ def compare_states(name: str, before_NtD: Tensor, after_NtD: Tensor) -> Effect:
 
     Both are N × t × D, at the same tokens.
     """
-    tokens = (after_NtD - before_NtD).square().sum(-1).mean(1)
+    token_change_N = (after_NtD - before_NtD).square().sum(-1).mean(1)
     first, second = before_NtD.mean(1), after_NtD.mean(1)
-    pooled = (second - first).square().sum(-1)
+    mean_state_change_N = (second - first).square().sum(-1)
     return Effect(
         name,
-        divide_by_distance(tokens, measure_squared_distance(before_NtD.flatten(0, 1))),
-        divide_by_distance(pooled, measure_squared_distance(first)),
+        divide_by_distance(token_change_N, measure_squared_distance(before_NtD.flatten(0, 1))),
+        divide_by_distance(mean_state_change_N, measure_squared_distance(first)),
         float(F.cosine_similarity(first, second, dim=-1).mean()),
     )
 
 
 @dataclass(frozen=True)
 class Interventions:
-    """The effects of all interventions that the model allows, by name."""
+    """The effects of all interventions that the model allows, by name.
+
+    ``ANOTHER_TEXT`` among them is a reference, no intervention: each text against the next one.
+    """
 
     effects: tuple[Effect, ...]
 
@@ -131,7 +134,10 @@ class Interventions:
     def order_matters(self) -> bool:
         """Whether the order of the tokens changes anything in the output."""
         permuted = self[PERMUTED]
-        return max(permuted.tokens, permuted.pooled or 0.0, self[OTHERS_PERMUTED].tokens) > LEAST_CHANGE
+        return (
+            max(permuted.token_change, permuted.mean_state_change or 0.0, self[OTHERS_PERMUTED].token_change)
+            > LEAST_CHANGE
+        )
 
 
 def intervene(subject: Subject, capture: Capture) -> Interventions:

@@ -11,9 +11,9 @@ import torch
 from torch import nn
 
 from clockhands.errors import CheckpointError
-from clockhands.inspection.reading.attention_call import AttentionCall
 from clockhands.inspection.reading.attention_hooks import listen
-from clockhands.inspection.reading.held_input import HeldInput
+from clockhands.inspection.reading.computed_attention import ComputedAttention
+from clockhands.inspection.reading.frozen_norms_and_positions import FrozenNormsAndPositions
 from clockhands.model.attention import AttentionContext
 from clockhands.schemes import Scheme
 from clockhands.shapes import Float, Tensor
@@ -22,13 +22,13 @@ from clockhands.shapes import Float, Tensor
 class _AttentionKnown(Exception):
     """Leaves an attention module as soon as its attention is computed; the rest of the module is not needed."""
 
-    def __init__(self, call: AttentionCall) -> None:
-        self.call = call
+    def __init__(self, computed: ComputedAttention) -> None:
+        self.computed = computed
 
 
-def _stop(call: AttentionCall) -> None:
+def _stop(computed: ComputedAttention) -> None:
     """Receive an attention, and leave the module that computed it."""
-    raise _AttentionKnown(call)
+    raise _AttentionKnown(computed)
 
 
 @dataclass
@@ -58,7 +58,7 @@ class Layer:
         assert hidden is not None
         return hidden
 
-    def replay(self, x_NTD: Float[Tensor, "N T D"]) -> AttentionCall:
+    def replay(self, x_NTD: Float[Tensor, "N T D"]) -> ComputedAttention:
         """Run this attention layer alone on another input, of at most ``batch`` texts.
 
         Raises CheckpointError if the module computes no attention when it runs alone.
@@ -73,10 +73,10 @@ class Layer:
             with torch.no_grad(), listen(self.model, _stop, within=self.module):
                 self.module(*args, **kwargs)
         except _AttentionKnown as stopped:
-            return _cut_batch(stopped.call, count)
+            return _cut_batch(stopped.computed, count)
         raise CheckpointError(f"{type(self.module).__name__} computed no attention when run alone")
 
-    def replay_all(self) -> Iterator[tuple[slice, AttentionCall]]:
+    def replay_all(self) -> Iterator[tuple[slice, ComputedAttention]]:
         """Run the layer again on every text, and yield the rows of each batch of texts with their attention."""
         for rows in self.list_batches():
             yield rows, self.replay(self.inputs_NTD[rows])
@@ -102,12 +102,12 @@ class Layer:
         return self.scheme is not None and "logits" in self.scheme.active_hooks()
 
     @cached_property
-    def needs_holding(self) -> bool:
-        """Whether norms or positions must be held at those of the real input: parts then depend on their text."""
-        held = HeldInput(self.module, self.scheme)
-        with held.record():
+    def needs_freezing(self) -> bool:
+        """Whether norms or positions must be frozen at those of the real input: parts then depend on their text."""
+        frozen = FrozenNormsAndPositions(self.module, self.scheme)
+        with frozen.record():
             self.replay(self.inputs_NTD[:1])
-        return self.locates_tokens or bool(held.reciprocals)
+        return self.locates_tokens or bool(frozen.reciprocals)
 
     @cached_property
     def scale(self) -> float:
@@ -127,12 +127,12 @@ class Layer:
         quadratic, products = quadratic[plus.mask_BHST], products[plus.mask_BHST]
         return float((quadratic * products).sum() / products.square().sum().clamp_min(1e-30))
 
-    def compute_bias(self, call: AttentionCall) -> Float[Tensor, "B H S T"]:
-        """Return what the layer added to ``scale * q·k`` in this call; zero where masked."""
-        if call.bias_BHST is not None:
-            return call.bias_BHST
-        products = self.scale * call.q_BHSK @ call.k_BHTK.transpose(-1, -2)
-        return torch.where(call.mask_BHST, call.logits_BHST - products, 0.0)
+    def compute_bias(self, computed: ComputedAttention) -> Float[Tensor, "B H S T"]:
+        """Return what the layer added to ``scale * q·k``; zero where masked."""
+        if computed.bias_BHST is not None:
+            return computed.bias_BHST
+        products = self.scale * computed.q_BHSK @ computed.k_BHTK.transpose(-1, -2)
+        return torch.where(computed.mask_BHST, computed.logits_BHST - products, 0.0)
 
 
 def find_input(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor | None:
@@ -148,7 +148,9 @@ def _replace_input(args: tuple[Any, ...], kwargs: dict[str, Any], x: Tensor) -> 
     return tuple(x if value is recorded else value for value in args), changed
 
 
-def _cut_batch(call: AttentionCall, count: int) -> AttentionCall:
-    """Return the call without the rows that only filled up the batch."""
-    tensors: dict[str, Any] = {name: value[:count] for name, value in vars(call).items() if isinstance(value, Tensor)}
-    return replace(call, **tensors)
+def _cut_batch(computed: ComputedAttention, count: int) -> ComputedAttention:
+    """Return the attention without the rows that only filled up the batch."""
+    tensors: dict[str, Any] = {
+        name: value[:count] for name, value in vars(computed).items() if isinstance(value, Tensor)
+    }
+    return replace(computed, **tensors)

@@ -3,8 +3,8 @@
 The input of an attention layer at position i of a text is written x = μ + pos_i + content: μ is the mean over all texts
 and positions, pos_i what the mean over texts at that position adds to it, and content what this text adds to both. The
 layer is run on μ, on μ + pos and on x; the queries and keys of a part are what it adds to those of the parts before it.
-Between the input and the queries everything is affine (norms of queries and keys are held at those of the real input),
-so that the order of the parts plays no role. Hence
+Between the input and the queries everything is affine (norms of queries and keys are frozen at those of the real
+input), so that the order of the parts plays no role. Hence
 
     logits_ij = Σ_a Σ_b s · q_a,i · k_b,j + E_ij        a, b in {constant, position, content}
 
@@ -12,7 +12,7 @@ with E what the layer adds itself (ALiBi, T5's bias, DeBERTa's and Transformer-X
 constant part carries μ and every bias of the projections. μ and pos are estimated from the other half of the texts: if
 they came from the same texts, noise would pass as position (about one part in the number of texts).
 
-Where a scheme computes positions from the tokens (RePo, CARoPE, Selective RoPE, PaTH, Forgetting), these are held at
+Where a scheme computes positions from the tokens (RePo, CARoPE, Selective RoPE, PaTH, Forgetting), these are frozen at
 those of the real input, and the products are then linear again. What remains is the term ``data-dependent``: the logits
 of the constant part at the positions of this text, less those at the positions that μ alone would get.
 
@@ -27,8 +27,8 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from clockhands.inspection.reading.attention_call import AttentionCall
-from clockhands.inspection.reading.held_input import HeldInput
+from clockhands.inspection.reading.computed_attention import ComputedAttention
+from clockhands.inspection.reading.frozen_norms_and_positions import FrozenNormsAndPositions
 from clockhands.inspection.reading.layer import Layer
 from clockhands.shapes import Bool, Float, Int, Tensor
 
@@ -53,7 +53,7 @@ class LogitParts:
     q: dict[str, Float[Tensor, "B H S K"]]
     k: dict[str, Float[Tensor, "B H T K"]]
     added: dict[str, Float[Tensor, "B H S T"]]
-    real: AttentionCall
+    real: ComputedAttention
     scale: float
     constant_product: Float[Tensor, "B H S T"] | None = None
     data_dependent: Float[Tensor, "B H S T"] | None = None
@@ -97,14 +97,14 @@ class LogitSplit:
     """How the variance of one layer's logits divides over ``TERMS``, text by text.
 
     ``cov_NHt`` sums term × logit and ``var_NH`` logit², logits centred over the keys of each query; ``error`` is the
-    reconstruction error of ``LogitParts.measure_error``, the worst over all texts. ``offsets_HJ`` sums the centred
-    logits of all texts over the pairs of each offset, from key 1-T to T-1 positions after the query.
+    reconstruction error of ``LogitParts.measure_error``, the worst over all texts. ``logit_sums_by_offset_HJ`` sums
+    the centred logits of all texts over the pairs of each offset, from key 1-T to T-1 positions after the query.
     """
 
     cov_NHt: Float[Tensor, "N H t"]
     var_NH: Float[Tensor, "N H"]
     error: float
-    offsets_HJ: Float[Tensor, "H J"]
+    logit_sums_by_offset_HJ: Float[Tensor, "H J"]
 
     def compute_head_shares(self) -> Float[Tensor, "H t"]:
         """Return the shares of each head; each row sums to 1. A share can be slightly negative: a covariance can."""
@@ -123,7 +123,7 @@ def compute_means(layer: Layer, rows: Int[Tensor, " n"]) -> tuple[Float[Tensor, 
     return mean.expand_as(by_position).to(dtype), (by_position - mean).to(dtype)
 
 
-def split_batches(layer: Layer, *, crossfit: bool = True) -> Iterator[tuple[Int[Tensor, " n"], LogitParts]]:
+def split_by_batch(layer: Layer, *, crossfit: bool = True) -> Iterator[tuple[Int[Tensor, " n"], LogitParts]]:
     """Yield the parts of the logits, batch by batch, each with the numbers of its texts.
 
     ``crossfit``: take the means from the other half of the texts; without it, and for one text, from the same ones.
@@ -136,8 +136,8 @@ def split_batches(layer: Layer, *, crossfit: bool = True) -> Iterator[tuple[Int[
         at_mean, at_both = layer.replay(mean), layer.replay(mean + position)
         for batch in rows.split(layer.batch):
             x = layer.inputs_NTD[batch]
-            if layer.needs_holding:
-                yield batch, _split_held(layer, x, mean, position, at_mean)
+            if layer.needs_freezing:
+                yield batch, _split_frozen(layer, x, mean, position, at_mean)
             else:
                 yield batch, _subtract(layer, layer.replay(x), at_mean, at_both)
 
@@ -146,12 +146,14 @@ def split_text(layer: Layer, row: int, first_other: int) -> LogitParts:
     """Return the parts of the logits of one text; the means come from the texts ``first_other`` and later."""
     mean, position = compute_means(layer, torch.arange(first_other, len(layer.inputs_NTD)))
     x, at_mean = layer.inputs_NTD[row : row + 1], layer.replay(mean)
-    if layer.needs_holding:
-        return _split_held(layer, x, mean, position, at_mean)
+    if layer.needs_freezing:
+        return _split_frozen(layer, x, mean, position, at_mean)
     return _subtract(layer, layer.replay(x), at_mean, layer.replay(mean + position))
 
 
-def _subtract(layer: Layer, real: AttentionCall, at_mean: AttentionCall, at_both: AttentionCall) -> LogitParts:
+def _subtract(
+    layer: Layer, real: ComputedAttention, at_mean: ComputedAttention, at_both: ComputedAttention
+) -> LogitParts:
     """Take differences of the three runs, on μ, on μ + pos and on x: what each part adds to those before it."""
     added = _take_differences(layer.compute_bias(at_mean), layer.compute_bias(at_both), layer.compute_bias(real))
     data_dependent = None
@@ -168,18 +170,20 @@ def _take_differences(at_mean: Tensor, at_both: Tensor, real: Tensor) -> dict[st
     return {name: part.expand(len(real), *part.shape[1:]) for name, part in differences.items()}
 
 
-def _split_held(layer: Layer, x: Tensor, mean: Tensor, position: Tensor, unheld_mean: AttentionCall) -> LogitParts:
-    """Split with norms and positions held at those of this text; ``unheld_mean`` ran on μ with nothing held."""
-    held = HeldInput(layer.module, layer.scheme)
-    with held.record():
+def _split_frozen(
+    layer: Layer, x: Tensor, mean: Tensor, position: Tensor, unfrozen_mean: ComputedAttention
+) -> LogitParts:
+    """Split with norms and positions frozen at those of this text; ``unfrozen_mean`` ran on μ with nothing frozen."""
+    frozen = FrozenNormsAndPositions(layer.module, layer.scheme)
+    with frozen.record():
         real = layer.replay(x)
-    with held.apply():
+    with frozen.apply():
         at_mean, at_both = layer.replay(mean.expand_as(x)), layer.replay((mean + position).expand_as(x))
     parts = _subtract(layer, real, at_mean, at_both)
     if not layer.locates_tokens:
         return parts
-    bias = layer.compute_bias(unheld_mean)
-    product = layer.scale * unheld_mean.q_BHSK @ unheld_mean.k_BHTK.transpose(-1, -2)
+    bias = layer.compute_bias(unfrozen_mean)
+    product = layer.scale * unfrozen_mean.q_BHSK @ unfrozen_mean.k_BHTK.transpose(-1, -2)
     constant_product = product.expand_as(real.logits_BHST)
     zeros = torch.zeros_like(real.logits_BHST)
     has_bias = layer.scheme is not None and "bias" in layer.scheme.active_hooks()
@@ -188,39 +192,39 @@ def _split_held(layer: Layer, x: Tensor, mean: Tensor, position: Tensor, unheld_
         added={"content": zeros, "position": zeros, "constant": bias.expand_as(zeros)},
         constant_product=constant_product,
         data_dependent=at_mean.logits_BHST - constant_product - bias,
-        compute_product_bias=held.compute_product_bias if has_bias else None,
+        compute_product_bias=frozen.compute_product_bias if has_bias else None,
     )
 
 
-def centre_logits(logits_BHST: Tensor, counted_BHST: Bool[Tensor, "B H S T"]) -> Tensor:
-    """Return logits less their mean over the keys that count, zero elsewhere: softmax ignores a constant of a row."""
-    counted = torch.where(counted_BHST, logits_BHST, 0.0)
-    num_keys = counted_BHST.sum(-1, keepdim=True).clamp_min(1)
-    return torch.where(counted_BHST, counted - counted.sum(-1, keepdim=True) / num_keys, 0.0)
+def centre_logits(logits_BHST: Tensor, included_BHST: Bool[Tensor, "B H S T"]) -> Tensor:
+    """Return logits less their mean over the included keys, zero elsewhere: softmax ignores a constant of a row."""
+    included = torch.where(included_BHST, logits_BHST, 0.0)
+    num_keys = included_BHST.sum(-1, keepdim=True).clamp_min(1)
+    return torch.where(included_BHST, included - included.sum(-1, keepdim=True) / num_keys, 0.0)
 
 
 def split_logits(
-    layer: Layer, ordinary_T: Bool[Tensor, " T"], observe: Callable[[AttentionCall], None] = lambda call: None
+    layer: Layer, ordinary_T: Bool[Tensor, " T"], observe: Callable[[ComputedAttention], None] = lambda computed: None
 ) -> LogitSplit:
     """Split the logits of one layer over all texts; only ordinary tokens count as queries and keys.
 
     ``observe`` is called with the attention of every batch, for whatever else is counted of it.
     """
     count, error = len(layer.inputs_NTD), 0.0
-    cov = var = offsets_HJ = torch.empty(0)
-    for rows, batch in split_batches(layer):
-        observe(batch.real)
-        counted = batch.real.mark_counted(ordinary_T)
-        logits = centre_logits(batch.real.logits_BHST, counted)
+    cov = var = logit_sums_by_offset_HJ = torch.empty(0)
+    for rows, parts in split_by_batch(layer):
+        observe(parts.real)
+        included = parts.real.mark_ordinary_pairs(ordinary_T)
+        logits = centre_logits(parts.real.logits_BHST, included)
         if not cov.numel():
             cov = torch.zeros(count, logits.shape[1], len(TERMS), dtype=torch.float64)
             var = torch.zeros(count, logits.shape[1], dtype=torch.float64)
-            offsets_HJ = torch.zeros(logits.shape[1], 2 * logits.shape[-1] - 1, dtype=torch.float64)
-        cov[rows] = _compute_covariances(batch, logits).cpu()
+            logit_sums_by_offset_HJ = torch.zeros(logits.shape[1], 2 * logits.shape[-1] - 1, dtype=torch.float64)
+        cov[rows] = _compute_covariances(parts, logits).cpu()
         var[rows] = logits.double().square().sum((-1, -2)).cpu()
-        offsets_HJ += sum_by_offset(logits.sum(0, dtype=torch.float64)).cpu()
-        error = max(error, batch.measure_error())
-    return LogitSplit(cov, var, error, offsets_HJ)
+        logit_sums_by_offset_HJ += sum_by_offset(logits.sum(0, dtype=torch.float64)).cpu()
+        error = max(error, parts.measure_error())
+    return LogitSplit(cov, var, error, logit_sums_by_offset_HJ)
 
 
 def sum_by_offset(matrix_HTT: Float[Tensor, "H T T"]) -> Float[Tensor, "H J"]:
@@ -239,17 +243,17 @@ def _multiply_logits(term: Tensor | None, logits: Tensor) -> Tensor:
     return (term * logits).sum((-1, -2), dtype=torch.float64)
 
 
-def _compute_covariances(batch: LogitParts, logits: Tensor) -> Tensor:
+def _compute_covariances(parts: LogitParts, logits: Tensor) -> Tensor:
     """Return Σ_ij term · logit for all terms, B × H × t; q·k is not formed: Σ_ij q_i·k_j L_ij = Σ_i q_i · (L k)_i."""
-    if batch.constant_product is not None:
-        return torch.stack([_multiply_logits(batch.compute_term(name), logits) for name in TERMS], dim=-1)
-    weighted_keys = {key: logits @ batch.k[key] for key in PARTS}
+    if parts.constant_product is not None:
+        return torch.stack([_multiply_logits(parts.compute_term(name), logits) for name in TERMS], dim=-1)
+    weighted_keys = {key: logits @ parts.k[key] for key in PARTS}
     columns = [
-        batch.scale * (batch.q[query] * weighted_keys[key]).sum((-1, -2), dtype=torch.float64)
+        parts.scale * (parts.q[query] * weighted_keys[key]).sum((-1, -2), dtype=torch.float64)
         for query in PARTS
         for key in PARTS
     ]
-    columns += [_multiply_logits(batch.added[part], logits) for part in PARTS] + [
-        _multiply_logits(batch.data_dependent, logits)
+    columns += [_multiply_logits(parts.added[part], logits) for part in PARTS] + [
+        _multiply_logits(parts.data_dependent, logits)
     ]
     return torch.stack(columns, dim=-1)

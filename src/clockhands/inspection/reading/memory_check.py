@@ -6,14 +6,13 @@ import torch
 
 from clockhands.errors import UsageError
 from clockhands.inspection.estimators.position_sums import TEXT_GROUPS
+from clockhands.inspection.reading.capture import BATCH
 from clockhands.inspection.reading.windows import Windows
 from clockhands.inspection.subject.subject import Subject
 from clockhands.machine import format_bytes, measure_free_memory
 
 COPIES = 3
 """Numbers kept for each pair of tokens, in every text of a batch and every head: product, logit and weight."""
-BATCH = 8
-"""Texts that are run at once."""
 
 
 def count_bytes(heads: int, windows: Windows) -> tuple[int, int]:

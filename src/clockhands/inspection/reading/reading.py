@@ -9,12 +9,11 @@ from functools import cached_property
 import torch
 
 from clockhands.findings import Finding
-from clockhands.inspection.reading.capture import Capture, capture
+from clockhands.inspection.reading.capture import BATCH, Capture, capture
 from clockhands.inspection.reading.head_statistics import HeadStatistics, HeadSums
 from clockhands.inspection.reading.interventions import Interventions, intervene
 from clockhands.inspection.reading.logit_split import LogitSplit, split_logits
-from clockhands.inspection.reading.memory_check import BATCH
-from clockhands.inspection.reading.sentence_split import SentenceLayer, read_sentence
+from clockhands.inspection.reading.sentence_split import SentenceLayer, split_sentence
 from clockhands.inspection.reading.sentences import Sentence
 from clockhands.inspection.reading.windows import Windows
 from clockhands.inspection.subject.influence import Influence, find_influence
@@ -25,16 +24,17 @@ from clockhands.inspection.subject.subject import Subject
 class Reading:
     """One model, read on windows of text.
 
-    ``splits`` and ``heads`` hold one entry for each attention layer. ``control`` is the same class with fresh weights,
-    read on the same text; None if it was not built. ``texts`` are the strings that a caller gave, None for token ids
+    ``logit_splits`` and ``head_statistics`` hold one entry for each attention layer. ``control`` is the same
+    class with fresh weights, read on the first of the same windows; None if it was not built.
+    ``texts`` are the strings that a caller gave, None for token ids
     and for text that was chosen. ``sentences`` are those that a caller asked about. ``findings`` are those of the
     measures that ran before, by name.
     """
 
     subject: Subject
     capture: Capture
-    splits: list[LogitSplit] = field(default_factory=list)
-    heads: list[HeadStatistics] = field(default_factory=list)
+    logit_splits: list[LogitSplit] = field(default_factory=list)
+    head_statistics: list[HeadStatistics] = field(default_factory=list)
     control: Reading | None = None
     texts: Sequence[str] | None = None
     sentences: Sequence[Sentence] = ()
@@ -50,9 +50,9 @@ class Reading:
         """The windows of text that were read."""
         return Windows(self.capture.ids_NT, self.capture.ordinary_T, self.capture.source_NS)
 
-    def read_sentence(self, sentence: Sentence) -> list[SentenceLayer]:
-        """Return every attention layer on one of the sentences."""
-        return read_sentence(self.subject, sentence, self.windows)
+    def split_sentence(self, sentence: Sentence) -> list[SentenceLayer]:
+        """Run the model over one of the sentences, and return every attention layer on it."""
+        return split_sentence(self.subject, sentence, self.windows)
 
     @cached_property
     def influence(self) -> Influence:
@@ -90,7 +90,7 @@ def read_model(
     expect(len(recorded.layers))
     for layer in recorded.layers:
         sums = HeadSums(windows.ordinary_T)
-        reading.splits.append(split_logits(layer, windows.ordinary_T, sums.add))
-        reading.heads.append(sums.summarise())
+        reading.logit_splits.append(split_logits(layer, windows.ordinary_T, sums.add))
+        reading.head_statistics.append(sums.summarise())
         progress(f"layer {layer.index + 1} of {subject.name}")
     return reading

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
-from clockhands.inspection.reading.capture import capture
+from clockhands.inspection.reading.capture import BATCH, capture
 from clockhands.inspection.reading.layer import Layer
 from clockhands.inspection.reading.logit_split import (
     DATA_DEPENDENT,
@@ -17,7 +17,6 @@ from clockhands.inspection.reading.logit_split import (
     split_logits,
     split_text,
 )
-from clockhands.inspection.reading.memory_check import BATCH
 from clockhands.inspection.reading.sentences import Sentence, make_comparison_rows
 from clockhands.inspection.reading.windows import Windows
 from clockhands.inspection.subject.subject import Subject
@@ -37,7 +36,13 @@ SENTENCE_TERMS: Mapping[str, tuple[str, ...]] = {
 }  # fmt: skip
 """The terms of the split logits by what of the query and what of the key they depend on. What no text changes, the
 constant, goes with position: it is there whatever the words are. The last is zero but in layers that add what a token
-and a distance give together (DeBERTa, Transformer-XL), or whose tokens choose positions."""
+and a distance give together (DeBERTa, Transformer-XL), or whose tokens choose positions.
+
+Other groups than those of ``term_groups``, though some names are alike (saved tables keep them):
+
+- "position–position" here is position alone, the sum of all of ``POSITIONAL`` there; there it is one term.
+- "word–position" holds content–constant too, and "position–word" constant–content: preferred tokens there.
+"""
 
 
 @dataclass(frozen=True)
@@ -63,7 +68,7 @@ class SentenceLayer:
 
 
 @torch.no_grad()
-def read_sentence(subject: Subject, sentence: Sentence, windows: Windows) -> list[SentenceLayer]:
+def split_sentence(subject: Subject, sentence: Sentence, windows: Windows) -> list[SentenceLayer]:
     """Run the model over a sentence and other texts of its length, and split the logits of every layer."""
     ids_NT, source_NS = make_comparison_rows(sentence, windows, MOST_OTHERS)
     recorded = capture(
@@ -85,8 +90,8 @@ def _read_layer(layer: Layer, ordinary_T: Bool[Tensor, " T"], has_swap: bool) ->
     """
     parts, texts = split_text(layer, 0, first_other=2), split_logits(layer, ordinary_T)
     terms_tHST = torch.stack([_sum_terms(parts, terms) for terms in SENTENCE_TERMS.values()])
-    counted_BHST = parts.real.mark_counted(ordinary_T)
-    logits_HST = centre_logits(parts.real.logits_BHST, counted_BHST)[0].double()
+    included_BHST = parts.real.mark_ordinary_pairs(ordinary_T)
+    logits_HST = centre_logits(parts.real.logits_BHST, included_BHST)[0].double()
     cov_Ht = (terms_tHST * logits_HST).sum((-1, -2)).T.cpu()
     var_H = logits_HST.square().sum((-1, -2)).cpu()
     positional = [TERMS.index(term) for term in SENTENCE_TERMS["position–position"]]

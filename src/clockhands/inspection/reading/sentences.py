@@ -44,7 +44,7 @@ class Sentence:
     source: list[int] | None = None
 
 
-def read_sentences(subject: Subject, texts: Sequence[str], *, option: str = "--sentence") -> list[Sentence]:
+def encode_sentences(subject: Subject, texts: Sequence[str], *, option: str = "--sentence") -> list[Sentence]:
     """Return the sentences as this model reads them; ``option`` is what the messages call where they were given.
 
     Raises UsageError for the first that is empty, has one token, no token that its tokenizer knows, or more tokens
@@ -58,7 +58,7 @@ def read_sentences(subject: Subject, texts: Sequence[str], *, option: str = "--s
         raise UsageError(
             f"{option} needs a tokenizer, and this model came without one; give one (--tokenizer NAME, tokenizer=...)"
         )
-    return [_read_sentence(subject, text, option) for text in texts]
+    return [_make_sentence(subject, text, option) for text in texts]
 
 
 def encode_sentence(subject: Subject, text: str) -> tuple[list[int], Bool[Tensor, " T"]]:
@@ -105,8 +105,8 @@ def make_comparison_rows(
     return rows_NT, padded_NS
 
 
-def _read_sentence(subject: Subject, text: str, option: str) -> Sentence:
-    """Return one sentence; raise UsageError as ``read_sentences``."""
+def _make_sentence(subject: Subject, text: str, option: str) -> Sentence:
+    """Return one sentence as this model reads it; raise UsageError as ``encode_sentences``."""
     if not text.strip():
         raise UsageError(f"{option} is empty; give a sentence of at least two tokens")
     ids, ordinary_T = encode_sentence(subject, text)

@@ -10,19 +10,19 @@ from torch import nn
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
-from clockhands.inspection.reading.attention_call import AttentionCall, Receiver, find_mask
+from clockhands.inspection.reading.computed_attention import ComputedAttention, Receiver, find_mask
 from clockhands.shapes import Tensor
 
 
-class ModuleStack:
-    """Keeps the stack of running modules, so that a softmax can be traced to the attention layer that called it."""
+class RunningModules:
+    """Keeps the ``modules`` that are running, innermost last: a softmax can be traced to its attention layer."""
 
     def __init__(self, model: nn.Module) -> None:
         self.model = model
-        self.running: list[nn.Module] = []
+        self.modules: list[nn.Module] = []
         self.handles: list[Any] = []
 
-    def __enter__(self) -> ModuleStack:
+    def __enter__(self) -> RunningModules:
         for module in self.model.modules():
             if any(True for _ in module.parameters()):
                 self.handles.append(module.register_forward_pre_hook(self._enter))
@@ -30,10 +30,10 @@ class ModuleStack:
         return self
 
     def _enter(self, module: nn.Module, args: Any) -> None:
-        self.running.append(module)
+        self.modules.append(module)
 
     def _leave(self, module: nn.Module, args: Any, output: Any) -> None:
-        self.running.pop()
+        self.modules.pop()
 
     def __exit__(self, *fault: object) -> None:
         for handle in self.handles:
@@ -55,45 +55,47 @@ class SoftmaxTap(TorchFunctionMode):
     While it is entered, PyTorch hands it every function that the model calls.
     """
 
-    def __init__(self, stack: ModuleStack, receive: Receiver) -> None:
+    def __init__(self, running: RunningModules, receive: Receiver) -> None:
         super().__init__()
-        self.stack = stack
+        self.running = running
         self.receive = receive
         self.operands: dict[nn.Module, list[tuple[Tensor, Tensor]]] = {}
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         output = func(*args, **kwargs)
-        if not self.stack.running:
+        if not self.running.modules:
             return output
         if func is F.scaled_dot_product_attention:
             self._receive_fused(*args, **kwargs)
         elif func in _SOFTMAX:
             self._receive_softmax(args[0] if args else kwargs["input"], output)
-        elif len(self.operands.get(self.stack.running[-1], ())) < MOST_PRODUCTS:
+        elif len(self.operands.get(self.running.modules[-1], ())) < MOST_PRODUCTS:
             operands = _read_operands(func, args, kwargs, output)
             if operands is not None:
-                self.operands.setdefault(self.stack.running[-1], []).append(operands)
+                self.operands.setdefault(self.running.modules[-1], []).append(operands)
         return output
 
     def _receive_softmax(self, logits: Tensor, weights: Tensor) -> None:
         """Hand on the attention whose logits entered a softmax, if a product of the running module has its shape."""
-        products = self.operands.get(self.stack.running[-1], [])
+        products = self.operands.get(self.running.modules[-1], [])
         if weights.ndim not in (3, 4):
             return  # no attention: some convolutions apply a softmax to their weights
         operands = next((pair for pair in products if weights.shape[-2:] == _get_logits_shape(pair)), None)
         if operands is None:
             return
-        del self.operands[self.stack.running[-1]]  # a module that runs twice multiplies again before its next softmax
+        del self.operands[self.running.modules[-1]]  # a module that runs twice multiplies again before its next softmax
         if weights.ndim == 3:
-            heads = _count_heads(self.stack.running[-1])
+            heads = _count_heads(self.running.modules[-1])
             if not heads or len(weights) % heads:
                 return
             logits, weights = (x.unflatten(0, (-1, heads)) for x in (logits, weights))
         batch, heads = weights.shape[:2]
         q, k = (_split_heads(operand, batch, heads) for operand in operands)
-        call = AttentionCall(self.stack.running[-1], q, k, logits.to(q.dtype), weights.to(q.dtype), find_mask(logits))
-        self.receive(call)
+        computed = ComputedAttention(
+            self.running.modules[-1], q, k, logits.to(q.dtype), weights.to(q.dtype), find_mask(logits)
+        )
+        self.receive(computed)
 
     def _receive_fused(
         self,
@@ -116,7 +118,7 @@ class SoftmaxTap(TorchFunctionMode):
         logits = q @ k.transpose(-1, -2) * (1 / math.sqrt(q.shape[-1]) if scale is None else scale)
         logits = logits if mask is None else logits + mask
         weights = logits.softmax(dim=-1)
-        self.receive(AttentionCall(self.stack.running[-1], q, k, logits, weights, find_mask(logits)))
+        self.receive(ComputedAttention(self.running.modules[-1], q, k, logits, weights, find_mask(logits)))
 
 
 def _count_heads(module: nn.Module) -> int:

@@ -50,12 +50,12 @@ def compute_unknown_share(subject: Subject, swaps: list[Swap]) -> float:
 
 def make_text_swaps(subject: Subject, texts: Sequence[str] | None) -> Iterator[Swap] | None:
     """Yield sentences of ``texts``, or of the training text, with two words swapped; None if there is neither."""
-    chosen = texts if texts is not None else subject.texts
+    chosen = texts if texts is not None else subject.training_texts
     if chosen is not None:
         return _swap_words(
             subject, [(None, line.strip()) for text in chosen for line in text.split("\n") if line.strip()]
         )
-    return None if subject.pairs is None else _swap_words(subject, subject.pairs)
+    return None if subject.training_pairs is None else _swap_words(subject, subject.training_pairs)
 
 
 def _swap_words(subject: Subject, sentences: Sequence[tuple[str | None, str]]) -> Iterator[Swap]:

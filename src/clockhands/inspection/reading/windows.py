@@ -19,7 +19,8 @@ from clockhands.errors import DataError, UsageError
 from clockhands.shapes import Bool, Int, Tensor
 
 FEWEST_WINDOWS = 8
-"""Windows that are needed, for with fewer no position can be told from chance."""
+"""Windows that running text is cut into at least, and that a file must hold: with fewer, little can be told from
+chance. A caller who passes a tensor has chosen its texts and may pass fewer, down to ``FEWEST_TEXTS``."""
 FEWEST_TEXTS = 3
 """Texts of token ids that are needed: of two no interval over texts can be estimated."""
 SHORTEST = 4
@@ -59,9 +60,9 @@ def cut_windows(
     """Join ``texts`` and cut them into at most ``count`` windows of at most ``length`` tokens, special ones included.
 
     Of token ids, the first ``length`` of each text are taken. ``start`` is the token that a decoder reads first;
-    windows then have no end token. Short text gives shorter windows, but at least 8 of them. ``max_length``: the most
-    tokens that the model reads. Raises DataError if there is too little text, UsageError if ``length`` is beyond what
-    the model can read.
+    windows then have no end token. Short text gives shorter windows, at least 8 of them, or ``count`` if that is
+    fewer. ``max_length``: the most tokens that the model reads. Raises DataError if there is too little text,
+    UsageError if ``length`` is beyond what the model can read.
     """
     if isinstance(texts, Tensor):
         return cut_ids(texts, count=count, max_length=max_length, length=min(length, texts.shape[-1]))

@@ -23,7 +23,7 @@ from clockhands.schemes import Declares, Scheme
 from clockhands.shapes import Float, Tensor
 
 MOST_ROWS = 512
-"""Position vectors that are computed of a scheme that has no last position."""
+"""Position vectors that are computed of any scheme, unless windows are longer; fewer where it has fewer positions."""
 
 
 @dataclass
@@ -74,7 +74,7 @@ class ClockhandsSubject(Subject):
         return False
 
     @property
-    def relative_only(self) -> bool:
+    def has_no_absolute_positions(self) -> bool:
         return self.stack.schemes.declares.translation_invariant
 
     @property
@@ -160,12 +160,14 @@ class ClockhandsSubject(Subject):
         return any(getattr(part, "layout", "half") == "interleaved" for part in self.stack.schemes.modules())
 
     @torch.no_grad()
-    def read_tables(self) -> Tables | None:
+    def read_tables(self, length: int = 0) -> Tables | None:
         """Return token and position vectors in the width of the model, whether added, concatenated or projected."""
         if "encode" not in self.scheme.active_hooks():
             return None
         layer = self.stack.input
-        count = min(self.max_length or MOST_ROWS, MOST_ROWS)
+        count = max(MOST_ROWS, length)
+        if self.max_length is not None:
+            count = min(count, self.max_length)
         positions_BT = torch.arange(count, device=self.device)[None]
         encoding_BTP = cast(Tensor, self.scheme.encode(self.stack.transform_positions(positions_BT, None)))
         scale = float(layer.scale)

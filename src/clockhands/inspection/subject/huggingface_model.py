@@ -67,11 +67,11 @@ class HuggingFaceSubject(Subject, last=True):
         if encoder_decoder is None and stack is not model and find_output_layer(model) is not None:
             subject.language_model = model.eval()
         check_reads_tokens(subject)
-        subject.find_positions()
+        subject.set_table_and_mechanisms()
         return subject
 
-    def find_positions(self) -> None:
-        """Set ``table`` and ``mechanisms`` by what the model shows."""
+    def set_table_and_mechanisms(self) -> None:
+        """Set ``table`` by what the model shows, ``mechanisms`` by ``FAMILIES``, or by what it shows if not listed."""
         self.table = find_input_table(self.model, self.forward, self.make_probe_ids(), self.find_token_table())
         rows = None if self.table is None else self.table.view_rows(self.model)
         config = getattr(self.encoder_decoder or self.model, "config", None)
@@ -97,7 +97,7 @@ class HuggingFaceSubject(Subject, last=True):
         return self.family is None
 
     @property
-    def relative_only(self) -> bool:
+    def has_no_absolute_positions(self) -> bool:
         return bool(self.mechanisms) and not {"learned", "sinusoid", "rotary"} & set(self.mechanisms)
 
     def explain_missing_table(self, why: str) -> str:
@@ -186,10 +186,10 @@ class HuggingFaceSubject(Subject, last=True):
     def to_float32(self) -> Subject:
         wide = super().to_float32()
         if isinstance(wide, HuggingFaceSubject) and wide is not self:
-            wide.find_positions()  # the factors of the table were read in half precision
+            wide.set_table_and_mechanisms()  # the factors of the table were read in half precision
         return wide
 
-    def read_tables(self) -> Tables | None:
+    def read_tables(self, length: int = 0) -> Tables | None:
         if self.table is None:
             return None
         stored = self.find_token_table()

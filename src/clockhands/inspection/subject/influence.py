@@ -62,14 +62,15 @@ def find_influence(
     positions = ordinary.nonzero().flatten().tolist()
     before = forward(ids, **source)[-1].float()
     size = float(before.square().mean().sqrt())
-    later_states, earlier_states = [], []
+    # The other way round: a state after the changed token that changes has a token before it that influences it.
+    changed_after, changed_before = [], []
     for position in sorted({positions[0], positions[len(positions) // 2], positions[-1]}):
         changed_ids = ids.clone()
         next_larger = torch.searchsorted(vocabulary, ids[:, position].contiguous()) + 1
         changed_ids[:, position] = vocabulary[next_larger % len(vocabulary)]
         changes = (forward(changed_ids, **source)[-1].float() - before).abs().amax((0, 2)) > LEAST_CHANGE * size
-        later_states.append(changes[position + 1 :].cpu())
-        earlier_states.append(changes[:position].cpu())
-    later, earlier = torch.cat(later_states), torch.cat(earlier_states)
-    sides = [side for side in (later, earlier) if bool(side.any())]
-    return Influence(bool(later.any()), bool(earlier.any()), all(bool(side.all()) for side in sides))
+        changed_after.append(changes[position + 1 :].cpu())
+        changed_before.append(changes[:position].cpu())
+    sees_before, sees_after = torch.cat(changed_after), torch.cat(changed_before)
+    sides = [side for side in (sees_before, sees_after) if bool(side.any())]
+    return Influence(bool(sees_before.any()), bool(sees_after.any()), all(bool(side.all()) for side in sides))

@@ -32,21 +32,22 @@ class Subject(ABC):
         tokenizer: turns text into the ids that ``model`` reads; None if there is none.
         name: what the model is called on a page.
         mechanisms: how position enters, by the names in ``families.MECHANISM_CLAUSES``; empty where that is not known.
-        texts: what the model was trained on, where that is known; it is then measured on that by default.
+        training_texts: what the model was trained on, where that is known; it is then measured on that by default.
         side: which stack of an encoder-decoder ``model`` is; None for a model of one stack.
         encoder_decoder: the encoder-decoder; None for a model of one stack.
-        pairs: source and target texts that a decoder with cross-attention was trained on, in place of ``texts``.
-        source_tokenizer: turns the sources of ``pairs`` into the ids that the encoder reads.
+        training_pairs: source and target texts that a decoder with cross-attention was trained on, in place of
+            ``training_texts``.
+        source_tokenizer: turns the sources of ``training_pairs`` into the ids that the encoder reads.
     """
 
     model: nn.Module
     tokenizer: Any
     name: str
     mechanisms: tuple[str, ...] = ()
-    texts: Sequence[str] | None = None
+    training_texts: Sequence[str] | None = None
     side: Side | None = None
     encoder_decoder: nn.Module | None = field(default=None, repr=False)
-    pairs: Sequence[tuple[str, str]] | None = None
+    training_pairs: Sequence[tuple[str, str]] | None = None
     source_tokenizer: Any = None
 
     _subclasses: ClassVar[list[type[Subject]]] = []
@@ -109,8 +110,11 @@ class Subject(ABC):
 
     @property
     @abstractmethod
-    def relative_only(self) -> bool:
-        """Whether it is known that only differences of positions matter to it, not the positions themselves."""
+    def has_no_absolute_positions(self) -> bool:
+        """Whether it is known to have no absolute positions to shift; also where it has no positions at all.
+
+        False where positions can be shifted even if only their differences matter, as with RoPE in ``transformers``.
+        """
 
     def explain_missing_table(self, why: str) -> str:
         """Return the sentence of a measure that is left out because there are no position vectors at the input.
@@ -195,8 +199,11 @@ class Subject(ABC):
         return replace(self, **{name: module.float() for name, module in copies.items()})
 
     @abstractmethod
-    def read_tables(self) -> Tables | None:
-        """Return the input tables in float32 on the CPU; None where positions are not added to tokens at the input."""
+    def read_tables(self, length: int = 0) -> Tables | None:
+        """Return the input tables in float32 on the CPU; None where positions are not added to tokens at the input.
+
+        ``length``: the fewest position vectors that are needed, of a scheme that computes them.
+        """
 
     @property
     @abstractmethod

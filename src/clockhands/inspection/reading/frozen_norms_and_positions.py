@@ -1,4 +1,4 @@
-"""Hold norms and positions inside an attention layer at those of the real input, so that the rest is affine.
+"""Freeze norms and positions inside an attention layer at those of the real input, so that the rest is affine.
 
 Qwen 3, OLMo 2, Gemma 3 and Cohere divide every query and key by its own length; RePo, PaTH and others of this project
 compute the position of every token from the token. Both would make the parts of an input depend on one another.
@@ -32,7 +32,7 @@ def list_norms(module: nn.Module) -> list[nn.Module]:
     return norms
 
 
-class HeldInput:
+class FrozenNormsAndPositions:
     """Records the divisors of norms and the positions of tokens for one input, then applies them to other inputs."""
 
     def __init__(self, module: nn.Module, scheme: Scheme | None = None) -> None:

@@ -23,7 +23,7 @@ def find_mask(logits_BHST: Float[Tensor, "... S T"]) -> Bool[Tensor, "... S T"]:
 
 
 @dataclass(frozen=True)
-class AttentionCall:
+class ComputedAttention:
     """What one attention layer computed for one batch.
 
     ``q`` and ``k`` are the factors of the product: after rotation and normalisation, with key heads repeated for their
@@ -41,14 +41,17 @@ class AttentionCall:
     bias_BHST: Float[Tensor, "B H S T"] | None = None
     softcap: float | None = None
 
-    def mark_counted(self, ordinary_T: Bool[Tensor, " T"]) -> Bool[Tensor, "B H S T"]:
+    def mark_ordinary_pairs(self, ordinary_T: Bool[Tensor, " T"]) -> Bool[Tensor, "B H S T"]:
         """Mark the pairs of an ordinary query and an ordinary key that it may see."""
         ordinary = ordinary_T.to(self.mask_BHST.device)
         return self.mask_BHST & ordinary[:, None] & ordinary
 
 
-Receiver = Callable[[AttentionCall], None]
+Receiver = Callable[[ComputedAttention], None]
 
 
-def ignore_call(call: AttentionCall) -> None:
-    """Do nothing with an attention: the model then computes it in the same way as when somebody reads it."""
+def ignore_attention(computed: ComputedAttention) -> None:
+    """Stand for no receiver: the model then computes attention in the same way as when somebody reads it.
+
+    ``attention_hooks`` compares with it by identity, and builds no ``ComputedAttention`` where it is the receiver.
+    """

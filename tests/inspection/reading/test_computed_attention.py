@@ -9,7 +9,7 @@ import torch
 import transformers as hf
 
 from clockhands.inspection import capture, split_logits
-from clockhands.inspection.reading.attention_call import find_mask
+from clockhands.inspection.reading.computed_attention import find_mask
 from clockhands.inspection.reading.term_groups import compute_positional_share, sum_groups
 from clockhands.inspection.subject.influence import find_influence
 from clockhands.inspection.subject.subject import Subject
