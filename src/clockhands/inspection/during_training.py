@@ -115,5 +115,5 @@ MEASURE_FUNCTIONS: Mapping[str, Callable[[Subject, Windows], dict[str, float]]] 
 """What measures each name of ``inside = [...]`` in the plan of a comparison.
 
 Most are names of measures of ``inspect``. "louder" is ``recovery`` with louder positions, and "shift" is
-``table.shift`` and ``table.similarity``: a step along the table, not the interventions that shift all positions. Saved
-comparisons keep these names."""
+``table.shift`` and ``table.similarity``: a step along the table, judged on random rows, not the
+interventions that shift all positions. Saved comparisons keep these names."""

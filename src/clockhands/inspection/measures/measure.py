@@ -10,9 +10,9 @@ from typing import Any, ClassVar
 from clockhands.findings import Finding, Number
 from clockhands.inspection.reading.reading import Reading
 
-TEXT_HEADING, SENTENCES_HEADING, INPUT_HEADING, ATTENTION_HEADING, LAYERS_HEADING, OUTPUT_HEADING = (
-    "The text",
+SENTENCES_HEADING, TEXT_HEADING, INPUT_HEADING, ATTENTION_HEADING, LAYERS_HEADING, OUTPUT_HEADING = (
     "Your sentences",
+    "The text",
     "At the input",
     "What attention is made of",
     "Through the layers",

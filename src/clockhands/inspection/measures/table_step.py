@@ -236,8 +236,8 @@ def project_rows(rows_ND: Tensor, most: int = 10) -> Float[Tensor, "N k"]:
 def measure_random_split(points_Nk: Float[Tensor, "N k"], step: int, splits: int = 5) -> tuple[float, float]:
     """Return the errors of the best linear map and of the best rotation from row t to row t + step.
 
-    They are judged on a quarter of the rows held out at random, without a reference: what the studies compare between
-    schemes. ``measure_step`` judges one table by itself.
+    A rotation may include a reflection. They are judged on a quarter of the rows held out at random, without a
+    reference: what the studies compare between schemes. ``measure_step`` judges one table by itself.
 
     Args:
         points_Nk: rows in few dimensions (``project_rows``).

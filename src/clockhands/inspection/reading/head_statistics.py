@@ -85,7 +85,7 @@ class HeadSums:
         self.to_first = self.to_first + weights[:, :, ordinary, 0].sum((0, 2), dtype=torch.float64) / int(
             ordinary.sum()
         )
-        # One mask stands for all: it is the same for every text and head, since windows have one length and no padding.
+        # Assumed to be the mask of every text and head: windows have one length and no padding.
         self.mask_ST = computed.mask_BHST[0, 0].cpu()[ordinary][:, ordinary]
         # What goes to special tokens is left out, so that attention between ordinary tokens sums to 1 again.
         weights_between = weights_between / weights_between.sum(-1, keepdim=True).clamp_min(1e-12)

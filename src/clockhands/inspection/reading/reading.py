@@ -24,11 +24,10 @@ from clockhands.inspection.subject.subject import Subject
 class Reading:
     """One model, read on windows of text.
 
-    ``logit_splits`` and ``head_statistics`` hold one entry for each attention layer. ``control`` is the same
-    class with fresh weights, read on the first of the same windows; None if it was not built.
-    ``texts`` are the strings that a caller gave, None for token ids
-    and for text that was chosen. ``sentences`` are those that a caller asked about. ``findings`` are those of the
-    measures that ran before, by name.
+    ``logit_splits`` and ``head_statistics`` hold one entry for each attention layer. ``control`` is the same class with
+    fresh weights, read on the first of the same windows; None if it was not built. ``texts`` are the strings that a
+    caller gave, None for token ids and for text that was chosen. ``sentences`` are those that a caller asked about.
+    ``findings`` are those of the measures that ran before, by name.
     """
 
     subject: Subject
