@@ -63,7 +63,7 @@ def test_a_rise_is_told_with_a_setting_that_a_recipe_accepts_and_that_exports_th
     training = Training(max_steps=40, eval_steps=10, export="lowest")
     assert training.find_faults() == []
     told = keeping.describe_rise(metrics(3.0, 2.0, 2.5), training)
-    assert told is not None and "to 2.5000 after 30: more steps make this model worse" in told
+    assert told is not None and told.endswith("has risen since, to 2.5000 after 30")
     best = Training(max_steps=40, average="best", keep=1, eval_steps=10, save_steps=10)
     assert keeping.describe_rise(metrics(3.0, 2.0, 2.5), best) is None, "the best weights are exported already"
 
@@ -79,6 +79,14 @@ def test_the_checkpoint_that_is_exported_stays(tmp_path: Path) -> None:
     assert keeping.select_lowest(saved, training, loss) == saved[0]
     assert keeping.select_lowest(saved, replace(training, export="last"), loss) is None
     assert keeping.select_lowest(saved, training, {}) is None, "a checkpoint without a validation loss is not judged"
+
+
+def test_a_loss_that_is_no_number_is_never_the_lowest() -> None:
+    history = [{"step": step, "eval_loss": loss} for step, loss in ((1, float("nan")), (2, 3.0), (3, float("nan")))]
+    losses = keeping.read_losses({"log_history": history})
+    first, second, third = ({step: losses[step] for step in range(1, last + 1)} for last in (1, 2, 3))
+    assert [keeping.is_lowest(known) for known in (first, second, third)] == [True, True, False]
+    assert keeping.rank_best([Path(f"checkpoint-{step}") for step in losses], losses, 1) == [Path("checkpoint-2")]
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,7 @@ def test_the_model_is_that_of_the_lowest_validation_loss(tmp_path: Path) -> None
     assert lowest != 12, "the planted rise"
     assert run.model_loss == (lowest, losses[lowest])
     assert compute_validation_loss(run, material) == pytest.approx(losses[lowest], rel=1e-5)
-    assert f"with the weights of step {lowest}, the lowest" in _describe_model_loss(run)
+    assert f"weights of step {lowest}, whose validation loss is {losses[lowest]:.4f}" in _describe_model_loss(run)
     assert f"after {lowest} steps is {losses[lowest]:.4f} nats" in make_card(run)
     last = train(risen, tmp_path / "last", {"training.export": "last"}, material=material, draw=False)
     assert last.model_loss == (12, losses[12]) and last.metrics[-1]["validation_loss"] == losses[12]

@@ -210,10 +210,10 @@ def _conclude(run: Any) -> None:
 
 
 def _describe_model_loss(run: Any) -> str:
-    """Return the validation loss of the exported weights, and of which step they are if that is not the last."""
+    """Return the validation loss of the exported weights, and of which step they are if not of the last."""
     if run.model_loss is None:
         return ""
     step, loss = run.model_loss
-    return f", validation loss {loss:.4f}" + (
-        "" if step == run.record["step"] else f" with the weights of step {step:,}, the lowest, which are the model"
-    )
+    if step == run.record["step"]:
+        return f", validation loss {loss:.4f}"
+    return f"; the model has the weights of step {step:,}, whose validation loss is {loss:.4f}"

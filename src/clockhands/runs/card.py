@@ -98,13 +98,13 @@ def _describe_training(run: Run) -> str:
     sentences = [
         f"Trained for {record.get('step', 0):,} steps on the corpus *{run.recipe.corpus}* with seed {training.seed}."
     ]
-    losses = {line["step"]: line["validation_loss"] for line in run.metrics if "validation_loss" in line}
+    losses = run.validation_losses
     if run.model_loss is not None:
         step, loss = run.model_loss
         perplexity = f" ({describe_perplexity(loss)})" if loss < HIGHEST else ""
         sentences.append(f"The validation loss after {step:,} steps is {loss:.4f} nats per token{perplexity}.")
         if step != record.get("step"):
-            sentences.append("It was the lowest, and the weights are those of that step.")
+            sentences.append("The weights are those of that step.")
         elif (best := min(losses, key=lambda step: (losses[step], step))) != step:
             sentences.append(f"It was lowest after {best:,} steps: {losses[best]:.4f}.")
     elif losses:

@@ -125,15 +125,19 @@ class Run:
         return read_metrics(self.path / METRICS)
 
     @property
+    def validation_losses(self) -> dict[int, float]:
+        """The validation loss in nats per token at each step at which it was measured."""
+        return {line["step"]: line["validation_loss"] for line in self.metrics if "validation_loss" in line}
+
+    @property
     def model_loss(self) -> tuple[int, float] | None:
         """The step whose weights the model has, and its validation loss in nats per token.
 
         None where no evaluation was of these weights: there is no validation split, or they are a mean.
         """
-        record = self.record
+        record, losses = self.record, self.validation_losses
         step = record.get("exported_step", record.get("step"))
-        losses = {line["step"]: line["validation_loss"] for line in self.metrics if "validation_loss" in line}
-        return None if step is None or step not in losses else (step, losses[step])
+        return (step, losses[step]) if isinstance(step, int) and step in losses else None
 
     @property
     def checkpoints(self) -> list[Path]:

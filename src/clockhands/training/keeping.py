@@ -30,8 +30,12 @@ SMALL_RISE = 1.02
 
 
 def read_losses(state: dict[str, Any]) -> dict[int, float]:
-    """Read the validation loss at each step where it was measured, from a Trainer's state."""
-    return {line["step"]: line["eval_loss"] for line in state.get("log_history", []) if "eval_loss" in line}
+    """Read the validation loss at each step where it was measured, from a Trainer's state; NaN becomes infinity.
+
+    Nothing is lower than NaN, and a list with one cannot be sorted.
+    """
+    losses = {line["step"]: line["eval_loss"] for line in state.get("log_history", []) if "eval_loss" in line}
+    return {step: math.inf if math.isnan(loss) else loss for step, loss in losses.items()}
 
 
 def rank_best(saved: Sequence[Path], losses: dict[int, float], count: int) -> list[Path]:
@@ -98,9 +102,10 @@ def is_exhausted(losses: dict[int, float], patience: int | None) -> bool:
 
 
 def describe_rise(metrics: Sequence[Mapping[str, Any]], training: Training) -> str | None:
-    """Say how far the validation loss rose after its lowest value, and which weights were exported or how they can be.
+    """Say how far the validation loss rose after its lowest value, and how to save the weights that had that value.
 
-    None where it rose by 2 % at most, and where the recipe exports the mean of the best checkpoints.
+    How to save them is said where the weights of the last step were exported. None where the loss rose by 2 % at most,
+    and where the recipe exports the mean of the best checkpoints.
     """
     losses = {line["step"]: line["validation_loss"] for line in metrics if "validation_loss" in line}
     if len(losses) < 2 or training.average == "best":
@@ -110,5 +115,5 @@ def describe_rise(metrics: Sequence[Mapping[str, Any]], training: Training) -> s
         return None
     risen = f"the validation loss was lowest after {best:,} steps ({losses[best]:.4f}) and has risen since"
     if training.export == "lowest":
-        return f"{risen}, to {losses[last]:.4f} after {last:,}: more steps make this model worse"
+        return f"{risen}, to {losses[last]:.4f} after {last:,}"
     return f"{risen}. To save the weights with the lowest one, train again with: --set training.export=lowest"
