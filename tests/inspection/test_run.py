@@ -190,7 +190,7 @@ def test_words_that_place_themselves_are_named() -> None:
     )
     found = inspect(model, texts=_ids(), control=False)["logits.layers"]
     assert found.light == "info"
-    assert "the tokens choose positions" in found.verdict
+    assert "tokens choose positions or change a bias" in found.verdict
 
 
 def _unlisted(kind: str) -> nn.Module:
@@ -347,7 +347,7 @@ def test_recordings_too_large_for_memory_go_to_files(monkeypatch: pytest.MonkeyP
     model = tiny("bert")
     subject = Subject.of(model)
     kept = capture(subject.model, subject.forward, _ids())
-    monkeypatch.setattr("clockhands.inspection.reading.tensor_storage.IN_MEMORY", 1)
+    monkeypatch.setattr("clockhands.inspection.reading.tensor_storage.MOST_IN_MEMORY", 1)
     filed = capture(subject.model, subject.forward, _ids())
     assert all(torch.equal(a, b) for a, b in zip(kept.hidden, filed.hidden, strict=True))
     assert all(torch.equal(a.inputs_NTD, b.inputs_NTD) for a, b in zip(kept.layers, filed.layers, strict=True))

@@ -15,7 +15,7 @@ from clockhands.inspection.reading.capture import Capture, capture
 from clockhands.inspection.reading.logit_split import TERMS, split_by_batch
 from clockhands.inspection.reading.windows import cut_pair_windows
 from clockhands.inspection.subject.influence import find_influence
-from clockhands.inspection.text_choice import MOST_PIECE_LETTERS, choose_windows
+from clockhands.inspection.text_choice import MOST_PIECE_CHARACTERS, choose_windows
 from clockhands.model import PositionConfig, TokenBatch, Transformer, TransformerConfig
 from clockhands.report import put_side_by_side
 from clockhands.shapes import Tensor
@@ -198,7 +198,7 @@ def test_a_text_given_to_two_tokenizers_stays_beside_itself_to_the_end() -> None
     for written, read in zip(found.ids_NT[:, found.ordinary_T].tolist(), found.source_NS.tolist(), strict=True):
         words = "".join(str(number) for number in read if number > 2)
         assert words.startswith("".join(map(chr, written)).replace(" ", ""))
-        assert len(words) < 64 + MOST_PIECE_LETTERS
+        assert len(words) < 64 + MOST_PIECE_CHARACTERS
 
 
 def test_a_source_is_cut_to_what_the_encoder_has_positions_for() -> None:

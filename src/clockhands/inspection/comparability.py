@@ -9,7 +9,7 @@ from typing import Any
 from clockhands.inspection.reading.reading import Reading
 
 MOST_COMPARED = 1000
-"""Texts that are compared to tell whether two models were measured on the same text."""
+"""The texts, or the tokens of one long text, that are compared to tell whether two models were measured on the same."""
 
 
 def read_basis(reading: Reading, texts: Any) -> dict[str, str]:

@@ -59,7 +59,7 @@ def format_percent_range(low: float, high: float) -> str:
 
 
 def format_ratio(value: float) -> str:
-    """Return a ratio above 0 with two digits that count, and never with an exponent: ``1,200``, ``4.3``, ``0.0071``."""
+    """Return a ratio above 0 with at least two significant digits and no exponent: ``1,234``, ``4.3``, ``0.0071``."""
     return f"{value:,.{max(0, 1 - math.floor(math.log10(value)))}f}"
 
 

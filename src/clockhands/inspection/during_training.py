@@ -1,7 +1,7 @@
 """The numbers that a comparison follows before, during and after training, by their names in a plan.
 
-Each function takes a subject and windows of one length and returns named numbers; none where the measure does not
-apply to the model, such as a measure of position vectors where none are added at the input.
+Each function takes a subject and windows of one length and returns named numbers. It returns an empty dict where the
+measure does not apply to the model, as a measure of position vectors does not where none are added at the input.
 """
 
 from __future__ import annotations
@@ -57,13 +57,13 @@ def _measure_directions(subject: Subject, windows: Windows) -> dict[str, float]:
 
 
 def _measure_recovery(subject: Subject, windows: Windows) -> dict[str, float]:
-    """Return the share of tokens that can be read back from the input."""
+    """Return the share of tokens that are recovered from the sum with their position."""
     finding = Recovery().run(Reading(subject, _capture_ids(windows)))
     return {"words recovered": float(finding.value)} if isinstance(finding.value, float) else {}
 
 
 def _measure_louder_positions(subject: Subject, windows: Windows) -> dict[str, float]:
-    """Return the share of tokens read back with position vectors 4 and 16 times as long, and with random vectors."""
+    """Return the share of tokens recovered with position vectors 4 and 16 times as long, and with random vectors."""
     rows = Recovery().run(Reading(subject, _capture_ids(windows))).table.rows
     shares = {float(factor or 0): (float(share or 0), float(chance or 0)) for factor, share, chance in rows}
     return {
@@ -91,7 +91,7 @@ def _measure_steps(subject: Subject, windows: Windows) -> dict[str, float]:
 def _measure_survival(subject: Subject, windows: Windows) -> dict[str, float]:
     """Return the share of positions that can be read back, by layer.
 
-    Tokens are shuffled within their text first: some would tell their usual position.
+    Tokens are shuffled within their text first, for some of them would give their usual position away.
     """
     generator = torch.Generator().manual_seed(0)
     positions = windows.ordinary_T.nonzero().flatten()
@@ -112,8 +112,8 @@ MEASURE_FUNCTIONS: Mapping[str, Callable[[Subject, Windows], dict[str, float]]] 
     "shift": _measure_steps,
     "survival": _measure_survival,
 }
-"""What measures each name of ``inside = [...]`` in the plan of a comparison.
+"""The function behind each name that ``inside = [...]`` may hold in the plan of a comparison.
 
-Most are names of measures of ``inspect``. "louder" is ``recovery`` with louder positions, and "shift" is
-``table.shift`` and ``table.similarity``: a step along the table, judged on random rows, not the
+Most are names of measures of ``inspect``. "louder" is ``recovery`` with louder positions. "shift" belongs to
+``table.shift`` and ``table.similarity``: it is a step along the table, judged on random rows, and not the
 interventions that shift all positions. Saved comparisons keep these names."""

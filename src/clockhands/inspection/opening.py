@@ -49,7 +49,7 @@ def open_subject(
 
 
 def _load(source: str | Path, raw_config: dict[str, Any], trust_remote_code: bool) -> Any:
-    """Load the stack of layers; of a language model, the output layer too, whose loss is measured."""
+    """Load the stack of layers; of a language model its output layer too, since its loss is measured."""
     from transformers import AutoModel, AutoModelForCausalLM
     from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 

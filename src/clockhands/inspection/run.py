@@ -62,7 +62,7 @@ def inspect(
         ids: token ids in place of texts: a tensor, an array or the path of a ``.npy`` file. [texts, tokens] are used as
             they are, or their first ``length`` tokens; [tokens] is one long text, which is cut into windows.
         length: tokens in a window (default: 128, or as many as the model reads if these are fewer; on the training text
-            of a run, at most the length that nine of ten texts do not exceed).
+            of a run, at most the length that nine of ten texts do not exceed, or 16 if that is fewer).
         count: the most windows.
         sentences: shown one by one: their attention, its logits in four terms (and a fifth where layers add
             words × distance), and what swapping two words changes.
@@ -180,7 +180,8 @@ def _builds_control(subject: Subject, control: bool | None) -> bool:
 def _read(subject: Subject, windows: Windows, control: bool, bar: Progress) -> Reading:
     """Run the model over the windows, and its untrained control over the first of them.
 
-    Raises CheckpointError if the control cannot be built.
+    The control reads as many windows as probes are fitted on: more would change no probe. Raises CheckpointError if
+    the control cannot be built.
     """
     reading = read_model(subject, windows, bar.expect, bar.advance)
     if not control:

@@ -16,8 +16,8 @@ from clockhands.shapes import Tensor
 
 SHORTEST_WINDOW = 16
 """The fewest tokens of a window whose length follows the training text."""
-MOST_PIECE_LETTERS = 80
-"""The most letters of a piece of text that stands for a source and for its own translation."""
+MOST_PIECE_CHARACTERS = 80
+"""The most characters of a piece of text that stands for a source and for its own translation."""
 
 
 def choose_windows(subject: Subject, texts: Sequence[str] | Ids | None, length: int | None, count: int) -> Windows:
@@ -67,7 +67,7 @@ def _pair_with_itself(texts: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Yield every line of the texts, long ones in pieces, as source and as its own translation."""
     for text in texts:
         for line in text.split("\n"):
-            for piece in textwrap.wrap(line, MOST_PIECE_LETTERS, break_on_hyphens=False):
+            for piece in textwrap.wrap(line, MOST_PIECE_CHARACTERS, break_on_hyphens=False):
                 yield piece, piece
 
 
@@ -77,7 +77,7 @@ def _load_default_texts() -> Sequence[str]:
 
 
 def _measure_usual_length(subject: Subject, sample: int = 200) -> int:
-    """Return the length in tokens that nine of ten training texts do not exceed.
+    """Return the length in tokens that nine of ten training texts do not exceed, at least ``SHORTEST_WINDOW``.
 
     Positions beyond it were hardly trained. The first ``sample`` texts are measured; without training text it is the
     default length.

@@ -53,7 +53,7 @@ def test_distance_determines_a_toeplitz_matrix_and_hardly_a_random_one() -> None
 
 
 def test_the_diagonal_of_ones_is_left_out() -> None:
-    """With it random vectors score 0.4."""
+    """With it random vectors score high."""
     rows = _random(40, 30)
     unit = rows / rows.norm(dim=-1, keepdim=True)
     cosines = unit @ unit.T

@@ -17,7 +17,7 @@ from .readings import (
 @pytest.mark.parametrize(
     ("factor", "sentence", "light"),
     [
-        (0.2, "times that length they lose one token in twenty or more", "good"),
+        (0.2, "times their own length positions lose one token in twenty or more", "good"),
         (30.0, "At their own length positions already lose", "bad"),
     ],
 )
@@ -30,9 +30,9 @@ def test_recovery(factor: float, sentence: str, light: str) -> None:
 @pytest.mark.parametrize(
     ("last", "said"),
     [
-        (1.0, "At 2 times that length they lose one token in twenty or more."),
-        (8.0, "At 16 times that length they lose one token in twenty or more."),
-        (32.0, "Even 32 times as long they lose less than one token in twenty."),
+        (1.0, "At 2 times their own length positions lose one token in twenty or more."),
+        (8.0, "At 16 times their own length positions lose one token in twenty or more."),
+        (32.0, "Even 32 times as long, positions lose less than one token in twenty."),
     ],
 )
 def test_how_much_longer_positions_may_be(last: float, said: str) -> None:

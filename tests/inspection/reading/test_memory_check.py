@@ -49,7 +49,7 @@ def test_the_bytes_are_those_of_the_attention_that_is_kept(monkeypatch: pytest.M
 
 
 def test_states_that_do_not_fit_the_disk_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tensor_storage, "IN_MEMORY", 1)
+    monkeypatch.setattr(tensor_storage, "MOST_IN_MEMORY", 1)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=1000))
     subject = Subject.of(planted.uniform())
     with pytest.raises(UsageError, match=r"in temporary files, and 1000 bytes are free in .*; lower --texts"):

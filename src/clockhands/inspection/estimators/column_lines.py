@@ -27,8 +27,8 @@ LEAST_EXPLAINED = 0.6
 """The part of a pair's sum of squares that its highest peak must explain to be refined at all."""
 MOST_RESIDUAL = 0.05
 """The part of its sum of squares that a pair of columns may keep beside its line."""
-LEAST_AXIS_RATIO = 0.8
-"""The least ratio of the short axis of the orbit in a pair of columns to its long axis."""
+LEAST_PAIR_ROUNDNESS = 0.8
+"""The least roundness (``SpectralLine.roundness``) of the orbit in a pair of columns that holds one line."""
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ def _fit_pairs(rows: Array, pairs: list[tuple[int, int]], power: float) -> Itera
         model = refine_frequencies(columns, np.array([frequency]), np.ones((len(rows), 1)), steps=8)
         axes = np.linalg.svd(model.amplitudes, compute_uv=False)
         agreement = float(measure_agreement(columns, model.frequencies)[0])
-        is_circle = axes[1] > LEAST_AXIS_RATIO * axes[0]
+        is_circle = axes[1] > LEAST_PAIR_ROUNDNESS * axes[0]
         if (
             is_circle
             and float((model.residual**2).sum()) < MOST_RESIDUAL * squares

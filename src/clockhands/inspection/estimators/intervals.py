@@ -51,12 +51,12 @@ def bootstrap_hit_share(hits_n: Float[Tensor, " n"], texts_n: Int[Tensor, " n"])
 
     Args:
         hits_n: 1 for a hit and 0 for a miss, of n tokens.
-        texts_n: the number of the text that each token comes from.
+        texts_n: the index of the text that each token comes from.
     """
     different, text_n = texts_n.unique(return_inverse=True)
     hits_N = torch.zeros(len(different), dtype=torch.float64).index_add_(0, text_n, hits_n.double())
-    token_change_N = torch.bincount(text_n, minlength=len(different)).double()
-    return bound_exactly(bootstrap_ratio(hits_N, token_change_N), float(hits_n.double().mean()), len(different))
+    tokens_N = torch.bincount(text_n, minlength=len(different)).double()
+    return bound_exactly(bootstrap_ratio(hits_N, tokens_N), float(hits_n.double().mean()), len(different))
 
 
 def bound_exactly(interval: tuple[float, float], share: float, num_texts: int) -> tuple[float, float]:

@@ -35,7 +35,7 @@ def average_diagonals(matrix_NN: Float[Tensor, "N N"]) -> Float[Tensor, " R"]:
 def compute_toeplitz_r2(matrix_NN: Float[Tensor, "N N"]) -> float:
     """Return R² of a symmetric matrix against the means of its diagonals: how far distance alone determines it.
 
-    The main diagonal is left out: cosines of a row with itself are 1, and with them random rows would score high.
+    The main diagonal is left out: the cosine of a row with itself is 1, and with it random rows would score high.
     """
     size = len(matrix_NN)
     upper = torch.triu_indices(size, size, 1)

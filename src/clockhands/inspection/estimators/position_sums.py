@@ -84,8 +84,8 @@ def estimate_explained_share(
 ) -> Num[Tensor, " H"]:
     """Estimate the share of variance that a mean over texts explains, without the bias of chance.
 
-    One-way analysis of variance: (SS_between − MS_within) / SS_total with MS_within = SS_within / (N − 1) for
-    N texts, which is what chance adds to SS_between (the correction of ω², Hays 1963).
+    One-way analysis of variance: (SS_between − SS_within / (N − 1)) / SS_total for N texts. What is subtracted is what
+    chance adds to SS_between: one mean square within for each pair of positions (as in ω², Hays 1963).
 
     Args:
         between_H: sum of squares of the mean over texts, times the number of texts.

@@ -93,7 +93,7 @@ def solve_ridge(gram_DD: Float[Tensor, "D D"], cross_DC: Float[Tensor, "D C"]) -
 
 @dataclass
 class Ridge:
-    """Ridge regression with intercept on every split: the sums of each block are computed once and added by split.
+    """Ridge regression with intercept on every split: each block is summed up once, whatever number of splits.
 
     Attributes:
         x_NTD: the states of N texts of T tokens, in float32.
@@ -163,8 +163,8 @@ def fit_network_r2(
 ) -> float:
     """Fit a two-layer network to one number of each vector and return its R² on the test vectors.
 
-    The log of a vector's length, less the mean vector, is an extra input: a model without positional encoding can hold
-    the position in that length (Chi et al. 2023), and a linear probe cannot read it.
+    An extra input is the log of the length of each vector less the mean vector: a model without positional encoding can
+    hold the position in that length (Chi et al. 2023), and a linear probe cannot read it.
 
     Args:
         train_ND: vectors of N tokens to fit on.

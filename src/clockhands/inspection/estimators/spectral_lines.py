@@ -168,7 +168,7 @@ def _gather_hands(lines: list[SpectralLine], num_rows: int) -> list[SpectralLine
 
 
 def _compare_planes(first: SpectralLine, second: SpectralLine) -> float:
-    """Return 1 if two lines rotate the same way in one plane, 0 if their planes are at right angles."""
+    """Return 1 if two lines rotate the same way in one plane, 0 if opposite ways or in planes at right angles."""
     product = np.abs(np.vdot(first.amplitude_D, second.amplitude_D))
     return float(product / np.linalg.norm(first.amplitude_D) / np.linalg.norm(second.amplitude_D))
 

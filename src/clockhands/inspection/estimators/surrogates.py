@@ -1,4 +1,4 @@
-"""Surrogates: noise that is as smooth as a table and mixed over its channels alike, to compare spectral lines with."""
+"""Surrogates: noise as smooth as a table and mixed over its channels as it is, to compare spectral lines with."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def project_on_components(rows: Array) -> tuple[Array, Array]:
 def measure_surrogates(noise: Array, rng: np.random.Generator, *, steep: bool = False) -> Iterator[Array]:
     """Measure how well lines agree in 2 × ``SURROGATES`` tables of noise.
 
-    The tables are drawn to be as smooth as ``noise`` and mixed over channels alike.
+    The tables are drawn to be as smooth as ``noise``, and mixed over the channels as it is.
 
     Args:
         noise: what the lines of a table leave of it, [N, D].

@@ -65,10 +65,10 @@ class Directions(Measure):
         "the text) and that of the position rows, C_p: 0 if they live in orthogonal subspaces, 1 if they vary alike. "
         "Random rotations: C_p rotated by a uniformly random rotation of the d dimensions; its mean is tr C_w tr C_p / "
         "d and its variance 2‖C_w°‖²‖C_p°‖² / ((d−1)(d+2)), C° being C without its trace, both divided by the norms. "
-        "No threshold enters. The principal angles in the table need two: the subspaces hold 90 % of the variance of "
-        "the token rows and 95 % of that of the position rows, because without truncation the smallest angle is always "
-        "0°; beside them stand those of random subspaces of the same sizes. Interval of the overlap: jackknife over "
-        "ten groups of texts." + FIRST_POSITION_NOTE
+        "No threshold enters the overlap. The principal angles in the table need two: the subspaces hold 90 % of the "
+        "variance of the token rows and 95 % of that of the position rows, because without truncation the smallest "
+        "angle is always 0°; beside them stand those of random subspaces of the same sizes. Interval of the overlap: "
+        "jackknife over ten groups of texts." + FIRST_POSITION_NOTE
     )
     source = "the RV coefficient of Escoufier 1973; its moments under random rotations follow from Haar measure on O(d)"
     heading = INPUT_HEADING

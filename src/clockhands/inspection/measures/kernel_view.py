@@ -36,8 +36,8 @@ def make_kernel_view(
         ``first`` and ``last``, the distances between which there are values; ``heads``, each with ``layer`` (from 1),
         ``head`` (from 0), ``scale``, ``numbers`` (the logits in units of ``scale``, little-endian integers of 16 bits
         in base64) and ``weights`` (of each pair of channels in units of the largest / 127, 8 bits); ``kinds``, the
-        ways in which layers rotate: their ``layers`` and ``frequencies`` in radians a token. None where no curve is
-        anything but flat.
+        ways in which layers rotate: their ``layers`` and ``frequencies`` in radians a token. None where all curves are
+        flat.
     """
     reach = min(FARTHEST, (curves[0].shape[-1] - 1) // 2)
     middle = (curves[0].shape[-1] - 1) // 2

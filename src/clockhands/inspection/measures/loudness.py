@@ -44,7 +44,7 @@ class Levels:
 
     @property
     def total(self) -> float:
-        """The mean squared length of what enters the first block."""
+        """The sum of the three parts: the mean squared length of the input, if tokens do not depend on positions."""
         return self.token + self.position + self.constant
 
     @property

@@ -78,7 +78,7 @@ def _describe_order(change_N: Float[Tensor, " N"]) -> str:
 
 
 def _describe_mean_row(interventions: Interventions) -> str:
-    """Say what it does to have the mean row at every position; empty where no position rows are added."""
+    """Say what the mean row in place of every position row does; empty where no position rows are added."""
     effect = interventions.get(MEAN_ROW)
     if effect is None or effect.mean_state_change_N is None:
         return ""

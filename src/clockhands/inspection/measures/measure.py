@@ -27,7 +27,8 @@ WINDOWS = (*TEXT, "length of the windows")
 MASKED_WINDOWS = (*WINDOWS, "what attention may see")
 """What a value depends on if it also depends on the attention mask."""
 TASK = (*MASKED_WINDOWS, "task")
-"""What a value depends on if it also depends on what the model was trained for."""
+"""What a value depends on if it also depends on the kind of stack: language model, encoder, or a side of an
+encoder-decoder. (Saved findings call that the task.)"""
 
 
 class Measure(ABC):

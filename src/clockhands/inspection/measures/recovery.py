@@ -95,8 +95,8 @@ def _describe_limit(sweep: Sweep) -> str:
     if not harmless:
         return "At their own length positions already lose one token in twenty or more."
     if harmless[-1] == FACTORS[-1]:
-        return f"Even {harmless[-1]:g} times as long they lose less than one token in twenty."
-    return f"At {2 * harmless[-1]:g} times that length they lose one token in twenty or more."
+        return f"Even {harmless[-1]:g} times as long, positions lose less than one token in twenty."
+    return f"At {2 * harmless[-1]:g} times their own length positions lose one token in twenty or more."
 
 
 @dataclass(frozen=True)

@@ -67,5 +67,5 @@ def _describe(repeats: Repeats, num_texts: int) -> str:
 
 
 def find_warning(finding: Finding) -> str:
-    """Return what to print beside the page; empty where few texts repeat each other."""
+    """Return what to print beside the page: the verdict if the finding is a warning, else an empty text."""
     return finding.verdict if finding.light == "warn" else ""

@@ -20,7 +20,7 @@ from clockhands.shapes import Bool, Float, Tensor
 
 
 class RotationFrequencies(Measure):
-    """Shares of the pairs of channels that rotate together, and of q·k without rotation."""
+    """Shares of the pairs of channels that rotate together, and R² of the logits on q·k without rotation."""
 
     name = "kernel.frequencies"
     question = "Which frequencies of the rotation does attention use?"

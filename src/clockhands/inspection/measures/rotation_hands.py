@@ -14,9 +14,9 @@ from clockhands.inspection.subject.subject import Subject
 from clockhands.shapes import Float, Tensor
 
 COHERENCE = 0.99
-"""Steps of a pair from one position to the next agree at least so well where it turns at one speed (1: exactly)."""
-STANDS = 1e-8
-"""Radians a token below which a pair is taken to stand still: rounding of one window is as large."""
+"""A pair turns at one speed if its steps from one position to the next agree at least so well (1: exactly)."""
+STANDING_STILL = 1e-8
+"""A pair that turns by fewer radians a token counts as one that stands still: rounding in a window is as large."""
 
 
 @dataclass(frozen=True)
@@ -33,8 +33,8 @@ class RotationHands:
 def read_rotation_hands(subject: Subject, layer: Layer) -> RotationHands | None:
     """Read the rotation of a layer from its constant queries and keys, which turn and do nothing else.
 
-    None where nothing turns, where some pair turns at no constant speed, or at another one in every head, and where it
-    is not known which channels are paired.
+    None where nothing turns, where some pair turns at a speed that varies or differs between heads, and where it is not
+    known which channels are paired.
     """
     if "rotary" not in subject.mechanisms or subject.has_unlisted_architecture:
         return None
@@ -57,7 +57,7 @@ def _pair_channels(vectors_HTK: Float[Tensor, "H T K"], interleaved: bool) -> Te
 
 
 def _estimate_frequencies(rotating_HTF: Tensor) -> Float[Tensor, " F"] | None:
-    """Return by how many radians every pair turns from one position to the next; None if some pair does otherwise.
+    """Return by how many radians every pair turns from one position to the next; None if some pair has no one speed.
 
     The step of one position gives a first value, steps of 2, 4, 8, ... refine it.
     """
@@ -74,4 +74,4 @@ def _estimate_frequencies(rotating_HTF: Tensor) -> Float[Tensor, " F"] | None:
             return None
         frequencies_F = frequencies_F + steps.angle() / lag
     frequencies_F = frequencies_F.abs()
-    return torch.where(frequencies_F < STANDS, 0.0, frequencies_F)
+    return torch.where(frequencies_F < STANDING_STILL, 0.0, frequencies_F)

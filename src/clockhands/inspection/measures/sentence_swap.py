@@ -54,7 +54,10 @@ class SentenceSwap(Measure):
         changes = [(sentence, _measure(reading, sentence)) for sentence in reading.sentences]
         changes = [(sentence, pairs) for sentence, pairs in changes if pairs]
         if not changes:
-            return self.skip("No sentence has two different words to swap, and texts that differ in their output.")
+            return self.skip(
+                "Nothing can be compared: no sentence has two different words to swap, or all texts have the same mean "
+                "output."
+            )
         value = max(change for _, pairs in changes for change in pairs.values())
         return self.make_finding(
             "\n".join(_describe(*pair) for pair in changes),
@@ -71,7 +74,10 @@ class SentenceSwap(Measure):
 
 
 def _measure(reading: Reading, sentence: Sentence) -> dict[tuple[int, int], float]:
-    """Return the change by the indices of the two words; nothing without a pair, or a distance to measure by."""
+    """Return the change by the indices of the two words.
+
+    It is empty for a sentence without two different words, and where other texts all have the same mean output.
+    """
     subject = reading.subject
     words = list_words(sentence.text)[:MOST_WORDS]
     rows_NT, source_NS = make_comparison_rows(sentence, reading.windows, MOST_OTHERS)
@@ -91,7 +97,10 @@ def _measure(reading: Reading, sentence: Sentence) -> dict[tuple[int, int], floa
 
 
 def _measure_change(subject: Subject, sentence: Sentence, pair: tuple[int, int], before_D: torch.Tensor) -> float:
-    """Return the squared change of the mean state when two words are swapped; 0 where the model cannot read that."""
+    """Return the squared change of the mean state when two words are swapped.
+
+    It is 0 where the token ids stay the same, and where the swapped text has more tokens than the model reads.
+    """
     ids, _ = encode_sentence(subject, swap_words(sentence.text, *pair))
     if ids == sentence.ids or (subject.max_length is not None and len(ids) > subject.max_length):
         return 0.0

@@ -25,10 +25,10 @@ def make_attention_view(
 ) -> dict[str, Any]:
     """Return the data of the page's view ``attention``: plain values, for the ``details`` of a finding.
 
-    A sentence has its ``tokens``, its text ``swapped``, the ``terms`` of its logits by name, ``mask`` (a row of 0 and 1
-    a query) and ``heads``, each with ``layer`` (from 1), ``head`` (from 0), ``scale`` and ``numbers``: attention,
-    attention after the swap where there is one, then every term, each [queries, keys] as little-endian integers of 16
-    bits in base64. Attention is in units of 1 / 32767, terms in units of ``scale``.
+    A sentence has its ``tokens``, its text ``swapped``, the ``terms`` of its logits by name, ``mask`` (for each query a
+    row of 0 and 1) and ``heads``, each with ``layer`` (from 1), ``head`` (from 0), ``scale`` and ``numbers``:
+    attention, attention after the swap where there is one, then every term, each [queries, keys] as little-endian
+    integers of 16 bits in base64. Attention is in units of 1 / 32767, terms in units of ``scale``.
     """
     share = MOST_NUMBERS // len(sentences)
     packed = [_pack_sentence(*pair, share) for pair in zip(sentences, layers_by_sentence, strict=True)]

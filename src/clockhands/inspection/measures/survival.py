@@ -26,7 +26,7 @@ from clockhands.inspection.reading.capture import FIRST_POSITION_NOTE, Capture
 from clockhands.inspection.reading.reading import Reading
 from clockhands.shapes import Float, Tensor
 
-NOT_LINEAR = 0.03
+LEAST_LINEAR = 0.03
 """A network is tried where the probe of no layer reads back this share of positions, or three times chance if more."""
 
 
@@ -107,7 +107,7 @@ def _describe(trained: ProbeScores, untrained: ProbeScores | None, chance: float
 
 def _describe_network(trained: ProbeScores, capture: Capture, chance: float) -> str:
     """Say what a network reads back where the linear probe finds nothing; empty where it finds something."""
-    if max(trained.position_shares) >= max(3 * chance, NOT_LINEAR):
+    if max(trained.position_shares) >= max(3 * chance, LEAST_LINEAR):
         return ""
     layer = max(1, len(capture.hidden) - 2)
     r2 = max(0.0, fit_position_network(capture, layer))

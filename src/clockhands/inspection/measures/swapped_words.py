@@ -40,7 +40,8 @@ class SwappedWords(Measure):
     method = (
         "Short sentences against the same with two words swapped: built-in English ones such as 'Tom saw Anna', or, "
         "where a text was given or the training text is known, sentences of that text, in which the two longest words"
-        " are swapped (in a text of single words, two of its tokens). Squared change of the mean of the last "
+        " are swapped (in those of fewer than four words the first and the last token). Squared change of the mean of "
+        "the last "
         "hidden states (special tokens left out) over the mean squared distance of two of the sentences: 1 is as "
         "different as another sentence. A model that ignores order gives exactly 0. For a decoder the source "
         "stays as it was. Interval: sentences resampled, the distance kept fixed."

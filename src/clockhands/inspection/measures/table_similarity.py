@@ -33,13 +33,13 @@ class TableSimilarity(Measure):
     references = ("rows shuffled",)
     method = (
         "Cosines of the centred position rows (row 0 left out: it is an outlier in most trained models). 'Distance "
-        "only' is R² of the cosines against the means of their diagonals; the main diagonal is left out, because with "
-        "it random vectors score 0.4. Monotone: Spearman correlation of mean cosine and distance up to half the "
+        "only' is R² of the cosines against the means of their diagonals; the main diagonal, all ones, is left out: "
+        "with it random vectors score high. Monotone: Spearman correlation of mean cosine and distance up to half the "
         "length. Symmetric: correlation of cos(p_t, p_t+m) with cos(p_t, p_t−m) for m up to 16. Rows shuffled: the "
         "same rows in random order. A random walk scores high too: this is evidence of smoothness more than of "
         "translation. The table is measured whole, so that there is no sampling error and no interval."
     )
-    source = "Wang et al. 2021 (translation invariance, monotonicity, symmetry), each with a reference"
+    source = "Wang et al. 2021 (translation invariance, monotonicity, symmetry)"
     heading = INPUT_HEADING
 
     def run(self, reading: Reading) -> Finding:

@@ -75,10 +75,10 @@ class StepErrors:
 
     @property
     def reported_map(self) -> int:
-        """``ROTATION``, unless only the linear map gains or it has less than half the error.
+        """``ROTATION``, unless only the linear map gains or has about half the error or less.
 
-        A rotation says more, so it is reported as long as its error is below twice that of the best linear map and
-        0.02.
+        A rotation says more, so it is reported as long as its error is below 0.02 more than twice that of the best
+        linear map.
         """
         is_close = self.rotation < 2 * self.linear + 0.02
         gains = self.estimate_gain(ROTATION)[0] > 0 or self.estimate_gain(LINEAR)[0] <= 0

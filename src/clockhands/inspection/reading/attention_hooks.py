@@ -1,7 +1,8 @@
-"""Read attention while a model runs: by the attention interface of ``transformers``, or at the softmax without it.
+"""Read attention while a model runs, in one of three ways, and hand each to a callback as a ``ComputedAttention``.
 
-Both hand every attention to a callback as a ``ComputedAttention``. Nothing is changed: the model's own attention
-function runs, and what it returns goes on through the model.
+Models of this project record it themselves. Models of ``transformers`` are read at its attention interface, and those
+without the interface at their softmax. The weights that are read are those that the model goes on with: models of
+``transformers`` compute them by their own eager code while they are read.
 """
 
 from __future__ import annotations
@@ -58,7 +59,8 @@ def _receive_clockhands(running: RunningModules, computed: RecordedAttention, re
         products = computed.q_BHSK @ computed.k_BHTK.transpose(-1, -2) * computed.scale
         allowed = computed.mask_BHST & find_mask(computed.logits_BHST)
         bias = torch.zeros_like(products) if computed.bias_BHST is None else computed.bias_BHST.to(products.dtype)
-        if "logits" in computed.scheme.active_hooks():  # which rewrite rows: all but the products counts as added
+        # A scheme with this hook rewrites rows of logits: all of them but the products counts as added.
+        if "logits" in computed.scheme.active_hooks():
             bias = computed.logits_BHST - products
         receive(
             ComputedAttention(
@@ -78,7 +80,8 @@ def _receive_clockhands(running: RunningModules, computed: RecordedAttention, re
 def _use_eager_code(config: Any) -> Iterator[None]:
     """Inside the block, a class without the interface runs its eager code, whose softmax can be seen.
 
-    Not Falcon with ALiBi: its eager code adds the slopes twice (once in the mask), its fused code once, as published.
+    Falcon with ALiBi is left as it is: its eager code adds the slopes twice (once in the mask), its fused code once, as
+    published.
     """
     before = getattr(config, "_attn_implementation", None)
     if before is not None and not (config.model_type == "falcon" and config.alibi):
@@ -91,7 +94,8 @@ def _use_eager_code(config: Any) -> Iterator[None]:
 
 
 _receivers: list[tuple[Receiver, frozenset[nn.Module]]] = []
-"""The receivers, innermost last, and the modules that each is about: an encoder shares its decoder's configuration."""
+"""The receivers, innermost last, each with the modules that it asked about: an encoder shares its configuration with
+its decoder, so that it computes attention by our function too while the decoder is read."""
 
 
 @contextlib.contextmanager
@@ -130,9 +134,9 @@ def _attend(
 
 
 def _find_eager_function(module: nn.Module) -> Callable[..., tuple[Tensor, Tensor]]:
-    """Return the eager attention of a module's class, or of the class that it is derived from.
+    """Return the eager attention function defined beside a module's class, or beside a class that it is derived from.
 
-    Raises CheckpointError where neither has one beside it.
+    Raises CheckpointError where there is none.
     """
     for cls in type(module).__mro__:
         eager = getattr(sys.modules.get(cls.__module__), "eager_attention_forward", None)

@@ -1,9 +1,11 @@
 """Run a model over texts, and record hidden states and the input of every attention layer.
 
-Each batch runs once; before them the first one runs twice and its first text once more, to find the attention layers.
+Each batch runs once. Before that the first batch runs twice, to find the attention layers, and its first text once, to
+know the size of the states.
 
 Attention itself is not stored: a layer is run again on its recorded input, batch by batch, whenever its queries, keys
-and logits are needed. What is stored grows with layers × texts × length × width, never with length².
+and logits are needed. What is stored grows with layers × texts × length × width; only the masks among the recorded
+arguments, those of one batch, grow with length².
 """
 
 from __future__ import annotations
@@ -32,10 +34,10 @@ from clockhands.inspection.reading.tensor_storage import TensorStorage
 from clockhands.shapes import Bool, Float, Int, Tensor
 
 FIRST_POSITION_NOTE = (
-    " Position 0 and special tokens are left out, as in all measures of vectors: in most trained models the row of "
-    "position 0 is an outlier, and the states there have one huge direction that has nothing to do with position."
+    " Position 0 and special tokens are left out: in most trained models the row of position 0 is an outlier, and the "
+    "states there have one huge direction that has nothing to do with position."
 )
-"""The sentence on the first position, for the ``method`` of every measure of position rows or hidden states."""
+"""The sentence on the first position, for the ``method`` of the measures that read ``Capture.counted_T``."""
 
 
 BATCH = 8

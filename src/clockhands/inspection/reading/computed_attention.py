@@ -27,8 +27,9 @@ class ComputedAttention:
     """What one attention layer computed for one batch.
 
     ``q`` and ``k`` are the factors of the product: after rotation and normalisation, with key heads repeated for their
-    query heads. ``logits`` are those before soft cap and mask; ``bias`` is what was added to ``scale * q·k``. Both
-    ``scale`` and ``bias`` are None where only the softmax was seen: the code that applied them was not.
+    query heads. ``logits`` are those before a soft cap; where ``mask`` is False they mean nothing, and may hold what
+    masks write there. ``bias`` is what was added to ``scale * q·k``. Both ``scale`` and ``bias`` are None where only
+    the softmax was seen: the code that applied them was not.
     """
 
     module: nn.Module

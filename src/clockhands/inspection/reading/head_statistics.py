@@ -22,9 +22,10 @@ class HeadStatistics:
     explains alone; ``by_position_interval_H2``: its 95 % interval. ``attention_by_offset_HJ``: mean attention at each
     offset from -MAX_OFFSET to MAX_OFFSET (key less query), over the queries that have such a key; ``frequent_J``:
     whether at least half of the queries have it.
-    ``first_token_H``: mean attention to the first token of the window. ``distance_NH``: mean distance of what a head
-    attends to, text by text, in tokens. ``uniform_distance`` and ``uniform_by_offset_J``: the same for uniform
-    attention under the layer's mask.
+    ``first_token_H``: mean attention to the first token of the window, special or not. ``distance_NH``: mean distance
+    of what a head attends to, text by text, in tokens. ``uniform_distance`` and ``uniform_by_offset_J``: the same for
+    uniform attention under the layer's mask. All but ``first_token_H`` are of attention renormalised over ordinary
+    tokens.
     """
 
     by_position_H: Float[Tensor, " H"]
@@ -69,7 +70,7 @@ class HeadStatistics:
 
 
 class HeadSums:
-    """Sums over the attention of one layer, taken batch by batch; their memory grows with length², not with texts."""
+    """Sums over the attention of one layer, taken batch by batch: length² numbers, and one for each text and head."""
 
     def __init__(self, ordinary_T: Bool[Tensor, " T"]) -> None:
         self.ordinary_T, self.sums = ordinary_T, PositionSums()

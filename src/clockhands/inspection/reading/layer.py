@@ -103,7 +103,7 @@ class Layer:
 
     @cached_property
     def needs_freezing(self) -> bool:
-        """Whether norms or positions must be frozen at those of the real input: parts then depend on their text."""
+        """Whether norms or positions must be frozen at those of the real input; the split of its logits needs that."""
         frozen = FrozenNormsAndPositions(self.module, self.scheme)
         with frozen.record():
             self.replay(self.inputs_NTD[:1])

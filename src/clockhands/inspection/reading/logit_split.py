@@ -10,11 +10,12 @@ input), so that the order of the parts plays no role. Hence
 
 with E what the layer adds itself (ALiBi, T5's bias, DeBERTa's and Transformer-XL's terms), split the same way. The
 constant part carries μ and every bias of the projections. μ and pos are estimated from the other half of the texts: if
-they came from the same texts, noise would pass as position (about one part in the number of texts).
+they came from the same N texts, noise would pass as position (about 1/N of the variance).
 
 Where a scheme computes positions from the tokens (RePo, CARoPE, Selective RoPE, PaTH, Forgetting), these are frozen at
-those of the real input, and the products are then linear again. What remains is the term ``data-dependent``: the logits
-of the constant part at the positions of this text, less those at the positions that μ alone would get.
+those of the real input, and queries and keys are then affine in it again. What remains is the term ``data-dependent``:
+the logits of the constant part at the positions of this text, less those at the positions that μ alone would get. Where
+a scheme rewrites rows of logits (CoPE, DAPE), that term is what the text's content changes of all that is added.
 
 Source: the four terms of Ke et al. 2021 (TUPE, eq. 6) with a third part, in which layer norm and biases have their
 place; constant–content and constant–position are the u and v terms of Dai et al. 2019 (Transformer-XL).
@@ -37,8 +38,8 @@ PRODUCTS = tuple(f"{query}–{key}" for query in PARTS for key in PARTS)
 ADDED = tuple(f"added, {part}" for part in PARTS)
 DATA_DEPENDENT = "data-dependent"
 TERMS = (*PRODUCTS, *ADDED, DATA_DEPENDENT)
-"""The names of all terms: query part – key part; what the layer adds to the logits, by part; and what positions that
-are computed from the tokens change."""
+"""The names of all terms: query part – key part; what the layer adds to the logits, by part; and what changes where
+positions, or what is added, are computed from the tokens."""
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from clockhands.shapes import Float, Int, Tensor
 NGRAM = 5
 """Tokens in an n-gram."""
 LEAST_SHARED = 0.5
-"""A text repeats another if at least this share of its n-grams occurs in it."""
+"""Two texts repeat each other if at least this share of the n-grams of one, the one with fewer, occurs in the other."""
 DRAWS = 20
 """Permutations of the tokens of every text, for the range that chance gives."""
 
@@ -54,7 +54,7 @@ def find_repeats(ids_NT: Int[Tensor, "N T"]) -> Repeats:
 
 
 def group_repeats(ids_NT: Int[Tensor, "N T"]) -> Int[Tensor, " N"]:
-    """Number the texts so that those which repeat each other, directly or through others, have one number."""
+    """Number the texts so that those which repeat each other, directly or through others, have the same number."""
     size = min(NGRAM, ids_NT.shape[1])
     ngrams = [{tuple(ngram) for ngram in ids_T.unfold(0, size, 1).tolist()} for ids_T in ids_NT]
     texts_with: dict[tuple[int, ...], list[int]] = defaultdict(list)

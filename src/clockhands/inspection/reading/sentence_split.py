@@ -35,8 +35,8 @@ SENTENCE_TERMS: Mapping[str, tuple[str, ...]] = {
     "words and distance, added": ("added, content", DATA_DEPENDENT),
 }  # fmt: skip
 """The terms of the split logits by what of the query and what of the key they depend on. What no text changes, the
-constant, goes with position: it is there whatever the words are. The last is zero but in layers that add what a token
-and a distance give together (DeBERTa, Transformer-XL), or whose tokens choose positions.
+constant, goes with position: it is there whatever the words are. The last is zero except in layers that add what a
+token and a distance give together (DeBERTa, Transformer-XL), or in which tokens choose positions or change a bias.
 
 Other groups than those of ``term_groups``, though some names are alike (saved tables keep them):
 

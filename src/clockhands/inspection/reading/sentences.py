@@ -45,7 +45,7 @@ class Sentence:
 
 
 def encode_sentences(subject: Subject, texts: Sequence[str], *, option: str = "--sentence") -> list[Sentence]:
-    """Return the sentences as this model reads them; ``option`` is what the messages call where they were given.
+    """Return the sentences as this model reads them; ``option`` is the name of the option in the messages.
 
     Raises UsageError for the first that is empty, has one token, no token that its tokenizer knows, or more tokens
     than the model reads or a picture shows; for too many sentences; and for a model without a tokenizer.
@@ -152,9 +152,9 @@ def _check_length(subject: Subject, text: str, count: int, total: int, option: s
 
 
 def swap_words(text: str, first: int, second: int) -> str:
-    """Return the text with its words of these indices swapped; punctuation stays, and so do spaces, but become single.
+    """Return the text with its words of these indices swapped; punctuation stays where it is.
 
-    Words are what spaces separate, without the punctuation around them.
+    Words are what spaces separate, without the punctuation around them. Several spaces become one.
     """
     pieces = text.split()
     (lead, word, tail), (other_lead, other, other_tail) = _cut_word(pieces[first]), _cut_word(pieces[second])
@@ -168,7 +168,7 @@ def list_words(text: str) -> list[str]:
 
 
 def _cut_word(piece: str) -> tuple[str, str, str]:
-    """Return the punctuation before a word, the word, and the punctuation after it; all as the word if it has none."""
+    """Return the punctuation before a word, the word, and the punctuation after it; punctuation alone is a word."""
     match = re.fullmatch(r"(\W*)(.*?)(\W*)", piece)
     return (match[1], match[2], match[3]) if match and match[2] else ("", piece, "")
 

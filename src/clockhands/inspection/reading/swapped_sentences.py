@@ -49,7 +49,7 @@ def compute_unknown_share(subject: Subject, swaps: list[Swap]) -> float:
 
 
 def make_text_swaps(subject: Subject, texts: Sequence[str] | None) -> Iterator[Swap] | None:
-    """Yield sentences of ``texts``, or of the training text, with two words swapped; None if there is neither."""
+    """Return sentences of ``texts``, or of the training text, with two words swapped; None if there is neither."""
     chosen = texts if texts is not None else subject.training_texts
     if chosen is not None:
         return _swap_words(
@@ -86,7 +86,7 @@ def _encode_source(subject: Subject, source: str | None) -> list[int] | None:
 
 
 def find_two_longest(words: Sequence[str]) -> tuple[int, int]:
-    """Return the indices of the two longest different words, without punctuation if there are such."""
+    """Return the indices of the two longest different words; those that hold letters alone come before all others."""
     order = sorted(range(len(words)), key=lambda index: (not words[index].isalpha(), -len(words[index]), index))
     first = order[0]
     second = next((index for index in order[1:] if words[index] != words[first]), order[1])

@@ -12,8 +12,8 @@ from clockhands.errors import UsageError
 from clockhands.machine import format_bytes
 from clockhands.shapes import Tensor
 
-IN_MEMORY = 2**30
-"""Bytes of recordings kept in memory; more goes to a temporary file that the system pages in and out."""
+MOST_IN_MEMORY = 2**30
+"""The most bytes of recordings kept in memory; more go to temporary files, which the system pages in and out."""
 
 
 class TensorStorage:
@@ -23,7 +23,7 @@ class TensorStorage:
         """Prepare for ``total`` bytes. Raises UsageError if they do not fit the disk of temporary files."""
         self.folder = None
         self.count = 0
-        if total > IN_MEMORY:
+        if total > MOST_IN_MEMORY:
             self._check_disk(total)
             self.folder = tempfile.TemporaryDirectory(prefix="clockhands-")
 

@@ -22,7 +22,7 @@ FEWEST_WINDOWS = 8
 """Windows that running text is cut into at least, and that a file must hold: with fewer, little can be told from
 chance. A caller who passes a tensor has chosen its texts and may pass fewer, down to ``FEWEST_TEXTS``."""
 FEWEST_TEXTS = 3
-"""Texts of token ids that are needed: of two no interval over texts can be estimated."""
+"""Texts of token ids that are needed: of two not every interval over texts can be estimated."""
 SHORTEST = 4
 """The fewest ordinary tokens in a window."""
 DEFAULT_LENGTH = 128

@@ -1,4 +1,4 @@
-"""Models of this project as subjects: nothing about them is guessed, their schemes declare it."""
+"""Models of this project as subjects: nothing about them is guessed, for their schemes declare it."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class ClockhandsSubject(Subject):
 
     @property
     def stack(self) -> Stack:
-        """The layers that are inspected: ``model`` by its type."""
+        """The stack of layers that is inspected: the same object as ``model``, with its type."""
         return select_stack(self.transformer, self.side)
 
     @property

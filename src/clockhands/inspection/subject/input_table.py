@@ -129,7 +129,7 @@ def capture_input(model: nn.Module, path: str, forward: Forward, ids_BT: Int[Ten
 
 
 def copy_token_vectors(x: Tensor, shape: torch.Size) -> list[Tensor]:
-    """Return a copy of x as texts × tokens × width, without what pads a text; nothing if x holds no token vectors."""
+    """Return one copy of x as texts × tokens × width, without padding; an empty list if x holds no token vectors."""
     texts, length = shape
     if x.ndim != 3 or not x.is_floating_point():
         return []
@@ -139,8 +139,9 @@ def copy_token_vectors(x: Tensor, shape: torch.Size) -> list[Tensor]:
 
 
 def round_to_power_of_two(x: Tensor) -> float:
-    """Return a power of two as large as the largest number: a quotient by it keeps every digit, and its square exists.
+    """Return the smallest power of two above the largest magnitude; 1 if all numbers are zero.
 
-    The squares of numbers of 1e19 and more, and sums of many that are smaller, leave the range of float32.
+    Division by it is exact, and squares of the quotients can be added up: those of numbers above 1.8e19, and sums of
+    many squares of smaller ones, leave the range of float32.
     """
     return 2.0 ** math.frexp(float(x.abs().max()))[1]

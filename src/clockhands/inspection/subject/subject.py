@@ -72,8 +72,9 @@ class Subject(ABC):
         """Make a subject of a model object of ``transformers`` or of this project, with or without an output layer.
 
         The model is put into evaluation mode, without dropout, and stays in it; ``inspect`` restores its mode.
-        ``side`` of an encoder-decoder (default: the encoder). Raises UsageError for a ``side`` of a model that is no
-        encoder-decoder, CheckpointError for a model that does not turn token ids into one state per token.
+        ``side`` of an encoder-decoder (default: the encoder). Raises UsageError for a model of neither, and for a
+        ``side`` of a model that is no encoder-decoder; CheckpointError for a model that does not turn token ids into
+        one state per token.
         """
         subclass = next(subclass for subclass in cls._subclasses if subclass.accepts(model))
         return subclass.wrap(model, tokenizer, name, side)
@@ -111,9 +112,10 @@ class Subject(ABC):
     @property
     @abstractmethod
     def has_no_absolute_positions(self) -> bool:
-        """Whether it is known to have no absolute positions to shift; also where it has no positions at all.
+        """Whether the model is known to have no absolute positions, also where it has no positions at all.
 
-        False where positions can be shifted even if only their differences matter, as with RoPE in ``transformers``.
+        A reader is told so where ``run_shifted`` shifts nothing. With RoPE, whose positions can be shifted though only
+        their differences matter, it is True for models of this project, which declare it, and False for others.
         """
 
     def explain_missing_table(self, why: str) -> str:
@@ -226,7 +228,7 @@ class Subject(ABC):
     def with_mean_positions(self, length: int) -> AbstractContextManager[None]:
         """Inside the block, every position row is the mean of the first ``length``.
 
-        Raises CheckpointError for a model without a position table.
+        Only for a model whose ``read_tables`` returns tables.
         """
 
     @abstractmethod
