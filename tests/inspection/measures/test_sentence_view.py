@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from clockhands.inspection.measures import sentence_view
-from clockhands.inspection.measures.sentence_view import make_attention_view, pack_numbers
+from clockhands.inspection.measures.sentence_view import make_attention_view
 from clockhands.inspection.reading.sentence_split import SENTENCE_TERMS, SentenceLayer
 from clockhands.inspection.reading.sentences import Sentence
 
@@ -23,11 +23,6 @@ def make_layer(heads: int, size: int, positional: list[float]) -> SentenceLayer:
     return SentenceLayer(
         weights, None, torch.ones(size, size, dtype=torch.bool), terms, shares, shares[0], torch.ones(2)
     )
-
-
-def test_numbers_are_little_endian_integers() -> None:
-    content = base64.b64decode(pack_numbers(torch.tensor([32767.0, -2.4, 0.0])))
-    assert struct.unpack("<3h", content) == (32767, -2, 0)
 
 
 def test_terms_that_are_zero_are_left_out_and_the_others_have_their_scale() -> None:

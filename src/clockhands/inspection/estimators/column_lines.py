@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from clockhands.inspection.estimators.column_pairs import list_pairings
 from clockhands.inspection.estimators.surrogates import LEAST_TURNS
 from clockhands.inspection.estimators.wave_fit import (
     Array,
@@ -76,8 +77,8 @@ class SpectralLine:
 def take_column_lines(rows: Array, power: float) -> tuple[list[SpectralLine], Array]:
     """Find the pairs of columns that hold one line each, and subtract these lines from the rows.
 
-    The pairs are (2i, 2i+1) or (i, i + D/2), whichever finds more lines. So the lines of a table of sinusoids are found
-    one by one, however close their frequencies are.
+    The pairs are those of ``list_pairings`` that hold more lines. So the lines of a table of sinusoids are found one by
+    one, however close their frequencies are.
 
     Args:
         rows: the table, [N, D], of mean zero.
@@ -86,9 +87,7 @@ def take_column_lines(rows: Array, power: float) -> tuple[list[SpectralLine], Ar
     Returns:
         The lines, and the rows [N, D] without them.
     """
-    width = rows.shape[1] // 2
-    layouts = [[(2 * i, 2 * i + 1) for i in range(width)], [(i, i + width) for i in range(width)]]
-    lines = max(([*_fit_pairs(rows, pairs, power)] for pairs in layouts), key=len)
+    lines = max(([*_fit_pairs(rows, pairs, power)] for pairs in list_pairings(rows.shape[1])), key=len)
     rest = rows.copy()
     for line in lines:
         rest -= line.compute_rows(len(rows))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
+from clockhands.inspection.estimators.column_pairs import list_pairings
 from clockhands.inspection.estimators.matrix_statistics import fit_line
 from clockhands.shapes import Float, Tensor
 
@@ -26,20 +27,19 @@ class ExactHands:
 
 
 def read_exact_hands(rows_ND: Float[Tensor, "N D"]) -> ExactHands:
-    """Read the hands of a table of sinusoids as it was computed; none unless every pair that is not zero is a hand.
+    """Read the hands of a table of sinusoids that was computed; none unless every pair that is not zero is a hand.
 
-    The pairs are neighbouring columns, (2i, 2i+1), or columns half the width apart, (i, i + D/2), as in Vaswani et al.
-    2017, section 3.5. Nothing is estimated, so that hands far slower than the table are read too.
+    The pairs are those of ``list_pairings``. Nothing is estimated, so that hands far slower than the table are read
+    too.
     """
-    width = rows_ND.shape[1] // 2
     if rows_ND.shape[1] % 2:
         return ExactHands()
-    for pairs in ([(2 * i, 2 * i + 1) for i in range(width)], [(i, i + width) for i in range(width)]):
+    for pairs in list_pairings(rows_ND.shape[1]):
         nonzero = [pair for pair in pairs if bool(rows_ND[:, pair].any())]
         orbits = tuple(rows_ND[:, pair] for pair in nonzero)
         periods = [period for period in map(read_period, orbits) if period is not None]
         if nonzero and len(periods) == len(nonzero):
-            return ExactHands(tuple(periods), orbits, tuple(nonzero), width - len(nonzero))
+            return ExactHands(tuple(periods), orbits, tuple(nonzero), len(pairs) - len(nonzero))
     return ExactHands()
 
 

@@ -8,14 +8,15 @@ from typing import TypeAlias
 import torch
 
 from clockhands.findings import Figure, Finding, Panel, Table
-from clockhands.inspection.drawing import format_percent, format_percent_range, make_mark, make_untrained_reference
+from clockhands.inspection.drawing import make_mark
 from clockhands.inspection.estimators.intervals import bootstrap_layer_mean
-from clockhands.inspection.measures.measure import ATTENTION_HEADING, WINDOWS, Measure
+from clockhands.inspection.measures.measure import ATTENTION_HEADING, WINDOWS, Measure, make_untrained_reference
+from clockhands.inspection.number_format import describe_untrained, format_percent, format_percent_range
 from clockhands.inspection.reading.capture import Capture
 from clockhands.inspection.reading.layer import Layer
 from clockhands.inspection.reading.logit_split import TERMS, LogitSplit, centre_logits, compute_means
 from clockhands.inspection.reading.reading import Reading
-from clockhands.inspection.reading.term_groups import CONTENT, DISTANCE, PREFERRED_TOKENS, sum_groups
+from clockhands.inspection.reading.term_groups import CONTENT, DISTANCE, PREFERRED_TOKENS, ROUNDING, sum_groups
 from clockhands.shapes import Bool, Float, Tensor
 
 COLUMNS = ("query's words × distance", "key's words × distance", "distance alone", "preferred words", "words alone")
@@ -24,8 +25,6 @@ SPLIT_GROUPS = (DISTANCE, PREFERRED_TOKENS, CONTENT)
 """The last three of ``COLUMNS``, as groups of terms of the split logits."""
 LABELS = ("query's token × distance", "key's token × distance", "distance alone", "preferred tokens", "tokens alone")
 """The same shares as the figure names them."""
-ROUNDING = 1e-6
-"""Shares below this are rounding."""
 
 Sums: TypeAlias = tuple[Float[Tensor, " N"], Float[Tensor, " N"], Float[Tensor, " N"]]
 """Σ f · logit, Σ g · logit and Σ logit² of one layer, text by text."""
@@ -113,9 +112,9 @@ class ContentDistance(Measure):
         query, key = (sum(row[column] for row in shares) / len(shares) for column in (0, 1))
         fresh = _compute_shares(_sum_layers(control.capture), control.logit_splits) if control else None
         untrained = sum(row[0] + row[1] for row in fresh) / len(fresh) if fresh else None
-        untrained_note = f"; untrained {format_percent(untrained)}" if untrained is not None else ""
+        numbers = f"95 % interval {format_percent_range(low, high)}{describe_untrained(untrained)}"
         return self.make_finding(
-            _describe(query, key, low, f"95 % interval {format_percent_range(low, high)}{untrained_note}"),
+            _describe(query, key, low, numbers),
             query + key,
             interval=(low, high),
             references=make_untrained_reference(untrained),

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 import torch
 
 from clockhands.findings import SHARE, Finding, Table
-from clockhands.inspection.drawing import draw_head_grid, format_percent, format_percent_range, make_untrained_reference
+from clockhands.inspection.drawing import draw_head_grid
 from clockhands.inspection.estimators.intervals import compute_jackknife_interval
 from clockhands.inspection.estimators.position_sums import PositionSums
-from clockhands.inspection.measures.measure import LAYERS_HEADING, MASKED_WINDOWS, Measure
+from clockhands.inspection.measures.measure import LAYERS_HEADING, MASKED_WINDOWS, Measure, make_untrained_reference
+from clockhands.inspection.number_format import describe_untrained, format_percent, format_percent_range
 from clockhands.inspection.reading.attention_hooks import listen
 from clockhands.inspection.reading.capture import BATCH, Capture
 from clockhands.inspection.reading.computed_attention import ComputedAttention
@@ -124,8 +125,7 @@ class CrossAttention(Measure):
         value = float(shares_LH.mean())
         without_g = torch.stack([layer.without_gH.mean(1) for layer in layers]).mean(0)
         low, high = compute_jackknife_interval(value, without_g)
-        untrained_note = f"; untrained {format_percent(untrained)}" if untrained is not None else ""
-        numbers = f"95 % interval {format_percent_range(low, high)}{untrained_note}"
+        numbers = f"95 % interval {format_percent_range(low, high)}{describe_untrained(untrained)}"
         return self.make_finding(
             _describe(value, low, numbers, _describe_largest(shares_LH, layers)),
             value,

@@ -7,27 +7,20 @@ from collections.abc import Sequence
 import torch
 
 from clockhands.findings import SHARE, Figure, Finding, Panel, Reference, Table
-from clockhands.inspection.drawing import (
-    format_percent,
-    format_percent_range,
-    make_mark,
-    make_reference_line,
-    make_untrained_reference,
-)
+from clockhands.inspection.drawing import make_mark, make_reference_line
 from clockhands.inspection.estimators.intervals import compute_central_range
 from clockhands.inspection.measures.kernel_view import make_kernel_view
-from clockhands.inspection.measures.measure import ATTENTION_HEADING, WINDOWS, Measure
+from clockhands.inspection.measures.measure import ATTENTION_HEADING, WINDOWS, Measure, make_untrained_reference
 from clockhands.inspection.measures.rotation_hands import read_rotation_hands
+from clockhands.inspection.number_format import describe_untrained, format_percent, format_percent_range
 from clockhands.inspection.reading.layer import Layer
 from clockhands.inspection.reading.logit_split import LogitSplit, split_by_batch
 from clockhands.inspection.reading.reading import Reading
-from clockhands.inspection.reading.term_groups import DISTANCE, compute_group_interval, sum_groups
+from clockhands.inspection.reading.term_groups import DISTANCE, ROUNDING, compute_group_interval, sum_groups
 from clockhands.shapes import Float, Tensor
 
 DISTANCE_MECHANISMS = {"rotary", "alibi", "buckets", "disentangled", "transformer-xl", "attention"}
 """Mechanisms (``Subject.mechanisms``) whose attention depends, or may depend, on the distance of two tokens."""
-ROUNDING = 1e-6
-"""Shares below this are rounding."""
 FARTHEST = 64
 """The largest offset in the table of the finding, in tokens either way."""
 DRAWN_OFFSETS, DRAWN_HEADS = 48, 12
@@ -61,40 +54,35 @@ class DistanceCurve(Measure):
         if subject.mechanisms and not DISTANCE_MECHANISMS & set(subject.mechanisms):
             return self.skip(f"Its attention adds nothing for a distance. {subject.mechanism_sentence}")
         shares = _find_shares(splits)
-        untrained = _find_shares(reading.control.logit_splits) if reading.control else None
+        untrained_shares = _find_shares(reading.control.logit_splits) if reading.control else None
         largest = max(range(len(shares)), key=shares.__getitem__)
-        curves = [compute_distance_curve(layer) for layer in reading.capture.layers]
+        untrained = untrained_shares[largest] if untrained_shares else None
+        curves, spreads = zip(*map(compute_distance_curve, reading.capture.layers), strict=True)
         low, high = compute_group_interval(splits[largest], DISTANCE)
-        # The layer is chosen as the one with the largest share, and so is that of every shuffle.
-        shuffled_n = torch.stack(
-            [compute_shuffled_shares(curve_HJ, split) for (curve_HJ, _), split in zip(curves, splits, strict=True)]
-        ).amax(0)
-        chance_low, chance_high = compute_central_range(shuffled_n)
-        exceeds_chance = low > max(chance_high, ROUNDING)
-        untrained_note = f"; untrained {format_percent(untrained[largest])}" if untrained else ""
+        shuffled_n = _shuffle_distances(curves, splits)
+        chance = compute_central_range(shuffled_n)
+        exceeds_chance = low > max(chance[1], ROUNDING)
         numbers = (
-            f"(95 % interval {format_percent_range(low, high)}; distances shuffled "
-            f"{format_percent_range(chance_low, chance_high)}{untrained_note})"
+            f"(95 % interval {format_percent_range(low, high)}; distances shuffled {format_percent_range(*chance)}"
+            f"{describe_untrained(untrained)})"
         )
+        hands = [read_rotation_hands(subject, layer) for layer in reading.capture.layers]
         return self.make_finding(
             _describe(largest, shares[largest], splits[largest], numbers, exceeds_chance),
             shares[largest],
             unit=SHARE,
             interval=(low, high),
             references=(
-                Reference("distances shuffled", float(shuffled_n.mean()), (chance_low, chance_high)),
-                *make_untrained_reference(untrained[largest] if untrained else None),
+                Reference("distances shuffled", float(shuffled_n.mean()), chance),
+                *make_untrained_reference(untrained),
             ),
             light="info",
-            table=_make_table([curve_HJ for curve_HJ, _ in curves], reading.capture.length - 1),
-            figure=_draw_figure(curves[largest][0], largest, shares, untrained),
+            table=_make_table(curves, reading.capture.length - 1),
+            figure=_draw_figure(curves[largest], largest, shares, untrained_shares),
             details={
-                "view": make_kernel_view(
-                    [curve_HJ for curve_HJ, _ in curves],
-                    [read_rotation_hands(subject, layer) for layer in reading.capture.layers],
-                ),
+                "view": make_kernel_view(curves, hands),
                 "share": shares,
-                "spread_along_diagonals": max(spread for _, spread in curves),
+                "spread_along_diagonals": max(spreads),
                 "beyond": exceeds_chance,
             },
         )
@@ -147,9 +135,19 @@ def compute_distance_curve(layer: Layer) -> tuple[Float[Tensor, "H J"], float]:
     logits_HST = logits_HST - torch.diagonal(logits_HST, dim1=1, dim2=2)[..., None]
     logits_HST = logits_HST.masked_fill(~parts.real.mask_BHST[0].cpu(), torch.nan)
     length = logits_HST.shape[-1]
-    diagonals = [torch.diagonal(logits_HST, r, dim1=1, dim2=2) for r in range(1 - length, length)]
-    spread = max(float((d - d[:, :1]).nan_to_num().abs().max()) for d in diagonals)
-    return torch.stack([d.nanmean(-1) for d in diagonals], dim=-1), spread
+    diagonals = [torch.diagonal(logits_HST, offset, dim1=1, dim2=2) for offset in range(1 - length, length)]
+    spread = max(float((diagonal - diagonal[:, :1]).nan_to_num().abs().max()) for diagonal in diagonals)
+    return torch.stack([diagonal.nanmean(-1) for diagonal in diagonals], dim=-1), spread
+
+
+def _shuffle_distances(curves: Sequence[Float[Tensor, "H J"]], splits: Sequence[LogitSplit]) -> Float[Tensor, " n"]:
+    """Return the largest share of any layer in each shuffle of the distances.
+
+    The layer of the value is the one with the largest share, and so is that of every shuffle.
+    """
+    return torch.stack(
+        [compute_shuffled_shares(curve_HJ, split) for curve_HJ, split in zip(curves, splits, strict=True)]
+    ).amax(0)
 
 
 def compute_shuffled_shares(curve_HJ: Float[Tensor, "H J"], split: LogitSplit) -> Float[Tensor, " n"]:

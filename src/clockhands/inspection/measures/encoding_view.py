@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Sequence
 from typing import Any
 
-import torch
-
+from clockhands.inspection.measures.packing import LARGEST_INT8, pack_int8
 from clockhands.shapes import Float, Tensor
 
 MOST_POSITIONS = 64
 """Positions that are shown."""
 MOST_NUMBERS = 65_536
 """Values of an encoding that a page carries, one byte each: a wide one is shown at fewer positions."""
-FULL = 127
-"""The largest number of 8 bits."""
 
 
 def make_encoding_view(
@@ -42,11 +38,11 @@ def make_encoding_view(
         "first": first,
         "positions": count,
         "columns": rows.shape[1],
-        "scale": largest / FULL,
-        "values": pack_bytes(rows / largest),
-        "similarity": pack_bytes(unit @ unit.T),
+        "scale": largest / LARGEST_INT8,
+        "values": pack_int8(rows / largest),
+        "similarity": pack_int8(unit @ unit.T),
         "hands": [
-            {"period": float(period), "points": pack_bytes(orbit_N2[:count] / _measure_radius(orbit_N2[:count]))}
+            {"period": float(period), "points": pack_int8(orbit_N2[:count] / _measure_radius(orbit_N2[:count]))}
             for period, orbit_N2 in sorted(hands, key=lambda hand: hand[0])
         ],
     }
@@ -55,9 +51,3 @@ def make_encoding_view(
 def _measure_radius(orbit_N2: Float[Tensor, "N two"]) -> float:
     """Return the largest distance of a hand's points from its centre."""
     return float(orbit_N2.norm(dim=-1).max()) or 1.0
-
-
-def pack_bytes(values: Tensor) -> str:
-    """Return values from -1 to 1 as signed numbers of 8 bits in base64."""
-    rounded = (values.double().clamp(-1, 1) * FULL).round().to(torch.int8)
-    return base64.b64encode(rounded.contiguous().numpy().tobytes()).decode("ascii")

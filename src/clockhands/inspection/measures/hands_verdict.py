@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from clockhands.findings import join_words
-from clockhands.inspection.drawing import format_percent
 from clockhands.inspection.estimators.column_lines import SpectralLine
 from clockhands.inspection.estimators.spectral_lines import TableLines
 from clockhands.inspection.estimators.surrogates import LEAST_TURNS
+from clockhands.inspection.number_format import format_percent
 
 MOST_NAMED = 12
 """Periods that a verdict lists; the table of the finding has all."""

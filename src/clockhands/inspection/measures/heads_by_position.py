@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import torch
 
 from clockhands.findings import Finding, Table
-from clockhands.inspection.drawing import draw_head_grid, make_untrained_reference
-from clockhands.inspection.measures.measure import LAYERS_HEADING, MASKED_WINDOWS, Measure
+from clockhands.inspection.drawing import draw_head_grid
+from clockhands.inspection.measures.measure import LAYERS_HEADING, MASKED_WINDOWS, Measure, make_untrained_reference
 from clockhands.inspection.reading.head_statistics import HeadStatistics
 from clockhands.inspection.reading.reading import Reading
 from clockhands.shapes import Tensor

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 import torch
 
 from clockhands.findings import Figure, Finding, Panel, Reference, Table, join_words
-from clockhands.inspection.drawing import format_percent, make_mark
+from clockhands.inspection.drawing import make_mark
 from clockhands.inspection.estimators.intervals import compute_central_range, draw_texts
 from clockhands.inspection.measures.measure import LAYERS_HEADING, MASKED_WINDOWS, Measure
+from clockhands.inspection.number_format import format_percent
 from clockhands.inspection.reading.head_statistics import MAX_OFFSET, HeadStatistics
 from clockhands.inspection.reading.reading import Reading
 from clockhands.shapes import Float, Tensor

@@ -7,9 +7,8 @@ from typing import Any
 
 import torch
 
-from clockhands.inspection.measures.encoding_view import pack_bytes
+from clockhands.inspection.measures.packing import LARGEST_INT16, pack_int8, pack_int16
 from clockhands.inspection.measures.rotation_hands import RotationHands
-from clockhands.inspection.measures.sentence_view import FULL, pack_numbers
 from clockhands.shapes import Float, Tensor
 
 MOST_NUMBERS = 60_000
@@ -71,11 +70,11 @@ def _measure_range(curve_J: Float[Tensor, " J"]) -> float:
 def _pack_head(curve_J: Float[Tensor, " J"], hands: RotationHands | None, layer: int, head: int) -> dict[str, Any]:
     """Return the numbers of one head."""
     known = curve_J.isfinite()
-    scale = float(curve_J[known].abs().max()) / FULL if bool(known.any()) else 0.0
+    scale = float(curve_J[known].abs().max()) / LARGEST_INT16 if bool(known.any()) else 0.0
     numbers = torch.where(known, (curve_J / (scale or 1.0)).nan_to_num(), float(FORBIDDEN))
     weights = None if hands is None else hands.weights_HF[head]
-    packed = "" if weights is None else pack_bytes(weights / weights.max().clamp_min(1e-30))
-    return {"layer": layer + 1, "head": head, "scale": scale, "numbers": pack_numbers(numbers), "weights": packed}
+    packed = "" if weights is None else pack_int8(weights / weights.max().clamp_min(1e-30))
+    return {"layer": layer + 1, "head": head, "scale": scale, "numbers": pack_int16(numbers), "weights": packed}
 
 
 def group_layers(hands: Sequence[RotationHands | None]) -> list[dict[str, Any]]:

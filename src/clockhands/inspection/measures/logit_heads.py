@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from clockhands.findings import Finding, Table
-from clockhands.inspection.drawing import format_percent, make_untrained_reference
 from clockhands.inspection.estimators.intervals import bootstrap_ratio
 from clockhands.inspection.measures.logit_figure import SPLIT_METHOD, SPLIT_SOURCE, draw_shares
-from clockhands.inspection.measures.measure import ATTENTION_HEADING, WINDOWS, Measure
+from clockhands.inspection.measures.measure import ATTENTION_HEADING, WINDOWS, Measure, make_untrained_reference
+from clockhands.inspection.number_format import format_percent
 from clockhands.inspection.reading.logit_split import TERMS, LogitSplit
 from clockhands.inspection.reading.reading import Reading
 from clockhands.inspection.reading.term_groups import POSITIONAL, TERM_GROUPS, compute_positional_share

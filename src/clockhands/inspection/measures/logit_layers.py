@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from clockhands.findings import SHARE, Finding, Table
-from clockhands.inspection.drawing import format_percent, format_percent_range, make_untrained_reference
 from clockhands.inspection.measures.logit_figure import SPLIT_METHOD, SPLIT_SOURCE, draw_shares
-from clockhands.inspection.measures.measure import ATTENTION_HEADING, WINDOWS, Measure
+from clockhands.inspection.measures.measure import ATTENTION_HEADING, WINDOWS, Measure, make_untrained_reference
+from clockhands.inspection.number_format import format_percent, format_percent_range
 from clockhands.inspection.reading.logit_split import DATA_DEPENDENT, TERMS, LogitSplit
 from clockhands.inspection.reading.reading import Reading
 from clockhands.inspection.reading.term_groups import (
     CONTENT,
     POSITIONAL,
+    ROUNDING,
     compute_group_interval,
     compute_positional_share,
     sum_groups,
@@ -21,8 +22,6 @@ from clockhands.shapes import Tensor
 
 EXACT = 1e-4
 """The largest relative error of a split that counts as exact."""
-ROUNDING = 1e-6
-"""Data-dependent shares below this are rounding."""
 
 
 class LogitLayers(Measure):

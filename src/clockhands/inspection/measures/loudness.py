@@ -8,16 +8,10 @@ from dataclasses import dataclass
 import torch
 
 from clockhands.findings import SHARE, Figure, Finding, Light, Panel, Table
-from clockhands.inspection.drawing import (
-    format_percent,
-    format_percent_range,
-    format_ratio,
-    make_mark,
-    make_reference_line,
-    make_untrained_reference,
-)
+from clockhands.inspection.drawing import make_mark, make_reference_line
 from clockhands.inspection.estimators.intervals import bootstrap_ratio
-from clockhands.inspection.measures.measure import INPUT_HEADING, TEXT, Measure
+from clockhands.inspection.measures.measure import INPUT_HEADING, TEXT, Measure, make_untrained_reference
+from clockhands.inspection.number_format import describe_untrained, format_percent, format_percent_range, format_ratio
 from clockhands.inspection.reading.capture import FIRST_POSITION_NOTE, Capture
 from clockhands.inspection.reading.reading import Reading
 from clockhands.inspection.subject.tables import Tables
@@ -117,18 +111,18 @@ class Loudness(Measure):
         rest = trained.position + trained.constant
         low, high = bootstrap_ratio(torch.full_like(trained.token_N, trained.position), trained.token_N + rest)
         light, comment = _judge(trained)
-        untrained_note = f"; untrained {format_percent(untrained.share)}" if untrained else ""
+        untrained_share = untrained.share if untrained else None
         verdict = (
             f"Tokens carry {format_percent(trained.token / (trained.token + rest))} of the input, positions "
-            f"{format_percent(trained.share)} (95 % interval {format_percent_range(low, high)}{untrained_note}): "
-            f"{comment}."
+            f"{format_percent(trained.share)} (95 % interval {format_percent_range(low, high)}"
+            f"{describe_untrained(untrained_share)}): {comment}."
         )
         return self.make_finding(
             verdict + _describe_factor(tables, trained, untrained) + _describe_outliers(tables),
             trained.share,
             unit=SHARE,
             interval=(low, high),
-            references=make_untrained_reference(untrained.share if untrained else None),
+            references=make_untrained_reference(untrained_share),
             light=light,
             table=_make_table(tables, trained, untrained),
             figure=_draw_figure(tables, trained, untrained),

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from clockhands.findings import SHARE, Finding, Reference, Table, join_words
-from clockhands.inspection.drawing import format_percent, format_percent_range
 from clockhands.inspection.measures.distance_curve import DistanceCurve
 from clockhands.inspection.measures.intervention_figure import bootstrap_change, draw_changes
 from clockhands.inspection.measures.measure import OUTPUT_HEADING, TASK, Measure
+from clockhands.inspection.number_format import format_percent, format_percent_range
 from clockhands.inspection.reading.interventions import (
     ANOTHER_TEXT,
     INTERVENTIONS_NOTE,
@@ -111,14 +111,8 @@ def _describe_shifts(subject: Subject, interventions: Interventions, attends_by_
         return f" There are no absolute positions to shift{ending}"
     if not shifts:
         return " Its positions cannot be shifted from outside in windows of this length."
-    changing = [
-        step
-        for step, effect in shifts.items()
-        if max(effect.token_change, effect.mean_state_change or 0.0) >= LEAST_CHANGE
-    ]
-    if not changing:
-        return f" Shifting all positions by {join_words(map(str, shifts))} changes nothing{ending}"
-    step = changing[0]
-    change_N = shifts[step].mean_state_change_N
-    assert change_N is not None
-    return f" With all positions shifted by {step}, the mean of the output {_describe_change(change_N)}."
+    for step, effect in shifts.items():
+        change_N = effect.mean_state_change_N
+        if change_N is not None and max(effect.token_change, float(change_N.mean())) >= LEAST_CHANGE:
+            return f" With all positions shifted by {step}, the mean of the output {_describe_change(change_N)}."
+    return f" Shifting all positions by {join_words(map(str, shifts))} changes nothing{ending}"

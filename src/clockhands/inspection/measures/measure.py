@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from clockhands.findings import Finding, Number
+from clockhands.findings import Finding, Number, Reference
 from clockhands.inspection.reading.reading import Reading
 
 SENTENCES_HEADING, TEXT_HEADING, INPUT_HEADING, ATTENTION_HEADING, LAYERS_HEADING, OUTPUT_HEADING = (
@@ -76,6 +76,11 @@ class Measure(ABC):
     def skip(self, reason: str) -> Finding:
         """Return the finding of a measure that does not apply to this model; the verdict is the reason."""
         return Finding(name=self.name, question=self.question, verdict=reason, light="skip")
+
+
+def make_untrained_reference(value: Number | None) -> tuple[Reference, ...]:
+    """Return the value of the untrained control as the reference "untrained"; nothing if there is no control."""
+    return () if value is None else (Reference("untrained", value),)
 
 
 def _explain_numbering(reading: Reading) -> str:

@@ -8,6 +8,7 @@ from torch.nn import functional as F
 from clockhands.findings import Finding, Light, Reference, Table
 from clockhands.inspection.estimators.intervals import estimate_mean_interval
 from clockhands.inspection.measures.measure import OUTPUT_HEADING, WINDOWS, Measure
+from clockhands.inspection.number_format import format_decimal
 from clockhands.inspection.reading.capture import BATCH, Capture
 from clockhands.inspection.reading.interventions import draw_orders
 from clockhands.inspection.reading.reading import Reading
@@ -72,19 +73,14 @@ def _judge(
         return "The next token is predicted alike in any order of the tokens before it: the model ignores order.", "bad"
     numbers = (
         f"The loss of the next token is {float(ordered_Ne.mean()):.2f} nats, and {float(permuted_Ne.mean()):.2f} when "
-        f"the tokens before it are permuted: {_format_change(float(difference_Ne.mean()))} nats (95 % interval "
-        f"{_format_change(low)} to {_format_change(high)})."
+        f"the tokens before it are permuted: {format_decimal(float(difference_Ne.mean()), plus=True)} nats (95 % "
+        f"interval {format_decimal(low, plus=True)} to {format_decimal(high, plus=True)})."
     )
     if low > 0:
         return f"{numbers} Order helps to predict it.", "good"
     if high < 0:
         return f"{numbers} It is predicted better without their order.", "warn"
     return f"{numbers} Whether order helps is undecided.", "info"
-
-
-def _format_change(value: float) -> str:
-    """Write ``+0.52`` or ``−0.02``, with a minus sign and no hyphen."""
-    return f"{value:+.2f}".replace("-", "−")
 
 
 def find_ends(capture: Capture) -> list[int]:

@@ -9,10 +9,11 @@ import torch
 from torch.nn import functional as F
 
 from clockhands.findings import SHARE, Figure, Finding, Panel, Reference, Table
-from clockhands.inspection.drawing import format_percent, format_percent_range, make_mark
+from clockhands.inspection.drawing import make_mark
 from clockhands.inspection.estimators.intervals import bootstrap_hit_share
 from clockhands.inspection.estimators.probes import find_nearest_row
 from clockhands.inspection.measures.measure import INPUT_HEADING, TEXT, Measure
+from clockhands.inspection.number_format import format_percent, format_percent_range
 from clockhands.inspection.reading.capture import FIRST_POSITION_NOTE, Capture
 from clockhands.inspection.reading.reading import Reading
 from clockhands.inspection.subject.input_table import round_to_power_of_two

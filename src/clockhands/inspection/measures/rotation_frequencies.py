@@ -7,9 +7,10 @@ from dataclasses import replace
 import torch
 
 from clockhands.findings import SHARE, Figure, Finding, Panel, Reference, Table
-from clockhands.inspection.drawing import format_percent, format_percent_range, make_mark, make_untrained_reference
+from clockhands.inspection.drawing import make_mark
 from clockhands.inspection.estimators.intervals import bootstrap_layer_mean
-from clockhands.inspection.measures.measure import ATTENTION_HEADING, WINDOWS, Measure
+from clockhands.inspection.measures.measure import ATTENTION_HEADING, WINDOWS, Measure, make_untrained_reference
+from clockhands.inspection.number_format import describe_untrained, format_percent, format_percent_range
 from clockhands.inspection.reading.layer import Layer
 from clockhands.inspection.reading.logit_split import centre_logits
 from clockhands.inspection.reading.reading import Reading
@@ -52,11 +53,10 @@ class RotationFrequencies(Measure):
         share = float(shares_LF.mean(0)[:quarter].sum())
         untrained = float(untrained_F[:quarter].sum()) if untrained_F is not None else None
         low, high = _bootstrap_quarter(sums, quarter)
-        untrained_note = f"; untrained {format_percent(untrained)}" if untrained is not None else ""
         return self.make_finding(
             f"The fastest quarter of the rotated pairs carries {format_percent(share)} of the logits' variance (95 % "
             f"interval {format_percent_range(low, high)}; equal pairs "
-            f"{format_percent(quarter / pairs)}{untrained_note}).{_describe_unrotated(unrotated)}",
+            f"{format_percent(quarter / pairs)}{describe_untrained(untrained)}).{_describe_unrotated(unrotated)}",
             share,
             unit=SHARE,
             interval=(low, high),

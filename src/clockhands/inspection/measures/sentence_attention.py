@@ -7,16 +7,16 @@ from collections.abc import Iterable, Sequence
 import torch
 
 from clockhands.findings import SHARE, Figure, Finding, Panel, Reference, Table
-from clockhands.inspection.drawing import format_percent, format_percent_range, make_mark
+from clockhands.inspection.drawing import make_mark
 from clockhands.inspection.estimators.intervals import compute_central_range
 from clockhands.inspection.measures.measure import MASKED_WINDOWS, SENTENCES_HEADING, Measure
 from clockhands.inspection.measures.sentence_view import make_attention_view
+from clockhands.inspection.number_format import format_percent, format_percent_range
 from clockhands.inspection.reading.reading import Reading
-from clockhands.inspection.reading.sentence_split import SENTENCE_TERMS, SentenceLayer
+from clockhands.inspection.reading.sentence_split import POSITION_ALONE, SENTENCE_TERMS, SentenceLayer
 from clockhands.inspection.reading.sentences import Sentence
 from clockhands.shapes import Float, Tensor
 
-POSITION = [*SENTENCE_TERMS].index("position–position")
 MOST_DRAWN = 40_000
 """Values of attention in one panel; where all heads have more, every second layer is drawn, or fewer."""
 
@@ -50,24 +50,22 @@ class SentenceAttention(Measure):
     def run(self, reading: Reading) -> Finding:
         """Measure every sentence; the value is the share of position alone."""
         layers_by_sentence = [reading.split_sentence(sentence) for sentence in reading.sentences]
-        values = [_pool(layers)[POSITION] for layers in layers_by_sentence]
-        others = torch.stack(
-            [torch.stack([layer.positional_N for layer in layers]).mean(0).mean() for layers in layers_by_sentence]
-        )
-        spread = torch.cat(
-            [torch.stack([layer.positional_N for layer in layers]).mean(0) for layers in layers_by_sentence]
-        )
+        values = [_pool(layers)[POSITION_ALONE] for layers in layers_by_sentence]
+        others_by_sentence = [
+            torch.stack([layer.positional_N for layer in layers]).mean(0) for layers in layers_by_sentence
+        ]
+        other_texts = float(torch.stack([others_N.mean() for others_N in others_by_sentence]).mean())
         sentences = [
             _describe(sentence, layers) for sentence, layers in zip(reading.sentences, layers_by_sentence, strict=True)
         ]
-        low, high = compute_central_range(spread)
+        low, high = compute_central_range(torch.cat(others_by_sentence))
         return self.make_finding(
             "\n".join(sentences)
-            + f"\nIn other texts of that length positions alone account for {format_percent(float(others.mean()))} "
+            + f"\nIn other texts of that length positions alone account for {format_percent(other_texts)} "
             f"(of single texts {format_percent_range(low, high)}).",
             float(sum(values) / len(values)),
             unit=SHARE,
-            references=(Reference("other texts", float(others.mean()), (low, high)),),
+            references=(Reference("other texts", other_texts, (low, high)),),
             light="info",
             table=_make_table(reading.sentences, layers_by_sentence),
             figure=_draw_figure(reading.sentences, layers_by_sentence),
@@ -83,9 +81,9 @@ def _pool(layers: Sequence[SentenceLayer]) -> list[float]:
 def _describe(sentence: Sentence, layers: Sequence[SentenceLayer]) -> str:
     """Say what the logits of a sentence are made of, and in which head position does most."""
     shares = _pool(layers)
-    words, cross, position = shares[0], shares[1] + shares[2], shares[POSITION]
+    words, cross, position = shares[0], shares[1] + shares[2], shares[POSITION_ALONE]
     rest = f", what words and distances add together {format_percent(shares[4])}" if abs(shares[4]) > 0.0005 else ""
-    grid_LH = torch.stack([layer.shares_Ht[:, POSITION] for layer in layers])
+    grid_LH = torch.stack([layer.shares_Ht[:, POSITION_ALONE] for layer in layers])
     layer, head = divmod(int(grid_LH.argmax()), grid_LH.shape[1])
     return (
         f"“{sentence.text}”: words alone account for {format_percent(words)} of the logits' variance, words with "
@@ -125,8 +123,8 @@ def _draw_panel(sentence: Sentence, layers: Sequence[SentenceLayer]) -> Panel:
     drawn = [*enumerate(layers, 1)][::step]
     heads = range(layers[0].weights_HST.shape[0])
     names = tuple(
-        f"layer {index} head {head}\npositions alone {format_percent(float(layer.shares_Ht[head, POSITION]))}, words "
-        f"alone {format_percent(float(layer.shares_Ht[head, 0]))}"
+        f"layer {index} head {head}\npositions alone {format_percent(float(layer.shares_Ht[head, POSITION_ALONE]))}, "
+        f"words alone {format_percent(float(layer.shares_Ht[head, 0]))}"
         for index, layer in drawn
         for head in heads
     )

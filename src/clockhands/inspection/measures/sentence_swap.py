@@ -8,9 +8,10 @@ from itertools import combinations
 import torch
 
 from clockhands.findings import SHARE, Figure, Finding, Panel, Reference, Table
-from clockhands.inspection.drawing import format_percent, make_heatmap
+from clockhands.inspection.drawing import make_heatmap
 from clockhands.inspection.measures.measure import MASKED_WINDOWS, SENTENCES_HEADING, Measure
 from clockhands.inspection.measures.swapped_words import compute_mean_state
+from clockhands.inspection.number_format import format_percent
 from clockhands.inspection.reading.interventions import LEAST_CHANGE, measure_squared_distance
 from clockhands.inspection.reading.reading import Reading
 from clockhands.inspection.reading.sentences import (

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 
-from clockhands.inspection.reading.sentence_split import SENTENCE_TERMS, SentenceLayer
+from clockhands.inspection.measures.packing import LARGEST_INT16, pack_int16
+from clockhands.inspection.reading.sentence_split import POSITION_ALONE, SENTENCE_TERMS, SentenceLayer
 from clockhands.inspection.reading.sentences import Sentence
-from clockhands.shapes import Tensor
 
 MOST_NUMBERS = 240_000
 """Numbers of all sentences that a page carries, two bytes each; heads beyond are left out, and the page says so."""
 ROUNDING = 1e-5
 """Terms that are smaller than this part of the largest are rounding."""
-FULL = 32767
-"""The largest number of 16 bits: the attention 1, and the largest logit of a head."""
 
 
 def make_attention_view(
@@ -41,9 +38,8 @@ def _pack_sentence(sentence: Sentence, layers: Sequence[SentenceLayer], most: in
     used = (largest_t > ROUNDING * largest_t.max()).nonzero().flatten().tolist()
     maps = 1 + (layers[0].swapped_HST is not None) + len(used)
     all_heads = [(index, head) for index, layer in enumerate(layers) for head in range(len(layer.weights_HST))]
-    position = [*SENTENCE_TERMS].index("position–position")
     room = max(1, most // (maps * layers[0].mask_ST.numel()))
-    chosen = sorted(all_heads, key=lambda at: -float(layers[at[0]].shares_Ht[at[1], position]))[:room]
+    chosen = sorted(all_heads, key=lambda at: -float(layers[at[0]].shares_Ht[at[1], POSITION_ALONE]))[:room]
     return {
         "text": sentence.text,
         "tokens": sentence.tokens,
@@ -58,12 +54,7 @@ def _pack_sentence(sentence: Sentence, layers: Sequence[SentenceLayer], most: in
 def _pack_head(layer: SentenceLayer, index: int, head: int, used: Sequence[int]) -> Mapping[str, Any]:
     """Return the numbers of one head, all maps one after the other."""
     terms_tST = layer.terms_tHST[list(used), head]
-    scale = float(terms_tST.abs().max()) / FULL if terms_tST.numel() else 0.0
+    scale = float(terms_tST.abs().max()) / LARGEST_INT16 if terms_tST.numel() else 0.0
     weights = [layer.weights_HST[head], *([] if layer.swapped_HST is None else [layer.swapped_HST[head]])]
-    numbers = torch.cat([torch.stack(weights) * FULL, terms_tST / (scale or 1.0)])
-    return {"layer": index + 1, "head": head, "scale": scale, "numbers": pack_numbers(numbers)}
-
-
-def pack_numbers(values: Tensor) -> str:
-    """Return values from -32767 to 32767, rounded, as little-endian integers of 16 bits in base64."""
-    return base64.b64encode(values.round().to(torch.int16).numpy().astype("<i2").tobytes()).decode("ascii")
+    numbers = torch.cat([torch.stack(weights) * LARGEST_INT16, terms_tST / (scale or 1.0)])
+    return {"layer": index + 1, "head": head, "scale": scale, "numbers": pack_int16(numbers)}

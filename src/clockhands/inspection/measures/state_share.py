@@ -5,13 +5,14 @@ from __future__ import annotations
 import torch
 
 from clockhands.findings import SHARE, Figure, Finding, Panel, Table
-from clockhands.inspection.drawing import format_percent, format_percent_range, make_mark, make_untrained_reference
+from clockhands.inspection.drawing import make_mark
 from clockhands.inspection.estimators.variance_share import (
     compute_stable_rank,
     estimate_position_share,
     jackknife_position_share,
 )
-from clockhands.inspection.measures.measure import LAYERS_HEADING, TASK, Measure
+from clockhands.inspection.measures.measure import LAYERS_HEADING, TASK, Measure, make_untrained_reference
+from clockhands.inspection.number_format import format_percent, format_percent_range
 from clockhands.inspection.reading.capture import FIRST_POSITION_NOTE, Capture
 from clockhands.inspection.reading.reading import Reading
 

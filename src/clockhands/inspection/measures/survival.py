@@ -7,13 +7,7 @@ from collections.abc import Sequence
 import torch
 
 from clockhands.findings import SHARE, Figure, Finding, Panel, Reference, Table
-from clockhands.inspection.drawing import (
-    format_percent,
-    format_percent_range,
-    make_mark,
-    make_reference_line,
-    make_untrained_reference,
-)
+from clockhands.inspection.drawing import make_mark, make_reference_line
 from clockhands.inspection.estimators.probes import correct_interval
 from clockhands.inspection.measures.layer_probes import (
     ProbeScores,
@@ -21,7 +15,8 @@ from clockhands.inspection.measures.layer_probes import (
     probe_layers,
     probe_without_residuals,
 )
-from clockhands.inspection.measures.measure import LAYERS_HEADING, TASK, Measure
+from clockhands.inspection.measures.measure import LAYERS_HEADING, TASK, Measure, make_untrained_reference
+from clockhands.inspection.number_format import format_percent, format_percent_range
 from clockhands.inspection.reading.capture import FIRST_POSITION_NOTE, Capture
 from clockhands.inspection.reading.reading import Reading
 from clockhands.shapes import Float, Tensor

@@ -8,9 +8,9 @@ from itertools import islice
 import torch
 
 from clockhands.findings import SHARE, Finding, Reference, Table
-from clockhands.inspection.drawing import format_percent, format_percent_range
 from clockhands.inspection.measures.intervention_figure import bootstrap_change
 from clockhands.inspection.measures.measure import OUTPUT_HEADING, TASK, Measure
+from clockhands.inspection.number_format import format_percent, format_percent_range
 from clockhands.inspection.reading.interventions import LEAST_CHANGE, divide_by_distance, measure_squared_distance
 from clockhands.inspection.reading.reading import Reading
 from clockhands.inspection.reading.swapped_sentences import (

@@ -6,18 +6,12 @@ import torch
 from scipy.stats import spearmanr
 
 from clockhands.findings import SHARE, Figure, Finding, Panel, Reference, Table
-from clockhands.inspection.drawing import (
-    format_percent,
-    format_percent_range,
-    format_signed,
-    make_heatmap,
-    make_mark,
-    make_reference_line,
-)
+from clockhands.inspection.drawing import make_heatmap, make_mark, make_reference_line
 from clockhands.inspection.estimators.intervals import compute_central_range
 from clockhands.inspection.estimators.matrix_statistics import average_diagonals, compute_toeplitz_r2
 from clockhands.inspection.measures.measure import INPUT_HEADING, Measure
 from clockhands.inspection.measures.position_rows import read_rows
+from clockhands.inspection.number_format import format_decimal, format_percent, format_percent_range
 from clockhands.inspection.reading.reading import Reading
 from clockhands.shapes import Float, Tensor
 
@@ -53,9 +47,10 @@ class TableSimilarity(Measure):
         chance = torch.tensor([compute_toeplitz_r2(_compute_cosines(shuffled)) for shuffled in shuffles])
         value, mean_cosines_R = compute_toeplitz_r2(cosines_NN), average_diagonals(cosines_NN)
         monotonicity = compute_monotonicity(mean_cosines_R)
+        neighbours = format_decimal(float(mean_cosines_R[0]))
         return self.make_finding(
-            f"{_describe_share(value, *compute_central_range(chance))}; neighbours have cosine "
-            f"{format_signed(float(mean_cosines_R[0]))}, and similarity {_describe_trend(monotonicity)} with distance.",
+            f"{_describe_share(value, *compute_central_range(chance))}; neighbours have cosine {neighbours}, and "
+            f"similarity {_describe_trend(monotonicity)} with distance.",
             value,
             unit=SHARE,
             references=(Reference("rows shuffled", float(chance.mean()), compute_central_range(chance)),),
@@ -95,7 +90,7 @@ def _describe_trend(correlation: float) -> str:
     if correlation < -0.9:
         return "falls steadily"
     trend = "falls on the whole" if correlation < -0.3 else "does not fall on the whole"
-    return f"{trend} (ρ = {format_signed(correlation)})"
+    return f"{trend} (ρ = {format_decimal(correlation)})"
 
 
 def compute_monotonicity(mean_cosines_R: Float[Tensor, " R"]) -> float:

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 import torch
 
 from clockhands.findings import SHARE, Figure, Finding, Number, Panel, Reference, Table, join_words
-from clockhands.inspection.drawing import format_percent, make_mark
+from clockhands.inspection.drawing import make_mark
 from clockhands.inspection.estimators.intervals import estimate_mean_interval
 from clockhands.inspection.estimators.matrix_statistics import count_leading
 from clockhands.inspection.measures.measure import INPUT_HEADING, Measure
 from clockhands.inspection.measures.position_rows import read_rows
+from clockhands.inspection.number_format import format_percent
 from clockhands.inspection.reading.reading import Reading
 from clockhands.shapes import Float, Tensor
 

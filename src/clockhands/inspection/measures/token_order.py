@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from clockhands.findings import SHARE, Finding, Reference, Table
-from clockhands.inspection.drawing import format_percent, format_percent_range
 from clockhands.inspection.measures.intervention_figure import bootstrap_change, draw_changes
 from clockhands.inspection.measures.measure import OUTPUT_HEADING, TASK, Measure
+from clockhands.inspection.number_format import format_percent, format_percent_range
 from clockhands.inspection.reading.interventions import ANOTHER_TEXT, INTERVENTIONS_NOTE, OTHERS_PERMUTED, PERMUTED
 from clockhands.inspection.reading.reading import Reading
 

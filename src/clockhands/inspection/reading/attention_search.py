@@ -58,17 +58,17 @@ def record_calls(
 
 
 def _find_readable(model: nn.Module, run: Callable[[], Any], shape: tuple[int, int]) -> tuple[list[nn.Module], str]:
-    """Return the modules whose attention is computed as logits of every token for every token, and why others are not.
+    """Return the modules whose attention is computed as logits of every query, and why others are left out.
 
     Raises CheckpointError if there is no attention at all.
     """
-    is_square: dict[nn.Module, bool] = {}  # by module: are all its logits those of every token for every token?
+    complete: dict[nn.Module, bool] = {}  # by module: are all its logits those of every text and of every query?
     entered: dict[str, None] = {}  # the classes that ran and have "attention" in their names, to name them in a message
 
     def note_shape(computed: ComputedAttention) -> None:
-        # The keys of cross-attention are those of another text, so only the length of the queries is compared.
-        square = computed.logits_BHST.shape[0] == shape[0] and computed.logits_BHST.shape[2] == shape[1]
-        is_square[computed.module] = is_square.get(computed.module, True) and square
+        # The keys of cross-attention are those of another text; ``_explain_fault`` looks at those of self-attention.
+        has_all_queries = computed.logits_BHST.shape[0] == shape[0] and computed.logits_BHST.shape[2] == shape[1]
+        complete[computed.module] = complete.get(computed.module, True) and has_all_queries
 
     hooks = [
         module.register_forward_pre_hook(lambda module, args: entered.setdefault(type(module).__name__))
@@ -81,18 +81,18 @@ def _find_readable(model: nn.Module, run: Callable[[], Any], shape: tuple[int, i
             run()
     except CheckpointError as fault:
         unread_reason = str(fault)
-        is_square.clear()
+        complete.clear()
     finally:
         for hook in hooks:
             hook.remove()
-    if not is_square and not entered:
+    if not complete and not entered:
         raise CheckpointError(
             f"no attention was seen in {type(model).__name__}: it has none, or computes it in a way that neither the "
             "attention interface of transformers nor a softmax shows"
         )
-    readable = [module for module, square in is_square.items() if square]
-    names = {type(module).__name__ for module, square in is_square.items() if not square}
-    names |= set() if is_square else set(entered)
+    readable = [module for module, has_all_queries in complete.items() if has_all_queries]
+    names = {type(module).__name__ for module, has_all_queries in complete.items() if not has_all_queries}
+    names |= set() if complete else set(entered)
     if names and not unread_reason:
         unread_reason = (
             f"the attention of {', '.join(sorted(names))} is not computed as logits of every token for every token"

@@ -109,20 +109,16 @@ class HeadSums:
         mean_HST = self.sums.total_gHST.sum(0) / num_texts + uniform_ST
         by_position, by_position_interval_H2, _ = self.sums.estimate_shares()
         queries = _choose_queries(allowed)
-        distance_ST = (torch.arange(len(allowed)) - torch.arange(len(allowed))[:, None]).double()
-        uniform = float((uniform_ST * distance_ST.abs()).sum(-1)[queries].mean())
-        offsets = _average_offsets(mean_HST, distance_ST)
-        uniform_offsets = _average_offsets(uniform_ST[None], distance_ST)[0]
-        distances = torch.cat(self.distances)
+        offset_ST = (torch.arange(len(allowed)) - torch.arange(len(allowed))[:, None]).double()
         return HeadStatistics(
-            by_position,
-            by_position_interval_H2,
-            offsets,
-            self.to_first / num_texts,
-            distances,
-            uniform,
-            uniform_offsets,
-            _find_frequent_offsets(allowed),
+            by_position_H=by_position,
+            by_position_interval_H2=by_position_interval_H2,
+            attention_by_offset_HJ=_average_offsets(mean_HST, offset_ST),
+            first_token_H=self.to_first / num_texts,
+            distance_NH=torch.cat(self.distances),
+            uniform_distance=float((uniform_ST * offset_ST.abs()).sum(-1)[queries].mean()),
+            uniform_by_offset_J=_average_offsets(uniform_ST[None], offset_ST)[0],
+            frequent_J=_find_frequent_offsets(allowed),
         )
 
 
@@ -143,10 +139,10 @@ def _find_frequent_offsets(mask_ST: Bool[Tensor, "S T"]) -> Bool[Tensor, " J"]:
     return torch.tensor(counts) >= size / 2
 
 
-def _average_offsets(mean_HST: Tensor, distance_ST: Tensor) -> Tensor:
+def _average_offsets(mean_HST: Tensor, offset_ST: Tensor) -> Tensor:
     """Return mean attention at each offset from -MAX_OFFSET to MAX_OFFSET, over the queries that have such a key."""
     columns = []
     for offset in range(-MAX_OFFSET, MAX_OFFSET + 1):
-        pairs_ST = distance_ST == offset
+        pairs_ST = offset_ST == offset
         columns.append(mean_HST[:, pairs_ST].mean(-1) if bool(pairs_ST.any()) else torch.zeros(len(mean_HST)).double())
     return torch.stack(columns, dim=-1)

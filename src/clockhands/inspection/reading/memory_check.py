@@ -29,8 +29,8 @@ def count_bytes(heads: int, windows: Windows) -> tuple[int, int]:
 def check_memory(subject: Subject, windows: Windows) -> None:
     """Raise UsageError if the attention of one layer over these windows does not fit the memory."""
     device, cpu = subject.device, torch.device("cpu")
-    computed, counted = count_bytes(subject.num_heads, windows)
-    needs = {cpu: computed + counted} if device.type == "cpu" else {device: computed, cpu: counted}
+    where_computed, on_cpu = count_bytes(subject.num_heads, windows)
+    needs = {cpu: where_computed + on_cpu} if device.type == "cpu" else {device: where_computed, cpu: on_cpu}
     for where, needed in needs.items():
         available = measure_free_memory(where)
         if needed > available:

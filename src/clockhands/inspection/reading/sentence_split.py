@@ -45,6 +45,10 @@ Other groups than those of ``term_groups``, though some names are alike (saved t
 """
 
 
+POSITION_ALONE = [*SENTENCE_TERMS].index("position–position")
+"""The place of position alone among ``SENTENCE_TERMS``."""
+
+
 @dataclass(frozen=True)
 class SentenceLayer:
     """One attention layer on one sentence.

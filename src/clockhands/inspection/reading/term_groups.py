@@ -28,6 +28,8 @@ layer adds to all texts."""
 
 POSITIONAL = ("position–position", PREFERRED_POSITIONS, DISTANCE)
 """The groups that do not depend on which tokens a text has."""
+ROUNDING = 1e-6
+"""Shares of the logits below this are rounding."""
 
 
 def sum_groups(shares_t: Float[Tensor, " t"]) -> dict[str, float]:
