@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from clockhands.inspection.progress import show_progress
+from clockhands.inspection.progress import BarProgress, show_progress
 
 
 def test_no_bar_is_made_unless_it_is_to_be_shown() -> None:
@@ -10,5 +10,5 @@ def test_no_bar_is_made_unless_it_is_to_be_shown() -> None:
         for progress in (hidden, shown):
             progress.expect(3)
             progress.advance("reading")
-        assert hidden.bar is None and shown.bar is not None
+        assert not isinstance(hidden, BarProgress) and isinstance(shown, BarProgress)
         assert [(task.total, task.completed, task.description) for task in shown.bar.tasks] == [(3, 1, "reading")]

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 
 from clockhands.data import Corpus, corpus_options, open_corpus
 from clockhands.devices import open_device
@@ -48,7 +49,7 @@ def open_subject(
     return Subject.of(model.to(torch_device), tokenizer, _name_model(source), side)
 
 
-def _load(source: str | Path, raw_config: dict[str, Any], trust_remote_code: bool) -> Any:
+def _load(source: str | Path, raw_config: dict[str, Any], trust_remote_code: bool) -> nn.Module:
     """Load the stack of layers; of a language model its output layer too, since its loss is measured."""
     from transformers import AutoModel, AutoModelForCausalLM
     from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES

@@ -4,26 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.progress import Progress as Bar
 
 
 class Progress:
-    """Counts the steps of a measurement and shows them on a bar of rich; without a bar, shows nothing."""
-
-    def __init__(self, bar: Any = None) -> None:
-        self.bar, self.total = bar, 0
-        self.task = None if bar is None else bar.add_task("opening", total=None)
+    """Takes the steps of a measurement and shows none of them."""
 
     def expect(self, steps: int) -> None:
         """Add ``steps`` to the number of steps to come."""
-        self.total += steps
-        if self.bar is not None:
-            self.bar.update(self.task, total=self.total)
 
     def advance(self, step: str) -> None:
         """Count one step as done, and show its name."""
-        if self.bar is not None:
-            self.bar.update(self.task, description=step, advance=1)
+
+
+class BarProgress(Progress):
+    """Counts the steps of a measurement and shows them on a bar of rich."""
+
+    def __init__(self, bar: Bar) -> None:
+        self.bar, self.total = bar, 0
+        self.task = bar.add_task("opening", total=None)
+
+    def expect(self, steps: int) -> None:
+        self.total += steps
+        self.bar.update(self.task, total=self.total)
+
+    def advance(self, step: str) -> None:
+        self.bar.update(self.task, description=step, advance=1)
 
 
 @contextmanager
@@ -39,4 +48,4 @@ def show_progress(shown: bool) -> Iterator[Progress]:
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     console = Console(stderr=True)
     with Bar(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        yield Progress(bar)
+        yield BarProgress(bar)

@@ -120,10 +120,13 @@ def _choose_text(texts: Sequence[str] | Tensor | None, ids: Ids | str | Path | N
 
 
 @contextmanager
-def _use_evaluation_mode(model: Any) -> Iterator[None]:
+def _use_evaluation_mode(model: nn.Module | Subject | str | Path) -> Iterator[None]:
     """Inside the block, the modules of a model are in evaluation mode; afterwards each is in the mode it had before."""
-    roots = model.list_modules().values() if isinstance(model, Subject) else [model]
-    modules = {module for root in roots if isinstance(root, nn.Module) for module in root.modules()}
+    if isinstance(model, Subject):
+        roots = [*model.list_modules().values()]
+    else:
+        roots = [model] if isinstance(model, nn.Module) else []
+    modules = {module for root in roots for module in root.modules()}
     before = {module: module.training for module in modules}
     try:
         for module in modules:
@@ -135,7 +138,12 @@ def _use_evaluation_mode(model: Any) -> Iterator[None]:
 
 
 def _open(
-    model: Any, tokenizer: Any, name: str, device: str | None, trust_remote_code: bool, side: Side | None
+    model: nn.Module | Subject | str | Path,
+    tokenizer: Any,
+    name: str,
+    device: str | None,
+    trust_remote_code: bool,
+    side: Side | None,
 ) -> Subject:
     """Return a subject, whatever form the model has. Raises UsageError for arguments that an opened model brings."""
     if isinstance(tokenizer, str | Path):
@@ -222,7 +230,7 @@ def _list_facts(reading: Reading, origin: str, as_stored: Subject, without_contr
     import transformers
 
     subject, capture = reading.subject, reading.capture
-    heads = (
+    layers = (
         f"{len(capture.layers)} layers, {reading.logit_splits[0].var_NH.shape[1]} heads, "
         if reading.logit_splits
         else ""
@@ -232,7 +240,7 @@ def _list_facts(reading: Reading, origin: str, as_stored: Subject, without_contr
         "model": subject.label,
         "class": subject.class_name,
         "position": subject.mechanism_sentence,
-        "size": f"{heads}width {capture.hidden[0].shape[-1]}, {parameters:,} parameters",
+        "size": f"{layers}width {capture.hidden[0].shape[-1]}, {parameters:,} parameters",
         "attention": reading.influence.sentence,
         "text": f"{capture.num_texts} windows of {capture.length} tokens" + origin,
         "control": "the same class with fresh weights" if reading.control else f"none ({without_control})",

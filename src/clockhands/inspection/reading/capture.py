@@ -28,9 +28,10 @@ from clockhands.inspection.reading.attention_search import (
     record_calls,
 )
 from clockhands.inspection.reading.computed_attention import ignore_attention
-from clockhands.inspection.reading.layer import Layer, find_input
+from clockhands.inspection.reading.layer import Layer, get_input
 from clockhands.inspection.reading.repeated_texts import Repeats, find_repeats
 from clockhands.inspection.reading.tensor_storage import TensorStorage
+from clockhands.inspection.subject.input_table import Forward
 from clockhands.shapes import Bool, Float, Int, Tensor
 
 FIRST_POSITION_NOTE = (
@@ -87,10 +88,6 @@ class Capture:
     def make_forward_options(self, rows: slice | Tensor) -> dict[str, Tensor]:
         """Return the keyword arguments of ``forward`` for the texts of these rows: a decoder's source."""
         return {} if self.source_NS is None else {"source_BS": self.source_NS[rows]}
-
-
-Forward = Callable[..., tuple[Tensor, ...]]
-"""From token ids [B, T] to hidden states [B, T, D], the embedding output first; such as ``Subject.forward``."""
 
 
 @torch.no_grad()
@@ -158,8 +155,7 @@ def _check_finite(state: Tensor, index: int, model: nn.Module) -> None:
 
 def _make_layer(index: int, call: ModuleCall, ids_NT: Tensor, model: nn.Module, storage: TensorStorage) -> Layer:
     """Make the layer of a call, with storage for its inputs that is not filled yet."""
-    hidden = find_input(call.args, call.kwargs)
-    assert hidden is not None
+    hidden = get_input(call.args, call.kwargs)
     count, length = ids_NT.shape
     inputs = storage.allocate((count, length, hidden.shape[-1]), hidden.dtype)
     return Layer(index, call.module, inputs, model, call.args, call.kwargs, is_time_first(hidden, length, model))
@@ -173,8 +169,7 @@ def _store_inputs(layers: list[Layer], rows: Tensor) -> Iterator[None]:
     def store(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if not is_cross_attention(module, kwargs):
             layer = next(remaining)
-            x = find_input(args, kwargs)
-            assert x is not None
+            x = get_input(args, kwargs)
             layer.inputs_NTD[rows] = (x.transpose(0, 1) if layer.time_first else x).to(layer.inputs_NTD.device)
 
     modules = dict.fromkeys(layer.module for layer in layers)

@@ -9,13 +9,17 @@ from __future__ import annotations
 import contextlib
 import inspect
 from collections.abc import Callable, Iterator
-from typing import Any
+from functools import partial
+from typing import Any, TypeAlias, cast
 
 import torch
 from torch import nn
 
 from clockhands.schemes import Scheme
 from clockhands.shapes import Tensor
+
+ProductBias: TypeAlias = Callable[[Tensor, Tensor, float], Tensor]
+"""From queries, keys and the layer's factor on q·k to what is added to the logits for them."""
 
 
 def list_norms(module: nn.Module) -> list[nn.Module]:
@@ -55,19 +59,23 @@ class FrozenNormsAndPositions:
         with self._hook_norms(self._apply_divisor), self._replace_locate(lambda *_: self.positions_BHTA):
             yield
 
-    @torch.no_grad()
-    def compute_product_bias(self, q_BHSK: Tensor, k_BHTK: Tensor, scale: float) -> Tensor:
-        """Return the part of the scheme's bias that depends on queries and keys (PaTH), at the recorded positions.
+    def make_product_bias(self) -> ProductBias | None:
+        """Return a function for the part of the scheme's bias that depends on queries and keys (PaTH).
 
-        ``scale`` is the factor of the layer on q·k.
+        It computes at the recorded positions. None where tokens do not choose positions, or the scheme adds no bias.
         """
-        assert self.scheme is not None and self.positions_BHTA is not None
-        positions = self.positions_BHTA[: len(q_BHSK)]
-        zeros = (torch.zeros_like(q_BHSK), torch.zeros_like(k_BHTK))
-        of_zeros = self.scheme.bias(*zeros, positions, positions, scale)
-        bias = self.scheme.bias(q_BHSK, k_BHTK, positions, positions, scale)
-        assert bias is not None and of_zeros is not None
-        return bias - of_zeros
+        scheme, positions_BHTA = self.scheme, self.positions_BHTA
+        if scheme is None or positions_BHTA is None or "bias" not in scheme.active_hooks():
+            return None
+
+        @torch.no_grad()
+        def compute(q_BHSK: Tensor, k_BHTK: Tensor, scale: float) -> Tensor:
+            positions = positions_BHTA[: len(q_BHSK)]
+            zeros = (torch.zeros_like(q_BHSK), torch.zeros_like(k_BHTK))
+            bias = cast(Tensor, scheme.bias(q_BHSK, k_BHTK, positions, positions, scale))
+            return bias - cast(Tensor, scheme.bias(*zeros, positions, positions, scale))
+
+        return compute
 
     @contextlib.contextmanager
     def _hook_norms(self, hook: Callable[..., Any]) -> Iterator[None]:
@@ -80,21 +88,21 @@ class FrozenNormsAndPositions:
                 handle.remove()
 
     @contextlib.contextmanager
-    def _replace_locate(self, locate: Callable[..., Any]) -> Iterator[None]:
-        """Inside the block, the scheme's positions come from ``locate``."""
+    def _replace_locate(self, locate: Callable[..., Tensor | None]) -> Iterator[None]:
+        """Inside the block, the scheme's positions come from ``locate``, which is called with the scheme first."""
         if self.scheme is None:
             yield
             return
-        self.scheme.locate = locate  # type: ignore[method-assign]  # on this instance; its class keeps its own
+        # On this instance; its class keeps its own.
+        self.scheme.locate = partial(locate, self.scheme)  # type: ignore[method-assign]
         try:
             yield
         finally:
             del self.scheme.locate
 
-    def _record_positions(self, *args: Any) -> Tensor | None:
+    def _record_positions(self, scheme: Scheme, *args: Any) -> Tensor | None:
         """Stand in for the scheme's ``locate``: compute the positions, and keep them."""
-        assert self.scheme is not None
-        self.positions_BHTA = type(self.scheme).locate(self.scheme, *args)
+        self.positions_BHTA = type(scheme).locate(scheme, *args)
         return self.positions_BHTA
 
     def _record_divisor(self, norm: nn.Module, args: tuple[Any, ...], output: Tensor) -> None:
@@ -125,7 +133,7 @@ def _read_norm(norm: nn.Module, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     probe = signs.expand_as(x[:1])
     forward = type(norm).forward
     plus, minus = forward(norm, probe), forward(norm, -probe)
-    ramp = torch.arange(width, dtype=x.dtype, device=x.device).sin().expand_as(x[:1]) + signs
-    centres = torch.allclose(forward(norm, ramp), forward(norm, ramp + 3.0), atol=1e-3)
+    uneven = torch.arange(width, dtype=x.dtype, device=x.device).sin().expand_as(x[:1]) + signs
+    centres = torch.allclose(forward(norm, uneven), forward(norm, uneven + 3.0), atol=1e-3)
     centred = x - x.mean(-1, keepdim=True) if centres else x
     return centred, (plus - minus) / 2 * signs, (plus + minus) / 2

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import overload
 
 import torch
 from torch.nn import functional as F
 
 from clockhands.inspection.reading.capture import BATCH, Capture
+from clockhands.inspection.subject.input_table import Forward
 from clockhands.inspection.subject.subject import Subject
 from clockhands.shapes import Float, Int, Tensor
 
@@ -35,6 +37,7 @@ PERMUTED, OTHERS_PERMUTED, MEAN_ROW, ANOTHER_TEXT = (
     "position rows replaced by their mean",
     "another text",
 )
+"""The names of interventions in tables; the last is no intervention (see ``Interventions``)."""
 
 
 @dataclass(frozen=True)
@@ -62,11 +65,23 @@ class Effect:
         return None if self.mean_state_change_N is None else float(self.mean_state_change_N.mean())
 
 
-StateFunction = Callable[..., tuple[Tensor, ...] | None]
-"""From token ids to hidden states, as ``Subject.forward``; None where the model does not allow the intervention."""
+ShiftFunction = Callable[..., tuple[Tensor, ...] | None]
+"""From token ids to hidden states, as ``Subject.run_shifted``: None where positions cannot be shifted so far."""
 
 
-def run_last_states(run: StateFunction, capture: Capture, ids_NT: Int[Tensor, "N T"]) -> Float[Tensor, "N t D"] | None:
+@overload
+def run_last_states(run: Forward, capture: Capture, ids_NT: Int[Tensor, "N T"]) -> Float[Tensor, "N t D"]: ...
+
+
+@overload
+def run_last_states(
+    run: ShiftFunction, capture: Capture, ids_NT: Int[Tensor, "N T"]
+) -> Float[Tensor, "N t D"] | None: ...
+
+
+def run_last_states(
+    run: Forward | ShiftFunction, capture: Capture, ids_NT: Int[Tensor, "N T"]
+) -> Float[Tensor, "N t D"] | None:
     """Return the last states of the ordinary tokens (t of T); None if ``run`` returns None.
 
     ``ids_NT`` may be shorter than the windows of ``capture``.
@@ -144,12 +159,10 @@ def intervene(subject: Subject, capture: Capture) -> Interventions:
     """Run every intervention that this model allows."""
     ids = capture.ids_NT[:MOST_TEXTS]
     before = run_last_states(subject.forward, capture, ids)
-    assert before is not None
     effects = [_shift(subject, capture, ids, step, before) for step in STEPS]
     if subject.read_tables() is not None:
         with subject.with_mean_positions(capture.length):
             after = run_last_states(subject.forward, capture, ids)
-        assert after is not None
         effects.append(compare_states(MEAN_ROW, before, after))
     generator = torch.Generator().manual_seed(0)
     effects.append(_permute(subject, capture, ids, before, generator))
@@ -172,7 +185,6 @@ def _permute(
     permuted = ids_NT.clone()
     permuted[:, ordinary] = ids_NT[:, ordinary].gather(1, order_Nt)
     after = run_last_states(subject.forward, capture, permuted)
-    assert after is not None
     moved = before_NtD.gather(1, order_Nt[:, :, None].expand_as(before_NtD))
     return compare_states(PERMUTED, moved, after)
 
@@ -187,7 +199,6 @@ def _permute_others(
     permuted = ids_NT.clone()
     permuted[:, moving] = ids_NT[:, moving].gather(1, draw_orders(len(moving), len(ids_NT), generator))
     after = run_last_states(subject.forward, capture, permuted)
-    assert after is not None
     change = (after - before_NtD)[:, stays].square().sum(-1).mean(1)
     return Effect(OTHERS_PERMUTED, divide_by_distance(change, measure_squared_distance(before_NtD.flatten(0, 1))), None)
 
@@ -205,5 +216,4 @@ def _shift(subject: Subject, capture: Capture, ids_NT: Tensor, step: int, before
     if after is None:
         return None
     unshifted = before_NtD if cut == length else run_last_states(subject.forward, capture, ids_NT[:, :cut])
-    assert unshifted is not None
     return compare_states(f"shifted by {step}", unshifted, after)

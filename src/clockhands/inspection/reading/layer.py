@@ -54,9 +54,7 @@ class Layer:
     @property
     def _template(self) -> Tensor:
         """The input among the recorded arguments."""
-        hidden = find_input(self.args, self.kwargs)
-        assert hidden is not None
-        return hidden
+        return get_input(self.args, self.kwargs)
 
     def replay(self, x_NTD: Float[Tensor, "N T D"]) -> ComputedAttention:
         """Run this attention layer alone on another input, of at most ``batch`` texts.
@@ -139,6 +137,17 @@ def find_input(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor | None:
     """Return the input among the arguments of an attention module: ``hidden_states`` by name, else the first tensor."""
     named = kwargs.get("hidden_states")
     return next((value for value in (named, *args, *kwargs.values()) if isinstance(value, Tensor)), None)
+
+
+def get_input(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
+    """Return what ``find_input`` finds. Raises CheckpointError where there is no tensor among the arguments."""
+    hidden = find_input(args, kwargs)
+    if hidden is None:
+        raise CheckpointError(
+            f"an attention module was called without a tensor ({len(args)} arguments, and by name "
+            f"{', '.join(kwargs) or 'none'}), so inspect cannot run it again; please report this class"
+        )
+    return hidden
 
 
 def _replace_input(args: tuple[Any, ...], kwargs: dict[str, Any], x: Tensor) -> tuple[tuple[Any, ...], dict[str, Any]]:

@@ -29,7 +29,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from clockhands.inspection.reading.computed_attention import ComputedAttention
-from clockhands.inspection.reading.frozen_norms_and_positions import FrozenNormsAndPositions
+from clockhands.inspection.reading.frozen_norms_and_positions import FrozenNormsAndPositions, ProductBias
 from clockhands.inspection.reading.layer import Layer
 from clockhands.shapes import Bool, Float, Int, Tensor
 
@@ -58,7 +58,7 @@ class LogitParts:
     scale: float
     constant_product: Float[Tensor, "B H S T"] | None = None
     data_dependent: Float[Tensor, "B H S T"] | None = None
-    compute_product_bias: Callable[[Tensor, Tensor, float], Tensor] | None = None
+    compute_product_bias: ProductBias | None = None
 
     def compute_term(self, name: str) -> Float[Tensor, "B H S T"]:
         """Return one of ``TERMS``, in logits."""
@@ -187,13 +187,12 @@ def _split_frozen(
     product = layer.scale * unfrozen_mean.q_BHSK @ unfrozen_mean.k_BHTK.transpose(-1, -2)
     constant_product = product.expand_as(real.logits_BHST)
     zeros = torch.zeros_like(real.logits_BHST)
-    has_bias = layer.scheme is not None and "bias" in layer.scheme.active_hooks()
     return replace(
         parts,
         added={"content": zeros, "position": zeros, "constant": bias.expand_as(zeros)},
         constant_product=constant_product,
         data_dependent=at_mean.logits_BHST - constant_product - bias,
-        compute_product_bias=frozen.compute_product_bias if has_bias else None,
+        compute_product_bias=frozen.make_product_bias(),
     )
 
 

@@ -9,6 +9,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
+from torch.utils.hooks import RemovableHandle
 
 from clockhands.inspection.reading.computed_attention import ComputedAttention, Receiver, find_mask
 from clockhands.shapes import Tensor
@@ -20,7 +21,7 @@ class RunningModules:
     def __init__(self, model: nn.Module) -> None:
         self.model = model
         self.modules: list[nn.Module] = []
-        self.handles: list[Any] = []
+        self.handles: list[RemovableHandle] = []
 
     def __enter__(self) -> RunningModules:
         for module in self.model.modules():

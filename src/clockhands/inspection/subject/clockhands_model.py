@@ -119,10 +119,12 @@ class ClockhandsSubject(Subject):
         return None if encoder is None else find_position_limit(encoder.schemes.declares)
 
     @torch.no_grad()
-    def forward(self, ids_BT: Tensor, *, source_BS: Tensor | None = None, **options: Any) -> tuple[Tensor, ...]:
+    def forward(
+        self, ids_BT: Tensor, *, source_BS: Tensor | None = None, positions_BT: Tensor | None = None
+    ) -> tuple[Tensor, ...]:
         states: list[Tensor] = []
         self.check_ids(ids_BT)
-        text = TokenBatch(ids_BT.to(self.device), positions_BS=options.get("position_ids"))
+        text = TokenBatch(ids_BT.to(self.device), positions_BS=positions_BT)
         if self.reads_source:
             source = self._make_source(ids_BT if source_BS is None else source_BS)
             self.transformer.decode(text, self.transformer.encode(source), layer_states=states)
@@ -210,14 +212,14 @@ class ClockhandsSubject(Subject):
             for sublayer in sublayers:
                 sublayer.adds_input = True
 
-    def run_shifted(self, ids_BT: Tensor, step: int, **source: Tensor) -> tuple[Tensor, ...] | None:
+    def run_shifted(self, ids_BT: Tensor, step: int, *, source_BS: Tensor | None = None) -> tuple[Tensor, ...] | None:
         if not self.stack.schemes.active_hooks() & {"encode", "rotate"}:
             return None
         length = ids_BT.shape[1]
         if self.max_length is not None and length + step > self.max_length:
             return None
         positions_BT = torch.arange(step, step + length, device=self.device).expand(len(ids_BT), -1)
-        return self.forward(ids_BT, position_ids=positions_BT, **source)
+        return self.forward(ids_BT, source_BS=source_BS, positions_BT=positions_BT)
 
     def list_modules(self) -> dict[str, nn.Module]:
         return {**super().list_modules(), "transformer": self.transformer}

@@ -1,4 +1,4 @@
-"""What has to be known to run a model of transformers: its arguments, its output layer, the shape of its states."""
+"""What has to be known to run a model of transformers: its arguments, its encoder and output layer, its states."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from clockhands.shapes import Float, Tensor
+from clockhands.shapes import Float, Int, Tensor
 
 
 def list_arguments(model: nn.Module) -> frozenset[str]:
@@ -28,6 +28,13 @@ def join_streams(state: Any, shape: torch.Size, model: Any) -> Float[Tensor, "B 
     if state.ndim == 4 and state.shape[1:3] == shape:  # Gemma 3n keeps parallel streams, of which attention reads one
         return state[getattr(model.config, "altup_active_idx", 0)]
     return state.flatten(2) if state.ndim == 4 and state.shape[:2] == shape else state  # hyper-connections
+
+
+def encode_source(encoder_decoder: Any, source_BS: Int[Tensor, "B S"]) -> dict[str, Tensor]:
+    """Run the encoder over a source (-1 for padding), and return the arguments with which the decoder reads it."""
+    mask_BS = (source_BS >= 0).long()
+    output = encoder_decoder.get_encoder()(input_ids=source_BS.clamp_min(0), attention_mask=mask_BS, return_dict=True)
+    return {"encoder_hidden_states": output.last_hidden_state, "encoder_attention_mask": mask_BS}
 
 
 def find_output_layer(model: Any) -> nn.Module | None:

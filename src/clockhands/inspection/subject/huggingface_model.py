@@ -14,6 +14,7 @@ from torch import nn
 from clockhands.errors import CheckpointError
 from clockhands.inspection.subject.families import FAMILIES, Family, describe_mechanisms, guess_mechanisms
 from clockhands.inspection.subject.foreign_forward import (
+    encode_source,
     find_output_layer,
     join_streams,
     keep_attention_type,
@@ -150,11 +151,14 @@ class HuggingFaceSubject(Subject, last=True):
         return torch.stack([ids, ids.roll(1)])
 
     @torch.no_grad()
-    def forward(self, ids_BT: Tensor, *, source_BS: Tensor | None = None, **options: Any) -> tuple[Tensor, ...]:
+    def forward(
+        self, ids_BT: Tensor, *, source_BS: Tensor | None = None, positions_BT: Tensor | None = None
+    ) -> tuple[Tensor, ...]:
         self.check_ids(ids_BT)
         ids_BT = ids_BT.to(self.device)
+        options = {} if positions_BT is None else {"position_ids": positions_BT}
         if self.encoder_decoder is not None and self.reads_source:
-            options |= _encode_source(self.encoder_decoder, ids_BT if source_BS is None else source_BS.to(self.device))
+            options |= encode_source(self.encoder_decoder, ids_BT if source_BS is None else source_BS.to(self.device))
         with keep_attention_type(self.model):
             output = self.model(
                 input_ids=ids_BT,
@@ -203,17 +207,17 @@ class HuggingFaceSubject(Subject, last=True):
     def concatenated(self) -> bool:
         return False
 
-    def run_shifted(self, ids_BT: Tensor, step: int, **source: Tensor) -> tuple[Tensor, ...] | None:
+    def run_shifted(self, ids_BT: Tensor, step: int, *, source_BS: Tensor | None = None) -> tuple[Tensor, ...] | None:
         length = ids_BT.shape[1]
         if self.max_length is not None and length + step > self.max_length:
             return None
         tables = self.read_tables()
         if self.table is not None and tables is not None:
             with self.table.replace_rows(self.model, tables.positions_ND[step : step + length]):
-                return self.forward(ids_BT, **source)
+                return self.forward(ids_BT, source_BS=source_BS)
         if "rotary" in self.mechanisms and "position_ids" in list_arguments(self.model):
             positions_BT = torch.arange(step, step + length, device=self.device).expand(len(ids_BT), -1)
-            return self.forward(ids_BT, position_ids=positions_BT, **source)
+            return self.forward(ids_BT, source_BS=source_BS, positions_BT=positions_BT)
         return None
 
     @contextmanager
@@ -244,10 +248,3 @@ class HuggingFaceSubject(Subject, last=True):
         return replace(
             self, model=stack, encoder_decoder=encoder_decoder, language_model=None, name=f"{self.name} (untrained)"
         )
-
-
-def _encode_source(encoder_decoder: Any, source_BS: Tensor) -> dict[str, Tensor]:
-    """Return the arguments with which a decoder reads a source (-1 for padding)."""
-    mask_BS = (source_BS >= 0).long()
-    output = encoder_decoder.get_encoder()(input_ids=source_BS.clamp_min(0), attention_mask=mask_BS, return_dict=True)
-    return {"encoder_hidden_states": output.last_hidden_state, "encoder_attention_mask": mask_BS}

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 
+from clockhands.inspection.subject.input_table import Forward
 from clockhands.shapes import Bool, Int, Tensor
 
 MOST_TEXTS = 4
 """Texts in which tokens are changed."""
-LEAST_CHANGE = 1e-6
+LEAST_DIFFERENCE = 1e-6
 """Differences above this share of the size of a state are changes. A masked token changes nothing at all."""
 
 
@@ -45,7 +45,7 @@ class Influence:
 
 @torch.no_grad()
 def find_influence(
-    forward: Callable[..., tuple[Tensor, ...]],
+    forward: Forward,
     ids_NT: Int[Tensor, "N T"],
     ordinary_T: Bool[Tensor, " T"] | None = None,
     source_NS: Int[Tensor, "N S"] | None = None,
@@ -60,15 +60,16 @@ def find_influence(
     source = {} if source_NS is None else {"source_BS": source_NS[: len(ids)]}
     ordinary = torch.ones(ids.shape[1], dtype=torch.bool) if ordinary_T is None else ordinary_T
     positions = ordinary.nonzero().flatten().tolist()
-    before = forward(ids, **source)[-1].float()
-    size = float(before.square().mean().sqrt())
+    original = forward(ids, **source)[-1].float()
+    size = float(original.square().mean().sqrt())
     # The other way round: a state after the changed token that changes has a token before it that influences it.
     changed_after, changed_before = [], []
     for position in sorted({positions[0], positions[len(positions) // 2], positions[-1]}):
         changed_ids = ids.clone()
         next_larger = torch.searchsorted(vocabulary, ids[:, position].contiguous()) + 1
         changed_ids[:, position] = vocabulary[next_larger % len(vocabulary)]
-        changes = (forward(changed_ids, **source)[-1].float() - before).abs().amax((0, 2)) > LEAST_CHANGE * size
+        difference_T = (forward(changed_ids, **source)[-1].float() - original).abs().amax((0, 2))
+        changes = difference_T > LEAST_DIFFERENCE * size
         changed_after.append(changes[position + 1 :].cpu())
         changed_before.append(changes[:position].cpu())
     sees_before, sees_after = torch.cat(changed_after), torch.cat(changed_before)

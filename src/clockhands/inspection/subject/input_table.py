@@ -18,10 +18,10 @@ from torch import nn
 from clockhands.inspection.subject.tables import Tables
 from clockhands.shapes import Float, Int, Tensor
 
-Forward = Callable[[Tensor], tuple[Tensor, ...]]
-"""From token ids [B, T] to hidden states [B, T, D], the embedding output first."""
-BATCH = 8
-"""Token ids read from the model at once."""
+Forward = Callable[..., tuple[Tensor, ...]]
+"""From token ids [B, T] to hidden states [B, T, D], the embedding output first; such as ``Subject.forward``."""
+IDS_AT_ONCE = 8
+"""Token ids whose vectors are read in one run of the model."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class InputTable:
     ) -> Float[Tensor, "V D"]:
         """Return what each token adds to the sum: what is left of the sum without the position."""
         vectors = []
-        for ids in torch.arange(vocabulary_size).split(BATCH):
+        for ids in torch.arange(vocabulary_size).split(IDS_AT_ONCE):
             total_BTD = capture_input(model, self.module_path, forward, ids[None])
             vectors.append(total_BTD[0].float().cpu() - positions_ND[: len(ids)])
         return torch.cat(vectors)

@@ -175,11 +175,14 @@ class Subject(ABC):
             )
 
     @abstractmethod
-    def forward(self, ids_BT: Tensor, *, source_BS: Tensor | None = None, **options: Any) -> tuple[Tensor, ...]:
+    def forward(
+        self, ids_BT: Tensor, *, source_BS: Tensor | None = None, positions_BT: Tensor | None = None
+    ) -> tuple[Tensor, ...]:
         """Return the hidden states, B × T × D each: the embedding output, then the output of every block.
 
         No token is masked as padding. ``source_BS`` are the ids that the encoder reads for a decoder, -1 for padding
-        (default: the same ids). Other ``options`` go to the model. Raises DataError for ids that it does not know.
+        (default: the same ids). ``positions_BT`` are the positions of the tokens, for a model that takes them (default:
+        0, 1, 2 …). Raises DataError for ids that the model does not know.
         """
 
     @abstractmethod
@@ -218,10 +221,10 @@ class Subject(ABC):
         """Whether tokens and positions have channels of their own, so that they cannot share directions."""
 
     @abstractmethod
-    def run_shifted(self, ids_BT: Tensor, step: int, **source: Tensor) -> tuple[Tensor, ...] | None:
+    def run_shifted(self, ids_BT: Tensor, step: int, *, source_BS: Tensor | None = None) -> tuple[Tensor, ...] | None:
         """Return the hidden states with all positions ``step`` later; None where positions cannot be shifted so far.
 
-        ``source`` is the ``source_BS`` of ``forward``, if any.
+        ``source_BS`` is that of ``forward``.
         """
 
     @abstractmethod
