@@ -18,7 +18,8 @@ from clockhands.inspection.measures.table_similarity import compute_symmetry
 from clockhands.inspection.measures.table_step import measure_random_split, project_rows
 from clockhands.inspection.reading.capture import Capture, capture
 from clockhands.inspection.reading.interventions import ANOTHER_TEXT, MEAN_ROW, PERMUTED, intervene
-from clockhands.inspection.reading.logit_split import TERMS, LogitSplit, split_logits
+from clockhands.inspection.reading.logit_parts import TERMS
+from clockhands.inspection.reading.logit_split import LogitSplit, split_logits
 from clockhands.inspection.reading.reading import Reading
 from clockhands.inspection.reading.term_groups import compute_positional_share
 from clockhands.inspection.subject.subject import Subject
@@ -100,7 +101,8 @@ def test_no_position_reads_as_no_position() -> None:
 
 def test_without_crossfit_noise_would_pass_as_position() -> None:
     """The reason for using the other half of the texts, shown on the model without position."""
-    from clockhands.inspection.reading.logit_split import PARTS, centre_logits, split_by_batch
+    from clockhands.inspection.reading.logit_parts import PARTS, split_by_batch
+    from clockhands.inspection.reading.logit_split import centre_logits
 
     _, recorded = _blind()
     layer = recorded.layers[1]

@@ -12,7 +12,8 @@ from clockhands.attention import record
 from clockhands.inspection.measures.distance_curve import compute_distance_curve
 from clockhands.inspection.reading.capture import Capture, capture
 from clockhands.inspection.reading.frozen_norms_and_positions import FrozenNormsAndPositions
-from clockhands.inspection.reading.logit_split import DATA_DEPENDENT, TERMS, compute_means, split_by_batch, split_logits
+from clockhands.inspection.reading.logit_parts import DATA_DEPENDENT, TERMS, compute_means, split_by_batch
+from clockhands.inspection.reading.logit_split import split_logits
 from clockhands.inspection.subject.subject import Subject
 from clockhands.model import PositionConfig, Transformer, TransformerConfig
 from clockhands.schemes import CATALOGUE

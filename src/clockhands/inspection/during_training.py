@@ -10,13 +10,13 @@ from collections.abc import Callable, Mapping
 
 import torch
 
+from clockhands.inspection.estimators.step_errors import measure_random_split, project_rows
 from clockhands.inspection.measures.directions import Directions
 from clockhands.inspection.measures.layer_probes import probe_layers
 from clockhands.inspection.measures.loudness import Levels, measure_levels
 from clockhands.inspection.measures.position_rows import read_rows
 from clockhands.inspection.measures.recovery import Recovery
 from clockhands.inspection.measures.table_similarity import TableSimilarity
-from clockhands.inspection.measures.table_step import measure_random_split, project_rows
 from clockhands.inspection.reading.capture import Capture, capture
 from clockhands.inspection.reading.reading import Reading
 from clockhands.inspection.reading.windows import Windows

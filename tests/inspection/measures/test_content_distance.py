@@ -11,7 +11,8 @@ import transformers as hf
 from clockhands.findings import Finding
 from clockhands.inspection.measures.content_distance import separate_terms
 from clockhands.inspection.reading.capture import capture
-from clockhands.inspection.reading.logit_split import compute_means, split_logits
+from clockhands.inspection.reading.logit_parts import compute_means
+from clockhands.inspection.reading.logit_split import split_logits
 from clockhands.inspection.subject.subject import Subject
 from clockhands.model import PositionConfig, Transformer, TransformerConfig
 

@@ -12,7 +12,8 @@ import torch
 from clockhands.findings import Finding
 from clockhands.inspection.measures.distance_curve import compute_distance_curve
 from clockhands.inspection.reading.capture import capture
-from clockhands.inspection.reading.logit_split import split_by_batch, split_logits
+from clockhands.inspection.reading.logit_parts import split_by_batch
+from clockhands.inspection.reading.logit_split import split_logits
 from clockhands.inspection.reading.term_groups import DISTANCE, sum_groups
 from clockhands.inspection.subject.subject import Subject
 from clockhands.model import PositionConfig

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from clockhands.inspection.measures.logit_figure import draw_shares
-from clockhands.inspection.reading.logit_split import TERMS
+from clockhands.inspection.reading.logit_parts import TERMS
 from clockhands.inspection.reading.term_groups import CONTENT, DISTANCE
 
 

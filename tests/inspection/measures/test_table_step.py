@@ -7,38 +7,11 @@ from dataclasses import replace
 import pytest
 import torch
 
-from clockhands.inspection.measures.table_step import (
-    LINEAR,
-    ROTATION,
-    StepErrors,
-    _describe,
-    measure_random_split,
-    measure_step,
-)
+from clockhands.inspection.estimators.step_errors import LINEAR, ROTATION, measure_step
+from clockhands.inspection.measures.table_step import _describe
 
 from ..planted import table_answer
 from .tables import learned, mixed, sinusoid, walk
-
-
-def _errors(rows_ND: torch.Tensor, step: int = 1) -> StepErrors:
-    rows = rows_ND.double()
-    return measure_step(rows - rows.mean(0), step)
-
-
-@pytest.mark.parametrize("step", [1, 4, 16])
-def test_a_clock_steps_by_one_rotation(step: int) -> None:
-    errors = _errors(mixed(256, 64, [5.0, 9.0, 31.0], noise=0.0), step)
-    assert errors.linear < 1e-6 and errors.rotation < 0.02
-    assert errors.estimate_gain(errors.reported_map)[0] > 0.05
-
-
-def test_standing_still_is_what_it_is_called() -> None:
-    """Against the same number computed by hand: both ends of a step of a table in one dimension."""
-    rows = torch.linspace(-1, 1, 65, dtype=torch.float64)[:, None] ** 3
-    errors = _errors(rows)
-    centred = rows - rows.mean()
-    still = (centred[1:] - centred[:-1]).square().sum() / 64
-    assert errors.standing_still == pytest.approx(float(still / centred.square().mean()), rel=0.15)
 
 
 def test_a_sinusoid_steps_by_the_same_rotation_everywhere() -> None:
@@ -63,14 +36,6 @@ def test_a_random_walk_has_no_rotation_better_than_standing_still(seed: int, wid
     assert finding.value < 0.2, "small although nothing turns: a reference is needed"  # type: ignore[operator]
 
 
-def test_noise_that_only_falls_back_to_its_mean_has_no_gain() -> None:
-    rows = torch.zeros(200, 64)
-    drawn = torch.randn(200, 64, generator=torch.Generator().manual_seed(0))
-    for t in range(1, 200):
-        rows[t] = 0.6 * rows[t - 1] + drawn[t]
-    assert _errors(rows).estimate_gain(LINEAR)[1] < 0, "one multiple of the row does as well as a map"
-
-
 def test_a_map_that_misses_much_is_not_the_same_everywhere() -> None:
     """A noisy clock: a rotation beats standing still, and still misses much. It was the same everywhere."""
     finding = table_answer("table.shift", learned(mixed(256, 64, [5.0, 9.0, 31.0], noise=0.1)))
@@ -81,7 +46,8 @@ def test_a_map_that_misses_much_is_not_the_same_everywhere() -> None:
 
 def test_longer_steps_are_said_to_be_the_same_where_each_is_the_same_kind_of_map() -> None:
     """It said so of a rotation where a longer step is another linear map, and of every step up to 16."""
-    turns = _errors(sinusoid(128, 64)[1:], 1)
+    rows = sinusoid(128, 64)[1:].double()
+    turns = measure_step(rows - rows.mean(0), 1)
     assert turns.is_same_map and turns.reported_map == ROTATION
     shrinks = replace(turns, step=2, by_stretch_s4=turns.by_stretch_s4[:, [0, 2, 2, 3]])
     assert shrinks.is_same_map and shrinks.reported_map == LINEAR
@@ -94,12 +60,3 @@ def test_one_straight_line_leaves_it_undecided() -> None:
     assert finding.verdict.startswith(
         "It is undecided whether one rotation predicts the next row better than standing still or a multiple of the row"
     )
-
-
-def test_a_rotation_without_noise_has_no_error_on_rows_held_out_at_random() -> None:
-    """A matrix and a rotation find it; of rows that are noise neither predicts the next (a wrong guess has 2)."""
-    angle = 0.4 * torch.arange(80.0)
-    exact = measure_random_split(torch.stack([angle.cos(), angle.sin()], 1), 1)
-    noise = measure_random_split(torch.randn(400, 2, generator=torch.Generator().manual_seed(0)), 1)
-    assert max(exact) < 1e-6
-    assert noise[0] == pytest.approx(1, abs=0.15) and 1.5 < noise[1] < 2.5

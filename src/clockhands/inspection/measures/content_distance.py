@@ -14,7 +14,8 @@ from clockhands.inspection.measures.measure import ATTENTION_HEADING, WINDOWS, M
 from clockhands.inspection.number_format import describe_untrained, format_percent, format_percent_range
 from clockhands.inspection.reading.capture import Capture
 from clockhands.inspection.reading.layer import Layer
-from clockhands.inspection.reading.logit_split import TERMS, LogitSplit, centre_logits, compute_means
+from clockhands.inspection.reading.logit_parts import TERMS, compute_means
+from clockhands.inspection.reading.logit_split import LogitSplit, centre_logits
 from clockhands.inspection.reading.reading import Reading
 from clockhands.inspection.reading.term_groups import CONTENT, DISTANCE, PREFERRED_TOKENS, ROUNDING, sum_groups
 from clockhands.shapes import Bool, Float, Tensor

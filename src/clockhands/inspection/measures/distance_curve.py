@@ -14,7 +14,8 @@ from clockhands.inspection.measures.measure import ATTENTION_HEADING, WINDOWS, M
 from clockhands.inspection.measures.rotation_hands import read_rotation_hands
 from clockhands.inspection.number_format import describe_untrained, format_percent, format_percent_range
 from clockhands.inspection.reading.layer import Layer
-from clockhands.inspection.reading.logit_split import LogitSplit, split_by_batch
+from clockhands.inspection.reading.logit_parts import split_by_batch
+from clockhands.inspection.reading.logit_split import LogitSplit
 from clockhands.inspection.reading.reading import Reading
 from clockhands.inspection.reading.term_groups import DISTANCE, ROUNDING, compute_group_interval, sum_groups
 from clockhands.shapes import Float, Tensor

@@ -9,7 +9,8 @@ from clockhands.inspection.estimators.intervals import bootstrap_ratio
 from clockhands.inspection.measures.logit_figure import SPLIT_METHOD, SPLIT_SOURCE, draw_shares
 from clockhands.inspection.measures.measure import ATTENTION_HEADING, WINDOWS, Measure, make_untrained_reference
 from clockhands.inspection.number_format import format_percent
-from clockhands.inspection.reading.logit_split import TERMS, LogitSplit
+from clockhands.inspection.reading.logit_parts import TERMS
+from clockhands.inspection.reading.logit_split import LogitSplit
 from clockhands.inspection.reading.reading import Reading
 from clockhands.inspection.reading.term_groups import POSITIONAL, TERM_GROUPS, compute_positional_share
 

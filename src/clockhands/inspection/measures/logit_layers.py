@@ -8,7 +8,8 @@ from clockhands.findings import SHARE, Finding, Table
 from clockhands.inspection.measures.logit_figure import SPLIT_METHOD, SPLIT_SOURCE, draw_shares
 from clockhands.inspection.measures.measure import ATTENTION_HEADING, WINDOWS, Measure, make_untrained_reference
 from clockhands.inspection.number_format import format_percent, format_percent_range
-from clockhands.inspection.reading.logit_split import DATA_DEPENDENT, TERMS, LogitSplit
+from clockhands.inspection.reading.logit_parts import DATA_DEPENDENT, TERMS
+from clockhands.inspection.reading.logit_split import LogitSplit
 from clockhands.inspection.reading.reading import Reading
 from clockhands.inspection.reading.term_groups import (
     CONTENT,

@@ -9,7 +9,7 @@ import torch
 
 from clockhands.inspection.measures.rotation_frequencies import find_rotated_width
 from clockhands.inspection.reading.layer import Layer
-from clockhands.inspection.reading.logit_split import split_by_batch
+from clockhands.inspection.reading.logit_parts import split_by_batch
 from clockhands.inspection.subject.subject import Subject
 from clockhands.shapes import Float, Tensor
 

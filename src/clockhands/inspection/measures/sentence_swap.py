@@ -16,12 +16,13 @@ from clockhands.inspection.reading.interventions import LEAST_CHANGE, measure_sq
 from clockhands.inspection.reading.reading import Reading
 from clockhands.inspection.reading.sentences import (
     Sentence,
-    encode_sentence,
     list_words,
     make_comparison_rows,
     swap_words,
 )
+from clockhands.inspection.reading.token_ids import encode_text
 from clockhands.inspection.subject.subject import Subject
+from clockhands.shapes import Tensor
 
 MOST_WORDS = 12
 """Words of a sentence of which every pair is swapped; later words are left as they are."""
@@ -97,18 +98,18 @@ def _measure(reading: Reading, sentence: Sentence) -> dict[tuple[int, int], floa
     return {pair: _measure_change(subject, sentence, pair, before_D) / distance for pair in pairs}
 
 
-def _measure_change(subject: Subject, sentence: Sentence, pair: tuple[int, int], before_D: torch.Tensor) -> float:
+def _measure_change(subject: Subject, sentence: Sentence, pair: tuple[int, int], before_D: Tensor) -> float:
     """Return the squared change of the mean state when two words are swapped.
 
     It is 0 where the token ids stay the same, and where the swapped text has more tokens than the model reads.
     """
-    ids, _ = encode_sentence(subject, swap_words(sentence.text, *pair))
+    ids, _ = encode_text(subject, swap_words(sentence.text, *pair))
     if ids == sentence.ids or (subject.max_length is not None and len(ids) > subject.max_length):
         return 0.0
     return float((compute_mean_state(subject, ids, sentence.source or sentence.ids) - before_D).square().sum())
 
 
-def _unpad(source_S: torch.Tensor) -> list[int]:
+def _unpad(source_S: Tensor) -> list[int]:
     """Return the ids of a source without its padding."""
     return list(source_S[source_S >= 0].tolist())
 

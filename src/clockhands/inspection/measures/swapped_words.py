@@ -21,7 +21,7 @@ from clockhands.inspection.reading.swapped_sentences import (
     make_english_swaps,
     make_text_swaps,
 )
-from clockhands.inspection.reading.windows import find_special_tokens
+from clockhands.inspection.reading.token_ids import find_special_tokens
 from clockhands.inspection.subject.subject import Subject
 from clockhands.shapes import Float, Tensor
 

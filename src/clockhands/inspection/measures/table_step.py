@@ -2,98 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-import torch
-
 from clockhands.findings import SHARE, Figure, Finding, Number, Panel, Reference, Table, join_words
 from clockhands.inspection.drawing import make_mark
 from clockhands.inspection.estimators.intervals import estimate_mean_interval
-from clockhands.inspection.estimators.matrix_statistics import count_leading
+from clockhands.inspection.estimators.step_errors import ROTATION, SAME, StepErrors, measure_step
 from clockhands.inspection.measures.measure import INPUT_HEADING, Measure
 from clockhands.inspection.measures.position_rows import read_rows
 from clockhands.inspection.number_format import format_percent
 from clockhands.inspection.reading.reading import Reading
-from clockhands.shapes import Float, Tensor
 
 STEPS = (1, 2, 4, 8, 16)
 """Steps, in positions, that are measured; a table of fewer than four times as many rows is too short for one."""
-STRETCHES = 8
-"""Stretches of neighbouring rows, each of which is left out once."""
-MOST_COMPONENTS = 64
-"""Principal components in which the maps are fitted."""
-SAME = 0.1
-"""The held-out error, relative to the squared length, below which a step is said to be the same map everywhere."""
-LINEAR, ROTATION, STANDING_STILL, MULTIPLE = range(4)
-"""The columns of ``StepErrors.by_stretch_s4``: two maps, and two references."""
-
-
-@dataclass(frozen=True)
-class StepErrors:
-    """Held-out errors of four predictions of the row a step later, for each stretch of rows that was left out.
-
-    Attributes:
-        step: how many positions later.
-        by_stretch_s4: mean squared error over mean squared length, in the columns ``LINEAR``, ``ROTATION``,
-            ``STANDING_STILL`` and ``MULTIPLE``.
-    """
-
-    step: int
-    by_stretch_s4: Float[Tensor, "s four"]
-
-    @property
-    def linear(self) -> float:
-        """Mean error of the best affine map."""
-        return float(self.by_stretch_s4[:, LINEAR].mean())
-
-    @property
-    def rotation(self) -> float:
-        """Mean error of the best orthogonal map, a rotation that may include a reflection, with a translation."""
-        return float(self.by_stretch_s4[:, ROTATION].mean())
-
-    @property
-    def standing_still(self) -> float:
-        """Mean error of the row itself in the place of a later one."""
-        return float(self.by_stretch_s4[:, STANDING_STILL].mean())
-
-    @property
-    def multiple(self) -> float:
-        """Mean error of the best multiple of the row."""
-        return float(self.by_stretch_s4[:, MULTIPLE].mean())
-
-    def estimate_gain(self, column: int) -> tuple[float, float]:
-        """Return the 95 % interval of how much smaller the error of a map is than that of the better reference.
-
-        Of the two intervals it is the one whose lower end is lower: where that is above zero, the map beats both.
-
-        Args:
-            column: ``LINEAR`` or ``ROTATION``.
-        """
-        errors = self.by_stretch_s4
-        return min(
-            estimate_mean_interval(errors[:, reference] - errors[:, column]) for reference in (STANDING_STILL, MULTIPLE)
-        )
-
-    @property
-    def reported_map(self) -> int:
-        """``ROTATION``, unless only the linear map gains or has about half the error or less.
-
-        A rotation says more, so it is reported as long as its error is below 0.02 more than twice that of the best
-        linear map.
-        """
-        is_close = self.rotation < 2 * self.linear + 0.02
-        gains = self.estimate_gain(ROTATION)[0] > 0 or self.estimate_gain(LINEAR)[0] <= 0
-        return ROTATION if is_close and gains else LINEAR
-
-    @property
-    def reported_error(self) -> float:
-        """Mean error of the reported map."""
-        return self.rotation if self.reported_map == ROTATION else self.linear
-
-    @property
-    def is_same_map(self) -> bool:
-        """Whether the reported map beats both references, and its error is below ``SAME``."""
-        return self.estimate_gain(self.reported_map)[0] > 0 and self.reported_error < SAME
 
 
 class TableStep(Measure):
@@ -182,82 +101,3 @@ def _draw_figure(errors: list[StepErrors]) -> Figure:
     )
     panel = Panel(lines, xlabel="step k, in positions", ylabel="held-out error", xscale="log")
     return Figure((panel,), title="Error of the next row as predicted from this one, by step")
-
-
-def measure_step(rows_ND: Float[Tensor, "N D"], step: int) -> StepErrors:
-    """Measure how well row t + step is predicted from row t, on stretches of rows that are left out of the fit.
-
-    Args:
-        rows_ND: a centred table in float64, with at least four times as many rows as the step.
-        step: in rows.
-
-    Returns:
-        Squared errors relative to the mean squared length of the rows.
-    """
-    source, target = rows_ND[:-step], rows_ND[step:]
-    errors = []
-    for held_out in torch.arange(len(source)).tensor_split(STRETCHES):
-        left_out = torch.zeros(len(rows_ND), dtype=torch.bool)
-        left_out[held_out[0] : held_out[-1] + step + 1] = True
-        # No row of a pair that is judged has a part in the fit.
-        fitted = ~(left_out[:-step] | left_out[step:])
-        mean, axes = _find_principal_axes(rows_ND[~left_out])
-        points = [(part - mean) @ axes for part in (source, target)]
-        scale = ((rows_ND - mean) @ axes).square().sum(1).mean().clamp_min(1e-300)
-        predictions = _predict(points[0][fitted], points[1][fitted], points[0][held_out])
-        errors.append([float((guess - points[1][held_out]).square().sum(1).mean() / scale) for guess in predictions])
-    return StepErrors(step, torch.tensor(errors, dtype=torch.float64))
-
-
-def _predict(source: Tensor, target: Tensor, judged: Tensor) -> tuple[Tensor, ...]:
-    """Fit the four predictions, ``LINEAR`` to ``MULTIPLE``, to pairs of rows and apply them to the judged rows."""
-    source_mean, target_mean = source.mean(0), target.mean(0)
-    source, target, centred = source - source_mean, target - target_mean, judged - source_mean
-    linear = torch.linalg.lstsq(source, target, driver="gelsd").solution
-    u, _, vt = torch.linalg.svd(source.T @ target)  # orthogonal Procrustes: the best is u vᵀ, reflections included
-    multiple = (source * target).sum() / source.square().sum().clamp_min(1e-300)
-    return target_mean + centred @ linear, target_mean + centred @ (u @ vt), judged, target_mean + multiple * centred
-
-
-def _find_principal_axes(rows_ND: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the mean and the leading principal axes: 99 % of the variance, at most a quarter as many as rows."""
-    mean = rows_ND.mean(0)
-    _, s, vt = torch.linalg.svd(rows_ND - mean, full_matrices=False)
-    count = count_leading(s.square(), 0.99)
-    return mean, vt[: max(1, min(count, MOST_COMPONENTS, len(rows_ND) // 4))].T
-
-
-def project_rows(rows_ND: Tensor, most: int = 10) -> Float[Tensor, "N k"]:
-    """Return the coordinates of rows in their leading principal components: 99 % of the variance, at most ``most``."""
-    u, s, _ = torch.linalg.svd(rows_ND, full_matrices=False)
-    count = min(most, count_leading(s.square(), 0.99))
-    return u[:, :count] * s[:count]
-
-
-def measure_random_split(points_Nk: Float[Tensor, "N k"], step: int, splits: int = 5) -> tuple[float, float]:
-    """Return the errors of the best linear map and of the best rotation from row t to row t + step.
-
-    A rotation may include a reflection. They are judged on a quarter of the rows held out at random, without a
-    reference: what the studies compare between schemes. ``measure_step`` judges one table by itself.
-
-    Args:
-        points_Nk: rows in few dimensions (``project_rows``).
-        step: in rows.
-        splits: random splits that the errors are averaged over.
-
-    Returns:
-        Both errors relative to the squared length of the rows held out.
-    """
-    source, target = points_Nk[:-step], points_Nk[step:]
-    generator = torch.Generator().manual_seed(0)
-    linear = rotation = 0.0
-    square = float(points_Nk.square().sum(1).mean())
-    for _ in range(splits):
-        order = torch.randperm(len(source), generator=generator)
-        fitted, held_out = order[len(order) // 4 :], order[: len(order) // 4]
-        scale = max(float(target[held_out].square().sum()), 1e-9 * square)
-        matrix = torch.linalg.lstsq(source[fitted], target[fitted]).solution
-        u, _, vt = torch.linalg.svd(source[fitted].T @ target[fitted])
-        linear += float((source[held_out] @ matrix - target[held_out]).square().sum() / scale)
-        rotation += float((source[held_out] @ (u @ vt) - target[held_out]).square().sum() / scale)
-    return linear / splits, rotation / splits

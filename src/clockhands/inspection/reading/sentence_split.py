@@ -9,14 +9,8 @@ import torch
 
 from clockhands.inspection.reading.capture import BATCH, capture
 from clockhands.inspection.reading.layer import Layer
-from clockhands.inspection.reading.logit_split import (
-    DATA_DEPENDENT,
-    TERMS,
-    LogitParts,
-    centre_logits,
-    split_logits,
-    split_text,
-)
+from clockhands.inspection.reading.logit_parts import DATA_DEPENDENT, TERMS, LogitParts, split_text
+from clockhands.inspection.reading.logit_split import centre_logits, split_logits
 from clockhands.inspection.reading.sentences import Sentence, make_comparison_rows
 from clockhands.inspection.reading.windows import Windows
 from clockhands.inspection.subject.subject import Subject

@@ -11,7 +11,8 @@ import torch
 
 from clockhands.errors import UsageError
 from clockhands.inspection.reading.swapped_sentences import find_two_longest
-from clockhands.inspection.reading.windows import Windows, encode_bare, find_special_tokens
+from clockhands.inspection.reading.token_ids import encode_text
+from clockhands.inspection.reading.windows import Windows
 from clockhands.inspection.subject.subject import Subject
 from clockhands.shapes import Bool, Int, Tensor
 
@@ -61,14 +62,6 @@ def encode_sentences(subject: Subject, texts: Sequence[str], *, option: str = "-
     return [_make_sentence(subject, text, option) for text in texts]
 
 
-def encode_sentence(subject: Subject, text: str) -> tuple[list[int], Bool[Tensor, " T"]]:
-    """Return the token ids of a text with the special tokens around it, and which positions hold ordinary tokens."""
-    before, after = find_special_tokens(subject.tokenizer, subject.start_token)
-    bare = encode_bare(subject.tokenizer, text)
-    flags = [False] * len(before) + [True] * len(bare) + [False] * len(after)
-    return [*before, *bare, *after], torch.tensor(flags)
-
-
 def check_sentence_lengths(sentences: Sequence[Sentence], windows: Windows) -> None:
     """Raise UsageError for a sentence longer than the windows of text, from which the means by position come."""
     most = int(windows.ordinary_T.sum())
@@ -109,7 +102,7 @@ def _make_sentence(subject: Subject, text: str, option: str) -> Sentence:
     """Return one sentence as this model reads it; raise UsageError as ``encode_sentences``."""
     if not text.strip():
         raise UsageError(f"{option} is empty; give a sentence of at least two tokens")
-    ids, ordinary_T = encode_sentence(subject, text)
+    ids, ordinary_T = encode_text(subject, text)
     _check_length(subject, text, int(ordinary_T.sum()), len(ids), option)
     bare = torch.tensor(ids)[ordinary_T].tolist()
     unknown = getattr(subject.tokenizer, "unk_token_id", None)
@@ -127,7 +120,7 @@ def _make_sentence(subject: Subject, text: str, option: str) -> Sentence:
         decode_tokens(subject.tokenizer, ids),
         ordinary_T,
         swapped,
-        encode_sentence(subject, swapped)[0] if swapped else [],
+        encode_text(subject, swapped)[0] if swapped else [],
         list(source(text)["input_ids"]) if subject.reads_source else None,
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from clockhands.inspection.reading.windows import encode_bare, find_special_tokens
+from clockhands.inspection.reading.token_ids import encode_bare, encode_text, find_special_tokens
 from clockhands.inspection.subject.subject import Subject
 
 NOUNS = ("Tom", "a dog", "Anna", "the king", "my sister", "a wolf", "the doctor", "Peter")
@@ -31,7 +31,7 @@ def make_english_swaps(subject: Subject) -> Iterator[Swap]:
     for verb in VERBS:
         for a, b in zip(NOUNS[0::2], NOUNS[1::2], strict=True):
             first, second = f"{a} {verb} {b}.", f"{b} {verb} {a}."
-            before, after = _encode(subject, first), _encode(subject, second)
+            before, after = encode_text(subject, first)[0], encode_text(subject, second)[0]
             if _fits(subject, before, after):
                 yield Swap(before, after, first, second)
 
@@ -52,13 +52,13 @@ def make_text_swaps(subject: Subject, texts: Sequence[str] | None) -> Iterator[S
     """Return sentences of ``texts``, or of the training text, with two words swapped; None if there is neither."""
     chosen = texts if texts is not None else subject.training_texts
     if chosen is not None:
-        return _swap_words(
+        return _list_swaps(
             subject, [(None, line.strip()) for text in chosen for line in text.split("\n") if line.strip()]
         )
-    return None if subject.training_pairs is None else _swap_words(subject, subject.training_pairs)
+    return None if subject.training_pairs is None else _list_swaps(subject, subject.training_pairs)
 
 
-def _swap_words(subject: Subject, sentences: Sequence[tuple[str | None, str]]) -> Iterator[Swap]:
+def _list_swaps(subject: Subject, sentences: Sequence[tuple[str | None, str]]) -> Iterator[Swap]:
     """Yield sentences with two words swapped, then those that are too short for that with two tokens swapped."""
     for source, text in sentences:
         words = text.split()
@@ -66,7 +66,7 @@ def _swap_words(subject: Subject, sentences: Sequence[tuple[str | None, str]]) -
             i, j = find_two_longest(words)
             words[i], words[j] = words[j], words[i]
             other = " ".join(words)
-            before, after = _encode(subject, text), _encode(subject, other)
+            before, after = encode_text(subject, text)[0], encode_text(subject, other)[0]
             # Words that the tokenizer does not know have one and the same id.
             if before != after and _fits(subject, before, after):
                 yield Swap(before, after, text, other, _encode_source(subject, source))
@@ -103,9 +103,3 @@ def _swap_tokens(subject: Subject, text: str, source: list[int] | None) -> Itera
     if _fits(subject, [*before, *ids, *after]):
         swapped = str(subject.tokenizer.decode(other))
         yield Swap([*before, *ids, *after], [*before, *other, *after], text, swapped, source)
-
-
-def _encode(subject: Subject, text: str) -> list[int]:
-    """Return the token ids of a text, special tokens included."""
-    before, after = find_special_tokens(subject.tokenizer, subject.start_token)
-    return [*before, *encode_bare(subject.tokenizer, text), *after]

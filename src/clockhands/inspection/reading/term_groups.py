@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from clockhands.inspection.estimators.intervals import bootstrap_ratio
-from clockhands.inspection.reading.logit_split import DATA_DEPENDENT, TERMS, LogitSplit
+from clockhands.inspection.reading.logit_parts import DATA_DEPENDENT, TERMS
+from clockhands.inspection.reading.logit_split import LogitSplit
 from clockhands.shapes import Float, Tensor
 
 DISTANCE = "distance (curve and bias)"

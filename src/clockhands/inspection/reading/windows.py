@@ -16,6 +16,7 @@ import torch
 from numpy.typing import NDArray
 
 from clockhands.errors import DataError, UsageError
+from clockhands.inspection.reading.token_ids import encode_bare, find_special_tokens
 from clockhands.shapes import Bool, Int, Tensor
 
 FEWEST_WINDOWS = 8
@@ -228,26 +229,3 @@ def _cut_stream(stream: NDArray[Any], length: int) -> NDArray[Any]:
             "can be measured, and some ten thousand are better"
         )
     return stream[: len(stream) // length_of_each * length_of_each].reshape(-1, length_of_each)
-
-
-def encode_bare(tokenizer: Any, text: str) -> list[int]:
-    """Return token ids without special tokens; the tokenizer does not warn of a long text, which is cut later."""
-    return list(tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"])
-
-
-def find_special_tokens(tokenizer: Any, start: int | None = None) -> tuple[list[int], list[int]]:
-    """Return the special tokens that the tokenizer puts before and after a text; with ``start``, those of a decoder.
-
-    A decoder reads ``start`` first and no token after the text.
-    """
-    sample = "the word and the number"
-    inner, full = encode_bare(tokenizer, sample), list(tokenizer(sample)["input_ids"])
-    before: list[int] = []
-    after: list[int] = []
-    for offset in range(len(full) - len(inner) + 1):
-        if full[offset : offset + len(inner)] == inner:
-            before, after = full[:offset], full[offset + len(inner) :]
-            break
-    if start is None:
-        return before, after
-    return ([start, *before] if before[:1] != [start] else before), []

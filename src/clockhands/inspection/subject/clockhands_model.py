@@ -12,15 +12,21 @@ import torch
 from torch import nn
 
 from clockhands.errors import UsageError
+from clockhands.inspection.subject.clockhands_stack import (
+    find_position_limit,
+    name_mechanisms,
+    pad_side_by_side,
+    select_stack,
+)
 from clockhands.inspection.subject.families import describe_mechanisms
 from clockhands.inspection.subject.subject import Side, Subject, choose_side
 from clockhands.inspection.subject.tables import Tables
 from clockhands.model.block import ResidualConnection
-from clockhands.model.stack import SideSchemes, Stack
+from clockhands.model.stack import Stack
 from clockhands.model.token_batch import TokenBatch
 from clockhands.model.transformer import Transformer
-from clockhands.schemes import Declares, Scheme
-from clockhands.shapes import Float, Tensor
+from clockhands.schemes import Scheme
+from clockhands.shapes import Tensor
 
 MOST_ROWS = 512
 """Position vectors that are computed of any scheme, unless windows are longer; fewer where it has fewer positions."""
@@ -55,7 +61,7 @@ class ClockhandsSubject(Subject):
             stack,
             tokenizer,
             name or f"{config.get_position_config(side or config.sides[0]).name} {config.kind}",
-            _name_mechanisms(stack.schemes),
+            name_mechanisms(stack.schemes),
             side=side,
             encoder_decoder=transformer if is_encoder_decoder else None,
             transformer=transformer,
@@ -175,7 +181,7 @@ class ClockhandsSubject(Subject):
         scale = float(layer.scale)
         tokens, positions = layer.tokens.weight.detach().float() * scale, encoding_BTP[0].float()
         if layer.combine != "add":
-            tokens, positions = _pad_side_by_side(tokens, positions)
+            tokens, positions = pad_side_by_side(tokens, positions)
         if layer.project is not None:
             tokens, positions = (rows @ layer.project.weight.float().T for rows in (tokens, positions))
         return Tables(tokens.cpu(), positions.cpu(), torch.zeros(tokens.shape[1]), scale, layer.norm)
@@ -236,36 +242,3 @@ class ClockhandsSubject(Subject):
             transformer=fresh,
             name=f"{self.name} (untrained)",
         )
-
-
-def select_stack(transformer: Transformer, side: Side | None) -> Stack:
-    """Return the stack of a side; of a model of one stack, that one."""
-    stacks = (transformer.decoder,) if side == "decoder" else (transformer.encoder, transformer.decoder)
-    return next(stack for stack in stacks if stack is not None)
-
-
-def _name_mechanisms(schemes: SideSchemes) -> tuple[str, ...]:
-    """Return the names in ``families.MECHANISM_CLAUSES`` of what the schemes of a side do."""
-    hooks = schemes.active_hooks()
-    names = []
-    if "encode" in hooks:
-        names.append("learned" if any(True for _ in schemes.at_input.parameters()) else "sinusoid")
-    if "rotate" in hooks:
-        names.append("rotary")
-    if hooks & {"bias", "logits", "values", "weigh", "locate"}:
-        names.append("attention")
-    return tuple(names) or ("none",)
-
-
-def _pad_side_by_side(
-    tokens_VE: Float[Tensor, "V E"], positions_NP: Float[Tensor, "N P"]
-) -> tuple[Float[Tensor, "V D"], Float[Tensor, "N D"]]:
-    """Return tokens with zeros in the channels of positions, and positions with zeros in those of tokens."""
-    zeros_VP = tokens_VE.new_zeros(len(tokens_VE), positions_NP.shape[1])
-    zeros_NE = positions_NP.new_zeros(len(positions_NP), tokens_VE.shape[1])
-    return torch.cat([tokens_VE, zeros_VP], dim=-1), torch.cat([zeros_NE, positions_NP], dim=-1)
-
-
-def find_position_limit(declared: Declares) -> int | None:
-    """Return how many positions there are before one is refused, as schemes declare; None where there is no end."""
-    return declared.max_length if declared.beyond == "raise" else None
