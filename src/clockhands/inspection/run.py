@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import nn
@@ -29,6 +29,8 @@ from clockhands.inspection.text_choice import choose_windows, describe_origin
 from clockhands.pretrained import first_line
 from clockhands.shapes import Tensor
 
+ModelSource: TypeAlias = nn.Module | Subject | str | Path
+"""What ``inspect`` measures: a model, a subject, or the folder or hub name of a checkpoint."""
 DEFAULT_COUNT = 96
 """Windows of text that are read, unless ``count`` says another number."""
 MOST_PARAMETERS = 400_000_000
@@ -36,7 +38,7 @@ MOST_PARAMETERS = 400_000_000
 
 
 def inspect(
-    model: nn.Module | Subject | str | Path,
+    model: ModelSource,
     tokenizer: Any = None,
     texts: str | Sequence[str] | Tensor | None = None,
     *,
@@ -120,7 +122,7 @@ def _choose_text(texts: Sequence[str] | Tensor | None, ids: Ids | str | Path | N
 
 
 @contextmanager
-def _use_evaluation_mode(model: nn.Module | Subject | str | Path) -> Iterator[None]:
+def _use_evaluation_mode(model: ModelSource) -> Iterator[None]:
     """Inside the block, the modules of a model are in evaluation mode; afterwards each is in the mode it had before."""
     if isinstance(model, Subject):
         roots = [*model.list_modules().values()]
@@ -138,12 +140,7 @@ def _use_evaluation_mode(model: nn.Module | Subject | str | Path) -> Iterator[No
 
 
 def _open(
-    model: nn.Module | Subject | str | Path,
-    tokenizer: Any,
-    name: str,
-    device: str | None,
-    trust_remote_code: bool,
-    side: Side | None,
+    model: ModelSource, tokenizer: Any, name: str, device: str | None, trust_remote_code: bool, side: Side | None
 ) -> Subject:
     """Return a subject, whatever form the model has. Raises UsageError for arguments that an opened model brings."""
     if isinstance(tokenizer, str | Path):

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -30,22 +29,37 @@ def choose_windows(subject: Subject, texts: Sequence[str] | Ids | None, length: 
         windows = cut_ids(texts, count=count, max_length=max_length, length=length)
         return replace(windows, source_NS=windows.ids_NT) if subject.reads_source else windows
     usual_length = _measure_usual_length(subject) if texts is None else DEFAULT_LENGTH
-    sizes: dict[str, Any] = {
-        "length": length or min(DEFAULT_LENGTH, max_length or DEFAULT_LENGTH, usual_length),
-        "count": count,
-        "max_length": max_length,
-        "start": subject.start_token,
-    }
-    pair_sizes: dict[str, Any] = {**sizes, "max_source_length": subject.max_source_length}
-    if texts is None and subject.training_pairs is not None:
-        return cut_pair_windows(subject.tokenizer, subject.source_tokenizer, subject.training_pairs, **pair_sizes)
-    chosen_texts = texts if texts is not None else subject.training_texts or _load_default_texts()
-    if subject.reads_source and subject.source_tokenizer is not None:
+    length = length or min(DEFAULT_LENGTH, max_length or DEFAULT_LENGTH, usual_length)
+    start = subject.start_token
+    pairs = _choose_pairs(subject, texts)
+    if pairs is not None:
         return cut_pair_windows(
-            subject.tokenizer, subject.source_tokenizer, _pair_with_itself(chosen_texts), **pair_sizes
+            subject.tokenizer,
+            subject.source_tokenizer,
+            pairs,
+            length=length,
+            count=count,
+            max_length=max_length,
+            max_source_length=subject.max_source_length,
+            start=start,
         )
-    windows = cut_windows(subject.tokenizer, chosen_texts, **sizes)
+    texts = _choose_texts(subject, texts)
+    windows = cut_windows(subject.tokenizer, texts, length=length, count=count, max_length=max_length, start=start)
     return replace(windows, source_NS=windows.ids_NT) if subject.reads_source else windows
+
+
+def _choose_texts(subject: Subject, texts: Sequence[str] | None) -> Sequence[str]:
+    """Return the caller's texts, else the training text, else built-in English."""
+    return texts if texts is not None else subject.training_texts or _load_default_texts()
+
+
+def _choose_pairs(subject: Subject, texts: Sequence[str] | None) -> Iterable[tuple[str, str]] | None:
+    """Return what a decoder reads as pairs of source and target; None for texts that are cut by themselves."""
+    if texts is None and subject.training_pairs is not None:
+        return subject.training_pairs
+    if subject.reads_source and subject.source_tokenizer is not None:
+        return _pair_with_itself(_choose_texts(subject, texts))
+    return None
 
 
 def describe_origin(subject: Subject, windows: Windows, default: bool) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import torch
 
@@ -140,7 +139,7 @@ def _compare_angles(tokens_DD: Tensor, positions_DD: Tensor) -> tuple[Table, flo
     generator = torch.Generator().manual_seed(0)
     bases = (_draw_basis(second, generator) for _ in range(SUBSPACES))
     chance = torch.stack([compute_principal_angles(first, basis)[[0, middle]] for basis in bases])
-    rows: list[tuple[Any, ...]] = []
+    rows: list[tuple[str | float | Tensor | None, ...]] = []
     for name, angle, random in (("smallest", angles[0], chance[:, 0]), ("median", angles[middle], chance[:, 1])):
         rows.append((f"{name} angle (degrees)", angle, random.mean(), *compute_central_range(random)))
     # Saved tables keep this name, in which a token is a word.

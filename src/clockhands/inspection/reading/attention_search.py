@@ -27,7 +27,7 @@ class ModuleCall:
 
 
 def record_calls(
-    model: nn.Module, run: Callable[[], Any], shape: tuple[int, int]
+    model: nn.Module, run: Callable[[], object], shape: tuple[int, int]
 ) -> tuple[list[ModuleCall], list[nn.Module], str]:
     """Run the model, and return the calls of its self-attention in order, and the modules of cross-attention.
 
@@ -57,7 +57,7 @@ def record_calls(
     return readable, cross_modules, unread_reason or fault
 
 
-def _find_readable(model: nn.Module, run: Callable[[], Any], shape: tuple[int, int]) -> tuple[list[nn.Module], str]:
+def _find_readable(model: nn.Module, run: Callable[[], object], shape: tuple[int, int]) -> tuple[list[nn.Module], str]:
     """Return the modules whose attention is computed as logits of every query, and why others are left out.
 
     Raises CheckpointError if there is no attention at all.
@@ -91,13 +91,14 @@ def _find_readable(model: nn.Module, run: Callable[[], Any], shape: tuple[int, i
             "attention interface of transformers nor a softmax shows"
         )
     readable = [module for module, has_all_queries in complete.items() if has_all_queries]
-    names = {type(module).__name__ for module, has_all_queries in complete.items() if not has_all_queries}
-    names |= set() if complete else set(entered)
-    if names and not unread_reason:
-        unread_reason = (
-            f"the attention of {', '.join(sorted(names))} is not computed as logits of every token for every token"
-        )
-    return readable, unread_reason
+    unread = {type(module).__name__ for module, has_all_queries in complete.items() if not has_all_queries}
+    return readable, unread_reason or _explain_unread(unread if complete else set(entered))
+
+
+def _explain_unread(names: set[str]) -> str:
+    """Say that attention of classes of these names is computed in another way; empty without a name."""
+    listed = ", ".join(sorted(names))
+    return f"the attention of {listed} is not computed as logits of every token for every token" if names else ""
 
 
 def _explain_fault(call: ModuleCall, model: nn.Module, shape: tuple[int, int]) -> str:
@@ -113,11 +114,11 @@ def _explain_fault(call: ModuleCall, model: nn.Module, shape: tuple[int, int]) -
     except Exception as fault:  # foreign code, run in a way that it was not written for
         return f"the attention of {name} cannot be run alone ({type(fault).__name__}: {first_line(fault)})"
     if logits.shape[0] != count or tuple(logits.shape[2:]) != (length, length):
-        return f"the attention of {name} is not computed as logits of every token for every token"
+        return _explain_unread({name})
     return ""
 
 
-def _is_cache(value: Any) -> bool:
+def _is_cache(value: object) -> bool:
     """Tell whether an argument is a KV cache of transformers, by the name of its class."""
     return type(value).__name__.endswith("Cache")
 

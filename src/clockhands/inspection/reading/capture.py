@@ -126,9 +126,7 @@ def capture(
         rows = torch.arange(start, start + batch).clamp(max=len(ids_NT) - 1)
         with listen(model, ignore_attention), _store_inputs(layers, rows):
             states = forward(ids_NT[rows], **result.make_forward_options(rows))
-        for index, (stored, state) in enumerate(zip(hidden, states, strict=True)):
-            _check_finite(state, index, model)
-            stored[rows] = state.to(stored.device)
+        _store_states(hidden, states, rows, model)
         progress()
     result.hidden, result.layers = hidden, layers
     return result
@@ -143,14 +141,16 @@ def _check_lengths(states: tuple[Tensor, ...], length: int, model: nn.Module) ->
         )
 
 
-def _check_finite(state: Tensor, index: int, model: nn.Module) -> None:
-    """Raise CheckpointError for states that are NaN or infinite."""
-    if not bool(torch.isfinite(state).all()):
-        where = "its embedding" if index == 0 else f"layer {index}"
-        raise CheckpointError(
-            f"{type(model).__name__} gives NaN or infinite hidden states after {where}; check its weights, which may "
-            "be damaged or too large for float32"
-        )
+def _store_states(hidden: list[Tensor], states: tuple[Tensor, ...], rows: Tensor, model: nn.Module) -> None:
+    """Store the hidden states of the texts ``rows``. Raises CheckpointError for states that are NaN or infinite."""
+    for index, (stored, state) in enumerate(zip(hidden, states, strict=True)):
+        if not bool(torch.isfinite(state).all()):
+            where = "its embedding" if index == 0 else f"layer {index}"
+            raise CheckpointError(
+                f"{type(model).__name__} gives NaN or infinite hidden states after {where}; check its weights, which "
+                "may be damaged or too large for float32"
+            )
+        stored[rows] = state.to(stored.device)
 
 
 def _make_layer(index: int, call: ModuleCall, ids_NT: Tensor, model: nn.Module, storage: TensorStorage) -> Layer:

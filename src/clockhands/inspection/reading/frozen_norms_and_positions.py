@@ -78,7 +78,7 @@ class FrozenNormsAndPositions:
         return compute
 
     @contextlib.contextmanager
-    def _hook_norms(self, hook: Callable[..., Any]) -> Iterator[None]:
+    def _hook_norms(self, hook: Callable[..., Tensor | None]) -> Iterator[None]:
         """Inside the block, ``hook`` runs after every norm."""
         hooks = [norm.register_forward_hook(hook) for norm in self.norms]
         try:

@@ -30,10 +30,10 @@ class RunningModules:
                 self.handles.append(module.register_forward_hook(self._leave, always_call=True))
         return self
 
-    def _enter(self, module: nn.Module, args: Any) -> None:
+    def _enter(self, module: nn.Module, args: object) -> None:
         self.modules.append(module)
 
-    def _leave(self, module: nn.Module, args: Any, output: Any) -> None:
+    def _leave(self, module: nn.Module, args: object, output: object) -> None:
         self.modules.pop()
 
     def __exit__(self, *fault: object) -> None:

@@ -118,8 +118,7 @@ def cut_pair_windows(
     before, after = find_special_tokens(tokenizer, start)
     source_before, source_after = find_special_tokens(source_tokenizer)
     most = length - len(before) - len(after)
-    num_special = len(source_before) + len(source_after)
-    most_source = None if max_source_length is None else max_source_length - num_special
+    most_source = None if max_source_length is None else max_source_length - len(source_before) - len(source_after)
     rows: list[list[int]] = []
     sources: list[list[int]] = []
     target_ids: list[int] = []

@@ -89,7 +89,6 @@ def draw_circle(tokens_VD: Float[Tensor, "V D"], rows_ND: Float[Tensor, "N D"], 
     sums = word[:2] + rows_ND[:7, :2]
     radius = (sums - word[:2]).norm(dim=-1)
     moved = float(rows_ND[1].norm() / word.norm())
-    steps = tuple(f"position {t}" for t in range(len(sums)))
     return Finding(
         name="encoding.circle",
         question="Where does a word go when its position is added?",
@@ -100,27 +99,22 @@ def draw_circle(tokens_VD: Float[Tensor, "V D"], rows_ND: Float[Tensor, "N D"], 
         ),
         value=moved,
         unit="lengths of the word",
-        figure=Figure(
-            (
-                Panel(
-                    (
-                        make_mark("line", sums[:, 0], sums[:, 1], label="with its position"),
-                        make_mark("points", sums[:, 0], sums[:, 1], names=steps),
-                        make_mark(
-                            "points", word[:1], word[1:2], label=repr(tokenizer.decode([token])), emphasis="main"
-                        ),
-                    ),
-                    xlabel="dimension 0",
-                    ylabel="dimension 1",
-                    equal=True,
-                ),
-            ),
-            height=0.8,
-            title="One word at its first seven positions",
-        ),
+        figure=_draw_sums(word, sums, repr(tokenizer.decode([token]))),
         method="The trained vector of a word, times √d_model, plus PE(t) for t = 0 to 6; dimensions 0 and 1.",
         source="Vaswani et al. 2017, sections 3.4 and 3.5",
     )
+
+
+def _draw_sums(word_D: Float[Tensor, " D"], sums_T2: Float[Tensor, "T two"], name: str) -> Figure:
+    """Draw a word's first two dimensions, and their sums with those of the first positions."""
+    steps = tuple(f"position {t}" for t in range(len(sums_T2)))
+    marks = (
+        make_mark("line", sums_T2[:, 0], sums_T2[:, 1], label="with its position"),
+        make_mark("points", sums_T2[:, 0], sums_T2[:, 1], names=steps),
+        make_mark("points", word_D[:1], word_D[1:2], label=name, emphasis="main"),
+    )
+    panel = Panel(marks, xlabel="dimension 0", ylabel="dimension 1", equal=True)
+    return Figure((panel,), height=0.8, title="One word at its first seven positions")
 
 
 def find_wavelengths(width: int) -> Finding:
