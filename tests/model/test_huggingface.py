@@ -311,7 +311,9 @@ def test_keys_are_kept_up_to_the_length_from_which_a_spectrum_bends() -> None:
 
 def test_another_kind_is_refused_by_name(tmp_path: Path) -> None:
     model("decoder").save_pretrained(tmp_path)
-    with pytest.raises(CheckpointError, match="of kind 'decoder', and ClockhandsForSeq2SeqLM needs 'encoder-decoder'"):
+    with pytest.raises(
+        CheckpointError, match="the architecture 'decoder', and ClockhandsForSeq2SeqLM needs 'encoder-decoder'"
+    ):
         AutoModelForSeq2SeqLM.from_pretrained(tmp_path)
 
 

@@ -601,7 +601,7 @@ def test_other_kinds_train_too(tmp_path: Path, kind: str, scheme: str) -> None:
     run = train(given, tmp_path / "run")
     losses = [line["validation_loss"] for line in run.metrics if "validation_loss" in line]
     assert losses[-1] < losses[0]
-    assert run.model.config.transformer_config.kind == kind
+    assert run.model.config.transformer_config.architecture == kind
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "config.json", "curves.svg"])

@@ -199,14 +199,14 @@ def _conclude(run: Any) -> None:
         from clockhands.generation.score import describe_uniform_guess
         from clockhands.runs.card import describe_perplexity
 
-        tokens = "masked tokens" if run.recipe.model.kind == "encoder" else "target tokens"
+        tokens = "masked tokens" if run.recipe.model.architecture == "encoder" else "target tokens"
         guess = describe_uniform_guess(len(run.tokenizers.target))
         print(f"that is the mean of all {tokens} of the validation split, in nats: "
               f"{describe_perplexity(known[1])}; {guess}")  # fmt: skip
     if rise := describe_rise(run.metrics, run.recipe.training):
         print(rise)
-    if run.recipe.model.kind in COMMANDS:
-        print(f"next: {COMMANDS[run.recipe.model.kind].format(run.path)}")
+    if run.recipe.model.architecture in COMMANDS:
+        print(f"next: {COMMANDS[run.recipe.model.architecture].format(run.path)}")
 
 
 def _describe_model_loss(run: Any) -> str:

@@ -51,7 +51,7 @@ def measure_costs(plan: Plan) -> dict[str, Cost]:
 def make_material_key(recipe: Recipe) -> str:
     """Return what decides corpus, tokenizers and encoded text: trials with equal keys share these."""
     tables = recipe.tables
-    return repr((tables["data"], tables["tokenizer"], tables["batches"], recipe.model.kind))
+    return repr((tables["data"], tables["tokenizer"], tables["batches"], recipe.model.architecture))
 
 
 def count_recipe_parameters(recipe: Recipe, material: TrainingData) -> int:

@@ -20,7 +20,7 @@ def find_plan_floor(plan: Plan) -> Floor | None:
     In a generated corpus every answer is right or wrong; a masked model predicts no next token.
     """
     recipe = plan.get_recipe(plan.baseline, plan.seeds[0])
-    if CORPORA[recipe.corpus].one_answer or recipe.model.kind == "encoder":
+    if CORPORA[recipe.corpus].one_answer or recipe.model.architecture == "encoder":
         return None
     material = load_material(recipe)
     window = material.train.length if isinstance(material.train, WindowDataset) else 0

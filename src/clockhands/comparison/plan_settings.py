@@ -72,11 +72,11 @@ def choose_metric(recipe: Recipe) -> str:
 
 def check_architecture(recipe: Recipe, metric: str, inside: Sequence[str] = ()) -> list[str]:
     """Return what cannot be compared with the recipe's architecture: its metric, what is measured inside."""
-    if recipe.model.kind == "encoder":
+    if recipe.model.architecture == "encoder":
         return ["a masked language model writes nothing that could be scored; compare translators or language models"]
-    if recipe.model.kind == "decoder" and metric in ("exact", "chrf"):
+    if recipe.model.architecture == "decoder" and metric in ("exact", "chrf"):
         return [f"metric is {metric!r}, which scores translations; a language model has 'loss'"]
-    if recipe.model.kind == "decoder" and inside:
+    if recipe.model.architecture == "decoder" and inside:
         return [f"inside measures {', '.join(inside)} on what a translator reads; a language model reads no source"]
     return []
 

@@ -87,13 +87,13 @@ _NO_SCHEME: dict[str, Any] = {
 def _describe_sizes(run: Run) -> dict[str, Any]:
     config: TransformerConfig = run.model.config.transformer_config
     return {
-        "kind": config.kind,
+        "kind": config.architecture,
         "dModel": config.d_model,
         "heads": config.num_heads,
         "headDim": config.d_head,
         "dFf": config.d_ff,
-        "encoderLayers": config.decoder_layers if config.kind == "decoder" else config.encoder_layers,
-        "decoderLayers": 0 if config.kind == "decoder" else config.decoder_layers,
+        "encoderLayers": config.decoder_layers if config.architecture == "decoder" else config.encoder_layers,
+        "decoderLayers": 0 if config.architecture == "decoder" else config.decoder_layers,
         "norm": config.norm,
         "vocabulary": config.vocab_size,
         "parameters": sum(parameter.numel() for parameter in run.model.parameters()),
@@ -110,7 +110,7 @@ def _describe_rules(run: Run) -> dict[str, Any]:
         "preNorm": config.norm == "pre",
         "finalNorm": config.has_final_norm,
         "embeddingNorm": config.embedding_norm,
-        "causalEncoder": config.causal_encoder or config.kind == "decoder",
+        "causalEncoder": config.causal_encoder or config.architecture == "decoder",
         "keyHeads": config.kv_heads,
         "tokenScale": {"decoder": 1.0, **{side: read_token_scale(run, own) for side, own in stacks.items()}},
         "outputScale": config.output_scale,
@@ -122,7 +122,7 @@ def _describe_rules(run: Run) -> dict[str, Any]:
             **scales,
             "cross": config.d_head**-0.5 if config.attention_scale is None else config.attention_scale,
         },
-        "startId": 0 if config.kind == "decoder" else get_start_token(run.model),
+        "startId": 0 if config.architecture == "decoder" else get_start_token(run.model),
         "endIds": get_end_tokens(run.model),
     }
 

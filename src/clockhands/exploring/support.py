@@ -45,7 +45,7 @@ def check_support(run: Run) -> None:
 
 def list_stacks(config: TransformerConfig) -> dict[Side, Side]:
     """Return the stack of a model that stands on each side of the page: that of a language model is what it reads."""
-    return {"encoder": "decoder"} if config.kind == "decoder" else {"encoder": "encoder", "decoder": "decoder"}
+    return {"encoder": "decoder"} if config.architecture == "decoder" else {"encoder": "encoder", "decoder": "decoder"}
 
 
 def _find_faults(config: TransformerConfig) -> Iterator[str]:

@@ -51,6 +51,6 @@ def _list_tensors(run: Run) -> dict[str, Tensor]:
             tensors[f"{side}.table"] = getattr(model.get_stack(side).schemes[0], parameter)
     # A learned scale of the tokens is told as a number, with the rules.
     named = {name: tensor for name, tensor in tensors.items() if isinstance(tensor, torch.Tensor) and tensor.dim()}
-    if config.kind != "decoder":
+    if config.architecture != "decoder":
         return named
     return {name.replace("decoder.", "encoder.", 1): tensor for name, tensor in named.items()}

@@ -36,8 +36,8 @@ class TransformerConfig:
     """A Transformer of "Attention Is All You Need" (Vaswani et al. 2017); the defaults are the paper's base model.
 
     Args:
-        kind: the architecture: ``encoder-decoder``, ``decoder`` (language model) or ``encoder`` (masked language
-            model).
+        kind: the architecture, which code reads as ``architecture``: ``encoder-decoder``, ``decoder`` (language model)
+            or ``encoder`` (masked language model).
         vocab_size: size of the vocabulary; of an encoder-decoder, of the one that the decoder reads and writes.
         source_vocab_size: size of the vocabulary that the encoder of an encoder-decoder reads; None: the same one.
         d_model: width of the states.
@@ -166,9 +166,14 @@ class TransformerConfig:
         return {**table, "dropout_places": list(self.dropout_places)}
 
     @property
+    def architecture(self) -> Architecture:
+        """The architecture: the field ``kind``, whose name recipes and ``config.json`` share."""
+        return self.kind
+
+    @property
     def sides(self) -> tuple[Side, ...]:
         """The sides that this architecture has: where attention is, and so where position can enter."""
-        return SIDES_BY_ARCHITECTURE[self.kind]
+        return SIDES_BY_ARCHITECTURE[self.architecture]
 
     @property
     def d_head(self) -> int:
@@ -205,7 +210,7 @@ class TransformerConfig:
 
     def get_vocabulary_size(self, side: Side) -> int:
         """Return the number of tokens in the vocabulary of a side."""
-        reads_source = side == "encoder" and self.kind == "encoder-decoder"
+        reads_source = side == "encoder" and self.architecture == "encoder-decoder"
         return (self.source_vocab_size or self.vocab_size) if reads_source else self.vocab_size
 
     def is_causal(self, side: Side) -> bool:

@@ -97,7 +97,7 @@ def find_size_faults(config: TransformerConfig) -> list[str]:
     if config.parallel and config.norm != "pre":
         sentence = "parallel attention and feed-forward need norm = 'pre'; norm is 'post'"
         faults.append(Fault(sentence, "parallel", "norm"))
-    if config.parallel and config.kind == "encoder-decoder":
+    if config.parallel and config.architecture == "encoder-decoder":
         sentence = "parallel attention and feed-forward have no place for cross-attention; set parallel = false"
         faults.append(Fault(sentence, "parallel", "kind"))
     return faults
@@ -107,7 +107,7 @@ def find_vocabulary_faults(config: TransformerConfig) -> list[str]:
     """Return which matrices cannot be tied because their shapes differ, each as a ``Fault`` with its fields."""
     faults: list[str] = []
     source, target = config.get_vocabulary_size("encoder"), config.vocab_size
-    reads_source = config.kind == "encoder-decoder"
+    reads_source = config.architecture == "encoder-decoder"
     if reads_source and config.tying == "three-way" and source != target:
         sizes = f"{source} (source) and {target} (target) tokens"
         sentence = f"tying is 'three-way', but the vocabularies have {sizes}; set tying = 'target'"

@@ -52,11 +52,11 @@ class ClockhandsPreTrainedModel(PreTrainedModel):
 
     def __init__(self, config: ClockhandsConfig) -> None:
         super().__init__(config)
-        architecture = config.transformer_config.kind
+        architecture = config.transformer_config.architecture
         if architecture != self.architecture:
             right = MODEL_CLASSES[architecture]
             raise CheckpointError(
-                f"this configuration is of kind {architecture!r}, and {type(self).__name__} needs "
+                f"this configuration has the architecture {architecture!r}, and {type(self).__name__} needs "
                 f"{self.architecture!r}; use {right.__name__} ({right.auto_class.__name__})"
             )
         self.model = Transformer(config.transformer_config)

@@ -64,7 +64,7 @@ class ClockhandsConfig(PreTrainedConfig):
         faults = find_id_faults({name: getattr(self, name) for name in SPECIAL_TOKEN_IDS}, validated.vocab_size)
         if faults:
             raise ConfigError(faults, "the configuration")
-        kwargs["is_encoder_decoder"] = validated.kind == "encoder-decoder"
+        kwargs["is_encoder_decoder"] = validated.architecture == "encoder-decoder"
         kwargs["tie_word_embeddings"] = validated.tying != "none"
         super().__init__(**kwargs)
 
@@ -107,7 +107,7 @@ class ClockhandsConfig(PreTrainedConfig):
     def num_hidden_layers(self) -> int:
         """The number of layers of the decoder, or of the encoder where there is no decoder."""
         return self.transformer_config.count_layers(
-            "encoder" if self.transformer_config.kind == "encoder" else "decoder"
+            "encoder" if self.transformer_config.architecture == "encoder" else "decoder"
         )
 
     @property

@@ -64,7 +64,10 @@ class LeanDecoder:
 
     def __init__(self, transformer: Transformer) -> None:
         if transformer.decoder is None or transformer.cross_schemes is None:
-            raise PositionError(f"a model of kind {transformer.config.kind!r} reads no source, and a LeanDecoder does")
+            raise PositionError(
+                f"LeanDecoder decodes with an encoder-decoder, and this model has the architecture "
+                f"{transformer.config.architecture!r}"
+            )
         self.transformer, self.stack = transformer, copy_for_decoding(transformer.decoder)
         layers = range(len(self.stack.blocks))
         self.schemes = [self.stack.schemes.get_scheme(layer) for layer in layers]

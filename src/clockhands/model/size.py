@@ -120,5 +120,5 @@ def _count_tied_parameters(config: TransformerConfig) -> int:
     """Count the parameters that the other counts contain again because their matrices are tied."""
     if config.tying == "none":
         return 0
-    shared = config.kind == "encoder-decoder" and config.tying == "three-way"
+    shared = config.architecture == "encoder-decoder" and config.tying == "three-way"
     return (1 + shared) * config.vocab_size * config.d_model

@@ -56,7 +56,7 @@ class Transformer(nn.Module):
         """Return the encoder or the decoder. Raises PositionError if the model has none, and for ``cross``."""
         stack = {"encoder": self.encoder, "decoder": self.decoder}.get(side)
         if stack is None:
-            raise PositionError(f"a model of architecture {self.config.kind!r} has no stack {side!r}")
+            raise PositionError(f"a model of architecture {self.config.architecture!r} has no stack {side!r}")
         return stack
 
     def map_tied_parameters(self) -> dict[str, str]:

@@ -53,28 +53,28 @@ def make_card(run: Run) -> str:
     from huggingface_hub import ModelCardData
 
     recipe, record = run.recipe, run.record
-    kind = recipe.model.kind
+    architecture = recipe.model.architecture
     # Cross-attention usually has no scheme of its own, which is no tag that anybody looks for beside the others.
     schemes = {recipe.model.get_position_config(side).scheme for side in recipe.model.sides}
     tags = sorted(schemes - {"none"}) or ["none"]
     data = ModelCardData(
         library_name="transformers",
-        pipeline_tag=TASKS[kind],
+        pipeline_tag=TASKS[architecture],
         tags=["clockhands", "positional-encoding", *tags],
     )
     parts = [
         f"---\n{data.to_yaml()}\n---",
         CARD_MARK,
         f"# {run.path.resolve().name}",
-        f"A Transformer ({kind}) with {record.get('parameters', 0):,} parameters that {ACTIONS[kind]}, trained by "
-        f"clockhands {record.get('clockhands', __version__)}.",
+        f"A Transformer ({architecture}) with {record.get('parameters', 0):,} parameters that {ACTIONS[architecture]}, "
+        f"trained by clockhands {record.get('clockhands', __version__)}.",
         "## Positions",
         _write_positions(recipe.model),
         "## Training",
         _describe_training(run),
         *_list_findings(run.path / FINDINGS),
         "## Use",
-        _write_use(kind, shared=run.tokenizers.shared),
+        _write_use(architecture, shared=run.tokenizers.shared),
         "## Settings",
         "The recipe, without the paths of the text:",
         f"```toml\n{_write_settings(recipe.tables)}```",
@@ -130,11 +130,11 @@ def _list_findings(path: Path) -> list[str]:
     )
 
 
-def _write_use(kind: Architecture, *, shared: bool) -> str:
+def _write_use(architecture: Architecture, *, shared: bool) -> str:
     """Return the lines of Python and the command that open the model."""
     from clockhands.model.huggingface import MODEL_CLASSES
 
-    auto_class = MODEL_CLASSES[kind].auto_class.__name__
+    auto_class = MODEL_CLASSES[architecture].auto_class.__name__
     lines = [
         f"from transformers import {auto_class}, AutoTokenizer",
         "",
@@ -145,7 +145,11 @@ def _write_use(kind: Architecture, *, shared: bool) -> str:
     if not shared:
         lines.insert(4, 'target_tokenizer = AutoTokenizer.from_pretrained(folder, subfolder="target")')
     code = "```python\n" + "\n".join(lines) + "\n```"
-    return code if kind not in COMMANDS else f"{code}\n\nOn the command line: `{COMMANDS[kind].format('.')}`"
+    return (
+        code
+        if architecture not in COMMANDS
+        else f"{code}\n\nOn the command line: `{COMMANDS[architecture].format('.')}`"
+    )
 
 
 def _write_settings(tables: Any) -> str:

@@ -69,8 +69,8 @@ def open_model(
     check_weights(folder, raw)
     with explain_faults(folder, "the model in"), quiet("transformers"):
         model, report = load_model(
-            MODEL_CLASSES[config.transformer_config.kind], folder, config=config, dtype=dtype, local_files_only=True,
-            ignore_mismatched_sizes=True, output_loading_info=True,
+            MODEL_CLASSES[config.transformer_config.architecture], folder, config=config, dtype=dtype,
+            local_files_only=True, ignore_mismatched_sizes=True, output_loading_info=True,
         )  # fmt: skip
     _check_loading(report, folder, repositioned=bool(position))
     refuse_not_finite(model.named_parameters(), folder)
@@ -122,7 +122,7 @@ def _check_generation_config(folder: Path, config: ClockhandsConfig) -> None:
     from clockhands.model.huggingface_config import SPECIAL_TOKEN_IDS, find_id_faults
 
     if (
-        config.transformer_config.kind == "encoder-decoder"
+        config.transformer_config.architecture == "encoder-decoder"
         and config.decoder_start_token_id is None
         and config.bos_token_id is None
     ):

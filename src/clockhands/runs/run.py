@@ -106,7 +106,7 @@ class Run:
         Raises DataError or ConfigError where the recipe cannot be read.
         """
         recipe = self.recipe
-        return recipe.batches.max_length if recipe.model.kind == "encoder-decoder" else recipe.batches.window
+        return recipe.batches.max_length if recipe.model.architecture == "encoder-decoder" else recipe.batches.window
 
     @property
     def record(self) -> dict[str, Any]:
@@ -192,7 +192,7 @@ class Run:
     @property
     def architecture(self) -> str:
         """``encoder-decoder``, ``decoder`` or ``encoder``."""
-        return str(self.model.config.transformer_config.kind)
+        return str(self.model.config.transformer_config.architecture)
 
     def require(self, architecture: str, action: str) -> None:
         """Raise UsageError unless the model has this architecture; ``action``: what was to be done, "translate"."""

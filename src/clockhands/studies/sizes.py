@@ -70,7 +70,7 @@ def scale_plan(plan: Tables, own: Tables, name: str, folder: Path, source: str) 
     scaled = {**plan, "budget": own.get("budget", {kind: size.times * n for kind, n in plan["budget"].items()})}
     if size.shape:
         recipe = load_recipe(folder / plan["recipe"])
-        unused = "model.encoder_layers" if recipe.model.kind == "decoder" else ""
+        unused = "model.encoder_layers" if recipe.model.architecture == "decoder" else ""
         scaled["recipe"] = vary_recipe(recipe, {key: value for key, value in size.shape.items() if key != unused})
     kept = own.get("variants") or [variant["name"] for variant in variants]
     changes = {change["variant"]: change for change in own.get("change", ())}

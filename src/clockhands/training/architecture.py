@@ -30,11 +30,11 @@ def configure(recipe: Recipe, tokenizers: Tokenizers) -> ClockhandsConfig:
         pad_token_id=target.pad_token_id,
         bos_token_id=target.bos_token_id,
         eos_token_id=target.eos_token_id,
-        decoder_start_token_id=first if recipe.model.kind == "encoder-decoder" else None,
+        decoder_start_token_id=first if recipe.model.architecture == "encoder-decoder" else None,
         tokenizer_fingerprint=tokenizers.fingerprint,
     )
 
 
 def build(recipe: Recipe, tokenizers: Tokenizers) -> PreTrainedModel:
     """Build a new model, drawn from the global random numbers. Raises ConfigError as ``configure``."""
-    return MODEL_CLASSES[recipe.model.kind](configure(recipe, tokenizers))
+    return MODEL_CLASSES[recipe.model.architecture](configure(recipe, tokenizers))

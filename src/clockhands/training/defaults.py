@@ -48,7 +48,7 @@ def compute_peak_rate(model: TransformerConfig) -> float:
     equation 3), times six layers over those of this model, since deeper post-norm stacks stand lower rates
     (Liu et al. 2020, "Understanding the difficulty of training Transformers"); never more than with pre-norm.
     """
-    peak = PEAKS[model.kind] * min(1.0, NARROW / model.d_model)
+    peak = PEAKS[model.architecture] * min(1.0, NARROW / model.d_model)
     if model.norm == "pre":
         return peak
     return min(peak, (PAPER_WARMUP * model.d_model) ** -0.5 * PAPER_LAYERS / max(1, _count_depth(model)))

@@ -110,7 +110,7 @@ class ClockhandsTrainer(Trainer):
         """Compute the mean loss of a target token of the validation split, in nats, without smoothing."""
         model = self.model_wrapped.eval()
         # All logits of a large batch would need much memory, and nobody asks for them.
-        spare = {} if self.recipe.model.kind == "encoder" else {"logits_to_keep": 1}
+        spare = {} if self.recipe.model.architecture == "encoder" else {"logits_to_keep": 1}
         total = torch.zeros(2, dtype=torch.float64, device=self.args.device)
         shard = self.material.validation_batches(self.recipe, self.args.process_index, self.args.world_size)
         for batch in EpochLoader(self.material.require_validation(), shard, self.material.collate, False):

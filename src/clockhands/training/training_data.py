@@ -127,7 +127,7 @@ def prepare(
     window, tokenizer = recipe.batches.window, tokenizers.source
     train = WindowDataset(encode_stream(tokenizer, corpus.documents("train")), window, stride=1)
     held_out = encode_stream(tokenizer, corpus.documents("validation")) if "validation" in corpus else None
-    masked = recipe.model.kind == "encoder"
+    masked = recipe.model.architecture == "encoder"
     collate = MaskedCollator.of(tokenizer, recipe.batches.masked, recipe.training.seed) if masked else WindowCollator()
     stride = window if masked else None
     validation = None if held_out is None else WindowDataset(held_out, min(window, len(held_out)), stride)
@@ -177,7 +177,7 @@ def _open_tokenizers(recipe: Recipe, corpus: Corpus) -> Tokenizers:
         return Tokenizers(source, open_tokenizer(table.target_name) if table.target_name else source)
     return train_tokenizers(
         corpus,
-        task="masked language modelling" if recipe.model.kind == "encoder" else None,
+        task="masked language modelling" if recipe.model.architecture == "encoder" else None,
         shared=table.shared,
         kind=table.kind,
         vocabulary=table.vocabulary,

@@ -56,5 +56,5 @@ def test_a_language_model_is_refused(tmp_path: Path) -> None:
         "kind": "decoder", "d_model": 8, "num_heads": 2, "d_ff": 8, "decoder_layers": 1, "vocab_size": 9,
     })  # fmt: skip
     model = ClockhandsForCausalLM(ClockhandsConfig(config.to_dict()))
-    with pytest.raises(UsageError, match="a model of kind decoder"):
+    with pytest.raises(UsageError, match="its architecture is 'decoder'"):
         save_model(model, tmp_path)

@@ -64,7 +64,7 @@ def test_all_faults_are_reported_together_with_the_nearest_names() -> None:
         ({"position": {"combine": "project"}}, "position.combine is 'project' and needs position.width, the d_p"),
         ({"position": {"encoder": {"width": 4}}}, "position.encoder.width is 4, but combine = 'add' takes no width"),
         ({"model": {"kind": "decoder"}}, "model.kind is 'decoder', which reads documents, and corpus"),
-        ({"data": {"corpus": "stdlib"}, "position": {"cross": {"scheme": "rope"}}}, "kind 'decoder' has none"),
+        ({"data": {"corpus": "stdlib"}, "position": {"cross": {"scheme": "rope"}}}, "model.kind is 'decoder'"),
         ({"batches": {"tokens": 9, "size": 9}}, "batches.tokens and batches.size both bound a batch"),
         ({"batches": {"size": 0}}, "batches.size is 0, but must be at least 1"),
         ({"batches": {"longer": "cut"}}, "means nothing without batches.max_length"),

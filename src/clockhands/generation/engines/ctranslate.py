@@ -51,7 +51,7 @@ class CTranslate2Engine(Engine):
         faults = list_obstacles(model.model)
         if faults:
             raise UsageError(
-                f"CTranslate2 cannot express this model: {'; '.join(faults)}. Leave the engine out (--engine): "
+                f"CTranslate2 cannot run this model: {'; '.join(faults)}. Leave the engine out (--engine): "
                 "clockhands, the default, takes every model"
             )
         device = model.device.type
@@ -136,7 +136,7 @@ def list_obstacles(transformer: Transformer) -> list[str]:
     obstacles = [
         reason
         for holds, reason in (
-            (config.kind != "encoder-decoder", f"it is a model of kind {config.kind}"),
+            (config.architecture != "encoder-decoder", f"its architecture is {config.architecture!r}"),
             (not config.residual, "it has no residual connections (residual = false)"),
             (config.causal_encoder, "its encoder has a causal mask (causal_encoder)"),
             (config.output_transform, "a layer lies before its output matrix (output_transform)"),

@@ -56,7 +56,10 @@ def save_model(
     specs = import_package().specs
     transformer: Transformer = model.model
     if transformer.encoder is None or transformer.decoder is None:
-        raise UsageError(f"CTranslate2 cannot express this model: it is a model of kind {transformer.config.kind}")
+        raise UsageError(
+            f"CTranslate2 cannot run this model: its architecture is {transformer.config.architecture!r}, and "
+            "only an encoder-decoder translates"
+        )
     spec = specs.TransformerSpec(
         _convert_stack(
             specs.transformer_spec.TransformerEncoderSpec, transformer.encoder, transformer.config, table_lengths[0]

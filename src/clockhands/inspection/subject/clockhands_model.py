@@ -55,12 +55,12 @@ class ClockhandsSubject(Subject):
         transformer = cast(Transformer, model if isinstance(model, Transformer) else model.model).eval()
         config = transformer.config
         is_encoder_decoder = transformer.encoder is not None and transformer.decoder is not None
-        side = choose_side(side, is_encoder_decoder, name or config.kind)
+        side = choose_side(side, is_encoder_decoder, name or config.architecture)
         stack = select_stack(transformer, side)
         subject = cls(
             stack,
             tokenizer,
-            name or f"{config.get_position_config(side or config.sides[0]).name} {config.kind}",
+            name or f"{config.get_position_config(side or config.sides[0]).name} {config.architecture}",
             name_mechanisms(stack.schemes),
             side=side,
             encoder_decoder=transformer if is_encoder_decoder else None,
@@ -72,7 +72,7 @@ class ClockhandsSubject(Subject):
 
     @property
     def class_name(self) -> str:
-        name = f"Clockhands {self.transformer.config.kind} Transformer"
+        name = f"Clockhands {self.transformer.config.architecture} Transformer"
         return name if self.side is None else f"{name}, its {self.side}"
 
     @property

@@ -98,7 +98,7 @@ class Recipe:
         if faults or model is None:
             raise ConfigError(list(dict.fromkeys(faults)), source)
         if not {"tokens", "size"} & set(recipe_tables["batches"]):
-            sections["batches"] = replace(sections["batches"], size=USUAL_SIZES[model.kind])
+            sections["batches"] = replace(sections["batches"], size=USUAL_SIZES[model.architecture])
         resolved = {
             "data": {"corpus": corpus, **data},
             "tokenizer": asdict(sections["tokenizer"]),

@@ -153,7 +153,8 @@ def _depends_on(fault: str, keys: set[str]) -> bool:
 def _find_side_faults(config: TransformerConfig, position: Mapping[str, Any]) -> list[str]:
     """Return a fault for each side that has positions in the recipe and does not exist in the model."""
     return [
-        f"position.{side} is given, but a model of kind {config.kind!r} has none; it has {' and '.join(config.sides)}"
+        f"position.{side} is given, but model.kind is {config.architecture!r}, which has no side but "
+        f"{' and '.join(config.sides)}"
         for side in SIDES
         if side in position and side not in config.sides
     ]
@@ -192,10 +193,10 @@ def _name_key_of_recipe(fault: str, position: Mapping[str, Any]) -> str:
 
 def _find_task_faults(config: TransformerConfig, corpus: str, task: Task) -> list[str]:
     """Return a fault if the model reads pairs and the corpus has documents, or the reverse."""
-    needs: Task = "translation" if config.kind == "encoder-decoder" else "language modelling"
+    needs: Task = "translation" if config.architecture == "encoder-decoder" else "language modelling"
     if needs == task:
         return []
-    return [f"model.kind is {config.kind!r}, which reads {ITEMS[needs]}, and corpus {corpus!r} has none"]
+    return [f"model.kind is {config.architecture!r}, which reads {ITEMS[needs]}, and corpus {corpus!r} has none"]
 
 
 def fill_in_options(position: Mapping[str, Any] | str) -> dict[str, Any]:

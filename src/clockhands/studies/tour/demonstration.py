@@ -74,4 +74,4 @@ def _describe_model(config: TransformerConfig) -> str:
     stacks = [side for side in config.sides if side != "cross"]
     layers = " + ".join(str(config.count_layers(side)) for side in stacks)
     schemes = join_words(dict.fromkeys(config.get_position_config(side).name for side in stacks))
-    return f"Transformer, {config.kind}, {layers} layers, d_model {config.d_model}, {schemes} encoding"
+    return f"Transformer, {config.architecture}, {layers} layers, d_model {config.d_model}, {schemes} encoding"
