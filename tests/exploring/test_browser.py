@@ -78,7 +78,7 @@ def measure_error(browser: Browser, run: Run, model: ExplorerModel, count: int) 
     assert ask(browser, f"{json.dumps(sources)}.map((text) => models[{name}].encodeText(text).ids)") == ids
     worst = 0.0
     for row, target, values in zip(ids, wanted, theirs, strict=True):
-        transformer = run.model.model
+        transformer = run.model.transformer
         states = transformer.decode(
             TokenBatch(torch.tensor([[1, *target[:-1]]])), transformer.encode(TokenBatch(torch.tensor([row])))
         )

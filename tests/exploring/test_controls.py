@@ -49,12 +49,12 @@ def test_the_model_is_as_before_after_the_block(tmp_path: Path) -> None:
     run = make_run(tmp_path, norm="pre")
     batch = TokenBatch(torch.tensor([[4, 5, 6, 2]]))
     with torch.no_grad():
-        before = run.model.model.encode(batch).states_BTD
+        before = run.model.transformer.encode(batch).states_BTD
         with apply_controls(run, Controls()):
-            same = run.model.model.encode(batch).states_BTD
+            same = run.model.transformer.encode(batch).states_BTD
         with apply_controls(run, Controls(scale_tokens=False, loudness=8**-0.5)):
-            quiet = run.model.model.encode(batch).states_BTD
-        after = run.model.model.encode(batch).states_BTD
+            quiet = run.model.transformer.encode(batch).states_BTD
+        after = run.model.transformer.encode(batch).states_BTD
     assert torch.equal(before, after)
     assert torch.allclose(before, same, atol=1e-6)
     # Tokens and positions are both √8 times quieter: only the epsilon of the norms and the residual stream know.

@@ -27,8 +27,8 @@ def test_what_was_learned_is_a_number(tmp_path: Path) -> None:
         decoder={"scheme": "rope", "learned": True},
     )
     with torch.no_grad():
-        run.model.model.encoder.schemes[0].amplitude.fill_(0.5)
-        run.model.model.decoder.schemes[0].alpha_F.fill_(0.5)
+        run.model.transformer.encoder.schemes[0].amplitude.fill_(0.5)
+        run.model.transformer.decoder.schemes[0].alpha_F.fill_(0.5)
     assert describe_scheme(run, "encoder")["amplitude"] == 0.5
     assert describe_scheme(run, "decoder")["factors"] == pytest.approx([1.6487213, 1.6487213])
 
@@ -42,4 +42,4 @@ def test_forms_that_follow_from_the_side_are_resolved(tmp_path: Path) -> None:
     assert describe_scheme(run, "encoder")["options"]["bidirectional"] is True
     told = describe_scheme(run, "decoder")
     assert told["options"]["bidirectional"] is False
-    assert told["starts"] == run.model.model.decoder.schemes[0].starts_N.tolist()
+    assert told["starts"] == run.model.transformer.decoder.schemes[0].starts_N.tolist()

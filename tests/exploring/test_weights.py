@@ -15,7 +15,7 @@ def test_every_tensor_stands_at_its_place(tmp_path: Path) -> None:
     run = make_run(tmp_path, encoder="learned", decoder="t5", token_scale="learned")
     packed, places = pack_weights(run, "float32")
     numbers = np.frombuffer(packed, "<f4")
-    state = run.model.model.state_dict()
+    state = run.model.transformer.state_dict()
     tables = {"encoder.table": "encoder.schemes.0.table_LP", "decoder.table": "decoder.schemes.0.table_HN"}
     for name, place in places.items():
         tensor = state[tables.get(name, name)]
@@ -29,7 +29,7 @@ def test_tied_matrices_share_a_place_and_half_precision_rounds(tmp_path: Path) -
     run = make_run(tmp_path)
     packed, places = pack_weights(run)
     assert places["output.weight"] == places["encoder.input.tokens.weight"] == places["decoder.input.tokens.weight"]
-    weight = run.model.model.output.weight
+    weight = run.model.transformer.output.weight
     start = places["output.weight"]["offset"]
     ours = np.frombuffer(packed, "<f2")[start : start + weight.numel()]
     assert np.array_equal(ours, weight.detach().flatten().to(torch.float16).numpy())

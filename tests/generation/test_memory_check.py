@@ -42,10 +42,10 @@ def measure_bytes(hypotheses: Hypotheses) -> int:
 )
 def test_a_search_holds_at_least_what_is_estimated(scheme: Any, way: type[Hypotheses]) -> None:
     model = writer("rope", decoder=scheme, d_ff=16)
-    decoder = LeanDecoder(model.model)
+    decoder = LeanDecoder(model.transformer)
     ids_BT = torch.randint(3, 20, (BATCH, SOURCE))
     with torch.inference_mode():
-        hypotheses = make_hypotheses(decoder, model.model.encode(TokenBatch(ids_BT, None)), BEAM)
+        hypotheses = make_hypotheses(decoder, model.transformer.encode(TokenBatch(ids_BT, None)), BEAM)
         assert isinstance(hypotheses, way)
         for _ in range(LENGTH):
             hypotheses.step(torch.full((BATCH, BEAM), 3), None)
@@ -65,7 +65,9 @@ def test_grouped_heads_are_cached_once_a_group_as_estimated(heads: int) -> None:
     assert model.config.transformer_config.num_heads > heads
     ids_BT = torch.randint(3, 20, (BATCH, SOURCE))
     with torch.inference_mode():
-        hypotheses = make_hypotheses(LeanDecoder(model.model), model.model.encode(TokenBatch(ids_BT, None)), BEAM)
+        hypotheses = make_hypotheses(
+            LeanDecoder(model.transformer), model.transformer.encode(TokenBatch(ids_BT, None)), BEAM
+        )
         for _ in range(LENGTH):
             hypotheses.step(torch.full((BATCH, BEAM), 3), None)
     estimated = estimate_bytes(model, batch=BATCH, beam=BEAM, length=LENGTH, source=SOURCE)
@@ -77,7 +79,9 @@ def test_sources_that_leave_take_their_states_with_them(scheme: str) -> None:
     model = writer("rope", decoder=scheme)
     ids_BT = torch.randint(3, 20, (BATCH, SOURCE))
     with torch.inference_mode():
-        hypotheses = make_hypotheses(LeanDecoder(model.model), model.model.encode(TokenBatch(ids_BT, None)), 2)
+        hypotheses = make_hypotheses(
+            LeanDecoder(model.transformer), model.transformer.encode(TokenBatch(ids_BT, None)), 2
+        )
         rows = len(hypotheses.source.states_BTD)
         hypotheses.select(torch.tensor([1]))
     assert len(hypotheses.source.states_BTD) == rows // BATCH

@@ -36,6 +36,6 @@ def test_a_model_is_drawn_from_the_global_random_numbers() -> None:
     for seed in (1, 1, 2):
         torch.manual_seed(seed)
         models.append(build(recipe, tokenizers))
-    weights = [model.model.output.weight for model in models]
-    assert all(isinstance(model.model, Transformer) for model in models)
+    weights = [model.transformer.output.weight for model in models]
+    assert all(isinstance(model.transformer, Transformer) for model in models)
     assert torch.equal(weights[0], weights[1]) and not torch.equal(weights[0], weights[2])

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @torch.no_grad()
 def draw_by_name(model: PreTrainedModel, seed: int) -> None:
     """Draw the weights of a new model again, each module from a stream of its own."""
-    core: Transformer = model.model
+    core: Transformer = model.transformer
     for name, draw in core.list_initialisers(schemes=True):
         torch.manual_seed(derive_seed(seed, name))
         draw()

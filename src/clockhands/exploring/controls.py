@@ -98,8 +98,8 @@ def _find_channels(layout: str, hand: int, hands: int) -> list[int]:
 @contextmanager
 def apply_controls(run: Run, controls: Controls) -> Iterator[None]:
     """Change the encoder's input inside the block; all texts of a batch must be equally long, without padding."""
-    layer = run.model.model.encoder.input
-    scheme = run.model.model.encoder.schemes[0]
+    layer = run.model.transformer.encoder.input
+    scheme = run.model.transformer.encoder.schemes[0]
     trained_scale = read_token_scale(run, "encoder")
 
     def change(module: Any, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -127,7 +127,7 @@ def read_amplitude(scheme: Sinusoidal) -> float:
 
 def read_token_scale(run: Run, side: Side) -> float:
     """Return the factor on the token embeddings of a side, learned or not."""
-    scale = run.model.model.get_stack(side).input.scale
+    scale = run.model.transformer.get_stack(side).input.scale
     return float(scale.detach() if isinstance(scale, torch.Tensor) else scale)
 
 

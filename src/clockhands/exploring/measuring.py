@@ -58,7 +58,7 @@ def measure(run: Run, pairs: Sequence[Pair]) -> list[dict[str, Any]]:
     """
     if run.architecture == "decoder":
         return [{"name": UNTOUCHED, "controls": {}, **_count_next_tokens(run, pairs)}]
-    scheme = run.model.model.encoder.schemes[0]
+    scheme = run.model.transformer.encoder.schemes[0]
     whole = isinstance(scheme, Sinusoidal) and scheme.waves == "both" and scheme.wavelength is None
     hands = scheme.width // 2 if whole else 0
     rows = []

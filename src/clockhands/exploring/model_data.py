@@ -129,5 +129,5 @@ def _describe_rules(run: Run) -> dict[str, Any]:
 
 def _find_scale(run: Run, side: Any) -> float:
     """Return the factor on q·k of a side's self-attention, as the model itself chooses it."""
-    stack = run.model.model.get_stack(side)
+    stack = run.model.transformer.get_stack(side)
     return float(stack.blocks[0].attention.choose_scale(stack.schemes[0]))

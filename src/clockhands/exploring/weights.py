@@ -40,7 +40,7 @@ def pack_weights(run: Run, dtype: str = "float16") -> tuple[bytes, dict[str, Any
 
 def _list_tensors(run: Run) -> dict[str, Tensor]:
     """Return what the page multiplies by: all parameters of the layers, and the tables of the schemes."""
-    model = run.model.model
+    model = run.model.transformer
     tensors = {
         name: tensor for name, tensor in model.named_parameters(remove_duplicate=False) if ".schemes." not in name
     }

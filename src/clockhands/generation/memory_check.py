@@ -26,7 +26,7 @@ def estimate_bytes(model: PreTrainedModel, *, batch: int, beam: int, length: int
         return _estimate_foreign(model, batch * beam * length)
     config = model.config.transformer_config
     # If nothing can be cached, one layer at a time has keys and values.
-    layers = 1 if must_reread_text(model.model.decoder) else config.decoder_layers
+    layers = 1 if must_reread_text(model.transformer.decoder) else config.decoder_layers
     numbers_per_token = 2 * config.kv_heads * config.d_head * layers  # in its keys and values
     # A layer's input, its output, and its inner states.
     encoder_numbers = batch * source * (2 * config.d_model + config.d_ff)

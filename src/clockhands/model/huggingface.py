@@ -108,8 +108,10 @@ class ClockhandsForSeq2SeqLM(ClockhandsPreTrainedModel, CacheAwareGenerationMixi
     ) -> torch.Tensor:
         """Compute the decoder's last states, [B, S, D]; those of all layers are appended to ``layer_states``."""
         if cache is None:
-            return self.model.decode(text, source, layer_states=layer_states)
-        return self.model.decode(text, source, cache.self_attention_cache, cache.cross_attention_cache, layer_states)
+            return self.transformer.decode(text, source, layer_states=layer_states)
+        return self.transformer.decode(
+            text, source, cache.self_attention_cache, cache.cross_attention_cache, layer_states
+        )
 
     def encode_source(
         self,
@@ -129,13 +131,13 @@ class ClockhandsForSeq2SeqLM(ClockhandsPreTrainedModel, CacheAwareGenerationMixi
         if encoder_outputs is None:
             if input_ids is None:
                 raise PositionError("there is no source: pass input_ids or encoder_outputs")
-            return self.model.encode(TokenBatch(input_ids, mask_BT, position_ids, document_ids), layer_states)
+            return self.transformer.encode(TokenBatch(input_ids, mask_BT, position_ids, document_ids), layer_states)
         states_BTD = encoder_outputs[0]
         if layer_states is not None:
             layer_states.extend(getattr(encoder_outputs, "hidden_states", None) or ())
         # The ids are not known; only their shape [B, T] and their device are read.
         unknown_BT = states_BTD.new_zeros(states_BTD.shape[:2], dtype=torch.long)
-        return self.model.rebuild_source(states_BTD, TokenBatch(unknown_BT, mask_BT, position_ids, document_ids))
+        return self.transformer.rebuild_source(states_BTD, TokenBatch(unknown_BT, mask_BT, position_ids, document_ids))
 
 
 class EncoderWrapper(nn.Module):
@@ -194,7 +196,7 @@ class ClockhandsForCausalLM(ClockhandsPreTrainedModel, CacheAwareGenerationMixin
             past_key_values = DynamicCache()
         layer_states = self.make_layer_state_list(output_hidden_states)
         text = TokenBatch(input_ids, check_padding_mask(attention_mask), position_ids, document_ids)
-        states_BSD = self.model.decode(text, cache=past_key_values, layer_states=layer_states)
+        states_BSD = self.transformer.decode(text, cache=past_key_values, layer_states=layer_states)
         next_labels = None if labels is None else nn.functional.pad(labels[:, 1:], (0, 1), value=IGNORED_LABEL)
         loss, logits = self.compute_loss_and_logits(states_BSD, next_labels, logits_to_keep, num_items_in_batch)
         return CausalLMOutputWithPast(
@@ -223,7 +225,7 @@ class ClockhandsForMaskedLM(ClockhandsPreTrainedModel):
         """Compute logits [B, S, V], and the loss if ``labels`` [B, S] are given (-100: nothing to learn there)."""
         layer_states = self.make_layer_state_list(output_hidden_states)
         text = TokenBatch(input_ids, check_padding_mask(attention_mask), position_ids, document_ids)
-        encoded = self.model.encode(text, layer_states)
+        encoded = self.transformer.encode(text, layer_states)
         loss, logits = self.compute_loss_and_logits(encoded.states_BTD, labels, 0, num_items_in_batch)
         return MaskedLMOutput(loss=loss, logits=logits, hidden_states=to_tuple(layer_states))
 

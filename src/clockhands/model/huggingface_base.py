@@ -65,6 +65,11 @@ class ClockhandsPreTrainedModel(PreTrainedModel):
         }
         self.post_init()
 
+    @property
+    def transformer(self) -> Transformer:
+        """The ``Transformer`` inside: the attribute ``model``, after which checkpoints name its parameters."""
+        return self.model
+
     @classmethod
     def register_for_auto_class(cls, auto_class: Any = "AutoModel") -> None:
         """Do nothing: otherwise transformers would copy a file of this package into every folder that it saves to."""
@@ -73,19 +78,19 @@ class ClockhandsPreTrainedModel(PreTrainedModel):
     @hf_initialization.guard_torch_init_functions()
     def initialize_weights(self) -> None:
         """Draw the parameters that the checkpoint lacks; transformers marks those that it loaded, and guards them."""
-        self.model.initialise()
-        self.model.restore_tables()
+        self.transformer.initialise()
+        self.transformer.restore_tables()
         for module in self.modules():
             if isinstance(module, (Scheme, nn.LayerNorm, nn.RMSNorm)):
                 reset_missing_parameters(module)
 
     def get_input_embeddings(self) -> nn.Module:
         """Return the token embedding of the encoder, or of the decoder where there is no encoder."""
-        return self.model.input_stack.input.tokens
+        return self.transformer.input_stack.input.tokens
 
     def get_output_embeddings(self) -> nn.Module:
         """Return the output layer."""
-        return self.model.output
+        return self.transformer.output
 
     def create_masks_for_generate(self, *, attention_mask: PaddingMask = None, **_: Any) -> PaddingMask:
         """Return the padding mask unchanged: the model adds causality itself."""
@@ -106,7 +111,7 @@ class ClockhandsPreTrainedModel(PreTrainedModel):
         """
         if self.training or requested is not None:
             return bool(requested) and not self.training
-        return bool(self.config.use_cache) and labels is None and self.model.output_stack.cache_limit is None
+        return bool(self.config.use_cache) and labels is None and self.transformer.output_stack.cache_limit is None
 
     def compute_loss_and_logits(
         self,
@@ -121,7 +126,7 @@ class ClockhandsPreTrainedModel(PreTrainedModel):
         gives the logits of the last n tokens, 0 those of all, and a tensor holds the indices of the tokens, as in
         transformers.
         """
-        output = self.model.output
+        output = self.transformer.output
         loss = logits = None
         if labels_BS is not None:
             smoothing = self.config.training_smoothing if self.training else LabelSmoothing()

@@ -61,7 +61,7 @@ class ShardedTrainer(ClockhandsTrainer):
 
 def divide_model(model: torch.nn.Module, device: str) -> None:
     """Divide the parameters of a model, in place: those of a layer are gathered for it, all others for every step."""
-    core = cast(Transformer, model.model)
+    core = cast(Transformer, model.transformer)
     # A number cannot be divided; every process keeps it, and the mean of its gradient.
     numbers = {parameter for parameter in model.parameters() if parameter.dim() == 0}
     for number in numbers:

@@ -40,9 +40,9 @@ def writer(scheme: str | dict[str, object] = "sinusoidal", **changes: object) ->
         for name, parameter in model.named_parameters():
             if parameter.dim() == 2 and "blocks" in name:
                 parameter.mul_(2)
-        model.model.output.weight.normal_(std=0.7)
-        model.model.output.bias.zero_()
-        model.model.output.bias[END] = 11.0
+        model.transformer.output.weight.normal_(std=0.7)
+        model.transformer.output.bias.zero_()
+        model.transformer.output.bias[END] = 11.0
     return model
 
 
@@ -142,7 +142,7 @@ def test_architectures(changes: dict[str, object], beam: int) -> None:
 def test_a_text_without_end_stops_at_the_longest() -> None:
     model = writer()
     with torch.no_grad():
-        model.model.output.bias[END] = -1e9
+        model.transformer.output.bias[END] = -1e9
     for beam in (1, 4):
         assert {len(text) for text in compare(model, beam, cache=True)} == {LONGEST}
 

@@ -74,7 +74,7 @@ def test_every_block_is_written_alike(block: dict[str, Any], scheme: Any) -> Non
 def test_beams_are_alike_where_no_text_ends_by_itself(penalty: float) -> None:
     """When a source is done is the engine's own rule; what is likeliest is not."""
     model = writer()
-    model.model.output.bias.data[END] = -100.0
+    model.transformer.output.bias.data[END] = -100.0
     ids_BT, mask_BT = sources()
     decoding = DecodingOptions(LONGEST, 3, penalty)
     alike(
@@ -110,7 +110,7 @@ def test_the_end_of_a_learned_table() -> None:
     )
     with pytest.raises(PositionError, match="outside the 12 positions"):
         engine.generate(torch.full((1, 13), 5), None, DecodingOptions(3))
-    model.model.output.bias.data[END] = -100.0
+    model.transformer.output.bias.data[END] = -100.0
     endless = CTranslate2Engine(model)
     assert len(endless.generate(ids_BT, mask_BT, DecodingOptions(12))[0].tokens) == 12
     with pytest.raises(PositionError, match="position 12 is outside the 12 positions of learned"):

@@ -31,12 +31,12 @@ from clockhands.generation.engines.engine import (
     get_start_token,
 )
 from clockhands.generation.engines.hypotheses import Hypotheses, make_hypotheses
-from clockhands.model import TokenBatch, Transformer
+from clockhands.model import TokenBatch
 from clockhands.model.lean import LeanDecoder, copy_for_decoding
 from clockhands.shapes import Bool, Float, Int, Tensor
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel
+    from clockhands.model.huggingface import ClockhandsForSeq2SeqLM
 
 __all__ = [
     "LOGIT_ROWS",
@@ -61,12 +61,12 @@ class ClockhandsEngine(Engine):
     Raises UsageError for another compute type than that of the weights.
     """
 
-    def __init__(self, model: PreTrainedModel, compute_type: str | None = None) -> None:
+    def __init__(self, model: ClockhandsForSeq2SeqLM, compute_type: str | None = None) -> None:
         super().__init__(model, compute_type)
         weight_type = self.choose_compute_type(model)
         if self.compute_type != weight_type:
             raise UsageError(_describe_refusal(self.compute_type, f"the weights of this model are {weight_type}"))
-        self.transformer: Transformer = model.model
+        self.transformer = model.transformer
         self.start_token, self.end_tokens = get_start_token(model), get_end_tokens(model)
         self.decoder, self.output_layer = LeanDecoder(self.transformer), copy_for_decoding(self.transformer.output)
 

@@ -30,7 +30,7 @@ from clockhands.schemes.scheme import check_length
 from clockhands.shapes import Bool, Int, Tensor
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel
+    from clockhands.model.huggingface import ClockhandsForSeq2SeqLM
 
 __all__ = ["CTranslate2Engine", "list_obstacles"]
 
@@ -45,10 +45,10 @@ class CTranslate2Engine(Engine):
     does not have the compute type on this device.
     """
 
-    def __init__(self, model: PreTrainedModel, compute_type: str | None = None) -> None:
+    def __init__(self, model: ClockhandsForSeq2SeqLM, compute_type: str | None = None) -> None:
         super().__init__(model, compute_type)
         self.package = import_package()
-        faults = list_obstacles(model.model)
+        faults = list_obstacles(model.transformer)
         if faults:
             raise UsageError(
                 f"CTranslate2 cannot run this model: {'; '.join(faults)}. Leave the engine out (--engine): "
@@ -64,7 +64,7 @@ class CTranslate2Engine(Engine):
         """The positions in the tables of source and target; 0 before the first batch."""
         self.translator: Any = None
 
-    def choose_compute_type(self, model: PreTrainedModel) -> str:
+    def choose_compute_type(self, model: ClockhandsForSeq2SeqLM) -> str:
         """Return ``float32``, in which CTranslate2 gives the texts of the engine ``clockhands``."""
         return "float32"
 
@@ -98,7 +98,9 @@ class CTranslate2Engine(Engine):
         Returns how long texts can be: ``target_length``, or the number of positions of the decoder's scheme if that is
         less.
         """
-        limits = [_get_position_limit(cast(Scheme, stack.schemes[0])) for _, stack in _list_stacks(self.model.model)]
+        limits = [
+            _get_position_limit(cast(Scheme, stack.schemes[0])) for _, stack in _list_stacks(self.model.transformer)
+        ]
         needed = [source_length, min(target_length, limits[1])]
         if any(length > table for length, table in zip(needed, self.table_lengths, strict=True)):
             self.table_lengths = [

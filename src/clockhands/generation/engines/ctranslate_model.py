@@ -16,14 +16,14 @@ from torch import nn
 
 from clockhands.errors import UsageError
 from clockhands.generation.engines.engine import get_end_tokens, get_start_token
-from clockhands.model import Transformer, TransformerConfig
+from clockhands.model import TransformerConfig
 from clockhands.model.block import Block, ResidualConnection
 from clockhands.model.stack import Stack
 from clockhands.schemes import NoPosition, RoPE, Scheme
 from clockhands.shapes import Tensor
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel
+    from clockhands.model.huggingface import ClockhandsForSeq2SeqLM
 
 __all__ = ["TABLE_LENGTH", "import_package", "make_table", "save_model"]
 
@@ -46,7 +46,7 @@ def import_package() -> Any:
 
 @torch.no_grad()
 def save_model(
-    model: PreTrainedModel, folder: str | Path, table_lengths: Sequence[int] = (TABLE_LENGTH, TABLE_LENGTH)
+    model: ClockhandsForSeq2SeqLM, folder: str | Path, table_lengths: Sequence[int] = (TABLE_LENGTH, TABLE_LENGTH)
 ) -> None:
     """Save an encoder-decoder model in the format of CTranslate2, whose vocabulary is the token ids as text.
 
@@ -54,7 +54,7 @@ def save_model(
     positions, and UsageError for a model that CTranslate2 cannot run.
     """
     specs = import_package().specs
-    transformer: Transformer = model.model
+    transformer = model.transformer
     if transformer.encoder is None or transformer.decoder is None:
         raise UsageError(
             f"CTranslate2 cannot run this model: its architecture is {transformer.config.architecture!r}, and "

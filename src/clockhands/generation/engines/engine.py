@@ -10,8 +10,8 @@ from clockhands.errors import UsageError
 from clockhands.shapes import Bool, Int, Tensor
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel
-
+    from clockhands.model.huggingface import ClockhandsForSeq2SeqLM
+    from clockhands.model.huggingface_base import ClockhandsPreTrainedModel
 
 __all__ = ["DecodedSequence", "DecodingOptions", "Engine", "get_end_tokens", "get_start_token"]
 
@@ -58,11 +58,11 @@ class Engine(ABC):
     type.
     """
 
-    def __init__(self, model: PreTrainedModel, compute_type: str | None = None) -> None:
+    def __init__(self, model: ClockhandsForSeq2SeqLM, compute_type: str | None = None) -> None:
         self.model = model
         self.compute_type = self.choose_compute_type(model) if compute_type is None else compute_type
 
-    def choose_compute_type(self, model: PreTrainedModel) -> str:
+    def choose_compute_type(self, model: ClockhandsForSeq2SeqLM) -> str:
         """Return the compute type for a model if the caller names none: that of its weights, such as ``float32``."""
         return str(next(model.parameters()).dtype).removeprefix("torch.")
 
@@ -83,13 +83,13 @@ class Engine(ABC):
         """
 
 
-def get_end_tokens(model: PreTrainedModel) -> list[int]:
+def get_end_tokens(model: ClockhandsPreTrainedModel) -> list[int]:
     """Return the ids of the tokens that end a text; empty if the model has none."""
     ends = model.config.eos_token_id
     return [] if ends is None else [ends] if isinstance(ends, int) else list(ends)
 
 
-def get_start_token(model: PreTrainedModel) -> int:
+def get_start_token(model: ClockhandsPreTrainedModel) -> int:
     """Return the id of the token from which the decoder starts; it is not part of the text.
 
     Raises UsageError if the configuration of the model names none.

@@ -45,14 +45,14 @@ class ClockhandsSubject(Subject):
 
     @classmethod
     def accepts(cls, model: nn.Module) -> bool:
-        return isinstance(model, Transformer) or isinstance(getattr(model, "model", None), Transformer)
+        return isinstance(model, Transformer) or isinstance(getattr(model, "transformer", None), Transformer)
 
     @classmethod
     def wrap(
         cls, model: nn.Module, tokenizer: Any = None, name: str = "", side: Side | None = None
     ) -> ClockhandsSubject:
         """Make a subject of a Transformer, or of the model of transformers around it."""
-        transformer = cast(Transformer, model if isinstance(model, Transformer) else model.model).eval()
+        transformer = cast(Transformer, model if isinstance(model, Transformer) else model.transformer).eval()
         config = transformer.config
         is_encoder_decoder = transformer.encoder is not None and transformer.decoder is not None
         side = choose_side(side, is_encoder_decoder, name or config.architecture)
