@@ -6,7 +6,7 @@
 ``T``   key length: the tokens that are attended to (cached ones included)
 ``D``   model width, d_model
 ``H``   heads
-``K``   width of one head, d_head
+``K``   width of one head: ``head_dim``, d_head in formulas
 ``E``   width of the token embedding, d_t, before it is projected or joined to an encoding
 ``P``   width of an encoding, d_p; or positions of a table
 ``A``   coordinates of one position (1 is written by leaving the axis out)

@@ -18,7 +18,7 @@ from clockhands.model.faults import find_scheme_faults
 
 def test_defaults_are_the_base_model_of_the_paper() -> None:
     config = make_preset("paper-base")
-    assert (config.d_model, config.d_ff, config.num_heads, config.d_head) == (512, 2048, 8, 64)
+    assert (config.d_model, config.d_ff, config.num_heads, config.resolved_head_dim) == (512, 2048, 8, 64)
     assert (config.encoder_layers, config.decoder_layers, config.dropout) == (6, 6, 0.1)
     assert (config.norm, config.token_scale, config.tying, config.attention_bias) == (
         "post",

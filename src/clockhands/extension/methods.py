@@ -33,7 +33,7 @@ def find_rope(model: LanguageModel) -> tuple[int, float] | None:
         if position.scheme != "rope" or position.options.get("learned"):
             return None
         share = position.options.get("fraction") or 1.0
-        return int(config.d_head * share) // 2 * 2, float(position.options.get("base") or 10_000.0)
+        return int(config.resolved_head_dim * share) // 2 * 2, float(position.options.get("base") or 10_000.0)
     rotation = find_rotation(model.model.config)
     if rotation is None or "rope_theta" not in rotation:
         return None

@@ -27,7 +27,7 @@ def estimate_bytes(model: PreTrainedModel, *, batch: int, beam: int, length: int
     config = model.config.transformer_config
     # If nothing can be cached, one layer at a time has keys and values.
     layers = 1 if must_reread_text(model.transformer.decoder) else config.decoder_layers
-    numbers_per_token = 2 * config.kv_heads * config.d_head * layers  # in its keys and values
+    numbers_per_token = 2 * config.resolved_num_kv_heads * config.resolved_head_dim * layers  # in its keys and values
     # A layer's input, its output, and its inner states.
     encoder_numbers = batch * source * (2 * config.d_model + config.d_ff)
     decoder_numbers = batch * beam * length * numbers_per_token + batch * source * (numbers_per_token + config.d_model)

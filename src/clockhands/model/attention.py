@@ -70,9 +70,14 @@ class Attention(nn.Module):
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
-        self.head_dim, self.group_size = config.d_head, config.num_heads // config.kv_heads
+        num_heads, num_kv_heads, self.head_dim = (
+            config.num_heads,
+            config.resolved_num_kv_heads,
+            config.resolved_head_dim,
+        )
+        self.group_size = num_heads // num_kv_heads
+        self.q_width, self.kv_width = num_heads * self.head_dim, num_kv_heads * self.head_dim
         self.scale, self.dropout = config.attention_scale, config.get_dropout("attention")
-        self.q_width, self.kv_width = config.num_heads * config.d_head, config.kv_heads * config.d_head
         self.out = nn.Linear(self.q_width, config.d_model, bias=config.attention_bias)
 
     def repeat_heads(self, x_BGTK: Float[Tensor, "B G T K"]) -> Float[Tensor, "B H T K"]:

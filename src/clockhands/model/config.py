@@ -43,7 +43,7 @@ class TransformerConfig:
         d_model: width of the states.
         num_heads: heads of queries.
         num_kv_heads: heads of keys and values, each shared by a group of queries; None: as many as ``num_heads``.
-        head_dim: d_head; None: d_model / num_heads.
+        head_dim: width of one head, d_head in formulas; None: d_model / num_heads.
         d_ff: width inside the feed-forward layers.
         encoder_layers, decoder_layers: number of layers of either stack.
         norm: ``post``: norm(x + f(x)), the paper; ``pre``: x + f(norm(x)).
@@ -176,13 +176,13 @@ class TransformerConfig:
         return SIDES_BY_ARCHITECTURE[self.architecture]
 
     @property
-    def d_head(self) -> int:
-        """The width of one head: ``head_dim``, or d_model / num_heads."""
+    def resolved_head_dim(self) -> int:
+        """The width of one head: ``head_dim``, or d_model / num_heads where that is None."""
         return self.head_dim or self.d_model // self.num_heads
 
     @property
-    def kv_heads(self) -> int:
-        """The number of heads of keys and values."""
+    def resolved_num_kv_heads(self) -> int:
+        """The number of heads of keys and values: ``num_kv_heads``, or ``num_heads`` where that is None."""
         return self.num_kv_heads or self.num_heads
 
     @property
@@ -223,7 +223,7 @@ class TransformerConfig:
             width=self.get_position_config(side).compute_encoding_width(self.d_model),
             d_model=self.d_model,
             num_heads=self.num_heads,
-            head_dim=self.d_head,
+            head_dim=self.resolved_head_dim,
             num_layers=self.count_layers(side),
             causal=self.is_causal(side),
         )

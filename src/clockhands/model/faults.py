@@ -83,15 +83,15 @@ def find_size_faults(config: TransformerConfig) -> list[str]:
     """
     faults: list[str] = []
     head_fields = ("d_model", "num_heads", "head_dim")
-    if config.d_head > LARGEST_HEAD_WIDTH:
-        sentence = f"d_model / num_heads is {config.d_head:,}; the largest head that is taken is {LARGEST_HEAD_WIDTH:,}"
-        faults.append(Fault(sentence, *head_fields))
+    if config.resolved_head_dim > LARGEST_HEAD_WIDTH:
+        sentence = f"d_model / num_heads is {config.resolved_head_dim:,}, but must be at most {LARGEST_HEAD_WIDTH:,}"
+        faults.append(Fault(f"{sentence}; raise num_heads, or lower d_model", *head_fields))
     if config.head_dim is None and config.d_model % config.num_heads:
         divisors = [n for n in range(1, min(config.d_model, 2**16) + 1) if config.d_model % n == 0]
         best = min(divisors, key=lambda n: abs(n - config.num_heads))
         sentence = f"num_heads is {config.num_heads}, which does not divide d_model {config.d_model}"
         faults.append(Fault(f"{sentence}; take {best}, or set head_dim", *head_fields))
-    if config.num_heads % config.kv_heads:
+    if config.num_heads % config.resolved_num_kv_heads:
         sentence = f"num_kv_heads is {config.num_kv_heads}, which does not divide num_heads {config.num_heads}"
         faults.append(Fault(sentence, "num_kv_heads", "num_heads"))
     if config.parallel and config.norm != "pre":

@@ -117,8 +117,8 @@ class ClockhandsConfig(PreTrainedConfig):
 
     @property
     def head_dim(self) -> int:
-        """The width of one head, d_head."""
-        return self.transformer_config.d_head
+        """The width of one head."""
+        return self.transformer_config.resolved_head_dim
 
 
 def find_loss_faults(rate: Any, smoothing: Any, pad_token_id: Any) -> list[str]:

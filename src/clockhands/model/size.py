@@ -99,8 +99,9 @@ def _count_layer(config: TransformerConfig, side: Side) -> int:
 
 def _count_attention(config: TransformerConfig) -> int:
     """Count the projections of one attention; self-attention and cross-attention have equally many parameters."""
-    q_width = config.num_heads * config.d_head
-    fused_width = q_width + 2 * config.kv_heads * config.d_head
+    head_dim = config.resolved_head_dim
+    q_width = config.num_heads * head_dim
+    fused_width = q_width + 2 * config.resolved_num_kv_heads * head_dim
     return config.d_model * (fused_width + q_width) + config.attention_bias * (fused_width + config.d_model)
 
 

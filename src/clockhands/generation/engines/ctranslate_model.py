@@ -98,8 +98,8 @@ def _convert_stack(make_spec: Any, stack: Stack, config: TransformerConfig, tabl
     spec = make_spec(
         len(stack.blocks), config.num_heads, pre_norm=config.norm == "pre", no_final_norm=stack.norm is None,
         activation=getattr(common.Activation, ACTIVATIONS[config.activation]), ffn_glu=config.gated,
-        rms_norm=config.norm_kind == "rms", num_heads_kv=config.kv_heads, head_dim=config.d_head,
-        layernorm_embedding=config.embedding_norm, **rotary,
+        rms_norm=config.norm_kind == "rms", num_heads_kv=config.resolved_num_kv_heads,
+        head_dim=config.resolved_head_dim, layernorm_embedding=config.embedding_norm, **rotary,
     )  # fmt: skip
     embeddings = spec.embeddings[0] if isinstance(spec.embeddings, list) else spec.embeddings
     embeddings.weight = _to_array(stack.input.tokens.weight)
