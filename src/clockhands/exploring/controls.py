@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from clockhands.model.config_types import Side
+from clockhands.model.config_types import StackSide
 from clockhands.runs import Run
 from clockhands.schemes import Scheme, Sinusoidal
 from clockhands.shapes import Float, Num, Tensor
@@ -125,13 +125,13 @@ def read_amplitude(scheme: Sinusoidal) -> float:
     return float(torch.as_tensor(scheme.amplitude).detach())
 
 
-def read_token_scale(run: Run, side: Side) -> float:
+def read_token_scale(run: Run, side: StackSide) -> float:
     """Return the factor on the token embeddings of a side, learned or not."""
     scale = run.model.transformer.get_stack(side).input.scale
     return float(scale.detach() if isinstance(scale, torch.Tensor) else scale)
 
 
-def list_applicable(run: Run, side: Side) -> list[str]:
+def list_applicable(run: Run, side: StackSide) -> list[str]:
     """Return the names of the page's controls that act on a side.
 
     Positions can be given to every model: to one without a scheme they make no difference, and that is a result.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from clockhands.exploring.controls import read_amplitude
-from clockhands.model.config_types import Side
+from clockhands.model.config_types import StackSide
 from clockhands.options import options_of
 from clockhands.runs import Run
 from clockhands.schemes import CATALOGUE, RoPE, Scheme, Sinusoidal
@@ -15,7 +15,7 @@ from clockhands.schemes.bias.t5 import T5Bias
 __all__ = ["describe_scheme"]
 
 
-def describe_scheme(run: Run, side: Side) -> dict[str, Any]:
+def describe_scheme(run: Run, side: StackSide) -> dict[str, Any]:
     """Return the name of a side's scheme, every option with its value, and what the page needs besides."""
     position = run.model.config.transformer_config.get_position_config(side)
     scheme = run.model.transformer.get_stack(side).schemes[0]

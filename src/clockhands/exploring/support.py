@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from clockhands.errors import UsageError
 from clockhands.exploring.tokenizer_rules import find_tokenizer_faults
 from clockhands.model import TransformerConfig
-from clockhands.model.config_types import Side
+from clockhands.model.config_types import StackSide
 from clockhands.options import options_of
 from clockhands.runs import Run
 from clockhands.schemes import CATALOGUE
@@ -43,7 +43,7 @@ def check_support(run: Run) -> None:
         raise UsageError(f"the model in {run.path} does not run in a page:{reasons}")
 
 
-def list_stacks(config: TransformerConfig) -> dict[Side, Side]:
+def list_stacks(config: TransformerConfig) -> dict[StackSide, StackSide]:
     """Return the stack of a model that stands on each side of the page: that of a language model is what it reads."""
     return {"encoder": "decoder"} if config.architecture == "decoder" else {"encoder": "encoder", "decoder": "decoder"}
 

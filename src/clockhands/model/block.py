@@ -10,7 +10,7 @@ from torch import nn
 
 from clockhands.model.attention import AttentionContext, CrossAttention, FusedLinear, SelfAttention
 from clockhands.model.config import TransformerConfig
-from clockhands.model.config_types import Side
+from clockhands.model.config_types import StackSide
 from clockhands.model.input import make_norm
 from clockhands.shapes import Float, Tensor
 
@@ -77,7 +77,7 @@ class ResidualConnection(nn.Module):
 class Block(nn.Module):
     """One layer of the encoder or the decoder; only a decoder that reads a source has cross-attention."""
 
-    def __init__(self, config: TransformerConfig, side: Side) -> None:
+    def __init__(self, config: TransformerConfig, side: StackSide) -> None:
         super().__init__()
         self.parallel = config.parallel
         self.attention = SelfAttention(config)

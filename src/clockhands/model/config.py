@@ -18,6 +18,7 @@ from clockhands.model.config_types import (
     HeadWidth,
     Layers,
     Side,
+    StackSide,
     VocabularySize,
     Width,
 )
@@ -161,7 +162,7 @@ class TransformerConfig:
     def to_dict(self) -> dict[str, Any]:
         """Return plain data that ``from_dict`` reads back, ready for JSON or TOML."""
         table = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
-        for side in ("encoder", "decoder", "cross"):
+        for side in get_args(Side):
             table[side] = table[side].to_dict()
         return {**table, "dropout_places": list(self.dropout_places)}
 
@@ -174,6 +175,11 @@ class TransformerConfig:
     def sides(self) -> tuple[Side, ...]:
         """The sides that this architecture has: where attention is, and so where position can enter."""
         return SIDES_BY_ARCHITECTURE[self.architecture]
+
+    @property
+    def stack_sides(self) -> tuple[StackSide, ...]:
+        """The sides that have a stack of layers: all but cross-attention."""
+        return tuple(side for side in self.sides if side != "cross")
 
     @property
     def resolved_head_dim(self) -> int:
@@ -190,7 +196,7 @@ class TransformerConfig:
         """Whether a norm follows the last layer: ``final_norm``, or if that is None, only with ``norm = "pre"``."""
         return self.norm == "pre" if self.final_norm is None else self.final_norm
 
-    def has_cross_attention(self, side: Side) -> bool:
+    def has_cross_attention(self, side: StackSide) -> bool:
         """Return whether the layers of a side attend to the source: those of the decoder of an encoder-decoder."""
         return side == "decoder" and "cross" in self.sides
 
@@ -208,8 +214,8 @@ class TransformerConfig:
         """Return the number of layers of a side; cross-attention has the decoder's."""
         return self.encoder_layers if side == "encoder" else self.decoder_layers
 
-    def get_vocabulary_size(self, side: Side) -> int:
-        """Return the number of tokens in the vocabulary of a side."""
+    def get_vocabulary_size(self, side: StackSide) -> int:
+        """Return the number of tokens in the vocabulary that a side reads."""
         reads_source = side == "encoder" and self.architecture == "encoder-decoder"
         return (self.source_vocab_size or self.vocab_size) if reads_source else self.vocab_size
 

@@ -16,12 +16,16 @@ __all__ = [
     "Heads",
     "Layers",
     "Side",
+    "StackSide",
     "VocabularySize",
     "Width",
 ]
 
 Architecture = Literal["encoder-decoder", "decoder", "encoder"]
 Side = Literal["encoder", "decoder", "cross"]
+"""Where attention is, and so where position can enter; ``cross`` is cross-attention."""
+StackSide = Literal["encoder", "decoder"]
+"""The sides that have a stack of layers. Cross-attention has none of its own: it is in the decoder's layers."""
 SIDES_BY_ARCHITECTURE: dict[Architecture, tuple[Side, ...]] = {
     "encoder-decoder": ("encoder", "decoder", "cross"),
     "decoder": ("decoder",),

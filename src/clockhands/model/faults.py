@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, get_args, get_origin
 
 from clockhands.errors import ConfigError, Fault, show_value
-from clockhands.model.config_types import LARGEST_HEAD_WIDTH, SIDES_BY_ARCHITECTURE, Side
+from clockhands.model.config_types import LARGEST_HEAD_WIDTH, SIDES_BY_ARCHITECTURE, Side, StackSide
 from clockhands.model.layer_schemes import find_layer_count_faults, find_layer_faults, list_parts
 from clockhands.model.position_config import PositionConfig
 from clockhands.model.scheme_summary import SchemeSummary
@@ -112,14 +112,14 @@ def find_vocabulary_faults(config: TransformerConfig) -> list[str]:
         sizes = f"{source} (source) and {target} (target) tokens"
         sentence = f"tying is 'three-way', but the vocabularies have {sizes}; set tying = 'target'"
         faults.append(Fault(sentence, "tying", "kind", "vocab_size", "source_vocab_size"))
-    for side in config.sides:
+    for side in config.stack_sides:
         untied = side == "encoder" and reads_source and config.tying != "three-way"
-        if side != "cross" and not untied and config.tying != "none":
+        if not untied and config.tying != "none":
             faults += _find_tying_faults(config, side)
     return faults
 
 
-def _find_tying_faults(config: TransformerConfig, side: Side) -> list[str]:
+def _find_tying_faults(config: TransformerConfig, side: StackSide) -> list[str]:
     width = config.get_position_config(side).compute_token_width(config.d_model)
     if width == config.d_model or width <= 0:
         return []

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from clockhands.model.config import TransformerConfig
-from clockhands.model.config_types import Side
+from clockhands.model.config_types import StackSide
 from clockhands.shapes import Float, Int, Tensor
 
 __all__ = ["InputLayer", "make_norm"]
@@ -29,7 +29,7 @@ class InputLayer(nn.Module):
     that starts at √d_model. A norm (with ``embedding_norm``) and dropout follow.
     """
 
-    def __init__(self, config: TransformerConfig, side: Side) -> None:
+    def __init__(self, config: TransformerConfig, side: StackSide) -> None:
         super().__init__()
         position = config.get_position_config(side)
         self.combine = position.combine

@@ -11,7 +11,7 @@ import torch
 
 from clockhands.machine import format_bytes, measure_free_memory
 from clockhands.model.config import TransformerConfig
-from clockhands.model.config_types import Side
+from clockhands.model.config_types import Side, StackSide
 
 __all__ = ["LAYER_OVERHEAD", "MEMORY_FACTOR", "TRAINING_COPIES", "count_bytes", "count_parameters", "find_memory_fault"]
 
@@ -28,7 +28,7 @@ def count_parameters(config: TransformerConfig) -> int:
 
     Only the schemes are built, to count theirs.
     """
-    total = sum(_count_stack(config, side) for side in config.sides if side != "cross")
+    total = sum(_count_stack(config, side) for side in config.stack_sides)
     total += sum(_count_schemes(config, side) for side in config.sides)
     return total + _count_output(config) - _count_tied_parameters(config)
 
@@ -39,7 +39,7 @@ def count_bytes(config: TransformerConfig, *, training: bool = False, bytes_per_
     ``bytes_per_parameter``: 4 for float32.
     """
     copies = TRAINING_COPIES if training else 1
-    layers = sum(config.count_layers(side) for side in config.sides if side != "cross")
+    layers = sum(config.count_layers(side) for side in config.stack_sides)
     return int(count_parameters(config) * bytes_per_parameter * copies * MEMORY_FACTOR) + layers * LAYER_OVERHEAD
 
 
@@ -74,7 +74,7 @@ def _count_schemes(config: TransformerConfig, side: Side) -> int:
     return max(config.count_layers(side), 1) * summary.parameters if summary.per_layer else summary.parameters
 
 
-def _count_stack(config: TransformerConfig, side: Side) -> int:
+def _count_stack(config: TransformerConfig, side: StackSide) -> int:
     """Count the input layer, the layers and the last norm of the encoder or the decoder, without its schemes."""
     position, width = config.get_position_config(side), config.d_model
     total = config.get_vocabulary_size(side) * position.compute_token_width(width)
@@ -88,7 +88,7 @@ def _count_stack(config: TransformerConfig, side: Side) -> int:
     )
 
 
-def _count_layer(config: TransformerConfig, side: Side) -> int:
+def _count_layer(config: TransformerConfig, side: StackSide) -> int:
     """Count the attention, the feed-forward network and the norms of one layer."""
     attention = _count_attention(config) + _count_norm(config)
     has_cross_attention = config.has_cross_attention(side)

@@ -14,7 +14,7 @@ from clockhands.errors import PositionError
 from clockhands.model.attention import AttentionContext
 from clockhands.model.block import Block
 from clockhands.model.config import TransformerConfig
-from clockhands.model.config_types import Side
+from clockhands.model.config_types import Side, StackSide
 from clockhands.model.input import InputLayer, make_norm
 from clockhands.model.kv_cache import KVCache
 from clockhands.model.masks import Placement
@@ -84,7 +84,7 @@ class CacheLimit(NamedTuple):
 class Stack(nn.Module):
     """The encoder or the decoder: input layer, layers, and a last norm if the configuration has one."""
 
-    def __init__(self, config: TransformerConfig, side: Side) -> None:
+    def __init__(self, config: TransformerConfig, side: StackSide) -> None:
         super().__init__()
         self.position_config = config.get_position_config(side)
         self.input = InputLayer(config, side)

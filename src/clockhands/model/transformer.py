@@ -9,7 +9,7 @@ from torch import nn
 
 from clockhands.errors import PositionError
 from clockhands.model.config import TransformerConfig
-from clockhands.model.config_types import Side
+from clockhands.model.config_types import StackSide
 from clockhands.model.initialisation import copy_tables, list_initialisers
 from clockhands.model.kv_cache import KVCache, count_cached_tokens, get_cache_capacity
 from clockhands.model.masks import (
@@ -52,11 +52,11 @@ class Transformer(nn.Module):
         """The stack whose states become logits: the decoder, or the encoder where there is no decoder."""
         return self.get_stack("encoder" if self.decoder is None else "decoder")
 
-    def get_stack(self, side: Side) -> Stack:
-        """Return the encoder or the decoder. Raises PositionError if the model has none, and for ``cross``."""
-        stack = {"encoder": self.encoder, "decoder": self.decoder}.get(side)
+    def get_stack(self, side: StackSide) -> Stack:
+        """Return the encoder or the decoder. Raises PositionError if the model does not have it."""
+        stack = self.encoder if side == "encoder" else self.decoder
         if stack is None:
-            raise PositionError(f"a model of architecture {self.config.architecture!r} has no stack {side!r}")
+            raise PositionError(f"a model of architecture {self.config.architecture!r} has no {side}")
         return stack
 
     def map_tied_parameters(self) -> dict[str, str]:
@@ -145,7 +145,9 @@ class Transformer(nn.Module):
             tokens.ids_BS, placement, cache, source, cross_placement, self.cross_schemes, cross_cache, layer_states
         )
 
-    def make_self_placement(self, tokens: TokenBatch, side: Side, cache: KVCache | None) -> tuple[Positions, Placement]:
+    def make_self_placement(
+        self, tokens: TokenBatch, side: StackSide, cache: KVCache | None
+    ) -> tuple[Positions, Placement]:
         """Return the counted positions [B, S], and the placement of self-attention, whose positions schemes read.
 
         While a static cache is traced, the number of cached tokens is a tensor, and the mask is made over the whole

@@ -162,7 +162,7 @@ def open_tokenizers(folder: Path, config: ClockhandsConfig) -> Tokenizers:
     """
     transformer_config, tokenizers = config.transformer_config, Tokenizers.load(folder)
     for side, tokenizer in (("encoder", tokenizers.source), ("decoder", tokenizers.target)):
-        if side not in transformer_config.sides:
+        if side not in transformer_config.stack_sides:
             continue
         rows, largest = transformer_config.get_vocabulary_size(side), max(tokenizer.get_vocab().values(), default=-1)
         if largest >= rows or (largest < rows - 1 and (folder / RECIPE).is_file()):

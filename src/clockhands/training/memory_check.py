@@ -74,7 +74,7 @@ def _count_largest_batch(recipe: Recipe, data: TrainingData | object) -> int:
 
 def _count_bytes_a_token(core: TransformerConfig) -> int:
     """Return the least bytes that the backward pass keeps of one token: its states in every layer, in float32."""
-    layers = max(core.count_layers(side) for side in core.sides if side != "cross")
+    layers = max(core.count_layers(side) for side in core.stack_sides)
     return 4 * layers * (6 * core.d_model + core.d_ff)
 
 

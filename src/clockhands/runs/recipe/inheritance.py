@@ -104,7 +104,7 @@ def make_model_table(config: TransformerConfig) -> dict[str, Any]:
 def make_position_table(config: TransformerConfig) -> dict[str, Any]:
     """Make the table [position] of a recipe: one for all sides if they agree, else one for each side."""
     table = config.to_dict()
-    sides = [side for side in config.sides if side != "cross"]
+    sides = config.stack_sides
     cross = (
         {"cross": _flatten_options(table["cross"])}
         if "cross" in config.sides and config.cross != PositionConfig()

@@ -71,7 +71,6 @@ def _run_tour(out: Path, overwrite: bool, show: bool, say: Say) -> Findings:
 
 def _describe_model(config: TransformerConfig) -> str:
     """Return the architecture of a model as one line: its layers, its width and its schemes."""
-    stacks = [side for side in config.sides if side != "cross"]
-    layers = " + ".join(str(config.count_layers(side)) for side in stacks)
-    schemes = join_words(dict.fromkeys(config.get_position_config(side).name for side in stacks))
+    layers = " + ".join(str(config.count_layers(side)) for side in config.stack_sides)
+    schemes = join_words(dict.fromkeys(config.get_position_config(side).name for side in config.stack_sides))
     return f"Transformer, {config.architecture}, {layers} layers, d_model {config.d_model}, {schemes} encoding"
