@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 import torch
 
-from clockhands.generation.engines.hypotheses import (
-    Hypotheses,
-    SeparateCacheHypotheses,
-    SharedCacheHypotheses,
-    UncachedHypotheses,
-    make_hypotheses,
+from clockhands.generation.engines.hypothesis_decoder import (
+    HypothesisDecoder,
+    SeparateCacheDecoder,
+    SharedCacheDecoder,
+    UncachedDecoder,
+    make_hypothesis_decoder,
 )
 from clockhands.generation.memory_check import estimate_bytes
 from clockhands.model import TokenBatch
@@ -22,11 +22,11 @@ from tests.generation.engines.test_clockhands import writer
 BATCH, BEAM, LENGTH, SOURCE = 3, 4, 6, 5
 
 
-def measure_bytes(hypotheses: Hypotheses) -> int:
+def measure_bytes(decoder: HypothesisDecoder) -> int:
     """Count the bytes of the cached tokens and of the encoder's output; room that is not used is not counted."""
-    total = hypotheses.source.states_BTD.nbytes
-    if isinstance(hypotheses, (SharedCacheHypotheses, SeparateCacheHypotheses)):
-        for cache in (hypotheses.state.self_attention, hypotheses.state.cross_attention):
+    total = decoder.source.states_BTD.nbytes
+    if isinstance(decoder, (SharedCacheDecoder, SeparateCacheDecoder)):
+        for cache in (decoder.state.self_attention, decoder.state.cross_attention):
             for layer in cache.layers:
                 total += 2 * layer._keys[:, :, : layer.length].nbytes
     return total
@@ -35,25 +35,25 @@ def measure_bytes(hypotheses: Hypotheses) -> int:
 @pytest.mark.parametrize(
     ("scheme", "way"),
     [
-        ("rope", SharedCacheHypotheses),
-        ("cope", SeparateCacheHypotheses),
-        ({"scheme": "index", "normalise": "length"}, UncachedHypotheses),
+        ("rope", SharedCacheDecoder),
+        ("cope", SeparateCacheDecoder),
+        ({"scheme": "index", "normalise": "length"}, UncachedDecoder),
     ],
 )
-def test_a_search_holds_at_least_what_is_estimated(scheme: Any, way: type[Hypotheses]) -> None:
+def test_a_search_holds_at_least_what_is_estimated(scheme: Any, way: type[HypothesisDecoder]) -> None:
     model = writer("rope", decoder=scheme, d_ff=16)
-    decoder = LeanDecoder(model.transformer)
+    lean_decoder = LeanDecoder(model.transformer)
     ids_BT = torch.randint(3, 20, (BATCH, SOURCE))
     with torch.inference_mode():
-        hypotheses = make_hypotheses(decoder, model.transformer.encode(TokenBatch(ids_BT, None)), BEAM)
-        assert isinstance(hypotheses, way)
+        decoder = make_hypothesis_decoder(lean_decoder, model.transformer.encode(TokenBatch(ids_BT, None)), BEAM)
+        assert isinstance(decoder, way)
         for _ in range(LENGTH):
-            hypotheses.step(torch.full((BATCH, BEAM), 3), None)
+            decoder.step(torch.full((BATCH, BEAM), 3), None)
     estimated = estimate_bytes(model, batch=BATCH, beam=BEAM, length=LENGTH, source=SOURCE)
-    if way is SharedCacheHypotheses:
-        assert estimated == measure_bytes(hypotheses)
-    elif way is SeparateCacheHypotheses:
-        assert estimated < measure_bytes(hypotheses)
+    if way is SharedCacheDecoder:
+        assert estimated == measure_bytes(decoder)
+    elif way is SeparateCacheDecoder:
+        assert estimated < measure_bytes(decoder)
     else:
         cached = estimate_bytes(writer("rope", d_ff=16), batch=BATCH, beam=BEAM, length=LENGTH, source=SOURCE)
         assert estimated < cached, "only one layer at a time has keys"
@@ -65,13 +65,13 @@ def test_grouped_heads_are_cached_once_a_group_as_estimated(heads: int) -> None:
     assert model.config.transformer_config.num_heads > heads
     ids_BT = torch.randint(3, 20, (BATCH, SOURCE))
     with torch.inference_mode():
-        hypotheses = make_hypotheses(
+        decoder = make_hypothesis_decoder(
             LeanDecoder(model.transformer), model.transformer.encode(TokenBatch(ids_BT, None)), BEAM
         )
         for _ in range(LENGTH):
-            hypotheses.step(torch.full((BATCH, BEAM), 3), None)
+            decoder.step(torch.full((BATCH, BEAM), 3), None)
     estimated = estimate_bytes(model, batch=BATCH, beam=BEAM, length=LENGTH, source=SOURCE)
-    assert estimated == measure_bytes(hypotheses)
+    assert estimated == measure_bytes(decoder)
 
 
 @pytest.mark.parametrize("scheme", ["rope", "cope"])
@@ -79,9 +79,9 @@ def test_sources_that_leave_take_their_states_with_them(scheme: str) -> None:
     model = writer("rope", decoder=scheme)
     ids_BT = torch.randint(3, 20, (BATCH, SOURCE))
     with torch.inference_mode():
-        hypotheses = make_hypotheses(
+        decoder = make_hypothesis_decoder(
             LeanDecoder(model.transformer), model.transformer.encode(TokenBatch(ids_BT, None)), 2
         )
-        rows = len(hypotheses.source.states_BTD)
-        hypotheses.select(torch.tensor([1]))
-    assert len(hypotheses.source.states_BTD) == rows // BATCH
+        rows = len(decoder.source.states_BTD)
+        decoder.select(torch.tensor([1]))
+    assert len(decoder.source.states_BTD) == rows // BATCH

@@ -7,7 +7,7 @@ import torch
 
 from clockhands.attention import RecordedAttention, record
 from clockhands.errors import PositionError
-from clockhands.generation.engines.hypotheses import SharedCacheHypotheses, repeat_rows
+from clockhands.generation.engines.hypothesis_decoder import SharedCacheDecoder, repeat_rows
 from clockhands.model import TokenBatch, Transformer
 from clockhands.model.kv_cache import GrowingCache, SourceCache, needs_stored_positions
 from clockhands.model.lean import LeanDecoder, copy_for_decoding
@@ -80,14 +80,14 @@ def test_who_listens_hears_a_step() -> None:
     core = writer().model
     ids_BT, mask_BT = sources()
     texts, heard = (
-        SharedCacheHypotheses(LeanDecoder(core), core.encode(TokenBatch(ids_BT, mask_BT)), 1),
+        SharedCacheDecoder(LeanDecoder(core), core.encode(TokenBatch(ids_BT, mask_BT)), 1),
         list[RecordedAttention](),
     )
     word_B1 = torch.full((len(ids_BT), 1), 3)
     with record(heard.append):
         listened = texts.step(word_B1, None)
     assert [attended.weights_BHST.shape[-1] for attended in heard] == [1, ids_BT.shape[1]] * core.config.decoder_layers
-    unheard = SharedCacheHypotheses(LeanDecoder(core), core.encode(TokenBatch(ids_BT, mask_BT)), 1).step(word_B1, None)
+    unheard = SharedCacheDecoder(LeanDecoder(core), core.encode(TokenBatch(ids_BT, mask_BT)), 1).step(word_B1, None)
     torch.testing.assert_close(listened, unheard)
 
 
@@ -95,7 +95,7 @@ def test_who_listens_hears_a_step() -> None:
 def test_all_layers_share_the_angles_of_a_place(monkeypatch: pytest.MonkeyPatch) -> None:
     core = writer("rope", decoder_layers=3).model
     ids_BT, mask_BT = sources()
-    texts, made = SharedCacheHypotheses(LeanDecoder(core), core.encode(TokenBatch(ids_BT, mask_BT)), 1), list[int]()
+    texts, made = SharedCacheDecoder(LeanDecoder(core), core.encode(TokenBatch(ids_BT, mask_BT)), 1), list[int]()
     scheme = core.decoder.schemes[0]
     compute = scheme.compute_cos_sin
     monkeypatch.setattr(scheme, "compute_cos_sin", lambda *inputs: made.append(1) or compute(*inputs))
@@ -138,7 +138,7 @@ def test_a_source_without_words_is_seen_by_nobody() -> None:
     mask_BT[0] = False
     source = core.encode(TokenBatch(ids_BT, mask_BT))
     words_BS = torch.full((len(ids_BT), 1), 3)
-    stepwise = SharedCacheHypotheses(LeanDecoder(core), source, 1).step(words_BS, None)
+    stepwise = SharedCacheDecoder(LeanDecoder(core), source, 1).step(words_BS, None)
     torch.testing.assert_close(stepwise, core.decode(TokenBatch(words_BS), source), rtol=0, atol=1e-10)
 
 
@@ -149,7 +149,7 @@ def test_hypotheses_of_a_beam_are_rows_of_their_own(name: str) -> None:
     core = writer(name).model.double()
     ids_BT, mask_BT = sources(2)
     source = core.encode(TokenBatch(ids_BT, mask_BT))
-    texts, written_BWS = SharedCacheHypotheses(LeanDecoder(core), source, 3), torch.empty(2, 3, 0, dtype=torch.long)
+    texts, written_BWS = SharedCacheDecoder(LeanDecoder(core), source, 3), torch.empty(2, 3, 0, dtype=torch.long)
     for step in range(5):
         parents_BW = None if step == 0 else torch.tensor([[2, 0, 0], [1, 1, 2]])
         words_BW = torch.arange(6).view(2, 3) * 7 + 3 + step

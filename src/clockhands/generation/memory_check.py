@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from clockhands.errors import UsageError
-from clockhands.generation.engines.hypotheses import must_reread_text
+from clockhands.generation.engines.hypothesis_decoder import must_reread_text
 from clockhands.machine import format_bytes, measure_free_memory
 from clockhands.runs.streaming import find_device
 

@@ -1,8 +1,9 @@
-"""Greedy and beam search with the model's own blocks: the texts of ``generate`` of transformers, in less time.
+"""Greedy and beam search with the model's own blocks: the same texts as ``generate`` of transformers, in less time.
 
 Three things make it fast. A step is little more than its matrix products (``model/lean.py``); the hypotheses of a beam
-share the KV cache (``hypotheses.py``); and this module drops finished sentences from the batch, makes the logits of a
-few rows at a time, and finds the largest logits in two levels, blocks of the vocabulary first.
+share the KV cache where the schemes allow it (``hypothesis_decoder.py``); and this module drops finished texts from the
+batch, makes the logits of a few rows at a time, and finds the largest logits in two levels, blocks of the vocabulary
+first.
 
 Axes beside those of ``shapes``: W hypotheses of a source, C candidates, R rows that stay, G blocks of the vocabulary, X
 tokens of a block, E end tokens.
@@ -30,7 +31,7 @@ from clockhands.generation.engines.engine import (
     get_end_tokens,
     get_start_token,
 )
-from clockhands.generation.engines.hypotheses import Hypotheses, make_hypotheses
+from clockhands.generation.engines.hypothesis_decoder import HypothesisDecoder, make_hypothesis_decoder
 from clockhands.model import TokenBatch
 from clockhands.model.lean import LeanDecoder, copy_for_decoding
 from clockhands.shapes import Bool, Float, Int, Tensor
@@ -68,7 +69,7 @@ class ClockhandsEngine(Engine):
             raise UsageError(_describe_refusal(self.compute_type, f"the weights of this model are {weight_type}"))
         self.transformer = model.transformer
         self.start_token, self.end_tokens = get_start_token(model), get_end_tokens(model)
-        self.decoder, self.output_layer = LeanDecoder(self.transformer), copy_for_decoding(self.transformer.output)
+        self.lean_decoder, self.output_layer = LeanDecoder(self.transformer), copy_for_decoding(self.transformer.output)
 
     @classmethod
     def refuse_compute_type(cls, compute_type: str | None) -> None:
@@ -83,36 +84,36 @@ class ClockhandsEngine(Engine):
         """Generate a text for each source, of at most ``decoding.max_new_tokens`` tokens."""
         with torch.no_grad():
             source = self.transformer.encode(TokenBatch(ids_BT, mask_BT))
-            hypotheses = make_hypotheses(self.decoder, source, decoding.beam)
+            decoder = make_hypothesis_decoder(self.lean_decoder, source, decoding.beam)
         # Inference mode makes a small step about 5 % faster, but in it schemes do not keep cosines and sines for the
         # next layers. It is for models whose schemes do not act in attention.
-        with torch.inference_mode() if self.decoder.attention_ignores_position else torch.no_grad():
+        with torch.inference_mode() if self.lean_decoder.attention_ignores_position else torch.no_grad():
             if decoding.beam == 1:
-                return self._search_greedily(hypotheses, len(ids_BT), decoding.max_new_tokens)
-            return self._search_beam(hypotheses, len(ids_BT), decoding)
+                return self._search_greedily(decoder, len(ids_BT), decoding.max_new_tokens)
+            return self._search_beam(decoder, len(ids_BT), decoding)
 
     def compute_logits(self, states_BWD: Float[Tensor, "B W D"]) -> Float[Tensor, "B W V"]:
         """Compute the logits of the next token from the decoder's states; in float32, as searches compare them."""
         logits: Tensor = self.output_layer(states_BWD)
         return logits.float()
 
-    def _search_greedily(self, hypotheses: Hypotheses, batch: int, max_new_tokens: int) -> list[DecodedSequence]:
+    def _search_greedily(self, decoder: HypothesisDecoder, batch: int, max_new_tokens: int) -> list[DecodedSequence]:
         """Add the likeliest token to each text until all have ended."""
         texts = [GreedyHypothesis() for _ in range(batch)]
         unfinished: list[GreedyHypothesis] = texts
-        token_B1 = torch.full((batch, 1), self.start_token, device=hypotheses.source.states_BTD.device)
+        token_B1 = torch.full((batch, 1), self.start_token, device=decoder.source.states_BTD.device)
         for _ in range(max_new_tokens):
-            token_B, log_p_B = self._choose_likeliest(hypotheses.step(token_B1, None))
+            token_B, log_p_B = self._choose_next_tokens(decoder.step(token_B1, None))
             for text, token, log_p in zip(unfinished, token_B.tolist(), log_p_B.tolist(), strict=True):
                 text.add(token, log_p, self.end_tokens)
             token_B1 = token_B[:, None]
-            unfinished, kept = drop_finished(unfinished, hypotheses)
+            unfinished, kept = drop_finished(unfinished, decoder)
             if not unfinished:
                 break
             token_B1 = token_B1 if kept is None else token_B1[kept]
         return [DecodedSequence(text.tokens, text.log_probability) for text in texts]
 
-    def _choose_likeliest(self, states_B1D: Float[Tensor, "B 1 D"]) -> tuple[Int[Tensor, " B"], Float[Tensor, " B"]]:
+    def _choose_next_tokens(self, states_B1D: Float[Tensor, "B 1 D"]) -> tuple[Int[Tensor, " B"], Float[Tensor, " B"]]:
         """Return the likeliest next token of each row and its log-probability; logits exist for some rows at a time."""
         sources_at_once = count_sources_at_once(states_B1D)
         if len(states_B1D) <= sources_at_once:
@@ -122,14 +123,14 @@ class ClockhandsEngine(Engine):
         token_B, log_p_B = map(torch.cat, zip(*parts, strict=True))
         return token_B, log_p_B
 
-    def _search_beam(self, hypotheses: Hypotheses, batch: int, decoding: DecodingOptions) -> list[DecodedSequence]:
+    def _search_beam(self, decoder: HypothesisDecoder, batch: int, decoding: DecodingOptions) -> list[DecodedSequence]:
         """Search as transformers does with ``early_stopping=False``.
 
         At every step the likeliest continuations of a source's W hypotheses, two for each, are candidates. Of the first
         W, those that end are finished texts; the first W that do not end are continued. A source is done when it has W
         finished texts and its likeliest hypothesis, scored as if it ended here, is no better than the worst of them.
         """
-        width, device = hypotheses.width, hypotheses.source.states_BTD.device
+        width, device = decoder.width, decoder.source.states_BTD.device
         finished = [FinishedTexts(width, decoding.length_penalty) for _ in range(batch)]
         unfinished: list[FinishedTexts] = finished
         beam = BeamState.start(len(unfinished), width, self.start_token, device)
@@ -137,9 +138,7 @@ class ClockhandsEngine(Engine):
         # W candidates that do not end must remain, although each hypothesis may be continued by every end token.
         count = max(2, 1 + len(self.end_tokens)) * width
         for length in range(1, decoding.max_new_tokens + 1):
-            candidates = self._find_candidates(
-                hypotheses.step(beam.last_token_BW, beam.parents_BW), beam.log_p_BW, count
-            )
+            candidates = self._find_candidates(decoder.step(beam.last_token_BW, beam.parents_BW), beam.log_p_BW, count)
             ending_BC = torch.isin(candidates.token_BC, end_tokens_E) | (length == decoding.max_new_tokens)
             add_finished(unfinished, beam, candidates, ending_BC)
             if length == decoding.max_new_tokens:
@@ -147,7 +146,7 @@ class ClockhandsEngine(Engine):
             beam = beam.advance(candidates, ending_BC)
             for texts, log_p in zip(unfinished, beam.log_p_BW[:, 0].tolist(), strict=True):
                 texts.finish_if_beaten(log_p, length)
-            unfinished, kept = drop_finished(unfinished, hypotheses)
+            unfinished, kept = drop_finished(unfinished, decoder)
             if not unfinished:
                 break
             beam = beam if kept is None else beam.select(kept)
@@ -171,7 +170,7 @@ def _describe_refusal(compute_type: str, reason: str) -> str:
     )
 
 
-def drop_finished(rows: list[Row], hypotheses: Hypotheses) -> tuple[list[Row], Int[Tensor, " R"] | None]:
+def drop_finished(rows: list[Row], decoder: HypothesisDecoder) -> tuple[list[Row], Int[Tensor, " R"] | None]:
     """Drop finished rows from the batch of a search, if enough of them are finished.
 
     Returns the rows that stay (empty once all are finished), and their indices among ``rows``, or None if all or none
@@ -180,8 +179,8 @@ def drop_finished(rows: list[Row], hypotheses: Hypotheses) -> tuple[list[Row], I
     staying = choose_rows_to_keep(rows)
     if not staying or len(staying) == len(rows):
         return [rows[index] for index in staying], None
-    kept = torch.tensor(staying, device=hypotheses.source.states_BTD.device)
-    hypotheses.select(kept)
+    kept = torch.tensor(staying, device=decoder.source.states_BTD.device)
+    decoder.select(kept)
     return [rows[index] for index in staying], kept
 
 

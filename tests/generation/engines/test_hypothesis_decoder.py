@@ -1,17 +1,17 @@
-"""The three classes of hypotheses: which one serves a scheme, and the numbers of their rows."""
+"""The three decoders of hypotheses: which one serves a scheme, and the numbers of their rows."""
 
 from __future__ import annotations
 
 import pytest
 import torch
 
-from clockhands.generation.engines.hypotheses import (
-    SeparateCacheHypotheses,
-    SharedCacheHypotheses,
-    UncachedHypotheses,
+from clockhands.generation.engines.hypothesis_decoder import (
+    SeparateCacheDecoder,
+    SharedCacheDecoder,
+    UncachedDecoder,
     expand_rows,
     flatten_parents,
-    make_hypotheses,
+    make_hypothesis_decoder,
 )
 from clockhands.model import TokenBatch
 from clockhands.model.lean import LeanDecoder
@@ -21,18 +21,18 @@ from tests.generation.engines.test_clockhands import sources, writer
 @pytest.mark.parametrize(
     ("scheme", "beam", "way"),
     [
-        ("sinusoidal", 4, SharedCacheHypotheses),
-        ("rope", 4, SharedCacheHypotheses),
-        ("alibi", 4, SharedCacheHypotheses),
-        ("cope", 4, SeparateCacheHypotheses),
-        ("cope", 1, SharedCacheHypotheses),
-        ({"scheme": "index", "normalise": "length"}, 1, UncachedHypotheses),
+        ("sinusoidal", 4, SharedCacheDecoder),
+        ("rope", 4, SharedCacheDecoder),
+        ("alibi", 4, SharedCacheDecoder),
+        ("cope", 4, SeparateCacheDecoder),
+        ("cope", 1, SharedCacheDecoder),
+        ({"scheme": "index", "normalise": "length"}, 1, UncachedDecoder),
     ],
 )
 def test_the_way_follows_from_what_a_scheme_declares(scheme: str | dict[str, object], beam: int, way: type) -> None:
     core = writer(scheme, encoder="none").model
     ids_BT, mask_BT = sources()
-    assert type(make_hypotheses(LeanDecoder(core), core.encode(TokenBatch(ids_BT, mask_BT)), beam)) is way
+    assert type(make_hypothesis_decoder(LeanDecoder(core), core.encode(TokenBatch(ids_BT, mask_BT)), beam)) is way
 
 
 def test_rows_are_numbered_source_by_source() -> None:
@@ -50,14 +50,14 @@ def test_every_class_gives_the_states_of_the_whole_text(scheme: str) -> None:
     kept = torch.tensor([0, 2])
     with torch.no_grad():
         source = model.encode(TokenBatch(ids_BT, mask_BT))
-        hypotheses = make_hypotheses(LeanDecoder(model), source, 2)
-        whole = UncachedHypotheses(LeanDecoder(model), source, 2)
-        for search in (hypotheses, whole):
+        decoder = make_hypothesis_decoder(LeanDecoder(model), source, 2)
+        whole = UncachedDecoder(LeanDecoder(model), source, 2)
+        for search in (decoder, whole):
             search.step(tokens_BW, None)
             search.step(tokens_BW + 20, parents_BW)
             search.select(kept)
         torch.testing.assert_close(
-            hypotheses.step(tokens_BW[kept] + 40, parents_BW[kept]),
+            decoder.step(tokens_BW[kept] + 40, parents_BW[kept]),
             whole.step(tokens_BW[kept] + 40, parents_BW[kept]),
             rtol=0,
             atol=1e-4,

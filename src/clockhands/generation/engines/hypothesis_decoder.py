@@ -1,16 +1,16 @@
-"""The hypotheses of a search in the decoder: three ways to run the decoder on their next tokens.
+"""Three ways to run the decoder on the hypotheses of a search.
 
 A search (``clockhands.py``) has W hypotheses for each of B sources. At every step it says which token is added to each
-hypothesis, and which hypothesis of the step before each continues; a ``Hypotheses`` runs the decoder on the new tokens
-and returns its last states. What the decoder's schemes declare decides among three classes:
+hypothesis, and which hypothesis of the step before each continues; a ``HypothesisDecoder`` runs the decoder on the new
+tokens and returns its last states. What the decoder's schemes declare decides among three classes:
 
-- ``SharedCacheHypotheses``: the W hypotheses of a source are W queries of one row. Their keys lie in the KV cache side
+- ``SharedCacheDecoder``: the W hypotheses of a source are W queries of one row. Their keys lie in the KV cache side
   by side and are never moved; a mask tells which keys belong to which hypothesis (tree attention, Miao et al. 2024).
   The source's keys are shared. The logit of a query and a key must depend on these two tokens alone.
-- ``SeparateCacheHypotheses``: each hypothesis is a row of its own, and the rows of the KV cache are reordered when a
+- ``SeparateCacheDecoder``: each hypothesis is a row of its own, and the rows of the KV cache are reordered when a
   hypothesis continues another.
-- ``UncachedHypotheses``: nothing is cached and every text is read again at every step, because an encoding depends on
-  the length of the text.
+- ``UncachedDecoder``: nothing is cached and every text is read again at every step, because positions or what a
+  scheme makes of them depend on the length of the text.
 
 Axes beside those of ``shapes``: W hypotheses of a source, M cached tokens, N = B·W rows, R sources that are kept.
 """
@@ -26,39 +26,38 @@ from clockhands.model import EncodedSource, TokenBatch
 from clockhands.model.lean import LeanDecoder
 from clockhands.model.masks import has_padding
 from clockhands.model.stack import Stack
-from clockhands.schemes import Scheme
 from clockhands.shapes import Float, Int, Tensor
 
 __all__ = [
     "NON_PAIRWISE_HOOKS",
-    "Hypotheses",
-    "SeparateCacheHypotheses",
-    "SharedCacheHypotheses",
-    "UncachedHypotheses",
+    "HypothesisDecoder",
+    "SeparateCacheDecoder",
+    "SharedCacheDecoder",
+    "UncachedDecoder",
     "expand_rows",
     "flatten_parents",
-    "make_hypotheses",
+    "make_hypothesis_decoder",
     "must_reread_text",
     "repeat_rows",
 ]
 
 NON_PAIRWISE_HOOKS = frozenset({"locate", "logits", "weigh"})
-"""Hooks that may make the logit of a query and a key depend on other tokens too. The hypotheses cannot share one KV
-cache if a scheme has one of them."""
+"""Hooks that may make the weight between a query and a key depend on other tokens too. The hypotheses cannot share one
+KV cache if a scheme has one of them."""
 
 
-class Hypotheses(ABC):
-    """W texts for each of B sources; ``step`` adds a token to each.
+class HypothesisDecoder(ABC):
+    """Runs the decoder on W texts for each of B sources; ``step`` adds a token to each.
 
     Args:
-        decoder: the decoder of the model.
+        lean_decoder: the decoder of the model.
         source: the encoder's states of the sources with their mask: [B, T, D], or [B·W, T, D] where each hypothesis is
             a row of its own.
         width: W, the hypotheses of each source.
     """
 
-    def __init__(self, decoder: LeanDecoder, source: EncodedSource, width: int) -> None:
-        self.decoder, self.source, self.width = decoder, source, width
+    def __init__(self, lean_decoder: LeanDecoder, source: EncodedSource, width: int) -> None:
+        self.lean_decoder, self.source, self.width = lean_decoder, source, width
 
     @abstractmethod
     def step(self, tokens_BW: Int[Tensor, "B W"], parents_BW: Int[Tensor, "B W"] | None) -> Float[Tensor, "B W D"]:
@@ -72,12 +71,12 @@ class Hypotheses(ABC):
         """Keep the hypotheses of these sources, numbered from 0 to B - 1, and drop the others."""
 
 
-class SharedCacheHypotheses(Hypotheses):
-    """The hypotheses of a source as queries of one row over a common KV cache."""
+class SharedCacheDecoder(HypothesisDecoder):
+    """Decodes the hypotheses of a source as queries of one row, over one KV cache."""
 
-    def __init__(self, decoder: LeanDecoder, source: EncodedSource, width: int) -> None:
-        super().__init__(decoder, source, width)
-        self.state = decoder.start(source)
+    def __init__(self, lean_decoder: LeanDecoder, source: EncodedSource, width: int) -> None:
+        super().__init__(lean_decoder, source, width)
+        self.state = lean_decoder.start(source)
         batch, device = len(source.states_BTD), source.states_BTD.device
         # Row w of the mask says of which cached tokens hypothesis w consists. When a hypothesis continues another one,
         # it takes over the row of that one: nothing is copied in the cache, where the tokens of hypotheses that nobody
@@ -88,11 +87,11 @@ class SharedCacheHypotheses(Hypotheses):
     def step(self, tokens_BW: Int[Tensor, "B W"], parents_BW: Int[Tensor, "B W"] | None) -> Float[Tensor, "B W D"]:
         """Run the decoder on the tokens as queries of one row; each attends to its own text and itself."""
         if self.width == 1:  # the only hypothesis continues itself
-            return self.decoder.step(tokens_BW, self.state)
+            return self.lean_decoder.step(tokens_BW, self.state)
         if parents_BW is not None:
             self.ancestors_BWM = self.ancestors_BWM.take_along_dim(parents_BW[..., None], dim=1)
         self.ancestors_BWM = torch.cat([self.ancestors_BWM, self.identity_BWW], dim=2)
-        return self.decoder.step(tokens_BW, self.state, self.ancestors_BWM[:, None])
+        return self.lean_decoder.step(tokens_BW, self.state, self.ancestors_BWM[:, None])
 
     def select(self, sources_R: Int[Tensor, " R"]) -> None:
         """Keep the hypotheses of these sources."""
@@ -101,19 +100,19 @@ class SharedCacheHypotheses(Hypotheses):
         self.ancestors_BWM, self.identity_BWW = self.ancestors_BWM[sources_R], self.identity_BWW[sources_R]
 
 
-class SeparateCacheHypotheses(Hypotheses):
-    """Every hypothesis as a row with a KV cache of its own."""
+class SeparateCacheDecoder(HypothesisDecoder):
+    """Decodes every hypothesis as a row with a KV cache of its own."""
 
-    def __init__(self, decoder: LeanDecoder, source: EncodedSource, width: int) -> None:
-        super().__init__(decoder, repeat_rows(source, width), width)
-        self.state = decoder.start(self.source)
+    def __init__(self, lean_decoder: LeanDecoder, source: EncodedSource, width: int) -> None:
+        super().__init__(lean_decoder, repeat_rows(source, width), width)
+        self.state = lean_decoder.start(self.source)
 
     def step(self, tokens_BW: Int[Tensor, "B W"], parents_BW: Int[Tensor, "B W"] | None) -> Float[Tensor, "B W D"]:
         """Reorder the rows of the KV cache by the parents, and run the decoder on the tokens."""
         if parents_BW is not None:
             # The keys of the source are equal for all its hypotheses, so only those of self-attention are reordered.
             self.state.self_attention.select(flatten_parents(parents_BW))
-        return self.decoder.step(tokens_BW.reshape(-1, 1), self.state).view(*tokens_BW.shape, -1)
+        return self.lean_decoder.step(tokens_BW.reshape(-1, 1), self.state).view(*tokens_BW.shape, -1)
 
     def select(self, sources_R: Int[Tensor, " R"]) -> None:
         """Keep the hypotheses of these sources."""
@@ -121,11 +120,11 @@ class SeparateCacheHypotheses(Hypotheses):
         self.source = self.state.source
 
 
-class UncachedHypotheses(Hypotheses):
-    """Every hypothesis as a row that is read from its first token at every step."""
+class UncachedDecoder(HypothesisDecoder):
+    """Decodes every hypothesis as a row without a KV cache, which is read from its first token at every step."""
 
-    def __init__(self, decoder: LeanDecoder, source: EncodedSource, width: int) -> None:
-        super().__init__(decoder, repeat_rows(source, width), width)
+    def __init__(self, lean_decoder: LeanDecoder, source: EncodedSource, width: int) -> None:
+        super().__init__(lean_decoder, repeat_rows(source, width), width)
         self.tokens_NS = torch.empty(len(self.source.states_BTD), 0, dtype=torch.long, device=source.states_BTD.device)
 
     def step(self, tokens_BW: Int[Tensor, "B W"], parents_BW: Int[Tensor, "B W"] | None) -> Float[Tensor, "B W D"]:
@@ -133,7 +132,7 @@ class UncachedHypotheses(Hypotheses):
         if parents_BW is not None:
             self.tokens_NS = self.tokens_NS[flatten_parents(parents_BW)]
         self.tokens_NS = torch.cat([self.tokens_NS, tokens_BW.reshape(-1, 1)], dim=1)
-        states_NSD = self.decoder.transformer.decode(TokenBatch(self.tokens_NS), self.source)
+        states_NSD = self.lean_decoder.transformer.decode(TokenBatch(self.tokens_NS), self.source)
         return states_NSD[:, -1].view(*tokens_BW.shape, -1)
 
     def select(self, sources_R: Int[Tensor, " R"]) -> None:
@@ -142,29 +141,28 @@ class UncachedHypotheses(Hypotheses):
         self.source, self.tokens_NS = self.source.select(rows_N), self.tokens_NS[rows_N]
 
 
-def make_hypotheses(decoder: LeanDecoder, source: EncodedSource, width: int) -> Hypotheses:
-    """Make hypotheses of the fastest class that the schemes of the decoder and of its cross-attention allow.
+def make_hypothesis_decoder(lean_decoder: LeanDecoder, source: EncodedSource, width: int) -> HypothesisDecoder:
+    """Make the fastest ``HypothesisDecoder`` that the schemes of the decoder and of its cross-attention allow.
 
     ``source`` holds the encoder's states of B sources, and ``width`` is W, the hypotheses of each.
     """
     if source.mask_BT is not None and not has_padding(source.mask_BT):
         source = replace(source, mask_BT=None)
-    if must_reread_text(decoder.stack):
-        return UncachedHypotheses(decoder, source, width)
-    schemes = [scheme for scheme in decoder.stack.schemes if isinstance(scheme, Scheme)]
-    if width > 1 and any(scheme.active_hooks() & NON_PAIRWISE_HOOKS for scheme in [*schemes, *decoder.cross_schemes]):
-        return SeparateCacheHypotheses(decoder, source, width)
-    return SharedCacheHypotheses(decoder, source, width)
+    if must_reread_text(lean_decoder.stack):
+        return UncachedDecoder(lean_decoder, source, width)
+    schemes = [*lean_decoder.stack.schemes.used, *lean_decoder.cross_schemes]
+    if width > 1 and any(scheme.active_hooks() & NON_PAIRWISE_HOOKS for scheme in schemes):
+        return SeparateCacheDecoder(lean_decoder, source, width)
+    return SharedCacheDecoder(lean_decoder, source, width)
 
 
 def must_reread_text(decoder: Stack) -> bool:
-    """Return whether the engines cache no keys, since an encoding of the decoder depends on the length of the text.
+    """Return whether no keys can be cached, because positions or schemes of the decoder depend on the text's length.
 
     That is stricter than ``Stack.cache_limit``, up to which such keys stay right: no text is begun with a cache that
     it may outgrow.
     """
-    schemes = [scheme for scheme in decoder.schemes if isinstance(scheme, Scheme)]
-    by_scheme = any(scheme.declares.depends_on_length for scheme in schemes)
+    by_scheme = any(scheme.declares.depends_on_length for scheme in decoder.schemes.used)
     return by_scheme or (decoder.transform is not None and decoder.transform.depends_on_length)
 
 
