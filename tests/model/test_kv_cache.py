@@ -15,7 +15,6 @@ from transformers.cache_utils import (
 )
 
 from clockhands.errors import PositionError
-from clockhands.model.kv_cache import SMALLEST_BUFFER, LayerCache
 from tests.model.test_laws import DECODERS, depends_on_length, scheme
 from tests.model.tiny import model, words
 
@@ -122,16 +121,3 @@ def test_an_offloaded_cache_serves(name: str) -> None:
     wanted = made.generate(text, max_new_tokens=5, min_new_tokens=5)
     for kind in ("offloaded", "offloaded_static"):
         assert torch.equal(made.generate(text, max_new_tokens=5, min_new_tokens=5, cache_implementation=kind), wanted)
-
-
-def test_a_cache_moves_what_it_holds_only_when_its_room_is_used_up() -> None:
-    """Twice the room each time, so that n tokens are copied at most n times more in all."""
-    layer, parts = LayerCache(), torch.randn(2, 1, 3, 100, 4).unbind(0)
-    places = []
-    for at in range(100):
-        keys, values = layer.append(parts[0][:, :, at : at + 1], parts[1][:, :, at : at + 1])
-        places.append((keys.data_ptr(), values.data_ptr()))
-        assert torch.equal(keys, parts[0][:, :, : at + 1]) and torch.equal(values, parts[1][:, :, : at + 1])
-    moves = [at for at in range(1, 100) if places[at] != places[at - 1]]
-    assert len(moves) <= 4, moves
-    assert moves[0] == SMALLEST_BUFFER

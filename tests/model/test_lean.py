@@ -9,7 +9,8 @@ from clockhands.attention import RecordedAttention, record
 from clockhands.errors import PositionError
 from clockhands.generation.engines.hypothesis_decoder import SharedCacheDecoder, repeat_rows
 from clockhands.model import TokenBatch, Transformer
-from clockhands.model.kv_cache import GrowingCache, SourceCache, needs_stored_positions
+from clockhands.model.growing_cache import GrowingCache, SourceCache
+from clockhands.model.kv_cache import needs_stored_positions
 from clockhands.model.lean import LeanDecoder, copy_for_decoding
 from clockhands.schemes import CATALOGUE
 from tests.generation.engines.test_clockhands import LONGEST, OPTIONS, side_of_reading, sources, writer
@@ -115,20 +116,6 @@ def test_a_step_past_the_length_from_which_cached_keys_are_stale_is_refused() ->
         decoder.step(word_B1, caches)
     with pytest.raises(PositionError, match=r"rope computes positions from the length .* longer than 2 tokens"):
         decoder.step(word_B1, caches)
-
-
-@torch.no_grad()
-def test_the_room_of_a_cache_outlives_a_choice_of_rows() -> None:
-    """A beam search chooses rows at every step; the step after must not move all cached keys once more."""
-    cache, text = GrowingCache(1), torch.randn(3, 2, 5, 4, generator=torch.Generator().manual_seed(0))
-    cache.update(text, -text, 0)
-    rows = torch.tensor([2, 0, 0])
-    cache.select(rows)
-    before = cache.layers[0].keys.data_ptr()
-    keys, values = cache.update(text[:, :, :1], -text[:, :, :1], 0)
-    wanted = torch.cat([text[rows], text[:, :, :1]], dim=2)
-    assert torch.equal(keys, wanted) and torch.equal(values, -wanted)
-    assert keys.data_ptr() == before
 
 
 @torch.no_grad()

@@ -9,8 +9,8 @@ import torch
 
 from clockhands.errors import PositionError
 from clockhands.model import TokenBatch, Transformer
+from clockhands.model.growing_cache import GrowingCache
 from clockhands.model.initialisation import initialise_linear
-from clockhands.model.kv_cache import GrowingCache
 from clockhands.model.masks import make_self_mask, make_static_cache_mask
 from tests.model.tiny import core, model, words
 

@@ -10,6 +10,7 @@ from torch import nn
 
 from clockhands.attention import attend, attend_rotated
 from clockhands.model.config import TransformerConfig
+from clockhands.model.fused_linear import FusedLinear
 from clockhands.model.kv_cache import (
     KVCache,
     append_positions,
@@ -24,7 +25,7 @@ from clockhands.model.masks import Placement
 from clockhands.schemes import Scheme
 from clockhands.shapes import Float, Tensor
 
-__all__ = ["Attention", "AttentionContext", "CrossAttention", "FusedLinear", "SelfAttention"]
+__all__ = ["Attention", "AttentionContext", "CrossAttention", "SelfAttention"]
 
 
 @dataclass(frozen=True)
@@ -42,27 +43,6 @@ class AttentionContext:
     cache: KVCache | None = None
     layer: int = 0
     lean: bool = False
-
-
-class FusedLinear(nn.Linear):
-    """Several projections of one input in one matrix product; each is initialised as if it were a layer of its own.
-
-    Args:
-        in_features: width of the input.
-        widths: width of each projection: its rows of the weight.
-        bias: whether the projections have biases.
-    """
-
-    def __init__(self, in_features: int, widths: tuple[int, ...], bias: bool) -> None:
-        super().__init__(in_features, sum(widths), bias=bias)
-        self.widths = widths
-
-    def project_heads(self, x_BSD: Float[Tensor, "B S D"], head_dim: int) -> tuple[Float[Tensor, "B _H S K"], ...]:
-        """Project [B, S, D], and return each projection as [B, its heads, S, head_dim]."""
-        fused = self(x_BSD)
-        batch, length, _ = fused.shape
-        projections = fused.split_with_sizes(self.widths, -1) if len(self.widths) > 1 else (fused,)
-        return tuple([part.reshape(batch, length, -1, head_dim).transpose(1, 2) for part in projections])
 
 
 class Attention(nn.Module):

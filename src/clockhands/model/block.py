@@ -8,9 +8,10 @@ from functools import partial
 import torch.nn.functional as F
 from torch import nn
 
-from clockhands.model.attention import AttentionContext, CrossAttention, FusedLinear, SelfAttention
+from clockhands.model.attention import AttentionContext, CrossAttention, SelfAttention
 from clockhands.model.config import TransformerConfig
 from clockhands.model.config_types import StackSide
+from clockhands.model.fused_linear import FusedLinear
 from clockhands.model.input import make_norm
 from clockhands.shapes import Float, Tensor
 

@@ -9,8 +9,8 @@ from functools import partial
 import torch
 from torch import nn
 
-from clockhands.model.attention import FusedLinear
 from clockhands.model.config import TransformerConfig
+from clockhands.model.fused_linear import FusedLinear
 from clockhands.model.input import InputLayer
 from clockhands.schemes import Scheme
 from clockhands.shapes import Float, Tensor

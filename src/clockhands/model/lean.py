@@ -17,7 +17,8 @@ from torch import nn
 from clockhands.attention import get_recorder
 from clockhands.errors import PositionError
 from clockhands.model.attention import AttentionContext
-from clockhands.model.kv_cache import GrowingCache, SourceCache, acts_in_attention, needs_stored_positions
+from clockhands.model.growing_cache import GrowingCache, SourceCache
+from clockhands.model.kv_cache import acts_in_attention, needs_stored_positions
 from clockhands.model.masks import Placement, expand_key_mask
 from clockhands.model.token_batch import EncodedSource
 from clockhands.model.transformer import Transformer
