@@ -164,7 +164,7 @@ def test_whatever_a_scheme_of_somebody_else_raises_is_one_sentence(
         raise kind("no such size\nand much more")
 
     config = TransformerConfig(kind="decoder", vocab_size=50, d_model=32, num_heads=4)
-    monkeypatch.setattr(TransformerConfig, "summarise_scheme", refuse)
+    monkeypatch.setattr(TransformerConfig, "summarise_schemes", refuse)
     said = find_scheme_faults(config, "decoder")
     assert said == ["decoder: sinusoidal cannot be built with these sizes and options: no such size"]
 

@@ -14,7 +14,7 @@ from clockhands.errors import ConfigError
 from clockhands.machine import format_bytes
 from clockhands.model import PRESETS, Transformer, TransformerConfig, make_preset
 from clockhands.model.layer_schemes import build_side
-from clockhands.model.scheme_summary import avoid_large_tables
+from clockhands.model.scheme_factory import avoid_large_tables
 from clockhands.model.size import count_bytes, count_parameters, find_memory_fault
 from clockhands.schemes import CATALOGUE
 from tests.model.tiny import core

@@ -23,9 +23,10 @@ from clockhands.model.config_types import (
     Width,
 )
 from clockhands.model.faults import find_faults, find_position_faults_without_sizes, find_vocabulary_faults
-from clockhands.model.layer_schemes import BuiltSchemes, build_side
+from clockhands.model.layer_schemes import BuiltSchemes
 from clockhands.model.position_config import SINUSOIDAL, PositionConfig
-from clockhands.model.scheme_summary import SchemeSummary, SpareSchemes, avoid_large_tables
+from clockhands.model.scheme_factory import SchemeFactory
+from clockhands.model.scheme_summary import SchemeSummary
 from clockhands.options import Positive, Range, Share, check_options, options_of
 from clockhands.schemes import Sizes
 
@@ -235,34 +236,15 @@ class TransformerConfig:
         )
 
     def build_schemes(self, side: Side) -> BuiltSchemes:
-        """Build all schemes of a side; the first may be one that validation built, which nobody else holds.
+        """Build all schemes of a side. Raises ConfigError where they refuse the sizes or each other."""
+        position, num_layers = self.get_position_config(side), self.count_layers(side)
+        return self._scheme_factory.build(side, position, num_layers, self.get_sizes(side))
 
-        Raises ConfigError where a scheme refuses the sizes or another scheme.
-        """
-        spare = self._spare_schemes.take(side)
-        return build_side(self.get_position_config(side), self.count_layers(side), self.get_sizes(side), spare)
-
-    def summarise_scheme(self, side: Side) -> SchemeSummary:
-        """Return the summary of a side's schemes, which are built once for it.
-
-        Raises ConfigError where a scheme refuses these sizes.
-        """
-        if side not in self._summaries:
-            position, sizes = self.get_position_config(side), self.get_sizes(side)
-            with avoid_large_tables(position, sizes):
-                # All layers that do not skip theirs have equal schemes, and one of them is enough.
-                built = build_side(position, 1 if position.has_single_scheme else self.count_layers(side), sizes)
-            if position.has_single_scheme:
-                self._summaries[side] = SchemeSummary.of(built.at_input)
-                self._spare_schemes.keep(side, built.at_input)
-            else:
-                self._summaries[side] = SchemeSummary.of_side(built)
-        return self._summaries[side]
+    def summarise_schemes(self, side: Side) -> SchemeSummary:
+        """Return the summary of a side's schemes. Raises ConfigError where they refuse the sizes or each other."""
+        position, num_layers = self.get_position_config(side), self.count_layers(side)
+        return self._scheme_factory.summarise(side, position, num_layers, self.get_sizes(side))
 
     @cached_property
-    def _spare_schemes(self) -> SpareSchemes:
-        return SpareSchemes()
-
-    @cached_property
-    def _summaries(self) -> dict[Side, SchemeSummary]:
-        return {}
+    def _scheme_factory(self) -> SchemeFactory:
+        return SchemeFactory()

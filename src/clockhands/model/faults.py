@@ -147,7 +147,7 @@ def find_scheme_faults(config: TransformerConfig, side: Side) -> list[str]:
     if count_faults:
         return count_faults
     try:
-        summary = config.summarise_scheme(side)
+        summary = config.summarise_schemes(side)
         for parts in list_parts(position, config.count_layers(side)):
             adding = [part.scheme for part in parts if "encode" in CATALOGUE[part.scheme].hooks()]
             if adding:

@@ -70,7 +70,7 @@ def find_memory_fault(
 
 def _count_schemes(config: TransformerConfig, side: Side) -> int:
     """Count the parameters of a side's schemes: one for all layers, or one for each."""
-    summary = config.summarise_scheme(side)
+    summary = config.summarise_schemes(side)
     return max(config.count_layers(side), 1) * summary.parameters if summary.per_layer else summary.parameters
 
 

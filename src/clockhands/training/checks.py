@@ -62,7 +62,7 @@ def _check_lengths(recipe: Recipe, material: TrainingData) -> None:
     sides = {"encoder": longest[0], "decoder": longest[-1]}
     for side in (side for side in recipe.model.sides if side in sides):
         position = recipe.model.get_position_config(side)
-        declares = recipe.model.summarise_scheme(side).declares
+        declares = recipe.model.summarise_schemes(side).declares
         limit = declares.max_length
         if limit is not None and declares.beyond == "raise" and position.transform is None and sides[side] > limit:
             raise UsageError(

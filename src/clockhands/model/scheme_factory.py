@@ -1,0 +1,106 @@
+"""Build the schemes of a configuration's sides: once to summarise them, and then for each model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from clockhands.model.layer_schemes import BuiltSchemes, build_side
+from clockhands.model.scheme_summary import SchemeSummary
+from clockhands.schemes import Sizes
+from clockhands.schemes.scheme import Scheme
+
+if TYPE_CHECKING:
+    from clockhands.model.config_types import Side
+    from clockhands.model.position_config import PositionConfig
+
+__all__ = ["BYTES_OF_FLOAT32", "SMALL_TABLE_BYTES", "SchemeFactory", "avoid_large_tables"]
+
+SMALL_TABLE_BYTES = 2**26
+"""A scheme is summarised as it is if its tables have at most so many bytes. A larger one is built on the meta device,
+where tensors have no values; PyTorch takes a second to use that device for the first time."""
+BYTES_OF_FLOAT32 = 4
+
+
+class SchemeFactory:
+    """Builds and summarises the schemes of one configuration's sides.
+
+    What a scheme declares is known only of an instance, so validation builds one for each side, and a summary stays of
+    it. The first model of the configuration takes over that instance, if it equals a new one: if it has no parameters,
+    its tables have values, and PyTorch's default device and dtype are still the same. A scheme with parameters is built
+    again for every model: its constructor draws random numbers, which belong between those that the model draws.
+    """
+
+    def __init__(self) -> None:
+        self._summaries: dict[Side, SchemeSummary] = {}
+        self._spare: dict[Side, tuple[Scheme, object]] = {}
+
+    def build(self, side: Side, position: PositionConfig, num_layers: int, sizes: Sizes) -> BuiltSchemes:
+        """Build the schemes of a side for a model. Raises ConfigError where they refuse the sizes or each other."""
+        return build_side(position, num_layers, sizes, self._take_spare(side))
+
+    def summarise(self, side: Side, position: PositionConfig, num_layers: int, sizes: Sizes) -> SchemeSummary:
+        """Return the summary of a side's schemes, which are built for it at the first call, as ``build`` does."""
+        if side not in self._summaries:
+            with avoid_large_tables(position, sizes):
+                # All layers that do not skip theirs have equal schemes, and one of them is enough.
+                built = build_side(position, 1 if position.has_single_scheme else num_layers, sizes)
+            if position.has_single_scheme:
+                self._summaries[side] = SchemeSummary.of_scheme(built.at_input)
+                self._keep_spare(side, built.at_input)
+            else:
+                self._summaries[side] = SchemeSummary.of_schemes(built)
+        return self._summaries[side]
+
+    def _keep_spare(self, side: Side, scheme: Scheme) -> None:
+        """Keep the scheme of a side for a model if it has no parameters and its tables have values."""
+        if next(scheme.parameters(), None) is None and not any(table.is_meta for table in scheme.buffers()):
+            self._spare[side] = scheme, _read_torch_defaults()
+
+    def _take_spare(self, side: Side) -> Scheme | None:
+        """Return the scheme kept for a side, once; None if there is none, or the default device or dtype differ."""
+        scheme, defaults = self._spare.pop(side, (None, None))
+        return scheme if defaults == _read_torch_defaults() else None
+
+
+def _read_torch_defaults() -> tuple[object, ...]:
+    """Return the settings of PyTorch that decide how a scheme's tables are made."""
+    return torch.get_default_device(), torch.get_default_dtype(), torch.is_inference_mode_enabled()
+
+
+@contextmanager
+def avoid_large_tables(position: PositionConfig, sizes: Sizes) -> Iterator[None]:
+    """Inside the block, schemes are made on the meta device if their tables could be large.
+
+    The random state stays as it was.
+    """
+    could_be_large = BYTES_OF_FLOAT32 * _compute_most_table_entries(position, sizes) > SMALL_TABLE_BYTES
+    with torch.random.fork_rng(devices=[]), torch.device("meta") if could_be_large else nullcontext():
+        yield
+
+
+def _compute_most_table_entries(position: PositionConfig, sizes: Sizes) -> int:
+    """Return the most entries that a table can have: the product of the two largest integers among sizes and options.
+
+    Options that keep their defaults are not among them: with those, a table is small unless the sizes alone are large.
+    A scheme of another package may have a larger table, and is then not built on the meta device.
+    """
+    dimensions = [sizes.width, sizes.d_model, sizes.num_heads * sizes.head_dim]
+    tables = (position.options, position.layers or (), position.kinds)
+    dimensions += [abs(int(value)) for table in tables for value in _find_integers(table)]
+    first, second = sorted([*dimensions, 1], reverse=True)[:2]
+    return first * second
+
+
+def _find_integers(value: Any) -> Iterator[int]:
+    """Yield all integers in an option, also those in lists and tables."""
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    if isinstance(value, (list, tuple)):
+        for item in value:
+            yield from _find_integers(item)
+    elif isinstance(value, int):
+        yield value
