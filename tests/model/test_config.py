@@ -95,7 +95,7 @@ FAULTS: list[tuple[dict[str, Any], str]] = [
     ),
     ({"encoder": {"scheme": "rope", "skip_every": 1}}, "encoder.skip_every is 1; it must be 0"),
     ({"encoder": "cope"}, "cope is defined only under a causal mask, and the encoder has none"),
-    ({"cross": "sinusoidal"}, "cross: sinusoidal enters at the token embedding or reads"),
+    ({"cross": "sinusoidal"}, "cross: sinusoidal acts at the token embedding or computes"),
     ({"encoder": {"scheme": "rope", "transform": "shiftd"}}, "unknown position transform 'shiftd'"),
     (
         {"encoder": {"scheme": "rope", "transform_options": {"maximum": 3}}},

@@ -12,7 +12,8 @@ With transformers (``clockhands.model.huggingface``): ``ClockhandsConfig``, ``Cl
     model = ClockhandsForSeq2SeqLM(config)
     loss = model(input_ids=..., attention_mask=..., labels=..., num_items_in_batch=...).loss
 
-``labels`` hold -100 where nothing is to be learnt. While training, label smoothing acts and no logits are returned.
+``labels`` hold -100 where nothing is to be learnt. While training with labels, label
+smoothing acts and no logits are returned.
 """
 
 from clockhands.model.config import TransformerConfig

@@ -32,10 +32,10 @@ __all__ = ["Attention", "AttentionContext", "CrossAttention", "SelfAttention"]
 class AttentionContext:
     """What one call of attention needs besides its input: scheme, placement, KV cache, and the index of the layer.
 
-    ``lean``: call the fused kernel directly. That is right if the model is in evaluation, no recorder is active and
-    ``placement.causal`` is False, and further: in self-attention, with a cache, if the scheme has no hook but
-    ``rotate`` and needs no stored positions; in cross-attention, where lean mode rotates nothing, if the scheme does
-    not act in attention. ``LeanDecoder`` decides it at every step.
+    ``lean``: whether to call the fused kernel directly. That is right only if the model is in evaluation, no recorder
+    is active and ``placement.causal`` is False. Self-attention also needs a cache, and a scheme that has no hook in
+    attention but ``rotate`` and needs no stored positions. Cross-attention needs a scheme that does not act in
+    attention, because nothing is rotated there. ``LeanDecoder`` decides it at every step.
     """
 
     scheme: Scheme
@@ -74,7 +74,7 @@ class Attention(nn.Module):
     ) -> tuple[Float[Tensor, "B H T Kp"], Float[Tensor, "B H T Kv"]]:
         """Append keys and values to a cache, and return those of all its tokens, one head for every query head.
 
-        The cache stores one head for each group of query heads (Ainslie et al. 2023), which is what grouping is for.
+        The cache stores one head for each group of query heads (Ainslie et al. 2023), so that it is smaller.
         ``shared_keys``: whether the keys of a group are equal; if not, the cache stores one for every query head.
         """
         if self.group_size == 1 or not shared_keys:
@@ -115,7 +115,7 @@ class Attention(nn.Module):
         self,
         scheme: Scheme,
         q_BHSK: Float[Tensor, "B H S K"],
-        stored_BHTK: Float[Tensor, "B H T Kp"],
+        stored_BHTKp: Float[Tensor, "B H T Kp"],
         v_BHTK: Float[Tensor, "B H T Kv"],
         placement: Placement,
         *,
@@ -123,18 +123,18 @@ class Attention(nn.Module):
     ) -> Float[Tensor, "B H S Kv"]:
         """Attend to all keys of a cache, earlier ones and new: queries [B, H, S, K] to [B, H, S, Kv].
 
-        ``stored_BHTK`` are the cached keys, with their positions as further channels if the scheme needs them
+        ``stored_BHTKp`` are the cached keys, with their positions as further channels if the scheme needs them
         (``needs_stored_positions``). ``rotated``: whether queries and keys have been rotated before. Raises
         PositionError if the cache returned fewer keys than there are tokens.
         """
         if placement.length is not None:
-            refuse_sliding_cache(stored_BHTK, placement.length)
-            stored_BHTK, v_BHTK = stored_BHTK[:, :, : placement.length], v_BHTK[:, :, : placement.length]
+            refuse_sliding_cache(stored_BHTKp, placement.length)
+            stored_BHTKp, v_BHTK = stored_BHTKp[:, :, : placement.length], v_BHTK[:, :, : placement.length]
         if needs_stored_positions(scheme):
-            k_BHTK, kpos_BT = split_positions(stored_BHTK, q_BHSK.shape[-1], placement.kpos_BT)
+            k_BHTK, kpos_BT = split_positions(stored_BHTKp, q_BHSK.shape[-1], placement.kpos_BT)
         else:
             # Keys were rotated before they were cached and no later hook reads their positions: zeros [B, T] will do.
-            k_BHTK, kpos_BT = stored_BHTK, placement.qpos_BS.new_zeros(()).expand(len(v_BHTK), v_BHTK.shape[2])
+            k_BHTK, kpos_BT = stored_BHTKp, placement.qpos_BS.new_zeros(()).expand(len(v_BHTK), v_BHTK.shape[2])
         placement = dataclasses.replace(placement, kpos_BT=kpos_BT)
         return self.attend_heads(scheme, q_BHSK, k_BHTK, v_BHTK, placement, rotated=rotated)
 

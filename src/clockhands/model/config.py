@@ -1,4 +1,4 @@
-"""The configuration of a Transformer: plain data, validated as a whole, with the paper's value as every default."""
+"""The configuration of a Transformer: plain data, validated as a whole; the defaults are those of the paper."""
 
 from __future__ import annotations
 
@@ -35,13 +35,16 @@ __all__ = ["TransformerConfig"]
 
 @dataclass(frozen=True)
 class TransformerConfig:
-    """A Transformer of "Attention Is All You Need" (Vaswani et al. 2017); the defaults are the paper's base model.
+    """A Transformer of "Attention Is All You Need" (Vaswani et al. 2017).
+
+    The defaults are the paper's base model with a smaller vocabulary (the paper's has 37,000 tokens), and PyTorch's
+    ``norm_eps``, as the paper gives none.
 
     Args:
         kind: the architecture, which code reads as ``architecture``: ``encoder-decoder``, ``decoder`` (language model)
             or ``encoder`` (masked language model).
-        vocab_size: size of the vocabulary; of an encoder-decoder, of the one that the decoder reads and writes.
-        source_vocab_size: size of the vocabulary that the encoder of an encoder-decoder reads; None: the same one.
+        vocab_size: size of the vocabulary; in an encoder-decoder, of the target's, which the decoder reads and writes.
+        source_vocab_size: size of the vocabulary that the encoder of an encoder-decoder reads; None: ``vocab_size``.
         d_model: width of the states.
         num_heads: heads of queries.
         num_kv_heads: heads of keys and values, each shared by a group of queries; None: as many as ``num_heads``.
@@ -60,8 +63,9 @@ class TransformerConfig:
         output_bias: whether the output layer has a bias for each token.
         output_transform: whether a linear layer, the activation and a norm come before the output matrix, as in BERT.
         output_scale: factor of the last states before the output matrix (T5 with tied embeddings: 1/√d_model).
-        initialisation: ``paper`` (embeddings N(0, 1/d), matrices Xavier), ``xavier`` (embeddings too), ``normal02``
-            (all N(0, 0.02²)), ``unit`` (embeddings N(0, 1), PyTorch's default, matrices Xavier).
+        initialisation: ``paper`` (embeddings N(0, 1/d_model), matrices Xavier, as in the authors' Tensor2Tensor),
+            ``xavier`` (embeddings too), ``normal02`` (all N(0, 0.02²)), ``unit`` (embeddings N(0, 1), PyTorch's
+            default, matrices Xavier).
         attention_bias: whether the projections of attention have biases.
         ffn_bias: whether the matrices of the feed-forward layers have biases.
         dropout: the rate at each of the ``dropout_places``.
@@ -136,6 +140,7 @@ class TransformerConfig:
                 values |= {side: PositionConfig.from_dict(table[side], side)} if side in table else {}
             except ConfigError as error:
                 faults += error.faults
+        # A field without a valid value leaves nothing to construct: what its other fields allow to check is added.
         if any(key in options_of(cls) and key not in values for key in table):
             raise ConfigError(faults + find_position_faults_without_sizes(table, values), origin)
         try:
@@ -151,9 +156,9 @@ class TransformerConfig:
 
         Only what depends on these sizes is checked. Raises ConfigError.
         """
-        resized = copy.copy(self)
         # Not dataclasses.replace, which would validate everything again. The copy shares the summaries of the schemes,
         # which do not depend on a vocabulary.
+        resized = copy.copy(self)
         resized.__dict__.update(vocab_size=vocab_size, source_vocab_size=source_vocab_size)
         faults = find_vocabulary_faults(resized)
         if faults:

@@ -34,12 +34,12 @@ SIDES_BY_ARCHITECTURE: dict[Architecture, tuple[Side, ...]] = {
 DropoutPlace = Literal["embedding", "residual", "ffn-residual", "attention", "activation"]
 DROPOUT_PLACES: tuple[DropoutPlace, ...] = get_args(DropoutPlace)
 
-# The largest sizes that are accepted on any machine: each is more than that of every model known.
+# The largest sizes that are accepted, on any machine: each is larger than in every model known.
 LARGEST_HEAD_WIDTH = 2**17
 VocabularySize: TypeAlias = Annotated[int, Range(least=1, most=2**31 - 1)]
 Width: TypeAlias = Annotated[int, Range(least=1, most=2**20)]
 Heads: TypeAlias = Annotated[int, Range(least=1, most=2**16)]
 HeadWidth: TypeAlias = Annotated[int, Range(least=1, most=LARGEST_HEAD_WIDTH)]
 Layers: TypeAlias = Annotated[int, Range(least=0, most=2_000)]
-"""The deepest model published has 1,000 layers (Wang et al. 2022, DeepNet); more than 2,000 take longer to build than
-anybody waits."""
+"""The deepest published Transformer has 1,000 layers (Wang et al. 2022, DeepNet); more than 2,000 take longer to build
+than anybody waits."""

@@ -43,7 +43,7 @@ def find_faults(config: TransformerConfig) -> list[str]:
     for side in config.sides:
         side_faults = find_position_faults(config.get_position_config(side), side) + find_width_faults(config, side)
         if not side_faults and not size_faults:
-            # The scheme is built for this, which its options and the sizes must allow.
+            # To check this the scheme is built, which needs valid options and sizes.
             side_faults = find_scheme_faults(config, side)
         faults += side_faults
     return faults
@@ -131,7 +131,7 @@ def _find_tying_faults(config: TransformerConfig, side: StackSide) -> list[str]:
 
 
 def find_position_faults(position: PositionConfig, side: Side) -> list[str]:
-    """Return what is wrong with how one side gets position, whatever the sizes of the model."""
+    """Return what is wrong with the positional encoding of one side, whatever the sizes of the model."""
     faults = [f"{side}: {fault}" for fault in find_option_faults(CATALOGUE, position.scheme, position.options)]
     faults += find_layer_faults(position, side)
     faults += find_transform_faults(position, side)
@@ -208,8 +208,8 @@ def find_hook_faults(summary: SchemeSummary, position: PositionConfig, side: Sid
         faults.append(f"{side}: {position.name} is defined only under a causal mask, and {attention} has none")
     if side == "cross" and summary.hooks & {"encode", "locate"}:
         faults.append(
-            f"cross: {position.name} enters at the token embedding or reads the layer's input to place tokens, which "
-            "cross-attention cannot; choose another scheme"
+            f"cross: {position.name} acts at the token embedding or computes positions from a layer's input, and "
+            "cross-attention has neither; choose another scheme"
         )
     if "encode" not in summary.hooks and (position.combine != "add" or position.every_layer):
         setting = "every_layer = true" if position.every_layer else f"combine = {position.combine!r}"
@@ -220,5 +220,5 @@ def find_hook_faults(summary: SchemeSummary, position: PositionConfig, side: Sid
         faults.append(f"{side}.every_layer adds the encoding again, so combine must be 'add', not {position.combine!r}")
     transform = position.make_transform()
     if transform is not None and transform.real_valued and not summary.declares.real_valued:
-        faults.append(f"{side}: {position.transform} gives real numbers, and {position.name} takes whole positions")
+        faults.append(f"{side}: {position.transform} gives real numbers, and {position.name} takes integer positions")
     return faults

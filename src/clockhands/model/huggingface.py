@@ -106,7 +106,10 @@ class ClockhandsForSeq2SeqLM(ClockhandsPreTrainedModel, CacheAwareGenerationMixi
         cache: EncoderDecoderCache | None,
         layer_states: list[torch.Tensor] | None,
     ) -> torch.Tensor:
-        """Compute the decoder's last states, [B, S, D]; those of all layers are appended to ``layer_states``."""
+        """Compute the decoder's last states, [B, S, D].
+
+        The states of all layers are appended to ``layer_states`` if that is a list.
+        """
         if cache is None:
             return self.transformer.decode(text, source, layer_states=layer_states)
         return self.transformer.decode(
@@ -209,7 +212,7 @@ class ClockhandsForCausalLM(ClockhandsPreTrainedModel, CacheAwareGenerationMixin
 
 @register_model("encoder", AutoModelForMaskedLM)
 class ClockhandsForMaskedLM(ClockhandsPreTrainedModel):
-    """The encoder alone: every token is predicted from all others; ``labels`` are -100 where nothing is masked."""
+    """The encoder alone: masked tokens are predicted from both directions; ``labels`` are -100 at all others."""
 
     @can_return_tuple
     def forward(

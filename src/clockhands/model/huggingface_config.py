@@ -20,19 +20,19 @@ SPECIAL_TOKEN_IDS = ("pad_token_id", "bos_token_id", "eos_token_id", "decoder_st
 
 
 class ClockhandsConfig(PreTrainedConfig):
-    """A Clockhands Transformer for transformers: ``config.json`` with the whole architecture under ``transformer``.
+    """A Clockhands Transformer for transformers: ``config.json`` with a ``TransformerConfig`` under ``transformer``.
 
     Args:
-        transformer: a ``TransformerConfig``, or its table (``to_dict()``), validated here; missing keys take the
-            paper's values.
-        label_smoothing, smoothing: of the training loss, the rate and which tokens share it (``loss.LabelSmoothing``'s
-            ``mode``); evaluation never smooths.
+        transformer: a ``TransformerConfig``, or its table (``to_dict()``), validated here; missing keys take their
+            defaults.
+        label_smoothing: the rate of label smoothing in the training loss; evaluation never smooths.
+        smoothing: which tokens share that rate: the ``mode`` of ``loss.LabelSmoothing``.
         pad_token_id, bos_token_id, eos_token_id, decoder_start_token_id: as everywhere in transformers; ids of the
             vocabulary that is written.
         use_cache: whether ``generate``, and a forward pass outside training without labels, use a KV cache; by default
             only where cached keys cannot become stale.
-        tokenizer_fingerprint: of the tokenizers that the model was trained with (``Tokenizers.fingerprint``); None:
-            not known, and not compared.
+        tokenizer_fingerprint: that of the tokenizers that the model was trained with (``Tokenizers.fingerprint``), with
+            which an opened tokenizer is compared; None: not known, and nothing is compared.
     """
 
     model_type = "clockhands"

@@ -82,7 +82,7 @@ def zero_bias(module: nn.Module) -> None:
 
 
 def initialise_linear(module: nn.Linear, config: TransformerConfig) -> None:
-    """Draw the matrix of a linear layer: with ``initialisation`` "normal02" from N(0, 0.02²), else as Xavier.
+    """Draw the matrix of a linear layer: with ``initialisation`` "normal02" from N(0, 0.02²), else by Xavier's rule.
 
     The bound of Xavier's uniform distribution (Glorot & Bengio 2010, equation 16) is that of each projection alone,
     even where several are fused into one matrix. The bias becomes zero.

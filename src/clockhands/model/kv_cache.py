@@ -37,7 +37,7 @@ __all__ = [
 class KVCache(Protocol):
     """What a layer needs of a KV cache: the caches of transformers have it, and so has ``GrowingCache``."""
 
-    layers: list[Any]
+    layers: list[Any]  # of transformers' classes of layers, or of ``LayerCache``
 
     def update(self, key_states: Tensor, value_states: Tensor, layer_idx: int) -> tuple[Tensor, Tensor]:
         """Append keys and values [B, H, S, K] of a layer, and return all that it now holds."""
@@ -124,9 +124,9 @@ def read_coordinates(cache: KVCache, layer: int, head_dim: int) -> Float[Tensor,
     length = int(cache.get_seq_length(layer))
     if length == 0:
         return None
-    stored_BHTK = cache.layers[layer].keys[..., :length, :]
-    like = stored_BHTK.new_empty((1, 1, 1, 1), dtype=torch.float32)
-    return split_positions(stored_BHTK, head_dim, like)[1]
+    stored_BHTKp = cache.layers[layer].keys[..., :length, :]
+    like = stored_BHTKp.new_empty((1, 1, 1, 1), dtype=torch.float32)
+    return split_positions(stored_BHTKp, head_dim, like)[1]
 
 
 def count_cached_tokens(cache: KVCache | None) -> int | Tensor:

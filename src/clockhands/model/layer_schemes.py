@@ -73,6 +73,7 @@ def find_layer_faults(position: PositionConfig, side: str) -> list[str]:
 
 
 def _find_entry_faults(entry: Any, kinds: Mapping[str, Any]) -> list[str]:
+    """Return what is wrong with one entry of ``layers`` or of ``kinds``."""
     try:
         parts = read_entry(entry, kinds)
     except ConfigError as fault:

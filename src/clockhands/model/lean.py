@@ -1,8 +1,8 @@
 """The decoder in lean mode: the model's own blocks, reading one token a step with little around their matrix products.
 
-Three things differ from a forward pass. On a CPU the weights are stored column-major, which makes a product with few
-rows up to twice as fast. Positions and their encodings are computed once and kept for all texts. And where the schemes
-allow it, attention calls the fused kernel directly (``AttentionContext.lean``).
+Three things differ from a forward pass of the model. On a CPU the weights are stored column-major, which makes a
+product with few rows up to twice as fast. Positions and their encodings are computed once and kept for all texts. And
+where the schemes allow it, attention calls the fused kernel directly (``AttentionContext.lean``).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from clockhands.schemes import Scheme
 from clockhands.schemes.scheme import Positions
 from clockhands.shapes import Bool, Float, Int, Tensor
 
-__all__ = ["AnyModule", "DecodingPosition", "DecodingState", "LeanDecoder", "copy_for_decoding"]
+__all__ = ["DecodingPosition", "DecodingState", "LeanDecoder", "copy_for_decoding"]
 
 AnyModule = TypeVar("AnyModule", bound=nn.Module)
 
@@ -46,7 +46,7 @@ class DecodingState:
 
 
 class DecodingPosition(NamedTuple):
-    """One position: as it is counted, as the schemes read it after the transform, and its encoding at the input."""
+    """One position: as it is counted, as the schemes read it after the transform, and its encoding at the embedding."""
 
     counted: Int[Tensor, "1 1"]
     transformed: Positions
@@ -144,7 +144,7 @@ def copy_for_decoding(module: AnyModule) -> AnyModule:
     The copy computes what the module computes in evaluation, by the same ``forward`` methods, but PyTorch's hooks on
     it are not called and its submodules are plain attributes. That saves about a microsecond at each of the hundred
     calls and attributes of a step. Matrices are transposed in memory, their shapes unchanged, since a product with few
-    rows then reads them in one sweep. A scheme is no copy: it is shared as it is.
+    rows then reads them in one sweep. Schemes are not copied but shared.
     """
     if isinstance(module, Scheme):
         return module

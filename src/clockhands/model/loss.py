@@ -16,7 +16,7 @@ IGNORED_LABEL = -100
 CHUNK_ROWS = 512
 """Rows whose logits exist at a time: 512 rows of 32,000 float32 logits take 66 MB."""
 SmoothingMode = Literal["all", "others", "others-but-pad"]
-"""Which tokens share the smoothed probability (``LabelSmoothing``)."""
+"""Which tokens share the rate of ``LabelSmoothing``."""
 
 
 @dataclass(frozen=True)
@@ -24,9 +24,9 @@ class LabelSmoothing:
     """The distribution to learn: ``1 - rate`` on the right token, ``rate`` spread over others (Szegedy et al. 2016).
 
     Implementations of label smoothing differ in which tokens share the rate: ``all`` V tokens, the right one included
-    (PyTorch, transformers, OpenNMT); the V - 1 ``others`` (Tensor2Tensor, fairseq up to its weighting);
-    ``others-but-pad``, V - 2 of them (the Annotated Transformer, JoeyNMT). ``pad_token_id`` is the padding token
-    of the last.
+    (PyTorch, transformers, OpenNMT-py of 2024); the V - 1 ``others`` (Tensor2Tensor, fairseq); ``others-but-pad``, the
+    V - 2 that are not the padding token ``pad_token_id`` either (the Annotated Transformer, JoeyNMT, OpenNMT-py of
+    2022).
     """
 
     rate: float = 0.0

@@ -33,10 +33,11 @@ __all__ = [
 class Placement:
     """The positions of queries and keys in one call of attention, and the mask between them.
 
-    ``kpos_BT`` are positions of the keys that this call computes; attention replaces them by those of all keys once it
-    has read the cache. ``mask_BHSM`` is over all M keys, cached and new, and None where every query may attend to every
-    key; ``causal`` adds the causal mask. ``length``: the number of tokens in the text, cached and new, to which
-    the keys are cut (a cache of fixed size returns more than that); None: all keys that the cache returns are used.
+    ``kpos_BT`` are the positions of the keys: in cross-attention of all source tokens, in self-attention of the new
+    tokens, to which attention adds those of cached keys once it has read the cache. ``mask_BHSM`` is over all M keys,
+    cached and new, and None where every query may attend to every key; ``causal`` adds the causal mask. ``length``: the
+    number of tokens in the text, cached and new, to which the keys are cut (a cache of fixed size returns more than
+    that); None: all keys that the cache returns are used.
     """
 
     qpos_BS: Positions

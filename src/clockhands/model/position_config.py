@@ -1,4 +1,4 @@
-"""How one side of a model encodes position: a scheme with its options, and how it meets the token embedding."""
+"""How one side of a model encodes position: a scheme with its options, and how it joins the token embedding."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class PositionConfig:
 
     @classmethod
     def from_dict(cls, table: Any, origin: str = "position") -> PositionConfig:
-        """Make a configuration from a scheme's name or a table; keys that are no field are options of the scheme.
+        """Make a configuration from a scheme's name or a table; keys that are not fields are the scheme's options.
 
         An example of a table is ``{"scheme": "rope", "base": 500.0}``. ``preset`` names a table of
         ``POSITION_PRESETS``, in which other keys replace its own. Without ``scheme``, ``schemes`` are the parts of a
@@ -95,7 +95,7 @@ class PositionConfig:
 
     @property
     def name(self) -> str:
-        """The schemes in words, for messages and names: ``rope``, ``rope + window`` or ``rope + window | none``."""
+        """The schemes in words, for messages and pages: ``rope``, ``rope + window`` or ``rope + window | none``."""
         common = [] if self.scheme == "none" and self.layers else [_name_entry({"scheme": self.scheme, **self.options})]
         layers = [
             _name_entry(self.kinds.get(entry, entry) if isinstance(entry, str) else entry) for entry in self.pattern

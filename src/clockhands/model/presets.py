@@ -13,7 +13,7 @@ __all__ = ["PRESETS", "make_preset"]
 _TUTORIAL_POSITION = {"scheme": "sinusoidal", "layout": "half"}
 
 PRESETS: Catalogue[dict[str, Any]] = Catalogue("preset", {
-    # Vaswani et al. 2017, table 3, row "base".
+    # Vaswani et al. 2017, table 3, row "base", with a smaller vocabulary.
     "paper-base": {},
     # The TensorFlow tutorial's Portuguese-to-English model: heads as wide as the model, three separate matrices,
     # dropout on the attention weights and after the feed-forward layers but not after attention, Keras' epsilon.

@@ -1,8 +1,7 @@
-"""The size of a model, counted from its configuration before anything of it is built.
+"""The size of a model, counted from its configuration before the model is built.
 
 Whatever builds a model from numbers that somebody else wrote (a recipe, a ``config.json``) calls ``find_memory_fault``
-first: a width of ten million or a vocabulary of 10¹¹ gives a message, and the operating system need not end the
-process.
+first: a width of a million gives a message, and the operating system need not end the process.
 """
 
 from __future__ import annotations

@@ -102,7 +102,7 @@ class Stack(nn.Module):
         """
         if self.transform is not None and self.transform.depends_on_length:
             return CacheLimit(str(self.position_config.transform), 0)
-        # No keys are computed from the states of the last layer, so its scheme may change.
+        # No keys are computed from what the last layer returns, so its scheme may depend on the length.
         below = [self.schemes.get_scheme(layer) for layer in range(len(self.blocks) - 1)]
         changing = [scheme for scheme in below if scheme.declares.depends_on_length]
         first = self.schemes.at_input
@@ -124,7 +124,7 @@ class Stack(nn.Module):
             )
 
     def transform_positions(self, pos_BS: Positions, mask_BS: Bool[Tensor, "B S"] | None) -> Positions:
-        """Make the positions that the schemes of this stack read from counted ones: [B, S], or [B, S, A] on A axes.
+        """Turn counted positions into those that this stack's schemes read: [B, S], or [B, S, A] on A axes.
 
         ``mask_BS`` is False at padding; None: there is none.
         """
