@@ -16,14 +16,18 @@ from clockhands.data.encoding import LONGEST
 from clockhands.errors import DataError, UsageError
 from clockhands.findings import Table
 from clockhands.generation.evaluation import Evaluation, Loss
+from clockhands.generation.opening import open_translator, to_language_model
 from clockhands.generation.perplexity import evaluate_windows
 from clockhands.generation.score import make_bleu, match_exactly, score_translations
 from clockhands.generation.translate import Search, Translation, translate
 from clockhands.progress import CountProgress, ignore_count
-from clockhands.runs import LanguageModel, Run, is_run, open_language_model, open_run
+from clockhands.runs import LanguageModel, Run
 from clockhands.shapes import Float, Tensor
 
-__all__ = ["compute_token_losses", "evaluate", "measure_pair_loss", "to_language_model"]
+__all__ = ["WINDOW_LENGTH", "compute_token_losses", "evaluate", "measure_pair_loss"]
+
+WINDOW_LENGTH = 128
+"""The tokens of a window in which a language model reads documents, where no length is given."""
 
 
 def evaluate(
@@ -48,11 +52,12 @@ def evaluate(
         text: pairs, whose targets are the references, or documents.
         search: how to translate; None: greedily.
         tokenize, lowercase: options of sacreBLEU (``score_translations``).
-        length: the tokens of a window, at least 2; None: 128.
-        stride: how many tokens after a window the next one begins; None: as many as leave no token out.
+        length: the tokens of a window, at least 2; None: ``WINDOW_LENGTH``.
+        stride: how many tokens after the beginning of a window the next one begins; None: the most that leave no token
+            out.
         batch: windows at a time; None: as many as fit the memory, at most 32.
-        buckets: the most rows of the table by length. That of a language model is by the index of a predicted token in
-            its window, 1 to ``length - 1``.
+        buckets: the most rows of the table by length; for a language model, of the table by the place of a predicted
+            token in its window, 1 to ``length - 1``.
         progress: called with what is counted, how many are done and how many there are.
 
     Raises UsageError if the text does not suit the model, for a ``length`` below 2 and for ``buckets`` below 1,
@@ -60,35 +65,16 @@ def evaluate(
     """
     if buckets < 1:
         raise UsageError(f"buckets={buckets}; the table by length has at least 1 row")
-    if not text:
-        raise DataError("there is no text to evaluate on")
-    if len({isinstance(part, Pair) for part in text}) > 1:
-        raise DataError("the text mixes pairs and documents; evaluate them one after the other")
-    if isinstance(text[0], Pair):
-        if isinstance(run, LanguageModel):
-            raise UsageError(f"cannot evaluate translations with {run.source}, a language model; give plain text")
-        run = open_run(run)
-        run.require("encoder-decoder", "evaluate translations")
-        make_bleu(tokenize, lowercase=lowercase)  # An unknown tokenization is refused before anything is translated.
-        pairs = [pair for pair in text if isinstance(pair, Pair)]
-        return _evaluate_pairs(run, pairs, search or Search(), tokenize, lowercase, buckets, progress)
+    pairs = [pair for pair in text if isinstance(pair, Pair)]
     documents = [document for document in text if isinstance(document, str)]
-    length = 128 if length is None else length
-    model = to_language_model(run, "evaluate continuations")
+    if not pairs and not documents:
+        raise DataError("there is no text to evaluate on")
+    if pairs and documents:
+        raise DataError("the text mixes pairs and documents; evaluate them one after the other")
+    if pairs:
+        return _evaluate_pairs(open_translator(run), pairs, search or Search(), tokenize, lowercase, buckets, progress)
+    model, length = to_language_model(run, "evaluate continuations"), WINDOW_LENGTH if length is None else length
     return evaluate_windows(model, documents, length, stride=stride, batch=batch, buckets=buckets, progress=progress)
-
-
-def to_language_model(run: str | Path | Run | LanguageModel, action: str) -> LanguageModel:
-    """Return an opened language model: as it is, of a run, or from a folder or hub name.
-
-    ``action``: what it is for, in the message for a run that does not continue text. Raises what ``open_run`` and
-    ``open_language_model`` raise.
-    """
-    if isinstance(run, LanguageModel):
-        return run
-    if not isinstance(run, Run) and not is_run(run):
-        return open_language_model(run)
-    return LanguageModel.from_run(open_run(run), action)
 
 
 def _evaluate_pairs(
@@ -101,6 +87,7 @@ def _evaluate_pairs(
     progress: CountProgress,
 ) -> Evaluation:
     """Translate the sources, score the translations, and measure the loss of the targets."""
+    make_bleu(tokenize, lowercase=lowercase)  # An unknown tokenization is refused before anything is translated.
     translations: list[Translation] = []
     progress("translating", 0, len(pairs))
     for translation in translate(run, [pair.source for pair in pairs], search):
@@ -125,8 +112,8 @@ def measure_pair_loss(
 ) -> Loss:
     """Measure the loss of each target given its source, ``batch`` pairs at a time.
 
-    Both are cut to ``max_length`` tokens; a ClockhandsWarning says how many were cut, and names the caller's ``option``
-    for more. ``progress`` is called as in ``evaluate``.
+    Both are cut to ``max_length`` tokens; a ClockhandsWarning says how many were cut, and names ``option``, what the
+    caller calls that bound. ``progress`` is called as in ``evaluate``.
     """
     dataset = encode_pairs(pairs, run.tokenizers, max_length=max_length, longer="cut", option=option)
     order = np.argsort(dataset.lengths.max(axis=1), kind="stable")

@@ -12,8 +12,8 @@ from typing import Any
 import torch
 
 from clockhands.errors import ClockhandsWarning, UsageError
-from clockhands.generation.evaluate import to_language_model
 from clockhands.generation.memory_check import check_memory
+from clockhands.generation.opening import to_language_model
 from clockhands.runs import LanguageModel, Run
 
 __all__ = ["generate"]
@@ -44,38 +44,38 @@ def generate(
 
     Args:
         run: a language model: a run of this project, or any causal model of transformers.
-        prompt: the text to continue; in place of an empty one stands what the tokenizer puts before every text, or the
-            token that ends a text.
+        prompt: the text to continue; if it is empty, the continuation begins after what the tokenizer puts before every
+            text, or if it puts nothing there, after the token that ends a text.
         tokens: the most tokens to add.
         temperature: the divisor of the logits before a token is sampled (None: 0.8); 0 takes the likeliest token each
             time and samples nothing.
-        top_k: sample among so many of the likeliest tokens (None or 0: all).
+        top_k: sample among this many of the likeliest tokens (None or 0: all).
         top_p: sample among the smallest set of tokens whose probabilities sum to this (None: 1, all tokens).
         beam: the number of hypotheses of a beam search; with more than 1 nothing is sampled.
         samples: the number of continuations.
         seed: seeds the sampling and leaves the caller's random generators as they are; None: sample from those.
-        max_prompt: the most tokens of the prompt to read; of a longer one the last are read, with a ClockhandsWarning.
+        max_prompt: the most tokens of the prompt to read; of a longer prompt the last are read, with a
+            ClockhandsWarning.
 
     Raises UsageError for values out of range, for sampling options if nothing is sampled, for texts that do not fit the
     memory, and for a run that is not a language model.
     """
     sampling = beam == 1 and temperature != 0
-    _check_ranges(tokens=tokens, temperature=temperature, top_p=top_p, top_k=top_k, beam=beam, samples=samples,
-            max_prompt=max_prompt)  # fmt: skip
+    sampling_options = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
+    _check_ranges(tokens=tokens, beam=beam, samples=samples, max_prompt=max_prompt, **sampling_options)
     if not sampling:
-        _check_sampling_options(beam, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed)
-    model = to_language_model(run, "generate")
-    ids = _encode_prompt(model, prompt, max_prompt)
-    _check_position_table(model, len(ids) + tokens)
-    check_memory(
-        model.model, batch=1, beam=max(beam, samples), length=len(ids) + tokens, advice="tokens, beam or samples"
-    )
+        _check_sampling_options(beam, seed=seed, **sampling_options)
+    opened = to_language_model(run, "generate")
+    ids = _encode_prompt(opened, prompt, max_prompt)
+    length, rows = len(ids) + tokens, max(beam, samples)
+    _check_position_table(opened, length)
+    check_memory(opened.model, batch=1, beam=rows, length=length, advice="tokens, beam or samples")
     options: dict[str, Any] = {"max_new_tokens": tokens, "num_beams": beam, "do_sample": sampling}
     if sampling:
-        options |= _fill_in_defaults(temperature=temperature, top_k=top_k, top_p=top_p)
-    with _use_seed(seed, model.device):
-        new_ids_NS = _generate_ids(model, ids, num_return_sequences=samples, **options)
-    return [prompt + text for text in model.tokenizer.batch_decode(new_ids_NS, skip_special_tokens=True)]
+        options |= _fill_in_defaults(**sampling_options)
+    with _use_seed(seed, opened.device):
+        new_ids_NS = _generate_ids(opened, ids, num_return_sequences=samples, **options)
+    return [prompt + text for text in opened.tokenizer.batch_decode(new_ids_NS, skip_special_tokens=True)]
 
 
 def _fill_in_defaults(**options: float | int | None) -> dict[str, float | int | None]:
@@ -121,13 +121,14 @@ def _check_position_table(model: LanguageModel, length: int) -> None:
 
 
 @torch.inference_mode()
-def _generate_ids(model: LanguageModel, ids: list[int], **options: Any) -> torch.Tensor:
+def _generate_ids(opened: LanguageModel, ids: list[int], **options: Any) -> torch.Tensor:
     """Return the token ids that ``generate`` of transformers adds to a prompt: [samples, new tokens]."""
-    tokenizer = model.tokenizer
+    tokenizer = opened.tokenizer
     pad = tokenizer.eos_token_id if tokenizer.pad_token_id is None else tokenizer.pad_token_id
-    ids_BS = torch.tensor([ids], device=model.device)
-    out_BS = model.model.generate(input_ids=ids_BS, attention_mask=torch.ones_like(ids_BS), pad_token_id=pad, **options)
-    new_ids_NS: torch.Tensor = out_BS[:, len(ids) :]
+    ids_BS = torch.tensor([ids], device=opened.device)
+    mask_BS = torch.ones_like(ids_BS)
+    out_NS = opened.model.generate(input_ids=ids_BS, attention_mask=mask_BS, pad_token_id=pad, **options)
+    new_ids_NS: torch.Tensor = out_NS[:, len(ids) :]
     return new_ids_NS
 
 
@@ -143,8 +144,10 @@ def _check_ranges(**values: float | int | None) -> None:
     if 0 < known.get("temperature", 1) < MIN_TEMPERATURE:
         least = f"the least is {MIN_TEMPERATURE}, or 0 for the likeliest token"
         wrong.append(f"temperature is {known['temperature']}; {least}")
-    if known["samples"] > 1 and (known.get("temperature") == 0 or known["beam"] > 1):
-        wrong.append(f"samples is {known['samples']}, but without sampling all would be the same")
+    if known["samples"] > 1 and known["beam"] > 1:
+        wrong.append(f"samples is {known['samples']}, but a beam search gives one continuation; leave out either")
+    elif known["samples"] > 1 and known.get("temperature") == 0:
+        wrong.append(f"samples is {known['samples']}, but with temperature 0 all would be the same")
     if wrong:
         raise UsageError("; ".join(wrong))
 
@@ -154,5 +157,5 @@ def _check_sampling_options(beam: int, **values: float | int | None) -> None:
     without_effect = {"temperature": 0, "top_k": 0, "top_p": 1}
     names = [name for name, value in values.items() if value is not None and value != without_effect.get(name)]
     if names:
-        why = f"beam is {beam}, a search" if beam > 1 else "temperature is 0, the likeliest token each time"
-        raise UsageError(f"{why}, and nothing is sampled: leave out {', '.join(names)}")
+        setting = f"beam {beam}" if beam > 1 else "temperature 0"
+        raise UsageError(f"with {setting} nothing is sampled: leave out {', '.join(names)}")

@@ -1,0 +1,32 @@
+"""Open the model that a caller names by its folder, by its name on the hub, or as an opened run or model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from clockhands.errors import UsageError
+from clockhands.runs import LanguageModel, Run, is_run, open_language_model, open_run
+
+__all__ = ["open_translator", "to_language_model"]
+
+
+def to_language_model(run: str | Path | Run | LanguageModel, action: str) -> LanguageModel:
+    """Return an opened language model: as it is, of a run, or from a folder or hub name.
+
+    ``action``: what it is for, in the message for a run that does not continue text. Raises what ``open_run`` and
+    ``open_language_model`` raise.
+    """
+    if isinstance(run, LanguageModel):
+        return run
+    if not isinstance(run, Run) and not is_run(run):
+        return open_language_model(run)
+    return LanguageModel.from_run(open_run(run), action)
+
+
+def open_translator(run: str | Path | Run | LanguageModel) -> Run:
+    """Return an opened run that translates. Raises UsageError for any other model."""
+    if isinstance(run, LanguageModel):
+        raise UsageError(f"cannot evaluate translations with {run.source}, a language model; give plain text")
+    run = open_run(run)
+    run.require("encoder-decoder", "evaluate translations")
+    return run
