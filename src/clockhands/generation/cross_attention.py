@@ -1,6 +1,4 @@
-"""The weights of the decoder's cross-attention, and a figure of them: how much each target token attends to which
-source tokens, for every layer and head.
-"""
+"""The weights of the decoder's cross-attention, and a figure of them for every layer and head."""
 
 from __future__ import annotations
 

@@ -9,10 +9,10 @@ from clockhands.generation.engines.hypothesis_decoder import must_reread_text
 from clockhands.machine import format_bytes, measure_free_memory
 from clockhands.runs.streaming import find_device
 
-__all__ = ["check_memory", "estimate_bytes"]
-
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
+
+__all__ = ["check_memory", "estimate_bytes"]
 
 
 def estimate_bytes(model: PreTrainedModel, *, batch: int, beam: int, length: int, source: int = 0) -> int:
@@ -23,7 +23,7 @@ def estimate_bytes(model: PreTrainedModel, *, batch: int, beam: int, length: int
     encoder, or the KV caches and the encoder's output. The hypotheses of a source may share its keys.
     """
     if not hasattr(model.config, "transformer_config"):
-        return _estimate_foreign(model, batch * beam * length)
+        return _estimate_foreign_bytes(model, batch * beam * length)
     config = model.config.transformer_config
     # If nothing can be cached, one layer at a time has keys and values.
     layers = 1 if must_reread_text(model.transformer.decoder) else config.decoder_layers
@@ -34,7 +34,7 @@ def estimate_bytes(model: PreTrainedModel, *, batch: int, beam: int, length: int
     return int(next(model.parameters()).element_size() * max(encoder_numbers, decoder_numbers))
 
 
-def _estimate_foreign(model: PreTrainedModel, tokens: int) -> int:
+def _estimate_foreign_bytes(model: PreTrainedModel, tokens: int) -> int:
     """Return the bytes of the KV cache of a model of transformers; 0 if its configuration does not say its sizes.
 
     Only layers that attend to the whole text are counted; the cache of other layers may be shorter.
@@ -44,8 +44,8 @@ def _estimate_foreign(model: PreTrainedModel, tokens: int) -> int:
     width = getattr(config, "head_dim", None)
     if width is None and getattr(config, "hidden_size", None) and getattr(config, "num_attention_heads", None):
         width = config.hidden_size // config.num_attention_heads
-    kinds = getattr(config, "layer_types", None) or ["full_attention"] * getattr(config, "num_hidden_layers", 0)
-    layers = sum(kind == "full_attention" for kind in kinds)
+    layer_types = getattr(config, "layer_types", None) or ["full_attention"] * getattr(config, "num_hidden_layers", 0)
+    layers = layer_types.count("full_attention")
     if not isinstance(heads, int) or not isinstance(width, int) or getattr(config, "kv_lora_rank", None):
         return 0
     return int(next(model.parameters()).element_size() * tokens * 2 * heads * width * layers)

@@ -1,4 +1,4 @@
-"""Measure loss and perplexity of a language model on documents, read in windows, and by the place in a window."""
+"""Measure loss and perplexity of a language model on documents that it reads in windows, in all and by place."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ __all__ = [
 ]
 
 MOST_WINDOWS = 32
-"""The most windows that are read at a time where no number is given."""
+"""The most windows that are read at a time where the caller gives no number."""
 FEWEST_DOCUMENTS = 5
-"""With fewer documents the intervals are over windows: so few documents say little about how they vary."""
+"""With fewer documents the intervals resample windows: so few documents say little about how they vary."""
 LOGIT_BYTES = 8
-"""Bytes for each token of the vocabulary at each place: a logit and its log-probability, both in float32."""
+"""Bytes for each token of the vocabulary at each place of a window: a logit and its log-probability, in float32."""
 LOGIT_SHARE = 0.2
-"""The share of the free memory for these of a batch; the rest is for the model and what it computes."""
+"""The share of the free memory that the logits and log-probabilities of a batch may take; the model needs the rest."""
 
 
 @dataclass(frozen=True)
@@ -64,8 +64,9 @@ def cut_evaluation_windows(
     """Cut documents, one after the other, into windows of ``length`` tokens that begin ``stride`` tokens apart.
 
     Every window begins with what the tokenizer puts before a text, if anything. A token counts in the first window that
-    predicts it, so every token but the last few, which fill no window, counts once; from the second window on it has
-    at least ``length - stride`` tokens before it. Without ``stride`` the windows overlap as little as that allows.
+    predicts it. So every token counts once but the last few, which fill no window, and the first, if nothing stands
+    before it; from the second window on a token has at least ``length - stride`` tokens before it. Without ``stride``
+    the windows overlap as little as that allows.
     Raises UsageError for a length or stride out of range and for a text shorter than one window.
     """
     stream = encode_documents(model.tokenizer, documents)
@@ -97,7 +98,7 @@ def cut_evaluation_windows(
 
 
 def choose_batch(model: LanguageModel, length: int) -> int:
-    """Return how many windows are read at a time, so that their logits fit the memory; at most 32.
+    """Return how many windows to read at a time, so that their logits fit the memory; at most ``MOST_WINDOWS``.
 
     Raises UsageError where one does not fit.
     """
@@ -128,10 +129,10 @@ def evaluate_windows(
     buckets: int = 5,
     progress: CountProgress = ignore_count,
 ) -> Evaluation:
-    """Measure loss and perplexity of a language model on documents, and both by the place in a window.
+    """Measure loss and perplexity of a language model on documents, over all places of a window and by place.
 
     ``length``, ``stride``: as for ``cut_evaluation_windows``. ``batch``: windows at a time (None: ``choose_batch``).
-    The intervals are over documents where there are five or more, else over windows. Raises what
+    The intervals resample documents where there are ``FEWEST_DOCUMENTS`` or more, else windows. Raises what
     ``cut_evaluation_windows`` and ``choose_batch`` raise.
     """
     windows = cut_evaluation_windows(model, documents, length, stride)
@@ -159,7 +160,7 @@ def _read_losses(
 
 
 def _group_by_document(losses_NS: Float[np.ndarray, "N S-1"], windows: EvaluationWindows) -> tuple[Loss, str]:
-    """Return the loss of each document, or of each window where documents are few, and over what that is, as text."""
+    """Return the loss of each document, or of each window where documents are few, and how many there are, as text."""
     nats_N, tokens_N = losses_NS.sum(1), windows.counted_NS.sum(1)
     _, groups_N = np.unique(windows.documents_N, return_inverse=True)
     count = int(groups_N.max()) + 1

@@ -1,4 +1,4 @@
-"""Scores of translations: BLEU and chrF with sacreBLEU's signatures and bootstrap, exact match with exact bounds."""
+"""Scores of translations: BLEU and chrF by sacreBLEU with its bootstrap, exact match with its exact interval."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ BleuTokenization = Literal["13a", "none", "char", "intl", "zh", "ja-mecab"]
 
 @dataclass(frozen=True)
 class Score:
-    """A score with its 95 % interval: in percent; a loss in nats per token; a perplexity, which has no unit.
+    """A score with its 95 % interval: in percent, but a loss in nats per token, and a perplexity without a unit.
 
-    ``signature`` says how the score was computed, in the form of sacreBLEU.
+    ``signature`` says how the score was computed, in the form of sacreBLEU; that of a loss is its unit.
     """
 
     name: str
@@ -44,8 +44,8 @@ class Score:
     signature: str
 
     def __str__(self) -> str:
-        places = {"loss": 3, "perplexity": 2}.get(self.name, 1)
-        value, low, high = (f"{bound:.{places}f}" for bound in (self.value, self.low, self.high))
+        decimals = {"loss": 3, "perplexity": 2}.get(self.name, 1)
+        value, low, high = (f"{number:.{decimals}f}" for number in (self.value, self.low, self.high))
         return f"{self.name}|{self.signature} = {value} [{low}, {high}]"
 
 
@@ -61,8 +61,8 @@ def score_translations(
     """Score hypotheses against one reference each by BLEU, chrF and exact match, in percent.
 
     BLEU and chrF are computed by sacreBLEU, with the interval of its bootstrap (Koehn 2004; ``RESAMPLES`` resamples):
-    the mean of the resampled scores plus and minus half the width of their 95 % range, so that ``value`` is not its
-    centre. Exact match has the exact interval of a share. ``tokenize`` and ``lowercase`` are options of sacreBLEU
+    the mean of the resampled scores plus and minus half the width of their 95 % range, so that ``value`` need not be
+    its centre. Exact match has the exact interval of a share. ``tokenize`` and ``lowercase`` are options of sacreBLEU
     (``none``: the texts are tokenised already). Raises DataError if the two differ in number or there is nothing to
     score, UsageError for an unknown tokenization.
     """

@@ -1,4 +1,4 @@
-"""Translation of sentences with a trained run, in their order, as a stream of any length."""
+"""Translation of a stream of sentences, of any length and in its order, with a trained run."""
 
 from __future__ import annotations
 
@@ -21,14 +21,17 @@ from clockhands.runs import Run, open_run
 __all__ = ["Search", "Translation", "bound_length", "translate"]
 
 MOST_POOL_BATCHES = 32
-"""The most batches in a pool, whose sentences are sorted by length; a larger pool needs less padding.
+"""The most batches in a pool, which is what is read at a time and sorted by length: a larger pool needs less padding.
 
 The first pool is one batch and each is twice as large as the one before, so that the first translations come soon.
 """
 LARGEST_PENALTY = 100
 """The largest length penalty, up or down: a larger exponent overflows, or lets the longest text win in any case."""
 LENGTH_BUCKET = 16
-"""Source lengths are rounded up to a multiple of this to bound the translation; sources of one bound share a batch."""
+"""The bound on a translation follows from the source's length, rounded up to a multiple of this number of tokens.
+
+All sources of a batch have the same bound, and rounded lengths are equal more often.
+"""
 EXTRA_TOKENS = 50
 """Tokens that a translation may have beyond twice its source's rounded length."""
 
@@ -57,13 +60,13 @@ class Search:
         length_penalty: a beam returns the text with the highest log-probability / tokens ** ``length_penalty``.
         batch: the number of sources that are translated at a time.
         max_length: the most tokens of a translation; None: 2 · (source tokens, rounded up to a multiple of 16) + 50.
-        engine: a name of ``ENGINES``: ``clockhands`` takes every model, ``ctranslate2`` is faster and takes fewer.
+        engine: a name of ``ENGINES``: ``clockhands`` runs every model, ``ctranslate2`` is faster and runs fewer models.
         compute_type: the number type of the engine's matrix products: float32, int8, bfloat16, ...; None: the engine
             chooses, ``clockhands`` the type of the weights and ``ctranslate2`` float32.
-        max_source: how many tokens of a source are read; longer ones are cut, with a ClockhandsWarning that counts
-            them. ``evaluate`` cuts references to as many tokens when it measures their loss.
+        max_source: the most tokens of a source that are read; longer sources are cut, with a ClockhandsWarning that
+            counts them. ``evaluate`` cuts references to as many tokens when it measures their loss.
 
-    Raises UsageError for values out of range, an unknown engine, and a compute type that the engine never has.
+    Raises UsageError for values out of range, an unknown engine, and a compute type that the engine has for no model.
     """
 
     beam: int = 1
@@ -85,7 +88,7 @@ class Search:
             )
         if self.beam == 1 and self.length_penalty != 1:
             raise UsageError(
-                f"length_penalty is {self.length_penalty}, but beam is 1: it is for a search among several; "
+                f"length_penalty is {self.length_penalty}, but beam is 1, and it compares several hypotheses; "
                 "give a beam of 4 (--beam 4), or leave it out"
             )
         ENGINES[self.engine].refuse_compute_type(self.compute_type)

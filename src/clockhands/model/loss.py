@@ -24,9 +24,9 @@ class LabelSmoothing:
     """The distribution to learn: ``1 - rate`` on the right token, ``rate`` spread over others (Szegedy et al. 2016).
 
     Implementations of label smoothing differ in which tokens share the rate: ``all`` V tokens, the right one included
-    (PyTorch, transformers, OpenNMT-py of 2024); the V - 1 ``others`` (Tensor2Tensor, fairseq); ``others-but-pad``, the
-    V - 2 that are not the padding token ``pad_token_id`` either (the Annotated Transformer, JoeyNMT, OpenNMT-py of
-    2022).
+    (PyTorch, transformers, recent OpenNMT-py); the V - 1 ``others`` (Tensor2Tensor, fairseq); ``others-but-pad``, the
+    V - 2 that are not the padding token ``pad_token_id`` either (the Annotated Transformer, JoeyNMT, earlier
+    OpenNMT-py).
     """
 
     rate: float = 0.0

@@ -16,6 +16,6 @@ ENGINES: Catalogue[type[Engine]] = Catalogue(
         "ctranslate2": import_later("clockhands.generation.engines.ctranslate", "CTranslate2Engine"),
     },
 )
-"""The engines by name. The first is the default, and takes every model."""
+"""The engines by name. The first is the default, and runs every encoder-decoder."""
 
 __all__ = ["ENGINES", "DecodedSequence", "DecodingOptions", "Engine"]

@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 COMPACT_FRACTION = 1 / 8
-"""Finished rows are dropped from the batch once they are this fraction of it: dropping them copies the others."""
+"""Finished rows are dropped from the batch once they are this fraction of it, not earlier: that copies all others."""
 
 
 class Candidates(NamedTuple):

@@ -57,7 +57,7 @@ LOGIT_ROWS = 64
 
 
 class ClockhandsEngine(Engine):
-    """The default engine: it takes every model, and computes with the model's own blocks in the type of its weights.
+    """The default engine: it runs every encoder-decoder, with the model's own blocks and in the type of its weights.
 
     Raises UsageError for another compute type than that of the weights.
     """

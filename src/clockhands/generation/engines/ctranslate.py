@@ -5,7 +5,7 @@ is approximate.
 
 CTranslate2 has the layers of Vaswani et al. (2017) and their usual variants, and positions that are added to the
 embedding or that rotate queries and keys. A model with anything else is refused with the reasons; the engine
-``clockhands`` takes every model.
+``clockhands`` runs every model.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 __all__ = ["CTranslate2Engine", "list_obstacles"]
 
 COMBINATIONS = {"concatenate": "concatenated", "project": "projected"}
-"""How the messages say what a setting of ``combine`` does with positions."""
+"""The participle in messages for a setting of ``combine`` that CTranslate2 does not have."""
 
 
 class CTranslate2Engine(Engine):
@@ -52,7 +52,7 @@ class CTranslate2Engine(Engine):
         if faults:
             raise UsageError(
                 f"CTranslate2 cannot run this model: {'; '.join(faults)}. Leave the engine out (--engine): "
-                "clockhands, the default, takes every model"
+                "clockhands, the default, runs every model"
             )
         device = model.device.type
         types = sorted(self.package.get_supported_compute_types(device))
@@ -170,7 +170,7 @@ def _list_side_obstacles(stack: Stack) -> Iterator[str]:
     if any(scheme.declares.depends_on_length for scheme in schemes):
         yield f"positions that depend on the length of the text ({position.name!r})"
     elif any(map(acts_in_attention, schemes)) and not all(map(_is_plain_rope, schemes)):
-        yield f"positions of the scheme {position.name!r} (what is added, and plain rotary embedding, it can do)"
+        yield f"positions of the scheme {position.name!r} (it has added encodings and plain rotary embedding only)"
 
 
 def _list_schemes(schemes: nn.ModuleList) -> list[Scheme]:

@@ -29,7 +29,7 @@ __all__ = ["TABLE_LENGTH", "import_package", "make_table", "save_model"]
 
 TABLE_LENGTH = 512
 """Positions in the first tables; for longer texts the model is converted again, with longer ones."""
-ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "gelu-tanh": "GELUTanh", "silu": "SWISH"}
+ACTIVATION_NAMES = {"relu": "RELU", "gelu": "GELU", "gelu-tanh": "GELUTanh", "silu": "SWISH"}
 """Our names of activations, each with its name in CTranslate2."""
 
 
@@ -97,7 +97,7 @@ def _convert_stack(make_spec: Any, stack: Stack, config: TransformerConfig, tabl
         }  # fmt: skip
     spec = make_spec(
         len(stack.blocks), config.num_heads, pre_norm=config.norm == "pre", no_final_norm=stack.norm is None,
-        activation=getattr(common.Activation, ACTIVATIONS[config.activation]), ffn_glu=config.gated,
+        activation=getattr(common.Activation, ACTIVATION_NAMES[config.activation]), ffn_glu=config.gated,
         rms_norm=config.norm_kind == "rms", num_heads_kv=config.resolved_num_kv_heads,
         head_dim=config.resolved_head_dim, layernorm_embedding=config.embedding_norm, **rotary,
     )  # fmt: skip
