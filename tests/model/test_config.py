@@ -105,7 +105,7 @@ FAULTS: list[tuple[dict[str, Any], str]] = [
         {"encoder": {"scheme": "rope", "transform": "scaled", "transform_options": {"factor": "x"}}},
         "encoder.transform_options.factor is 'x', but must be a number",
     ),
-    ({"encoder": {"scheme": "learned", "transform": "cape"}}, "cape gives real numbers, and learned takes whole"),
+    ({"encoder": {"scheme": "learned", "transform": "cape"}}, "cape gives real numbers, and learned takes integer"),
     (
         {"cross": {"scheme": "rope", "transform": "scaled"}},
         "cross.transform is set, but cross-attention reads positions as they were counted",

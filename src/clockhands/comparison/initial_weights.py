@@ -11,17 +11,14 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from clockhands.model.transformer import Transformer
-
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel
+    from clockhands.model.huggingface_base import ClockhandsPreTrainedModel
 
 
 @torch.no_grad()
-def draw_by_name(model: PreTrainedModel, seed: int) -> None:
+def draw_by_name(model: ClockhandsPreTrainedModel, seed: int) -> None:
     """Draw the weights of a new model again, each module from a stream of its own."""
-    core: Transformer = model.transformer
-    for name, draw in core.list_initialisers(schemes=True):
+    for name, draw in model.transformer.list_initialisers(schemes=True):
         torch.manual_seed(derive_seed(seed, name))
         draw()
     torch.manual_seed(seed)

@@ -98,8 +98,8 @@ def _find_channels(layout: str, hand: int, hands: int) -> list[int]:
 @contextmanager
 def apply_controls(run: Run, controls: Controls) -> Iterator[None]:
     """Change the encoder's input inside the block; all texts of a batch must be equally long, without padding."""
-    layer = run.model.transformer.encoder.input
-    scheme = run.model.transformer.encoder.schemes[0]
+    stack = run.model.transformer.get_stack("encoder")
+    layer, scheme = stack.input, stack.schemes.at_input
     trained_scale = read_token_scale(run, "encoder")
 
     def change(module: Any, arguments: tuple[Any, ...]) -> tuple[Any, ...]:

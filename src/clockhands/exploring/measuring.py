@@ -58,12 +58,13 @@ def measure(run: Run, pairs: Sequence[Pair]) -> list[dict[str, Any]]:
     """
     if run.architecture == "decoder":
         return [{"name": UNTOUCHED, "controls": {}, **_count_next_tokens(run, pairs)}]
-    scheme = run.model.transformer.encoder.schemes[0]
-    whole = isinstance(scheme, Sinusoidal) and scheme.waves == "both" and scheme.wavelength is None
-    hands = scheme.width // 2 if whole else 0
+    scheme = run.model.transformer.get_stack("encoder").schemes.at_input
+    hands = 0
+    if isinstance(scheme, Sinusoidal) and scheme.waves == "both" and scheme.wavelength is None:
+        hands = scheme.width // 2
     rows = []
     for name, controls in MEASURED.items():
-        if controls != Controls() and (not whole or (controls.stopped_hand or 0) >= hands):
+        if controls != Controls() and (controls.stopped_hand or 0) >= hands:
             continue
         rows.append({"name": name, "controls": controls.to_page(), **count_right(run, pairs, controls)})
     return rows

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from clockhands.exploring.tokenizer_rules import describe_tokens, read_rules
 from clockhands.exploring.weights import pack_weights
 from clockhands.generation.engines.engine import get_end_tokens, get_start_token
 from clockhands.model import TransformerConfig
+from clockhands.model.block import Block
 from clockhands.model.config_types import StackSide
 from clockhands.runs import Run
 
@@ -131,4 +132,4 @@ def _describe_rules(run: Run) -> dict[str, Any]:
 def _find_scale(run: Run, side: StackSide) -> float:
     """Return the factor on q·k of a side's self-attention, as the model itself chooses it."""
     stack = run.model.transformer.get_stack(side)
-    return float(stack.blocks[0].attention.choose_scale(stack.schemes[0]))
+    return cast(Block, stack.blocks[0]).attention.choose_scale(stack.schemes.at_input)

@@ -18,7 +18,7 @@ __all__ = ["describe_scheme"]
 def describe_scheme(run: Run, side: StackSide) -> dict[str, Any]:
     """Return the name of a side's scheme, every option with its value, and what the page needs besides."""
     position = run.model.config.transformer_config.get_position_config(side)
-    scheme = run.model.transformer.get_stack(side).schemes[0]
+    scheme = run.model.transformer.get_stack(side).schemes.at_input
     defaults = {name: option.default for name, option in options_of(CATALOGUE[position.scheme]).items()}
     options = {**defaults, **position.options}
     return {

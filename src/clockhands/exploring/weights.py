@@ -41,14 +41,14 @@ def pack_weights(run: Run, dtype: str = "float16") -> tuple[bytes, dict[str, Any
 def _list_tensors(run: Run) -> dict[str, Tensor]:
     """Return what the page multiplies by: all parameters of the layers, and the tables of the schemes."""
     model = run.model.transformer
-    tensors = {
+    tensors: dict[str, Tensor] = {
         name: tensor for name, tensor in model.named_parameters(remove_duplicate=False) if ".schemes." not in name
     }
     config = run.model.config.transformer_config
     for side in list_stacks(config).values():
         parameter = _TABLES.get(config.get_position_config(side).scheme)
         if parameter:
-            tensors[f"{side}.table"] = getattr(model.get_stack(side).schemes[0], parameter)
+            tensors[f"{side}.table"] = getattr(model.get_stack(side).schemes.at_input, parameter)
     # A learned scale of the tokens is told as a number, with the rules.
     named = {name: tensor for name, tensor in tensors.items() if isinstance(tensor, torch.Tensor) and tensor.dim()}
     if config.architecture != "decoder":

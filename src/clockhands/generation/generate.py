@@ -64,7 +64,7 @@ def generate(
     sampling_options = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
     _check_ranges(tokens=tokens, beam=beam, samples=samples, max_prompt=max_prompt, **sampling_options)
     if not sampling:
-        _check_sampling_options(beam, seed=seed, **sampling_options)
+        _check_sampling_options(beam, **sampling_options, seed=seed)
     opened = to_language_model(run, "generate")
     ids = _encode_prompt(opened, prompt, max_prompt)
     length, rows = len(ids) + tokens, max(beam, samples)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from clockhands.errors import UsageError
 from clockhands.generation.engines.hypothesis_decoder import must_reread_text
 from clockhands.machine import format_bytes, measure_free_memory
+from clockhands.model import Transformer
 from clockhands.runs.streaming import find_device
 
 if TYPE_CHECKING:
@@ -26,7 +27,8 @@ def estimate_bytes(model: PreTrainedModel, *, batch: int, beam: int, length: int
         return _estimate_foreign_bytes(model, batch * beam * length)
     config = model.config.transformer_config
     # If nothing can be cached, one layer at a time has keys and values.
-    layers = 1 if must_reread_text(model.transformer.decoder) else config.decoder_layers
+    decoder = cast(Transformer, model.transformer).get_stack("decoder")
+    layers = 1 if must_reread_text(decoder) else config.decoder_layers
     numbers_per_token = 2 * config.resolved_num_kv_heads * config.resolved_head_dim * layers  # in its keys and values
     # A layer's input, its output, and its inner states.
     encoder_numbers = batch * source * (2 * config.d_model + config.d_ff)

@@ -68,24 +68,23 @@ class ClockhandsForSeq2SeqLM(ClockhandsPreTrainedModel, CacheAwareGenerationMixi
         equal number. ``num_items_in_batch`` divides the loss instead of the number of labels. Raises PositionError
         where there is no source or no target.
         """
-        decoder_input_ids = self.choose_decoder_ids(decoder_input_ids, labels)
-        source_layer_states = self.make_layer_state_list(output_hidden_states)
+        ids_BS = self.choose_decoder_ids(decoder_input_ids, labels)
+        mask_BT = check_padding_mask(decoder_attention_mask)
+        text = TokenBatch(ids_BS, mask_BT, decoder_position_ids, decoder_document_ids)
+        source_states, layer_states = (self.make_layer_state_list(output_hidden_states) for _ in range(2))
         source = self.encode_source(
-            input_ids, attention_mask, position_ids, document_ids, encoder_outputs, source_layer_states
+            input_ids, attention_mask, position_ids, document_ids, encoder_outputs, source_states
         )
         cache = past_key_values
         if cache is None and self.wants_cache(use_cache, labels):
             cache = EncoderDecoderCache(DynamicCache(), DynamicCache())
-        mask = check_padding_mask(decoder_attention_mask)
-        text = TokenBatch(decoder_input_ids, mask, decoder_position_ids, decoder_document_ids)
-        layer_states = self.make_layer_state_list(output_hidden_states)
         states_BSD = self.decode_text(text, source, cache, layer_states)
         loss, logits = self.compute_loss_and_logits(states_BSD, labels, logits_to_keep, num_items_in_batch)
         return Seq2SeqLMOutput(
             loss=loss, logits=logits, past_key_values=cache, encoder_last_hidden_state=source.states_BTD,
             decoder_hidden_states=to_tuple(layer_states),
             # ``encoder_outputs`` may lack the states of the layers: the list is then empty.
-            encoder_hidden_states=to_tuple(source_layer_states or None),
+            encoder_hidden_states=to_tuple(source_states or None),
         )  # fmt: skip
 
     def choose_decoder_ids(self, ids_BS: torch.Tensor | None, labels_BS: torch.Tensor | None) -> torch.Tensor:
@@ -238,7 +237,7 @@ def shift_right(labels_BS: torch.Tensor, config: ClockhandsConfig) -> torch.Tens
 
     Raises CheckpointError where the configuration names no start token.
     """
-    start = config.bos_token_id if config.decoder_start_token_id is None else config.decoder_start_token_id
+    start = config.find_start_token()
     if start is None:
         raise CheckpointError("the decoder needs a start token: set decoder_start_token_id or bos_token_id")
     shifted_BS = torch.cat([torch.full_like(labels_BS[:, :1], start), labels_BS[:, :-1]], dim=1)

@@ -93,6 +93,11 @@ class ClockhandsConfig(PreTrainedConfig):
         """How labels are smoothed in the training loss."""
         return LabelSmoothing(self.label_smoothing, cast(SmoothingMode, self.smoothing), self.pad_token_id)
 
+    def find_start_token(self) -> int | None:
+        """Return the token from which the decoder starts: ``decoder_start_token_id``, or if None, ``bos_token_id``."""
+        start: int | None = self.decoder_start_token_id
+        return self.bos_token_id if start is None else start
+
     @property
     def vocab_size(self) -> int:
         """The number of tokens that the model writes."""

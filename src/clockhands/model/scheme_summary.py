@@ -40,7 +40,7 @@ class SchemeSummary:
         if len(axes) > 1:
             counts = " and ".join(map(str, axes))
             sentence = (
-                f"its layers read positions of {counts} coordinates, and all layers of a side share the positions"
+                f"the layers read positions of {counts} coordinates, and all layers of a side share the positions"
             )
             raise ConfigError([sentence], "")
         owned = {id(parameter): parameter.numel() for scheme in built.modules for parameter in scheme.parameters()}

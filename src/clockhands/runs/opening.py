@@ -35,8 +35,7 @@ from clockhands.runs.folder import RECIPE, describe_missing
 from clockhands.schemes.rotary.saved_options import complete_saved_position
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel
-
+    from clockhands.model.huggingface_base import ClockhandsPreTrainedModel
     from clockhands.model.huggingface_config import ClockhandsConfig
 
 __all__ = [
@@ -53,7 +52,7 @@ SCHEME_WEIGHTS = ("model.encoder.schemes.", "model.decoder.schemes.", "model.cro
 
 def open_model(
     folder: Path, *, dtype: str | torch.dtype = "auto", position: Mapping[str, Any] | None = None
-) -> PreTrainedModel:
+) -> ClockhandsPreTrainedModel:
     """Open the model of a folder, in evaluation mode, on the CPU.
 
     ``dtype``, ``position`` and the errors are those of ``open_run``.
@@ -74,7 +73,7 @@ def open_model(
         )  # fmt: skip
     _check_loading(report, folder, repositioned=bool(position))
     refuse_not_finite(model.named_parameters(), folder)
-    opened: PreTrainedModel = model.eval()
+    opened: ClockhandsPreTrainedModel = model.eval()
     return opened
 
 
@@ -121,11 +120,7 @@ def _check_generation_config(folder: Path, config: ClockhandsConfig) -> None:
     """
     from clockhands.model.huggingface_config import SPECIAL_TOKEN_IDS, find_id_faults
 
-    if (
-        config.transformer_config.architecture == "encoder-decoder"
-        and config.decoder_start_token_id is None
-        and config.bos_token_id is None
-    ):
+    if config.transformer_config.architecture == "encoder-decoder" and config.find_start_token() is None:
         raise CheckpointError(
             f"{folder / CONFIG} names no token that a translation begins with; set decoder_start_token_id"
         )

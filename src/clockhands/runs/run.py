@@ -29,7 +29,7 @@ from clockhands.runs.recipe import Recipe, make_recipe, read_tables
 from clockhands.schemes.rotary.saved_options import complete_saved_position, lacks_trained_length
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel
+    from clockhands.model.huggingface_base import ClockhandsPreTrainedModel
 
 
 __all__ = ["Run", "open_run"]
@@ -151,7 +151,7 @@ class Run:
         return Tokenizers.load(self.path) if folder is None else open_tokenizers(self.path, open_configuration(folder))
 
     @cached_property
-    def model(self) -> PreTrainedModel:
+    def model(self) -> ClockhandsPreTrainedModel:
         """The trained model in evaluation mode; where training has not ended, that of the last checkpoint.
 
         Raises CheckpointError if there is none yet or it cannot be read, UsageError for a device that is not in this
@@ -163,7 +163,7 @@ class Run:
                 f"{self.path} holds no model yet; continue with: clockhands train --resume {self.path}"
             )
         device = choose_device(self.device)
-        model: PreTrainedModel = open_model(folder, dtype=self.dtype, position=self._complete_position(folder))
+        model = open_model(folder, dtype=self.dtype, position=self._complete_position(folder))
         return model.to(device)  # type: ignore[arg-type]
 
     def _complete_position(self, folder: Path) -> Mapping[str, Any]:

@@ -37,7 +37,7 @@ from clockhands.model.lean import LeanDecoder, copy_for_decoding
 from clockhands.shapes import Bool, Float, Int, Tensor
 
 if TYPE_CHECKING:
-    from clockhands.model.huggingface import ClockhandsForSeq2SeqLM
+    from clockhands.model.huggingface_base import ClockhandsPreTrainedModel
 
 __all__ = [
     "LOGIT_ROWS",
@@ -62,7 +62,7 @@ class ClockhandsEngine(Engine):
     Raises UsageError for another compute type than that of the weights.
     """
 
-    def __init__(self, model: ClockhandsForSeq2SeqLM, compute_type: str | None = None) -> None:
+    def __init__(self, model: ClockhandsPreTrainedModel, compute_type: str | None = None) -> None:
         super().__init__(model, compute_type)
         weight_type = self.choose_compute_type(model)
         if self.compute_type != weight_type:

@@ -13,10 +13,9 @@ from __future__ import annotations
 import sys
 import tempfile
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import nn
 
 from clockhands.errors import UsageError, describe_unknown
 from clockhands.generation.engines.ctranslate_model import TABLE_LENGTH, import_package, save_model
@@ -30,7 +29,7 @@ from clockhands.schemes.scheme import check_length
 from clockhands.shapes import Bool, Int, Tensor
 
 if TYPE_CHECKING:
-    from clockhands.model.huggingface import ClockhandsForSeq2SeqLM
+    from clockhands.model.huggingface_base import ClockhandsPreTrainedModel
 
 __all__ = ["CTranslate2Engine", "list_obstacles"]
 
@@ -45,7 +44,7 @@ class CTranslate2Engine(Engine):
     does not have the compute type on this device.
     """
 
-    def __init__(self, model: ClockhandsForSeq2SeqLM, compute_type: str | None = None) -> None:
+    def __init__(self, model: ClockhandsPreTrainedModel, compute_type: str | None = None) -> None:
         super().__init__(model, compute_type)
         self.package = import_package()
         faults = list_obstacles(model.transformer)
@@ -64,7 +63,7 @@ class CTranslate2Engine(Engine):
         """The positions in the tables of source and target; 0 before the first batch."""
         self.translator: Any = None
 
-    def choose_compute_type(self, model: ClockhandsForSeq2SeqLM) -> str:
+    def choose_compute_type(self, model: ClockhandsPreTrainedModel) -> str:
         """Return ``float32``, in which CTranslate2 gives the texts of the engine ``clockhands``."""
         return "float32"
 
@@ -98,9 +97,7 @@ class CTranslate2Engine(Engine):
         Returns how long texts can be: ``target_length``, or the number of positions of the decoder's scheme if that is
         less.
         """
-        limits = [
-            _get_position_limit(cast(Scheme, stack.schemes[0])) for _, stack in _list_stacks(self.model.transformer)
-        ]
+        limits = [_get_position_limit(stack.schemes.at_input) for _, stack in _list_stacks(self.model.transformer)]
         needed = [source_length, min(target_length, limits[1])]
         if any(length > table for length, table in zip(needed, self.table_lengths, strict=True)):
             self.table_lengths = [
@@ -148,7 +145,7 @@ def list_obstacles(transformer: Transformer) -> list[str]:
     for side, stack in _list_stacks(transformer):
         obstacles += [f"{side}: {reason}" for reason in _list_side_obstacles(stack)]
     cross_schemes = transformer.cross_schemes
-    if cross_schemes is not None and any(map(acts_in_attention, _list_schemes(cross_schemes))):
+    if cross_schemes is not None and any(map(acts_in_attention, cross_schemes.used)):
         obstacles.append(f"cross-attention: positions of the scheme {config.cross.scheme!r}")
     return obstacles
 
@@ -166,16 +163,11 @@ def _list_side_obstacles(stack: Stack) -> Iterator[str]:
         yield f"layers with schemes of their own ({position.name})"
     if position.transform is not None:
         yield f"positions that are transformed ({position.transform})"
-    schemes = _list_schemes(stack.schemes)
+    schemes = stack.schemes.used
     if any(scheme.declares.depends_on_length for scheme in schemes):
         yield f"positions that depend on the length of the text ({position.name!r})"
     elif any(map(acts_in_attention, schemes)) and not all(map(_is_plain_rope, schemes)):
         yield f"positions of the scheme {position.name!r} (it has added encodings and plain rotary embedding only)"
-
-
-def _list_schemes(schemes: nn.ModuleList) -> list[Scheme]:
-    """Return the distinct schemes of a side, typed: a ModuleList is one of modules."""
-    return [scheme for scheme in schemes if isinstance(scheme, Scheme)]
 
 
 def _is_plain_rope(scheme: Scheme) -> bool:

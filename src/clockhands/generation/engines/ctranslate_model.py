@@ -23,7 +23,7 @@ from clockhands.schemes import NoPosition, RoPE, Scheme
 from clockhands.shapes import Tensor
 
 if TYPE_CHECKING:
-    from clockhands.model.huggingface import ClockhandsForSeq2SeqLM
+    from clockhands.model.huggingface_base import ClockhandsPreTrainedModel
 
 __all__ = ["TABLE_LENGTH", "import_package", "make_table", "save_model"]
 
@@ -46,7 +46,7 @@ def import_package() -> Any:
 
 @torch.no_grad()
 def save_model(
-    model: ClockhandsForSeq2SeqLM, folder: str | Path, table_lengths: Sequence[int] = (TABLE_LENGTH, TABLE_LENGTH)
+    model: ClockhandsPreTrainedModel, folder: str | Path, table_lengths: Sequence[int] = (TABLE_LENGTH, TABLE_LENGTH)
 ) -> None:
     """Save an encoder-decoder model in the format of CTranslate2, whose vocabulary is the token ids as text.
 
@@ -88,7 +88,7 @@ def save_model(
 def _convert_stack(make_spec: Any, stack: Stack, config: TransformerConfig, table_length: int) -> Any:
     """Convert one side; ``make_spec`` is the class of its specification in CTranslate2."""
     common = import_package().specs.common_spec
-    scheme = cast(Scheme, stack.schemes[0])
+    scheme = stack.schemes.at_input
     rotary = {}
     if isinstance(scheme, RoPE):
         rotary = {
@@ -126,9 +126,7 @@ def make_table(stack: Stack, length: int, d_model: int) -> NDArray[np.float32]:
     Raises PositionError if the scheme has fewer positions.
     """
     device = stack.input.tokens.weight.device
-    encoding = cast(Scheme, stack.schemes[0]).encode(
-        stack.transform_positions(torch.arange(length, device=device)[None], None)
-    )
+    encoding = stack.encode_positions(stack.transform_positions(torch.arange(length, device=device)[None], None))
     return np.zeros((length, d_model), np.float32) if encoding is None else _to_array(encoding[0])
 
 

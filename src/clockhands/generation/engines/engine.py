@@ -10,7 +10,6 @@ from clockhands.errors import UsageError
 from clockhands.shapes import Bool, Int, Tensor
 
 if TYPE_CHECKING:
-    from clockhands.model.huggingface import ClockhandsForSeq2SeqLM
     from clockhands.model.huggingface_base import ClockhandsPreTrainedModel
 
 __all__ = ["DecodedSequence", "DecodingOptions", "Engine", "get_end_tokens", "get_start_token"]
@@ -46,7 +45,7 @@ class DecodingOptions:
 
 
 class Engine(ABC):
-    """Generates texts with one model, a ``ClockhandsForSeq2SeqLM``. Make it once and use it for every batch.
+    """Generates texts with one encoder-decoder, a ``ClockhandsForSeq2SeqLM``. Make it once and use it for every batch.
 
     Args:
         model: on the CPU or a GPU; the engine runs on the model's device. It may copy weights: make the engine again
@@ -58,11 +57,11 @@ class Engine(ABC):
     type.
     """
 
-    def __init__(self, model: ClockhandsForSeq2SeqLM, compute_type: str | None = None) -> None:
+    def __init__(self, model: ClockhandsPreTrainedModel, compute_type: str | None = None) -> None:
         self.model = model
         self.compute_type = self.choose_compute_type(model) if compute_type is None else compute_type
 
-    def choose_compute_type(self, model: ClockhandsForSeq2SeqLM) -> str:
+    def choose_compute_type(self, model: ClockhandsPreTrainedModel) -> str:
         """Return the compute type for a model if the caller names none: that of its weights, such as ``float32``."""
         return str(next(model.parameters()).dtype).removeprefix("torch.")
 
@@ -94,8 +93,7 @@ def get_start_token(model: ClockhandsPreTrainedModel) -> int:
 
     Raises UsageError if the configuration of the model names none.
     """
-    config = model.config
-    start = config.bos_token_id if config.decoder_start_token_id is None else config.decoder_start_token_id
+    start = model.config.find_start_token()
     if start is None:
         raise UsageError("the model has no token that a translation begins with; set config.decoder_start_token_id")
-    return int(start)
+    return start
