@@ -1,4 +1,4 @@
-"""Findings: what every measurement returns, as plain data from which pages are drawn. They know nothing of models.
+"""What every measurement returns, and the file that keeps it.
 
 A finding holds a value with its interval, the references that it is compared with (each by its name: untrained, chance,
 rows shuffled), the table behind it, a verdict of one sentence, how it was measured, and the command that measures it
@@ -11,37 +11,20 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal
 
 from clockhands.errors import DataError
 from clockhands.files import write_text
+from clockhands.findings.figure import Figure, Number, Scalar, make_tuples, read_figure
 
-__all__ = [
-    "SCHEMA",
-    "SHARE",
-    "Figure",
-    "Finding",
-    "Findings",
-    "Light",
-    "Mark",
-    "Number",
-    "Panel",
-    "Reference",
-    "Scalar",
-    "Table",
-    "choose_digits",
-    "join_words",
-    "set_html_renderer",
-]
+__all__ = ["SCHEMA", "SHARE", "Finding", "Findings", "Light", "Reference", "Table", "set_html_renderer"]
 
-Number: TypeAlias = float | int
-Scalar: TypeAlias = str | Number | bool | None
 Light = Literal["good", "warn", "bad", "info", "skip"]
 """The colour in which a finding is shown."""
 SCHEMA = 2
 """The version of the JSON that ``Findings.to_json`` writes."""
 SHARE = "share"
-"""The unit of values from 0 to 1, which pages show in percent, as verdicts tell them."""
+"""The unit of shares, of which 1 is the whole; pages and verdicts show them in percent."""
 _READABLE = (1, 2)
 """Versions that ``from_json`` reads. In version 1 a finding had one reference without a name, called ``null``."""
 
@@ -66,57 +49,6 @@ class Table:
                     f"a row has {len(row)} values for the {len(made.columns)} columns {made.columns}: {row}"
                 )
         return made
-
-
-@dataclass(frozen=True)
-class Mark:
-    """One line, heatmap, set of points or other element of a panel.
-
-    ``kind`` is a name in ``KINDS`` of ``clockhands.report.figures.mark_kinds``, whose classes say which fields they
-    draw: ``line``, ``points``, ``bars``, ``stack`` and ``band`` use ``x`` and ``y`` or ``low`` and ``high``,
-    ``heatmap`` uses ``z``, ``hline`` and ``vline`` stand at ``y`` or ``x``. ``names`` gives each point its hover text.
-    ``emphasis``: ``reference`` marks what a value is compared with, drawn grey and dashed; ``main`` the one to look at.
-    """
-
-    kind: str
-    label: str = ""
-    x: tuple[Scalar, ...] = ()
-    y: tuple[Scalar, ...] = ()
-    low: tuple[Number, ...] = ()
-    high: tuple[Number, ...] = ()
-    z: tuple[tuple[Number | None, ...], ...] = ()
-    names: tuple[str, ...] = ()
-    emphasis: Literal["", "main", "reference"] = ""
-    diverging: bool = False
-
-
-@dataclass(frozen=True)
-class Panel:
-    """One pair of axes with its marks; ``equal``: a unit is as long on both axes."""
-
-    marks: tuple[Mark, ...]
-    title: str = ""
-    xlabel: str = ""
-    ylabel: str = ""
-    xscale: Literal["linear", "log"] = "linear"
-    yscale: Literal["linear", "log"] = "linear"
-    xlim: tuple[Number, Number] | None = None
-    ylim: tuple[Number, Number] | None = None
-    equal: bool = False
-
-
-@dataclass(frozen=True)
-class Figure:
-    """Panels in a grid of ``columns`` (4 at most are drawn); ``height`` is one panel's height relative to its width.
-
-    ``title``: what the figure shows, in words; ``caption``: what else a reader needs.
-    """
-
-    panels: tuple[Panel, ...]
-    caption: str = ""
-    columns: int = 1
-    height: Number = 0.62
-    title: str = ""
 
 
 @dataclass(frozen=True)
@@ -253,22 +185,6 @@ def set_html_renderer(renderer: Callable[[Findings], str]) -> None:
     _html_renderer = renderer
 
 
-def choose_digits(low: Any, high: Any, digits: int, write: Callable[[Any, int], str] | None = None) -> int:
-    """Return how many digits to write both ends of an interval with, so that different ends look different.
-
-    That is ``digits``, or up to six more. ``write`` writes a number with so many digits; by default as decimals.
-    """
-    write = write or (lambda value, places: f"{value:.{places}f}")
-    more = (places for places in range(digits, digits + 7) if write(low, places) != write(high, places))
-    return digits if low == high else next(more, digits)
-
-
-def join_words(words: Iterable[str]) -> str:
-    """Return words as an enumeration: ``a, b and c``; ``none`` where there are none."""
-    *first, last = list(words) or ["none"]
-    return f"{', '.join(first)} and {last}" if first else last
-
-
 def _describe_fault(fault: Exception) -> str:
     """Return what is wrong with a document, from the exception that reading it raised."""
     return f"it has no {fault.args[0]!r}" if isinstance(fault, KeyError) else str(fault)
@@ -287,41 +203,22 @@ def _make_plain(value: Any) -> Any:
     return value
 
 
-def _make_tuples(value: Any) -> Any:
-    return tuple(_make_tuples(item) for item in value) if isinstance(value, list) else value
-
-
 def _read_finding(raw: dict[str, Any]) -> Finding:
-    table = Table(**{key: _make_tuples(item) for key, item in raw.pop("table").items()})
+    """Read a finding from its JSON object, from which all that is not plain is taken out."""
+    table = Table(**{key: make_tuples(item) for key, item in raw.pop("table").items()})
     figure = raw.pop("figure")
     details = raw.pop("details")
     references = _read_references(raw)
-    rest = {key: _make_tuples(item) for key, item in raw.items()}
+    rest = {key: make_tuples(item) for key, item in raw.items()}
     return Finding(
-        **rest, references=references, table=table, figure=_read_figure(figure) if figure else None, details=details
+        **rest, references=references, table=table, figure=read_figure(figure) if figure else None, details=details
     )
 
 
 def _read_references(raw: dict[str, Any]) -> tuple[Reference, ...]:
     """Take the references out of a finding; in schema 1 it has only one, whose name was not stored."""
     value, span = raw.pop("null", None), raw.pop("null_interval", None)
-    old = () if value is None else (Reference("reference", value, _make_tuples(span)),)
+    old = () if value is None else (Reference("reference", value, make_tuples(span)),)
     tables = raw.pop("references", ())
-    new = (Reference(**{key: _make_tuples(item) for key, item in table.items()}) for table in tables)
+    new = (Reference(**{key: make_tuples(item) for key, item in table.items()}) for table in tables)
     return (*old, *new)
-
-
-def _read_figure(raw: dict[str, Any]) -> Figure:
-    panels = tuple(_read_panel(panel) for panel in raw.pop("panels"))
-    return Figure(panels=panels, **{key: _make_tuples(item) for key, item in raw.items()})
-
-
-def _read_panel(raw: dict[str, Any]) -> Panel:
-    marks = tuple(_read_mark(mark) for mark in raw.pop("marks"))
-    return Panel(marks=marks, **{key: _make_tuples(item) for key, item in raw.items()})
-
-
-def _read_mark(raw: dict[str, Any]) -> Mark:
-    """Read a mark; older files call the emphasis of a reference ``null``."""
-    fields = {key: _make_tuples(item) for key, item in raw.items()}
-    return Mark(**{**fields, "emphasis": "reference"} if fields.get("emphasis") == "null" else fields)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clockhands.errors import DataError
-from clockhands.findings import Figure, Finding, Findings, Mark, Panel, Reference, Table, choose_digits, join_words
+from clockhands.findings import Figure, Finding, Findings, Mark, Panel, Reference, Table
 
 numbers = st.floats(allow_nan=False, allow_infinity=False) | st.integers(-(10**9), 10**9)
 texts = st.text(max_size=12)
@@ -99,20 +98,6 @@ def test_a_file_of_something_else_is_named_with_the_reason(content: bytes, reaso
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"cannot read findings from .*none\.json: No such file"):
         Findings.load(tmp_path / "none.json")
-
-
-@pytest.mark.parametrize(
-    ("words", "text"),
-    [((), "none"), (("a",), "a"), (("a", "b"), "a and b"), (iter(["a", "b", "c"]), "a, b and c")],
-)
-def test_words_are_joined_as_in_a_sentence(words: Iterable[str], text: str) -> None:
-    assert join_words(words) == text
-
-
-def test_different_ends_of_an_interval_look_different() -> None:
-    """As few digits as show it, six more at most; equal ends need none."""
-    assert [choose_digits(*ends) for ends in [(0.1, 0.2, 1), (0.12, 0.14, 1), (0.1234, 0.1235, 1)]] == [1, 2, 4]
-    assert choose_digits(0.5, 0.5, 1) == 1 and choose_digits(0.1, 0.1 + 1e-12, 1) == 1
 
 
 def test_a_row_of_another_width_is_no_row_of_a_table() -> None:

@@ -1,0 +1,86 @@
+"""Figures as data: panels of marks, which the pages draw."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+__all__ = ["Figure", "Mark", "Number", "Panel", "Scalar", "make_tuples", "read_figure"]
+
+Number: TypeAlias = float | int
+Scalar: TypeAlias = str | Number | bool | None
+
+
+@dataclass(frozen=True)
+class Mark:
+    """One line, heatmap, set of points or other element of a panel.
+
+    ``kind`` is a name in ``KINDS`` of ``clockhands.report.figures.mark_kinds``, whose classes say which fields they
+    draw: ``line``, ``points``, ``bars``, ``stack`` and ``band`` use ``x`` and ``y`` or ``low`` and ``high``,
+    ``heatmap`` and ``tiles`` use ``z``, ``hline`` and ``vline`` stand at ``y`` or ``x``. ``names`` gives each point its
+    hover text. ``emphasis``: ``reference`` marks what a value is compared with, drawn grey and dashed; ``main`` the one
+    to look at.
+    """
+
+    kind: str
+    label: str = ""
+    x: tuple[Scalar, ...] = ()
+    y: tuple[Scalar, ...] = ()
+    low: tuple[Number, ...] = ()
+    high: tuple[Number, ...] = ()
+    z: tuple[tuple[Number | None, ...], ...] = ()
+    names: tuple[str, ...] = ()
+    emphasis: Literal["", "main", "reference"] = ""
+    diverging: bool = False
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One pair of axes with its marks; ``equal``: a unit is as long on both axes."""
+
+    marks: tuple[Mark, ...]
+    title: str = ""
+    xlabel: str = ""
+    ylabel: str = ""
+    xscale: Literal["linear", "log"] = "linear"
+    yscale: Literal["linear", "log"] = "linear"
+    xlim: tuple[Number, Number] | None = None
+    ylim: tuple[Number, Number] | None = None
+    equal: bool = False
+
+
+@dataclass(frozen=True)
+class Figure:
+    """Panels in a grid of ``columns`` (4 at most are drawn); ``height`` is one panel's height relative to its width.
+
+    ``title``: what the figure shows, in words; ``caption``: what else a reader needs.
+    """
+
+    panels: tuple[Panel, ...]
+    caption: str = ""
+    columns: int = 1
+    height: Number = 0.62
+    title: str = ""
+
+
+def make_tuples(value: Any) -> Any:
+    """Return lists of a JSON document as tuples, at every depth; other values as they are."""
+    return tuple(make_tuples(item) for item in value) if isinstance(value, list) else value
+
+
+def read_figure(raw: dict[str, Any]) -> Figure:
+    """Read a figure from its JSON object, from which the panels are taken out."""
+    panels = tuple(_read_panel(panel) for panel in raw.pop("panels"))
+    return Figure(panels=panels, **{key: make_tuples(item) for key, item in raw.items()})
+
+
+def _read_panel(raw: dict[str, Any]) -> Panel:
+    """Read a panel from its JSON object."""
+    marks = tuple(_read_mark(mark) for mark in raw.pop("marks"))
+    return Panel(marks=marks, **{key: make_tuples(item) for key, item in raw.items()})
+
+
+def _read_mark(raw: dict[str, Any]) -> Mark:
+    """Read a mark; older files call the emphasis of a reference ``null``."""
+    fields = {key: make_tuples(item) for key, item in raw.items()}
+    return Mark(**{**fields, "emphasis": "reference"} if fields.get("emphasis") == "null" else fields)
