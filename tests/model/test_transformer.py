@@ -245,6 +245,21 @@ def test_a_transform_is_told_the_mask_of_the_new_tokens_alone() -> None:
     assert [mask.tolist() for mask in masks] == [[[False, False, True]], [[True, True]]]
 
 
+def test_keys_are_stale_too_where_cross_attention_depends_on_the_length() -> None:
+    """Its outputs change with the length of the text, and the keys of the layers above are computed from them."""
+    by_length = {"scheme": "rope", "spectrum": "dynamic", "factor": 2.0, "original_length": 6}
+    made = model("encoder-decoder", cross=by_length).transformer
+    source, text = made.encode(TokenBatch(words(1, 4))), words(1, 8)
+    cache = GrowingCache(2)
+    steps = [made.decode(TokenBatch(text[:, a:b]), source, cache) for a, b in ((0, 4), (4, 6))]
+    torch.testing.assert_close(torch.cat(steps, dim=1), made.decode(TokenBatch(text[:, :6]), source))
+    with pytest.raises(PositionError, match=r"rope in cross-attention computes .* once the text is longer than 6"):
+        made.decode(TokenBatch(text[:, 6:]), source, cache)
+    alone, cache = model("encoder-decoder", cross=by_length, decoder_layers=1).transformer, GrowingCache(1)
+    last = [alone.decode(TokenBatch(text[:, a:b]), source, cache) for a, b in ((0, 4), (4, 8))][-1]
+    torch.testing.assert_close(last[:, -1], alone.decode(TokenBatch(text), source)[:, -1])
+
+
 @pytest.mark.parametrize("tying", ["three-way", "target"])
 def test_a_tied_output_is_drawn_once_as_an_embedding(tying: str) -> None:
     """By N(0, 1/d), also by ``initialise``; as a linear layer it would follow Xavier's law."""

@@ -31,7 +31,8 @@ class SchemeFactory:
     What a scheme declares is known only of an instance, so validation builds one for each side, and a summary stays of
     it. The first model of the configuration takes over that instance, if it equals a new one: if it has no parameters,
     its tables have values, and PyTorch's default device and dtype are still the same. A scheme with parameters is built
-    again for every model: its constructor draws random numbers, which belong between those that the model draws.
+    again for every model, in some milliseconds: its constructor draws random numbers, which belong between those that
+    the model draws, and not every ``reset_parameters`` draws the same ones again.
     """
 
     def __init__(self) -> None:

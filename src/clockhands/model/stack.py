@@ -39,7 +39,9 @@ class SideSchemes(nn.ModuleList):
         super().__init__(built.modules)
         # On the meta device, as in from_pretrained, tables have no values: ``restore_tables`` makes them after loading.
         self.built_on_meta = torch.get_default_device().type == "meta"
-        self.skip_every = config.get_position_config(side).skip_every
+        position = config.get_position_config(side)
+        self.skip_every = position.skip_every
+        self.name = f"{position.name} in cross-attention" if side == "cross" else position.name
         self._module_of_layer = tuple(built.module_of_layer)
         self.axes = next((scheme.declares.axes for scheme in built.modules if scheme.declares.axes is not None), None)
         self.has_locate = any("locate" in scheme.active_hooks() for scheme in built.modules)
@@ -92,6 +94,17 @@ class Stack(nn.Module):
         self.transform = self.position_config.make_transform()
         self.blocks = nn.ModuleList(Block(config, side) for _ in range(config.count_layers(side)))
         self.norm = make_norm(config) if config.has_final_norm else None
+        self._cross_schemes: tuple[SideSchemes, ...] = ()
+
+    @property
+    def cross_schemes(self) -> SideSchemes | None:
+        """The schemes of the cross-attention in this stack's layers; None if they have none."""
+        return self._cross_schemes[0] if self._cross_schemes else None
+
+    def share_cross_schemes(self, schemes: SideSchemes) -> None:
+        """Let the layers use schemes of cross-attention, which belong to the ``Transformer``."""
+        # In a tuple, so that nn.Module does not register them a second time.
+        self._cross_schemes = (schemes,)
 
     @cached_property
     def cache_limit(self) -> CacheLimit | None:
@@ -102,14 +115,14 @@ class Stack(nn.Module):
         """
         if self.transform is not None and self.transform.depends_on_length:
             return CacheLimit(str(self.position_config.transform), 0)
-        # No keys are computed from what the last layer returns, so its scheme may depend on the length.
-        below = [self.schemes.get_scheme(layer) for layer in range(len(self.blocks) - 1)]
-        changing = [scheme for scheme in below if scheme.declares.depends_on_length]
-        first = self.schemes.at_input
-        if first.declares.depends_on_length and "encode" in first.active_hooks():
-            changing.append(first)
-        lengths = [scheme.declares.steady_length for scheme in changing]
-        return CacheLimit(self.position_config.name, min(lengths)) if changing else None
+        # No keys are computed from what the last layer returns, so its schemes may depend on the length.
+        layers, sides = range(len(self.blocks) - 1), (self.schemes, *self._cross_schemes)
+        used = [(schemes.name, schemes.get_scheme(layer)) for schemes in sides for layer in layers]
+        if "encode" in self.schemes.at_input.active_hooks():
+            used.append((self.schemes.name, self.schemes.at_input))
+        changing = [(name, scheme.declares) for name, scheme in used if scheme.declares.depends_on_length]
+        limits = [CacheLimit(name, declares.steady_length) for name, declares in changing]
+        return min(limits, key=lambda limit: limit.length, default=None)
 
     def refuse_stale_cache(self, length: int | None) -> None:
         """Raise PositionError if cached keys are stale in a text of ``length`` tokens (None: not known in tracing)."""
@@ -140,7 +153,6 @@ class Stack(nn.Module):
         cache: KVCache | None = None,
         source: EncodedSource | None = None,
         cross_placement: Placement | None = None,
-        cross_schemes: SideSchemes | None = None,
         cross_cache: KVCache | None = None,
         layer_states: list[Tensor] | None = None,
     ) -> Float[Tensor, "B S D"]:
@@ -153,8 +165,9 @@ class Stack(nn.Module):
         contexts = []
         for layer in range(len(self.blocks)):
             cross_context = None
-            if cross_placement is not None and cross_schemes is not None:
-                cross_context = AttentionContext(cross_schemes.get_scheme(layer), cross_placement, cross_cache, layer)
+            if cross_placement is not None and self.cross_schemes is not None:
+                scheme = self.cross_schemes.get_scheme(layer)
+                cross_context = AttentionContext(scheme, cross_placement, cross_cache, layer)
             contexts.append((AttentionContext(self.schemes.get_scheme(layer), placement, cache, layer), cross_context))
         return self.run_blocks(x, contexts, None if source is None else source.states_BTD, layer_states)
 

@@ -38,6 +38,8 @@ class Transformer(nn.Module):
         self.encoder = Stack(config, "encoder") if "encoder" in config.sides else None
         self.decoder = Stack(config, "decoder") if "decoder" in config.sides else None
         self.cross_schemes = SideSchemes(config, "cross") if "cross" in config.sides else None
+        if self.decoder is not None and self.cross_schemes is not None:
+            self.decoder.share_cross_schemes(self.cross_schemes)
         self.output = OutputLayer(config)
         self.initialise()
         self.tie()
@@ -141,9 +143,7 @@ class Transformer(nn.Module):
             raise PositionError("an encoder-decoder needs a source to decode: pass what encode returned as source")
         counted_BS, placement = self.make_self_placement(tokens, "decoder", cache)
         cross_placement = None if source is None else make_cross_placement(tokens, counted_BS, source)
-        return self.decoder(
-            tokens.ids_BS, placement, cache, source, cross_placement, self.cross_schemes, cross_cache, layer_states
-        )
+        return self.decoder(tokens.ids_BS, placement, cache, source, cross_placement, cross_cache, layer_states)
 
     def make_self_placement(
         self, tokens: TokenBatch, side: StackSide, cache: KVCache | None

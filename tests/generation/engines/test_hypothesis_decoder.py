@@ -35,6 +35,14 @@ def test_the_way_follows_from_what_a_scheme_declares(scheme: str | dict[str, obj
     assert type(make_hypothesis_decoder(LeanDecoder(core), core.encode(TokenBatch(ids_BT, mask_BT)), beam)) is way
 
 
+def test_a_cross_scheme_that_depends_on_the_length_is_read_without_a_cache() -> None:
+    by_length = {"scheme": "rope", "spectrum": "dynamic", "factor": 2.0, "original_length": 3}
+    made = writer("rope", cross=by_length).transformer
+    ids_BT, mask_BT = sources()
+    source = made.encode(TokenBatch(ids_BT, mask_BT))
+    assert isinstance(make_hypothesis_decoder(LeanDecoder(made), source, 1), UncachedDecoder)
+
+
 def test_rows_are_numbered_source_by_source() -> None:
     assert flatten_parents(torch.tensor([[0, 0, 2], [1, 0, 2]])).tolist() == [0, 0, 2, 4, 3, 5]
     assert expand_rows(torch.tensor([0, 2]), 3).tolist() == [0, 1, 2, 6, 7, 8]

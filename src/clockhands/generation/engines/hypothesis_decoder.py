@@ -157,12 +157,13 @@ def make_hypothesis_decoder(lean_decoder: LeanDecoder, source: EncodedSource, wi
 
 
 def must_reread_text(decoder: Stack) -> bool:
-    """Return whether no keys can be cached, because positions or schemes of the decoder depend on the text's length.
+    """Return whether to cache no keys, because positions or schemes of the decoder depend on the text's length.
 
     That is stricter than ``Stack.cache_limit``, up to which such keys stay right: no text is begun with a cache that
     it may outgrow.
     """
-    by_scheme = any(scheme.declares.depends_on_length for scheme in decoder.schemes.used)
+    schemes = [*decoder.schemes.used, *(decoder.cross_schemes.used if decoder.cross_schemes is not None else ())]
+    by_scheme = any(scheme.declares.depends_on_length for scheme in schemes)
     return by_scheme or (decoder.transform is not None and decoder.transform.depends_on_length)
 
 
