@@ -9,13 +9,13 @@ import torch
 
 from clockhands.inspection.estimators.matrix_statistics import compute_toeplitz_r2
 from clockhands.inspection.estimators.probes import CrossValidation
+from clockhands.inspection.estimators.step_errors import measure_random_split, project_rows
 from clockhands.inspection.estimators.variance_share import estimate_position_share, jackknife_position_share
 from clockhands.inspection.measures import MEASURES
 from clockhands.inspection.measures.directions import compute_overlap
 from clockhands.inspection.measures.heads_distance import _bootstrap_median
 from clockhands.inspection.measures.layer_probes import probe_layers, probe_positions
 from clockhands.inspection.measures.table_similarity import compute_symmetry
-from clockhands.inspection.measures.table_step import measure_random_split, project_rows
 from clockhands.inspection.reading.capture import Capture, capture
 from clockhands.inspection.reading.interventions import ANOTHER_TEXT, MEAN_ROW, PERMUTED, intervene
 from clockhands.inspection.reading.logit_parts import TERMS

@@ -8,7 +8,7 @@ import torch
 import transformers as hf
 
 from clockhands.findings import Finding
-from clockhands.inspection.measures.next_token import _judge, compute_losses, find_ends
+from clockhands.inspection.measures.next_token import _judge, compute_losses, find_prefix_lengths
 from clockhands.inspection.reading.capture import Capture
 from clockhands.inspection.subject.subject import Subject
 from clockhands.model import Transformer
@@ -87,7 +87,7 @@ def test_the_loss_is_that_of_the_model_with_its_output_layer() -> None:
     assert pair is not None
     with torch.no_grad():
         logits = model(input_ids=ids).logits
-    for column, end in enumerate(find_ends(recorded)):
+    for column, end in enumerate(find_prefix_lengths(recorded)):
         theirs = torch.nn.functional.cross_entropy(logits[:, end - 1].double(), ids[:, end], reduction="none")
         torch.testing.assert_close(pair[0][:, column], theirs, atol=1e-6, rtol=1e-6)
 
@@ -105,7 +105,7 @@ def test_models_that_have_no_next_token() -> None:
 def test_the_loss_falls_where_the_last_token_misleads() -> None:
     """A bigram model, and texts of one token each but for the last before every prediction: the others predict it."""
     ids = (torch.arange(40)[:, None] + 20).repeat(1, planted.LENGTH)
-    ends = find_ends(Capture(ids, [], [], torch.ones(planted.LENGTH, dtype=torch.bool)))
+    ends = find_prefix_lengths(Capture(ids, [], [], torch.ones(planted.LENGTH, dtype=torch.bool)))
     for end in ends:
         ids[:, end - 1], ids[:, end] = ids[:, 0] + 60, ids[:, 0] + 7
     found = _loss(_bigram("bigram"), ids)

@@ -25,7 +25,7 @@ def test_a_network_reads_positions_that_only_the_length_of_a_state_holds() -> No
     """The mean of more and more tokens is shorter and shorter, under a causal mask; without one it is the same."""
     causal = answer("survival", *planted.subject_of(planted.uniform("decoder", keeps=False), 48))
     alike = answer("survival", *planted.subject_of(planted.alone("decoder"), 48))
-    said = "a two-layer network, which is also given the length of each state, predicts the position with R² "
+    said = "also given the length of each state less the mean, predicts the position with R² "
     told = [float(found.verdict.split(said)[1].split()[0].rstrip(".")) for found in (causal, alike)]
     assert told[0] > 0.05 and told[1] == 0.0
     heard = answer("survival", *planted.subject_of(planted.uniform("encoder", "sinusoidal")))

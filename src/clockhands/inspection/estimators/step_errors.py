@@ -1,4 +1,4 @@
-"""How well a row of a table is predicted from one some steps before it: by one linear map, one rotation, or without."""
+"""How well rows of a table are predicted from the rows some steps before, by one linear map or one rotation."""
 
 from __future__ import annotations
 

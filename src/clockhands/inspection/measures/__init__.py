@@ -1,4 +1,7 @@
-"""The measures, one class a file, in the order a reader should meet them: from the input outwards, then cause."""
+"""The measures, one class a file, in the order in which a reader should meet them.
+
+First the reader's sentences and the text, then from the input through attention and layers to the output.
+"""
 
 from clockhands.catalogue import Catalogue
 from clockhands.inspection.measures.content_distance import ContentDistance

@@ -71,7 +71,7 @@ def sum_products(layer: Layer, ordinary_T: Bool[Tensor, " T"]) -> Sums:
 
 
 class ContentDistance(Measure):
-    """What the tokens of queries, and those of keys, do together with distances; beside the other terms, by layer."""
+    """What a query's token, and a key's token, together with the distance add to the logits of every layer."""
 
     name = "kernel.terms"
     question = "What do tokens and distances add to attention together?"

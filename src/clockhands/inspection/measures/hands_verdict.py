@@ -76,7 +76,7 @@ def _list_periods(lines: Sequence[SpectralLine]) -> str:
 
 
 def describe_exact_hands(periods: Sequence[float], zero_pairs: int, num_rows: int) -> str:
-    """Say at which speeds the pairs of columns turn, how many are zero, and how many are slower than ``num_rows`` show.
+    """Say how fast the pairs of columns turn, how many are zero, and how many do not turn twice in ``num_rows`` rows.
 
     ``periods`` are in tokens per turn, the shortest first.
     """

@@ -59,7 +59,7 @@ class NextToken(Measure):
             light=light,
             table=Table.of(
                 ("tokens before it", "in order", "permuted"),
-                list(zip(find_ends(capture), ordered_Ne.mean(0), permuted_Ne.mean(0), strict=True)),
+                list(zip(find_prefix_lengths(capture), ordered_Ne.mean(0), permuted_Ne.mean(0), strict=True)),
             ),
         )
 
@@ -83,7 +83,7 @@ def _judge(
     return f"{numbers} Whether order helps is undecided.", "info"
 
 
-def find_ends(capture: Capture) -> list[int]:
+def find_prefix_lengths(capture: Capture) -> list[int]:
     """Return how many tokens stand before each of those that are predicted."""
     length = int(capture.ordinary_T.nonzero()[-1])
     return sorted({max(2, round(length * part)) for part in PARTS})
@@ -99,13 +99,13 @@ def compute_losses(subject: Subject, capture: Capture) -> tuple[Float[Tensor, "N
     ids, generator = capture.ids_NT[:MOST_TEXTS], torch.Generator().manual_seed(0)
     ordered: list[Tensor] = []
     permuted: list[Tensor] = []
-    for end in find_ends(capture):
-        ordinary = capture.ordinary_T[:end]
-        shuffled = ids[:, :end].clone()
+    for length in find_prefix_lengths(capture):
+        ordinary = capture.ordinary_T[:length]
+        shuffled = ids[:, :length].clone()
         orders = draw_orders(int(ordinary.sum()), len(ids), generator)
         shuffled[:, ordinary] = shuffled[:, ordinary].gather(1, orders)
-        for collected, prefixes in ((ordered, ids[:, :end]), (permuted, shuffled)):
-            losses = _predict(subject, prefixes, ids[:, end])
+        for collected, prefixes in ((ordered, ids[:, :length]), (permuted, shuffled)):
+            losses = _predict(subject, prefixes, ids[:, length])
             if losses is None:
                 return None
             collected.append(losses)

@@ -107,8 +107,8 @@ def _describe_network(trained: ProbeScores, capture: Capture, chance: float) -> 
     layer = max(1, len(capture.hidden) - 2)
     r2 = max(0.0, fit_position_network(capture, layer))
     return (
-        f" After layer {layer} a two-layer network, which is also given the length of each state, predicts the "
-        f"position with R² {r2:.2f} (0: no better than the mean position)."
+        f" After layer {layer} a two-layer network, which is also given the length of each state less the mean, "
+        f"predicts the position with R² {r2:.2f} (0: no better than the mean position)."
     )
 
 

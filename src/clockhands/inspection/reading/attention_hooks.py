@@ -1,8 +1,8 @@
 """Read attention while a model runs, in one of three ways, and hand each to a callback as a ``ComputedAttention``.
 
 Models of this project record it themselves. Models of ``transformers`` are read at its attention interface, and those
-without the interface at their softmax. The weights that are read are those that the model goes on with: models of
-``transformers`` compute them by their own eager code while they are read.
+without the interface at their softmax. While they are read they run their own eager code; where one calls PyTorch's
+fused function all the same, its weights are computed again.
 """
 
 from __future__ import annotations

@@ -93,7 +93,7 @@ class FrozenNormsAndPositions:
         if self.scheme is None:
             yield
             return
-        # On this instance; its class keeps its own.
+        # Set on this instance: its class keeps its own method.
         self.scheme.locate = partial(locate, self.scheme)  # type: ignore[method-assign]
         try:
             yield

@@ -111,9 +111,9 @@ class Layer:
     def scale(self) -> float:
         """The factor of q·k in the logits.
 
-        The attention interface tells it. Where there is none, the part of the logits that is quadratic in the input is
-        regressed on q·k: the logits of x and of -x have the same quadratic part and opposite linear parts, and those of
-        0 are the constant part.
+        It is read with the attention, unless only the softmax was seen. Then the part of the logits that is quadratic
+        in the input is regressed on q·k: the logits of x and of -x have the same quadratic part and opposite linear
+        parts, and those of 0 are the constant part.
         """
         x = self.inputs_NTD[: self.batch]
         plus = self.replay(x)

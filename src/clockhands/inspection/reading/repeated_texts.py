@@ -80,7 +80,11 @@ def group_repeats(ids_NT: Int[Tensor, "N T"]) -> Int[Tensor, " N"]:
 
 
 def measure_fixed_share(ids_NT: Int[Tensor, "N T"]) -> float:
-    """Return the share of tokens fixed by the position: P(same at one position of two texts), beyond P(at any two)."""
+    """Return the share of tokens fixed by the position: (p − q) / (1 − q).
+
+    p is the probability that two texts have the same token at the same position, q that they have it at two different
+    positions.
+    """
     texts, length = ids_NT.shape
     codes_NT = ids_NT.unique(return_inverse=True)[1]
     table_TV = torch.zeros(length, int(codes_NT.max()) + 1, dtype=torch.float64)

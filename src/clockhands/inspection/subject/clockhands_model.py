@@ -15,12 +15,11 @@ from clockhands.errors import UsageError
 from clockhands.inspection.subject.clockhands_stack import (
     find_position_limit,
     name_mechanisms,
-    pad_side_by_side,
     select_stack,
 )
 from clockhands.inspection.subject.families import describe_mechanisms
 from clockhands.inspection.subject.subject import Side, Subject, choose_side
-from clockhands.inspection.subject.tables import Tables
+from clockhands.inspection.subject.tables import Tables, pad_side_by_side
 from clockhands.model.block import ResidualConnection
 from clockhands.model.stack import Stack
 from clockhands.model.token_batch import TokenBatch

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import torch
-
 from clockhands.inspection.subject.subject import Side
 from clockhands.model.stack import SideSchemes, Stack
 from clockhands.model.transformer import Transformer
 from clockhands.schemes import Declares
-from clockhands.shapes import Float, Tensor
 
 
 def select_stack(transformer: Transformer, side: Side | None) -> Stack:
@@ -28,15 +25,6 @@ def name_mechanisms(schemes: SideSchemes) -> tuple[str, ...]:
     if hooks & {"bias", "logits", "values", "weigh", "locate"}:
         names.append("attention")
     return tuple(names) or ("none",)
-
-
-def pad_side_by_side(
-    tokens_VE: Float[Tensor, "V E"], positions_NP: Float[Tensor, "N P"]
-) -> tuple[Float[Tensor, "V D"], Float[Tensor, "N D"]]:
-    """Return tokens with zeros in the channels of positions, and positions with zeros in those of tokens."""
-    zeros_VP = tokens_VE.new_zeros(len(tokens_VE), positions_NP.shape[1])
-    zeros_NE = positions_NP.new_zeros(len(positions_NP), tokens_VE.shape[1])
-    return torch.cat([tokens_VE, zeros_VP], dim=-1), torch.cat([zeros_NE, positions_NP], dim=-1)
 
 
 def find_position_limit(declared: Declares) -> int | None:

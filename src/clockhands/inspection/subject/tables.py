@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
 from torch import nn
 
 from clockhands.errors import CheckpointError
@@ -34,3 +35,12 @@ class Tables:
                     f"the {name} table holds NaN or infinite values (first in row {row}), so the model cannot be "
                     "inspected; its weights are damaged"
                 )
+
+
+def pad_side_by_side(
+    tokens_VE: Float[Tensor, "V E"], positions_NP: Float[Tensor, "N P"]
+) -> tuple[Float[Tensor, "V D"], Float[Tensor, "N D"]]:
+    """Return tokens with zeros in the channels of positions, and positions with zeros in those of tokens."""
+    zeros_VP = tokens_VE.new_zeros(len(tokens_VE), positions_NP.shape[1])
+    zeros_NE = positions_NP.new_zeros(len(positions_NP), tokens_VE.shape[1])
+    return torch.cat([tokens_VE, zeros_VP], dim=-1), torch.cat([zeros_NE, positions_NP], dim=-1)
