@@ -165,7 +165,7 @@ def test_skipping_is_a_pattern_with_none() -> None:
         ({"layers": ["rope"] * 5}, r"decoder.layers has 5 entries and there are 4 layers; give one for each"),
         (
             {"layers": ["rope", "none", "rope"]},
-            r"decoder.layers has 3 entries, a pattern that does not come out even in 4",
+            r"decoder.layers has 3 entries, a pattern whose length does not divide the 4",
         ),
         ({"layers": []}, r"decoder.layers is empty"),
         ({"layers": ["rope", "...", "none"]}, r"decoder.layers\[1\] is '...', which can only be the last entry"),

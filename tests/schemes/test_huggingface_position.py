@@ -22,7 +22,7 @@ from clockhands import positions
 from clockhands.attention import attend
 from clockhands.errors import CheckpointError
 from clockhands.model import PositionConfig, Transformer
-from clockhands.model.layer_schemes import list_parts
+from clockhands.model.layer_schemes import list_layer_specs
 from clockhands.options import defaults_of, options_of
 from clockhands.schemes import CATALOGUE, Composition, NoPosition, Scheme, Sinks, read_part
 from clockhands.schemes.huggingface_position import read_position_table
@@ -212,7 +212,7 @@ def _spell_out(position: PositionConfig, num_layers: int) -> list[Any]:
     common = [] if position.scheme == "none" else [{"scheme": position.scheme, **position.options}]
     common = [part for entry in common for part in entry.get("schemes", [entry])]
     layers = []
-    for parts in list_parts(position, num_layers):
+    for parts in list_layer_specs(position, num_layers):
         tables = [*map(read_part, common), *((part.scheme, dict(part.options)) for part in parts)]
         layers.append([(scheme, _fill_in(scheme, options)) for scheme, options in tables])
     return layers

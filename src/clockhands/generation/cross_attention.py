@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -14,6 +14,9 @@ from clockhands.findings import Figure, Mark, Panel
 from clockhands.generation.translate import translate
 from clockhands.runs import Run, open_run
 from clockhands.shapes import Float, Tensor
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 __all__ = ["compute_cross_attention", "draw_cross_attention"]
 
@@ -73,6 +76,6 @@ def draw_cross_attention(run: str | Path | Run, source: str, target: str | None 
     return Figure(tuple(panels), caption, columns=min(4, weights_LHST.shape[1]), height=height, title=title)
 
 
-def _decode_tokens(tokenizer: Any, ids_BS: Tensor) -> list[str]:
+def _decode_tokens(tokenizer: PreTrainedTokenizerBase, ids_BS: Tensor) -> list[str]:
     """Return each token of the first row as text; one that decodes to no text, by its name in the vocabulary."""
-    return [tokenizer.decode([token]) or tokenizer.convert_ids_to_tokens(int(token)) for token in ids_BS[0]]
+    return [str(tokenizer.decode([token]) or tokenizer.convert_ids_to_tokens(token)) for token in ids_BS[0].tolist()]

@@ -5,12 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from clockhands.errors import DataError, UsageError, describe_unknown
+
+if TYPE_CHECKING:
+    from sacrebleu.metrics.bleu import BLEU
 
 __all__ = [
     "Score",
@@ -77,7 +80,7 @@ def score_translations(
     return [*scores, compute_exact_match(hypotheses, references)]
 
 
-def make_bleu(tokenize: str, *, lowercase: bool) -> Any:
+def make_bleu(tokenize: str, *, lowercase: bool) -> BLEU:
     """Make sacreBLEU's BLEU metric. Raises UsageError for a tokenization that is unknown or not installed."""
     from sacrebleu.metrics.bleu import BLEU
 
@@ -130,7 +133,7 @@ def bootstrap_mean_interval(values: NDArray[np.float64], confidence: float = 0.9
 
 
 def _score_corpus(metric: Any, hypotheses: Sequence[str], references: Sequence[str]) -> Score:
-    """Score by a metric of sacreBLEU, with the interval of its bootstrap."""
+    """Score by a metric of sacreBLEU (Any: a method of it is replaced), with the interval of its bootstrap."""
     compute = metric._compute_score_from_stats
 
     def compute_with_float(statistics: Any) -> Any:

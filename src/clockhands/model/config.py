@@ -35,10 +35,9 @@ __all__ = ["TransformerConfig"]
 
 @dataclass(frozen=True)
 class TransformerConfig:
-    """A Transformer of "Attention Is All You Need" (Vaswani et al. 2017).
+    """A Transformer of "Attention Is All You Need" (Vaswani et al. 2017); the defaults are the paper's base model.
 
-    The defaults are the paper's base model with a smaller vocabulary (the paper's has 37,000 tokens), and PyTorch's
-    ``norm_eps``, as the paper gives none.
+    Only ``vocab_size`` is smaller (the paper's vocabulary has 37,000 tokens), and ``norm_eps`` is PyTorch's.
 
     Args:
         kind: the architecture, which code reads as ``architecture``: ``encoder-decoder``, ``decoder`` (language model)
@@ -232,23 +231,18 @@ class TransformerConfig:
     def get_sizes(self, side: Side) -> Sizes:
         """Return the sizes of the model that the constructors of a side's schemes may ask for."""
         return Sizes(
-            width=self.get_position_config(side).compute_encoding_width(self.d_model),
-            d_model=self.d_model,
-            num_heads=self.num_heads,
-            head_dim=self.resolved_head_dim,
-            num_layers=self.count_layers(side),
+            width=self.get_position_config(side).compute_encoding_width(self.d_model), d_model=self.d_model,
+            num_heads=self.num_heads, head_dim=self.resolved_head_dim, num_layers=self.count_layers(side),
             causal=self.is_causal(side),
-        )
+        )  # fmt: skip
 
     def build_schemes(self, side: Side) -> BuiltSchemes:
         """Build all schemes of a side. Raises ConfigError where they refuse the sizes or each other."""
-        position, num_layers = self.get_position_config(side), self.count_layers(side)
-        return self._scheme_factory.build(side, position, num_layers, self.get_sizes(side))
+        return self._scheme_factory.build(self, side)
 
     def summarise_schemes(self, side: Side) -> SchemeSummary:
         """Return the summary of a side's schemes. Raises ConfigError where they refuse the sizes or each other."""
-        position, num_layers = self.get_position_config(side), self.count_layers(side)
-        return self._scheme_factory.summarise(side, position, num_layers, self.get_sizes(side))
+        return self._scheme_factory.summarise(self, side)
 
     @cached_property
     def _scheme_factory(self) -> SchemeFactory:

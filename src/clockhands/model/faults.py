@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, get_args, get_origin
 
 from clockhands.errors import ConfigError, Fault, show_value
 from clockhands.model.config_types import LARGEST_HEAD_WIDTH, SIDES_BY_ARCHITECTURE, Side, StackSide
-from clockhands.model.layer_schemes import find_layer_count_faults, find_layer_faults, list_parts
+from clockhands.model.layer_schemes import find_layer_count_faults, find_layer_faults, list_layer_specs
 from clockhands.model.position_config import PositionConfig
 from clockhands.model.scheme_summary import SchemeSummary
 from clockhands.options import check_options, check_value, options_of
@@ -60,14 +60,14 @@ def find_position_faults_without_sizes(table: Mapping[str, Any], values: Mapping
     return [fault for side in sides if side in values for fault in find_position_faults(values[side], side)]
 
 
-def find_value_faults(instance: Any, prefix: str) -> list[str]:
-    """Return which fields of a dataclass have values of a wrong type or out of range, one sentence each.
+def find_value_faults(config: TransformerConfig | PositionConfig, prefix: str) -> list[str]:
+    """Return which fields of a configuration have values of a wrong type or out of range, one sentence each.
 
     ``prefix`` stands before the name of a field in messages.
     """
     faults = []
-    for name, option in options_of(type(instance)).items():
-        value = getattr(instance, name)
+    for name, option in options_of(type(config)).items():
+        value = getattr(config, name)
         if get_origin(option.type) is not Mapping:
             faults += check_value(f"{prefix}{name}", value, option.type)
         elif not isinstance(value, Mapping):
@@ -148,8 +148,8 @@ def find_scheme_faults(config: TransformerConfig, side: Side) -> list[str]:
         return count_faults
     try:
         summary = config.summarise_schemes(side)
-        for parts in list_parts(position, config.count_layers(side)):
-            adding = [part.scheme for part in parts if "encode" in CATALOGUE[part.scheme].hooks()]
+        for specs in list_layer_specs(position, config.count_layers(side)):
+            adding = [spec.scheme for spec in specs if "encode" in CATALOGUE[spec.scheme].hooks()]
             if adding:
                 return [
                     f"{side}.layers: {adding[0]} adds vectors at the token embedding, before all layers; give it as "

@@ -55,7 +55,7 @@ class ClockhandsForSeq2SeqLM(ClockhandsPreTrainedModel, CacheAwareGenerationMixi
         decoder_position_ids: torch.Tensor | None = None,
         document_ids: torch.Tensor | None = None,
         decoder_document_ids: torch.Tensor | None = None,
-        encoder_outputs: Any = None,
+        encoder_outputs: BaseModelOutput | tuple[torch.Tensor, ...] | None = None,
         past_key_values: EncoderDecoderCache | None = None,
         use_cache: bool | None = None,
         logits_to_keep: int | torch.Tensor = 0,
@@ -71,10 +71,8 @@ class ClockhandsForSeq2SeqLM(ClockhandsPreTrainedModel, CacheAwareGenerationMixi
         ids_BS = self.choose_decoder_ids(decoder_input_ids, labels)
         mask_BT = check_padding_mask(decoder_attention_mask)
         text = TokenBatch(ids_BS, mask_BT, decoder_position_ids, decoder_document_ids)
-        source_states, layer_states = (self.make_layer_state_list(output_hidden_states) for _ in range(2))
-        source = self.encode_source(
-            input_ids, attention_mask, position_ids, document_ids, encoder_outputs, source_states
-        )
+        layer_states, states = (self.make_layer_state_list(output_hidden_states) for _ in range(2))
+        source = self.encode_source(input_ids, attention_mask, position_ids, document_ids, encoder_outputs, states)
         cache = past_key_values
         if cache is None and self.wants_cache(use_cache, labels):
             cache = EncoderDecoderCache(DynamicCache(), DynamicCache())
@@ -84,7 +82,7 @@ class ClockhandsForSeq2SeqLM(ClockhandsPreTrainedModel, CacheAwareGenerationMixi
             loss=loss, logits=logits, past_key_values=cache, encoder_last_hidden_state=source.states_BTD,
             decoder_hidden_states=to_tuple(layer_states),
             # ``encoder_outputs`` may lack the states of the layers: the list is then empty.
-            encoder_hidden_states=to_tuple(source_states or None),
+            encoder_hidden_states=to_tuple(states or None),
         )  # fmt: skip
 
     def choose_decoder_ids(self, ids_BS: torch.Tensor | None, labels_BS: torch.Tensor | None) -> torch.Tensor:
@@ -121,7 +119,7 @@ class ClockhandsForSeq2SeqLM(ClockhandsPreTrainedModel, CacheAwareGenerationMixi
         mask_BT: PaddingMask,
         position_ids: torch.Tensor | None,
         document_ids: torch.Tensor | None,
-        encoder_outputs: Any,
+        encoder_outputs: BaseModelOutput | tuple[torch.Tensor, ...] | None,
         layer_states: list[torch.Tensor] | None = None,
     ) -> EncodedSource:
         """Encode the source, or rebuild it from ``encoder_outputs``.

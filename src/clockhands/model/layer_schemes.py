@@ -1,28 +1,35 @@
-"""Which schemes act in which layer of a side: the layer schedule of a ``PositionConfig``, read, judged and built."""
+"""Which schemes act in which layer of a side: the layer schedule of a ``PositionConfig``, read, checked and built."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from clockhands.errors import ConfigError, describe_unknown, show_value
-from clockhands.model.position_config import REPEAT, PositionConfig
+from clockhands.model.position_config import REPEAT, LayerEntry, PositionConfig
 from clockhands.schemes import CATALOGUE, Composition, Scheme, Sizes, build, find_option_faults, read_part
 
-__all__ = ["BuiltSchemes", "Part", "build_side", "find_layer_count_faults", "find_layer_faults", "list_parts"]
+__all__ = [
+    "BuiltSchemes",
+    "SchemeSpec",
+    "build_side",
+    "find_layer_count_faults",
+    "find_layer_faults",
+    "list_layer_specs",
+]
 
 
 @dataclass(frozen=True)
-class Part:
-    """One scheme of a layer: its name and its options."""
+class SchemeSpec:
+    """One scheme of a layer as a configuration names it: its name and its options."""
 
     scheme: str
     options: Mapping[str, Any] = field(default_factory=dict)
 
 
-def read_entry(entry: Any, kinds: Mapping[str, Any]) -> list[Part]:
+def read_entry(entry: LayerEntry, kinds: Mapping[str, LayerEntry]) -> list[SchemeSpec]:
     """Return the schemes that an entry of ``layers`` names: a kind of layer, a scheme, or a table of one or several.
 
     Raises ConfigError for an entry of another form.
@@ -35,17 +42,17 @@ def read_entry(entry: Any, kinds: Mapping[str, Any]) -> list[Part]:
             raise ConfigError(
                 [f"{show_value(entry)} must be a table with a list of schemes and nothing else"], "layers"
             )
-        return [Part(*read_part(part)) for part in entry["schemes"]]
-    return [Part(*read_part(entry))]
+        return [SchemeSpec(*read_part(part)) for part in entry["schemes"]]
+    return [SchemeSpec(*read_part(entry))]
 
 
-def list_parts(position: PositionConfig, num_layers: int) -> list[tuple[Part, ...]]:
+def list_layer_specs(position: PositionConfig, num_layers: int) -> list[tuple[SchemeSpec, ...]]:
     """Return the schemes that each layer has besides the one that all layers have; a valid configuration is assumed."""
     if not position.layers:
         return [()] * num_layers
     pattern = position.pattern
     return [
-        tuple(part for part in read_entry(pattern[layer % len(pattern)], position.kinds) if part.scheme != "none")
+        tuple(spec for spec in read_entry(pattern[layer % len(pattern)], position.kinds) if spec.scheme != "none")
         for layer in range(num_layers)
     ]
 
@@ -72,20 +79,20 @@ def find_layer_faults(position: PositionConfig, side: str) -> list[str]:
     return faults
 
 
-def _find_entry_faults(entry: Any, kinds: Mapping[str, Any]) -> list[str]:
+def _find_entry_faults(entry: LayerEntry, kinds: Mapping[str, LayerEntry]) -> list[str]:
     """Return what is wrong with one entry of ``layers`` or of ``kinds``."""
     try:
-        parts = read_entry(entry, kinds)
+        specs = read_entry(entry, kinds)
     except ConfigError as fault:
         return list(fault.faults)
     faults = []
-    for part in parts:
-        if part.scheme not in CATALOGUE and isinstance(entry, str) and kinds:
-            faults.append(describe_unknown("kind of layer or scheme", part.scheme, [*kinds, *CATALOGUE]))
-        elif part.scheme == "composition":
+    for spec in specs:
+        if spec.scheme not in CATALOGUE and isinstance(entry, str) and kinds:
+            faults.append(describe_unknown("kind of layer or scheme", spec.scheme, [*kinds, *CATALOGUE]))
+        elif spec.scheme == "composition":
             faults.append("name the parts of a composition as schemes = [...]")
         else:
-            faults += find_option_faults(CATALOGUE, part.scheme, part.options)
+            faults += find_option_faults(CATALOGUE, spec.scheme, spec.options)
     return faults
 
 
@@ -101,8 +108,8 @@ def find_layer_count_faults(position: PositionConfig, side: str, num_layers: int
         return [f"{subject} and there are {num_layers} layers; give one for each, or a shorter pattern"]
     if num_layers % count and REPEAT not in position.layers:
         return [
-            f"{subject}, a pattern that does not come out even in {num_layers} layers; give one for each layer, or end "
-            f"the pattern with '{REPEAT}', which repeats it and cuts it at the last layer"
+            f"{subject}, a pattern whose length does not divide the {num_layers} layers; give one for each layer, or "
+            f"end the pattern with '{REPEAT}', which repeats it and cuts it at the last layer"
         ]
     return []
 
@@ -131,20 +138,19 @@ def build_side(position: PositionConfig, num_layers: int, sizes: Sizes, spare: S
     def build_common() -> Scheme:
         return build(CATALOGUE, position.scheme, sizes, position.options, validated=True)
 
+    # The scheme that all layers have: one instance for all, or, with a part that is ``per_layer``, the first layer's.
     first = build_common() if spare is None else spare
     if position.layers is None:
-        others = [build_common() for _ in range(num_layers - 1 if first.per_layer else 0)]
-        for scheme in others:
-            _share_parts(first, scheme)
-        return BuiltSchemes([first, *others], [layer if others else 0 for layer in range(max(num_layers, 1))], first)
+        return _build_without_schedule(first, build_common, num_layers)
     modules: list[Scheme] = [] if first.per_layer else [first]
     module_of_layer, module_of_key = [], dict[str, int]()
-    for layer, parts in enumerate(list_parts(position, num_layers)):
-        key = json.dumps([[part.scheme, dict(part.options)] for part in parts], sort_keys=True)
+    for layer, specs in enumerate(list_layer_specs(position, num_layers)):
+        # Layers with equal entries share one scheme, unless a part of it is ``per_layer``.
+        key = json.dumps([[spec.scheme, dict(spec.options)] for spec in specs], sort_keys=True)
         earlier = modules[module_of_key[key]] if key in module_of_key else None
         if earlier is None or earlier.per_layer:
             common = first if layer == 0 or not first.per_layer else build_common()
-            own_parts = [build(CATALOGUE, part.scheme, sizes, part.options, validated=True) for part in parts]
+            own_parts = [build(CATALOGUE, spec.scheme, sizes, spec.options, validated=True) for spec in specs]
             scheme = _join_common_and_own(first, common, own_parts)
             if earlier is not None:
                 _share_parts(earlier, scheme)
@@ -155,6 +161,14 @@ def build_side(position: PositionConfig, num_layers: int, sizes: Sizes, spare: S
         else:
             module_of_layer.append(module_of_key[key])
     return BuiltSchemes(modules, module_of_layer, modules[module_of_layer[0]] if first.per_layer else first)
+
+
+def _build_without_schedule(first: Scheme, build_common: Callable[[], Scheme], num_layers: int) -> BuiltSchemes:
+    """Return ``first`` for all layers, or with a part that is ``per_layer`` another one for each layer after it."""
+    others = [build_common() for _ in range(num_layers - 1 if first.per_layer else 0)]
+    for scheme in others:
+        _share_parts(first, scheme)
+    return BuiltSchemes([first, *others], [layer if others else 0 for layer in range(max(num_layers, 1))], first)
 
 
 def _join_common_and_own(first: Scheme, common: Scheme, own_parts: list[Scheme]) -> Scheme:

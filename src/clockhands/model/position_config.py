@@ -6,14 +6,17 @@ import copy
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 from clockhands.errors import ConfigError, show_value
 from clockhands.options import Count, check_options, options_of
 from clockhands.positions import Transform, make_transform
 from clockhands.schemes.position_presets import POSITION_PRESETS
 
-__all__ = ["REPEAT", "SINUSOIDAL", "PositionConfig", "spell_out_short_forms"]
+__all__ = ["REPEAT", "SINUSOIDAL", "LayerEntry", "PositionConfig", "spell_out_short_forms"]
+
+LayerEntry: TypeAlias = str | Mapping[str, Any]
+"""What one layer has: a scheme's name or table, a table ``{schemes = [...]}``, or the name of an entry of ``kinds``."""
 
 REPEAT = "..."
 """The last entry of ``layers``, after which the pattern begins again until all layers are served."""
@@ -47,7 +50,7 @@ class PositionConfig:
     width: Count | None = None
     every_layer: bool = False
     skip_every: int = 0
-    layers: Sequence[str | Mapping[str, Any]] | None = None
+    layers: Sequence[LayerEntry] | None = None
     kinds: Mapping[str, Any] = field(default_factory=dict)
     transform: str | None = None
     transform_options: Mapping[str, Any] = field(default_factory=dict)
@@ -109,7 +112,7 @@ class PositionConfig:
         return self.layers is None and self.scheme != "composition"
 
     @property
-    def pattern(self) -> list[Any]:
+    def pattern(self) -> list[LayerEntry]:
         """The entries of ``layers`` without the last one that repeats them; empty without a layer schedule."""
         return [entry for entry in self.layers or () if entry != REPEAT]
 
@@ -144,7 +147,7 @@ def spell_out_short_forms(table: Any) -> Any:
     return {"scheme": "none", **table} if "scheme" not in table and "layers" in table else dict(table)
 
 
-def _name_entry(entry: Any) -> str:
+def _name_entry(entry: LayerEntry) -> str:
     """Return the schemes of an entry of ``layers`` in words."""
     if not isinstance(entry, Mapping):
         return str(entry)

@@ -14,6 +14,7 @@ from clockhands.schemes import Sizes
 from clockhands.schemes.scheme import Scheme
 
 if TYPE_CHECKING:
+    from clockhands.model.config import TransformerConfig
     from clockhands.model.config_types import Side
     from clockhands.model.position_config import PositionConfig
 
@@ -39,16 +40,19 @@ class SchemeFactory:
         self._summaries: dict[Side, SchemeSummary] = {}
         self._spare: dict[Side, tuple[Scheme, object]] = {}
 
-    def build(self, side: Side, position: PositionConfig, num_layers: int, sizes: Sizes) -> BuiltSchemes:
+    def build(self, config: TransformerConfig, side: Side) -> BuiltSchemes:
         """Build the schemes of a side for a model. Raises ConfigError where they refuse the sizes or each other."""
-        return build_side(position, num_layers, sizes, self._take_spare(side))
+        position, num_layers = config.get_position_config(side), config.count_layers(side)
+        return build_side(position, num_layers, config.get_sizes(side), self._take_spare(side))
 
-    def summarise(self, side: Side, position: PositionConfig, num_layers: int, sizes: Sizes) -> SchemeSummary:
-        """Return the summary of a side's schemes, which are built for it at the first call, as ``build`` does."""
+    def summarise(self, config: TransformerConfig, side: Side) -> SchemeSummary:
+        """Return the summary of a side's schemes, which the first call builds. Raises what ``build`` raises."""
         if side not in self._summaries:
+            position, sizes = config.get_position_config(side), config.get_sizes(side)
+            # With a single scheme, all layers that do not skip it have equal instances, and one of them is enough.
+            num_layers = 1 if position.has_single_scheme else config.count_layers(side)
             with avoid_large_tables(position, sizes):
-                # All layers that do not skip theirs have equal schemes, and one of them is enough.
-                built = build_side(position, 1 if position.has_single_scheme else num_layers, sizes)
+                built = build_side(position, num_layers, sizes)
             if position.has_single_scheme:
                 self._summaries[side] = SchemeSummary.of_scheme(built.at_input)
                 self._keep_spare(side, built.at_input)

@@ -1,4 +1,4 @@
-"""A cache of validated configurations, by their tables: transformers copies and reads a configuration many times."""
+"""A cache of validated configurations by their tables, as transformers copies and reads a configuration many times."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from clockhands.model.config import TransformerConfig
 __all__ = ["MAX_ENTRIES", "store_config", "validate_table"]
 
 MAX_ENTRIES = 64
+"""Configurations that are kept; one more and the oldest is dropped."""
 _CONFIGS: dict[str, TransformerConfig] = {}
 
 
@@ -28,7 +29,7 @@ def validate_table(table: Any, origin: str = "config.transformer") -> Transforme
 
 
 def store_config(config: TransformerConfig, table: Any) -> None:
-    """Store a validated configuration under its table; the oldest of ``MAX_ENTRIES`` is dropped."""
+    """Store a validated configuration under its table; if ``MAX_ENTRIES`` are stored, the oldest is dropped."""
     if len(_CONFIGS) >= MAX_ENTRIES:
         del _CONFIGS[next(iter(_CONFIGS))]
     _CONFIGS[json.dumps(table, sort_keys=True)] = config

@@ -98,7 +98,7 @@ class LanguageModel:
     def compute_logits(self, ids_BS: Int[Tensor, "B S"]) -> Float[Tensor, "B S V"]:
         """Compute the logits of the next token at every token, in float32: [B, S, V].
 
-        Raises UsageError for a text longer than ``longest``.
+        Raises UsageError for a text longer than ``max_length``.
         """
         if self.max_length is not None and ids_BS.shape[1] > self.max_length:
             raise UsageError(
