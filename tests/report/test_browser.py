@@ -12,10 +12,21 @@ import pytest
 from clockhands.findings import Finding, Findings
 from clockhands.report import put_side_by_side, write
 from tests.report.chromium import Browser, find
+from tests.report.contrast import contrast, luminance
 from tests.report.demo import EVIL, demo
 
 BINARY = find()
 pytestmark = pytest.mark.skipif(BINARY is None, reason="no chromium, chromium-browser or google-chrome on the path")
+FAULTS_OF_FIGURES = """[...document.querySelectorAll('.plot')].flatMap(plot => {
+    const name = plot.parentNode.id, shown = [...plot.children].filter(svg => svg.getBoundingClientRect().width > 0);
+    if (shown.length !== 1) return [`${name}: ${shown.length} drawings are shown`];
+    if (plot.scrollWidth > plot.clientWidth) return [`${name} scrolls sideways`];
+    const [svg] = shown, box = svg.getBoundingClientRect(), scale = box.width / svg.viewBox.baseVal.width;
+    return [...svg.querySelectorAll('text')].flatMap(text => {
+      const size = parseFloat(getComputedStyle(text).fontSize) * scale, at = text.getBoundingClientRect();
+      const out = Math.max(box.left - at.left, at.right - box.right, box.top - at.top, at.bottom - box.bottom);
+      return [...(size < 9 ? [`${name}: "${text.textContent}" is ${size.toFixed(1)} px high`] : []),
+        ...(out > 1 ? [`${name}: "${text.textContent}" is cut off by ${out.toFixed(1)} px`] : [])] }) })"""
 STICKS_OUT = """[...document.querySelectorAll('body *')].filter(e => !e.closest('.plot, .table, pre')
     && e.getBoundingClientRect().right > innerWidth + 1).map(e => e.outerHTML.slice(0, 80))"""
 
@@ -63,16 +74,24 @@ def test_a_long_unit_breaks_nowhere_and_sticks_out_nowhere(browser: Browser, tmp
         assert browser.evaluate(over) == [0, 0]
 
 
+@pytest.mark.parametrize("width", [360, 768, 1024, 1280, 1440])
+def test_figures_fit_and_their_letters_are_at_least_9_pixels_high(
+    browser: Browser, pages: dict[str, Path], width: int
+) -> None:
+    browser.open(pages["one"], width)
+    assert browser.evaluate(FAULTS_OF_FIGURES) == []
+
+
 def test_figures_are_there_and_have_size(browser: Browser, pages: dict[str, Path]) -> None:
     browser.open(pages["one"], 1400)
     sizes = browser.evaluate(
-        "[...document.querySelectorAll('.plot > svg')].map(s => s.getBoundingClientRect())"
+        "[...document.querySelectorAll('.plot > svg:first-child')].map(s => s.getBoundingClientRect())"
         ".map(box => [box.width, box.height])"
     )
     assert len(sizes) == sum(item.figure is not None for item in demo())
     assert all(wide > 500 and tall > 200 for wide, tall in sizes)
     drawn = browser.evaluate(
-        "[...document.querySelectorAll('.plot image')].every(i => i.getBoundingClientRect().width > 3)"
+        "[...document.querySelectorAll('.plot > :first-child image')].every(i => i.getBoundingClientRect().width > 3)"
     )
     assert drawn
 
@@ -130,17 +149,6 @@ def test_the_skip_link_is_the_first_stop_and_leads_to_the_findings(browser: Brow
     assert browser.evaluate("document.activeElement.id") == "content"
 
 
-def luminance(colour: list[float]) -> float:
-    parts = [value / 255 for value in colour]
-    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
-    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-
-
-def contrast(one: list[float], other: list[float]) -> float:
-    low, high = sorted((luminance(one), luminance(other)))
-    return (high + 0.05) / (low + 0.05)
-
-
 BUTTONS = """(async () => { window.taken = {}; const labels = ['Copy SVG', 'Copy PNG', 'Copy link'];
     Object.defineProperty(navigator, 'clipboard', { value: { writeText: async (text) => { taken.text = text },
       write: async ([item]) => { taken.type = item.types[0];
@@ -179,7 +187,8 @@ def test_buttons_copy_the_figure_and_its_address(browser: Browser, pages: dict[s
 def test_a_value_is_shown_beside_the_pointer_and_beside_a_finger(browser: Browser, pages: dict[str, Path]) -> None:
     browser.open(pages["one"], 400)
     shown = browser.evaluate(
-        """(() => { const bar = document.querySelector('#loudness-share-svg .hover > rect'); bar.scrollIntoView();
+        """(() => { const bar = document.querySelector('#loudness-share-narrow-svg .hover > rect');
+        bar.scrollIntoView();
         const box = bar.getBoundingClientRect(), tip = document.querySelector('.tip'), out = [tip.hidden];
         const point = (kind, x, y, type) => document.elementFromPoint(x, y).dispatchEvent(
           new PointerEvent(type, { pointerType: kind, clientX: x, clientY: y, bubbles: true }));

@@ -28,9 +28,18 @@ _LAYOUT = ("group", "opening", "compared")
 
 
 @dataclass(frozen=True)
+class DrawnFigure:
+    """One figure as SVG, arranged twice: over the width of a page, and for one column of a journal or a phone."""
+
+    wide: str
+    narrow: str
+
+
+@dataclass(frozen=True)
 class Section:
     """A finding as the template needs it: its id on the page, its drawn figure, its table and plain details.
 
+    ``svg`` is the figure over the width of a page, and ``narrow`` the same for one column and for a phone.
     ``number`` counts the figures from the top of the page, from 1; it is 0 where there is none. ``views`` hold the data
     of what a script shows below the figure, by whose it is: that of the finding's ``details["view"]``, which is
     nobody's in particular, or those of ``details["views"]``.
@@ -40,6 +49,7 @@ class Section:
     number: int
     finding: Finding
     svg: Markup | None
+    narrow: Markup | None
     table: TableView | None
     details: dict[str, Any]
     views: dict[str, dict[str, Any]]
@@ -53,16 +63,22 @@ def make_page(findings: Findings, *, title: str | None = None, script: bool = Tr
     return compose(findings, draw_figures(findings), title=title, script=script)
 
 
-def draw_figures(findings: Findings) -> dict[str, str]:
-    """Return each figure as SVG, by the id of its finding."""
-    from clockhands.report.figures import draw  # late: Matplotlib is heavy
-
+def draw_figures(findings: Findings) -> dict[str, DrawnFigure]:
+    """Return each figure, drawn, by the id of its finding."""
     by_id = zip(make_slugs(findings), findings, strict=True)
     return {
-        name: draw(finding.figure, name, alternative=finding.verdict)
+        name: _draw_twice(finding.figure, name, finding.verdict)
         for name, finding in by_id
         if finding.figure is not None and is_worth_drawing(finding.figure)
     }
+
+
+def _draw_twice(figure: Figure, name: str, alternative: str) -> DrawnFigure:
+    """Draw a figure in its two arrangements, whose ids differ, for both stand on the page."""
+    from clockhands.report.figures import draw  # late: Matplotlib is heavy
+
+    wide = draw(figure, name, alternative=alternative)
+    return DrawnFigure(wide, draw(figure, f"{name}-narrow", alternative=alternative, narrow=True))
 
 
 def is_worth_drawing(figure: Figure) -> bool:
@@ -92,9 +108,14 @@ def _list_measured(mark: Mark) -> Sequence[object]:
 
 
 def compose(
-    findings: Findings, drawn: dict[str, str], *, title: str | None = None, script: bool = True, files: bool = False
+    findings: Findings,
+    drawn: dict[str, DrawnFigure],
+    *,
+    title: str | None = None,
+    script: bool = True,
+    files: bool = False,
 ) -> str:
-    """Return the page around figures that are drawn already: ``drawn`` holds their SVG by the id of the finding.
+    """Return the page around figures that are drawn already: ``drawn`` holds them by the id of the finding.
 
     ``script`` as ``make_page``. ``files``: whether the files that ``write`` makes are beside the page, to be linked.
     """
@@ -152,13 +173,13 @@ def _number_figures(sections: Sequence[Section]) -> list[Section]:
     return [replace(section, number=numbers.get(section.id, 0)) for section in sections]
 
 
-def _make_section(name: str, finding: Finding, drawn: dict[str, str]) -> Section:
+def _make_section(name: str, finding: Finding, drawn: dict[str, DrawnFigure]) -> Section:
     """Return a finding as the template needs it; details that are no plain values are left out."""
-    svg = Markup(drawn[name]) if name in drawn else None
+    svg, narrow = (Markup(drawn[name].wide), Markup(drawn[name].narrow)) if name in drawn else (None, None)
     details = {key: value for key, value in finding.details.items() if key not in _LAYOUT and _is_plain(value)}
     views = finding.details.get("views") or {"": finding.details.get("view")}
     known = {key: view for key, view in views.items() if isinstance(view, dict) and view.get("kind") in VIEWS}
-    return Section(name, 0, finding, svg, view_table(finding.table), details, known)
+    return Section(name, 0, finding, svg, narrow, view_table(finding.table), details, known)
 
 
 def _group_sections(sections: Sequence[Section]) -> dict[str, list[Section]]:

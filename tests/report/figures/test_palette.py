@@ -8,6 +8,8 @@ from importlib.resources import files
 import pytest
 
 from clockhands.report.figures import palette
+from tests.report.contrast import contrast as measure
+from tests.report.contrast import parse_colour
 
 SHEET = files("clockhands.report").joinpath("templates", "style.css").read_text("utf8")
 LIGHT, CHANGED = (
@@ -23,15 +25,8 @@ TEXTS = [
 """Which colour text has on which ground."""
 
 
-def luminance(colour: str) -> float:
-    parts = [int(colour[start : start + 2], 16) / 255 for start in (1, 3, 5)]
-    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
-    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-
-
-def contrast(one: str, other: str) -> float:
-    low, high = sorted((luminance(one), luminance(other)))
-    return (high + 0.05) / (low + 0.05)
+def contrast(colour: str, other: str) -> float:
+    return measure(parse_colour(colour), parse_colour(other))
 
 
 def test_black_on_white_is_21() -> None:

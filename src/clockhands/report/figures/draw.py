@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import textwrap
 import warnings
 from io import BytesIO
 from typing import Any, cast
@@ -35,6 +36,8 @@ PREVIEW_WIDTH = 1200
 """Pixels of the width of a preview; what shows links asks for as many."""
 MOST_TARGETS = 420
 """Places to point at in one figure, at most."""
+LETTER = 6.8
+"""About how wide a letter of a title or a label is, in points."""
 _SLANTED: dict[str, Any] = {"rotation": 35, "ha": "right", "rotation_mode": "anchor"}
 
 
@@ -51,7 +54,7 @@ def draw(figure: Figure, name: str, *, alternative: str = "", narrow: bool = Fal
         sheet = Sheet(show_percent(figure), narrow=narrow)
         sheet.fill()
         raw = sheet.print_svg()
-        targets = sheet.list_targets()
+        targets = sheet.list_targets(MOST_TARGETS // 2 if narrow else MOST_TARGETS)
     return finish(raw, name, targets, alternative=alternative or figure.caption)
 
 
@@ -84,7 +87,10 @@ class Sheet:
         self.kinds = {name: kind(figure) for name, kind in KINDS.items()}
         self.series = Series(figure)
         width = self.width / self.columns
-        height = max(width * figure.height, 34.0, *(_measure_names(panel) for panel in figure.panels))
+        # A flat panel of half the width would be all labels.
+        shape = max(figure.height, min(0.65, 1.6 * figure.height)) if narrow else figure.height
+        height = max(width * shape, 34.0, *(_measure_names(panel) for panel in figure.panels))
+        height += max(_measure_broken_lines(panel, width) for panel in figure.panels)
         self.plots = [Plot(panel, *_make_scales(panel), width, height) for panel in figure.panels]
         self.legend = find_common_labels(self.plots)
         total = self.rows * height + LINE * count_lines(self.legend, self.width)
@@ -116,10 +122,10 @@ class Sheet:
         FigureCanvasSVG(self.canvas).print_svg(raw, metadata=metadata)
         return raw.getvalue()
 
-    def list_targets(self) -> list[Target]:
-        """Return where each value stands on the printed sheet, in points from its top left corner."""
+    def list_targets(self, most: int) -> list[Target]:
+        """Return where values stand on the printed sheet, at most so many, in points from its top left corner."""
         groups = [(plot.ax, group) for plot in self.plots for group in plot.spots if group]
-        step = max(1, math.ceil(sum(len(group) for _, group in groups) / MOST_TARGETS))
+        step = max(1, math.ceil(sum(len(group) for _, group in groups) / most))
         height = self.canvas.bbox.height
         placed = (_make_target(ax, spot, height) for ax, group in groups for spot in group[::step])
         return [target for target in placed if target]
@@ -136,9 +142,10 @@ class Sheet:
             style = self.series.choose_appearance(panel, mark)
             plot.handles[index] = self.kinds[mark.kind].draw(plot, mark, style)
         above = 0.0 if self.legend else _draw_own_legend(plot)
-        ax.set_title(replace_controls(panel.title), pad=6 + above)
-        ax.set_xlabel(replace_controls(panel.xlabel))
-        ax.set_ylabel(replace_controls(panel.ylabel))
+        across = plot.width - _measure_side(panel)
+        ax.set_title(_break_lines(panel.title, across), pad=6 + above)
+        ax.set_xlabel(_break_lines(panel.xlabel, across))
+        ax.set_ylabel(_break_lines(panel.ylabel, plot.height * 0.9))
         _format_ticks(ax, panel)
         _name_ticks(plot)
         _set_limits(ax, panel)
@@ -173,6 +180,23 @@ def _set_limits(ax: Axes, panel: Panel) -> None:
         ax.set_xlim(panel.xlim)
     if panel.ylim:
         ax.set_ylim(panel.ylim)
+
+
+def _measure_side(panel: Panel) -> float:
+    """Return about how wide the ticks beside a panel are, with its label, in points."""
+    names = [replace_controls(value) for mark in panel.marks for value in mark.y if isinstance(value, str)]
+    return 30.0 + LETTER * max(4, *map(len, names)) if names else 60.0
+
+
+def _break_lines(text: str, room: float) -> str:
+    """Return a title or a label in lines that are at most ``room`` points long."""
+    return textwrap.fill(replace_controls(text), max(8, int(room / LETTER)), break_on_hyphens=False)
+
+
+def _measure_broken_lines(panel: Panel, width: float) -> float:
+    """Return the height of all lines of title and label but the first of each, in points."""
+    across = width - _measure_side(panel)
+    return 14.0 * sum(_break_lines(text, across).count("\n") for text in (panel.title, panel.xlabel))
 
 
 def _measure_names(panel: Panel) -> float:

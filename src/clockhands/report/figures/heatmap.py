@@ -15,10 +15,12 @@ from matplotlib.image import AxesImage
 from clockhands.errors import DataError
 from clockhands.findings import Figure, Mark, Scalar
 from clockhands.report.figures.mark_kind import MarkKind, Plot
-from clockhands.report.figures.palette import DIVERGING, SEQUENTIAL, Appearance
+from clockhands.report.figures.palette import DIVERGING, FAINT, PAPER, SEQUENTIAL, Appearance
 from clockhands.report.text import format_number, replace_controls
 
 Values: TypeAlias = np.ndarray[Any, np.dtype[np.float64]]
+SMALLEST = 10.0
+"""Points of the smallest letters: 9 pixels where a figure is drawn for a phone of 360."""
 
 
 class Heatmap(MarkKind):
@@ -45,7 +47,7 @@ class Heatmap(MarkKind):
         )
         self._images[mark.label, mark.diverging].append(image)
         plot.ax.grid(False)
-        plot.ax.spines[:].set_visible(False)
+        plot.ax.spines[:].set_visible(True)  # where the palest cells end, on light paper, and the darkest on dark
         plot.ax.tick_params(length=0)
         width, height = plot.width * 0.8, plot.height * 0.75  # of the panel, what its labels leave
         if width / columns >= 26 and height / rows >= 11 and values.size <= 200:
@@ -64,8 +66,8 @@ class Heatmap(MarkKind):
             bar = canvas.colorbar(images[0], ax=axes, shrink=0.9, aspect=28, pad=0.015, fraction=0.05)
             if bar.solids is not None:
                 bar.solids.set_rasterized(True)
-            bar.outline.set_visible(False)
-            bar.ax.tick_params(length=0, labelsize=9.5)
+            bar.outline.set(edgecolor=FAINT, linewidth=0.8)
+            bar.ax.tick_params(length=0, labelsize=SMALLEST)
             bar.ax.grid(False)
             bar.set_label(replace_controls(label), fontsize=10)
 
@@ -118,13 +120,14 @@ class Tiles(Heatmap):
         look: dict[str, Any] = {"cmap": SEQUENTIAL, "norm": self._make_norm(mark), "interpolation": "none"}
         image = plot.ax.imshow(values, aspect="auto", extent=(0, len(mark.x), len(mark.y), 0), **look)
         self._images[mark.label, mark.diverging].append(image)
-        plot.ax.spines[:].set_visible(False)
+        plot.ax.spines[:].set_visible(True)
         plot.ax.tick_params(length=0)
         plot.ax.set_xticks([at + 0.5 for at in range(len(mark.x))], [str(name) for name in mark.x])
         plot.ax.set_yticks([at + 0.5 for at in range(len(mark.y))], [str(name) for name in mark.y])
         plot.ax.grid(False)
-        plot.ax.vlines(range(1, len(mark.x)), 0, len(mark.y), colors="#ffffff", lw=2)
-        plot.ax.hlines(range(1, len(mark.y)), 0, len(mark.x), colors="#ffffff", lw=2)
+        for colour, width in ((PAPER, 2.6), (FAINT, 0.8)):  # one of both is seen beside tiles of any colour
+            plot.ax.vlines(range(1, len(mark.x)), 0, len(mark.y), colors=colour, lw=width)
+            plot.ax.hlines(range(1, len(mark.y)), 0, len(mark.x), colors=colour, lw=width)
         for index, name in enumerate(mark.names):
             row, column = divmod(index, len(mark.x))
             plot.note(replace_controls(name, lines=True), column, row, column + 1, row + 1)
@@ -178,7 +181,7 @@ def _choose_step(count: int, room: float, size: float) -> int:
 
 
 def _write_cells(ax: Axes, values: Values, image: AxesImage) -> None:
-    """Write each value into its cell, light on dark and dark on light."""
+    """Write each value into its cell, light or dark, whichever is read more easily there."""
     largest = float(np.nanmax(np.abs(values)))
     decimals = max(0, 1 - math.floor(math.log10(largest))) if 0 < largest < math.inf else 0
     if decimals > 4:
@@ -186,8 +189,15 @@ def _write_cells(ax: Axes, values: Values, image: AxesImage) -> None:
     colours: Values = image.to_rgba(values)
     for (row, column), value in np.ndenumerate(values):
         if np.isfinite(value):
-            red, green, blue, _ = colours[row, column].tolist()
-            dark = 0.299 * red + 0.587 * green + 0.114 * blue < 0.55
             text = f"{value:z.{min(decimals, 2)}f}".replace("-", "−")
-            colour = "#ffffff" if dark else "#101010"
-            ax.text(column, row, text, ha="center", va="center", fontsize=9, color=colour)
+            colour = choose_text_colour(colours[row, column, :3])
+            ax.text(column, row, text, ha="center", va="center", fontsize=SMALLEST, color=colour)
+
+
+def choose_text_colour(ground: Values) -> str:
+    """Return white or black, whichever contrasts more with a ground of these shares of red, green and blue.
+
+    The contrast is that of WCAG 2.2; at a luminance of 0.179 both have the same, of 4.58.
+    """
+    linear = np.where(ground <= 0.04045, ground / 12.92, ((ground + 0.055) / 1.055) ** 2.4)
+    return "#ffffff" if float(linear @ (0.2126, 0.7152, 0.0722)) < 0.179 else "#000000"

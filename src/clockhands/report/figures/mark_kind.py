@@ -94,6 +94,8 @@ class MarkKind:
     """Whether it makes its own ticks and colours, and takes no part in legends and categories."""
     neutral = False
     """Whether it is grey without a label, and no series of its own."""
+    fills = False
+    """Whether it colours an area, on which other marks may lie."""
     rule = False
     """Whether it is a line at one value of one axis; a number is then not a category of an axis of names."""
     row_height = 19.0

@@ -8,11 +8,18 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
+from matplotlib.patches import Patch
+
 from clockhands.findings import Figure, Mark
 from clockhands.report.figures.heatmap import Heatmap, Tiles
 from clockhands.report.figures.mark_kind import MarkKind, Plot, label_values, list_x
 from clockhands.report.figures.palette import INK, PAPER, Appearance
 from clockhands.report.text import format_number
+
+RIM = 1.0
+"""Width of the rim of paper around a line or a symbol on an area of colour, in points."""
+RIM_ORDER = 2.1
+"""Where rims of lines lie: above every area, below every line, so that no rim cuts another line."""
 
 
 class Line(MarkKind):
@@ -23,7 +30,10 @@ class Line(MarkKind):
         few = len(x) <= 24 and len(plot.panel.marks) <= 6 and mark.emphasis != "reference"
         marker = style.marker if few else ("o" if len(x) == 1 else "")
         look: dict[str, Any] = {"color": style.colour, "lw": style.width, "ls": style.dash, "ms": 3.6}
-        (line,) = plot.ax.plot(x, y, marker=marker, solid_capstyle="round", **look)
+        if has_fills(plot):
+            rim: dict[str, Any] = {"color": PAPER, "lw": style.width + 2 * RIM, "ms": 3.6 + 2 * RIM}
+            plot.ax.plot(x, y, marker=marker, solid_capstyle="round", zorder=RIM_ORDER, **rim)
+        (line,) = plot.ax.plot(x, y, marker=marker, solid_capstyle="round", zorder=2.2, **look)
         draw_error_bars(plot, mark, style.colour, x, y)
         for index, place in enumerate(zip(x, y, strict=True)):
             plot.note(self.describe_value(mark, index), *place)
@@ -36,6 +46,8 @@ class Points(MarkKind):
     def draw(self, plot: Plot, mark: Mark, style: Appearance) -> Any:
         x, y = plot.locate(mark)
         look: dict[str, Any] = {"color": style.colour, "marker": style.marker, "linewidths": 0}
+        if has_fills(plot):
+            look |= {"edgecolors": PAPER, "linewidths": RIM}
         if mark.emphasis == "reference":  # seen on a bar of any colour, too
             look |= {"color": PAPER, "edgecolors": INK, "linewidths": 1.2}
         points = plot.ax.scatter(x, y, s=30 if len(x) <= 60 else 12, zorder=3, **look)
@@ -47,6 +59,10 @@ class Points(MarkKind):
 
 class Bars(MarkKind):
     """A bar for each value, with error bars, beside those of other marks; horizontal where ``y`` holds names."""
+
+    fills = True
+    edge = 0.0
+    """Width of a line of paper around each bar, in points."""
 
     def draw(self, plot: Plot, mark: Mark, style: Appearance) -> Any:
         group = [other for other in plot.panel.marks if other.kind == mark.kind]
@@ -63,7 +79,7 @@ class Bars(MarkKind):
         places, amounts = (y, x) if plot.sideways else (x, y)
         bases = [self.find_base(plot, at, amount) for at, amount in zip(places, amounts, strict=True)]
         middles = [at + shift for at in places]
-        look: dict[str, Any] = {"color": style.colour, "linewidth": 0, "zorder": 2}
+        look: dict[str, Any] = {"facecolor": style.colour, "edgecolor": PAPER, "linewidth": self.edge, "zorder": 2}
         if plot.sideways:
             bars = plot.ax.barh(middles, amounts, height=thickness * 0.94, left=bases, **look)
         else:
@@ -77,7 +93,9 @@ class Bars(MarkKind):
 
 
 class Stack(Bars):
-    """One layer of stacked bars; negative layers grow downwards."""
+    """One layer of stacked bars; negative layers grow downwards. A line of paper parts it from its neighbours."""
+
+    edge = 0.8
 
     def __init__(self, figure: Figure) -> None:
         super().__init__(figure)
@@ -95,14 +113,21 @@ class Stack(Bars):
 
 
 class Band(MarkKind):
-    """The area between ``low`` and ``high``."""
+    """The area between ``low`` and ``high``, and a line along both, for a tint alone is hardly seen."""
 
     needs = ("low", "high")
     neutral = True
+    fills = True
 
     def draw(self, plot: Plot, mark: Mark, style: Appearance) -> Any:
         x, _ = plot.locate(mark)
-        return plot.ax.fill_between(x, mark.low, mark.high, color=style.colour, alpha=0.18, linewidth=0)
+        several = sum(other.kind == mark.kind for other in plot.panel.marks) > 1
+        for edge in (mark.low, mark.high):
+            if several:
+                plot.ax.plot(x, edge, color=PAPER, lw=0.7 + 2 * RIM, zorder=1.2)
+            plot.ax.plot(x, edge, color=style.colour, lw=0.7, zorder=1.3)
+        plot.ax.fill_between(x, mark.low, mark.high, color=style.colour, alpha=0.18, linewidth=0)
+        return Patch(facecolor=(style.colour, 0.18), edgecolor=style.colour, linewidth=0.7)
 
 
 class HLine(MarkKind):
@@ -114,6 +139,8 @@ class HLine(MarkKind):
     def draw(self, plot: Plot, mark: Mark, style: Appearance) -> Any:
         for index, value in enumerate(mark.y):
             at = plot.y(value)
+            if has_fills(plot):
+                plot.ax.axhline(at, color=PAPER, lw=style.width + 2 * RIM, zorder=1.4)
             line = plot.ax.axhline(at, color=style.colour, lw=style.width, ls=style.dash, zorder=1.5)
             plot.note_line(self.describe_value(mark, index), y=at)
         return line
@@ -132,6 +159,8 @@ class VLine(MarkKind):
     def draw(self, plot: Plot, mark: Mark, style: Appearance) -> Any:
         for index, value in enumerate(mark.x):
             at = plot.x(value)
+            if has_fills(plot):
+                plot.ax.axvline(at, color=PAPER, lw=style.width + 2 * RIM, zorder=1.4)
             line = plot.ax.axvline(at, color=style.colour, lw=style.width, ls=style.dash, zorder=1.5)
             plot.note_line(self.describe_value(mark, index), x=at)
         return line
@@ -153,11 +182,19 @@ KINDS: dict[str, type[MarkKind]] = {
 }
 
 
+def has_fills(plot: Plot) -> bool:
+    """Tell whether a panel has areas of colour, on which a line or a symbol needs a rim of paper to be seen."""
+    return any(KINDS[mark.kind].fills for mark in plot.panel.marks)
+
+
 def draw_error_bars(plot: Plot, mark: Mark, colour: str, x: Sequence[float], y: Sequence[float]) -> None:
     """Draw lines from ``low`` to ``high``, along the axis of the numbers."""
     if mark.low:
         draw = plot.ax.hlines if plot.sideways else plot.ax.vlines
-        draw(y if plot.sideways else x, mark.low, mark.high, colors=colour, lw=1.1, zorder=4)
+        places = y if plot.sideways else x
+        if has_fills(plot):
+            draw(places, mark.low, mark.high, colors=PAPER, lw=1.1 + 2 * RIM, zorder=RIM_ORDER)
+        draw(places, mark.low, mark.high, colors=colour, lw=1.1, zorder=4)
 
 
 def _measure_gap(plot: Plot, mark: Mark) -> float:
