@@ -8,7 +8,7 @@ import torch
 from clockhands.attention import RecordedAttention, record
 from clockhands.errors import PositionError
 from clockhands.generation.engines.hypothesis_decoder import SharedCacheDecoder, repeat_rows
-from clockhands.model import TokenBatch, Transformer
+from clockhands.model import TokenBatch, Transformer, TransformerConfig
 from clockhands.model.growing_cache import GrowingCache, SourceCache
 from clockhands.model.kv_cache import needs_stored_positions
 from clockhands.model.lean import LeanDecoder, copy_for_decoding
@@ -165,3 +165,8 @@ def test_a_lean_copy_shares_what_it_does_not_lay_out_anew_and_leaves_the_model_a
     decoder = LeanDecoder(core)
     decoder.step(torch.full((len(ids_BT), 1), 3), decoder.start(core.encode(TokenBatch(ids_BT, mask_BT))))
     assert not calls, "hooks are not called"
+
+
+def test_a_model_without_a_source_is_refused() -> None:
+    with pytest.raises(PositionError, match=r"decodes with an encoder-decoder, and this model has .* 'decoder'"):
+        LeanDecoder(Transformer(TransformerConfig(kind="decoder", vocab_size=9, d_model=16, num_heads=2, d_ff=16)))

@@ -283,3 +283,10 @@ def test_three_matrices_are_one_and_two_are_where_the_source_has_its_own() -> No
     }
     assert tied["none"] == {} and tied["target"] == {output[0]: output[1]}
     assert tied["three-way"] == {output[0]: output[1], source[0]: output[1]}
+
+
+def test_a_stack_that_an_architecture_lacks_is_named() -> None:
+    made = Transformer(core(kind="decoder"))
+    assert made.config.stack_sides == ("decoder",)
+    with pytest.raises(PositionError, match="a model of architecture 'decoder' has no encoder"):
+        made.get_stack("encoder")

@@ -70,7 +70,7 @@ def find_refusal(model: LanguageModel, channels: int, base: float) -> str:
     if is_run(model.source):
         width = model.model.config.head_dim
         return "" if channels == width else f"{channels} of {width} channels of a head turn, and two rotations need all"
-    vocabulary = model.model.get_input_embeddings().num_embeddings
+    vocabulary = model.vocabulary_size
     ids_BS = torch.randint(0, vocabulary, (2, PROBE), generator=torch.Generator().manual_seed(0))
     method = Method("itself", "", scheme={"scheme": "rope", "base": base})
     try:

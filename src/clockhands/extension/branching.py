@@ -21,7 +21,7 @@ TOLERANCE = 1e-3
 
 def can_branch(model: LanguageModel) -> bool:
     """Return whether a model goes on from its KV cache to the logits that it gives when it reads the whole text."""
-    vocabulary = model.model.get_input_embeddings().num_embeddings
+    vocabulary = model.vocabulary_size
     ids_BS = np.random.default_rng(0).integers(0, vocabulary, (2, PROBE))
     context_NC, asked_NKQ = ids_BS[:, :-2], np.stack([ids_BS[:, -2:], ids_BS[::-1, -2:]], axis=1)
     try:

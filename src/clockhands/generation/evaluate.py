@@ -16,12 +16,12 @@ from clockhands.data.encoding import LONGEST
 from clockhands.errors import DataError, UsageError
 from clockhands.findings import Table
 from clockhands.generation.evaluation import Evaluation, Loss
-from clockhands.generation.opening import open_translator, to_language_model
+from clockhands.generation.opening import to_language_model
 from clockhands.generation.perplexity import evaluate_windows
 from clockhands.generation.score import make_bleu, match_exactly, score_translations
 from clockhands.generation.translate import Search, Translation, translate
 from clockhands.progress import CountProgress, ignore_count
-from clockhands.runs import LanguageModel, Run
+from clockhands.runs import LanguageModel, Run, open_run
 from clockhands.shapes import Float, Tensor
 
 __all__ = ["WINDOW_LENGTH", "compute_token_losses", "evaluate", "measure_pair_loss"]
@@ -72,9 +72,18 @@ def evaluate(
     if pairs and documents:
         raise DataError("the text mixes pairs and documents; evaluate them one after the other")
     if pairs:
-        return _evaluate_pairs(open_translator(run), pairs, search or Search(), tokenize, lowercase, buckets, progress)
+        return _evaluate_pairs(_open_translator(run), pairs, search or Search(), tokenize, lowercase, buckets, progress)
     model, length = to_language_model(run, "evaluate continuations"), WINDOW_LENGTH if length is None else length
     return evaluate_windows(model, documents, length, stride=stride, batch=batch, buckets=buckets, progress=progress)
+
+
+def _open_translator(run: str | Path | Run | LanguageModel) -> Run:
+    """Return an opened run that translates. Raises UsageError for any other model."""
+    if isinstance(run, LanguageModel):
+        raise UsageError(f"cannot evaluate translations with {run.source}, a language model; give plain text")
+    run = open_run(run)
+    run.require("encoder-decoder", "evaluate translations")
+    return run
 
 
 def _evaluate_pairs(

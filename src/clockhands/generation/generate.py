@@ -52,7 +52,7 @@ def generate(
         top_k: sample among this many of the likeliest tokens (None or 0: all).
         top_p: sample among the smallest set of tokens whose probabilities sum to this (None: 1, all tokens).
         beam: the number of hypotheses of a beam search; with more than 1 nothing is sampled.
-        samples: the number of continuations.
+        samples: the number of continuations; more than 1 only where tokens are sampled.
         seed: seeds the sampling and leaves the caller's random generators as they are; None: sample from those.
         max_prompt: the most tokens of the prompt to read; of a longer prompt the last are read, with a
             ClockhandsWarning.
@@ -94,29 +94,29 @@ def _use_seed(seed: int | None, device: torch.device) -> Iterator[None]:
         yield
 
 
-def _encode_prompt(model: LanguageModel, prompt: str, max_tokens: int) -> list[int]:
+def _encode_prompt(opened: LanguageModel, prompt: str, max_tokens: int) -> list[int]:
     """Return the last ``max_tokens`` token ids of a prompt, after what the tokenizer puts before every text.
 
     An empty prompt is that alone, or the token that ends a text. Raises UsageError where there is neither.
     """
-    tokenizer = model.tokenizer
+    tokenizer = opened.tokenizer
     ids: list[int] = tokenizer(prompt, add_special_tokens=False, verbose=False)["input_ids"]
     if len(ids) > max_tokens:
         text = f"the prompt has {len(ids):,} tokens, and the last {max_tokens:,} are read; raise max_prompt for more"
         warnings.warn(text, ClockhandsWarning, stacklevel=3)
     end = [] if tokenizer.eos_token_id is None else [tokenizer.eos_token_id]
-    ids = [*model.start_ids, *ids[-max_tokens:]] or end
+    ids = [*opened.start_ids, *ids[-max_tokens:]] or end
     if not ids:
-        raise UsageError(f"the tokenizer of {model.source} has no token to begin a text with; give a prompt")
+        raise UsageError(f"the tokenizer of {opened.source} has no token to begin a text with; give a prompt")
     return ids
 
 
-def _check_position_table(model: LanguageModel, length: int) -> None:
+def _check_position_table(opened: LanguageModel, length: int) -> None:
     """Raise UsageError for a text that is longer than the model's table of positions."""
-    if model.max_length is not None and length > model.max_length:
+    if opened.max_length is not None and length > opened.max_length:
         raise UsageError(
-            f"prompt and continuation have up to {length:,} tokens, and {model.source} has a table of "
-            f"{model.max_length:,} positions; lower tokens or max_prompt"
+            f"prompt and continuation have up to {length:,} tokens, and {opened.source} has a table of "
+            f"{opened.max_length:,} positions; lower tokens or max_prompt"
         )
 
 

@@ -1,13 +1,12 @@
-"""Open the model that a caller names by its folder, by its name on the hub, or as an opened run or model."""
+"""Open the language model that a caller names by its folder or hub name, or gives as an opened run or model."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from clockhands.errors import UsageError
 from clockhands.runs import LanguageModel, Run, is_run, open_language_model, open_run
 
-__all__ = ["open_translator", "to_language_model"]
+__all__ = ["to_language_model"]
 
 
 def to_language_model(run: str | Path | Run | LanguageModel, action: str) -> LanguageModel:
@@ -21,12 +20,3 @@ def to_language_model(run: str | Path | Run | LanguageModel, action: str) -> Lan
     if not isinstance(run, Run) and not is_run(run):
         return open_language_model(run)
     return LanguageModel.from_run(open_run(run), action)
-
-
-def open_translator(run: str | Path | Run | LanguageModel) -> Run:
-    """Return an opened run that translates. Raises UsageError for any other model."""
-    if isinstance(run, LanguageModel):
-        raise UsageError(f"cannot evaluate translations with {run.source}, a language model; give plain text")
-    run = open_run(run)
-    run.require("encoder-decoder", "evaluate translations")
-    return run

@@ -102,8 +102,7 @@ def choose_batch(model: LanguageModel, length: int) -> int:
 
     Raises UsageError where one does not fit.
     """
-    vocabulary = model.model.get_input_embeddings().num_embeddings
-    window_bytes, free = LOGIT_BYTES * length * vocabulary, measure_free_memory(model.device)
+    window_bytes, free = LOGIT_BYTES * length * model.vocabulary_size, measure_free_memory(model.device)
     if window_bytes > free:
         raise UsageError(
             f"the logits of one window of {length:,} tokens need {format_bytes(window_bytes)} of memory with their "

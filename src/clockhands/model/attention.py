@@ -50,13 +50,9 @@ class Attention(nn.Module):
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
-        num_heads, num_kv_heads, self.head_dim = (
-            config.num_heads,
-            config.resolved_num_kv_heads,
-            config.resolved_head_dim,
-        )
-        self.group_size = num_heads // num_kv_heads
-        self.q_width, self.kv_width = num_heads * self.head_dim, num_kv_heads * self.head_dim
+        num_kv_heads, self.head_dim = config.resolved_num_kv_heads, config.resolved_head_dim
+        self.group_size = config.num_heads // num_kv_heads
+        self.q_width, self.kv_width = config.num_heads * self.head_dim, num_kv_heads * self.head_dim
         self.scale, self.dropout = config.attention_scale, config.get_dropout("attention")
         self.out = nn.Linear(self.q_width, config.d_model, bias=config.attention_bias)
 

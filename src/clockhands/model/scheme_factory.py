@@ -21,19 +21,19 @@ if TYPE_CHECKING:
 __all__ = ["BYTES_OF_FLOAT32", "SMALL_TABLE_BYTES", "SchemeFactory", "avoid_large_tables"]
 
 SMALL_TABLE_BYTES = 2**26
-"""A scheme is summarised as it is if its tables have at most so many bytes. A larger one is built on the meta device,
-where tensors have no values; PyTorch takes a second to use that device for the first time."""
+"""A scheme of which no table can have more bytes than this is built as it is for its summary. Any other is built on the
+meta device, where tensors have no values; PyTorch takes a second to use that device for the first time."""
 BYTES_OF_FLOAT32 = 4
 
 
 class SchemeFactory:
     """Builds and summarises the schemes of one configuration's sides.
 
-    What a scheme declares is known only of an instance, so validation builds one for each side, and a summary stays of
-    it. The first model of the configuration takes over that instance, if it equals a new one: if it has no parameters,
-    its tables have values, and PyTorch's default device and dtype are still the same. A scheme with parameters is built
-    again for every model, in some milliseconds: its constructor draws random numbers, which belong between those that
-    the model draws, and not every ``reset_parameters`` draws the same ones again.
+    What a scheme declares is known only of an instance, so validation builds one for each side and keeps its summary.
+    The first model of the configuration takes over that instance if it equals a new one: if it has no parameters, its
+    tables have values, and PyTorch's default device and dtype are still the same. A scheme with parameters is built
+    again for every model, which takes milliseconds: its constructor draws random numbers at its place among those of
+    the model, and ``reset_parameters`` of some schemes would draw others.
     """
 
     def __init__(self) -> None:

@@ -85,6 +85,11 @@ class LanguageModel:
         before = next((n for n in range(len(with_special)) if with_special[n : n + len(bare)] == bare), 0)
         return tuple(with_special[:before])
 
+    @property
+    def vocabulary_size(self) -> int:
+        """The rows of its token embedding, for which it computes logits; a tokenizer may have fewer tokens."""
+        return int(self.model.get_input_embeddings().num_embeddings)
+
     @cached_property
     def max_length(self) -> int | None:
         """The most tokens that it can read: the rows of its learned table of positions; None without such a table."""

@@ -29,6 +29,7 @@ from clockhands.runs.recipe import Recipe, make_recipe, read_tables
 from clockhands.schemes.rotary.saved_options import complete_saved_position, lacks_trained_length
 
 if TYPE_CHECKING:
+    from clockhands.model.config_types import Architecture
     from clockhands.model.huggingface_base import ClockhandsPreTrainedModel
 
 
@@ -190,11 +191,11 @@ class Run:
         return self
 
     @property
-    def architecture(self) -> str:
+    def architecture(self) -> Architecture:
         """``encoder-decoder``, ``decoder`` or ``encoder``."""
-        return str(self.model.config.transformer_config.architecture)
+        return self.model.config.transformer_config.architecture
 
-    def require(self, architecture: str, action: str) -> None:
+    def require(self, architecture: Architecture, action: str) -> None:
         """Raise UsageError unless the model has this architecture; ``action``: what was to be done, "translate"."""
         if self.architecture != architecture:
             raise UsageError(
