@@ -37,7 +37,7 @@ class CrossValidation:
 
         Args:
             groups_N: the group of each text; a group is never divided. Where all N ≥ 2 texts are one group, they are
-                divided one by one, for else nothing could be fitted.
+                divided one by one, since nothing could be fitted otherwise.
             num_splits: how many splits are drawn, at most as many as there are.
             seed: of the order of the groups and of the choices.
         """

@@ -17,7 +17,7 @@ from clockhands.inspection.subject.tables import Tables
 from clockhands.shapes import Float, Int, Tensor
 
 TOKEN_SHARE, POSITION_SHARE = 0.9, 0.95
-"""Shares of the variance that the two subspaces hold whose principal angles are in the table."""
+"""Shares of the variance of tokens and of positions that the subspaces hold whose principal angles are computed."""
 SUBSPACES = 20
 """Random subspaces that the angles are compared with."""
 

@@ -93,7 +93,7 @@ def _describe(sentence: Sentence, layers: Sequence[SentenceLayer]) -> str:
 
 
 def _make_table(sentences: Sequence[Sentence], layers_by_sentence: Sequence[Sequence[SentenceLayer]]) -> Table:
-    """List the shares of ``SENTENCE_TERMS`` of every head: four, and a fifth where layers add words × distance."""
+    """List the shares of ``SENTENCE_TERMS`` of every head; the fifth is zero unless layers add words × distance."""
     return Table.of(
         ("sentence", "layer", "head", *SENTENCE_TERMS),
         [
@@ -140,5 +140,5 @@ def _draw_panel(sentence: Sentence, layers: Sequence[SentenceLayer]) -> Panel:
 
 
 def _round(values: Float[Tensor, "S T"]) -> tuple[tuple[float, ...], ...]:
-    """Return values with three decimals: a picture shows no more, and a file holds them all."""
+    """Return values with three decimals: a picture shows no more, and every digit makes the page larger."""
     return tuple(tuple(round(value, 3) for value in row) for row in values.tolist())

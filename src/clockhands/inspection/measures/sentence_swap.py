@@ -52,7 +52,7 @@ class SentenceSwap(Measure):
         return super().answer(reading) if reading.sentences else ()
 
     def run(self, reading: Reading) -> Finding:
-        """Run the model on every version of every sentence."""
+        """Run the model on every version of every sentence; the value is the largest change."""
         changes = [(sentence, _measure(reading, sentence)) for sentence in reading.sentences]
         changes = [(sentence, pairs) for sentence, pairs in changes if pairs]
         if not changes:

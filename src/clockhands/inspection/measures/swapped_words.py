@@ -26,7 +26,7 @@ from clockhands.inspection.subject.subject import Subject
 from clockhands.shapes import Float, Tensor
 
 MOST_SENTENCES, FEWEST_SENTENCES = 24, 6
-"""Sentences that are taken at most of a given text or the training text, and sentences that are needed."""
+"""The most sentences that are taken from a given text or the training text, and the fewest that are needed."""
 MOST_UNKNOWN = 0.2
 """The part of tokens that a tokenizer may not know; beyond it, English sentences say nothing."""
 

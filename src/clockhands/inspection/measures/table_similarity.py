@@ -73,7 +73,7 @@ def _compute_cosines(rows_ND: Tensor) -> Tensor:
 
 
 def _describe_share(value: float, low: float, high: float) -> str:
-    """Say what distance explains of the similarities, if more than in shuffled rows: from ``low`` to ``high``."""
+    """Say what distance explains of the similarities, if more than of those of shuffled rows (``low`` to ``high``)."""
     if value <= high:
         return (
             f"No effect of distance on the similarities was found: it explains {format_percent(value)} of their "

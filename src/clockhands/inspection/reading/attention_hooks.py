@@ -53,7 +53,7 @@ def listen(model: nn.Module, receive: Receiver, within: nn.Module | None = None)
 
 
 def _receive_clockhands(running: RunningModules, computed: RecordedAttention, receive: Receiver) -> None:
-    """Hand on an attention of our own models, if it is the inspected stack's: a decoder runs its encoder first."""
+    """Hand on an attention of our own models if the inspected stack computed it, and not the encoder of a decoder."""
     module = running.modules[-1] if running.modules else None
     if isinstance(module, Attention) and receive is not ignore_attention:
         products = computed.q_BHSK @ computed.k_BHTK.transpose(-1, -2) * computed.scale

@@ -75,7 +75,10 @@ class Capture:
 
     @property
     def counted_T(self) -> Bool[Tensor, " T"]:
-        """The positions at which rows and hidden states are measured: those of ordinary tokens, without position 0."""
+        """The positions of ordinary tokens without position 0, at which rows and hidden states are measured.
+
+        Measures that compare the output before and after a change count position 0 too.
+        """
         counted_T = self.ordinary_T.clone()
         counted_T[0] = False
         return counted_T

@@ -49,6 +49,7 @@ class ComputedAttention:
 
 
 Receiver = Callable[[ComputedAttention], None]
+"""A function that is called with every attention that is read."""
 
 
 def ignore_attention(computed: ComputedAttention) -> None:

@@ -62,7 +62,7 @@ class HeadStatistics:
         return self.attention_by_offset_HJ[:, MAX_OFFSET + offset]
 
     def name_head(self, head: int) -> str:
-        """Return what the head attends to most, in a word; empty if it attends to no one token enough."""
+        """Return what gets at least half of the attention, an offset or the first token; empty if neither does."""
         best = int(self.favourite_offset_H[head])
         if float(self.favourite_share_H[head]) >= 0.5:
             return {-1: "previous token", 0: "itself", 1: "next token"}.get(best, f"offset {best:+d}")

@@ -21,7 +21,7 @@ INTERVENTIONS_NOTE = (
     "outlier in most trained models). Permuted: the same tokens in another order. Others permuted: every eighth token "
     "stays where it is and the others change places; those that stay are measured. Interval: texts resampled."
 )
-"""For the method of every measure that uses them."""
+"""What the interventions are, for the ``method`` of the measures that use them."""
 STEPS = (1, 4, 16, 64)
 """How far all positions are shifted: a number of positions for each intervention."""
 MOST_TEXTS = 24

@@ -22,9 +22,9 @@ DRAWS = 20
 class Repeats:
     """Groups of texts that repeat each other, and how much of the texts is fixed by the position.
 
-    Texts of one number in ``groups_N`` repeat each other. ``fixed`` is the share of tokens that are the same at one
-    position of two texts, beyond those that are the same at any two positions: 0 in running text, 1 in one text many
-    times. ``fixed_by_chance`` is its 95 % range when the tokens of every text are permuted.
+    Texts with the same number in ``groups_N`` repeat each other. ``fixed`` is the share of tokens that are the same at
+    one position of two texts, beyond those that are the same at any two positions: 0 in running text, 1 in one text
+    many times. ``fixed_by_chance`` is its 95 % range when the tokens of every text are permuted.
     """
 
     groups_N: Int[Tensor, " N"]

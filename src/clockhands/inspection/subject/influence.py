@@ -19,8 +19,8 @@ LEAST_DIFFERENCE = 1e-6
 class Influence:
     """Where the tokens stand that influence a token's last state, through all layers together.
 
-    ``before`` and ``after`` are whether some token before it and after it does; ``complete`` whether on those sides all
-    tokens do.
+    ``before``: whether some token before it influences it; ``after``: whether some token after it does; ``complete``:
+    whether all tokens on these sides do.
     """
 
     before: bool
