@@ -12,7 +12,8 @@ export const SENTENCES = 50;
 export const REACH = 16;
 
 const DISTANCES = Array.from({ length: 2 * REACH + 1 }, (_, index) => index - REACH);
-const tellSentences = (model: Transformer) => `of the first ${Math.min(SENTENCES, model.heldOut.length)} held-out sentences`;
+const tellSentences = (model: Transformer) =>
+  model.heldOut.length > 0 ? `of the first ${Math.min(SENTENCES, model.heldOut.length)} held-out sentences` : "of the texts given with this page";
 
 /** Measure the kernel of a head; null where position does not enter its scores directly. Throws an EngineError. */
 export function measureKernel(model: Transformer, layer: number, head: number, controls: Controls): Kernel | null {
@@ -87,7 +88,7 @@ function meanInverse(model: Transformer, controls: Controls): number {
   const { width } = model.encoder;
   let sum = 0;
   let count = 0;
-  for (const { source } of model.heldOut.slice(0, SENTENCES)) {
+  for (const source of model.samples.slice(0, SENTENCES)) {
     const { ids } = model.encodeText(source);
     const { scheme, scale, controls: own } = model.control("encoder", controls);
     const { input } = model.encoder.embed(ids, placeTokens(own, ids.length), scheme, scale);
@@ -120,7 +121,7 @@ function averageHeads(model: Transformer, layer: number, head: number, controls:
   const key = new Float32Array(sizes.headDim);
   const keyHead = Math.floor((head * sizes.keyHeads) / sizes.heads);
   let count = 0;
-  for (const { source } of model.heldOut.slice(0, SENTENCES)) {
+  for (const source of model.samples.slice(0, SENTENCES)) {
     const { ids } = model.encodeText(source);
     const trace = model.readSource(ids, controls, true).trace!;
     const input = layer === 0 ? trace.input.values : trace.layers[layer - 1]!.output.values;

@@ -1,7 +1,6 @@
 /** A model that runs in the page: text to tokens, tokens to a translation, and everything that was computed between. */
 
 import type {
-  ControlName,
   Controls,
   EncodedText,
   Kernel,
@@ -18,6 +17,7 @@ import type {
 } from "./api";
 import { applyLinear, findLargest, type Linear, logSoftmax } from "./arithmetic";
 import { checkControls, placeToken, placeTokens } from "./controls";
+import { DescribedModel } from "./described";
 import { EngineError } from "./errors";
 import { measureKernel } from "./kernel";
 import type { ModelData } from "./page";
@@ -50,7 +50,7 @@ export interface ReadSource {
 }
 
 /** The implementation of `LiveModel`. */
-export class Transformer implements LiveModel {
+export class Transformer extends DescribedModel<ModelData> implements LiveModel {
   readonly encoder: Stack;
   /** null: a language model, whose one stack is the encoder here and attends to what came before. */
   readonly decoder: Stack | null;
@@ -60,10 +60,8 @@ export class Transformer implements LiveModel {
   private readonly target: Tokenizer;
   private readonly tables: Record<Side, Matrix | null>;
 
-  constructor(
-    readonly data: ModelData,
-    numbers: Float32Array,
-  ) {
+  constructor(data: ModelData, numbers: Float32Array) {
+    super(data);
     const weights = new Weights(data, numbers);
     this.encoder = new Stack(data, "encoder", weights);
     this.decoder = data.config.kind === "decoder" ? null : new Stack(data, "decoder", weights);
@@ -78,35 +76,24 @@ export class Transformer implements LiveModel {
     this.target = new Tokenizer(number(data.targetTokens ?? data.tokens), data.targetTokenizer);
   }
 
-  get id(): string {
-    return this.data.id;
-  }
-  get label(): string {
-    return this.data.label;
-  }
-  get task(): string {
-    return this.data.task;
-  }
   get scheme() {
     return this.data.schemes.encoder;
   }
   get targetScheme() {
     return this.data.schemes.decoder;
   }
-  get config() {
-    return this.data.config;
-  }
   get heldOut() {
     return this.data.heldOut;
+  }
+  /** Texts over which means are taken: the held-out ones, or where nobody knows any, those that were given. */
+  get samples(): readonly string[] {
+    return this.heldOut.length > 0 ? this.heldOut.map((pair) => pair.source) : this.texts;
   }
   get measured() {
     return this.data.measured;
   }
   get texts() {
     return this.data.texts ?? [];
-  }
-  get applicable(): Record<Side, readonly ControlName[]> {
-    return this.data.applicable;
   }
 
   encodeText(text: string): EncodedText {

@@ -22,6 +22,8 @@ export interface TokenizerRules {
   /** null: there is nothing that the tokenizer does not know. */
   unknownId: number | null;
   endId: number | null;
+  /** What stands in front of every text; absent: nothing. */
+  startIds?: number[];
   /** Whether one leading space is taken off a decoded text. */
   stripsSpace: boolean;
   /** What byte pairs are merged, in this order; absent where tokens are whole pieces. */

@@ -1,22 +1,17 @@
 /** A model that does not run in the page: its positions are computed here, its attention stands as it was recorded. */
 
-import type { AttentionTrace, ControlName, Controls, Kernel, Matrix, ModelConfig, PositionedModel, SchemeInfo, Side, TokenInfo } from "./api";
+import type { AttentionTrace, Controls, Kernel, Matrix, PositionedModel, SchemeInfo, TokenInfo } from "./api";
 import { checkControls, placeTokens } from "./controls";
+import { DescribedModel, type Description } from "./described";
 import { EngineError } from "./errors";
 import type { TensorPlace } from "./page";
 import { type LiveScheme, makeScheme } from "./schemes";
 
-/** A recorded model as Python wrote it. */
-export interface RecordedData {
-  id: string;
-  label: string;
-  /** How position enters it, in one sentence. */
-  task: string;
+/** A recorded model as Python wrote it; its task says how position enters it, in one sentence. */
+export interface RecordedData extends Description {
   /** Why it does not run here, in one sentence. */
   reason: string;
-  config: ModelConfig;
   scheme: SchemeInfo;
-  applicable: Record<Side, ControlName[]>;
   sentences: { text: string; tokens: TokenInfo[] }[];
   tensors: Record<string, TensorPlace>;
   weights: { element: string; type: "float16" | "float32" };
@@ -26,31 +21,18 @@ export interface RecordedData {
 const REACH = 32;
 
 /** The implementation of `PositionedModel` for what was recorded. */
-export class RecordedModel implements PositionedModel {
+export class RecordedModel extends DescribedModel<RecordedData> implements PositionedModel {
   readonly targetScheme: SchemeInfo = { name: "none", options: {}, combine: "add", frequencies: [] };
 
   constructor(
-    readonly data: RecordedData,
+    data: RecordedData,
     private readonly numbers: Float32Array,
-  ) {}
+  ) {
+    super(data);
+  }
 
-  get id(): string {
-    return this.data.id;
-  }
-  get label(): string {
-    return this.data.label;
-  }
-  get task(): string {
-    return this.data.task;
-  }
   get scheme(): SchemeInfo {
     return this.data.scheme;
-  }
-  get config(): ModelConfig {
-    return this.data.config;
-  }
-  get applicable(): Record<Side, readonly ControlName[]> {
-    return this.data.applicable;
   }
 
   positionTable(controls: Controls, rows: number): Matrix | null {

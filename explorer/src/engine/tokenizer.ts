@@ -22,7 +22,7 @@ export class Tokenizer {
     this.tokens = this.pairs ? written.map((token) => (token.special ? token : { ...token, text: unspell(token.text) })) : written;
   }
 
-  /** Cut a text into tokens, with the end token where the model reads one; what is not in the list is unknown. */
+  /** Cut a text into tokens, with those that the model reads before and behind it; what is not in the list is unknown. */
   encode(text: string): EncodedText {
     const cut = text.trim() ? this.cut(this.normalise(text)) : [];
     const { pairs } = this;
@@ -30,11 +30,16 @@ export class Tokenizer {
     const ids = pieces.map((piece) => this.ids.get(piece) ?? this.rules.unknownId ?? 0);
     const tokens = ids.map((id, index) => ({ id, text: pairs ? this.tokens[id]!.text : pieces[index]!, special: false }));
     const unknown = ids.flatMap((id, index) => (!pairs && id === this.rules.unknownId ? [index] : []));
+    const starts = pieces.length ? (this.rules.startIds ?? []) : [];
     if (pieces.length && this.rules.endId !== null) {
       ids.push(this.rules.endId);
       tokens.push({ ...this.tokens[this.rules.endId]! });
     }
-    return { ids, tokens, unknown };
+    return {
+      ids: [...starts, ...ids],
+      tokens: [...starts.map((id) => ({ ...this.tokens[id]! })), ...tokens],
+      unknown: unknown.map((index) => index + starts.length),
+    };
   }
 
   /** Write tokens as text, without special ones. */

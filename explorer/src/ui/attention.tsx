@@ -9,7 +9,7 @@ import { traceAfter, traceBefore, type Live } from "./live";
 import { makeScale, paintMatrix, readHex } from "./plots";
 import { ALL_TERMS, type Quantity, type Stack, type State, type View } from "./state";
 import type { Update } from "./store";
-import { formatNumber, showToken } from "./words";
+import { formatNumber, nameSpecial, showToken } from "./words";
 
 interface Props {
   state: State;
@@ -50,7 +50,7 @@ export function Attention(props: Props) {
   const grid: Grid = { layers, heads: live.model.config.heads, share: state.quantity === "weights", compute: (layer, head) => computeView(traces, layer, head) };
   const layer = Math.min(state.layer, layers - 1);
   const typed = state.view === "before";
-  const source = (typed ? live.typed : live.places).map((token) => (token.special ? "end" : showToken(token.text)));
+  const source = (typed ? live.typed : live.places).map((token, place) => (token.special ? nameSpecial(place) : showToken(token.text)));
   const target = ["start", ...live.before.perToken.map((token) => (token.special ? "end" : showToken(token.text)))].slice(0, before.targetIds.length);
   const rows = state.stack === "encoder" ? source : target;
   const columns = state.stack === "decoder" ? target : source;

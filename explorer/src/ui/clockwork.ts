@@ -1,6 +1,6 @@
 /** The clock of a state and a model: its hands, the table of its positions, and what can be said of a position in it. */
 
-import type { Matrix } from "../engine/api";
+import type { Matrix, PositionedModel } from "../engine/api";
 import { compareToTable, encodePosition, interpolateRow, turnTable, type ClockSettings } from "./clock";
 import type { Placed } from "./live";
 import type { State } from "./state";
@@ -19,11 +19,16 @@ export function trainedBase(live: Placed): number {
   return typeof base === "number" ? base : 10_000;
 }
 
+/** How many channels the picture of a model's positions has: those of a head where queries and keys are rotated. */
+export function ownWidth({ scheme, config }: PositionedModel): number {
+  return scheme.name === "rope" ? 2 * scheme.frequencies.length : config.dModel;
+}
+
 /** Make the clock. A model with a learned table shows that; one without positions the paper's clock. */
 export function makeClock(state: State, live: Placed): Clock {
   const { model } = live;
   const { name } = model.scheme;
-  const hands = (state.width ?? model.config.dModel) / 2;
+  const hands = (state.width ?? ownWidth(model)) / 2;
   const base = state.base ?? trainedBase(live);
   const trained = state.width === null && state.base === null && name !== "none" ? model.frequencies({}) : [];
   const frequencies = Array.from({ length: hands }, (_, hand) => trained[hand] ?? base ** (-hand / hands));

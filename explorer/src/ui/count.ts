@@ -14,6 +14,7 @@ export interface Counted {
 }
 
 const NOTHING: Counted = { progress: null, problem: "" };
+const UNCOUNTED: Counted = { progress: { right: 0, confidence: 0, done: 0, of: 0 }, problem: "" };
 
 /** Count under these controls, translating with so many hypotheses. */
 export function useCount(worker: EngineWorker, model: LiveModel, controls: Controls, beam: number): Counted {
@@ -22,7 +23,7 @@ export function useCount(worker: EngineWorker, model: LiveModel, controls: Contr
   const kept = known(key, () => ({ counted: null }));
   const [counted, setCounted] = useState<Counted & { key: string }>({ key, ...NOTHING });
   useEffect(() => {
-    if (kept.counted) return;
+    if (kept.counted || model.heldOut.length === 0) return;
     const stop = new AbortController();
     const timer = setTimeout(() => {
       const onProgress = (progress: HeldOutProgress) => setCounted({ key, progress, problem: "" });
@@ -41,6 +42,7 @@ export function useCount(worker: EngineWorker, model: LiveModel, controls: Contr
       stop.abort();
     };
   }, [key]);
+  if (model.heldOut.length === 0) return UNCOUNTED;
   if (kept.counted) return kept.counted;
   return counted.key === key ? counted : NOTHING;
 }

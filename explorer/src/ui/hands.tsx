@@ -4,13 +4,13 @@ import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/ho
 import type { Matrix } from "../engine/api";
 import { Canvas, composePicture, copyPicture, readColours, useDark, type Draw } from "./canvas";
 import { chooseHands, compareToTable, shortAngle, turnHand } from "./clock";
-import { findRow, makeClock, trainedBase, type Clock } from "./clockwork";
+import { findRow, makeClock, ownWidth, trainedBase, type Clock } from "./clockwork";
 import { isRecorded, type Placed } from "./live";
 import { drawAxes, drawDial, drawLine, makeScale, paintMatrix } from "./plots";
 import { canControl, MOST_SIZE, placePositions, type State } from "./state";
 import { Slider } from "./sliders";
 import type { Update } from "./store";
-import { formatNumber, formatPosition, showToken } from "./words";
+import { formatNumber, formatPosition, nameSpecial, showToken } from "./words";
 
 interface Props {
   state: State;
@@ -120,7 +120,7 @@ function Time({ state, live, update, place, most, set, step }: Props & { place: 
             <option value="">no word</option>
             {live.places.map((token, index) => (
               <option key={index} value={String(index)}>
-                {token.special ? "the end token" : `“${showToken(token.text)}”`}
+                {token.special ? `the ${nameSpecial(index)} token` : `“${showToken(token.text)}”`}
               </option>
             ))}
           </select>
@@ -400,7 +400,7 @@ function mark(context: CanvasRenderingContext2D, x: number, frame: { top: number
 
 /** Width and length of the picture: the model keeps its own. */
 function Sizes({ state, live, update, clock }: Props & { clock: Clock }) {
-  const own = live.model.config.dModel;
+  const own = ownWidth(live.model);
   return (
     <div class="sizes">
       <Slider

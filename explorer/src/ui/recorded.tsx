@@ -8,8 +8,9 @@ import { readHead } from "./grid";
 import { Hands } from "./hands";
 import { place } from "./live";
 import { Sliders } from "./sliders";
-import { isTouched, UNTOUCHED, type State } from "./state";
+import type { State } from "./state";
 import type { Update } from "./store";
+import { UndoAll } from "./undo";
 import { showToken } from "./words";
 
 interface Props {
@@ -49,17 +50,7 @@ export function Recorded({ model, state, still, update, say }: Props) {
             <p class="hint">No sentence was given when this page was written (--text), so there is no attention to show.</p>
           )}
           <div class="actions">
-            <button
-              type="button"
-              class="reset"
-              disabled={!isTouched(still)}
-              onClick={() => {
-                update(UNTOUCHED);
-                say("Everything is as it was trained.");
-              }}
-            >
-              Undo all
-            </button>
+            <UndoAll state={still} update={update} say={say} />
           </div>
         </section>
         <Sliders {...props} />

@@ -6,9 +6,10 @@ import { markChanges } from "./changes";
 import type { Counted } from "./count";
 import type { Live } from "./live";
 import { moveItem, swapEnds } from "./order";
-import { canControl, isTouched, MOST_BEAM, placePositions, UNTOUCHED, type State } from "./state";
+import { canControl, isTouched, MOST_BEAM, placePositions, type State } from "./state";
 import type { Update } from "./store";
-import { formatPosition, formatShare, nameWritten, showToken } from "./words";
+import { UndoAll } from "./undo";
+import { formatPosition, formatShare, nameSpecial, nameWritten, showToken } from "./words";
 
 interface Props {
   state: State;
@@ -90,17 +91,7 @@ function Actions({ state, live, update, say }: Props) {
           Count backwards
         </button>
       ) : null}
-      <button
-        type="button"
-        class="reset"
-        disabled={!isTouched(state)}
-        onClick={() => {
-          update(UNTOUCHED);
-          say("Everything is as it was trained.");
-        }}
-      >
-        Undo all
-      </button>
+      <UndoAll state={state} update={update} say={say} />
     </div>
   );
 }
@@ -228,13 +219,13 @@ function Chips({ state, live, update, say }: Props) {
                 disabled={token.special}
                 aria-label={
                   token.special
-                    ? "end of the sentence"
+                    ? `${nameSpecial(place)} of the text`
                     : `${showToken(token.text)}${live.unknown[place] ? "?, a word that the model does not know" : ""}, place ${place + 1}. Arrow keys move it.`
                 }
                 onPointerDown={startDrag(place, "word")}
                 onKeyDown={wordKeys(place)}
               >
-                {token.special ? "end" : showToken(token.text)}
+                {token.special ? nameSpecial(place) : showToken(token.text)}
                 {live.unknown[place] ? <sup>?</sup> : null}
               </button>
               {positioned ? (
@@ -335,6 +326,7 @@ function Written(props: { name: string; kind: string; translation: Translation; 
 export function Count({ count: { progress: count, problem }, kind }: { count: Counted; kind: string }) {
   if (problem) return <span class="problem">The held-out sentences are not counted: {problem}</span>;
   if (!count) return <span class="soft">counting…</span>;
+  if (count.of === 0) return <span class="soft">Not counted: which texts its training never saw is not known.</span>;
   if (count.done < count.of) {
     return (
       <span>

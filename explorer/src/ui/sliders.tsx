@@ -117,10 +117,12 @@ function makeSideControlsOf(live: Placed) {
   return { ...(base === undefined ? {} : { base }), ...(stoppedHand === undefined ? {} : { stoppedHand }) };
 }
 
+const WITHOUT = "This model was trained without positions: nothing is added to its words.";
+
 /** How long the words and the positions of the sentence are, as bars: what √d is for. */
 function Lengths({ live }: { live: Live }) {
   const sizes = measureLengths(live);
-  if (!sizes) return <p class="note">This model was trained without positions: nothing is added to its words.</p>;
+  if (!sizes) return <p class="note">{live.model.scheme.name === "none" ? WITHOUT : "Nothing is added to the words of this model: position enters its attention alone."}</p>;
   const most = Math.max(sizes.word, sizes.position, 1e-9);
   const times = sizes.word / sizes.position;
   return (

@@ -34,6 +34,11 @@ export function formatShare(share: number): string {
   return `${percent >= 10 && percent <= 99 ? percent.toFixed(0) : percent.toFixed(1)}${PERCENT}`;
 }
 
+/** The name of a special token, which stands at one end of its text. */
+export function nameSpecial(place: number): string {
+  return place === 0 ? "start" : "end";
+}
+
 /** The text of a token as a reader sees it: a visible mark for what would be blank. */
 export function showToken(text: string): string {
   const shown = text.trim();

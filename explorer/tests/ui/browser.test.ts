@@ -136,6 +136,58 @@ describe.skipIf(!HAS_CHROMIUM)("the page in Chromium", () => {
     await page.close();
   });
 
+  it("scrubs the hands, by mouse and keyboard, and whatever follows them", async () => {
+    const page = await open("clock=3&token=1");
+    const shown = () => page.$$eval(".dial", (dials) => dials.map((dial) => Number(dial.getAttribute("aria-valuenow"))));
+    await page.$eval(".scrub input", (slider) => slider.scrollIntoView({ block: "center" }));
+    const box = (await (await page.$(".scrub input"))!.boundingBox())!;
+    await page.mouse.move(box.x + 2, box.y + box.height / 2);
+    await page.mouse.down();
+    await page.mouse.move(box.x + box.width / 2, box.y + box.height / 2, { steps: 4 });
+    await page.mouse.up();
+    await rest(page);
+    const [middle, ...others] = await shown();
+    expect(Math.abs(middle! - 63 / 2)).toBeLessThan(2);
+    expect(new Set([middle, ...others]).size).toBe(1);
+    expect(await readTexts(page, ".scrub output")).toEqual([String(middle)]);
+    expect((await positions(page))[1]).toBe(middle);
+    await page.$eval(".scrub input", (slider) => {
+      slider.value = "20.5";
+      slider.dispatchEvent(new Event("input", { bubbles: true }));
+    });
+    await page.focus(".scrub input");
+    await page.keyboard.press("ArrowRight");
+    await page.keyboard.down("Shift");
+    await page.keyboard.press("ArrowLeft");
+    await page.keyboard.up("Shift");
+    await rest(page);
+    expect((await shown())[0]).toBeCloseTo(21.4, 6);
+    expect(new URL(page.url()).hash).toContain("clock=21.4");
+    await page.close();
+  });
+
+  it("plays the hands four positions a second until it is stopped, and ticks where motion is not wanted", async () => {
+    const page = await open("clock=3");
+    const place = () => page.$eval(".dial", (dial) => Number(dial.getAttribute("aria-valuenow")));
+    const wait = (milliseconds: number) => new Promise((resolve) => setTimeout(resolve, milliseconds));
+    await page.click(".play");
+    await wait(1000);
+    const played = await place();
+    expect(await page.$eval(".play", (button) => button.getAttribute("aria-pressed"))).toBe("true");
+    expect(played).toBeGreaterThan(4);
+    expect(played).toBeLessThan(10);
+    await page.click(".play");
+    const stopped = await place();
+    await wait(300);
+    expect(await place()).toBe(stopped);
+    await page.emulateMediaFeatures([{ name: "prefers-reduced-motion", value: "reduce" }]);
+    await page.click(".play");
+    await wait(400);
+    expect(await place()).toBe(stopped);
+    await page.waitForFunction((from) => Number(document.querySelector(".dial")!.getAttribute("aria-valuenow")) === Math.floor(from) + 1, { timeout: 3000 }, stopped);
+    await page.close();
+  });
+
   it("finds a head by keyboard, and adds its four terms up to the score", async () => {
     const page = await open("show=scores");
     await page.focus(".heads [aria-checked=true]");

@@ -6,6 +6,7 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { RecordedData } from "../../src/engine/recorded";
 import { RecordedModel } from "../../src/engine/recorded";
 import { readVectors } from "../engine/vectors";
+import { formatNumber } from "../../src/ui/words";
 import { HAS_CHROMIUM, openPage, readTexts, rest, startBrowser, writePage } from "./page";
 
 const WEIGHTS = [1, 0, 0, 0.25, 0.75, 0, 0.5, 0.125, 0.375];
@@ -21,6 +22,7 @@ const data: RecordedData = {
   tensors: { "sentence.0": { offset: 0, shape: [1, 1, 3, 3] } },
   weights: { element: "explorer-weights-theirs", type: "float32" },
 };
+const rotating = readVectors("continuing/rope").model;
 const recorded = { data, numbers: Float32Array.from(WEIGHTS) };
 
 it("computes the kernel of rotation and the attention as it was recorded", () => {
@@ -40,7 +42,7 @@ describe.skipIf(!HAS_CHROMIUM)("the page in Chromium", () => {
 
   beforeAll(async () => {
     browser = await startBrowser();
-    address = writePage(["continuing/sinusoidal"], [recorded]);
+    address = writePage(["continuing/sinusoidal", "continuing/rope"], [recorded]);
   }, 60_000);
   afterAll(() => browser?.close());
 
@@ -56,6 +58,14 @@ describe.skipIf(!HAS_CHROMIUM)("the page in Chromium", () => {
     expect((await readTexts(page, ".readout"))[0]).toBe("From “bit” to “bit”: weight 0.75.");
     expect((await readTexts(page, ".dial small"))[0]).toBe("∞");
     expect(new URL(page.url()).hash).toContain("stopped=0");
+    await page.close();
+  });
+
+  it("shows as many hands as a head of a live model rotates, and no words that are trained without positions", async () => {
+    const page = await open("model=rope");
+    const { frequencies } = rotating.scheme;
+    expect(await readTexts(page, ".dial small")).toEqual(frequencies.map((omega) => formatNumber((2 * Math.PI) / omega)));
+    expect((await readTexts(page, ".sliders .note"))[0]).toContain("position enters its attention alone");
     await page.close();
   });
 
