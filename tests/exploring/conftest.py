@@ -1,11 +1,15 @@
-"""A small translator with sinusoids, trained once until it uses them."""
+"""A small translator with sinusoids, trained once until it uses them; the engine of the page, and a browser for it."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 import pytest
 
 from clockhands.runs import Run
 from clockhands.training import train
+from tests.exploring.node import build, require_node
+from tests.report.chromium import Browser, find
 
 
 @pytest.fixture(scope="session")
@@ -27,3 +31,21 @@ def translator(tmp_path_factory: pytest.TempPathFactory) -> Run:
         },
     }
     return train(recipe, tmp_path_factory.mktemp("explored") / "translator")
+
+
+@pytest.fixture(scope="session")
+def engine(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The engine alone as a script, which puts its functions into ``Engine``."""
+    require_node()
+    folder = tmp_path_factory.mktemp("engine")
+    build("--config", "tests/engine.vite.config.ts", "--outDir", str(folder))
+    return (folder / "engine.js").read_text(encoding="utf8")
+
+
+@pytest.fixture
+def browser() -> Iterator[Browser]:
+    binary = find()
+    if binary is None:
+        pytest.skip("there is no Chromium on the path")
+    with Browser(binary) as opened:
+        yield opened

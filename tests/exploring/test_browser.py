@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,49 +13,15 @@ from clockhands.data import Pair, encode_texts
 from clockhands.exploring.controls import Controls
 from clockhands.exploring.measuring import translate_controlled
 from clockhands.exploring.model_data import ExplorerModel, describe_model
-from clockhands.exploring.page import make_page, prepare_model
+from clockhands.exploring.page import prepare_model
 from clockhands.exploring.tour_models import find_tour_models
 from clockhands.model import TokenBatch
 from clockhands.runs import Run
-from tests.exploring.node import build, require_node
-from tests.report.chromium import Browser, find
+from tests.exploring.engine import ask, open_page
+from tests.report.chromium import Browser
 
 HALF, SINGLE = 1e-2, 1e-5
 """The largest error of a logit, in standard deviations of the logits, with weights of half and of single precision."""
-
-
-@pytest.fixture(scope="module")
-def engine(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The engine alone as a script, which puts its functions into ``Engine``."""
-    require_node()
-    folder = tmp_path_factory.mktemp("engine")
-    build("--config", "tests/engine.vite.config.ts", "--outDir", str(folder))
-    return (folder / "engine.js").read_text(encoding="utf8")
-
-
-@pytest.fixture
-def browser() -> Iterator[Browser]:
-    binary = find()
-    if binary is None:
-        pytest.skip("there is no Chromium on the path")
-    with Browser(binary) as opened:
-        yield opened
-
-
-def ask(browser: Browser, script: str) -> Any:
-    """The JSON value that an expression comes to, or that its promise is kept with."""
-    answer = browser.call("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
-    assert "exceptionDetails" not in answer, answer
-    return answer["result"].get("value")
-
-
-def open_page(browser: Browser, engine: str, models: Sequence[ExplorerModel], folder: Path) -> None:
-    """Open a page of models, and load them into ``models`` by their keys."""
-    path = folder / "page.html"
-    path.write_text(make_page(models, "clockhands explore"), encoding="utf8")
-    browser.open(path, 1000)
-    ask(browser, f"{engine}; globalThis.Engine = Engine; 0")
-    ask(browser, "globalThis.models = Object.fromEntries(Engine.loadModels().map((one) => [one.id, one])); 0")
 
 
 def find_texts(model: ExplorerModel) -> tuple[list[str], list[str]]:

@@ -75,3 +75,9 @@ def test_every_field_of_a_configuration_is_computed_or_refused() -> None:
     computed = "scheme options combine width every_layer skip_every"
     refused = "layers kinds transform transform_options"
     assert {field.name for field in dataclasses.fields(PositionConfig)} == {*f"{computed} {refused}".split()}
+
+
+def test_parallel_layers_of_a_language_model_are_refused() -> None:
+    config = TransformerConfig.from_dict({"kind": "decoder", "norm": "pre", "parallel": True, "decoder": "rope"})
+    (reason,) = support._find_faults(config)
+    assert reason.startswith("model.parallel")

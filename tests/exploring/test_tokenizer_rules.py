@@ -53,7 +53,8 @@ def test_rules_and_tokens_are_those_of_the_tokenizer() -> None:
     rules = read_rules(tokenizers.source)
     assert (rules["nfc"], rules["nfkc"], rules["lowercase"], rules["prefix"]) == (True, False, True, " ")
     assert (rules["unknownId"], rules["endId"], rules["stripsSpace"]) == (3, 2, True)
-    tokens = describe_tokens(tokenizers.source)
+    tokens = describe_tokens(tokenizers.source, len(tokenizers.source) + 1)
+    assert tokens.pop() == {"text": "", "special": True}, "an embedding that no token has"
     assert [token["text"] for token in tokens] == tokenizers.source.convert_ids_to_tokens(list(range(len(tokens))))
     assert [token["special"] for token in tokens[:5]] == [True, True, True, True, False]
     assert list(find_tokenizer_faults(tokenizers)) == []

@@ -54,7 +54,8 @@ def describe_model(
     check_support(run)
     weights, places = pack_weights(run, dtype)
     tokenizers = run.tokenizers
-    stacks = list_stacks(run.model.config.transformer_config)
+    config: TransformerConfig = run.model.config.transformer_config
+    stacks = list_stacks(config)
     ends = "decoder" in stacks  # the texts of a language model do not end
     data = {
         "id": name,
@@ -64,8 +65,8 @@ def describe_model(
         "rules": _describe_rules(run),
         "schemes": {"decoder": _NO_SCHEME, **{side: describe_scheme(run, own) for side, own in stacks.items()}},
         "applicable": {"decoder": [], **{side: list_applicable(run, own) for side, own in stacks.items()}},
-        "tokens": describe_tokens(tokenizers.source),
-        "targetTokens": None if tokenizers.shared else describe_tokens(tokenizers.target),
+        "tokens": describe_tokens(tokenizers.source, config.get_vocabulary_size(stacks["encoder"])),
+        "targetTokens": None if tokenizers.shared else describe_tokens(tokenizers.target, config.vocab_size),
         "tokenizer": read_rules(tokenizers.source, ends=ends),
         "targetTokenizer": read_rules(tokenizers.target, ends=ends),
         "heldOut": [{"source": pair.source, "target": pair.target} for pair in pairs],

@@ -10,21 +10,24 @@ from typing import Any
 from clockhands import __version__
 from clockhands.data import Pair, open_corpus
 from clockhands.errors import UsageError
+from clockhands.exploring.foreign import convert_checkpoint
 from clockhands.exploring.measuring import cut_next_tokens, measure
 from clockhands.exploring.model_data import ExplorerModel, describe_model
 from clockhands.exploring.recorded import record_model
 from clockhands.exploring.story import compose_findings
 from clockhands.exploring.support import check_support
-from clockhands.inspection import open_subject
+from clockhands.inspection import Subject, open_subject
 from clockhands.pretrained import is_own
 from clockhands.report.explorer_page import make_explorer_page
 from clockhands.runs import Run, open_run, read_checked_config
 from clockhands.studies.measured import read_answers
 
-__all__ = ["HELD_OUT", "make_page", "name_models", "prepare_checkpoint", "prepare_model"]
+__all__ = ["HELD_OUT", "make_page", "name_models", "prepare_checkpoint", "prepare_foreign", "prepare_model"]
 
 HELD_OUT = 200
 """The most held-out sentences that stand in a page."""
+EXAMPLES = ("Tom bit a dog", "The cat sat down because it was tired.")
+"""The texts of a model of another project where none are given: nobody knows what was held out of its training."""
 
 
 def name_models(sources: Sequence[str | Path]) -> list[str]:
@@ -43,9 +46,10 @@ def prepare_checkpoint(
 ) -> ExplorerModel:
     """Prepare a model from a folder or by its hub name: live if a page runs it, else as it is recorded on ``texts``.
 
+    A model of another project is live if it can be converted to one of ours.
+
     Raises UsageError where it is neither; CheckpointError where it cannot be opened.
     """
-    reason = "A page runs models of Clockhands alone"
     if is_own(read_checked_config(source)):
         run = open_run(source, device=device)
         try:
@@ -55,10 +59,37 @@ def prepare_checkpoint(
                 raise UsageError(
                     f'{fault}\nGive sentences (--text "...") to see its attention as it is recorded'
                 ) from None
-            first, *reasons = str(fault).splitlines()
-            reason = f"It does not run in a page: {'; '.join(map(str.strip, reasons)) or first}"
-    said = f"{reason}: its positions are live here, its attention is as it was recorded, and it writes nothing."
-    return record_model(open_subject(source, device=device or "cpu"), name, label, texts, said)
+            return record_model(open_subject(source, device=device or "cpu"), name, label, texts, _explain(fault))
+    subject = open_subject(source, device=device or "cpu")
+    try:
+        return prepare_foreign(subject, source, name, label, texts)
+    except UsageError as fault:
+        return record_model(subject, name, label, texts, _explain(fault))
+
+
+def _explain(fault: UsageError) -> str:
+    """Return the sentence that says why a page shows a model as it was recorded."""
+    first, *reasons = str(fault).splitlines()
+    reason = "; ".join(map(str.strip, reasons)) or first
+    return (
+        f"It does not run in a page: {reason}. Its positions are live here, its attention is as it was recorded, and "
+        "it writes nothing."
+    )
+
+
+def prepare_foreign(
+    subject: Subject, source: str | Path, name: str, label: str, texts: Sequence[str] = ()
+) -> ExplorerModel:
+    """Describe a language model of another project, converted to one of ours; ``texts`` are offered as its sentences.
+
+    Nothing is counted, because its training may have seen any text. Raises UsageError if it does not run in a page.
+    """
+    run = convert_checkpoint(subject, source)
+    model = describe_model(run, name, label, f"{subject.class_name}, which continues text", [])
+    model.data["measured"] = []
+    model.data["applicable"]["encoder"].remove("scaleTokens")  # it has no such factor to leave out
+    model.data["texts"] = list(texts) or list(EXAMPLES)
+    return model
 
 
 def prepare_model(run: Run, name: str, label: str, texts: Sequence[str] = ()) -> ExplorerModel:

@@ -21,7 +21,9 @@ _LOUDNESS = ("position left out", "position ¼ as loud", "position ½ as loud", 
 def compose_findings(models: Sequence[ExplorerModel], command: str) -> Findings:
     """Return the findings of a page with these models."""
     live = [model for model in models if model.is_live]
-    items = [_find_untouched(live)] if live else []
+    counted = [model for model in live if model.data["measured"]]
+    items = [_find_untouched(counted)] if counted else []
+    items += [_find_uncounted(model.data) for model in live if not model.data["measured"]]
     items += [_find_effects(model.data) for model in live if len(model.data["measured"]) > 1]
     items += [_find_recorded(model) for model in models if not model.is_live]
     title = "What word order is worth: models that run in this page" if live else "Where position enters a model"
@@ -57,6 +59,16 @@ def _find_untouched(models: Sequence[ExplorerModel]) -> Finding:
         table=Table.of(("model", "right", "of"), rows),
         method="Texts that training never showed. Of a translator those are right whose greedy translation equals the "
         "one right translation, letter by letter; of a language model those whose likeliest next token follows.",
+    )
+
+
+def _find_uncounted(data: dict[str, Any]) -> Finding:
+    return Finding(
+        name=f"explore.live.{data['id']}",
+        question=f"What runs here of {data['label']}?",
+        verdict=f"{data['task']}: {_describe(data).split('; ', 1)[1]}. It runs whole, with weights in half precision.",
+        method="A model of another project, converted to one of Clockhands, which computes the same logits. Nothing is "
+        "counted over held-out texts, because its training may have seen any.",
     )
 
 

@@ -51,6 +51,8 @@ def list_stacks(config: TransformerConfig) -> dict[StackSide, StackSide]:
 def _find_faults(config: TransformerConfig) -> Iterator[str]:
     if config.output_transform:
         yield "model.output_transform: the page has no layer before the output matrix"
+    if config.parallel:
+        yield "model.parallel: the page computes the feed-forward layer after attention"
     if config.cross.scheme != "none" or config.cross.transform:
         yield f"cross.scheme = {config.cross.scheme!r}: the page has no positions in cross-attention"
     for side in list_stacks(config).values():

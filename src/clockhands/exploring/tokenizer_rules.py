@@ -15,6 +15,7 @@ from typing import Any
 from transformers import PreTrainedTokenizerBase
 
 from clockhands.data import Tokenizers
+from clockhands.inspection.reading.token_ids import find_special_tokens
 
 __all__ = ["describe_tokens", "find_tokenizer_faults", "read_rules", "translate_pattern"]
 
@@ -65,8 +66,9 @@ def _list_steps(table: dict[str, Any] | None, key: str) -> list[dict[str, Any]]:
 def read_rules(tokenizer: PreTrainedTokenizerBase, *, ends: bool = True) -> dict[str, Any]:
     """Return how the page cuts and joins text; the tokenizer has no faults (``find_tokenizer_faults``).
 
-    ``ends``: whether its end token is put behind every text.
+    ``ends``: whether its end token is put behind every text. If not, what the tokenizer itself puts in front is.
     """
+    starts = [] if ends else find_special_tokens(tokenizer)[0]
     table = json.loads(tokenizer.backend_tokenizer.to_str())
     steps = {step["type"]: step for step in _list_steps(table["normalizer"], "normalizers")}
     cuts = table["pre_tokenizer"]
@@ -86,15 +88,19 @@ def read_rules(tokenizer: PreTrainedTokenizerBase, *, ends: bool = True) -> dict
         **cutting,
         "unknownId": tokenizer.unk_token_id,
         "endId": tokenizer.eos_token_id if ends else None,
+        **({"startIds": starts} if starts else {}),
         "stripsSpace": any(step["type"] == "Strip" for step in _list_steps(table["decoder"], "decoders")),
     }
 
 
-def describe_tokens(tokenizer: PreTrainedTokenizerBase) -> list[dict[str, Any]]:
-    """Return the text of every token, by its id, and whether it is a special one."""
+def describe_tokens(tokenizer: PreTrainedTokenizerBase, size: int) -> list[dict[str, Any]]:
+    """Return the text of every token, by its id, and whether it is a special one.
+
+    A model with more embeddings than tokens, ``size``, may write an id that no token has: it stands for no text.
+    """
     special = set(tokenizer.all_special_ids)
-    words = sorted(tokenizer.get_vocab().items(), key=lambda item: item[1])
-    return [{"text": text, "special": number in special} for text, number in words]
+    texts = {number: text for text, number in tokenizer.get_vocab().items()}
+    return [{"text": texts.get(id, ""), "special": id in special or id not in texts} for id in range(size)]
 
 
 def translate_pattern(pattern: str) -> str:

@@ -1,0 +1,143 @@
+"""Language models of other projects run in the page as in their own code, or are refused with the reason."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import transformers as hf
+from tokenizers import processors
+
+from clockhands.data import Corpus
+from clockhands.data.tokens import train_tokenizers
+from clockhands.errors import UsageError
+from clockhands.exploring import foreign
+from clockhands.exploring.foreign import convert_checkpoint
+from clockhands.exploring.model_data import describe_model
+from clockhands.exploring.page import EXAMPLES, make_page, prepare_checkpoint
+from clockhands.inspection import Subject, open_subject
+from tests.exploring.engine import ask, open_page
+from tests.report.chromium import Browser
+
+HALF, SINGLE = 1e-2, 1e-5
+"""The largest error of a logit, in standard deviations of the logits, with weights of half and of single precision."""
+TEXTS = ("Tom bit a dog", "A dog's tail, and 12 cats: Caf\u00e9 \u4f60\u597d!", "the end of it")
+VOCABULARY = 300
+_LLAMA = {"hidden_size": 24, "num_attention_heads": 6, "num_key_value_heads": 2, "intermediate_size": 40,
+          "num_hidden_layers": 2, "max_position_embeddings": 64, "vocab_size": VOCABULARY}  # fmt: skip
+_GPT2 = {"n_embd": 24, "n_head": 3, "n_layer": 2, "n_positions": 80, "vocab_size": VOCABULARY}
+IDS = {"bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0}
+MODELS: dict[str, Any] = {
+    "gpt2": lambda: hf.GPT2LMHeadModel(hf.GPT2Config(**_GPT2, **IDS)),
+    "llama": lambda: hf.LlamaForCausalLM(hf.LlamaConfig(**_LLAMA, **IDS)),
+    "llama-biases": lambda: hf.LlamaForCausalLM(
+        hf.LlamaConfig(**_LLAMA, **IDS, attention_bias=True, mlp_bias=True, tie_word_embeddings=True,
+                       rope_parameters={"rope_type": "default", "rope_theta": 500.0})
+    ),
+}  # fmt: skip
+
+
+def make_model(name: str) -> Any:
+    """A random model whose attention and norms matter."""
+    torch.manual_seed(3)
+    model = MODELS[name]().eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.2 * torch.randn_like(parameter))
+    return model
+
+
+def make_tokenizer(*, starts: bool) -> Any:
+    """Pairs of bytes, cut as GPT-2 cuts them; with ``starts`` it puts <s> in front of a text, as Llama's does."""
+    corpus = Corpus("texts", "language modelling", {"train": list(TEXTS)})
+    tokenizer = train_tokenizers(corpus, kind="bpe", vocabulary=VOCABULARY - 5).source
+    if starts:
+        template = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 1)])
+        tokenizer.backend_tokenizer.post_processor = template
+    return tokenizer
+
+
+@pytest.fixture(scope="module", params=MODELS)
+def checkpoint(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a model and its tokenizer, whose model has more embeddings than that has tokens."""
+    folder = tmp_path_factory.mktemp("foreign") / str(request.param)
+    make_model(request.param).save_pretrained(folder)
+    make_tokenizer(starts=request.param != "gpt2").save_pretrained(folder)
+    return folder
+
+
+def test_its_logits_and_texts_in_the_page_are_its_own(
+    checkpoint: Path, engine: str, browser: Browser, tmp_path: Path
+) -> None:
+    """Token ids too; greedily it writes what ``generate`` of transformers writes."""
+    model = hf.AutoModelForCausalLM.from_pretrained(checkpoint, dtype=torch.float32)
+    tokenizer = hf.AutoTokenizer.from_pretrained(checkpoint)
+    prepared = prepare_checkpoint(str(checkpoint), "theirs", "theirs", TEXTS)
+    assert prepared.is_live and prepared.data["texts"] == list(TEXTS)
+    run = convert_checkpoint(open_subject(checkpoint), checkpoint)
+    whole = describe_model(run, "whole", "whole", "", [], dtype="float32")
+    whole.data["measured"] = []
+    open_page(browser, engine, [prepared, whole], tmp_path)
+    for text in TEXTS:
+        ids = tokenizer(text)["input_ids"]
+        assert ask(browser, f"models.theirs.encodeText({json.dumps(text)}).ids") == ids
+        with torch.no_grad():
+            logits = model(torch.tensor([ids])).logits.flatten()
+        for name, most in (("theirs", HALF), ("whole", SINGLE)):
+            values = ask(browser, f"Array.from(models.{name}.forward({{ ids: {ids}, controls: {{}} }}).logits.values)")
+            assert float((torch.tensor(values) - logits).abs().max() / logits.std()) < most
+        written = model.generate(torch.tensor([ids]), do_sample=False, max_new_tokens=24)[0, len(ids) :]
+        said = ask(browser, f"models.theirs.translate({{ ids: {ids}, controls: {{}} }}).text")
+        assert said == tokenizer.decode(written, skip_special_tokens=True)
+    assert browser.faults() == []
+
+
+def test_a_page_of_it_says_what_runs_and_counts_nothing(checkpoint: Path) -> None:
+    prepared = prepare_checkpoint(str(checkpoint), "theirs", "theirs", [])
+    assert prepared.data["measured"] == [] and prepared.data["texts"] == list(EXAMPLES)
+    page = make_page([prepared], "clockhands explore x")
+    told = page[: page.index('<script type="application/json"')]
+    assert "which continues text" in told and "It runs whole" in told
+
+
+def convert(model: Any, tokenizer: Any = None) -> None:
+    convert_checkpoint(Subject.of(model, tokenizer or make_tokenizer(starts=False)), "theirs")
+
+
+def test_the_reason_for_a_refusal_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    yarn = {"rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0, "original_max_position_embeddings": 16}
+    opt = hf.OPTConfig(hidden_size=16, num_attention_heads=2, ffn_dim=16, num_hidden_layers=1, word_embed_proj_dim=16)
+    cases = {
+        "not of opt": hf.OPTForCausalLM(opt),
+        "by the rule 'yarn'": hf.LlamaForCausalLM(hf.LlamaConfig(**_LLAMA, rope_parameters=yarn)),
+        "its activation is 'tanh'": hf.GPT2LMHeadModel(hf.GPT2Config(**_GPT2, activation_function="tanh")),
+        "no language model": hf.GPT2Model(hf.GPT2Config(**_GPT2)),
+    }
+    for reason, model in cases.items():
+        with pytest.raises(UsageError, match=reason):
+            convert(model.eval())
+    monkeypatch.setattr(foreign, "LARGEST", 100)
+    with pytest.raises(UsageError, match="and a page runs at most 100"):
+        convert(make_model("gpt2"))
+
+
+def test_what_computes_something_else_is_found_by_its_logits() -> None:
+    """A setting that no configuration of ours knows: each layer divides its scores by its number."""
+    model = hf.GPT2LMHeadModel(hf.GPT2Config(**_GPT2, scale_attn_by_inverse_layer_idx=True)).eval()
+    model.load_state_dict(make_model("gpt2").state_dict())
+    with pytest.raises(UsageError, match=r"computes something else: logits differ by up to \d"):
+        convert(model)
+
+
+def test_what_a_page_does_not_run_is_recorded_with_the_reason(tmp_path: Path) -> None:
+    yarn = {"rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0, "original_max_position_embeddings": 16}
+    torch.manual_seed(0)
+    hf.LlamaForCausalLM(hf.LlamaConfig(**_LLAMA, **IDS, rope_parameters=yarn)).save_pretrained(tmp_path)
+    make_tokenizer(starts=True).save_pretrained(tmp_path)
+    recorded = prepare_checkpoint(str(tmp_path), "theirs", "theirs", ["Tom bit a dog"])
+    assert not recorded.is_live
+    assert recorded.data["reason"].startswith("It does not run in a page: its frequencies are changed by the rule")
+    assert open_subject(tmp_path).tokenizer is not None
