@@ -10,6 +10,7 @@ import pytest
 from clockhands.checking.result import Result, versions
 from clockhands.checking.verdict.outcome import Outcome
 from clockhands.cli import main
+from clockhands.findings import Findings
 from tests.checking.test_schema import SCHEMA, faults
 
 
@@ -63,7 +64,12 @@ def test_checks_and_a_reference_in_one_command(capsys: pytest.CaptureFixture[str
         found = json.loads(capsys.readouterr().out)
         assert faults(found, SCHEMA) == []
         assert (found["against"]["same"], len(found["outcomes"])) == (not code, 2)
-    assert main([*checked[:-1], "--against", "llama+yarn:causal"]) == 1
+    page = tmp_path / "page"
+    assert main([*checked[:-1], "--against", "llama+yarn:causal", "--report", str(page)]) == 1
+    first, *others = Findings.load(page / "findings.json")
+    assert (first.name, first.light, len(others)) == ("check.against", "bad", 3)
+    opening = (page / "index.html").read_text("utf8").split('class="told">')[1].split("</p>")[0]
+    assert opening.startswith("FAIL llama against llama+yarn:causal: ") and first.table.rows
     out = capsys.readouterr().out
     assert "FAIL  llama against llama+yarn:causal" in out
     assert out.splitlines()[-1].startswith("You may rely on: moved positions yes")

@@ -16,6 +16,8 @@ from tests.report.contrast import contrast, luminance
 from tests.report.demo import EVIL, demo
 
 BINARY = find()
+ROOT = Path(__file__).resolve().parent.parent.parent
+AXE, DOCS = ROOT / "explorer" / "node_modules" / "axe-core" / "axe.min.js", ROOT / "docs"
 pytestmark = pytest.mark.skipif(BINARY is None, reason="no chromium, chromium-browser or google-chrome on the path")
 FAULTS_OF_FIGURES = """[...document.querySelectorAll('.plot')].flatMap(plot => {
     const name = plot.parentNode.id, shown = [...plot.children].filter(svg => svg.getBoundingClientRect().width > 0);
@@ -72,6 +74,9 @@ def test_a_long_unit_breaks_nowhere_and_sticks_out_nowhere(browser: Browser, tmp
         browser.open(page, width)
         over = "[document.documentElement, document.querySelector('.contents')].map(e => e.scrollWidth - e.clientWidth)"
         assert browser.evaluate(over) == [0, 0]
+        # "268 928" and "parameters" on one line, "of the largest" below it: two lines, no word in two.
+        lines = "(() => { const b = document.querySelector('.contents b'); return b.getBoundingClientRect().height / "
+        assert round(browser.evaluate(lines + "parseFloat(getComputedStyle(b).lineHeight) })()")) == 2
 
 
 @pytest.mark.parametrize("width", [360, 768, 1024, 1280, 1440])
@@ -125,6 +130,19 @@ def test_dark_screens_get_light_ink(browser: Browser, pages: dict[str, Path]) ->
         paper, *inks = browser.evaluate(script)
         assert (luminance(paper) < 0.1) == dark
         assert min(contrast(paper, ink) for ink in inks) >= 4.5
+
+
+@pytest.mark.skipif(not AXE.exists(), reason="axe is not installed: cd explorer && npm ci")
+@pytest.mark.parametrize("width", [360, 1440])
+def test_axe_has_no_finding(browser: Browser, pages: dict[str, Path], width: int) -> None:
+    """On reports with everything unfolded, on the matrix of checks and on the catalogue, light and dark."""
+    for path in (*pages.values(), DOCS / "conformance" / "index.html", DOCS / "schemes" / "index.html"):
+        browser.open(path, width, dark=width == 360)
+        browser.evaluate("document.querySelectorAll('details').forEach(d => d.open = true)")
+        browser.call("Runtime.evaluate", expression=AXE.read_text("utf8"))
+        run = "axe.run().then(({ violations }) => violations.map(({ impact, id }) => `${impact} ${id}`))"
+        found = browser.call("Runtime.evaluate", expression=run, awaitPromise=True, returnByValue=True)["result"]
+        assert found["value"] == [], path
 
 
 def test_on_paper_everything_folded_stands_open(browser: Browser, pages: dict[str, Path]) -> None:

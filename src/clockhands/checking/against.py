@@ -17,6 +17,7 @@ from clockhands.checking.models import make_subjects
 from clockhands.checking.models.subject import Subject
 from clockhands.checking.opening import open_model, shrink_published
 from clockhands.errors import UsageError
+from clockhands.findings import Finding, Reference, Table
 from clockhands.runs.streaming import is_streamed
 
 _LENGTH = 32
@@ -55,6 +56,22 @@ class Deviation:
     def as_dict(self) -> dict[str, Any]:
         """Return plain data for JSON."""
         return {**asdict(self), "same": self.same}
+
+    def to_finding(self) -> Finding:
+        """Return the result as a finding, which opens the page that it stands on."""
+        verdict = self.text().replace("  ", " ")
+        return Finding(
+            "check.against",
+            f"Does it compute what {self.reference} computes?",
+            verdict,
+            self.size,
+            "std of the logits",
+            references=(Reference("allowed", TOLERANCE),),
+            light="good" if self.same else "bad",
+            table=Table.of(("undone alone", "then apart by, in std of the logits"), self.tried),
+            method="Both read the same text. What could explain a difference is fitted on the first layer, and undone.",
+            details={"opening": verdict},
+        )
 
     def text(self) -> str:
         """Return the result in words."""

@@ -6,6 +6,7 @@ import argparse
 import json
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from clockhands.cli.common import as_float, as_int, prepare, report_new_folder
@@ -143,7 +144,10 @@ def _checked(options: argparse.Namespace) -> int:
         with report_new_folder(options.report):
             for result in results:
                 folder = options.report if len(results) == 1 else f"{options.report}/{result.model.replace(':', '-')}"
-                print(f"report: {write(result.findings(), folder)[0]}", file=sys.stderr)
+                findings = result.findings()
+                if deviation is not None:
+                    findings = replace(findings, items=(deviation.to_finding(), *findings.items))
+                print(f"report: {write(findings, folder)[0]}", file=sys.stderr)
     return _exit_code(results, before, options.baseline) or int(deviation is not None and not deviation.same)
 
 
