@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
 
 from clockhands.errors import UsageError
 from clockhands.generation import compute_cross_attention, draw_cross_attention
 from clockhands.runs import Run
+from clockhands.runs.recipe import vary_recipe
+from clockhands.training import train
 
 
 def test_cross_attention_is_a_distribution_over_the_source(translator: Run) -> None:
@@ -31,3 +35,10 @@ def test_an_empty_source_and_a_language_model_are_refused(translator: Run, write
         compute_cross_attention(translator, " ")
     with pytest.raises(UsageError, match="cannot draw cross-attention with"):
         compute_cross_attention(writer, "Tom")
+
+
+def test_a_decoder_without_layers_is_refused(translator: Run, tmp_path: Path) -> None:
+    recipe = vary_recipe(translator.recipe, {"model.decoder_layers": 0, "training.max_steps": 1})
+    run = train(recipe, tmp_path / "run")
+    with pytest.raises(UsageError, match="a decoder of 0 layers, so there is no cross-attention"):
+        compute_cross_attention(run, "Tom bit Anna")

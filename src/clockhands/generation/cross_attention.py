@@ -32,10 +32,14 @@ def compute_cross_attention(
         target: its translation; None: the translation of the model itself.
 
     Returns the weights [layers, heads, target tokens, source tokens], in float32 on the CPU, with the source tokens and
-    the target tokens as text. Raises UsageError for an empty source and for a run that does not translate.
+    the target tokens as text. Raises UsageError for an empty source, for a run that does not translate and for one
+    without layers of the decoder.
     """
     run = open_run(run)
     run.require("encoder-decoder", "draw cross-attention")
+    layers = run.model.config.num_hidden_layers
+    if layers == 0:
+        raise UsageError(f"{run.path} has a decoder of 0 layers, so there is no cross-attention to draw")
     if not source.strip():
         raise UsageError("there is no source sentence to draw the attention of")
     if target is None:
@@ -46,7 +50,6 @@ def compute_cross_attention(
     recorded: list[RecordedAttention] = []
     with record(recorded.append), torch.inference_mode():
         run.model(input_ids=ids_BT, attention_mask=torch.ones_like(ids_BT), labels=labels_BS)
-    layers = run.model.config.num_hidden_layers
     # The decoder's layers come last and attend twice each: to themselves, then to the source.
     cross_attentions = recorded[-2 * layers :][1::2]
     weights_LHST = torch.stack([attended.weights_BHST[0].float().cpu() for attended in cross_attentions])

@@ -38,3 +38,20 @@ def test_equal_words_are_no_pair() -> None:
     found = measure("sinusoidal", "Tom and Tom")
     assert {row[1] for row in found.table.rows} == {"and Tom Tom", "Tom Tom and"}
     assert measure("sinusoidal", "Tom Tom").light == "skip"
+
+
+def test_a_swap_that_makes_a_text_too_long_is_left_out_and_not_called_no_change() -> None:
+    """The tokenizer writes "Tom bit" as one token: parted, the text has one token more than the table has rows."""
+    tokenizer = make_tokenizer()
+    tokenizer.add_tokens(["Tom bit"])
+    sentence = "Tom bit a dog saw Anna the"
+    length = len(tokenizer(sentence)["input_ids"])
+    assert length == 6
+    torch.manual_seed(0)
+    sizes = {"vocab_size": 97, "d_model": 32, "num_heads": 4, "d_ff": 64, "encoder_layers": 2}
+    table = PositionConfig("learned", {"max_length": length})
+    model = Transformer(TransformerConfig(kind="encoder", encoder=table, **sizes))
+    findings = inspect(Subject.of(model, tokenizer), None, [TEXT], length=length, sentences=[sentence], control=False)
+    rows = findings["sentence.swap"].table.rows
+    assert len(rows) == 10, "the pairs of the other five words"
+    assert all(row[1].startswith("Tom bit ") and row[2] > 0 for row in rows)

@@ -57,8 +57,8 @@ class SentenceSwap(Measure):
         changes = [(sentence, pairs) for sentence, pairs in changes if pairs]
         if not changes:
             return self.skip(
-                "Nothing can be compared: no sentence has two different words to swap, or all texts have the same mean "
-                "output."
+                "Nothing can be compared: no sentence has two different words that can be swapped within the length "
+                "that the model reads, or all texts have the same mean output."
             )
         value = max(change for _, pairs in changes for change in pairs.values())
         return self.make_finding(
@@ -78,7 +78,8 @@ class SentenceSwap(Measure):
 def _measure(reading: Reading, sentence: Sentence) -> dict[tuple[int, int], float]:
     """Return the change by the indices of the two words.
 
-    It is empty for a sentence without two different words, and where other texts all have the same mean output.
+    Pairs whose swap makes the sentence longer than the model reads are left out. It is empty for a sentence without
+    two different words, and where other texts all have the same mean output.
     """
     subject = reading.subject
     words = list_words(sentence.text)[:MOST_WORDS]
@@ -95,16 +96,19 @@ def _measure(reading: Reading, sentence: Sentence) -> dict[tuple[int, int], floa
         return {}
     before_D = compute_mean_state(subject, sentence.ids, sentence.source)
     pairs = [(i, j) for i, j in combinations(range(len(words)), 2) if words[i] != words[j]]
-    return {pair: _measure_change(subject, sentence, pair, before_D) / distance for pair in pairs}
+    changes = {pair: _measure_change(subject, sentence, pair, before_D) for pair in pairs}
+    return {pair: change / distance for pair, change in changes.items() if change is not None}
 
 
-def _measure_change(subject: Subject, sentence: Sentence, pair: tuple[int, int], before_D: Tensor) -> float:
-    """Return the squared change of the mean state when two words are swapped.
+def _measure_change(subject: Subject, sentence: Sentence, pair: tuple[int, int], before_D: Tensor) -> float | None:
+    """Return the squared change of the mean state when two words are swapped: 0 where the token ids stay the same.
 
-    It is 0 where the token ids stay the same, and where the swapped text has more tokens than the model reads.
+    It is None where the swapped text has more tokens than the model reads, so that nothing can be measured.
     """
     ids, _ = encode_text(subject, swap_words(sentence.text, *pair))
-    if ids == sentence.ids or (subject.max_length is not None and len(ids) > subject.max_length):
+    if subject.max_length is not None and len(ids) > subject.max_length:
+        return None
+    if ids == sentence.ids:
         return 0.0
     return float((compute_mean_state(subject, ids, sentence.source or sentence.ids) - before_D).square().sum())
 

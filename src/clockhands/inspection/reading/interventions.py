@@ -133,7 +133,11 @@ class Interventions:
     effects: tuple[Effect, ...]
 
     def __getitem__(self, name: str) -> Effect:
-        return next(effect for effect in self.effects if effect.name == name)
+        """Return the effect of an intervention. Raises KeyError where the model does not allow it."""
+        effect = self.get(name)
+        if effect is None:
+            raise KeyError(f"no effect of {name!r} was measured; there are {[effect.name for effect in self.effects]}")
+        return effect
 
     def get(self, name: str) -> Effect | None:
         """Return the effect of an intervention; None where the model does not allow it."""
