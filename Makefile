@@ -5,7 +5,7 @@
 #   make quick          the tests of what differs from main, and a few laws: at most 90 seconds
 #   make test           style, types and all tests: what runs on every change
 #   make docs        the site with its reference, in site/; a broken link stops it (part of `make test`)
-#   make check-shapes   the laws again, with the annotated shapes of all tensors checked at run time (part of `make test`)
+#   make check-shapes   the laws, with the annotated shapes of all tensors checked at run time (part of `make test`)
 #   make install, test-elsewhere, test-lowest, mutants, coverage, clean: see below
 PYTHON ?= python3
 VENV   ?= .venv
@@ -45,25 +45,22 @@ check-style: $(VENV)/.test-installed
 quick: $(VENV)/.test-installed
 	OMP_NUM_THREADS=1 $(BIN)/python tests/quick.py
 
-# Two processes, one thread each: threads that fight over two cores cost three times the time.
-test: check-style
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
+# Two processes, one thread each: threads that fight over two cores cost three times the time. The type checker and the
+# site, of one process each, run side by side.
+test: $(VENV)/.test-installed
+	$(MAKE) --jobs 2 --output-sync check-style docs
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal --shaped without
 	$(MAKE) check-shapes
-	$(MAKE) docs
 
 # Written from docs/ and from the code, then built; it works offline. The warning is about a version that is not here.
 docs: $(VENV)/.test-installed
 	$(BIN)/python docs/make_site.py build/site-sources
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
-# Every annotation is checked while these tests run, which doubles what they take: so they are those that meet every
-# function on tensors in few tests, without those that call the same functions once more on more or other numbers.
-# `CHECK_SHAPES=1 pytest ...` checks shapes in any others.
-SHAPED := tests/model/test_laws.py tests/attention tests/test_positions.py tests/schemes/rotary \
-  tests/inspection/test_run.py tests/generation/test_translate.py
-AGAIN := compiled or gradients_twice or makes_a_tensor_of_all_pairs or low_precision or memory_for_attention
+# The tests of tests/shaped.py, with every annotation checked while they run, which doubles what they take; `make test`
+# runs them here alone. `CHECK_SHAPES=1 pytest ...` checks shapes in any others.
 check-shapes: $(VENV)/.test-installed
-	CHECK_SHAPES=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist worksteal $(SHAPED) -k 'not ($(AGAIN))'
+	CHECK_SHAPES=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist worksteal --shaped only
 
 # The tests as on a processor without AVX-512, and with another number of threads: none may assert what either decides.
 test-elsewhere: $(VENV)/.test-installed

@@ -24,6 +24,7 @@ if os.environ.get("CHECK_SHAPES"):
 import torch
 
 from clockhands.files import write_bytes
+from tests.shaped import is_place, is_shaped
 
 # One thread for each process of tests, unless the environment says otherwise.
 torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS") or 1))
@@ -33,6 +34,12 @@ SHARED = Path(__file__).resolve().parent.parent.parent / "shared"
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--slow", action="store_true", help="also run the tests that train for minutes")
     parser.addoption("--exhaustive", action="store_true", help="the whole catalogue, not only samples of it")
+    parser.addoption("--shaped", choices=("only", "without"), help="the tests of tests/shaped.py alone, or all others")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Read no file in vain: True for those that hold none of the tests asked for."""
+    return True if config.getoption("--shaped") == "only" and not is_place(collection_path) else None
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -41,6 +48,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for name in left_out:
             if name in item.keywords:
                 item.add_marker(pytest.mark.skip(reason=f"{name}: run with --{name}"))
+    if choice := config.getoption("--shaped"):
+        _choose(config, items, shaped=choice == "only")
+
+
+def _choose(config: pytest.Config, items: list[pytest.Item], *, shaped: bool) -> None:
+    left_out = [item for item in items if is_shaped(item.path, item.name) is not shaped]
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = [item for item in items if is_shaped(item.path, item.name) is shaped]
 
 
 def pytest_collection_finish() -> None:

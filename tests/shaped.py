@@ -1,0 +1,32 @@
+"""The tests that run with the annotated shapes of all tensors checked: few that meet every function on tensors.
+
+Tests that call the same functions once more, on more or other numbers, run without.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+TESTS = Path(__file__).resolve().parent
+PLACES = tuple(
+    TESTS / name
+    for name in (
+        "model/test_laws.py",
+        "attention",
+        "test_positions.py",
+        "schemes/rotary",
+        "inspection/test_run.py",
+        "generation/test_translate.py",
+    )
+)
+AGAIN = ("compiled", "gradients_twice", "makes_a_tensor_of_all_pairs", "low_precision", "memory_for_attention")
+
+
+def is_place(path: Path) -> bool:
+    """Whether a file, or a folder above one, has tests whose shapes are checked."""
+    return any(path.is_relative_to(place) or place.is_relative_to(path) for place in PLACES)
+
+
+def is_shaped(path: Path, name: str) -> bool:
+    """Whether the shapes of this test are checked; ``name`` is the name of its function with its parameters."""
+    return any(path.is_relative_to(place) for place in PLACES) and not any(word in name for word in AGAIN)
