@@ -3,7 +3,7 @@ import type { Browser, Page } from "puppeteer-core";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { Controls } from "../../src/engine/api";
 import { readVectors } from "../engine/vectors";
-import { HAS_CHROMIUM, openPage, readTexts, rest, startBrowser, writePage } from "./page";
+import { BROWSERS, openPage, readTexts, rest, startBrowser, writePage } from "./page";
 
 const TOM = ["Tom", "bit", "a", "dog"];
 const { model } = readVectors("sinusoidal");
@@ -15,7 +15,10 @@ function write(words: readonly string[], controls: Controls = {}, beam = 1): str
   return model.translate({ ids: [...ordered, ...ids.slice(words.length)], controls, beam }).text;
 }
 
-describe.skipIf(!HAS_CHROMIUM)("the page in Chromium", () => {
+/** What Firefox cannot be told by WebDriver BiDi: a scheme of colours, and that motion is not wanted. */
+const emulates = (name: string) => name === "chrome";
+
+describe.skipIf(BROWSERS.length === 0).each(BROWSERS)("the page in %s", (name) => {
   let browser: Browser;
   let address: string;
   const faults: string[] = [];
@@ -27,7 +30,7 @@ describe.skipIf(!HAS_CHROMIUM)("the page in Chromium", () => {
     page.$$eval("button", (buttons, wanted) => buttons.find((button) => button.textContent!.trim().startsWith(wanted))!.click(), text);
 
   beforeAll(async () => {
-    browser = await startBrowser();
+    browser = await startBrowser(name);
     address = writePage(["sinusoidal", "none"]);
   }, 60_000);
   afterAll(() => browser?.close());
@@ -166,7 +169,7 @@ describe.skipIf(!HAS_CHROMIUM)("the page in Chromium", () => {
     await page.close();
   });
 
-  it("plays the hands four positions a second until it is stopped, and ticks where motion is not wanted", async () => {
+  it("plays the hands four positions a second until it is stopped", async () => {
     const page = await open("clock=3");
     const place = () => page.$eval(".dial", (dial) => Number(dial.getAttribute("aria-valuenow")));
     const wait = (milliseconds: number) => new Promise((resolve) => setTimeout(resolve, milliseconds));
@@ -180,9 +183,16 @@ describe.skipIf(!HAS_CHROMIUM)("the page in Chromium", () => {
     const stopped = await place();
     await wait(300);
     expect(await place()).toBe(stopped);
+    await page.close();
+  });
+
+  it.skipIf(!emulates(name))("lets the clock tick once a second where motion is not wanted", async () => {
+    const page = await open("clock=3");
+    const stopped = 3;
+    const place = () => page.$eval(".dial", (dial) => Number(dial.getAttribute("aria-valuenow")));
     await page.emulateMediaFeatures([{ name: "prefers-reduced-motion", value: "reduce" }]);
     await page.click(".play");
-    await wait(400);
+    await new Promise((resolve) => setTimeout(resolve, 400));
     expect(await place()).toBe(stopped);
     await page.waitForFunction((from) => Number(document.querySelector(".dial")!.getAttribute("aria-valuenow")) === Math.floor(from) + 1, { timeout: 3000 }, stopped);
     await page.close();
@@ -311,13 +321,13 @@ describe.skipIf(!HAS_CHROMIUM)("the page in Chromium", () => {
 
   it.each([360, 768, 1440])("needs no sideways scrolling at %i px", async (width) => {
     const page = await open("scene=scale&step=3&width=512", width);
-    expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBe(width);
+    expect(await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth)).toBe(0);
     await page.close();
   });
 
-  it.each(["light", "dark"])("gives axe no serious finding, %s", async (scheme) => {
+  it.each(emulates(name) ? ["light", "dark"] : ["light"])("gives axe no serious finding, %s", async (scheme) => {
     const page = await open("show=scores");
-    await page.emulateMediaFeatures([{ name: "prefers-color-scheme", value: scheme }]);
+    if (emulates(name)) await page.emulateMediaFeatures([{ name: "prefers-color-scheme", value: scheme }]);
     await rest(page);
     await page.evaluate(axe.source);
     const found = await page.evaluate(async () => {

@@ -1,4 +1,4 @@
-/** The page in a real Chromium: the built bundle with two tiny models of the vectors, under the page's own policy. */
+/** The page in a real browser: the built bundle with two tiny models of the vectors, under the page's own policy. */
 
 import { createHash } from "node:crypto";
 import { existsSync, mkdtempSync, readFileSync, writeFileSync } from "node:fs";
@@ -10,8 +10,13 @@ import puppeteer, { type Browser, type Page } from "puppeteer-core";
 
 const VECTORS = fileURLToPath(new URL("../vectors/", import.meta.url));
 const BUNDLE = fileURLToPath(new URL("../../../src/clockhands/exploring/bundle/", import.meta.url));
-export const CHROMIUM = process.env["CHROMIUM"] ?? "/usr/bin/chromium";
-export const HAS_CHROMIUM = existsSync(CHROMIUM);
+
+/** Where each browser is, by its name; `CHROMIUM` and `FIREFOX` name other places. */
+const PLACES = { chrome: process.env["CHROMIUM"] ?? "/usr/bin/chromium", firefox: process.env["FIREFOX"] ?? "/usr/bin/firefox-esr" };
+export type BrowserName = keyof typeof PLACES;
+/** The browsers of this machine. */
+export const BROWSERS = (Object.keys(PLACES) as BrowserName[]).filter((name) => existsSync(PLACES[name]));
+export const HAS_CHROMIUM = BROWSERS.includes("chrome");
 
 /** A recorded model with its numbers. */
 export interface Recorded {
@@ -42,9 +47,9 @@ export function writePage(names: readonly string[], recorded: readonly Recorded[
   return pathToFileURL(path).href;
 }
 
-/** Start Chromium. */
-export function startBrowser(): Promise<Browser> {
-  return puppeteer.launch({ executablePath: CHROMIUM, args: ["--no-sandbox"], headless: true });
+/** Start a browser; Firefox is spoken to in WebDriver BiDi. */
+export function startBrowser(browser: BrowserName = "chrome"): Promise<Browser> {
+  return puppeteer.launch({ browser, executablePath: PLACES[browser], args: browser === "chrome" ? ["--no-sandbox"] : [], headless: true });
 }
 
 /** Open an address in a window of this width; whatever the page reports as an error is kept in `faults`. */
