@@ -43,7 +43,10 @@ def test_samples_differ_and_an_empty_prompt_starts_a_text(writer: Run) -> None:
         ({"beam": 2, "top_k": 3}, "with beam 2 nothing is sampled: leave out top_k"),
         ({"beam": 2, "temperature": 0.5, "seed": 1}, "nothing is sampled: leave out temperature, seed"),
         ({"temperature": 0, "top_p": 0.5}, "with temperature 0 nothing is sampled: leave out top_p"),
-        ({"tokens": 10**13}, "texts of 10,000,000,000,001 tokens at a time need .* of memory, and .* are free; lower"),
+        (
+            {"tokens": 10**13},
+            "1 text of 10,000,000,000,001 tokens at a time needs .* of memory, and .* are free; lower",
+        ),
         ({"samples": 10**12}, "1,000,000,000,000 texts of .* need .* of memory"),
     ],
 )

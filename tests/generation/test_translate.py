@@ -172,6 +172,11 @@ def test_a_long_line_is_cut_and_counted(translator: Run) -> None:
     assert cut[1].source == lines[1]
 
 
+def test_a_translation_longer_than_any_memory_is_refused_at_the_call(translator: Run) -> None:
+    with pytest.raises(UsageError, match=r"^1 text of 2,147,483,648 tokens at a time needs .*lower max_length"):
+        translate(translator, ["Tom bit Anna"], Search(max_length=2**31))
+
+
 def test_a_beam_that_no_memory_holds_is_refused_before_anything_is_written(
     translator: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:

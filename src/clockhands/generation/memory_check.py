@@ -61,7 +61,8 @@ def check_memory(model: PreTrainedModel, *, batch: int, beam: int, length: int, 
     needed = estimate_bytes(model, batch=batch, beam=beam, length=length, source=source)
     available = measure_free_memory(find_device(model))
     if needed > available:
+        texts, need = ("1 text", "needs") if batch * beam == 1 else (f"{batch * beam:,} texts", "need")
         raise UsageError(
-            f"{batch * beam:,} texts of {max(length, source):,} tokens at a time need {format_bytes(needed)} of "
-            f"memory, and {format_bytes(available)} are free; lower {advice}"
+            f"{texts} of {max(length, source):,} tokens at a time {need} {format_bytes(needed)} of memory, and "
+            f"{format_bytes(available)} are free; lower {advice}"
         )

@@ -102,11 +102,16 @@ def translate(run: str | Path | Run, sources: Iterable[str], search: Search | No
     """Yield the translation of each sentence, in order; sources are read as needed, so a pipe is possible.
 
     An empty sentence has an empty translation with the score 0. Raises UsageError at the call if the run does not
-    translate or the engine cannot run its model, and during the iteration for a batch that does not fit the memory.
+    translate, if the engine cannot run its model, and if not even one translation of ``max_length`` tokens fits the
+    memory; during the iteration for a batch that does not fit it.
     """
     run = open_run(run)
     run.require("encoder-decoder", "translate")
     search = search or Search()
+    if search.max_length is not None:
+        # A model that writes no end token goes on to this length: for ever, were it not judged.
+        advice = "max_length (--max-length)"
+        check_memory(run.model, batch=1, beam=search.beam, length=search.max_length, advice=advice)
     return _translate_stream(run, search.make_engine(run), iter(sources), search)
 
 
