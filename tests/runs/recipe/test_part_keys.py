@@ -73,7 +73,7 @@ def test_another_scheme_replaces_a_layout_and_what_was_resolved_reads_back() -> 
         (["position.preset=gema-3"], r"position.preset: unknown position preset 'gema-3'; did you mean 'gemma-3'"),
         (
             ['position.layers=["rope", "none", "rope", "none"]'],
-            r"position.layers has 4 entries, a pattern that does not",
+            r"position.layers has 4 entries, a pattern whose length does not divide the 6 layers",
         ),
     ],
 )
