@@ -10,8 +10,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
+import torch
 
-from clockhands.cli import VERBS, main
+from clockhands.cli import NO_MEMORY, VERBS, main
 from clockhands.errors import ClockhandsWarning
 
 HEAVY = ("torch", "numpy", "transformers", "matplotlib", "scipy")
@@ -117,7 +118,8 @@ def test_nul_in_an_argument_is_one_message(verb: str, capsys: pytest.CaptureFixt
 @pytest.mark.parametrize(
     ("fault", "said"),
     [
-        (MemoryError(), "not enough memory: take a smaller model, shorter texts or smaller batches"),
+        (MemoryError(), NO_MEMORY),
+        (torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB."), NO_MEMORY),
         (RecursionError(), "the input nests lists or tables too deeply to be read"),
     ],
 )
@@ -130,6 +132,17 @@ def test_what_the_machine_cannot_hold_is_one_message(
     monkeypatch.setattr("clockhands.cli.tour.run", fail)
     assert main(["tour"]) == 1
     assert capsys.readouterr().err == f"clockhands: {said}\n"
+
+
+def test_memory_that_torch_does_not_get_is_one_message_and_other_faults_are_not(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("clockhands.cli.tour.run", lambda _: torch.empty(2**50))
+    assert main(["tour"]) == 1
+    assert capsys.readouterr().err == f"clockhands: {NO_MEMORY}\n"
+    monkeypatch.setattr("clockhands.cli.tour.run", lambda _: torch.ones(2) @ torch.ones(3))
+    with pytest.raises(RuntimeError, match="size"):
+        main(["tour"])
 
 
 def test_a_warning_of_ours_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

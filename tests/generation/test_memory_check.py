@@ -50,8 +50,10 @@ def test_a_search_holds_at_least_what_is_estimated(scheme: Any, way: type[Hypoth
         for _ in range(LENGTH):
             decoder.step(torch.full((BATCH, BEAM), 3), None)
     estimated = estimate_bytes(model, batch=BATCH, beam=BEAM, length=LENGTH, source=SOURCE)
-    if way is SharedCacheDecoder:
+    if isinstance(decoder, SharedCacheDecoder):
         assert estimated == measure_bytes(decoder)
+        shared = estimate_bytes(model, batch=BATCH, beam=BEAM, length=LENGTH, source=SOURCE, shared=True)
+        assert shared == estimated + decoder.ancestors_BWM.nbytes, "the mask of whose tokens are whose"
     elif way is SeparateCacheDecoder:
         assert estimated < measure_bytes(decoder)
     else:

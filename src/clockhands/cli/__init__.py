@@ -57,6 +57,9 @@ class Parser(argparse.ArgumentParser):
         raise UsageError(f"{message} (`{self.prog} --help` explains)")
 
 
+NO_MEMORY = "not enough memory: take a smaller model, shorter texts, smaller batches or fewer hypotheses"
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code: 0, 1 (it failed), 2 (it was used wrongly) or 130 (it was stopped)."""
     try:
@@ -78,9 +81,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return _print_failure("stopped", 130)
     except MemoryError:
-        return _print_failure("not enough memory: take a smaller model, shorter texts or smaller batches", 1)
+        return _print_failure(NO_MEMORY, 1)
     except RecursionError:
         return _print_failure("the input nests lists or tables too deeply to be read", 1)
+    except RuntimeError as fault:
+        # torch has no MemoryError: "DefaultCPUAllocator: can't allocate memory", "CUDA out of memory".
+        if "allocate memory" not in str(fault) and "out of memory" not in str(fault):
+            raise
+        return _print_failure(NO_MEMORY, 1)
     except BrokenPipeError:
         # The reader of our output has gone (`| head`): not an error, and nothing more may be written.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -16,12 +16,15 @@ if TYPE_CHECKING:
 __all__ = ["check_memory", "estimate_bytes"]
 
 
-def estimate_bytes(model: PreTrainedModel, *, batch: int, beam: int, length: int, source: int = 0) -> int:
+def estimate_bytes(
+    model: PreTrainedModel, *, batch: int, beam: int, length: int, source: int = 0, shared: bool = False
+) -> int:
     """Return a lower bound of the memory, in bytes, that ``beam`` hypotheses of each of ``batch`` texts take.
 
     A text has ``length`` tokens and its source ``source`` tokens (0: the model has no encoder). Only tensors that exist
     at the same time with every engine are counted, so that nothing is refused that would fit: those of one layer of the
-    encoder, or the KV caches and the encoder's output. The hypotheses of a source may share its keys.
+    encoder, or the KV caches and the encoder's output. The hypotheses of a source may share its keys. With ``shared``
+    they share one cache, under a mask that says for each one which of the tokens of all it consists of.
     """
     if not hasattr(model.config, "transformer_config"):
         return _estimate_foreign_bytes(model, batch * beam * length)
@@ -33,7 +36,8 @@ def estimate_bytes(model: PreTrainedModel, *, batch: int, beam: int, length: int
     # A layer's input, its output, and its inner states.
     encoder_numbers = batch * source * (2 * config.d_model + config.d_ff)
     decoder_numbers = batch * beam * length * numbers_per_token + batch * source * (numbers_per_token + config.d_model)
-    return int(next(model.parameters()).element_size() * max(encoder_numbers, decoder_numbers))
+    mask = batch * beam * beam * length if shared and beam > 1 else 0  # a byte for each
+    return int(next(model.parameters()).element_size() * max(encoder_numbers, decoder_numbers) + mask)
 
 
 def _estimate_foreign_bytes(model: PreTrainedModel, tokens: int) -> int:
@@ -53,12 +57,21 @@ def _estimate_foreign_bytes(model: PreTrainedModel, tokens: int) -> int:
     return int(next(model.parameters()).element_size() * tokens * 2 * heads * width * layers)
 
 
-def check_memory(model: PreTrainedModel, *, batch: int, beam: int, length: int, source: int = 0, advice: str) -> None:
+def check_memory(
+    model: PreTrainedModel,
+    *,
+    batch: int,
+    beam: int,
+    length: int,
+    source: int = 0,
+    shared: bool = False,
+    advice: str,
+) -> None:
     """Raise UsageError if the texts do not fit the memory that is free on the model's device.
 
     The sizes are those of ``estimate_bytes``; ``advice`` names the options to lower.
     """
-    needed = estimate_bytes(model, batch=batch, beam=beam, length=length, source=source)
+    needed = estimate_bytes(model, batch=batch, beam=beam, length=length, source=source, shared=shared)
     available = measure_free_memory(find_device(model))
     if needed > available:
         texts, need = ("1 text", "needs") if batch * beam == 1 else (f"{batch * beam:,} texts", "need")

@@ -15,6 +15,7 @@ from clockhands.data.collate import pad
 from clockhands.data.encoding import LONGEST, shorten_rows
 from clockhands.errors import UsageError
 from clockhands.generation.engines import ENGINES, DecodingOptions, Engine
+from clockhands.generation.engines.hypothesis_decoder import can_share_cache
 from clockhands.generation.memory_check import check_memory
 from clockhands.runs import Run, open_run
 
@@ -162,7 +163,9 @@ def _check_batch_memory(run: Run, rows: list[list[int]], search: Search) -> None
     source = max(map(len, rows))
     length = min(source, search.max_length or source)
     advice = "batch (--batch)" if search.beam == 1 else "beam (--beam) or batch (--batch)"
-    check_memory(run.model, batch=len(rows), beam=search.beam, length=length, source=source, advice=advice)
+    shared = search.engine == "clockhands" and can_share_cache(run.model.transformer.get_stack("decoder"))
+    sizes = {"batch": len(rows), "beam": search.beam, "length": length, "source": source}
+    check_memory(run.model, **sizes, shared=shared, advice=advice)
 
 
 def _translate_batch(

@@ -150,10 +150,16 @@ def make_hypothesis_decoder(lean_decoder: LeanDecoder, source: EncodedSource, wi
         source = replace(source, mask_BT=None)
     if must_reread_text(lean_decoder.stack):
         return UncachedDecoder(lean_decoder, source, width)
-    schemes = [*lean_decoder.stack.schemes.used, *lean_decoder.cross_schemes]
-    if width > 1 and any(scheme.active_hooks() & NON_PAIRWISE_HOOKS for scheme in schemes):
+    if width > 1 and not can_share_cache(lean_decoder.stack):
         return SeparateCacheDecoder(lean_decoder, source, width)
     return SharedCacheDecoder(lean_decoder, source, width)
+
+
+def can_share_cache(decoder: Stack) -> bool:
+    """Return whether the hypotheses of a source can be the queries of one row, over one KV cache."""
+    cross_schemes = decoder.cross_schemes.used if decoder.cross_schemes is not None else ()
+    schemes = [*decoder.schemes.used, *cross_schemes]
+    return not must_reread_text(decoder) and not any(scheme.active_hooks() & NON_PAIRWISE_HOOKS for scheme in schemes)
 
 
 def must_reread_text(decoder: Stack) -> bool:
