@@ -30,6 +30,7 @@ def test_a_model_that_ignores_order_is_told_from_one_that_does_not() -> None:
     assert blind.verdict == "“Tom bit a dog”: swapping two words does not change the mean of the output."
     assert isinstance(seeing.value, float) and seeing.value > 1e-4 and seeing.light == "good"
     assert seeing.verdict.startswith("“Tom bit a dog”: swapping “") and "most of all pairs" in seeing.verdict
+    assert "Not measured" not in blind.verdict + seeing.verdict
     assert len(seeing.table.rows) == 6 and max(row[2] for row in seeing.table.rows) == seeing.value
     assert ("Tom bit a dog", "dog bit a Tom") in [row[:2] for row in seeing.table.rows]
 
@@ -52,6 +53,8 @@ def test_a_swap_that_makes_a_text_too_long_is_left_out_and_not_called_no_change(
     table = PositionConfig("learned", {"max_length": length})
     model = Transformer(TransformerConfig(kind="encoder", encoder=table, **sizes))
     findings = inspect(Subject.of(model, tokenizer), None, [TEXT], length=length, sentences=[sentence], control=False)
-    rows = findings["sentence.swap"].table.rows
+    verdict, rows = findings["sentence.swap"].verdict, findings["sentence.swap"].table.rows
+    assert "most of the measured pairs" in verdict
+    assert verdict.endswith("Not measured: 11 swaps that make it longer than the model reads.")
     assert len(rows) == 10, "the pairs of the other five words"
     assert all(row[1].startswith("Tom bit ") and row[2] > 0 for row in rows)

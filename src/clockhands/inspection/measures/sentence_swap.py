@@ -95,9 +95,13 @@ def _measure(reading: Reading, sentence: Sentence) -> dict[tuple[int, int], floa
     if distance == 0.0:
         return {}
     before_D = compute_mean_state(subject, sentence.ids, sentence.source)
-    pairs = [(i, j) for i, j in combinations(range(len(words)), 2) if words[i] != words[j]]
-    changes = {pair: _measure_change(subject, sentence, pair, before_D) for pair in pairs}
+    changes = {pair: _measure_change(subject, sentence, pair, before_D) for pair in _list_pairs(words)}
     return {pair: change / distance for pair, change in changes.items() if change is not None}
+
+
+def _list_pairs(words: Sequence[str]) -> list[tuple[int, int]]:
+    """Return the indices of every two different words."""
+    return [(i, j) for i, j in combinations(range(len(words)), 2) if words[i] != words[j]]
 
 
 def _measure_change(subject: Subject, sentence: Sentence, pair: tuple[int, int], before_D: Tensor) -> float | None:
@@ -119,11 +123,13 @@ def _unpad(source_S: Tensor) -> list[int]:
 
 
 def _describe(sentence: Sentence, changes: dict[tuple[int, int], float]) -> str:
-    """Say which swap changes the output most, and which least."""
+    """Say which of the measured swaps changes the output most and which least, and how many were not measured."""
     words = list_words(sentence.text)
+    left_out = len(_list_pairs(words[:MOST_WORDS])) - len(changes)
+    note = f" Not measured: {left_out} swaps that make it longer than the model reads." if left_out else ""
     most, least = max(changes, key=lambda pair: changes[pair]), min(changes, key=lambda pair: changes[pair])
     if changes[most] <= LEAST_CHANGE:
-        return f"“{sentence.text}”: swapping two words does not change the mean of the output."
+        return f"“{sentence.text}”: swapping two words does not change the mean of the output.{note}"
 
     def name(pair: tuple[int, int]) -> str:
         return f"“{words[pair[0]]}” and “{words[pair[1]]}”"
@@ -133,8 +139,9 @@ def _describe(sentence: Sentence, changes: dict[tuple[int, int], float]) -> str:
         "of the squared distance between two other texts"
     )
     if most == least:
-        return f"{clause}."
-    return f"{clause}, most of all pairs; least does {name(least)} ({format_percent(changes[least])})."
+        return f"{clause}.{note}"
+    pairs = "the measured pairs" if left_out else "all pairs"
+    return f"{clause}, most of {pairs}; least does {name(least)} ({format_percent(changes[least])}).{note}"
 
 
 def _draw_figure(changes_by_sentence: Sequence[tuple[Sentence, dict[tuple[int, int], float]]]) -> Figure:
