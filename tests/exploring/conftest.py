@@ -9,7 +9,7 @@ import pytest
 from clockhands.runs import Run
 from clockhands.training import train
 from tests.exploring.node import build, require_node
-from tests.report.chromium import Browser, find
+from tests.report.chromium import Browser, open_browser
 
 
 @pytest.fixture(scope="session")
@@ -44,8 +44,5 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture
 def browser() -> Iterator[Browser]:
-    binary = find()
-    if binary is None:
-        pytest.skip("there is no Chromium on the path")
-    with Browser(binary) as opened:
+    with open_browser() as opened:
         yield opened

@@ -9,9 +9,13 @@ import shutil
 import subprocess
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any
+
+import pytest
 
 FLAGS = (
     "--headless",
@@ -124,3 +128,13 @@ class Browser:
         os.close(self._in)
         os.close(self._out)
         shutil.rmtree(self._profile, ignore_errors=True)
+
+
+@contextmanager
+def open_browser() -> Iterator[Browser]:
+    """Open the browser for tests, which are skipped where there is none."""
+    binary = find()
+    if binary is None:
+        pytest.skip("no chromium, chromium-browser or google-chrome on the path")
+    with Browser(binary) as opened:
+        yield opened

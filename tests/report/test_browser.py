@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import xml.etree.ElementTree as ET
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -31,13 +30,6 @@ FAULTS_OF_FIGURES = """[...document.querySelectorAll('.plot')].flatMap(plot => {
         ...(out > 1 ? [`${name}: "${text.textContent}" is cut off by ${out.toFixed(1)} px`] : [])] }) })"""
 STICKS_OUT = """[...document.querySelectorAll('body *')].filter(e => !e.closest('.plot, .table, pre')
     && e.getBoundingClientRect().right > innerWidth + 1).map(e => e.outerHTML.slice(0, 80))"""
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    assert BINARY is not None
-    with Browser(BINARY) as opened:
-        yield opened
 
 
 @pytest.fixture(scope="module")

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from clockhands.report.catalogue_page import make_catalogue_page
-from tests.report.chromium import Browser, find
+from tests.report.chromium import Browser
 from tests.report.html_tree import Tree
 
 EVIL = "</td><script>alert(1)</script> \"quoted\" 'single' &lt;"
@@ -27,15 +26,6 @@ def test_choices_are_the_values_of_a_column_and_hostile_text_is_text() -> None:
 def test_a_filter_that_is_no_column_is_refused() -> None:
     with pytest.raises(ValueError, match="length"):
         make_catalogue_page(COLUMNS, ROWS, ("length",))
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    binary = find()
-    if binary is None:
-        pytest.skip("no chromium, chromium-browser or google-chrome on the path")
-    with Browser(binary) as opened:
-        yield opened
 
 
 def test_a_reader_filters_rows(browser: Browser, tmp_path: Path) -> None:

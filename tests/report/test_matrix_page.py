@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from clockhands.report.matrix_page import choose_worst, dump_matrix, list_groups, make_matrix_page, write_matrix
-from tests.report.chromium import Browser, find
+from tests.report.chromium import Browser
 from tests.report.html_tree import Tree
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "conformance"
@@ -132,15 +131,6 @@ def test_without_script_the_table_is_there_with_a_sign_for_each_verdict() -> Non
     assert len(cells) == 40 * 40
     signs = [word for word in tree.words["td"] if word in ("✓", "×", "○")]
     assert (signs.count("×"), signs.count("○")) == (11, 20)
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    binary = find()
-    if binary is None:
-        pytest.skip("no chromium, chromium-browser or google-chrome on the path")
-    with Browser(binary) as opened:
-        yield opened
 
 
 def test_a_reader_filters_rows_and_opens_the_evidence(browser: Browser, tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -60,14 +59,6 @@ def findings() -> Findings:
 @pytest.fixture(scope="module")
 def page(findings: Findings, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_text(tmp_path_factory.mktemp("views") / "page.html", make_page(findings))
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    if BINARY is None:
-        pytest.skip("no chromium, chromium-browser or google-chrome on the path")
-    with Browser(BINARY) as opened:
-        yield opened
 
 
 def choose(index: int, value: str) -> str:

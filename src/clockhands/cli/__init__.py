@@ -21,6 +21,7 @@ from clockhands.errors import ClockhandsError, ClockhandsWarning, UsageError, cu
 
 __all__ = ["VERBS", "Parser", "main"]
 
+NO_MEMORY = "not enough memory: take a smaller model, shorter texts, smaller batches or fewer hypotheses"
 VERBS = {
     "tour": "train a small translator and show what its positional encoding does (start here)",
     "schemes": "list the ways to encode position, or explain and draw one of them",
@@ -55,9 +56,6 @@ class Parser(argparse.ArgumentParser):
                 else f"unexpected argument {' '.join(unread)!r}"
             )
         raise UsageError(f"{message} (`{self.prog} --help` explains)")
-
-
-NO_MEMORY = "not enough memory: take a smaller model, shorter texts, smaller batches or fewer hypotheses"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
