@@ -57,7 +57,7 @@ FAULTS: list[tuple[dict[str, Any], str]] = [
         {"d_model": 2**19, "num_heads": 2},
         "d_model / num_heads is 262,144, but must be at most 131,072",
     ),
-    ({"num_kv_heads": 3}, "num_kv_heads is 3, which does not divide num_heads 8"),
+    ({"num_kv_heads": 3}, "num_kv_heads is 3, which does not divide num_heads 8; take 2"),
     ({"dropout": 1.0}, "dropout is 1.0, but must be from 0 to below 1"),
     ({"output_scale": 0.0}, "output_scale is 0.0, but must be above 0"),
     ({"norm_eps": 0.0}, "norm_eps is 0.0, but must be above 0 and below 1"),
@@ -98,7 +98,7 @@ FAULTS: list[tuple[dict[str, Any], str]] = [
         "encoder.every_layer adds the encoding again, so combine must be 'add'",
     ),
     ({"encoder": {"scheme": "rope", "skip_every": 1}}, "encoder.skip_every is 1; it must be 0"),
-    ({"encoder": "cope"}, "cope is defined only under a causal mask, and the encoder has none"),
+    ({"encoder": "cope"}, "and the encoder has none; choose another scheme, or set causal_encoder = true"),
     ({"cross": "sinusoidal"}, "cross: sinusoidal acts at the token embedding or computes"),
     ({"encoder": {"scheme": "rope", "transform": "shiftd"}}, "unknown position transform 'shiftd'"),
     (
@@ -109,7 +109,12 @@ FAULTS: list[tuple[dict[str, Any], str]] = [
         {"encoder": {"scheme": "rope", "transform": "scaled", "transform_options": {"factor": "x"}}},
         "encoder.transform_options.factor is 'x', but must be a number",
     ),
-    ({"encoder": {"scheme": "learned", "transform": "cape"}}, "cape gives real numbers, and learned takes integer"),
+    ({"num_kv_heads": 16}, "num_kv_heads is 16, which does not divide num_heads 8; take 8"),
+    ({"cross": "cope"}, "only under a causal mask, and cross-attention has none; choose another scheme"),
+    (
+        {"encoder": {"scheme": "learned", "transform": "cape"}},
+        "cape gives real numbers, and learned takes integer positions; choose another transform, or a scheme that",
+    ),
     (
         {"cross": {"scheme": "rope", "transform": "scaled"}},
         "cross.transform is set, but cross-attention reads positions as they were counted",

@@ -9,6 +9,7 @@ from clockhands.options import Range
 __all__ = [
     "DROPOUT_PLACES",
     "LARGEST_HEAD_WIDTH",
+    "LARGEST_NUM_HEADS",
     "SIDES_BY_ARCHITECTURE",
     "Architecture",
     "DropoutPlace",
@@ -36,9 +37,10 @@ DROPOUT_PLACES: tuple[DropoutPlace, ...] = get_args(DropoutPlace)
 
 # The largest sizes that are accepted, on any machine: each is larger than in every model known.
 LARGEST_HEAD_WIDTH = 2**17
+LARGEST_NUM_HEADS = 2**16
 VocabularySize: TypeAlias = Annotated[int, Range(least=1, most=2**31 - 1)]
 Width: TypeAlias = Annotated[int, Range(least=1, most=2**20)]
-Heads: TypeAlias = Annotated[int, Range(least=1, most=2**16)]
+Heads: TypeAlias = Annotated[int, Range(least=1, most=LARGEST_NUM_HEADS)]
 HeadWidth: TypeAlias = Annotated[int, Range(least=1, most=LARGEST_HEAD_WIDTH)]
 Layers: TypeAlias = Annotated[int, Range(least=0, most=2_000)]
 """The deepest published Transformer has 1,000 layers (Wang et al. 2022, DeepNet); more than 2,000 take longer to build

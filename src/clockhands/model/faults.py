@@ -6,7 +6,13 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, get_args, get_origin
 
 from clockhands.errors import ConfigError, Fault, show_value
-from clockhands.model.config_types import LARGEST_HEAD_WIDTH, SIDES_BY_ARCHITECTURE, Side, StackSide
+from clockhands.model.config_types import (
+    LARGEST_HEAD_WIDTH,
+    LARGEST_NUM_HEADS,
+    SIDES_BY_ARCHITECTURE,
+    Side,
+    StackSide,
+)
 from clockhands.model.layer_schemes import find_layer_count_faults, find_layer_faults, list_layer_specs
 from clockhands.model.position_config import PositionConfig
 from clockhands.model.scheme_summary import SchemeSummary
@@ -87,13 +93,13 @@ def find_size_faults(config: TransformerConfig) -> list[str]:
         sentence = f"d_model / num_heads is {config.resolved_head_dim:,}, but must be at most {LARGEST_HEAD_WIDTH:,}"
         faults.append(Fault(f"{sentence}; raise num_heads, or lower d_model", *head_fields))
     if config.head_dim is None and config.d_model % config.num_heads:
-        divisors = [n for n in range(1, min(config.d_model, 2**16) + 1) if config.d_model % n == 0]
-        best = min(divisors, key=lambda n: abs(n - config.num_heads))
+        nearest = _find_nearest_divisor(config.d_model, config.num_heads)
         sentence = f"num_heads is {config.num_heads}, which does not divide d_model {config.d_model}"
-        faults.append(Fault(f"{sentence}; take {best}, or set head_dim", *head_fields))
+        faults.append(Fault(f"{sentence}; take {nearest}, or set head_dim", *head_fields))
     if config.num_heads % config.resolved_num_kv_heads:
+        nearest = _find_nearest_divisor(config.num_heads, config.resolved_num_kv_heads)
         sentence = f"num_kv_heads is {config.num_kv_heads}, which does not divide num_heads {config.num_heads}"
-        faults.append(Fault(sentence, "num_kv_heads", "num_heads"))
+        faults.append(Fault(f"{sentence}; take {nearest}", "num_kv_heads", "num_heads"))
     if config.parallel and config.norm != "pre":
         sentence = "parallel attention and feed-forward need norm = 'pre'; norm is 'post'"
         faults.append(Fault(sentence, "parallel", "norm"))
@@ -101,6 +107,12 @@ def find_size_faults(config: TransformerConfig) -> list[str]:
         sentence = "parallel attention and feed-forward have no place for cross-attention; set parallel = false"
         faults.append(Fault(sentence, "parallel", "kind"))
     return faults
+
+
+def _find_nearest_divisor(size: int, wanted: int) -> int:
+    """Return the divisor of a size that is nearest to the number of heads that somebody wanted."""
+    divisors = (n for n in range(1, min(size, LARGEST_NUM_HEADS) + 1) if size % n == 0)
+    return min(divisors, key=lambda n: abs(n - wanted))
 
 
 def find_vocabulary_faults(config: TransformerConfig) -> list[str]:
@@ -205,7 +217,10 @@ def find_hook_faults(summary: SchemeSummary, position: PositionConfig, side: Sid
     faults = []
     attention = "cross-attention" if side == "cross" else f"the {side}"
     if not causal and summary.declares.causal_only:
-        faults.append(f"{side}: {position.name} is defined only under a causal mask, and {attention} has none")
+        remedy = "choose another scheme" + (", or set causal_encoder = true" if side == "encoder" else "")
+        faults.append(
+            f"{side}: {position.name} is defined only under a causal mask, and {attention} has none; {remedy}"
+        )
     if side == "cross" and summary.hooks & {"encode", "locate"}:
         faults.append(
             f"cross: {position.name} acts at the token embedding or computes positions from a layer's input, and "
@@ -220,5 +235,8 @@ def find_hook_faults(summary: SchemeSummary, position: PositionConfig, side: Sid
         faults.append(f"{side}.every_layer adds the encoding again, so combine must be 'add', not {position.combine!r}")
     transform = position.make_transform()
     if transform is not None and transform.real_valued and not summary.declares.real_valued:
-        faults.append(f"{side}: {position.transform} gives real numbers, and {position.name} takes integer positions")
+        faults.append(
+            f"{side}: {position.transform} gives real numbers, and {position.name} takes integer positions; choose "
+            f"another transform, or a scheme that declares real_valued"
+        )
     return faults

@@ -40,7 +40,8 @@ class SchemeSummary:
         if len(axes) > 1:
             counts = " and ".join(map(str, axes))
             sentence = (
-                f"the layers read positions of {counts} coordinates, and all layers of a side share the positions"
+                f"the layers read positions of {counts} coordinates, and all layers of a side share the positions; "
+                f"choose schemes that read equally many"
             )
             raise ConfigError([sentence], "")
         owned = {id(parameter): parameter.numel() for scheme in built.modules for parameter in scheme.parameters()}

@@ -167,7 +167,7 @@ class Transformer(nn.Module):
             )
         if stack.schemes.has_locate:
             raise PositionError(
-                f"{stack.position_config.name} locates its tokens itself and cannot be traced with a cache; "
-                f"pass use_cache=False, or do not compile the model"
+                f"{stack.position_config.name} computes positions from a layer's input, and cannot be traced with a "
+                f"cache; pass use_cache=False, or do not compile the model"
             )
         return counted_BS, Placement(pos_BS, pos_BS, make_static_cache_mask(tokens, past, get_cache_capacity(cache)))
