@@ -17,7 +17,7 @@ from transformers import (
     StaticCache,
 )
 
-from clockhands.errors import CheckpointError, ConfigError, PositionError
+from clockhands.errors import CheckpointError, ConfigError, PositionError, UsageError
 from clockhands.model.huggingface import ClockhandsForSeq2SeqLM
 from clockhands.model.huggingface_config import ClockhandsConfig
 from tests.model.test_laws import DECODERS, scheme
@@ -247,11 +247,11 @@ def test_hidden_states_of_an_encoder_that_ran_before_are_passed_on() -> None:
 
 
 REFUSALS: list[tuple[Any, type[Exception], str]] = [
-    (lambda m: m(input_ids=words(1, 3)), PositionError, "the decoder has nothing to read"),
-    (lambda m: m(decoder_input_ids=words(1, 3)), PositionError, "there is no source: pass input_ids"),
+    (lambda m: m(input_ids=words(1, 3)), UsageError, "the decoder has nothing to read"),
+    (lambda m: m(decoder_input_ids=words(1, 3)), UsageError, "there is no source: pass input_ids"),
     (
         lambda m: m(input_ids=words(1, 3), attention_mask=torch.ones(1, 1, 3), decoder_input_ids=words(1, 2)),
-        PositionError,
+        UsageError,
         r"a padding mask is \[batch, length\]; this one has the shape \(1, 1, 3\)",
     ),
     (

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from clockhands.errors import CheckpointError, PositionError
+from clockhands.errors import CheckpointError, PositionError, UsageError
 from clockhands.model.huggingface_base import MODEL_CLASSES, check_padding_mask
 from tests.model.tiny import model, words
 
@@ -85,7 +85,7 @@ def test_a_padding_mask_of_any_type_becomes_boolean() -> None:
     assert check_padding_mask(None) is None
     mask_BT = check_padding_mask(torch.tensor([[0.0, 1.0, 1.0]]))
     assert mask_BT is not None and mask_BT.tolist() == [[False, True, True]]
-    with pytest.raises(PositionError, match="the model adds causality"):
+    with pytest.raises(UsageError, match="the model adds causality"):
         check_padding_mask(torch.ones(1, 1, 3, 3))
 
 

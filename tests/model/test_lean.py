@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from clockhands.attention import RecordedAttention, record
-from clockhands.errors import PositionError
+from clockhands.errors import PositionError, UsageError
 from clockhands.generation.engines.hypothesis_decoder import SharedCacheDecoder, repeat_rows
 from clockhands.model import TokenBatch, Transformer, TransformerConfig
 from clockhands.model.growing_cache import GrowingCache, SourceCache
@@ -168,5 +168,5 @@ def test_a_lean_copy_shares_what_it_does_not_lay_out_anew_and_leaves_the_model_a
 
 
 def test_a_model_without_a_source_is_refused() -> None:
-    with pytest.raises(PositionError, match=r"decodes with an encoder-decoder, and this model has .* 'decoder'"):
+    with pytest.raises(UsageError, match=r"decodes with an encoder-decoder, and this model has .* 'decoder'"):
         LeanDecoder(Transformer(TransformerConfig(kind="decoder", vocab_size=9, d_model=16, num_heads=2, d_ff=16)))

@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from clockhands.errors import PositionError
+from clockhands.errors import PositionError, UsageError
 from clockhands.model import TokenBatch, Transformer
 from clockhands.model.growing_cache import GrowingCache
 from clockhands.model.initialisation import initialise_linear
@@ -216,11 +216,11 @@ def test_gradient_does_not_leak_from_hidden_words() -> None:
 
 def test_a_side_or_a_source_that_there_is_not_is_refused() -> None:
     text = TokenBatch(words(1, 3))
-    with pytest.raises(PositionError, match="an encoder-decoder needs a source to decode: pass what encode returned"):
+    with pytest.raises(UsageError, match="an encoder-decoder needs a source to decode: pass what encode returned"):
         Transformer(core()).decode(text)
-    with pytest.raises(PositionError, match="a decoder-only model has no encoder; call decode"):
+    with pytest.raises(UsageError, match="a decoder-only model has no encoder; call decode"):
         Transformer(core(kind="decoder")).encode(text)
-    with pytest.raises(PositionError, match="an encoder-only model has no decoder; call encode"):
+    with pytest.raises(UsageError, match="an encoder-only model has no decoder; call encode"):
         Transformer(core(kind="encoder")).decode(text)
 
 
@@ -288,5 +288,5 @@ def test_three_matrices_are_one_and_two_are_where_the_source_has_its_own() -> No
 def test_a_stack_that_an_architecture_lacks_is_named() -> None:
     made = Transformer(core(kind="decoder"))
     assert made.config.stack_sides == ("decoder",)
-    with pytest.raises(PositionError, match="a model of architecture 'decoder' has no encoder"):
+    with pytest.raises(UsageError, match="a model of architecture 'decoder' has no encoder"):
         made.get_stack("encoder")

@@ -11,7 +11,7 @@ from transformers.cache_utils import Cache, DynamicCache, EncoderDecoderCache
 from transformers.modeling_outputs import BaseModelOutput, CausalLMOutputWithPast, MaskedLMOutput, Seq2SeqLMOutput
 from transformers.utils.generic import can_return_tuple
 
-from clockhands.errors import CheckpointError, PositionError
+from clockhands.errors import CheckpointError, UsageError
 from clockhands.model.huggingface_base import (
     MODEL_CLASSES,
     CacheAwareGenerationMixin,
@@ -88,12 +88,12 @@ class ClockhandsForSeq2SeqLM(ClockhandsPreTrainedModel, CacheAwareGenerationMixi
     def choose_decoder_ids(self, ids_BS: torch.Tensor | None, labels_BS: torch.Tensor | None) -> torch.Tensor:
         """Return the ids that the decoder reads, [B, S]: those given, or else the labels shifted to the right.
 
-        Raises PositionError where there is neither.
+        Raises UsageError where there is neither.
         """
         if ids_BS is not None:
             return ids_BS
         if labels_BS is None:
-            raise PositionError("the decoder has nothing to read: pass decoder_input_ids or labels")
+            raise UsageError("the decoder has nothing to read: pass decoder_input_ids or labels")
         return shift_right(labels_BS, self.config)
 
     def decode_text(
@@ -124,13 +124,13 @@ class ClockhandsForSeq2SeqLM(ClockhandsPreTrainedModel, CacheAwareGenerationMixi
     ) -> EncodedSource:
         """Encode the source, or rebuild it from ``encoder_outputs``.
 
-        The states of all layers are appended to ``layer_states`` if that is a list. Raises PositionError where
-        there is no source.
+        The states of all layers are appended to ``layer_states`` if that is a list. Raises UsageError where there is
+        no source.
         """
         mask_BT = check_padding_mask(mask_BT)
         if encoder_outputs is None:
             if input_ids is None:
-                raise PositionError("there is no source: pass input_ids or encoder_outputs")
+                raise UsageError("there is no source: pass input_ids or encoder_outputs")
             return self.transformer.encode(TokenBatch(input_ids, mask_BT, position_ids, document_ids), layer_states)
         states_BTD = encoder_outputs[0]
         if layer_states is not None:

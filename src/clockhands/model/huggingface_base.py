@@ -10,7 +10,7 @@ from torch import nn
 from transformers import GenerationMixin, PreTrainedModel
 from transformers import initialization as hf_initialization
 
-from clockhands.errors import CheckpointError, PositionError
+from clockhands.errors import CheckpointError, UsageError
 from clockhands.model.config_types import Architecture
 from clockhands.model.huggingface_config import ClockhandsConfig
 from clockhands.model.loss import LabelSmoothing, cross_entropy
@@ -195,11 +195,11 @@ def reset_missing_parameters(module: Scheme | nn.LayerNorm | nn.RMSNorm) -> None
 
 
 def check_padding_mask(mask_BT: PaddingMask) -> PaddingMask:
-    """Return a padding mask [B, T] as booleans, or None. Raises PositionError for a mask of any other shape."""
+    """Return a padding mask [B, T] as booleans, or None. Raises UsageError for a mask of any other shape."""
     if mask_BT is None:
         return None
     if mask_BT.dim() != 2:
-        raise PositionError(
+        raise UsageError(
             f"a padding mask is [batch, length]; this one has the shape {tuple(mask_BT.shape)}; "
             f"pass the padding mask alone, the model adds causality"
         )

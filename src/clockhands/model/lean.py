@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from clockhands.attention import get_recorder
-from clockhands.errors import PositionError
+from clockhands.errors import UsageError
 from clockhands.model.attention import AttentionContext
 from clockhands.model.growing_cache import GrowingCache, SourceCache
 from clockhands.model.kv_cache import acts_in_attention, needs_stored_positions
@@ -60,12 +60,12 @@ class LeanDecoder:
     ``generation.engines`` reads the whole text again at every step instead (``must_reread_text``).
 
     ``attention_ignores_position``: whether no scheme acts in attention, so that positions enter at the embedding alone.
-    Raises PositionError for a model that reads no source.
+    Raises UsageError for a model that reads no source.
     """
 
     def __init__(self, transformer: Transformer) -> None:
         if transformer.decoder is None or transformer.cross_schemes is None:
-            raise PositionError(
+            raise UsageError(
                 f"LeanDecoder decodes with an encoder-decoder, and this model has the architecture "
                 f"{transformer.config.architecture!r}"
             )

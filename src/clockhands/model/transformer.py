@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import nn
 
-from clockhands.errors import PositionError
+from clockhands.errors import PositionError, UsageError
 from clockhands.model.config import TransformerConfig
 from clockhands.model.config_types import StackSide
 from clockhands.model.initialisation import copy_tables, list_initialisers
@@ -55,10 +55,10 @@ class Transformer(nn.Module):
         return self.get_stack("encoder" if self.decoder is None else "decoder")
 
     def get_stack(self, side: StackSide) -> Stack:
-        """Return the encoder or the decoder. Raises PositionError if the model does not have it."""
+        """Return the encoder or the decoder. Raises UsageError if the model does not have it."""
         stack = self.encoder if side == "encoder" else self.decoder
         if stack is None:
-            raise PositionError(f"a model of architecture {self.config.architecture!r} has no {side}")
+            raise UsageError(f"a model of architecture {self.config.architecture!r} has no {side}")
         return stack
 
     def map_tied_parameters(self) -> dict[str, str]:
@@ -110,11 +110,11 @@ class Transformer(nn.Module):
     def encode(self, tokens: TokenBatch, layer_states: list[Tensor] | None = None) -> EncodedSource:
         """Encode a source: the encoder's last states, [B, T, D], with positions and mask.
 
-        The input of every layer and the last output are appended to ``layer_states`` if that is a list. Raises
-        PositionError if the model has no encoder.
+        The input of every layer and the last states are appended to ``layer_states`` if that is a list. Raises
+        UsageError if the model has no encoder.
         """
         if self.encoder is None:
-            raise PositionError("a decoder-only model has no encoder; call decode")
+            raise UsageError("a decoder-only model has no encoder; call decode")
         counted_BS, placement = self.make_self_placement(tokens, "encoder", None)
         states_BSD = self.encoder(tokens.ids_BS, placement, layer_states=layer_states)
         return EncodedSource(states_BSD, counted_BS, tokens.mask_BT, tokens.documents_BS)
@@ -131,16 +131,18 @@ class Transformer(nn.Module):
         cross_cache: KVCache | None = None,
         layer_states: list[Tensor] | None = None,
     ) -> Float[Tensor, "B S D"]:
-        """Compute the last states of target tokens, [B, S, D]; cached tokens are not computed again.
+        """Compute the last states of the target tokens that are not cached yet, [B, S, D].
 
-        An encoder-decoder needs a ``source``. The input of every layer and the last output are appended to
-        ``layer_states`` if that is a list. Raises PositionError if there is no decoder or no source, and where cached
-        keys are stale.
+        An encoder-decoder needs a ``source``. ``cache`` and ``cross_cache`` are the KV caches of self-attention and of
+        cross-attention, to which keys and values are added; with them, ``tokens`` has the ids of the S new tokens
+        alone, and a mask over cached and new ones. The input of every layer and the last states are appended to
+        ``layer_states`` if that is a list. Raises UsageError if there is no decoder or no source, and PositionError
+        where cached keys are stale.
         """
         if self.decoder is None:
-            raise PositionError("an encoder-only model has no decoder; call encode")
+            raise UsageError("an encoder-only model has no decoder; call encode")
         if self.encoder is not None and source is None:
-            raise PositionError("an encoder-decoder needs a source to decode: pass what encode returned as source")
+            raise UsageError("an encoder-decoder needs a source to decode: pass what encode returned as source")
         counted_BS, placement = self.make_self_placement(tokens, "decoder", cache)
         cross_placement = None if source is None else make_cross_placement(tokens, counted_BS, source)
         return self.decoder(tokens.ids_BS, placement, cache, source, cross_placement, cross_cache, layer_states)
@@ -151,7 +153,8 @@ class Transformer(nn.Module):
         """Return the counted positions [B, S], and the placement of self-attention, whose positions schemes read.
 
         While a static cache is traced, the number of cached tokens is a tensor, and the mask is made over the whole
-        cache. Raises PositionError where cached keys would be stale.
+        cache. Raises PositionError where cached keys would be stale, and for a scheme with ``locate`` while a static
+        cache is traced.
         """
         stack = self.get_stack(side)
         past = count_cached_tokens(cache)
