@@ -26,7 +26,7 @@ def measure_bytes(decoder: HypothesisDecoder) -> int:
     """Count the bytes of the cached tokens and of the encoder's output; room that is not used is not counted."""
     total = decoder.source.states_BTD.nbytes
     if isinstance(decoder, (SharedCacheDecoder, SeparateCacheDecoder)):
-        for cache in (decoder.state.self_attention, decoder.state.cross_attention):
+        for cache in (decoder.state.cache, decoder.state.cross_cache):
             for layer in cache.layers:
                 total += 2 * layer._keys[:, :, : layer.length].nbytes
     return total

@@ -70,19 +70,21 @@ class ClockhandsForSeq2SeqLM(ClockhandsPreTrainedModel, CacheAwareGenerationMixi
         """
         ids_BS = self.choose_decoder_ids(decoder_input_ids, labels)
         mask_BT = check_padding_mask(decoder_attention_mask)
-        text = TokenBatch(ids_BS, mask_BT, decoder_position_ids, decoder_document_ids)
-        layer_states, states = (self.make_layer_state_list(output_hidden_states) for _ in range(2))
-        source = self.encode_source(input_ids, attention_mask, position_ids, document_ids, encoder_outputs, states)
+        tokens = TokenBatch(ids_BS, mask_BT, decoder_position_ids, decoder_document_ids)
+        layer_states, encoder_layer_states = (self.make_layer_state_list(output_hidden_states) for _ in range(2))
+        source = self.encode_source(
+            input_ids, attention_mask, position_ids, document_ids, encoder_outputs, encoder_layer_states
+        )
         cache = past_key_values
         if cache is None and self.wants_cache(use_cache, labels):
             cache = EncoderDecoderCache(DynamicCache(), DynamicCache())
-        states_BSD = self.decode_text(text, source, cache, layer_states)
+        states_BSD = self.decode_target(tokens, source, cache, layer_states)
         loss, logits = self.compute_loss_and_logits(states_BSD, labels, logits_to_keep, num_items_in_batch)
         return Seq2SeqLMOutput(
             loss=loss, logits=logits, past_key_values=cache, encoder_last_hidden_state=source.states_BTD,
             decoder_hidden_states=to_tuple(layer_states),
             # ``encoder_outputs`` may lack the states of the layers: the list is then empty.
-            encoder_hidden_states=to_tuple(states or None),
+            encoder_hidden_states=to_tuple(encoder_layer_states or None),
         )  # fmt: skip
 
     def choose_decoder_ids(self, ids_BS: torch.Tensor | None, labels_BS: torch.Tensor | None) -> torch.Tensor:
@@ -96,21 +98,21 @@ class ClockhandsForSeq2SeqLM(ClockhandsPreTrainedModel, CacheAwareGenerationMixi
             raise UsageError("the decoder has nothing to read: pass decoder_input_ids or labels")
         return shift_right(labels_BS, self.config)
 
-    def decode_text(
+    def decode_target(
         self,
-        text: TokenBatch,
+        tokens: TokenBatch,
         source: EncodedSource,
         cache: EncoderDecoderCache | None,
         layer_states: list[torch.Tensor] | None,
     ) -> torch.Tensor:
-        """Compute the decoder's last states, [B, S, D].
+        """Compute the decoder's last states of target tokens, [B, S, D].
 
         The states of all layers are appended to ``layer_states`` if that is a list.
         """
         if cache is None:
-            return self.transformer.decode(text, source, layer_states=layer_states)
+            return self.transformer.decode(tokens, source, layer_states=layer_states)
         return self.transformer.decode(
-            text, source, cache.self_attention_cache, cache.cross_attention_cache, layer_states
+            tokens, source, cache.self_attention_cache, cache.cross_attention_cache, layer_states
         )
 
     def encode_source(
@@ -195,8 +197,8 @@ class ClockhandsForCausalLM(ClockhandsPreTrainedModel, CacheAwareGenerationMixin
         if past_key_values is None and self.wants_cache(use_cache, labels):
             past_key_values = DynamicCache()
         layer_states = self.make_layer_state_list(output_hidden_states)
-        text = TokenBatch(input_ids, check_padding_mask(attention_mask), position_ids, document_ids)
-        states_BSD = self.transformer.decode(text, cache=past_key_values, layer_states=layer_states)
+        tokens = TokenBatch(input_ids, check_padding_mask(attention_mask), position_ids, document_ids)
+        states_BSD = self.transformer.decode(tokens, cache=past_key_values, layer_states=layer_states)
         next_labels = None if labels is None else nn.functional.pad(labels[:, 1:], (0, 1), value=IGNORED_LABEL)
         loss, logits = self.compute_loss_and_logits(states_BSD, next_labels, logits_to_keep, num_items_in_batch)
         return CausalLMOutputWithPast(
@@ -224,8 +226,8 @@ class ClockhandsForMaskedLM(ClockhandsPreTrainedModel):
     ) -> MaskedLMOutput:
         """Compute logits [B, S, V], and the loss if ``labels`` [B, S] are given (-100: nothing to learn there)."""
         layer_states = self.make_layer_state_list(output_hidden_states)
-        text = TokenBatch(input_ids, check_padding_mask(attention_mask), position_ids, document_ids)
-        encoded = self.transformer.encode(text, layer_states)
+        tokens = TokenBatch(input_ids, check_padding_mask(attention_mask), position_ids, document_ids)
+        encoded = self.transformer.encode(tokens, layer_states)
         loss, logits = self.compute_loss_and_logits(encoded.states_BTD, labels, 0, num_items_in_batch)
         return MaskedLMOutput(loss=loss, logits=logits, hidden_states=to_tuple(layer_states))
 

@@ -10,7 +10,7 @@ from transformers import AutoConfig, PreTrainedConfig
 from clockhands.errors import ConfigError, describe_unknown
 from clockhands.model.config import TransformerConfig
 from clockhands.model.loss import LabelSmoothing, SmoothingMode
-from clockhands.model.validation_cache import store_config, validate_table
+from clockhands.model.validation_cache import get_validated_config, store_config
 from clockhands.schemes.rotary.saved_options import complete_saved_position
 
 __all__ = ["SPECIAL_TOKEN_IDS", "ClockhandsConfig", "find_id_faults", "find_loss_faults"]
@@ -52,7 +52,8 @@ class ClockhandsConfig(PreTrainedConfig):
         tokenizer_fingerprint: Any = None,
         **kwargs: Any,
     ) -> None:
-        validated = transformer if isinstance(transformer, TransformerConfig) else validate_table(transformer or {})
+        is_validated = isinstance(transformer, TransformerConfig)
+        validated = transformer if is_validated else get_validated_config(transformer or {})
         self.transformer = validated.to_dict()
         store_config(validated, self.transformer)
         self.label_smoothing, self.smoothing, self.use_cache = label_smoothing, smoothing, use_cache
@@ -86,7 +87,7 @@ class ClockhandsConfig(PreTrainedConfig):
     @property
     def transformer_config(self) -> TransformerConfig:
         """The validated configuration of the ``Transformer``."""
-        return validate_table(self.transformer)
+        return get_validated_config(self.transformer)
 
     @property
     def training_smoothing(self) -> LabelSmoothing:

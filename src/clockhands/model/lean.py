@@ -32,17 +32,20 @@ AnyModule = TypeVar("AnyModule", bound=nn.Module)
 
 
 class DecodingState:
-    """The state of decoding one batch of texts: the source, the number of tokens read, and the KV caches."""
+    """The state of decoding one batch of texts: the source, the number of tokens read, and the KV caches.
+
+    ``cache`` is that of self-attention, ``cross_cache`` that of cross-attention.
+    """
 
     def __init__(self, source: EncodedSource, num_layers: int) -> None:
         self.source, self.length = source, 0
-        self.self_attention, self.cross_attention = GrowingCache(num_layers), SourceCache(num_layers)
+        self.cache, self.cross_cache = GrowingCache(num_layers), SourceCache(num_layers)
 
     def select(self, rows: Int[Tensor, " N"]) -> None:
         """Keep these rows of the batch, in this order."""
         self.source = self.source.select(rows)
-        self.self_attention.select(rows)
-        self.cross_attention.select(rows)
+        self.cache.select(rows)
+        self.cross_cache.select(rows)
 
 
 class DecodingPosition(NamedTuple):
@@ -74,8 +77,9 @@ class LeanDecoder:
         self.schemes = [self.stack.schemes.get_scheme(layer) for layer in layers]
         self.cross_schemes = [transformer.cross_schemes.get_scheme(layer) for layer in layers]
         self.attention_ignores_position = not any(map(acts_in_attention, [*self.schemes, *self.cross_schemes]))
-        self._lean_layers = [not needs_stored_positions(scheme) for scheme in self.schemes]
-        self._lean_cross_layers = [not acts_in_attention(scheme) for scheme in self.cross_schemes]
+        # For each layer: whether its attention may call the fused kernel directly.
+        self._self_attention_is_lean = [not needs_stored_positions(scheme) for scheme in self.schemes]
+        self._cross_attention_is_lean = [not acts_in_attention(scheme) for scheme in self.cross_schemes]
         self._positions: list[DecodingPosition] = []
 
     def start(self, source: EncodedSource) -> DecodingState:
@@ -110,21 +114,17 @@ class LeanDecoder:
         """Return the contexts of self-attention and of cross-attention of each layer."""
         # A recorder needs the attention weights, which the fused kernel does not return.
         recording = get_recorder() is not None
-        return [
-            (
-                AttentionContext(
-                    self.schemes[i], placement, state.self_attention, i, lean=self._lean_layers[i] and not recording
-                ),
-                AttentionContext(
-                    self.cross_schemes[i],
-                    cross_placement,
-                    state.cross_attention,
-                    i,
-                    lean=self._lean_cross_layers[i] and not recording,
-                ),
+        contexts = []
+        for i, (scheme, cross_scheme) in enumerate(zip(self.schemes, self.cross_schemes, strict=True)):
+            lean = self._self_attention_is_lean[i] and not recording
+            cross_lean = self._cross_attention_is_lean[i] and not recording
+            contexts.append(
+                (
+                    AttentionContext(scheme, placement, state.cache, i, lean),
+                    AttentionContext(cross_scheme, cross_placement, state.cross_cache, i, cross_lean),
+                )
             )
-            for i in range(len(self.schemes))
-        ]
+        return contexts
 
     def _get_position(self, length: int) -> DecodingPosition:
         """Return the position after ``length`` tokens, computed when a step first needs it.

@@ -118,11 +118,11 @@ def make_static_cache_mask(tokens: TokenBatch, past: int | Tensor, capacity: int
     """
     device = tokens.ids_BS.device
     column_S1 = past + torch.arange(tokens.ids_BS.shape[1], device=device)[:, None]
-    mask_BHST = (torch.arange(capacity, device=device) <= column_S1)[None, None]
+    mask_BHSM = (torch.arange(capacity, device=device) <= column_S1)[None, None]
     if tokens.mask_BT is None:
-        return mask_BHST
+        return mask_BHSM
     mask_BT = torch.nn.functional.pad(tokens.mask_BT, (0, capacity - tokens.mask_BT.shape[1]), value=True)
-    return mask_BHST & expand_key_mask(mask_BT, mask_BHST.shape[2])
+    return mask_BHSM & expand_key_mask(mask_BT, mask_BHSM.shape[2])
 
 
 def make_cross_placement(tokens: TokenBatch, pos_BS: Positions, source: EncodedSource) -> Placement:

@@ -7,14 +7,14 @@ from typing import Any
 
 from clockhands.model.config import TransformerConfig
 
-__all__ = ["MAX_ENTRIES", "store_config", "validate_table"]
+__all__ = ["MAX_ENTRIES", "get_validated_config", "store_config"]
 
 MAX_ENTRIES = 64
 """Configurations that are kept; one more and the oldest is dropped."""
 _CONFIGS: dict[str, TransformerConfig] = {}
 
 
-def validate_table(table: Any, origin: str = "config.transformer") -> TransformerConfig:
+def get_validated_config(table: Any, origin: str = "config.transformer") -> TransformerConfig:
     """Return the configuration of a table, validated once for all tables that are equal.
 
     ``origin``: where the table comes from, for messages. Raises ConfigError.

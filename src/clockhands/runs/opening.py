@@ -16,7 +16,7 @@ from clockhands.data import Tokenizers
 from clockhands.errors import CheckpointError
 from clockhands.model.config import TransformerConfig
 from clockhands.model.size import find_memory_fault
-from clockhands.model.validation_cache import validate_table
+from clockhands.model.validation_cache import get_validated_config
 from clockhands.pretrained import (
     CONFIG,
     GENERATION,
@@ -97,7 +97,7 @@ def read_clockhands_config(folder: Path) -> tuple[dict[str, Any], TransformerCon
         raise CheckpointError(f"{what}; `clockhands inspect` and `clockhands check` open any Hugging Face checkpoint")
     refuse_code(raw, folder)
     with explain_faults(path, "the configuration"):
-        return raw, validate_table(raw.get("transformer", {}), "transformer")
+        return raw, get_validated_config(raw.get("transformer", {}), "transformer")
 
 
 def open_configuration(folder: Path) -> ClockhandsConfig:

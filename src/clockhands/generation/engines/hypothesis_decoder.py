@@ -111,7 +111,7 @@ class SeparateCacheDecoder(HypothesisDecoder):
         """Reorder the rows of the KV cache by the parents, and run the decoder on the tokens."""
         if parents_BW is not None:
             # The keys of the source are equal for all its hypotheses, so only those of self-attention are reordered.
-            self.state.self_attention.select(flatten_parents(parents_BW))
+            self.state.cache.select(flatten_parents(parents_BW))
         return self.lean_decoder.step(tokens_BW.reshape(-1, 1), self.state).view(*tokens_BW.shape, -1)
 
     def select(self, sources_R: Int[Tensor, " R"]) -> None:
