@@ -1,8 +1,8 @@
 """The Transformer of "Attention Is All You Need", with the published variations as named options.
 
-Without transformers: ``TransformerConfig`` and ``PositionConfig`` (plain frozen dataclasses that validate themselves),
-``make_preset`` (``paper-base``, ``tutorial``, ``tiny``), and ``Transformer``, which reads a ``TokenBatch``. Read the
-modules in this order: config, input, attention, block, stack, transformer.
+Without transformers: ``TransformerConfig``, a frozen dataclass that validates itself and the ``PositionConfig`` of each
+side in it, ``make_preset`` (``paper-base``, ``tutorial``, ``tiny``), and ``Transformer``, which reads a ``TokenBatch``.
+Read the modules in this order: config, input, attention, block, stack, transformer.
 
 With transformers (``clockhands.model.huggingface``): ``ClockhandsConfig``, ``ClockhandsForSeq2SeqLM``,
 ``ClockhandsForCausalLM``, ``ClockhandsForMaskedLM``::

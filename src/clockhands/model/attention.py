@@ -194,7 +194,7 @@ class SelfAttention(Attention):
 
 
 class CrossAttention(Attention):
-    """Attention of every target token to the source, whose keys and values are computed once and cached."""
+    """Attention of every target token to the source, whose keys and values are computed once where there is a cache."""
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__(config)

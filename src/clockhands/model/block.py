@@ -53,8 +53,8 @@ class FeedForward(nn.Module):
 class ResidualConnection(nn.Module):
     """The residual connection around a sublayer f, with its norm (Vaswani et al. 2017, section 3.1).
 
-    It computes norm(x + f(x)), or x + f(norm(x)) with ``norm = "pre"`` (Xiong et al. 2020); with ``residual`` off, x is
-    not added.
+    It computes norm(x + dropout(f(x))), or x + dropout(f(norm(x))) with ``norm = "pre"`` (Xiong et al. 2020); with
+    ``residual`` off, x is not added.
     """
 
     def __init__(self, config: TransformerConfig, dropout: float) -> None:

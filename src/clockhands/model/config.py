@@ -53,12 +53,12 @@ class TransformerConfig:
         norm: ``post``: norm(x + f(x)), the paper; ``pre``: x + f(norm(x)).
         final_norm: whether a norm follows the last layer; None: only with ``pre``.
         norm_kind: ``layer`` (layer norm) or ``rms`` (root mean square norm).
-        norm_eps: added to the variance in every norm.
+        norm_eps: added to the variance in every layer norm, or to the mean square in every root mean square norm.
         norm_bias: whether layer norms have a bias.
-        embedding_norm: whether a norm follows the token embedding, as in BLOOM.
+        embedding_norm: whether a norm follows the input layer, where tokens and encoding are combined, as in BLOOM.
         token_scale: factor of the token embedding: ``sqrt`` (√d_model), ``one`` or ``learned`` (starting at √d_model).
         tying: which embedding and output matrices are one: ``three-way`` (source, target, output), ``target`` (target,
-            output), ``none``.
+            output), ``none``. With one stack, both of the former tie its token embedding and the output matrix.
         output_bias: whether the output layer has a bias for each token.
         output_transform: whether a linear layer, the activation and a norm come before the output matrix, as in BERT.
         output_scale: factor of the last states before the output matrix (T5 with tied embeddings: 1/√d_model).
@@ -71,14 +71,15 @@ class TransformerConfig:
         dropout_places: ``embedding`` (after tokens and encoding are added), ``residual`` (output of every sublayer),
             ``ffn-residual`` (output of the feed-forward layers only; ``residual`` implies it), ``attention`` (attention
             weights), ``activation`` (inside the feed-forward layers).
-        activation: the function in the feed-forward layers.
+        activation: the function in the feed-forward layers, and in the ``output_transform``.
         gated: feed-forward layers compute W₂ (act(W_g x) * W₁ x) instead of W₂ act(W₁ x).
         attention_scale: factor of q·k (T5: 1); None: the scheme's own, 1/√d_head for most (DeBERTa: 1/√(3·d_head)).
         residual: whether sublayers add to their input; off in experiments on what the residual connection carries.
         causal_encoder: whether the encoder has a causal mask; on in experiments on the position that a mask reveals.
         parallel: attention and feed-forward layer read the same x, and both are added to it (GPT-NeoX); needs ``pre``.
-        encoder, decoder, cross: the positional encoding of each side, not the side itself; the paper has none in
-            cross-attention.
+        encoder, decoder, cross: the positional encoding of each side, not the side itself; in the paper cross has none.
+
+    Raises ConfigError, which lists all values of a wrong type or range, or else all that contradict each other.
     """
 
     kind: Architecture = "encoder-decoder"

@@ -9,7 +9,7 @@ from clockhands.shapes import Float, Int, Tensor
 __all__ = ["SMALLEST_BUFFER", "GrowingCache", "LayerCache", "SourceCache"]
 
 SMALLEST_BUFFER = 16
-"""Tokens that the first buffer of a growing cache has room for."""
+"""Tokens that the first buffer of a layer has room for, or twice the first tokens if that is more."""
 
 
 class LayerCache:
@@ -93,7 +93,7 @@ class SourceCache(GrowingCache):
 def _enlarge(
     new_BHNK: Float[Tensor, "B H N K"], old_BHTK: Float[Tensor, "_B _H T _K"], length: int
 ) -> Float[Tensor, "B H T2 K"]:
-    """Return a buffer with room for the new tokens and as many again, which begins with ``length`` of the old ones."""
+    """Return a buffer that begins with ``length`` old tokens, with room for twice as many as old and new ones."""
     batch, heads, new, width = new_BHNK.shape
     buffer = new_BHNK.new_empty(batch, heads, max(SMALLEST_BUFFER, 2 * (length + new)), width)
     if length:

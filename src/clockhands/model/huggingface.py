@@ -64,9 +64,11 @@ class ClockhandsForSeq2SeqLM(ClockhandsPreTrainedModel, CacheAwareGenerationMixi
     ) -> Seq2SeqLMOutput:
         """Compute logits [B, S, V], and the loss if ``labels`` [B, S] are given (-100: nothing to learn there).
 
+        While training with labels, the logits are None. The source has ids, positions and documents of [B, T], the
+        target (``decoder_...``) of [B, S]; positions may be [B, T, A] or [B, S, A], and are counted if not given.
         ``document_ids`` number documents packed into a row, in the source and in the target; tokens attend to those of
-        equal number. ``num_items_in_batch`` divides the loss instead of the number of labels. Raises PositionError
-        where there is no source or no target.
+        equal number. ``num_items_in_batch`` divides the loss instead of the number of labels. Raises UsageError where
+        there is no source or no target.
         """
         ids_BS = self.choose_decoder_ids(decoder_input_ids, labels)
         mask_BT = check_padding_mask(decoder_attention_mask)
@@ -192,7 +194,8 @@ class ClockhandsForCausalLM(ClockhandsPreTrainedModel, CacheAwareGenerationMixin
     ) -> CausalLMOutputWithPast:
         """Compute logits [B, S, V], and the loss if ``labels`` [B, S] are given (-100: nothing to learn there).
 
-        The loss is that of predicting each label from the tokens before it.
+        The loss is that of predicting each label from the tokens before it; while training with labels, the logits are
+        None. The other arguments are those of ``ClockhandsForSeq2SeqLM.forward`` for its target.
         """
         if past_key_values is None and self.wants_cache(use_cache, labels):
             past_key_values = DynamicCache()
@@ -202,10 +205,7 @@ class ClockhandsForCausalLM(ClockhandsPreTrainedModel, CacheAwareGenerationMixin
         next_labels = None if labels is None else nn.functional.pad(labels[:, 1:], (0, 1), value=IGNORED_LABEL)
         loss, logits = self.compute_loss_and_logits(states_BSD, next_labels, logits_to_keep, num_items_in_batch)
         return CausalLMOutputWithPast(
-            loss=loss,
-            logits=logits,
-            past_key_values=past_key_values,
-            hidden_states=to_tuple(layer_states),
+            loss=loss, logits=logits, past_key_values=past_key_values, hidden_states=to_tuple(layer_states)
         )
 
 
@@ -224,7 +224,11 @@ class ClockhandsForMaskedLM(ClockhandsPreTrainedModel):
         num_items_in_batch: int | torch.Tensor | None = None,
         output_hidden_states: bool | None = None,
     ) -> MaskedLMOutput:
-        """Compute logits [B, S, V], and the loss if ``labels`` [B, S] are given (-100: nothing to learn there)."""
+        """Compute logits [B, S, V], and the loss if ``labels`` [B, S] are given (-100: nothing to learn there).
+
+        While training with labels, the logits are None. The other arguments are those of
+        ``ClockhandsForSeq2SeqLM.forward`` for its source.
+        """
         layer_states = self.make_layer_state_list(output_hidden_states)
         tokens = TokenBatch(input_ids, check_padding_mask(attention_mask), position_ids, document_ids)
         encoded = self.transformer.encode(tokens, layer_states)

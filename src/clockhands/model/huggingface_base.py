@@ -46,7 +46,7 @@ class ClockhandsPreTrainedModel(PreTrainedModel):
     main_input_name = "input_ids"
     accepts_loss_kwargs = True
     _supports_sdpa = True
-    _can_compile_fullgraph = False  # generate must not compile by itself: not every scheme is traced with a cache
+    _can_compile_fullgraph = False  # generate must not compile by itself: not every scheme can be traced with a cache
     architecture: ClassVar[Architecture]
     auto_class: ClassVar[Any]
 
@@ -163,9 +163,11 @@ class CacheAwareGenerationMixin(GenerationMixin):
     model: Transformer
 
     def generate(self, *inputs: Any, **options: Any) -> Any:
-        """Generate as in transformers; ``use_cache`` is off by default where cached keys could become stale.
+        """Generate as in transformers, without a KV cache where cached keys could become stale.
 
-        Raises ValueError if ``output_attentions`` is set: these models do not return their attention weights.
+        A ``use_cache`` or a ``generation_config`` that the call passes is obeyed. Raises PositionError where that makes
+        it use keys that are stale, and ValueError if ``output_attentions`` is set: these models do not return their
+        attention weights.
         """
         settings = options.get("generation_config") or self.generation_config
         if options.get("output_attentions", settings.output_attentions):

@@ -29,10 +29,13 @@ class ClockhandsConfig(PreTrainedConfig):
         smoothing: which tokens share that rate: the ``mode`` of ``loss.LabelSmoothing``.
         pad_token_id, bos_token_id, eos_token_id, decoder_start_token_id: as everywhere in transformers; ids of the
             vocabulary that is written.
-        use_cache: whether ``generate``, and a forward pass outside training without labels, use a KV cache; by default
-            only where cached keys cannot become stale.
+        use_cache: whether ``generate``, and a forward pass outside training without labels, use a KV cache when their
+            caller does not say; where cached keys could become stale they do not, whatever is set here.
         tokenizer_fingerprint: that of the tokenizers that the model was trained with (``Tokenizers.fingerprint``), with
             which an opened tokenizer is compared; None: not known, and nothing is compared.
+
+    Raises ConfigError with one sentence for everything that is wrong with the ``TransformerConfig``, or else with the
+    loss, or else with the ids.
     """
 
     model_type = "clockhands"
@@ -76,7 +79,8 @@ class ClockhandsConfig(PreTrainedConfig):
         The options that files of earlier versions lack are filled in with what those versions computed.
         """
         saved = {**config_dict, "transformer": complete_saved_position(config_dict.get("transformer"))}
-        # It names a file of the folder that is read; whoever saves the model elsewhere would save the name alone.
+        # ``auto_map`` names a file of code in the folder that is read. Kept here, it would be saved with the model into
+        # another folder, where that file is not.
         saved.pop("auto_map", None)
         return super().from_dict(saved, **kwargs)
 

@@ -118,8 +118,9 @@ def find_layer_count_faults(position: PositionConfig, side: str, num_layers: int
 class BuiltSchemes:
     """The schemes of a side.
 
-    ``modules``: the instances, which share parts as ``Composition.borrow`` says. ``module_of_layer``: for each layer,
-    the index of its scheme among them. ``at_input``: the scheme that acts at the token embedding.
+    ``modules``: the distinct instances; a composition may use parts that another one owns (``Composition.borrow``).
+    ``module_of_layer``: for each layer, the index of its scheme among them. ``at_input``: the scheme that acts at the
+    token embedding.
     """
 
     modules: Sequence[Scheme]
@@ -130,9 +131,9 @@ class BuiltSchemes:
 def build_side(position: PositionConfig, num_layers: int, sizes: Sizes, spare: Scheme | None = None) -> BuiltSchemes:
     """Build the schemes of a side: one for all layers that are alike, or one for each if a part is ``per_layer``.
 
-    What is not ``per_layer`` exists once for all layers that have it. ``spare`` is used in place of the first instance
-    of the scheme that all layers have. A valid configuration is assumed; raises ConfigError where schemes refuse the
-    sizes, or each other.
+    What is not ``per_layer`` exists once for all layers that have it. ``spare``: an instance of the scheme that all
+    layers have, built before, which is used as the first one; None: that is built too. A valid configuration is
+    assumed; raises ConfigError where schemes refuse the sizes, or each other.
     """
 
     def build_common() -> Scheme:

@@ -49,7 +49,10 @@ class DecodingState:
 
 
 class DecodingPosition(NamedTuple):
-    """One position: as it is counted, as the schemes read it after the transform, and its encoding at the embedding."""
+    """One position: as it is counted, as the schemes read it after the transform, and its encoding at the embedding.
+
+    ``transformed`` is [1, 1], or [1, 1, A] with A coordinates; ``encoding`` is [1, 1, P], or None if there is none.
+    """
 
     counted: Int[Tensor, "1 1"]
     transformed: Positions
@@ -62,8 +65,8 @@ class LeanDecoder:
     Where cached keys become stale (``Stack.cache_limit``), a step beyond that length is refused; for such models
     ``generation.engines`` reads the whole text again at every step instead (``must_reread_text``).
 
-    ``attention_ignores_position``: whether no scheme acts in attention, so that positions enter at the embedding alone.
-    Raises UsageError for a model that reads no source.
+    ``attention_ignores_position``: whether no scheme acts in attention, so that positions enter only as encodings that
+    are added to states or concatenated with them. Raises UsageError for a model that reads no source.
     """
 
     def __init__(self, transformer: Transformer) -> None:

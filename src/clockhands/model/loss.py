@@ -34,7 +34,11 @@ class LabelSmoothing:
     pad_token_id: int | None = None
 
     def compute_shares(self, vocabulary_size: int) -> tuple[float, float]:
-        """Return the probability that the right token gets besides its share, and the share of each smoothed token."""
+        """Return two probabilities: one for the right token alone, and one for every token that smoothing reaches.
+
+        The right token gets both, so that a loss over all tokens can be one sum. In modes in which only other tokens
+        share the rate, both together are ``1 - rate``.
+        """
         if self.mode == "all":
             return 1 - self.rate, self.rate / vocabulary_size
         excluded = 2 if self.mode == "others-but-pad" and self.pad_token_id is not None else 1

@@ -50,8 +50,8 @@ class Placement:
 def count_positions(tokens: TokenBatch, past: int | Tensor = 0) -> Positions:
     """Count the positions of tokens that follow ``past`` cached ones, [B, S], or return those that the batch gives.
 
-    Raises PositionError if the mask does not cover the cached tokens and these, or if packed documents follow cached
-    tokens.
+    ``past`` is a tensor without axes while a static cache is traced (``count_cached_tokens``). Raises PositionError if
+    the mask does not cover the cached tokens and these, or if packed documents follow cached tokens.
     """
     batch, new = tokens.ids_BS.shape
     if tokens.positions_BS is not None:
@@ -126,7 +126,10 @@ def make_static_cache_mask(tokens: TokenBatch, past: int | Tensor, capacity: int
 
 
 def make_cross_placement(tokens: TokenBatch, pos_BS: Positions, source: EncodedSource) -> Placement:
-    """Make the placement of cross-attention; a token of a packed document attends to that document's source."""
+    """Make the placement of cross-attention; a token of a packed document attends to that document's source.
+
+    ``pos_BS`` are the positions of the target's tokens, [B, S] or [B, S, A]; the mask is [B, 1, S, T], or None.
+    """
     mask, documents = make_padding_mask(source.mask_BT, tokens.ids_BS.shape[1]), source.documents_BT
     if documents is not None and tokens.documents_BS is not None:
         same_BHST = (tokens.documents_BS[:, :, None] == documents[:, None, :])[:, None]

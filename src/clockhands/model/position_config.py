@@ -26,6 +26,9 @@ REPEAT = "..."
 class PositionConfig:
     """The configuration of the positional encoding of one side.
 
+    It is not checked when it is made: what is right depends on the side and the sizes of the model, and so the
+    ``TransformerConfig`` that contains it checks it.
+
     Args:
         scheme: a name of the catalogue of schemes.
         options: the options of its constructor.
@@ -38,7 +41,8 @@ class PositionConfig:
         layers: what layers have besides ``scheme``, which all of them have: an entry for each layer, or a pattern that
             repeats, and that may be cut at the last layer if it ends with "...". An entry is a scheme's name, a table
             of a name and options, a table ``{schemes = [...]}``, or the name of one of ``kinds``.
-        kinds: such entries by name, as in ``kinds.local.schemes``.
+        kinds: such entries under names of one's own, which entries of ``layers`` can then be: with
+            ``{"local": {"schemes": ["rope", "window"]}}``, "local" is such an entry.
         transform: a name of ``positions.TRANSFORMS``, which changes the positions before the scheme reads them; None:
             the scheme reads them as they are counted.
         transform_options: the options of the transform.
@@ -62,7 +66,7 @@ class PositionConfig:
         An example of a table is ``{"scheme": "rope", "base": 500.0}``. ``preset`` names a table of
         ``POSITION_PRESETS``, in which other keys replace its own. Without ``scheme``, ``schemes`` are the parts of a
         composition. ``origin``: where the table comes from, for messages.
-        Raises ConfigError for values of a wrong type or out of range.
+        Raises ConfigError for values of a wrong type or out of range, and for an unknown preset.
         """
         if isinstance(table, PositionConfig):
             return table

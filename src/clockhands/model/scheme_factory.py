@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 __all__ = ["BYTES_OF_FLOAT32", "SMALL_TABLE_BYTES", "SchemeFactory", "avoid_large_tables"]
 
 SMALL_TABLE_BYTES = 2**26
-"""A scheme of which no table can have more bytes than this is built as it is for its summary. Any other is built on the
-meta device, where tensors have no values; PyTorch takes a second to use that device for the first time."""
+"""To be summarised, a scheme is built with all its values if none of its tables can have more bytes than this. Else it
+is built on the meta device, where tensors have no values; PyTorch takes a second to use that device the first time."""
 BYTES_OF_FLOAT32 = 4
 
 
@@ -32,8 +32,9 @@ class SchemeFactory:
     What a scheme declares is known only of an instance, so validation builds one for each side and keeps its summary.
     The first model of the configuration takes over that instance if it equals a new one: if it has no parameters, its
     tables have values, and PyTorch's default device and dtype are still the same. A scheme with parameters is built
-    again for every model, which takes milliseconds: its constructor draws random numbers at its place among those of
-    the model, and ``reset_parameters`` of some schemes would draw others.
+    again for every model, which takes milliseconds. So the first model of a configuration gets the same random numbers
+    as a later one: modules draw theirs in the order in which they are built, and ``reset_parameters`` of some schemes
+    draws others than the constructor.
     """
 
     def __init__(self) -> None:

@@ -50,7 +50,10 @@ class SideSchemes(nn.ModuleList):
 
     @property
     def at_input(self) -> Scheme:
-        """The scheme whose ``encode`` the input layer calls: it may return None, and no layer need have this scheme."""
+        """The scheme that encodes positions for the input layer.
+
+        Its ``encode`` may return None, and no layer need have this scheme.
+        """
         return self._at_input[0]
 
     @property
@@ -158,7 +161,7 @@ class Stack(nn.Module):
     ) -> Float[Tensor, "B S D"]:
         """Compute the last states: ids [B, S] to [B, S, D].
 
-        The input of every layer and the last output are appended to ``layer_states`` if that is a list. The arguments
+        The input of every layer and the last states are appended to ``layer_states`` if that is a list. The arguments
         from ``source`` to ``cross_cache`` are for the decoder of an encoder-decoder.
         """
         x = self.input(ids_BS, self.encode_positions(placement.qpos_BS))

@@ -15,8 +15,9 @@ class TokenBatch:
     """Token ids of a batch of texts, with everything that decides their positions.
 
     ``mask_BT`` is [B, cached + S], False at padding; it may have further columns, as for a cache of fixed size, which
-    are ignored. ``positions_BS`` are the positions of the S tokens; None: they are counted over the mask.
-    ``documents_BS`` numbers the documents that are packed into a row; each is read as if it were alone.
+    are ignored. ``positions_BS`` are the positions of the S tokens, [B, S] or [B, S, A] with A coordinates, where one
+    row may serve all; None: they are counted over the mask. ``documents_BS`` numbers the documents that are packed into
+    a row; each is read as if it were alone.
     """
 
     ids_BS: Int[Tensor, "B S"]
