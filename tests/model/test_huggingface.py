@@ -189,6 +189,17 @@ def test_a_traced_step_over_a_static_cache_is_the_same(monkeypatch: pytest.Monke
     torch.testing.assert_close(got, whole, atol=1e-4, rtol=1e-4)
 
 
+def test_positions_from_a_layers_input_are_not_traced_with_a_static_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)  # the checks themselves cannot be traced
+    made, text = model(decoder="repo"), words(2, 6)
+    cache = StaticCache(config=made.config, max_cache_len=9)
+    step = torch.compile(made, backend="eager")
+    with torch.no_grad():
+        made(input_ids=text[:, :5], past_key_values=cache)
+        with pytest.raises(PositionError, match=r"repo computes positions from a layer's input, .* use_cache=False"):
+            step(input_ids=text[:, 5:], past_key_values=cache)
+
+
 def test_loss_of_a_pair_and_no_logits_while_training() -> None:
     made = model("encoder-decoder")
     made.config.label_smoothing = 0.3
