@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -49,6 +50,22 @@ def test_loss_per_token_weighs_tokens_not_sentences() -> None:
 def test_no_text_is_refused(translator: Run) -> None:
     with pytest.raises(DataError, match="no text to evaluate on"):
         evaluate(translator, [])
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            [("Tom saw Anna", "Tom saw Anna")],
+            "the text holds a tuple; each item must be a Pair, or a document as a str",
+        ),
+        (["the cat sat", b"the cat sat"], "the text holds a bytes; each item must be"),
+        ("the cat sat", "the text is a str, not a sequence of documents; put it into a list"),
+    ],
+)
+def test_what_is_neither_pairs_nor_documents_is_refused(writer: Run, text: Any, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        evaluate(writer, text)
 
 
 def test_pairs_and_documents_together_and_windows_of_nothing_are_refused(translator: Run, writer: Run) -> None:

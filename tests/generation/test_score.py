@@ -61,6 +61,10 @@ def test_unequal_numbers_and_nothing_are_refused() -> None:
         score_translations(["a"], ["a", "b"])
     with pytest.raises(DataError, match="nothing to score"):
         score_translations([], [])
+    with pytest.raises(DataError, match=r"^2 translations for 1 references; they must be as many$"):
+        compute_exact_match(["a", "b"], ["a"])
+    with pytest.raises(DataError, match="nothing to score"):
+        compute_exact_match([], [])
 
 
 def test_a_tokenization_that_there_is_not() -> None:

@@ -45,7 +45,8 @@ def evaluate(
 ) -> Evaluation:
     """Evaluate a translator on pairs, or a language model, ours or any of transformers, on documents.
 
-    A language model reads windows (``evaluate_windows``, where ``length``, ``stride`` and ``batch`` are explained).
+    ``search``, ``tokenize`` and ``lowercase`` are for a translator; ``length``, ``stride`` and ``batch`` are for a
+    language model, which reads windows (``evaluate_windows``). Each of the two ignores the options of the other.
 
     Args:
         run: the model; for a translator, a run.
@@ -60,21 +61,34 @@ def evaluate(
             token in its window, 1 to ``length - 1``.
         progress: called with what is counted, how many are done and how many there are.
 
-    Raises UsageError if the text does not suit the model, for a ``length`` below 2 and for ``buckets`` below 1,
-    DataError if there is no text or if pairs and documents are mixed.
+    Raises UsageError if the text does not suit the model, for an option out of range, for a text shorter than a window,
+    and for what does not fit the memory; PositionError for tokens beyond a scheme's last position; DataError if there
+    is no text, if pairs and documents are mixed, and for items that are neither; and what opening a model raises
+    (``open_run``, ``open_language_model``).
     """
     if buckets < 1:
         raise UsageError(f"buckets={buckets}; the table by length has at least 1 row")
-    pairs = [pair for pair in text if isinstance(pair, Pair)]
-    documents = [document for document in text if isinstance(document, str)]
-    if not pairs and not documents:
-        raise DataError("there is no text to evaluate on")
-    if pairs and documents:
-        raise DataError("the text mixes pairs and documents; evaluate them one after the other")
+    pairs, documents = _split_by_type(text)
     if pairs:
         return _evaluate_pairs(_open_translator(run), pairs, search or Search(), tokenize, lowercase, buckets, progress)
     model, length = to_language_model(run, "evaluate continuations"), WINDOW_LENGTH if length is None else length
     return evaluate_windows(model, documents, length, stride=stride, batch=batch, buckets=buckets, progress=progress)
+
+
+def _split_by_type(text: Sequence[Pair] | Sequence[str]) -> tuple[list[Pair], list[str]]:
+    """Return the pairs and the documents of a text, one of which is empty. Raises DataError for any other text."""
+    if isinstance(text, str):
+        raise DataError("the text is a str, not a sequence of documents; put it into a list")
+    pairs = [pair for pair in text if isinstance(pair, Pair)]
+    documents = [document for document in text if isinstance(document, str)]
+    if not text:
+        raise DataError("there is no text to evaluate on")
+    if len(pairs) + len(documents) < len(text):
+        kind = next(type(item).__name__ for item in text if not isinstance(item, Pair | str))
+        raise DataError(f"the text holds a {kind}; each item must be a Pair, or a document as a str")
+    if pairs and documents:
+        raise DataError("the text mixes pairs and documents; evaluate them one after the other")
+    return pairs, documents
 
 
 def _open_translator(run: str | Path | Run | LanguageModel) -> Run:
@@ -106,8 +120,7 @@ def _evaluate_pairs(
     texts = [translation.text for translation in translations]
     scores = score_translations(texts, references, tokenize=tokenize, lowercase=lowercase)
     loss = measure_pair_loss(run, pairs, search.batch, search.max_source, progress, option="max_source")
-    exact_N = match_exactly(texts, references)
-    table = _tabulate_by_length(loss, exact_N, buckets)
+    table = _tabulate_by_length(loss, match_exactly(texts, references), buckets)
     return Evaluation((*scores, loss.to_score()), loss, table, tuple(translations))
 
 
@@ -119,10 +132,11 @@ def measure_pair_loss(
     progress: CountProgress = ignore_count,
     option: str = "max_length",
 ) -> Loss:
-    """Measure the loss of each target given its source, ``batch`` pairs at a time.
+    """Measure the loss of each target given its source, ``batch`` pairs at a time; the result is in the order of pairs.
 
     Both are cut to ``max_length`` tokens; a ClockhandsWarning says how many were cut, and names ``option``, what the
-    caller calls that bound. ``progress`` is called as in ``evaluate``.
+    caller calls that bound. ``progress`` is called as in ``evaluate``. Raises DataError if there are no pairs, and
+    PositionError for tokens beyond a scheme's last position.
     """
     dataset = encode_pairs(pairs, run.tokenizers, max_length=max_length, longer="cut", option=option)
     order = np.argsort(dataset.lengths.max(axis=1), kind="stable")
@@ -138,13 +152,16 @@ def measure_pair_loss(
 
 @torch.inference_mode()
 def compute_token_losses(run: Run, batch: Batch) -> Float[Tensor, "B S"]:
-    """Compute the loss of every label of a translator in nats, and 0 for labels that are ignored: [B, S]."""
+    """Compute the loss of every label of a translator in nats, and 0 for labels that are ignored: [B, S].
+
+    ``batch`` holds what the model's ``forward`` reads, the labels included, as ``PairCollator`` makes it.
+    """
     batch = {name: value.to(run.model.device) for name, value in batch.items()}
     logits_BSV = run.model(**batch).logits.float()
     return F.cross_entropy(logits_BSV.transpose(1, 2), batch["labels"], ignore_index=IGNORED_LABEL, reduction="none")
 
 
-def _tabulate_by_length(loss: Loss, exact_N: NDArray[np.bool_], buckets: int) -> Table:
+def _tabulate_by_length(loss: Loss, is_exact_N: NDArray[np.bool_], buckets: int) -> Table:
     """Tabulate loss and exact match by target length, in buckets that hold about equally many pairs."""
     # A bucket holds the lengths above one edge, up to and including the next; if all are equal there is one bucket.
     edges = np.unique(np.quantile(loss.tokens_N, np.linspace(0, 1, buckets + 1), method="nearest"))
@@ -153,5 +170,5 @@ def _tabulate_by_length(loss: Loss, exact_N: NDArray[np.bool_], buckets: int) ->
         inside_N = (loss.tokens_N > low) & (loss.tokens_N <= high)
         if inside_N.any():
             part = Loss(loss.nats_N[inside_N], loss.tokens_N[inside_N])
-            rows.append([f"{low + 1}-{high}", int(inside_N.sum()), part.mean, 100 * float(exact_N[inside_N].mean())])
+            rows.append([f"{low + 1}-{high}", int(inside_N.sum()), part.mean, 100 * float(is_exact_N[inside_N].mean())])
     return Table.of(["target tokens", "pairs", "loss per token", "exact match %"], rows)

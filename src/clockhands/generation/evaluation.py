@@ -1,4 +1,4 @@
-"""What an evaluation gives: the loss of every example with its interval, scores, and a table of the loss by length."""
+"""What an evaluation gives: scores with their intervals, the loss of every example, and a table of the loss."""
 
 from __future__ import annotations
 
@@ -17,6 +17,9 @@ __all__ = ["Evaluation", "Loss"]
 @dataclass(frozen=True)
 class Loss:
     """The loss of a model on N examples, in nats.
+
+    An example is a pair for a translator; for a language model it is a document, or a window where there are few
+    documents.
 
     Args:
         nats_N: the sum of the token losses of each example.
@@ -52,9 +55,11 @@ class Evaluation:
     """What ``evaluate`` measured.
 
     Args:
-        scores: each with its interval: BLEU, chrF, exact match and loss, or loss and perplexity of a language model.
+        scores: of a translator, by their names, ``BLEU``, ``chrF2``, ``exact`` and ``loss``; of a language model,
+            ``loss`` and ``perplexity``.
         loss: the loss of every example.
-        by_length: a table of the loss by the length of the target, or, of a language model, by the place in the window.
+        by_length: a table of the loss by the length of the target; of a language model, which reads windows of one
+            length, by the place of the predicted token in its window.
         translations: those of the sources, in order; empty for a language model.
         resampled: what the bootstrap resamples for the intervals of a language model, such as "12 documents"; empty for
             translations.

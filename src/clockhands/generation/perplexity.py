@@ -1,4 +1,4 @@
-"""Measure loss and perplexity of a language model on documents that it reads in windows, in all and by place."""
+"""Loss and perplexity of a language model on documents that it reads in windows: over all tokens, and by place."""
 
 from __future__ import annotations
 
@@ -61,12 +61,14 @@ class EvaluationWindows:
 def cut_evaluation_windows(
     model: LanguageModel, documents: Sequence[str], length: int, stride: int | None = None
 ) -> EvaluationWindows:
-    """Cut documents, one after the other, into windows of ``length`` tokens that begin ``stride`` tokens apart.
+    """Cut documents into windows of ``length`` tokens that begin ``stride`` tokens apart.
 
+    The documents are joined, each with the token that ends a text, if the tokenizer has one (``encode_documents``).
     Every window begins with what the tokenizer puts before a text, if anything. A token counts in the first window that
     predicts it. So every token counts once but the last few, which fill no window, and the first, if nothing stands
     before it; from the second window on a token has at least ``length - stride`` tokens before it. Without ``stride``
     the windows overlap as little as that allows.
+
     Raises UsageError for a length or stride out of range and for a text shorter than one window.
     """
     stream = encode_documents(model.tokenizer, documents)
@@ -128,11 +130,20 @@ def evaluate_windows(
     buckets: int = 5,
     progress: CountProgress = ignore_count,
 ) -> Evaluation:
-    """Measure loss and perplexity of a language model on documents, over all places of a window and by place.
+    """Measure loss and perplexity of a language model on documents: over all tokens, and by their place in a window.
 
-    ``length``, ``stride``: as for ``cut_evaluation_windows``. ``batch``: windows at a time (None: ``choose_batch``).
-    The intervals resample documents where there are ``FEWEST_DOCUMENTS`` or more, else windows. Raises what
-    ``cut_evaluation_windows`` and ``choose_batch`` raise.
+    The intervals resample documents where windows begin in ``FEWEST_DOCUMENTS`` or more, else windows.
+
+    Args:
+        model: the language model.
+        documents: the texts.
+        length, stride: as for ``cut_evaluation_windows``.
+        batch: windows at a time; None: ``choose_batch``.
+        buckets: the most rows of the table by place, at least 1.
+        progress: called with what is counted, how many are done and how many there are.
+
+    Raises UsageError for a ``batch`` below 1, for windows longer than the model's table of positions, and as
+    ``cut_evaluation_windows`` and ``choose_batch``; PositionError for tokens beyond a scheme's last position.
     """
     windows = cut_evaluation_windows(model, documents, length, stride)
     if batch is not None and batch < 1:
@@ -159,7 +170,10 @@ def _read_losses(
 
 
 def _group_by_document(losses_NS: Float[np.ndarray, "N S-1"], windows: EvaluationWindows) -> tuple[Loss, str]:
-    """Return the loss of each document, or of each window where documents are few, and how many there are, as text."""
+    """Return the loss of each document, or of each window where documents are few, and how many there are, as text.
+
+    That of a document is the loss of the windows that begin in it; the last of them may go on into the next document.
+    """
     nats_N, tokens_N = losses_NS.sum(1), windows.counted_NS.sum(1)
     _, groups_N = np.unique(windows.documents_N, return_inverse=True)
     count = int(groups_N.max()) + 1

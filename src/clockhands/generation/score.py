@@ -37,7 +37,11 @@ BleuTokenization = Literal["13a", "none", "char", "intl", "zh", "ja-mecab"]
 class Score:
     """A score with its 95 % interval: in percent, but a loss in nats per token, and a perplexity without a unit.
 
-    ``signature`` says how the score was computed, in the form of sacreBLEU; that of a loss is its unit.
+    Args:
+        name: ``BLEU``, ``chrF2``, ``exact`` (exact match), ``loss`` or ``perplexity``.
+        value: the score.
+        low, high: the ends of its interval.
+        signature: how the score was computed, in the form of sacreBLEU; that of a loss is its unit.
     """
 
     name: str
@@ -69,10 +73,7 @@ def score_translations(
     (``none``: the texts are tokenised already). Raises DataError if the two differ in number or there is nothing to
     score, UsageError for an unknown tokenization.
     """
-    if len(hypotheses) != len(references):
-        raise DataError(f"{len(hypotheses)} translations for {len(references)} references; they must be as many")
-    if not hypotheses:
-        raise DataError("there is nothing to score: no translation and no reference")
+    _check_counts(hypotheses, references)
     from sacrebleu.metrics.chrf import CHRF
 
     bleu = make_bleu(tokenize, lowercase=lowercase)
@@ -97,11 +98,21 @@ def compute_exact_match(hypotheses: Sequence[str], references: Sequence[str]) ->
     """Compute the share of translations that equal their reference, in percent, with its exact interval.
 
     If all translations are right, or all are wrong, every resample of a bootstrap has the same share, however few there
-    are; the exact interval (Clopper & Pearson 1934) depends on their number.
+    are; the exact interval (Clopper & Pearson 1934) depends on their number. Raises DataError as
+    ``score_translations``.
     """
+    _check_counts(hypotheses, references)
     is_exact_N = match_exactly(hypotheses, references)
     low, high = compute_exact_interval(int(is_exact_N.sum()), len(is_exact_N))
     return Score("exact", 100 * float(is_exact_N.mean()), low, high, "nrefs:1|ci:exact")
+
+
+def _check_counts(hypotheses: Sequence[str], references: Sequence[str]) -> None:
+    """Raise DataError unless there is a reference for each translation, and at least one of them."""
+    if len(hypotheses) != len(references):
+        raise DataError(f"{len(hypotheses)} translations for {len(references)} references; they must be as many")
+    if not hypotheses:
+        raise DataError("there is nothing to score: no translation and no reference")
 
 
 def compute_exact_interval(right: int, count: int) -> tuple[float, float]:
