@@ -32,8 +32,11 @@ def test_samples_differ_and_an_empty_prompt_starts_a_text(writer: Run) -> None:
         ({"tokens": 0}, "tokens is 0; it must be 1 or more"),
         ({"temperature": -1.0}, "temperature is -1.0; it must be 0 or more"),
         ({"top_p": 1.5}, "top_p is 1.5; it is a share of the probability, above 0 and at most 1"),
-        ({"samples": 2, "temperature": 0.0}, "samples is 2, but with temperature 0 all would be the same"),
-        ({"samples": 2, "beam": 2}, "samples is 2, but a beam search gives one continuation; leave out either"),
+        (
+            {"samples": 2, "temperature": 0.0},
+            "with temperature 0 all would be the same; leave samples out, or give a temperature of at least 0.001",
+        ),
+        ({"samples": 2, "beam": 2}, "but a beam search gives one continuation; leave out samples or beam"),
         ({"temperature": 1e-320}, "temperature is 1e-320; the least is 0.001, or 0 for the likeliest token"),
         ({"temperature": math.nan}, "temperature is nan; it must be 0 or more"),
         ({"temperature": math.inf}, "temperature is inf; it must be finite"),

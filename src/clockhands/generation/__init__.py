@@ -2,6 +2,7 @@
 
 ::
 
+    from clockhands.data import Pair
     from clockhands.generation import evaluate, generate, translate
 
     [translation.text for translation in translate("runs/tour", ["zweihundertdrei"])]

@@ -32,8 +32,9 @@ def compute_cross_attention(
         target: its translation; None: the translation of the model itself.
 
     Returns the weights [layers, heads, target tokens, source tokens], in float32 on the CPU, with the source tokens and
-    the target tokens as text. Raises UsageError for an empty source, for a run that does not translate and for one
-    without layers of the decoder.
+    the target tokens as text; a row holds the weights with which the decoder, having read the tokens before, predicts
+    that target token. Raises UsageError for an empty source, for a run that does not translate and for a decoder of 0
+    layers; PositionError for tokens beyond a scheme's last position; and what ``open_run`` raises.
     """
     run = open_run(run)
     run.require("encoder-decoder", "draw cross-attention")

@@ -58,24 +58,25 @@ def generate(
             ClockhandsWarning.
 
     Raises UsageError for values out of range, for sampling options if nothing is sampled, for texts that do not fit the
-    memory, and for a run that is not a language model.
+    memory or the model's table of positions, for an empty prompt if the tokenizer has no token to begin with, and for a
+    run that is not a language model; and what opening a model raises (``open_run``, ``open_language_model``).
     """
     sampling = beam == 1 and temperature != 0
     sampling_options = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
     _check_ranges(tokens=tokens, beam=beam, samples=samples, max_prompt=max_prompt, **sampling_options)
     if not sampling:
         _check_sampling_options(beam, **sampling_options, seed=seed)
-    opened = to_language_model(run, "generate")
-    ids = _encode_prompt(opened, prompt, max_prompt)
+    model = to_language_model(run, "generate")
+    ids = _encode_prompt(model, prompt, max_prompt)
     length, rows = len(ids) + tokens, max(beam, samples)
-    _check_position_table(opened, length)
-    check_memory(opened.model, batch=1, beam=rows, length=length, advice="tokens, beam or samples")
+    _check_position_table(model, length)
+    check_memory(model.model, batch=1, beam=rows, length=length, advice="tokens, beam or samples")
     options: dict[str, Any] = {"max_new_tokens": tokens, "num_beams": beam, "do_sample": sampling}
     if sampling:
         options |= _fill_in_defaults(**sampling_options)
-    with _use_seed(seed, opened.device):
-        new_ids_NS = _generate_ids(opened, ids, num_return_sequences=samples, **options)
-    return [prompt + text for text in opened.tokenizer.batch_decode(new_ids_NS, skip_special_tokens=True)]
+    with _use_seed(seed, model.device):
+        new_ids_NS = _generate_ids(model, ids, num_return_sequences=samples, **options)
+    return [prompt + text for text in model.tokenizer.batch_decode(new_ids_NS, skip_special_tokens=True)]
 
 
 def _fill_in_defaults(**options: float | int | None) -> dict[str, float | int | None]:
@@ -94,40 +95,40 @@ def _use_seed(seed: int | None, device: torch.device) -> Iterator[None]:
         yield
 
 
-def _encode_prompt(opened: LanguageModel, prompt: str, max_tokens: int) -> list[int]:
+def _encode_prompt(model: LanguageModel, prompt: str, max_tokens: int) -> list[int]:
     """Return the last ``max_tokens`` token ids of a prompt, after what the tokenizer puts before every text.
 
     An empty prompt is that alone, or the token that ends a text. Raises UsageError where there is neither.
     """
-    tokenizer = opened.tokenizer
+    tokenizer = model.tokenizer
     ids: list[int] = tokenizer(prompt, add_special_tokens=False, verbose=False)["input_ids"]
     if len(ids) > max_tokens:
         text = f"the prompt has {len(ids):,} tokens, and the last {max_tokens:,} are read; raise max_prompt for more"
         warnings.warn(text, ClockhandsWarning, stacklevel=3)
     end = [] if tokenizer.eos_token_id is None else [tokenizer.eos_token_id]
-    ids = [*opened.start_ids, *ids[-max_tokens:]] or end
+    ids = [*model.start_ids, *ids[-max_tokens:]] or end
     if not ids:
-        raise UsageError(f"the tokenizer of {opened.source} has no token to begin a text with; give a prompt")
+        raise UsageError(f"the tokenizer of {model.source} has no token to begin a text with; give a prompt")
     return ids
 
 
-def _check_position_table(opened: LanguageModel, length: int) -> None:
+def _check_position_table(model: LanguageModel, length: int) -> None:
     """Raise UsageError for a text that is longer than the model's table of positions."""
-    if opened.max_length is not None and length > opened.max_length:
+    if model.max_length is not None and length > model.max_length:
         raise UsageError(
-            f"prompt and continuation have up to {length:,} tokens, and {opened.source} has a table of "
-            f"{opened.max_length:,} positions; lower tokens or max_prompt"
+            f"prompt and continuation have up to {length:,} tokens, and {model.source} has a table of "
+            f"{model.max_length:,} positions; lower tokens or max_prompt"
         )
 
 
 @torch.inference_mode()
-def _generate_ids(opened: LanguageModel, ids: list[int], **options: Any) -> torch.Tensor:
+def _generate_ids(model: LanguageModel, ids: list[int], **options: Any) -> torch.Tensor:
     """Return the token ids that ``generate`` of transformers adds to a prompt: [samples, new tokens]."""
-    tokenizer = opened.tokenizer
+    tokenizer = model.tokenizer
     pad = tokenizer.eos_token_id if tokenizer.pad_token_id is None else tokenizer.pad_token_id
-    ids_BS = torch.tensor([ids], device=opened.device)
+    ids_BS = torch.tensor([ids], device=model.device)
     mask_BS = torch.ones_like(ids_BS)
-    out_NS = opened.model.generate(input_ids=ids_BS, attention_mask=mask_BS, pad_token_id=pad, **options)
+    out_NS = model.model.generate(input_ids=ids_BS, attention_mask=mask_BS, pad_token_id=pad, **options)
     new_ids_NS: torch.Tensor = out_NS[:, len(ids) :]
     return new_ids_NS
 
@@ -142,12 +143,14 @@ def _check_ranges(**values: float | int | None) -> None:
     if not MIN_TOP_P <= known.get("top_p", 1) <= 1:
         wrong.append(f"top_p is {known['top_p']}; it is a share of the probability, above 0 and at most 1")
     if 0 < known.get("temperature", 1) < MIN_TEMPERATURE:
-        least = f"the least is {MIN_TEMPERATURE}, or 0 for the likeliest token"
-        wrong.append(f"temperature is {known['temperature']}; {least}")
+        bound = f"the least is {MIN_TEMPERATURE}, or 0 for the likeliest token"
+        wrong.append(f"temperature is {known['temperature']}; {bound}")
     if known["samples"] > 1 and known["beam"] > 1:
-        wrong.append(f"samples is {known['samples']}, but a beam search gives one continuation; leave out either")
+        excluded = f"samples is {known['samples']}, but a beam search gives one continuation"
+        wrong.append(f"{excluded}; leave out samples or beam")
     elif known["samples"] > 1 and known.get("temperature") == 0:
-        wrong.append(f"samples is {known['samples']}, but with temperature 0 all would be the same")
+        same = f"samples is {known['samples']}, but with temperature 0 all would be the same"
+        wrong.append(f"{same}; leave samples out, or give a temperature of at least {MIN_TEMPERATURE}")
     if wrong:
         raise UsageError("; ".join(wrong))
 

@@ -10,10 +10,10 @@ __all__ = ["to_language_model"]
 
 
 def to_language_model(run: str | Path | Run | LanguageModel, action: str) -> LanguageModel:
-    """Return an opened language model: as it is, of a run, or from a folder or hub name.
+    """Return ``run`` as a language model, and open it if it is a folder or a hub name.
 
-    ``action``: what it is for, in the message for a run that does not continue text. Raises what ``open_run`` and
-    ``open_language_model`` raise.
+    ``action``: what it is for, in the message for a run that does not continue text: "generate".
+    Raises what ``open_run`` and ``open_language_model`` raise.
     """
     if isinstance(run, LanguageModel):
         return run
