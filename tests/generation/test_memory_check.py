@@ -49,15 +49,15 @@ def test_a_search_holds_at_least_what_is_estimated(scheme: Any, way: type[Hypoth
         assert isinstance(decoder, way)
         for _ in range(LENGTH):
             decoder.step(torch.full((BATCH, BEAM), 3), None)
-    estimated = estimate_bytes(model, batch=BATCH, beam=BEAM, length=LENGTH, source=SOURCE)
+    estimated = estimate_bytes(model, batch=BATCH, beam=BEAM, length=LENGTH, source_length=SOURCE)
     if isinstance(decoder, SharedCacheDecoder):
         assert estimated == measure_bytes(decoder)
-        shared = estimate_bytes(model, batch=BATCH, beam=BEAM, length=LENGTH, source=SOURCE, shared=True)
+        shared = estimate_bytes(model, batch=BATCH, beam=BEAM, length=LENGTH, source_length=SOURCE, shared_cache=True)
         assert shared == estimated + decoder.ancestors_BWM.nbytes, "the mask of whose tokens are whose"
     elif way is SeparateCacheDecoder:
         assert estimated < measure_bytes(decoder)
     else:
-        cached = estimate_bytes(writer("rope", d_ff=16), batch=BATCH, beam=BEAM, length=LENGTH, source=SOURCE)
+        cached = estimate_bytes(writer("rope", d_ff=16), batch=BATCH, beam=BEAM, length=LENGTH, source_length=SOURCE)
         assert estimated < cached, "only one layer at a time has keys"
 
 
@@ -72,7 +72,7 @@ def test_grouped_heads_are_cached_once_a_group_as_estimated(heads: int) -> None:
         )
         for _ in range(LENGTH):
             decoder.step(torch.full((BATCH, BEAM), 3), None)
-    estimated = estimate_bytes(model, batch=BATCH, beam=BEAM, length=LENGTH, source=SOURCE)
+    estimated = estimate_bytes(model, batch=BATCH, beam=BEAM, length=LENGTH, source_length=SOURCE)
     assert estimated == measure_bytes(decoder)
 
 

@@ -151,7 +151,7 @@ def test_positions_can_be_bent_at_load_time(writer: Run) -> None:
         ({"batch": 0}, "batch is 0; it must be 1 or more"),
         ({"beam": 2, "length_penalty": math.nan}, "length_penalty is nan; it must be from -100 to 100"),
         ({"beam": 2, "length_penalty": 1e300}, "length_penalty is 1e[+]300; it must be from -100 to 100"),
-        ({"length_penalty": 0.6}, "length_penalty is 0.6, but beam is 1, and it compares several"),
+        ({"length_penalty": 0.6}, "length_penalty is 0.6, but beam is 1, and the penalty compares"),
     ],
 )
 def test_a_search_that_cannot_be(given: dict[str, float], message: str) -> None:

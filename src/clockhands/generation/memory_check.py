@@ -17,14 +17,22 @@ __all__ = ["check_memory", "estimate_bytes"]
 
 
 def estimate_bytes(
-    model: PreTrainedModel, *, batch: int, beam: int, length: int, source: int = 0, shared: bool = False
+    model: PreTrainedModel, *, batch: int, beam: int, length: int, source_length: int = 0, shared_cache: bool = False
 ) -> int:
-    """Return a lower bound of the memory, in bytes, that ``beam`` hypotheses of each of ``batch`` texts take.
+    """Return a lower bound of the memory, in bytes, that a search takes, so that nothing is refused that would fit.
 
-    A text has ``length`` tokens and its source ``source`` tokens (0: the model has no encoder). Only tensors that exist
-    at the same time with every engine are counted, so that nothing is refused that would fit: those of one layer of the
-    encoder, or the KV caches and the encoder's output. The hypotheses of a source may share its keys. With ``shared``
-    they share one cache, under a mask that says for each one which of the tokens of all it consists of.
+    Counted are the larger of two sets of tensors, each of which exists at one time whatever the engine: the states of
+    one layer of the encoder; or the KV caches of the decoder together with the encoder's output. The keys and values of
+    a source are counted once, since its hypotheses may share them.
+
+    Args:
+        model: the model that generates, ours or one of transformers.
+        batch: the number of sources, or of prompts.
+        beam: the number of hypotheses of each.
+        length: the tokens of a hypothesis.
+        source_length: the tokens of a source; 0: the model has no encoder.
+        shared_cache: whether the hypotheses of a source share one KV cache (``SharedCacheDecoder``), whose mask is
+            counted too.
     """
     if not hasattr(model.config, "transformer_config"):
         return _estimate_foreign_bytes(model, batch * beam * length)
@@ -34,27 +42,29 @@ def estimate_bytes(
     layers = 1 if must_reread_text(decoder) else config.decoder_layers
     numbers_per_token = 2 * config.resolved_num_kv_heads * config.resolved_head_dim * layers  # in its keys and values
     # A layer's input, its output, and its inner states.
-    encoder_numbers = batch * source * (2 * config.d_model + config.d_ff)
-    decoder_numbers = batch * beam * length * numbers_per_token + batch * source * (numbers_per_token + config.d_model)
-    mask = batch * beam * beam * length if shared and beam > 1 else 0  # a byte for each
+    encoder_numbers = batch * source_length * (2 * config.d_model + config.d_ff)
+    decoder_numbers = batch * beam * length * numbers_per_token
+    decoder_numbers += batch * source_length * (numbers_per_token + config.d_model)
+    mask = batch * beam * beam * length if shared_cache and beam > 1 else 0  # a byte for each hypothesis and token
     return int(next(model.parameters()).element_size() * max(encoder_numbers, decoder_numbers) + mask)
 
 
 def _estimate_foreign_bytes(model: PreTrainedModel, tokens: int) -> int:
     """Return the bytes of the KV cache of a model of transformers; 0 if its configuration does not say its sizes.
 
-    Only layers that attend to the whole text are counted; the cache of other layers may be shorter.
+    Only layers that attend to the whole text are counted; the cache of other layers may be shorter. A model that caches
+    compressed keys and values (``kv_lora_rank``) counts as 0, too.
     """
     config = model.config.get_text_config(decoder=True)
     heads = getattr(config, "num_key_value_heads", None) or getattr(config, "num_attention_heads", None)
-    width = getattr(config, "head_dim", None)
-    if width is None and getattr(config, "hidden_size", None) and getattr(config, "num_attention_heads", None):
-        width = config.hidden_size // config.num_attention_heads
+    head_dim = getattr(config, "head_dim", None)
+    if head_dim is None and getattr(config, "hidden_size", None) and getattr(config, "num_attention_heads", None):
+        head_dim = config.hidden_size // config.num_attention_heads
     layer_types = getattr(config, "layer_types", None) or ["full_attention"] * getattr(config, "num_hidden_layers", 0)
     layers = layer_types.count("full_attention")
-    if not isinstance(heads, int) or not isinstance(width, int) or getattr(config, "kv_lora_rank", None):
+    if not isinstance(heads, int) or not isinstance(head_dim, int) or getattr(config, "kv_lora_rank", None):
         return 0
-    return int(next(model.parameters()).element_size() * tokens * 2 * heads * width * layers)
+    return int(next(model.parameters()).element_size() * tokens * 2 * heads * head_dim * layers)
 
 
 def check_memory(
@@ -63,19 +73,21 @@ def check_memory(
     batch: int,
     beam: int,
     length: int,
-    source: int = 0,
-    shared: bool = False,
+    source_length: int = 0,
+    shared_cache: bool = False,
     advice: str,
 ) -> None:
     """Raise UsageError if the texts do not fit the memory that is free on the model's device.
 
-    The sizes are those of ``estimate_bytes``; ``advice`` names the options to lower.
+    The sizes are those of ``estimate_bytes``; ``advice`` names the options to lower, such as "batch (--batch)".
     """
-    needed = estimate_bytes(model, batch=batch, beam=beam, length=length, source=source, shared=shared)
+    needed = estimate_bytes(
+        model, batch=batch, beam=beam, length=length, source_length=source_length, shared_cache=shared_cache
+    )
     available = measure_free_memory(find_device(model))
     if needed > available:
         texts, need = ("1 text", "needs") if batch * beam == 1 else (f"{batch * beam:,} texts", "need")
         raise UsageError(
-            f"{texts} of {max(length, source):,} tokens at a time {need} {format_bytes(needed)} of memory, and "
+            f"{texts} of {max(length, source_length):,} tokens at a time {need} {format_bytes(needed)} of memory, and "
             f"{format_bytes(available)} are free; lower {advice}"
         )

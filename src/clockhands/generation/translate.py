@@ -1,4 +1,4 @@
-"""Translation of a stream of sentences, of any length and in its order, with a trained run."""
+"""Translation of a stream of sentences with a trained run; the stream may be endless, and its order is kept."""
 
 from __future__ import annotations
 
@@ -60,7 +60,8 @@ class Search:
         beam: the number of hypotheses of each source; 1 is greedy search.
         length_penalty: a beam returns the text with the highest log-probability / tokens ** ``length_penalty``.
         batch: the number of sources that are translated at a time.
-        max_length: the most tokens of a translation; None: 2 · (source tokens, rounded up to a multiple of 16) + 50.
+        max_length: the most tokens of a translation, its end token included; None: 2 · (source tokens, rounded up to a
+            multiple of 16) + 50.
         engine: a name of ``ENGINES``: ``clockhands`` runs every model, ``ctranslate2`` is faster and runs fewer models.
         compute_type: the number type of the engine's matrix products: float32, int8, bfloat16, ...; None: the engine
             chooses, ``clockhands`` the type of the weights and ``ctranslate2`` float32.
@@ -89,8 +90,8 @@ class Search:
             )
         if self.beam == 1 and self.length_penalty != 1:
             raise UsageError(
-                f"length_penalty is {self.length_penalty}, but beam is 1, and it compares several hypotheses; "
-                "give a beam of 4 (--beam 4), or leave it out"
+                f"length_penalty is {self.length_penalty}, but beam is 1, and the penalty compares the hypotheses of a "
+                "beam; give a beam of 4 (--beam 4), or leave length_penalty out"
             )
         ENGINES[self.engine].refuse_compute_type(self.compute_type)
 
@@ -102,15 +103,17 @@ class Search:
 def translate(run: str | Path | Run, sources: Iterable[str], search: Search | None = None) -> Iterator[Translation]:
     """Yield the translation of each sentence, in order; sources are read as needed, so a pipe is possible.
 
-    An empty sentence has an empty translation with the score 0. Raises UsageError at the call if the run does not
-    translate, if the engine cannot run its model, and if not even one translation of ``max_length`` tokens fits the
-    memory; during the iteration for a batch that does not fit it.
+    An empty sentence has an empty translation with the score 0.
+
+    At the call, raises UsageError if the run does not translate, if the engine cannot run its model, and if not even
+    one translation of ``max_length`` tokens fits the memory, and what ``open_run`` raises. During the iteration, raises
+    UsageError for a batch that does not fit the memory, and PositionError for tokens beyond a scheme's last position.
     """
     run = open_run(run)
     run.require("encoder-decoder", "translate")
     search = search or Search()
     if search.max_length is not None:
-        # A model that writes no end token goes on to this length: for ever, were it not judged.
+        # A model that never writes an end token goes on to this length, and with too large a bound would not return.
         advice = "max_length (--max-length)"
         check_memory(run.model, batch=1, beam=search.beam, length=search.max_length, advice=advice)
     return _translate_stream(run, search.make_engine(run), iter(sources), search)
@@ -160,12 +163,12 @@ def _split_into_batches(items: Iterable[int], size: int) -> Iterator[list[int]]:
 
 def _check_batch_memory(run: Run, rows: list[list[int]], search: Search) -> None:
     """Raise UsageError if a batch does not fit the memory even if each translation is only as long as its source."""
-    source = max(map(len, rows))
-    length = min(source, search.max_length or source)
+    source_length = max(map(len, rows))
+    length = min(source_length, search.max_length or source_length)
     advice = "batch (--batch)" if search.beam == 1 else "beam (--beam) or batch (--batch)"
-    shared = search.engine == "clockhands" and can_share_cache(run.model.transformer.get_stack("decoder"))
-    sizes = {"batch": len(rows), "beam": search.beam, "length": length, "source": source}
-    check_memory(run.model, **sizes, shared=shared, advice=advice)
+    shared_cache = search.engine == "clockhands" and can_share_cache(run.model.transformer.get_stack("decoder"))
+    sizes = {"batch": len(rows), "beam": search.beam, "length": length, "source_length": source_length}
+    check_memory(run.model, **sizes, shared_cache=shared_cache, advice=advice)
 
 
 def _translate_batch(
