@@ -12,7 +12,7 @@ from clockhands.generation.engines.beam import (
     FinishedTexts,
     GreedyHypothesis,
     add_finished,
-    choose_rows_to_keep,
+    choose_sources_to_keep,
 )
 
 
@@ -20,10 +20,10 @@ def test_few_finished_sentences_stay() -> None:
     def done(pattern: str) -> list[FinishedTexts]:
         return [FinishedTexts(1, 1.0, is_done=letter == "x") for letter in pattern]
 
-    assert choose_rows_to_keep(done("x" + 15 * "-")) == list(range(16))
-    assert choose_rows_to_keep(done("xx" + 14 * "-")) == list(range(2, 16))
-    assert choose_rows_to_keep(done("-x")) == [0]
-    assert choose_rows_to_keep(done("xx")) == []
+    assert choose_sources_to_keep(done("x" + 15 * "-")) == list(range(16))
+    assert choose_sources_to_keep(done("xx" + 14 * "-")) == list(range(2, 16))
+    assert choose_sources_to_keep(done("-x")) == [0]
+    assert choose_sources_to_keep(done("xx")) == []
 
 
 def test_a_greedy_text_ends_with_its_end_token() -> None:
@@ -57,9 +57,9 @@ def test_a_beam_continues_the_likeliest_candidates_that_do_not_end() -> None:
     )
     candidates = Candidates(torch.tensor([[-1.5, -2.5, -3.5]]), torch.tensor([[1, 0, 1]]), torch.tensor([[2, 7, 8]]))
     ending_BC = candidates.token_BC == 2
-    rows = [FinishedTexts(2, 1.0)]
-    add_finished(rows, first, candidates, ending_BC)
-    assert rows[0].texts == [(-0.75, [5, 2], -1.5)]
+    finished = [FinishedTexts(2, 1.0)]
+    add_finished(finished, first, candidates, ending_BC)
+    assert finished[0].texts == [(-0.75, [5, 2], -1.5)]
     second = first.advance(candidates, ending_BC)
     assert second.written_BWS.tolist() == [[[4, 7], [5, 8]]]
     assert second.parents_BW is not None and second.parents_BW.tolist() == [[0, 1]]

@@ -1,7 +1,7 @@
 """The state of a search: the hypotheses of a greedy search, and the hypotheses and finished texts of a beam.
 
-Axes beside those of ``shapes``: W hypotheses of a source (the width of the beam), C candidates of a source, R rows that
-stay in the batch. S counts the tokens written so far.
+Axes beside those of ``shapes``: W hypotheses of a source (``beam``), C candidates of a source, R sources that stay in
+the batch. S counts the tokens written so far.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ __all__ = [
     "FinishedTexts",
     "GreedyHypothesis",
     "add_finished",
-    "choose_rows_to_keep",
+    "choose_sources_to_keep",
 ]
 
 COMPACT_FRACTION = 1 / 8
-"""Finished rows are dropped from the batch once they are this fraction of it, not earlier: that copies all others."""
+"""Finished sources are dropped from the batch once they are this fraction of it; dropping copies all others."""
 
 
 class Candidates(NamedTuple):
@@ -59,12 +59,12 @@ class GreedyHypothesis:
 
 @dataclass
 class FinishedTexts:
-    """The finished texts of one source with the highest scores, at most ``width`` of them, the best first.
+    """The finished texts of one source with the highest scores, at most ``beam`` of them, the best first.
 
     Each text is a tuple of its score, its token ids and its log-probability.
     """
 
-    width: int
+    beam: int
     length_penalty: float
     texts: list[tuple[float, list[int], float]] = field(default_factory=list)
     is_done: bool = False
@@ -74,17 +74,17 @@ class FinishedTexts:
         return log_probability / length**self.length_penalty
 
     def add(self, tokens: list[int], log_probability: float) -> None:
-        """Add a text that has ended; the worst is dropped if there are more than ``width``."""
+        """Add a text that has ended; the worst is dropped if there are more than ``beam``."""
         self.texts.append((self.score(log_probability, len(tokens)), tokens, log_probability))
         self.texts.sort(key=lambda text: -text[0])
-        del self.texts[self.width :]
+        del self.texts[self.beam :]
 
     def finish_if_beaten(self, log_probability: float, length: int) -> None:
-        """Set ``is_done`` if there are ``width`` texts and the likeliest hypothesis scores no better than the worst.
+        """Set ``is_done`` if there are ``beam`` texts and the likeliest hypothesis scores no better than the worst.
 
         ``log_probability`` and ``length`` are those of that hypothesis, which is scored as if it ended here.
         """
-        full = len(self.texts) == self.width
+        full = len(self.texts) == self.beam
         self.is_done = self.is_done or (full and self.score(log_probability, length) <= self.texts[-1][0])
 
     def get_best(self) -> DecodedSequence:
@@ -93,14 +93,14 @@ class FinishedTexts:
         return DecodedSequence(tokens, log_probability)
 
 
-def choose_rows_to_keep(rows: Sequence[GreedyHypothesis | FinishedTexts]) -> list[int]:
-    """Return the indices of unfinished rows, or of all rows while fewer than ``COMPACT_FRACTION`` are finished.
+def choose_sources_to_keep(searches: Sequence[GreedyHypothesis | FinishedTexts]) -> list[int]:
+    """Return the indices of unfinished sources, or of all while fewer than ``COMPACT_FRACTION`` are finished.
 
-    Empty once all are finished.
+    ``searches``: the state of the search for each source. The result is empty once all are finished.
     """
-    unfinished = [index for index, row in enumerate(rows) if not row.is_done]
-    few_finished = len(rows) - len(unfinished) < COMPACT_FRACTION * len(rows)
-    return list(range(len(rows))) if few_finished else unfinished
+    unfinished = [index for index, search in enumerate(searches) if not search.is_done]
+    few_finished = len(searches) - len(unfinished) < COMPACT_FRACTION * len(searches)
+    return list(range(len(searches))) if few_finished else unfinished
 
 
 @dataclass(frozen=True)
@@ -120,41 +120,46 @@ class BeamState:
     parents_BW: Int[Tensor, "B W"] | None
 
     @classmethod
-    def start(cls, batch: int, width: int, start_token: int, device: torch.device) -> BeamState:
+    def start(cls, batch: int, beam: int, start_token: int, device: torch.device) -> BeamState:
         """Return the state before the first step: W equal hypotheses.
 
         All but the first have probability 0, or else each would yield the same candidates.
         """
-        log_p_BW = torch.full((batch, width), -torch.inf, device=device)
+        log_p_BW = torch.full((batch, beam), -torch.inf, device=device)
         log_p_BW[:, 0] = 0
-        written_BWS = torch.empty(batch, width, 0, dtype=torch.long, device=device)
-        return cls(written_BWS, torch.full((batch, width), start_token, device=device), log_p_BW, None)
+        written_BWS = torch.empty(batch, beam, 0, dtype=torch.long, device=device)
+        return cls(written_BWS, torch.full((batch, beam), start_token, device=device), log_p_BW, None)
 
     def advance(self, candidates: Candidates, ending_BC: Bool[Tensor, "B C"]) -> BeamState:
-        """Return the state after a step: the W likeliest candidates that do not end."""
-        width = self.last_token_BW.shape[1]
-        log_p_BW, index_BW = candidates.log_p_BC.masked_fill(ending_BC, -torch.inf).topk(width)
+        """Return the state after a step: the W likeliest candidates that do not end.
+
+        ``ending_BC`` is True for a candidate whose text ends with its new token.
+        """
+        beam = self.last_token_BW.shape[1]
+        log_p_BW, index_BW = candidates.log_p_BC.masked_fill(ending_BC, -torch.inf).topk(beam)
         parents_BW = candidates.parent_BC.gather(1, index_BW)
         token_BW = candidates.token_BC.gather(1, index_BW)
         written_BWS = self.written_BWS.take_along_dim(parents_BW[..., None], dim=1)
         return BeamState(torch.cat([written_BWS, token_BW[..., None]], dim=2), token_BW, log_p_BW, parents_BW)
 
-    def select(self, rows: Int[Tensor, " R"]) -> BeamState:
+    def select(self, sources_R: Int[Tensor, " R"]) -> BeamState:
         """Return the state of these sources alone."""
-        parents_BW = None if self.parents_BW is None else self.parents_BW[rows]
-        return BeamState(self.written_BWS[rows], self.last_token_BW[rows], self.log_p_BW[rows], parents_BW)
+        parents_BW = None if self.parents_BW is None else self.parents_BW[sources_R]
+        written_BWS, log_p_BW = self.written_BWS[sources_R], self.log_p_BW[sources_R]
+        return BeamState(written_BWS, self.last_token_BW[sources_R], log_p_BW, parents_BW)
 
 
 def add_finished(
-    rows: list[FinishedTexts], beam: BeamState, candidates: Candidates, ending_BC: Bool[Tensor, "B C"]
+    finished: list[FinishedTexts], hypotheses: BeamState, candidates: Candidates, ending_BC: Bool[Tensor, "B C"]
 ) -> None:
     """Add every text that ends among the first W candidates to the finished texts of its source.
 
-    ``beam`` is the state before the step that gave the candidates.
+    ``hypotheses`` are those before the step that gave the candidates; ``ending_BC`` is True for a candidate whose text
+    ends with its new token.
     """
-    width = beam.last_token_BW.shape[1]
-    for row, index in ending_BC[:, :width].nonzero().tolist():
-        if not rows[row].is_done:
-            written = beam.written_BWS[row, candidates.parent_BC[row, index]].tolist()
-            tokens = [*written, int(candidates.token_BC[row, index])]
-            rows[row].add(tokens, float(candidates.log_p_BC[row, index]))
+    beam = hypotheses.last_token_BW.shape[1]
+    for source, index in ending_BC[:, :beam].nonzero().tolist():
+        if not finished[source].is_done:
+            written = hypotheses.written_BWS[source, candidates.parent_BC[source, index]].tolist()
+            tokens = [*written, int(candidates.token_BC[source, index])]
+            finished[source].add(tokens, float(candidates.log_p_BC[source, index]))

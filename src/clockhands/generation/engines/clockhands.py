@@ -5,8 +5,8 @@ share the KV cache where the schemes allow it (``hypothesis_decoder.py``); and t
 batch, makes the logits of a few rows at a time, and finds the largest logits in two levels, blocks of the vocabulary
 first.
 
-Axes beside those of ``shapes``: W hypotheses of a source, C candidates, R rows that stay, G blocks of the vocabulary, X
-tokens of a block, E end tokens.
+Axes beside those of ``shapes``: W hypotheses of a source, C candidates, R sources that stay in the batch, G blocks of
+the vocabulary, X tokens of a block, E end tokens.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from clockhands.generation.engines.beam import (
     FinishedTexts,
     GreedyHypothesis,
     add_finished,
-    choose_rows_to_keep,
+    choose_sources_to_keep,
 )
 from clockhands.generation.engines.engine import (
     DecodedSequence,
@@ -49,7 +49,8 @@ __all__ = [
     "drop_finished",
 ]
 
-Row = TypeVar("Row", GreedyHypothesis, FinishedTexts)
+SourceSearch = TypeVar("SourceSearch", GreedyHypothesis, FinishedTexts)
+"""The state of the search for one source: its text in a greedy search, its finished texts in a beam search."""
 VOCABULARY_BLOCK = 64
 """Tokens in a block of the vocabulary. The maxima of blocks are compared first, so that most logits are not sorted."""
 LOGIT_ROWS = 64
@@ -81,7 +82,10 @@ class ClockhandsEngine(Engine):
     def generate(
         self, ids_BT: Int[Tensor, "B T"], mask_BT: Bool[Tensor, "B T"] | None, decoding: DecodingOptions
     ) -> list[DecodedSequence]:
-        """Generate a text for each source, of at most ``decoding.max_new_tokens`` tokens."""
+        """Generate a text for each source, in order, of at most ``decoding.max_new_tokens`` tokens.
+
+        Raises PositionError for a token beyond the last position of a scheme.
+        """
         with torch.no_grad():
             source = self.transformer.encode(TokenBatch(ids_BT, mask_BT))
             decoder = make_hypothesis_decoder(self.lean_decoder, source, decoding.beam)
@@ -107,10 +111,10 @@ class ClockhandsEngine(Engine):
             for text, token, log_p in zip(unfinished, token_B.tolist(), log_p_B.tolist(), strict=True):
                 text.add(token, log_p, self.end_tokens)
             token_B1 = token_B[:, None]
-            unfinished, kept = drop_finished(unfinished, decoder)
+            unfinished, kept_R = drop_finished(unfinished, decoder)
             if not unfinished:
                 break
-            token_B1 = token_B1 if kept is None else token_B1[kept]
+            token_B1 = token_B1 if kept_R is None else token_B1[kept_R]
         return [DecodedSequence(text.tokens, text.log_probability) for text in texts]
 
     def _choose_next_tokens(self, states_B1D: Float[Tensor, "B 1 D"]) -> tuple[Int[Tensor, " B"], Float[Tensor, " B"]]:
@@ -126,30 +130,32 @@ class ClockhandsEngine(Engine):
     def _search_beam(self, decoder: HypothesisDecoder, batch: int, decoding: DecodingOptions) -> list[DecodedSequence]:
         """Search as transformers does with ``early_stopping=False``.
 
-        At every step the likeliest continuations of a source's W hypotheses, two for each, are candidates. Of the first
-        W, those that end are finished texts; the first W that do not end are continued. A source is done when it has W
-        finished texts and its likeliest hypothesis, scored as if it ended here, is no better than the worst of them.
+        At every step the 2·W likeliest continuations of a source's W hypotheses are candidates, and more if there are
+        several end tokens. Of the first W, those that end are finished texts; the first W that do not end are
+        continued. A source is done when it has W finished texts and its likeliest hypothesis, scored as if it ended
+        here, is no better than the worst of them.
         """
-        width, device = decoder.width, decoder.source.states_BTD.device
-        finished = [FinishedTexts(width, decoding.length_penalty) for _ in range(batch)]
+        device = decoder.source.states_BTD.device
+        finished = [FinishedTexts(decoding.beam, decoding.length_penalty) for _ in range(batch)]
         unfinished: list[FinishedTexts] = finished
-        beam = BeamState.start(len(unfinished), width, self.start_token, device)
+        hypotheses = BeamState.start(len(unfinished), decoding.beam, self.start_token, device)
         end_tokens_E = torch.tensor(self.end_tokens, dtype=torch.long, device=device)
         # W candidates that do not end must remain, although each hypothesis may be continued by every end token.
-        count = max(2, 1 + len(self.end_tokens)) * width
+        count = max(2, 1 + len(self.end_tokens)) * decoding.beam
         for length in range(1, decoding.max_new_tokens + 1):
-            candidates = self._find_candidates(decoder.step(beam.last_token_BW, beam.parents_BW), beam.log_p_BW, count)
+            states_BWD = decoder.step(hypotheses.last_token_BW, hypotheses.parents_BW)
+            candidates = self._find_candidates(states_BWD, hypotheses.log_p_BW, count)
             ending_BC = torch.isin(candidates.token_BC, end_tokens_E) | (length == decoding.max_new_tokens)
-            add_finished(unfinished, beam, candidates, ending_BC)
+            add_finished(unfinished, hypotheses, candidates, ending_BC)
             if length == decoding.max_new_tokens:
                 break
-            beam = beam.advance(candidates, ending_BC)
-            for texts, log_p in zip(unfinished, beam.log_p_BW[:, 0].tolist(), strict=True):
+            hypotheses = hypotheses.advance(candidates, ending_BC)
+            for texts, log_p in zip(unfinished, hypotheses.log_p_BW[:, 0].tolist(), strict=True):
                 texts.finish_if_beaten(log_p, length)
-            unfinished, kept = drop_finished(unfinished, decoder)
+            unfinished, kept_R = drop_finished(unfinished, decoder)
             if not unfinished:
                 break
-            beam = beam if kept is None else beam.select(kept)
+            hypotheses = hypotheses if kept_R is None else hypotheses.select(kept_R)
         return [texts.get_best() for texts in finished]
 
     def _find_candidates(
@@ -170,24 +176,26 @@ def _describe_refusal(compute_type: str, reason: str) -> str:
     )
 
 
-def drop_finished(rows: list[Row], decoder: HypothesisDecoder) -> tuple[list[Row], Int[Tensor, " R"] | None]:
-    """Drop finished rows from the batch of a search, if enough of them are finished.
+def drop_finished(
+    searches: list[SourceSearch], decoder: HypothesisDecoder
+) -> tuple[list[SourceSearch], Int[Tensor, " R"] | None]:
+    """Drop finished sources from the batch of a search, if enough of them are finished.
 
-    Returns the rows that stay (empty once all are finished), and their indices among ``rows``, or None if all or none
-    stay.
+    Returns the searches of the sources that stay (none once all are finished), and their indices among ``searches``, or
+    None if all or none stay.
     """
-    staying = choose_rows_to_keep(rows)
-    if not staying or len(staying) == len(rows):
-        return [rows[index] for index in staying], None
-    kept = torch.tensor(staying, device=decoder.source.states_BTD.device)
-    decoder.select(kept)
-    return [rows[index] for index in staying], kept
+    staying = choose_sources_to_keep(searches)
+    if not staying or len(staying) == len(searches):
+        return [searches[index] for index in staying], None
+    kept_R = torch.tensor(staying, device=decoder.source.states_BTD.device)
+    decoder.select(kept_R)
+    return [searches[index] for index in staying], kept_R
 
 
 def count_sources_at_once(states_BWD: Float[Tensor, "B W D"]) -> int:
     """Return for how many sources to make logits at a time: all, but on a CPU as many as stay in its cache."""
-    batch, width, _ = states_BWD.shape
-    return max(1, LOGIT_ROWS // width) if states_BWD.device.type == "cpu" else batch
+    batch, beam, _ = states_BWD.shape
+    return max(1, LOGIT_ROWS // beam) if states_BWD.device.type == "cpu" else batch
 
 
 def choose_likeliest(logits_BV: Float[Tensor, "B V"]) -> tuple[Int[Tensor, " B"], Float[Tensor, " B"]]:

@@ -47,10 +47,10 @@ class CTranslate2Engine(Engine):
     def __init__(self, model: ClockhandsPreTrainedModel, compute_type: str | None = None) -> None:
         super().__init__(model, compute_type)
         self.package = import_package()
-        faults = list_obstacles(model.transformer)
-        if faults:
+        obstacles = list_obstacles(model.transformer)
+        if obstacles:
             raise UsageError(
-                f"CTranslate2 cannot run this model: {'; '.join(faults)}. Leave the engine out (--engine): "
+                f"CTranslate2 cannot run this model: {'; '.join(obstacles)}. Leave the engine out (--engine): "
                 "clockhands, the default, runs every model"
             )
         device = model.device.type
@@ -77,6 +77,7 @@ class CTranslate2Engine(Engine):
         max_length = self._ensure_tables(ids_BT.shape[1], decoding.max_new_tokens)
         is_token_BT = torch.ones_like(ids_BT, dtype=torch.bool) if mask_BT is None else mask_BT
         sources = [list(map(str, ids_T[mask_T].tolist())) for ids_T, mask_T in zip(ids_BT, is_token_BT, strict=True)]
+        # With penalty 0, scores are undivided log-probabilities; a greedy search has no texts to compare.
         penalty = decoding.length_penalty if decoding.beam > 1 else 0.0
         results = self.translator.translate_batch(
             sources, beam_size=decoding.beam, length_penalty=penalty, max_decoding_length=max_length,

@@ -50,8 +50,10 @@ def save_model(
 ) -> None:
     """Save an encoder-decoder model in the format of CTranslate2, whose vocabulary is the token ids as text.
 
-    ``table_lengths``: the positions in the tables of source and target. Raises PositionError if a scheme has fewer
-    positions, and UsageError for a model that CTranslate2 cannot run.
+    ``ctranslate2.Translator`` opens the folder. ``table_lengths``: the positions in the tables of source and target.
+    Raises PositionError if a scheme has fewer positions, and UsageError if ctranslate2 is not installed and for a model
+    that is not an encoder-decoder or names no start token. What else CTranslate2 cannot run is not noticed here: ask
+    ``list_obstacles`` first.
     """
     specs = import_package().specs
     transformer = model.transformer
@@ -110,7 +112,7 @@ def _convert_stack(make_spec: Any, stack: Stack, config: TransformerConfig, tabl
         spec.position_encodings.encodings = make_table(stack, table_length, config.d_model)
     if stack.norm is not None:
         # A specification refuses new attributes, and that of a post-norm model has none for a norm after the last
-        # layer, which CTranslate2 itself reads. Writing into __dict__ passes the refusal by.
+        # layer, which CTranslate2 itself reads. Writing into __dict__ bypasses the refusal.
         final_norm = spec.__dict__.setdefault("layer_norm", common.LayerNormSpec(rms_norm=config.norm_kind == "rms"))
         _convert_norm(final_norm, stack.norm)
     if stack.input.norm is not None:

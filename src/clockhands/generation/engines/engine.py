@@ -73,12 +73,14 @@ class Engine(ABC):
     def generate(
         self, ids_BT: Int[Tensor, "B T"], mask_BT: Bool[Tensor, "B T"] | None, decoding: DecodingOptions
     ) -> list[DecodedSequence]:
-        """Generate a text for each source.
+        """Generate a text for each source, and return them in the order of the sources.
 
         Args:
             ids_BT: the token ids of the sources, padded to the same length.
             mask_BT: True at tokens, False at padding; None if there is no padding.
             decoding: how to search.
+
+        Raises PositionError for a token beyond the last position of a scheme.
         """
 
 

@@ -12,7 +12,8 @@ tokens and returns its last states. What the decoder's schemes declare decides a
 - ``UncachedDecoder``: nothing is cached and every text is read again at every step, because positions or what a
   scheme makes of them depend on the length of the text.
 
-Axes beside those of ``shapes``: W hypotheses of a source, M cached tokens, N = B·W rows, R sources that are kept.
+Axes beside those of ``shapes``: W hypotheses of a source, M cached tokens, N = B·W rows, R sources that stay in
+the batch.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ __all__ = [
     "SeparateCacheDecoder",
     "SharedCacheDecoder",
     "UncachedDecoder",
+    "can_share_cache",
     "expand_rows",
     "flatten_parents",
     "make_hypothesis_decoder",
@@ -53,17 +55,18 @@ class HypothesisDecoder(ABC):
         lean_decoder: the decoder of the model.
         source: the encoder's states of the sources with their mask: [B, T, D], or [B·W, T, D] where each hypothesis is
             a row of its own.
-        width: W, the hypotheses of each source.
+        beam: W, the number of hypotheses of each source.
     """
 
-    def __init__(self, lean_decoder: LeanDecoder, source: EncodedSource, width: int) -> None:
-        self.lean_decoder, self.source, self.width = lean_decoder, source, width
+    def __init__(self, lean_decoder: LeanDecoder, source: EncodedSource, beam: int) -> None:
+        self.lean_decoder, self.source, self.beam = lean_decoder, source, beam
 
     @abstractmethod
     def step(self, tokens_BW: Int[Tensor, "B W"], parents_BW: Int[Tensor, "B W"] | None) -> Float[Tensor, "B W D"]:
         """Add a token to each hypothesis, and return the decoder's state of that token.
 
         ``parents_BW`` numbers, within its source, the hypothesis that each one continues from now on; None: itself.
+        Raises PositionError for a token beyond the last position of a scheme.
         """
 
     @abstractmethod
@@ -74,19 +77,19 @@ class HypothesisDecoder(ABC):
 class SharedCacheDecoder(HypothesisDecoder):
     """Decodes the hypotheses of a source as queries of one row, over one KV cache."""
 
-    def __init__(self, lean_decoder: LeanDecoder, source: EncodedSource, width: int) -> None:
-        super().__init__(lean_decoder, source, width)
+    def __init__(self, lean_decoder: LeanDecoder, source: EncodedSource, beam: int) -> None:
+        super().__init__(lean_decoder, source, beam)
         self.state = lean_decoder.start(source)
         batch, device = len(source.states_BTD), source.states_BTD.device
         # Row w of the mask says of which cached tokens hypothesis w consists. When a hypothesis continues another one,
         # it takes over the row of that one: nothing is copied in the cache, where the tokens of hypotheses that nobody
         # continues stay, masked.
-        self.ancestors_BWM = torch.zeros(batch, width, 0, dtype=torch.bool, device=device)
-        self.identity_BWW = torch.eye(width, dtype=torch.bool, device=device).expand(batch, -1, -1)
+        self.ancestors_BWM = torch.zeros(batch, beam, 0, dtype=torch.bool, device=device)
+        self.identity_BWW = torch.eye(beam, dtype=torch.bool, device=device).expand(batch, -1, -1)
 
     def step(self, tokens_BW: Int[Tensor, "B W"], parents_BW: Int[Tensor, "B W"] | None) -> Float[Tensor, "B W D"]:
         """Run the decoder on the tokens as queries of one row; each attends to its own text and itself."""
-        if self.width == 1:  # the only hypothesis continues itself
+        if self.beam == 1:  # the only hypothesis continues itself
             return self.lean_decoder.step(tokens_BW, self.state)
         if parents_BW is not None:
             self.ancestors_BWM = self.ancestors_BWM.take_along_dim(parents_BW[..., None], dim=1)
@@ -103,8 +106,8 @@ class SharedCacheDecoder(HypothesisDecoder):
 class SeparateCacheDecoder(HypothesisDecoder):
     """Decodes every hypothesis as a row with a KV cache of its own."""
 
-    def __init__(self, lean_decoder: LeanDecoder, source: EncodedSource, width: int) -> None:
-        super().__init__(lean_decoder, repeat_rows(source, width), width)
+    def __init__(self, lean_decoder: LeanDecoder, source: EncodedSource, beam: int) -> None:
+        super().__init__(lean_decoder, repeat_rows(source, beam), beam)
         self.state = lean_decoder.start(self.source)
 
     def step(self, tokens_BW: Int[Tensor, "B W"], parents_BW: Int[Tensor, "B W"] | None) -> Float[Tensor, "B W D"]:
@@ -116,15 +119,15 @@ class SeparateCacheDecoder(HypothesisDecoder):
 
     def select(self, sources_R: Int[Tensor, " R"]) -> None:
         """Keep the hypotheses of these sources."""
-        self.state.select(expand_rows(sources_R, self.width))
+        self.state.select(expand_rows(sources_R, self.beam))
         self.source = self.state.source
 
 
 class UncachedDecoder(HypothesisDecoder):
-    """Decodes every hypothesis as a row without a KV cache, which is read from its first token at every step."""
+    """Decodes every hypothesis as a row of its own, without a KV cache: each step reads it from its first token."""
 
-    def __init__(self, lean_decoder: LeanDecoder, source: EncodedSource, width: int) -> None:
-        super().__init__(lean_decoder, repeat_rows(source, width), width)
+    def __init__(self, lean_decoder: LeanDecoder, source: EncodedSource, beam: int) -> None:
+        super().__init__(lean_decoder, repeat_rows(source, beam), beam)
         self.tokens_NS = torch.empty(len(self.source.states_BTD), 0, dtype=torch.long, device=source.states_BTD.device)
 
     def step(self, tokens_BW: Int[Tensor, "B W"], parents_BW: Int[Tensor, "B W"] | None) -> Float[Tensor, "B W D"]:
@@ -137,22 +140,22 @@ class UncachedDecoder(HypothesisDecoder):
 
     def select(self, sources_R: Int[Tensor, " R"]) -> None:
         """Keep the hypotheses of these sources."""
-        rows_N = expand_rows(sources_R, self.width)
+        rows_N = expand_rows(sources_R, self.beam)
         self.source, self.tokens_NS = self.source.select(rows_N), self.tokens_NS[rows_N]
 
 
-def make_hypothesis_decoder(lean_decoder: LeanDecoder, source: EncodedSource, width: int) -> HypothesisDecoder:
+def make_hypothesis_decoder(lean_decoder: LeanDecoder, source: EncodedSource, beam: int) -> HypothesisDecoder:
     """Make the fastest ``HypothesisDecoder`` that the schemes of the decoder and of its cross-attention allow.
 
-    ``source`` holds the encoder's states of B sources, and ``width`` is W, the hypotheses of each.
+    ``source`` holds the encoder's states of B sources, and ``beam`` is W, the hypotheses of each.
     """
     if source.mask_BT is not None and not has_padding(source.mask_BT):
         source = replace(source, mask_BT=None)
     if must_reread_text(lean_decoder.stack):
-        return UncachedDecoder(lean_decoder, source, width)
-    if width > 1 and not can_share_cache(lean_decoder.stack):
-        return SeparateCacheDecoder(lean_decoder, source, width)
-    return SharedCacheDecoder(lean_decoder, source, width)
+        return UncachedDecoder(lean_decoder, source, beam)
+    if beam > 1 and not can_share_cache(lean_decoder.stack):
+        return SeparateCacheDecoder(lean_decoder, source, beam)
+    return SharedCacheDecoder(lean_decoder, source, beam)
 
 
 def can_share_cache(decoder: Stack) -> bool:
@@ -163,10 +166,10 @@ def can_share_cache(decoder: Stack) -> bool:
 
 
 def must_reread_text(decoder: Stack) -> bool:
-    """Return whether to cache no keys, because positions or schemes of the decoder depend on the text's length.
+    """Return whether every step must read the whole text, because positions or schemes depend on the text's length.
 
-    That is stricter than ``Stack.cache_limit``, up to which such keys stay right: no text is begun with a cache that
-    it may outgrow.
+    That is stricter than ``Stack.cache_limit``, the length up to which cached keys stay right: no text is begun with a
+    cache that it may outgrow.
     """
     schemes = [*decoder.schemes.used, *(decoder.cross_schemes.used if decoder.cross_schemes is not None else ())]
     by_scheme = any(scheme.declares.depends_on_length for scheme in schemes)
@@ -183,11 +186,11 @@ def repeat_rows(source: EncodedSource, times: int) -> EncodedSource:
 
 def flatten_parents(parents_BW: Int[Tensor, "B W"]) -> Int[Tensor, " N"]:
     """Convert the numbers of hypotheses within their source, 0 to W - 1, to numbers of rows, 0 to B·W - 1."""
-    batch, width = parents_BW.shape
-    first_B1 = torch.arange(batch, device=parents_BW.device)[:, None] * width
+    batch, beam = parents_BW.shape
+    first_B1 = torch.arange(batch, device=parents_BW.device)[:, None] * beam
     return (first_B1 + parents_BW).flatten()
 
 
-def expand_rows(sources_R: Int[Tensor, " R"], width: int) -> Int[Tensor, " N"]:
+def expand_rows(sources_R: Int[Tensor, " R"], beam: int) -> Int[Tensor, " N"]:
     """Convert the numbers of sources to the numbers of the rows of all their hypotheses, [R·W]."""
-    return (sources_R[:, None] * width + torch.arange(width, device=sources_R.device)).flatten()
+    return (sources_R[:, None] * beam + torch.arange(beam, device=sources_R.device)).flatten()
