@@ -1,4 +1,4 @@
-"""The folder of a run: the names of its files, and functions that start, record and export a run in whole files.
+"""The folder of a run: the names of its files, and functions that start a run and read what it records, in whole files.
 
 ::
 
@@ -21,22 +21,17 @@ import json
 import os
 import reprlib
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-from safetensors import SafetensorError
+from typing import Any
 
 from clockhands.errors import CheckpointError, DataError, UsageError
 from clockhands.files import UNFINISHED, apply_umask, remove_unfinished, write_text
 from clockhands.locking import LOCK
-from clockhands.pretrained import CONFIG, GENERATION, LOADING_CODE, OWN_AUTO_MAP, TOKENIZER, WEIGHTS
+from clockhands.pretrained import CONFIG, GENERATION, LOADING_CODE, TOKENIZER, WEIGHTS
 from clockhands.runs import checkpoints
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedModel
 
 __all__ = [
     "BEGIN",
@@ -44,16 +39,13 @@ __all__ = [
     "CARD_MARK",
     "CURVES",
     "EXPORTING",
-    "LOADER",
     "METRICS",
     "RECIPE",
     "RECORD",
     "RUN_FILES",
     "STARTING",
-    "add_auto_map",
     "add_facts",
     "describe_missing",
-    "export_model",
     "find_model_folder",
     "is_written_card",
     "read_metrics",
@@ -69,13 +61,6 @@ CARD_MARK = "<!-- Written by clockhands. Take this line out to keep your own cha
 """The line of a model card by which it is known that it may be written again."""
 BEGIN = "begin.safetensors"
 """The weights that training began from (``training.begin_from``)."""
-LOADER = '''"""Lets transformers open the model in this folder. It needs a package: pip install clockhands."""
-
-from clockhands.auto import ClockhandsConfig, ClockhandsForCausalLM, ClockhandsForMaskedLM, ClockhandsForSeq2SeqLM
-
-__all__ = ["ClockhandsConfig", "ClockhandsForCausalLM", "ClockhandsForMaskedLM", "ClockhandsForSeq2SeqLM"]
-'''
-"""The text of ``modeling_clockhands.py``."""
 STARTING, EXPORTING = ".starting", ".exporting"
 """Staging folders: for the first files of a run, and for the model that is exported."""
 RUN_FILES = (
@@ -187,46 +172,6 @@ def add_facts(folder: Path, **facts: Any) -> None:
     path = folder / RECORD
     known = json.loads(path.read_text("utf8")) if path.is_file() else {}
     write_text(path, json.dumps({**known, **facts}, indent=2) + "\n")
-
-
-def export_model(folder: Path, model: PreTrainedModel, weights: Mapping[str, Any] | None = None) -> None:
-    """Save the model into the run folder, ``config.json`` last: a folder with that file has all the others.
-
-    Raises CheckpointError if it cannot be written. A former model stays unless the files cannot be moved; then the
-    folder has no ``config.json`` until the next export.
-    """
-    staging = folder / EXPORTING
-    try:
-        shutil.rmtree(staging, ignore_errors=True)
-        model.save_pretrained(staging, state_dict=None if weights is None else dict(weights))
-        _add_loading_code(staging, model)
-        apply_umask(staging)
-        # Without config.json no model is opened from the folder: never a mixture of the former files and the new ones.
-        (folder / CONFIG).unlink(missing_ok=True)
-        for file in sorted(staging.iterdir(), key=lambda file: file.name == CONFIG):
-            file.replace(folder / file.name)
-    except (OSError, RuntimeError, SafetensorError) as fault:
-        raise CheckpointError(f"the model cannot be saved in {folder}: {fault}; its checkpoints are intact") from fault
-    finally:
-        shutil.rmtree(staging, ignore_errors=True)
-
-
-def _add_loading_code(folder: Path, model: PreTrainedModel) -> None:
-    """Make a saved model one that transformers opens with ``trust_remote_code=True``, without an import before.
-
-    A model of another project is left as it is.
-    """
-    if getattr(model, "auto_class", None) is None:
-        return
-    write_text(folder / LOADING_CODE, LOADER)
-    config = add_auto_map(json.loads((folder / CONFIG).read_text("utf8")), model)
-    write_text(folder / CONFIG, json.dumps(config, indent=2, sort_keys=True) + "\n")
-
-
-def add_auto_map(config: Mapping[str, Any], model: Any) -> dict[str, Any]:
-    """Return the content of ``config.json`` with the classes by which transformers opens a model of this project."""
-    names = ("AutoConfig", model.auto_class.__name__)
-    return {**config, "auto_map": {name: OWN_AUTO_MAP[name] for name in names}}
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:

@@ -11,7 +11,8 @@ from typing import Any
 from clockhands.errors import CheckpointError, ClockhandsError, UsageError
 from clockhands.pretrained import CONFIG, LOADING_CODE
 from clockhands.runs.card import make_card
-from clockhands.runs.folder import CARD, LOADER, add_auto_map, is_written_card
+from clockhands.runs.export import LOADER, add_auto_map
+from clockhands.runs.folder import CARD, is_written_card
 from clockhands.runs.run import Run, open_run
 
 __all__ = ["collect_files", "push_run"]

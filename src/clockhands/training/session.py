@@ -18,7 +18,8 @@ from clockhands.generation.score import describe_uniform_guess
 from clockhands.progress import print_sentence
 from clockhands.runs import Run, checkpoints
 from clockhands.runs.card import write_card
-from clockhands.runs.folder import CURVES, METRICS, add_facts, export_model
+from clockhands.runs.export import export_model
+from clockhands.runs.folder import CURVES, METRICS, add_facts
 from clockhands.runs.recipe import Recipe
 from clockhands.training import keeping
 from clockhands.training.architecture import build
