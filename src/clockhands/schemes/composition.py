@@ -11,7 +11,8 @@ from torch import nn
 from clockhands.errors import ConfigError
 from clockhands.schemes.composition_rules import combine_declarations, find_conflicts, find_scheme_after_rotation
 from clockhands.schemes.frequencies import drop_axis
-from clockhands.schemes.scheme import Declares, KeyPositions, Positions, Scheme, ScoreMod, check_integer
+from clockhands.schemes.position_checks import check_integer
+from clockhands.schemes.scheme import Declares, KeyPositions, Positions, Scheme, ScoreMod
 from clockhands.shapes import Bool, Float, Tensor
 
 __all__ = ["Composition", "PartLike"]

@@ -21,13 +21,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import torch
 from torch import nn
 
 from clockhands.errors import PositionError
+from clockhands.schemes.declarations import Declares
 from clockhands.shapes import Bool, Float, Num, Tensor
 
 __all__ = [
@@ -38,8 +38,6 @@ __all__ = [
     "Positions",
     "Scheme",
     "ScoreMod",
-    "check_integer",
-    "check_length",
     "softmax",
 ]
 
@@ -51,30 +49,6 @@ HOOKS = ("encode", "locate", "rotate", "bias", "logits", "weigh", "values")
 Positions = Num[Tensor, "B S"] | Num[Tensor, "B S A"] | Num[Tensor, "B H S A"]
 KeyPositions = Num[Tensor, "B T"] | Num[Tensor, "B T A"] | Num[Tensor, "B H T A"]
 ScoreMod = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
-
-
-@dataclass(frozen=True)
-class Declares:
-    """What a scheme promises; the laws, the catalogue page and ``check`` read it.
-
-    ``translation_invariant``: a common shift of all positions changes no logit. ``causal_only``: undefined for keys to
-    the right of the query. ``max_length`` and ``beyond``: the largest number of positions, and what happens past it.
-    ``depends_on_length``: what a token gets changes with the total length, once that is above ``steady_length``.
-    ``cache``: whether keys are cached as rotated (each step rotates only the new ones) or raw (all are rotated again at
-    every step). ``axes``: coordinates of a position. ``real_valued``: positions between the integers are meaningful.
-    ``stochastic``: draws while training.
-    """
-
-    translation_invariant: bool = False
-    causal_only: bool = False
-    max_length: int | None = None
-    beyond: Literal["raise", "clamp", "extrapolate"] = "extrapolate"
-    depends_on_length: bool = False
-    steady_length: int = 0
-    cache: Literal["rotated", "raw"] = "rotated"
-    axes: int | None = 1
-    real_valued: bool = False
-    stochastic: bool = False
 
 
 class Scheme(nn.Module):
@@ -255,25 +229,3 @@ def softmax(logits_BHST: Float[Tensor, "B H S T"]) -> Float[Tensor, "B H S T"]:
     """
     masked_BHS1 = logits_BHST.amax(dim=-1, keepdim=True) == -torch.inf
     return torch.softmax(logits_BHST.masked_fill(masked_BHS1, 0.0), dim=-1).masked_fill(masked_BHS1, 0.0)
-
-
-def check_length(pos: Num[Tensor, "*any"], maximum: int, scheme: str, option: str = "max_length") -> None:
-    """Raise PositionError if a position is negative or past the table. Skipped while tracing (no value is known)."""
-    if torch.compiler.is_compiling() or pos.numel() == 0:
-        return
-    low, high = int(pos.min()), int(pos.max())
-    if low < 0 or high >= maximum:
-        bad = low if low < 0 else high
-        raise PositionError(
-            f"position {bad} is outside the {maximum} positions of {scheme}; shorten the text, raise {option}, "
-            f"or choose a scheme that extrapolates"
-        )
-
-
-def check_integer(pos: Num[Tensor, "*any"], scheme: str) -> None:
-    """Raise PositionError for real-valued positions, which a table cannot hold."""
-    if pos.is_floating_point():
-        raise PositionError(
-            f"{scheme} looks positions up in a table, and these are real numbers ({pos.dtype}); "
-            f"choose a scheme that declares real_valued, or a transform that keeps integers"
-        )

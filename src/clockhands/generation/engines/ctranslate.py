@@ -24,8 +24,8 @@ from clockhands.model import Transformer
 from clockhands.model.kv_cache import acts_in_attention
 from clockhands.model.stack import Stack
 from clockhands.schemes import RoPE, Scheme
+from clockhands.schemes.position_checks import check_length
 from clockhands.schemes.rotary.spectrum import Spectrum
-from clockhands.schemes.scheme import check_length
 from clockhands.shapes import Bool, Int, Tensor
 
 if TYPE_CHECKING:

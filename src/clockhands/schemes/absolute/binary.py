@@ -8,7 +8,8 @@ import torch
 
 from clockhands.errors import ConfigError
 from clockhands.schemes.frequencies import drop_axis
-from clockhands.schemes.scheme import Declares, Positions, Scheme, check_integer, check_length
+from clockhands.schemes.position_checks import check_integer, check_length
+from clockhands.schemes.scheme import Declares, Positions, Scheme
 from clockhands.shapes import Float, Tensor
 
 __all__ = ["Binary"]

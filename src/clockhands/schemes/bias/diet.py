@@ -10,7 +10,8 @@ from torch import nn
 from clockhands.errors import ConfigError, PositionError
 from clockhands.schemes.distance import compute_distances
 from clockhands.schemes.frequencies import drop_axis
-from clockhands.schemes.scheme import Declares, KeyPositions, Positions, Scheme, check_integer, check_length
+from clockhands.schemes.position_checks import check_integer, check_length
+from clockhands.schemes.scheme import Declares, KeyPositions, Positions, Scheme
 from clockhands.shapes import Float, Tensor
 
 __all__ = ["DIET"]

@@ -11,7 +11,8 @@ from torch import nn
 from clockhands.errors import ConfigError, PositionError
 from clockhands.schemes.bias.mlp import Perceptron
 from clockhands.schemes.distance import DistanceBias
-from clockhands.schemes.scheme import Declares, KeyPositions, Positions, check_integer
+from clockhands.schemes.position_checks import check_integer
+from clockhands.schemes.scheme import Declares, KeyPositions, Positions
 from clockhands.shapes import Float, Int, Num, Tensor
 
 __all__ = ["GridBias", "LogCPB", "SwinTable", "check_row_and_column"]

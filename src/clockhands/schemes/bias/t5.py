@@ -10,7 +10,8 @@ from torch import nn
 
 from clockhands.errors import ConfigError
 from clockhands.schemes.distance import DistanceBias
-from clockhands.schemes.scheme import Declares, check_integer
+from clockhands.schemes.position_checks import check_integer
+from clockhands.schemes.scheme import Declares
 from clockhands.shapes import Float, Int, Num, Tensor
 
 __all__ = ["T5Bias", "list_bucket_starts"]

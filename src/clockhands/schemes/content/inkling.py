@@ -11,7 +11,8 @@ from torch import nn
 from clockhands.errors import ConfigError
 from clockhands.schemes.content.running_sum import Coordinates
 from clockhands.schemes.frequencies import drop_axis
-from clockhands.schemes.scheme import Declares, KeyPositions, Positions, Scheme, check_integer
+from clockhands.schemes.position_checks import check_integer
+from clockhands.schemes.scheme import Declares, KeyPositions, Positions, Scheme
 from clockhands.shapes import Float, Tensor
 
 __all__ = ["Inkling"]

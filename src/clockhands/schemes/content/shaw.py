@@ -9,7 +9,8 @@ from torch import nn
 
 from clockhands.errors import ConfigError
 from clockhands.schemes.distance import compute_distances
-from clockhands.schemes.scheme import Declares, KeyPositions, Positions, Scheme, check_integer
+from clockhands.schemes.position_checks import check_integer
+from clockhands.schemes.scheme import Declares, KeyPositions, Positions, Scheme
 from clockhands.shapes import Float, Int, Tensor
 
 __all__ = ["Shaw"]

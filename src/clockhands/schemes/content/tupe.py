@@ -12,14 +12,8 @@ from torch import nn
 from clockhands.errors import ConfigError
 from clockhands.schemes.bias.t5 import T5Bias
 from clockhands.schemes.frequencies import drop_axis
-from clockhands.schemes.scheme import (
-    Declares,
-    KeyPositions,
-    Positions,
-    Scheme,
-    check_integer,
-    check_length,
-)
+from clockhands.schemes.position_checks import check_integer, check_length
+from clockhands.schemes.scheme import Declares, KeyPositions, Positions, Scheme
 from clockhands.shapes import Float, Int, Tensor
 
 __all__ = ["TUPE"]
