@@ -9,9 +9,8 @@ import torch
 from torch import nn
 
 from clockhands.errors import ConfigError
+from clockhands.schemes.composition_positions import PartPositions
 from clockhands.schemes.composition_rules import combine_declarations, find_conflicts, find_scheme_after_rotation
-from clockhands.schemes.frequencies import drop_axis
-from clockhands.schemes.position_checks import check_integer
 from clockhands.schemes.scheme import Declares, KeyPositions, Positions, Scheme, ScoreMod
 from clockhands.shapes import Bool, Float, Tensor
 
@@ -74,12 +73,9 @@ class Composition(Scheme):
         biases = [part for part in parts if "bias" in part.active_hooks()]
         self.queries_share_bias_row = all(part.queries_share_bias_row for part in biases)
         self.lean_score_mod = all(part.lean_score_mod for part in biases)
-        # In tuples, so that nn.Module does not register them.
-        self._locating = tuple(part for part in parts if "locate" in part.active_hooks())
+        # Neither in a tuple nor in PartPositions does nn.Module register a scheme.
         self._after_rotation = (find_scheme_after_rotation(parts),)
-        self._keeps_positions = bool(self._locating) and any(
-            part.declares.axes is not None for part in parts if part not in self._locating
-        )
+        self._positions = PartPositions(parts)
 
     @property
     def parts(self) -> tuple[Scheme, ...]:
@@ -135,33 +131,7 @@ class Composition(Scheme):
         Raises PositionError for real-valued positions where a part takes whole ones, and for several coordinates where
         they are read as one.
         """
-        if not self._locating:
-            return None
-        (part,) = self._locating
-        for other in self.parts:
-            if not other.declares.real_valued and other.active_hooks() != {"encode"}:
-                check_integer(pos_BS, type(other).__name__.lower())
-        axes = self.declares.axes or 1
-        if self._keeps_positions and axes == 1:
-            pos_BS = drop_axis(pos_BS, "composition")
-        past = past_BHTA[..., :-axes] if self._keeps_positions and past_BHTA is not None else past_BHTA
-        located = part.locate(x_BSD, pos_BS, past)
-        if located is None or not self._keeps_positions:
-            return located
-        pos_BSA = pos_BS[..., None] if pos_BS.dim() == 2 else pos_BS
-        counted_BHSA = pos_BSA[:, None].to(located.dtype).expand(*located.shape[:3], axes)
-        return torch.cat([located, counted_BHSA], dim=-1)
-
-    def _place(self, part: Scheme, *pos: Tensor) -> list[Tensor]:
-        """Return the positions that a part reads: what it located, or what the model gave the tokens before that."""
-        if not self._keeps_positions or pos[0].dim() < 4:
-            return list(pos)
-        axes = self.declares.axes or 1
-        if part in self._locating:
-            return [located[..., :-axes] for located in pos]
-        counted = [located[:, 0, :, -axes:] for located in pos]
-        counted = [place if part.declares.real_valued else place.round().long() for place in counted]
-        return [place[..., 0] for place in counted] if axes == 1 else counted
+        return self._positions.locate(x_BSD, pos_BS, past_BHTA)
 
     def rotate(
         self,
@@ -175,9 +145,9 @@ class Composition(Scheme):
         rotating = [part for part in self.parts if "rotate" in part.active_hooks()]
         for part in sorted(rotating, key=lambda part: part.scales_queries):
             if qpos_BS is kpos_BT:
-                (qpos,) = (kpos,) = self._place(part, qpos_BS)
+                (qpos,) = (kpos,) = self._positions.select(part, qpos_BS)
             else:
-                qpos, kpos = self._place(part, qpos_BS, kpos_BT)
+                qpos, kpos = self._positions.select(part, qpos_BS, kpos_BT)
             q, k = part.rotate(q, k, qpos, kpos)
         return q, k
 
@@ -203,7 +173,7 @@ class Composition(Scheme):
         total = None
         for part in parts:
             if "bias" in part.active_hooks():
-                own_qpos, own_kpos = self._place(part, qpos, kpos)
+                own_qpos, own_kpos = self._positions.select(part, qpos, kpos)
                 bias = part.bias(q, k, own_qpos, own_kpos, scale)
                 total = bias if total is None or bias is None else total + bias
         return total
@@ -229,7 +199,7 @@ class Composition(Scheme):
         hidden = self._sum_biases(windows, q_BHSK, k_BHTK, qpos_BS, kpos_BT, scale)
         mask, logits = mask_BHST if hidden is None else mask_BHST & (hidden == 0), logits_BHST
         for part in readers:
-            qpos, kpos = self._place(part, qpos_BS, kpos_BT)
+            qpos, kpos = self._positions.select(part, qpos_BS, kpos_BT)
             logits = part.logits(logits, mask, q_BHSK, k_BHTK, qpos, kpos, scale)
         return logits if hidden is None else logits + hidden
 
@@ -240,7 +210,7 @@ class Composition(Scheme):
         part = next((part for part in self.parts if "weigh" in part.active_hooks()), None)
         if part is None:
             return super().weigh(logits_BHST, qpos_BS, kpos_BT)
-        return part.weigh(logits_BHST, *self._place(part, qpos_BS, kpos_BT))
+        return part.weigh(logits_BHST, *self._positions.select(part, qpos_BS, kpos_BT))
 
     def values(
         self,
@@ -252,7 +222,7 @@ class Composition(Scheme):
         """Return the attended values with what each part adds to them: [B, H, S, K]."""
         for part in self.parts:
             if "values" in part.active_hooks():
-                out_BHSK = part.values(out_BHSK, weights_BHST, *self._place(part, qpos_BS, kpos_BT))
+                out_BHSK = part.values(out_BHSK, weights_BHST, *self._positions.select(part, qpos_BS, kpos_BT))
         return out_BHSK
 
     def score_mod(
@@ -266,7 +236,7 @@ class Composition(Scheme):
         changes = []
         for part in self.parts:
             if "bias" in part.active_hooks():
-                qpos, kpos = self._place(part, qpos_BS, kpos_BT)
+                qpos, kpos = self._positions.select(part, qpos_BS, kpos_BT)
                 changes.append(part.score_mod(qpos, kpos, q_BHSK, k_BHTK))
 
         def change(score: Tensor, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:

@@ -1,0 +1,74 @@
+"""Which positions each part of a composition reads, where one part places tokens itself (``locate``)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from clockhands.schemes.composition_rules import combine_declarations
+from clockhands.schemes.frequencies import drop_axis
+from clockhands.schemes.position_checks import check_integer
+from clockhands.schemes.scheme import Positions, Scheme
+from clockhands.shapes import Float, Tensor
+
+__all__ = ["PartPositions"]
+
+
+class PartPositions:
+    """The positions that the parts of a composition read.
+
+    Attention has one tensor of positions. If a part places tokens and another one reads where the model placed them,
+    that tensor holds both: the coordinates of the part that places tokens, and behind them the model's own.
+
+    Args:
+        parts: the parts of the composition, of which at most one places tokens.
+    """
+
+    def __init__(self, parts: Sequence[Scheme]) -> None:
+        self.parts = tuple(parts)
+        self.locating = tuple(part for part in parts if "locate" in part.active_hooks())
+        self.holds_both = bool(self.locating) and any(
+            part.declares.axes is not None for part in parts if part not in self.locating
+        )
+
+    @property
+    def axes(self) -> int:
+        """The number of coordinates that the parts read."""
+        return combine_declarations(self.parts).axes or 1
+
+    def locate(
+        self, x_BSD: Float[Tensor, "B S D"], pos_BS: Positions, past_BHTA: Float[Tensor, "B H T A"] | None
+    ) -> Float[Tensor, "B H S A"] | None:
+        """Return the coordinates that the arguments of ``Scheme.locate`` give, with the model's own behind them.
+
+        None if no part places tokens. Raises PositionError for real-valued positions where a part takes whole ones, and
+        for several coordinates where they are read as one.
+        """
+        if not self.locating:
+            return None
+        (part,) = self.locating
+        for other in self.parts:
+            if not other.declares.real_valued and other.active_hooks() != {"encode"}:
+                check_integer(pos_BS, type(other).__name__.lower())
+        axes = self.axes
+        if self.holds_both and axes == 1:
+            pos_BS = drop_axis(pos_BS, "composition")
+        past = past_BHTA[..., :-axes] if self.holds_both and past_BHTA is not None else past_BHTA
+        located = part.locate(x_BSD, pos_BS, past)
+        if located is None or not self.holds_both:
+            return located
+        pos_BSA = pos_BS[..., None] if pos_BS.dim() == 2 else pos_BS
+        counted_BHSA = pos_BSA[:, None].to(located.dtype).expand(*located.shape[:3], axes)
+        return torch.cat([located, counted_BHSA], dim=-1)
+
+    def select(self, part: Scheme, *pos: Tensor) -> list[Tensor]:
+        """Return, for each tensor of positions, those that a part reads: its own coordinates, or the model's."""
+        if not self.holds_both or pos[0].dim() < 4:
+            return list(pos)
+        axes = self.axes
+        if part in self.locating:
+            return [located[..., :-axes] for located in pos]
+        counted = [located[:, 0, :, -axes:] for located in pos]
+        counted = [place if part.declares.real_valued else place.round().long() for place in counted]
+        return [place[..., 0] for place in counted] if axes == 1 else counted
