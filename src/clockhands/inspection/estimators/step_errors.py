@@ -14,7 +14,7 @@ STRETCHES = 8
 """Stretches of neighbouring rows, each of which is left out once."""
 MOST_COMPONENTS = 64
 """Principal components in which the maps are fitted."""
-SAME = 0.1
+SAME_MAP_ERROR = 0.1
 """The held-out error, relative to the squared length, below which a step is said to be the same map everywhere."""
 LINEAR, ROTATION, STANDING_STILL, MULTIPLE = range(4)
 """The columns of ``StepErrors.by_stretch_s4``: two maps, and two references."""
@@ -84,8 +84,8 @@ class StepErrors:
 
     @property
     def is_same_map(self) -> bool:
-        """Whether the reported map beats both references, and its error is below ``SAME``."""
-        return self.estimate_gain(self.reported_map)[0] > 0 and self.reported_error < SAME
+        """Whether the reported map beats both references, and its error is below ``SAME_MAP_ERROR``."""
+        return self.estimate_gain(self.reported_map)[0] > 0 and self.reported_error < SAME_MAP_ERROR
 
 
 def measure_step(rows_ND: Float[Tensor, "N D"], step: int) -> StepErrors:

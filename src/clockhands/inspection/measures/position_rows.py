@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from clockhands.inspection.subject.subject import Subject
 from clockhands.shapes import Float, Tensor
 
-MOST_ROWS = 256
-"""Rows that are read by default: those of the positions that most texts reach."""
+DEFAULT_ROWS = 256
+"""Rows that are read unless a measure asks for more: those of the positions that most texts reach."""
 FEWEST_ROWS = 16
 """Rows, besides row 0, that a table needs to be measured."""
 
@@ -24,7 +24,7 @@ class PositionRows:
     centred_ND: Float[Tensor, "N D"]
 
 
-def read_rows(subject: Subject, most: int = MOST_ROWS) -> PositionRows | str:
+def read_rows(subject: Subject, most: int = DEFAULT_ROWS) -> PositionRows | str:
     """Return at most ``most`` rows of the table at the input, or the reason why there is nothing to measure."""
     tables = subject.read_tables()
     if tables is None:

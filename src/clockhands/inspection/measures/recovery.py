@@ -16,7 +16,7 @@ from clockhands.inspection.measures.measure import INPUT_HEADING, TEXT, Measure
 from clockhands.inspection.number_format import format_percent, format_percent_range
 from clockhands.inspection.reading.capture import FIRST_POSITION_NOTE, Capture
 from clockhands.inspection.reading.reading import Reading
-from clockhands.inspection.subject.input_table import round_to_power_of_two
+from clockhands.inspection.subject.input_table import find_power_of_two_above
 from clockhands.inspection.subject.tables import Tables
 from clockhands.shapes import Float, Int, Tensor
 
@@ -133,7 +133,7 @@ class _Sample:
 def _draw_sample(tables: Tables, capture: Capture) -> _Sample | None:
     """Draw tokens of the text at their own positions; None where all position rows are equal."""
     # Cosines stay as they are when all vectors shrink alike.
-    scale = max(round_to_power_of_two(tables.tokens_VD), round_to_power_of_two(tables.positions_ND))
+    scale = max(find_power_of_two_above(tables.tokens_VD), find_power_of_two_above(tables.positions_ND))
     rows_TD = tables.positions_ND[: capture.length] / scale
     centred_TD = rows_TD - rows_TD[capture.counted_T].mean(0)
     if float(centred_TD[capture.counted_T].abs().max()) <= 1e-6 * float(rows_TD.abs().max()):

@@ -62,14 +62,14 @@ def _estimate_frequencies(rotating_HTF: Tensor) -> Float[Tensor, " F"] | None:
     The step of one position gives a first value, steps of 2, 4, 8, ... refine it.
     """
     sizes = rotating_HTF.abs()
-    seen = sizes > 1e-6 * sizes.amax()
-    unit = torch.where(seen, rotating_HTF / sizes.clamp_min(1e-30), 0)
+    readable = sizes > 1e-6 * sizes.amax()  # the angle of a pair of zeros would be noise
+    unit = torch.where(readable, rotating_HTF / sizes.clamp_min(1e-30), 0)
     frequencies_F = torch.zeros(rotating_HTF.shape[-1], dtype=torch.float64)
     for power in range(max(1, int(math.log2(rotating_HTF.shape[1])))):
         lag = 2**power
         expected = torch.polar(torch.ones_like(frequencies_F), frequencies_F * lag)
         steps = (unit[:, lag:] * unit[:, :-lag].conj()).sum((0, 1)) * expected.conj()
-        counts = (seen[:, lag:] & seen[:, :-lag]).sum((0, 1))
+        counts = (readable[:, lag:] & readable[:, :-lag]).sum((0, 1))
         if bool((steps.abs() < COHERENCE * counts.clamp_min(1)).any()):
             return None
         frequencies_F = frequencies_F + steps.angle() / lag

@@ -63,8 +63,8 @@ class SwappedWords(Measure):
         origin = "its training text" if reading.texts is None else "the given text"
         return self._compare(subject, swaps, "English sentences" if own is None else f"sentences of {origin}")
 
-    def _compare(self, subject: Subject, swaps: Sequence[Swap], kind: str) -> Finding:
-        """Compare the mean outputs of the sentences before and after; ``kind`` names the sentences in the verdict."""
+    def _compare(self, subject: Subject, swaps: Sequence[Swap], sentences: str) -> Finding:
+        """Compare the mean outputs of the sentences before and after; ``sentences`` is what the verdict calls them."""
         before_ND = torch.stack([compute_mean_state(subject, swap.before, swap.source) for swap in swaps])
         after_ND = torch.stack([compute_mean_state(subject, swap.after, swap.source or swap.before) for swap in swaps])
         distance = measure_squared_distance(before_ND)
@@ -73,13 +73,13 @@ class SwappedWords(Measure):
         change_N = divide_by_distance((after_ND - before_ND).square().sum(-1), distance)
         value, (low, high) = float(change_N.mean()), bootstrap_change(change_N)
         changes = value > LEAST_CHANGE
-        sentence = (
-            f"In {len(swaps)} {kind}, swapping two words changes the mean of the output by {format_percent(value)} of "
-            f"the squared distance between two sentences (95 % interval {format_percent_range(low, high)}; 0 for a "
-            "model that ignores order)."
+        verdict = (
+            f"In {len(swaps)} {sentences}, swapping two words changes the mean of the output by "
+            f"{format_percent(value)} of the squared distance between two sentences (95 % interval "
+            f"{format_percent_range(low, high)}; 0 for a model that ignores order)."
         )
         return self.make_finding(
-            sentence if changes else "Swapping two words does not change the mean of the output.",
+            verdict if changes else "Swapping two words does not change the mean of the output.",
             value,
             unit=SHARE,
             interval=(low, high),
@@ -106,12 +106,12 @@ def _find_fault(subject: Subject, swaps: list[Swap], *, is_english: bool) -> str
             "of tokens: the tokenizer belongs to another model."
         )
     if len(swaps) < FEWEST_SENTENCES:
-        kind = (
+        sentences = (
             "built-in English sentences" if is_english else f"lines of the text, which have at most {MOST_WORDS} words,"
         )
         return (
-            f"At least {FEWEST_SENTENCES} {kind} are needed in which two words can be swapped and that the model is "
-            f"long enough for; there are {len(swaps)}."
+            f"At least {FEWEST_SENTENCES} {sentences} are needed in which two words can be swapped and that the model "
+            f"is long enough for; there are {len(swaps)}."
         )
     return ""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from clockhands.findings import SHARE, Figure, Finding, Number, Panel, Reference, Table, join_words
 from clockhands.inspection.drawing import make_mark
 from clockhands.inspection.estimators.intervals import estimate_mean_interval
-from clockhands.inspection.estimators.step_errors import ROTATION, SAME, StepErrors, measure_step
+from clockhands.inspection.estimators.step_errors import ROTATION, SAME_MAP_ERROR, StepErrors, measure_step
 from clockhands.inspection.measures.measure import INPUT_HEADING, Measure
 from clockhands.inspection.measures.position_rows import read_rows
 from clockhands.inspection.number_format import format_percent
@@ -29,7 +29,7 @@ class TableStep(Measure):
         "References: standing still, p_t in place of p_t+k, and the best multiple of p_t, fitted likewise; any smooth "
         "table is predicted well by these. A map counts only if its error is smaller than both by more than the 95 % "
         "interval (t, over the eight stretches) of the difference; the step is said to be the same everywhere if its "
-        f"error is also below {SAME}."
+        f"error is also below {SAME_MAP_ERROR}."
     )
     source = "Vaswani et al. 2017, section 3.5: PE(t+k) is a linear function of PE(t)"
     heading = INPUT_HEADING

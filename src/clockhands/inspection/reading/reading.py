@@ -55,7 +55,7 @@ class Reading:
 
     @cached_property
     def influence(self) -> Influence:
-        """Which tokens see which others."""
+        """Which tokens influence which others."""
         recorded = self.capture
         return find_influence(self.subject.forward, recorded.ids_NT, recorded.ordinary_T, recorded.source_NS)
 

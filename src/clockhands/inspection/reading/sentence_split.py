@@ -86,7 +86,7 @@ def _read_layer(layer: Layer, ordinary_T: Bool[Tensor, " T"], has_swap: bool) ->
 
     ``has_swap``: whether the second text is the sentence with two words swapped.
     """
-    parts, texts = split_text(layer, 0, first_other=2), split_logits(layer, ordinary_T)
+    parts, split = split_text(layer, 0, first_other=2), split_logits(layer, ordinary_T)
     terms_tHST = torch.stack([_sum_terms(parts, terms) for terms in SENTENCE_TERMS.values()])
     included_BHST = parts.real.mark_ordinary_pairs(ordinary_T)
     logits_HST = centre_logits(parts.real.logits_BHST, included_BHST)[0].double()
@@ -101,7 +101,7 @@ def _read_layer(layer: Layer, ordinary_T: Bool[Tensor, " T"], has_swap: bool) ->
         torch.stack(centred).float().cpu(),
         cov_Ht / var_H[:, None].clamp_min(1e-30),
         cov_Ht.sum(0) / var_H.sum().clamp_min(1e-30),
-        texts.cov_NHt[2:, :, positional].sum((1, 2)) / texts.var_NH[2:].sum(1).clamp_min(1e-30),
+        split.cov_NHt[2:, :, positional].sum((1, 2)) / split.var_NH[2:].sum(1).clamp_min(1e-30),
     )
 
 

@@ -27,8 +27,8 @@ from clockhands.model.transformer import Transformer
 from clockhands.schemes import Scheme
 from clockhands.shapes import Tensor
 
-MOST_ROWS = 512
-"""Position vectors that are computed of any scheme, unless windows are longer; fewer where it has fewer positions."""
+COMPUTED_ROWS = 512
+"""Position vectors that are computed of a scheme: more where windows are longer, fewer where it has fewer positions."""
 
 
 @dataclass
@@ -172,7 +172,7 @@ class ClockhandsSubject(Subject):
         if "encode" not in self.scheme.active_hooks():
             return None
         layer = self.stack.input
-        count = max(MOST_ROWS, length)
+        count = max(COMPUTED_ROWS, length)
         if self.max_length is not None:
             count = min(count, self.max_length)
         positions_BT = torch.arange(count, device=self.device)[None]

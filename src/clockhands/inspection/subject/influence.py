@@ -29,12 +29,12 @@ class Influence:
 
     @property
     def causal(self) -> bool:
-        """Whether tokens see others before them, and none after them."""
+        """Whether tokens are influenced by others before them, and by none after them."""
         return self.before and not self.after
 
     @property
     def sentence(self) -> str:
-        """What each token sees, in a few words."""
+        """Which tokens influence each token, in a few words, in which a token sees those that influence it."""
         if not self.before and not self.after:
             return "no token sees another one"
         if self.before and self.after:
@@ -62,16 +62,16 @@ def find_influence(
     positions = ordinary.nonzero().flatten().tolist()
     original = forward(ids, **source)[-1].float()
     size = float(original.square().mean().sqrt())
-    # The other way round: a state after the changed token that changes has a token before it that influences it.
-    changed_after, changed_before = [], []
+    # States at later positions than the changed token's have it before them, those at earlier positions after them.
+    by_token_before, by_token_after = [], []
     for position in sorted({positions[0], positions[len(positions) // 2], positions[-1]}):
         changed_ids = ids.clone()
         next_larger = torch.searchsorted(vocabulary, ids[:, position].contiguous()) + 1
         changed_ids[:, position] = vocabulary[next_larger % len(vocabulary)]
         difference_T = (forward(changed_ids, **source)[-1].float() - original).abs().amax((0, 2))
         changes = difference_T > LEAST_DIFFERENCE * size
-        changed_after.append(changes[position + 1 :].cpu())
-        changed_before.append(changes[:position].cpu())
-    sees_before, sees_after = torch.cat(changed_after), torch.cat(changed_before)
-    sides = [side for side in (sees_before, sees_after) if bool(side.any())]
-    return Influence(bool(sees_before.any()), bool(sees_after.any()), all(bool(side.all()) for side in sides))
+        by_token_before.append(changes[position + 1 :].cpu())
+        by_token_after.append(changes[:position].cpu())
+    before, after = torch.cat(by_token_before), torch.cat(by_token_after)
+    sides = [side for side in (before, after) if bool(side.any())]
+    return Influence(bool(before.any()), bool(after.any()), all(bool(side.all()) for side in sides))

@@ -138,7 +138,7 @@ def copy_token_vectors(x: Tensor, shape: torch.Size) -> list[Tensor]:
     return [x[:, :length].detach().clone()] if len(x) == texts and x.shape[1] >= length else []
 
 
-def round_to_power_of_two(x: Tensor) -> float:
+def find_power_of_two_above(x: Tensor) -> float:
     """Return the smallest power of two above the largest magnitude; 1 if all numbers are zero.
 
     Division by it is exact, and squares of the quotients can be added up: those of numbers above 1.8e19, and sums of

@@ -20,7 +20,7 @@ from clockhands.inspection.subject.input_table import (
     capture_input,
     copy_token_vectors,
     edit_rows,
-    round_to_power_of_two,
+    find_power_of_two_above,
 )
 from clockhands.shapes import Bool, Int, Tensor
 
@@ -78,7 +78,7 @@ def _list_matrices(model: nn.Module, length: int) -> Iterator[tuple[str, Tensor]
 def _make_noise(rows_ND: Tensor) -> Tensor:
     """Return a random vector for every row, about as long as the rows are."""
     generator = torch.Generator().manual_seed(0)
-    unit = round_to_power_of_two(rows_ND)
+    unit = find_power_of_two_above(rows_ND)
     size = ((rows_ND.float() / unit).square().mean().sqrt() * unit).clamp_min(1e-2)
     return (torch.randn(rows_ND.shape, generator=generator) * size.cpu()).to(rows_ND)
 
@@ -125,7 +125,7 @@ def _follow_rows(
     tensor: Tensor = operator.attrgetter(path)(model)
     noise_ND = _make_noise(tensor.data.reshape(tensor.shape[-2:]))
     added_TD = noise_ND[first_row : first_row + ids_2T.shape[1]].float()
-    unit = round_to_power_of_two(added_TD)
+    unit = find_power_of_two_above(added_TD)
     inputs = _record_inputs(model, lambda: forward(ids_2T), ids_2T.shape)
     with edit_rows(tensor, lambda data: data.add_(noise_ND)):
         changed_inputs = _record_inputs(model, lambda: forward(ids_2T), ids_2T.shape)
@@ -191,7 +191,7 @@ def _describe_token_vectors(
     if tokens_VE is not None and tokens_VE.shape[-1] == x_2TD.shape[-1]:
         rows_2TD = tokens_VE.detach()[ids_2T.to(tokens_VE.device)].to(x_2TD)
         difference, of_rows = x_2TD[0] - x_2TD[1], rows_2TD[0] - rows_2TD[1]
-        unit = round_to_power_of_two(of_rows)
+        unit = find_power_of_two_above(of_rows)
         scale = float((difference / unit * (of_rows / unit)).sum() / (of_rows / unit).square().sum())
         if _is_close(difference, scale * of_rows):
             return scale, "rows"
