@@ -13,7 +13,7 @@ from clockhands.files import write_text
 from clockhands.findings import Figure, Finding, Findings, Mark, Panel
 from clockhands.inspection import Subject, inspect
 from clockhands.inspection.measures import MEASURES
-from clockhands.inspection.measures.kernel_view import make_kernel_view
+from clockhands.inspection.measures.distance_view import make_distance_view
 from clockhands.inspection.measures.rotation_hands import RotationHands
 from clockhands.inspection.reading.reading import Reading
 from clockhands.model import PositionConfig, Transformer, TransformerConfig
@@ -46,7 +46,7 @@ def find_kernel() -> Finding:
     """A head whose logit is -|distance|, of a layer with three pairs of channels."""
     slope = -torch.arange(-9, 10).abs()[None].double()
     hands = RotationHands(torch.tensor([1.0, 0.1, 0.0]), torch.tensor([[2.0, 1.0, 0.0]]))
-    view = make_kernel_view([slope], [hands])
+    view = make_distance_view([slope], [hands])
     figure = Figure((Panel((Mark("line", y=(1, 2)),)),), title="A kernel")
     return Finding("kernel", "What does distance do?", "V.", figure=figure, details={"view": view})
 

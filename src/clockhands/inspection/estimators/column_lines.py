@@ -25,7 +25,7 @@ channels they agree by two thirds on average, and by 0.8 at most."""
 LEAST_SHARE = 1e-4
 """The share of the table's variance below which a line is not counted: it may be a remainder of a large trend."""
 LEAST_EXPLAINED = 0.6
-"""The part of a pair's sum of squares that its highest peak must explain to be refined at all."""
+"""The part of its sum of squares that the highest peak of a pair of columns must explain: else no line is fitted."""
 MOST_RESIDUAL = 0.05
 """The part of its sum of squares that a pair of columns may keep beside its line."""
 LEAST_PAIR_ROUNDNESS = 0.8
@@ -74,33 +74,33 @@ class SpectralLine:
         return np.asarray(waves @ self.plane_2D, dtype=np.float64)
 
 
-def take_column_lines(rows: Array, power: float) -> tuple[list[SpectralLine], Array]:
+def take_column_lines(rows: Array, variance: float) -> tuple[list[SpectralLine], Array]:
     """Find the pairs of columns that hold one line each, and subtract these lines from the rows.
 
-    The pairs are those of ``list_pairings`` that hold more lines. So the lines of a table of sinusoids are found one by
-    one, however close their frequencies are.
+    Of the two ways in which ``list_pairings`` pairs the columns, it is the one with more such pairs. So the lines of a
+    table of sinusoids are found one by one, however close their frequencies are.
 
     Args:
         rows: the table, [N, D], of mean zero.
-        power: its variance, summed over the channels.
+        variance: that of the table, summed over the channels.
 
     Returns:
         The lines, and the rows [N, D] without them.
     """
-    lines = max(([*_fit_pairs(rows, pairs, power)] for pairs in list_pairings(rows.shape[1])), key=len)
+    lines = max(([*_fit_pairs(rows, pairs, variance)] for pairs in list_pairings(rows.shape[1])), key=len)
     rest = rows.copy()
     for line in lines:
         rest -= line.compute_rows(len(rows))
     return _merge_equal_frequencies(lines), rest
 
 
-def _fit_pairs(rows: Array, pairs: list[tuple[int, int]], power: float) -> Iterator[SpectralLine]:
+def _fit_pairs(rows: Array, pairs: list[tuple[int, int]], variance: float) -> Iterator[SpectralLine]:
     """Yield the line of each pair of columns that holds one line and little else."""
     least_frequency = LEAST_TURNS * 2 * np.pi / len(rows)
     for pair in pairs:
         columns = rows[:, pair]
         squares = float((columns**2).sum())
-        if squares <= LEAST_SHARE * power * len(rows):
+        if squares <= LEAST_SHARE * variance * len(rows):
             continue
         frequency, _ = find_peak(columns, np.zeros(0))
         waves = make_waves(make_times(len(rows)), np.array([frequency]))
@@ -121,7 +121,7 @@ def _fit_pairs(rows: Array, pairs: list[tuple[int, int]], power: float) -> Itera
             yield SpectralLine(
                 frequency=float(model.frequencies[0]),
                 plane_2D=plane_2D,
-                share=float((axes**2).sum() / 2 / power),
+                share=float((axes**2).sum() / 2 / variance),
                 agreement=agreement,
                 roundness=float(axes[1] / axes[0]),
                 error=float(model.compute_standard_errors()[0]),

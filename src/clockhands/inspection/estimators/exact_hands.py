@@ -29,8 +29,8 @@ class ExactHands:
 def read_exact_hands(rows_ND: Float[Tensor, "N D"]) -> ExactHands:
     """Read the hands of a table of sinusoids that was computed; none unless every pair that is not zero is a hand.
 
-    The pairs are those of ``list_pairings``. Nothing is estimated, so that hands far slower than the table are read
-    too.
+    Of the two ways in which ``list_pairings`` pairs the columns, the first that gives hands is taken. Nothing is
+    estimated, so that hands far slower than the table are read too.
     """
     if rows_ND.shape[1] % 2:
         return ExactHands()

@@ -42,7 +42,8 @@ from clockhands.inspection.estimators.wave_fit import (
 LEAST_ROUNDNESS = 1 / 3
 """The least ratio of an orbit's short axis to its long one; below it a line oscillates and does not rotate."""
 SAME_HAND_TURNS, SAME_HAND_SPEED = 3.0, 0.15
-"""Neighbouring lines in one plane are one hand if they differ by at most so many turns, or this part of the speed."""
+"""Neighbouring lines in one plane are one hand if they differ by so many turns within the table, or by
+this part of the speed, at most."""
 MOST_LINES = 48
 """Lines that are fitted to a table at most."""
 STEEP_SHARE, STEEP_ROWS = 0.3, 32
@@ -91,11 +92,11 @@ def find_lines(table: Array, seed: int = 0) -> TableLines:
         seed: of the surrogates.
     """
     rows = table - table.mean(0)
-    power = float((rows**2).mean(0).sum())
-    if power <= 1e-18 * float((table**2).mean(0).sum()):
+    variance = float((rows**2).mean(0).sum())
+    if variance <= 1e-18 * float((table**2).mean(0).sum()):
         return NO_LINES
-    column_lines, rest = take_column_lines(rows, power)
-    mixed = _find_mixed_lines(rest - rest.mean(0), power, seed)
+    column_lines, rest = take_column_lines(rows, variance)
+    mixed = _find_mixed_lines(rest - rest.mean(0), variance, seed)
     rotating = _join(column_lines, mixed.rotating, LEAST_SEPARATION * 2 * np.pi / len(rows))
     return replace(mixed, rotating=tuple(sorted(rotating, key=lambda line: -line.frequency)))
 
@@ -114,15 +115,15 @@ def _join(column_lines: list[SpectralLine], mixed: tuple[SpectralLine, ...], sep
     return joined
 
 
-def _find_mixed_lines(rows: Array, power: float, seed: int) -> TableLines:
-    """Find lines that lie across channels; ``power`` is the variance of the whole table."""
-    if float((rows**2).sum()) <= 1e-12 * power * len(rows):
+def _find_mixed_lines(rows: Array, variance: float, seed: int) -> TableLines:
+    """Find lines that lie across channels; ``variance`` is that of the whole table."""
+    if float((rows**2).sum()) <= 1e-12 * variance * len(rows):
         return NO_LINES
     coefficient = -fit_autoregression(rows, 1)[1]
     whitened, components = project_on_components(rows[1:] - coefficient * rows[:-1])
     steep = _is_steep(rows)
     model = _search(whitened, steep)
-    lines = _undo_whitening(model, whitened, components, coefficient, power, steep) if len(model.frequencies) else []
+    lines = _undo_whitening(model, whitened, components, coefficient, variance, steep) if len(model.frequencies) else []
     least_frequency = (STEEP_TURNS if steep else LEAST_TURNS) * 2 * np.pi / len(rows)
     lines = [line for line in lines if line.frequency >= least_frequency and line.share >= LEAST_SHARE]
     if float((model.residual**2).sum()) <= 1e-12 * float((whitened**2).sum()):
@@ -219,7 +220,7 @@ def _are_inseparable(frequencies: Array, num_rows: int) -> bool:
 
 
 def _undo_whitening(
-    model: WaveModel, whitened: Array, components: Array, coefficient: float, power: float, steep: bool
+    model: WaveModel, whitened: Array, components: Array, coefficient: float, variance: float, steep: bool
 ) -> list[SpectralLine]:
     """Return the lines of the table itself from those fitted to its whitened rows.
 
@@ -238,7 +239,7 @@ def _undo_whitening(
             SpectralLine(
                 frequency=float(frequency),
                 plane_2D=plane_2D,
-                share=float((axes**2).sum() / 2 / power),
+                share=float((axes**2).sum() / 2 / variance),
                 agreement=float(agreement[index]),
                 roundness=float(axes[-1] / axes[0]) if len(axes) > 1 else 0.0,
                 error=float(errors[index]),

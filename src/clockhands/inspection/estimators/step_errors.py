@@ -68,10 +68,10 @@ class StepErrors:
 
     @property
     def reported_map(self) -> int:
-        """``ROTATION``, unless only the linear map gains or has about half the error or less.
+        """``ROTATION``, which says more, or ``LINEAR`` where the rotation is much worse.
 
-        A rotation says more, so it is reported as long as its error is below 0.02 more than twice that of the best
-        linear map.
+        That is where the error of the rotation is at least 0.02 more than twice that of the linear map, or where the
+        linear map gains over both references and the rotation does not.
         """
         is_close = self.rotation < 2 * self.linear + 0.02
         gains = self.estimate_gain(ROTATION)[0] > 0 or self.estimate_gain(LINEAR)[0] <= 0

@@ -9,7 +9,7 @@ import torch
 from clockhands.findings import SHARE, Figure, Finding, Panel, Reference, Table
 from clockhands.inspection.drawing import make_mark, make_reference_line
 from clockhands.inspection.estimators.intervals import compute_central_range
-from clockhands.inspection.measures.kernel_view import make_kernel_view
+from clockhands.inspection.measures.distance_view import make_distance_view
 from clockhands.inspection.measures.measure import ATTENTION_HEADING, WINDOWS, Measure, make_untrained_reference
 from clockhands.inspection.measures.rotation_hands import read_rotation_hands
 from clockhands.inspection.number_format import describe_untrained, format_percent, format_percent_range
@@ -81,7 +81,7 @@ class DistanceCurve(Measure):
             table=_make_table(curves, reading.capture.length - 1),
             figure=_draw_figure(curves[largest], largest, shares, untrained_shares),
             details={
-                "view": make_kernel_view(curves, hands),
+                "view": make_distance_view(curves, hands),
                 "share": shares,
                 "spread_along_diagonals": max(spreads),
                 "beyond": exceeds_chance,

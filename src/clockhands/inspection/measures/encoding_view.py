@@ -25,8 +25,11 @@ def make_encoding_view(
         first: the position of the first row.
 
     Returns:
-        ``values`` in units of ``scale``, ``similarity`` (cosines of the rows less their mean) in units of 1 / 127, and
-        of each hand its ``period`` and ``points`` in units of its radius / 127; all numbers of 8 bits in base64.
+        ``kind``, the name of the view; ``first``, the position of the first row; ``positions`` and ``columns``, how
+        many rows and channels are shown; ``values`` [positions, columns] in units of ``scale``; ``similarity``, the
+        cosines [positions, positions] of the rows less their mean, in units of 1 / 127; ``hands``, the fastest first,
+        each with its ``period`` and ``points`` [positions, 2] in units of its radius / 127. Values, cosines and points
+        are integers of 8 bits in base64.
     """
     count = min(len(rows_ND), MOST_POSITIONS, max(2, MOST_NUMBERS // rows_ND.shape[1]))
     rows = rows_ND[:count].double()

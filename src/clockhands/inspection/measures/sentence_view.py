@@ -22,10 +22,12 @@ def make_attention_view(
 ) -> dict[str, Any]:
     """Return the data of the page's view ``attention``: plain values, for the ``details`` of a finding.
 
-    A sentence has its ``tokens``, its text ``swapped``, the ``terms`` of its logits by name, ``mask`` (for each query a
-    row of 0 and 1) and ``heads``, each with ``layer`` (from 1), ``head`` (from 0), ``scale`` and ``numbers``:
-    attention, attention after the swap where there is one, then every term, each [queries, keys] as little-endian
-    integers of 16 bits in base64. Attention is in units of 1 / 32767, terms in units of ``scale``.
+    It has ``kind``, the name of the view, and ``sentences``. A sentence has its ``text``, its ``tokens``, its text
+    ``swapped`` (empty where that has other tokens), the ``terms`` of its logits by name, ``mask`` (for each query a row
+    of 0 and 1), ``left_out``, how many heads there is no room for, and ``heads``, each with ``layer`` (from 1),
+    ``head`` (from 0), ``scale`` and ``numbers``: attention, attention after the swap where there is one, then every
+    term, each [queries, keys] as little-endian integers of 16 bits in base64. Attention is in units of 1 / 32767, terms
+    in units of ``scale``.
     """
     share = MOST_NUMBERS // len(sentences)
     packed = [_pack_sentence(*pair, share) for pair in zip(sentences, layers_by_sentence, strict=True)]
@@ -45,7 +47,7 @@ def _pack_sentence(sentence: Sentence, layers: Sequence[SentenceLayer], most: in
         "tokens": sentence.tokens,
         "swapped": sentence.swapped if layers[0].swapped_HST is not None else "",
         "terms": [list(SENTENCE_TERMS)[index] for index in used],
-        "mask": ["".join("1" if seen else "0" for seen in row) for row in layers[0].mask_ST.tolist()],
+        "mask": ["".join("1" if attends else "0" for attends in row) for row in layers[0].mask_ST.tolist()],
         "left_out": len(all_heads) - len(chosen),
         "heads": [_pack_head(layers[index], index, head, used) for index, head in sorted(chosen)],
     }

@@ -29,7 +29,8 @@ class ComputedAttention:
     ``q`` and ``k`` are the factors of the product: after rotation and normalisation, with key heads repeated for their
     query heads. ``logits`` are those before a soft cap; where ``mask`` is False they mean nothing, and may hold what
     masks write there. ``bias`` is what was added to ``scale * q·k``. Both ``scale`` and ``bias`` are None where only
-    the softmax was seen: the code that applied them was not.
+    the softmax was seen: the code that applied them was not. ``softcap`` is the bound c of logits that are capped to
+    c · tanh(logit / c) before the softmax; None where they are not.
     """
 
     module: nn.Module
@@ -43,7 +44,7 @@ class ComputedAttention:
     softcap: float | None = None
 
     def mark_ordinary_pairs(self, ordinary_T: Bool[Tensor, " T"]) -> Bool[Tensor, "B H S T"]:
-        """Mark the pairs of an ordinary query and an ordinary key that it may see."""
+        """Mark the pairs of an ordinary query and an ordinary key that it may attend to."""
         ordinary = ordinary_T.to(self.mask_BHST.device)
         return self.mask_BHST & ordinary[:, None] & ordinary
 

@@ -23,9 +23,10 @@ class HeadStatistics:
     offset from -MAX_OFFSET to MAX_OFFSET (key less query), over the queries that have such a key; ``frequent_J``:
     whether at least half of the queries have it.
     ``first_token_H``: mean attention to the first token of the window, special or not. ``distance_NH``: mean distance
-    of what a head attends to, text by text, in tokens. ``uniform_distance`` and ``uniform_by_offset_J``: the same for
-    uniform attention under the layer's mask. All but ``first_token_H`` are of attention renormalised over ordinary
-    tokens.
+    of what a head attends to, text by text, in tokens, over the middle half of the queries, or over all but the first
+    four where the mask is causal. ``uniform_distance`` and ``uniform_by_offset_J``: mean distance and attention by
+    offset of uniform attention under the layer's mask. All but ``first_token_H`` are of attention renormalised over
+    ordinary tokens.
     """
 
     by_position_H: Float[Tensor, " H"]
@@ -105,11 +106,11 @@ class HeadSums:
 
     def summarise(self) -> HeadStatistics:
         """Return the statistics of every head."""
-        allowed, num_texts, uniform_ST = self.mask_ST, self.sums.num_texts, self._make_uniform()
+        num_texts, uniform_ST = self.sums.num_texts, self._make_uniform()
         mean_HST = self.sums.total_gHST.sum(0) / num_texts + uniform_ST
         by_position, by_position_interval_H2, _ = self.sums.estimate_shares()
-        queries = _choose_queries(allowed)
-        offset_ST = (torch.arange(len(allowed)) - torch.arange(len(allowed))[:, None]).double()
+        queries, positions = _choose_queries(self.mask_ST), torch.arange(len(self.mask_ST))
+        offset_ST = (positions - positions[:, None]).double()
         return HeadStatistics(
             by_position_H=by_position,
             by_position_interval_H2=by_position_interval_H2,
@@ -118,14 +119,14 @@ class HeadSums:
             distance_NH=torch.cat(self.distances),
             uniform_distance=float((uniform_ST * offset_ST.abs()).sum(-1)[queries].mean()),
             uniform_by_offset_J=_average_offsets(uniform_ST[None], offset_ST)[0],
-            frequent_J=_find_frequent_offsets(allowed),
+            frequent_J=_find_frequent_offsets(self.mask_ST),
         )
 
 
-def _choose_queries(allowed: Tensor) -> slice:
+def _choose_queries(mask_ST: Bool[Tensor, "S T"]) -> slice:
     """Return the queries to count: the middle half where keys lie on both sides, all but the first four where not."""
-    size = len(allowed)
-    causal = not bool(allowed.triu(1).any())
+    size = len(mask_ST)
+    causal = not bool(mask_ST.triu(1).any())
     return slice(min(4, size - 1), size) if causal else slice(size // 4, max(size // 4 + 1, 3 * size // 4))
 
 

@@ -1,4 +1,7 @@
-"""The data of a page on which a reader moves the distance of two tokens: a head's curve, and the hands it turns."""
+"""The data of a page on which a reader moves the distance of two tokens: a head's curve, and the hands it turns.
+
+Saved findings, and the script of the page, call this view ``kernel``; it has nothing to do with kernels of attention.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ ALIKE = 1e-3
 """Layers whose frequencies differ by no larger part rotate alike."""
 
 
-def make_kernel_view(
+def make_distance_view(
     curves: Sequence[Float[Tensor, "H J"]], hands: Sequence[RotationHands | None]
 ) -> dict[str, Any] | None:
     """Return the data of the page's view ``kernel``: plain values, for the ``details`` of a finding.
@@ -32,11 +35,13 @@ def make_kernel_view(
         hands: how each layer rotates; None where it does not.
 
     Returns:
-        ``first`` and ``last``, the distances between which there are values; ``heads``, each with ``layer`` (from 1),
-        ``head`` (from 0), ``scale``, ``numbers`` (the logits in units of ``scale``, little-endian integers of 16 bits
-        in base64) and ``weights`` (of each pair of channels in units of the largest / 127, 8 bits); ``kinds``, the
-        ways in which layers rotate: their ``layers`` and ``frequencies`` in radians a token. None where all curves are
-        flat.
+        ``kind``, the name of the view; ``first`` and ``last``, the distances between which there are values;
+        ``left_out``, how many heads there is no room for, and ``strongest``, the index in ``heads`` of the one whose
+        curve has the largest range; ``heads``, each with ``layer`` (from 1), ``head`` (from 0), ``scale``, ``numbers``
+        (the logits in units of ``scale``, little-endian integers of 16 bits in base64) and ``weights`` (of each pair of
+        channels in units of the largest / 127, integers of 8 bits in base64; empty where the layer does not rotate);
+        ``kinds``, the ways in which layers rotate: their ``layers`` and ``frequencies`` in radians a token. None where
+        all curves are flat.
     """
     reach = min(FARTHEST, (curves[0].shape[-1] - 1) // 2)
     middle = (curves[0].shape[-1] - 1) // 2
@@ -44,17 +49,17 @@ def make_kernel_view(
     allowed = torch.cat(near).isfinite().any(0).nonzero().flatten()
     first, last = int(allowed[0]), int(allowed[-1])
     near = [curve_HJ[:, first : last + 1] for curve_HJ in near]
-    every = [(layer, head) for layer, curve_HJ in enumerate(near) for head in range(len(curve_HJ))]
-    strength = {at: _measure_range(near[at[0]][at[1]]) for at in every}
+    all_heads = [(layer, head) for layer, curve_HJ in enumerate(near) for head in range(len(curve_HJ))]
+    strength = {at: _measure_range(near[at[0]][at[1]]) for at in all_heads}
     if max(strength.values()) <= 0:
         return None
     room = max(1, MOST_NUMBERS // (last - first + 1))
-    chosen = sorted(sorted(every, key=lambda at: -strength[at])[:room])
+    chosen = sorted(sorted(all_heads, key=lambda at: -strength[at])[:room])
     return {
         "kind": "kernel",
         "first": first - reach,
         "last": last - reach,
-        "left_out": len(every) - len(chosen),
+        "left_out": len(all_heads) - len(chosen),
         "strongest": chosen.index(max(chosen, key=strength.__getitem__)),
         "heads": [_pack_head(near[layer][head], hands[layer], layer, head) for layer, head in chosen],
         "kinds": group_layers(hands),

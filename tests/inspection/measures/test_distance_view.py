@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from clockhands.inspection.measures import kernel_view
-from clockhands.inspection.measures.kernel_view import FARTHEST, FORBIDDEN, group_layers, make_kernel_view
+from clockhands.inspection.measures import distance_view
+from clockhands.inspection.measures.distance_view import FARTHEST, FORBIDDEN, group_layers, make_distance_view
 from clockhands.inspection.measures.rotation_hands import RotationHands
 
 
@@ -26,7 +26,7 @@ def test_a_causal_curve_has_the_past_alone_and_holes_stay_holes() -> None:
     slopes = torch.stack([offsets, offsets / 2])
     slopes[:, 100:] = torch.nan
     slopes[1, :90] = torch.nan  # a window of 10 tokens
-    view = make_kernel_view([slopes], [None])
+    view = make_distance_view([slopes], [None])
     assert view is not None and view["kinds"] == [] and (view["first"], view["last"]) == (-FARTHEST, 0)
     steep, window = view["heads"]
     assert view["strongest"] == 0 and steep["weights"] == ""
@@ -36,13 +36,13 @@ def test_a_causal_curve_has_the_past_alone_and_holes_stay_holes() -> None:
 
 
 def test_flat_curves_have_no_view() -> None:
-    assert make_kernel_view([torch.zeros(2, 9)], [None]) is None
+    assert make_distance_view([torch.zeros(2, 9)], [None]) is None
 
 
 def test_heads_beyond_the_room_of_a_page_are_those_where_distance_does_least(monkeypatch: pytest.MonkeyPatch) -> None:
     curve = torch.linspace(-1, 1, 9).double() * torch.tensor([[1.0], [3.0], [2.0]])
-    monkeypatch.setattr(kernel_view, "MOST_NUMBERS", 18)
-    view = make_kernel_view([curve], [None])
+    monkeypatch.setattr(distance_view, "MOST_NUMBERS", 18)
+    view = make_distance_view([curve], [None])
     assert view is not None and view["left_out"] == 1
     assert [head["head"] for head in view["heads"]] == [1, 2] and view["strongest"] == 0
 
