@@ -29,14 +29,14 @@ class SentenceAttention(Measure):
     references = ("other texts",)
     method = (
         "The sentence is read beside other texts cut to its length. The input of every attention layer is the mean of "
-        "those texts at each position (position) and what the sentence adds to it (word); queries and keys are split "
-        "accordingly, and the logits become four terms, word or position of the query with word or position of the "
-        "key, exactly; where layers add what a word and a distance give together, that is a fifth. What a layer adds "
-        "by distance (a bias) and what a rotation does to the means belong to "
-        "position–position. Terms are centred over the keys of each query, for softmax cannot see more. The value is "
-        "the share of position–position in the variance of the logits at ordinary tokens, all heads of all layers "
-        "pooled; with several sentences, their mean. Other texts: the same share in each of them, with the range of "
-        "the middle 95 %. One sentence is measured whole and has no interval."
+        "those texts at each position (position) and what the sentence adds to it (token); queries and keys are split "
+        "accordingly, and the logits become four terms, token or position of the query with token or position of the "
+        "key, exactly; where layers add what a token and a distance give together, that is a fifth. In the names of "
+        "the terms a token is called a word. What a layer adds by distance (a bias) and what a rotation does to the "
+        "means belong to position–position. Terms are centred over the keys of each query, for softmax cannot see "
+        "more. The value is the share of position–position in the variance of the logits at ordinary tokens, all "
+        "heads of all layers pooled; with several sentences, their mean. Other texts: the same share in each of them, "
+        "with the range of the middle 95 %. One sentence is measured whole and has no interval."
     )
     source = "Ke et al. 2021 (TUPE), eq. 6; made exact by replay"
     heading = SENTENCES_HEADING
@@ -81,19 +81,19 @@ def _pool(layers: Sequence[SentenceLayer]) -> list[float]:
 def _describe(sentence: Sentence, layers: Sequence[SentenceLayer]) -> str:
     """Say what the logits of a sentence are made of, and in which head position does most."""
     shares = _pool(layers)
-    words, cross, position = shares[0], shares[1] + shares[2], shares[POSITION_ALONE]
-    rest = f", what words and distances add together {format_percent(shares[4])}" if abs(shares[4]) > 0.0005 else ""
+    tokens, cross, position = shares[0], shares[1] + shares[2], shares[POSITION_ALONE]
+    rest = f", what tokens and distances add together {format_percent(shares[4])}" if abs(shares[4]) > 0.0005 else ""
     grid_LH = torch.stack([layer.shares_Ht[:, POSITION_ALONE] for layer in layers])
     layer, head = divmod(int(grid_LH.argmax()), grid_LH.shape[1])
     return (
-        f"“{sentence.text}”: words alone account for {format_percent(words)} of the logits' variance, words with "
+        f"“{sentence.text}”: tokens alone account for {format_percent(tokens)} of the logits' variance, tokens with "
         f"positions {format_percent(cross)}, positions alone {format_percent(position)}{rest}; positions do most in "
         f"layer {layer + 1} head {head} ({format_percent(float(grid_LH.max()))})."
     )
 
 
 def _make_table(sentences: Sequence[Sentence], layers_by_sentence: Sequence[Sequence[SentenceLayer]]) -> Table:
-    """List the shares of ``SENTENCE_TERMS`` of every head; the fifth is zero unless layers add words × distance."""
+    """List the shares of ``SENTENCE_TERMS`` of every head; the fifth is zero unless layers add tokens × distance."""
     return Table.of(
         ("sentence", "layer", "head", *SENTENCE_TERMS),
         [
@@ -124,7 +124,7 @@ def _draw_panel(sentence: Sentence, layers: Sequence[SentenceLayer]) -> Panel:
     heads = range(layers[0].weights_HST.shape[0])
     names = tuple(
         f"layer {index} head {head}\npositions alone {format_percent(float(layer.shares_Ht[head, POSITION_ALONE]))}, "
-        f"words alone {format_percent(float(layer.shares_Ht[head, 0]))}"
+        f"tokens alone {format_percent(float(layer.shares_Ht[head, 0]))}"
         for index, layer in drawn
         for head in heads
     )
