@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 import torch
+from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers
+from transformers import PreTrainedTokenizerFast
 
 from clockhands.data import open_corpus, train_tokenizer
 from clockhands.findings import Finding
@@ -114,6 +116,28 @@ def test_a_model_that_sees_no_order_gives_nothing() -> None:
     assert values["sinusoidal"][1] == "good"
     assert values["none"][0] == pytest.approx(0.0, abs=1e-9)
     assert values["none"][1] == "bad"
+
+
+def test_a_tokenizer_that_knows_all_words_is_not_blamed_for_a_model_that_is_too_short() -> None:
+    """Built-in sentences have 14 bytes and more, the model reads 8, and a tokenizer of bytes has no unknown token."""
+    bytes_alone = Tokenizer(models.BPE({letter: i for i, letter in enumerate(pre_tokenizers.ByteLevel.alphabet())}, []))
+    bytes_alone.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=bytes_alone)
+    assert tokenizer.unk_token_id is None
+    position = PositionConfig("learned", {"max_length": 8})
+    sizes = {"d_model": 16, "num_heads": 2, "d_ff": 16, "encoder_layers": 1}
+    model = Transformer(TransformerConfig(kind="encoder", vocab_size=len(tokenizer), encoder=position, **sizes))
+    assert _swapped(Subject.of(model, tokenizer), None).verdict.startswith("At least 6 built-in English sentences are")
+
+
+def test_a_tokenizer_that_drops_english_letters_knows_no_english_words() -> None:
+    no_latin = Tokenizer(models.WordLevel({"[UNK]": 0, "κόσμος": 1}, unk_token="[UNK]"))
+    no_latin.normalizer = normalizers.Replace(Regex("[A-Za-z. ]"), "")
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=no_latin, unk_token="[UNK]")
+    assert encode_bare(tokenizer, "Tom bit a dog.") == []
+    found = _swapped(_subject(tokenizer), None)
+    assert found.light == "skip"
+    assert "does not know the words of the built-in English sentences" in found.verdict
 
 
 def test_sentences_longer_than_the_model_reads_are_left_out() -> None:

@@ -42,10 +42,15 @@ def find_largest_id(swaps: Sequence[Swap]) -> int:
 
 
 def compute_unknown_share(subject: Subject, swaps: list[Swap]) -> float:
-    """Return the share of unknown tokens in the sentences before the swap; 1 if they have no token."""
+    """Return the share of unknown tokens in the sentences before the swap.
+
+    It is 1 for sentences of which the tokenizer makes no token at all, and 0 where there are no sentences.
+    """
     unknown = getattr(subject.tokenizer, "unk_token_id", None)
     ids = [token for swap in swaps for token in encode_bare(subject.tokenizer, swap.text)]
-    return ids.count(unknown) / max(len(ids), 1) if unknown is not None else float(not ids)
+    if not ids:
+        return float(bool(swaps))
+    return ids.count(unknown) / len(ids) if unknown is not None else 0.0
 
 
 def make_text_swaps(subject: Subject, texts: Sequence[str] | None) -> Iterator[Swap] | None:
