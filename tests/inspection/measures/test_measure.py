@@ -15,7 +15,8 @@ from clockhands.inspection import inspect
 from clockhands.inspection.measures import MEASURES, Measure
 from clockhands.inspection.reading.capture import capture
 from clockhands.inspection.reading.logit_split import split_logits
-from clockhands.inspection.reading.reading import Reading
+from clockhands.inspection.reading.reading import Reading, read_model
+from clockhands.inspection.reading.windows import cut_ids
 from clockhands.inspection.subject.subject import Subject
 
 from .. import planted
@@ -61,6 +62,21 @@ def check_declared(finding: Finding) -> None:
     assert finding.details["group"] == measure.heading
     assert tuple(finding.basis) == measure.rests_on
     assert {reference.name for reference in finding.references} <= set(measure.references), finding.name
+
+
+def test_the_measure_that_contributing_adds_reads_attention() -> None:
+    """Its value is what transformers computes: the largest mean weight of key 0 of any layer."""
+    section = (ROOT / "CONTRIBUTING.md").read_text("utf8").split("## Adding a measure")[1].split("\n## ")[0]
+    (code,) = re.findall(r"```python\n(.*?)```", section, re.S)
+    names: dict[str, Any] = {"__name__": "first_token"}
+    exec(re.sub("^   ", "", code, flags=re.M), names)
+    model, ids = tiny("gpt2"), torch.randint(7, VOCAB, (10, 16), generator=torch.Generator().manual_seed(0))
+    reading = read_model(Subject.of(model), cut_ids(ids, count=10, max_length=None))
+    model.set_attn_implementation("eager")
+    with torch.no_grad():
+        attentions = model(ids, output_attentions=True).attentions
+    largest = max(float(weights[..., 0].mean()) for weights in attentions)
+    assert names["FirstToken"]().run(reading).value == pytest.approx(largest, abs=1e-5)
 
 
 class Vowels(Measure):
