@@ -31,8 +31,9 @@ def open_subject(
 
     ``tokenizer``: an opened one, in place of the checkpoint's own, which is then not read.
     Weights are read in float32 and from safetensors only. Raises CheckpointError, saying what to do, for a missing
-    path, a position setting that is not understood, pickled or damaged weights, code that needs trust, and a model too
-    large; UsageError for a device that is not in this machine.
+    path, a position setting that is not understood, pickled or damaged weights, code that needs trust, a model too
+    large, and one that does not turn token ids into one state per token; UsageError for a device that is not in this
+    machine, and for a side that the model does not have.
     """
     torch_device = open_device(device, "device")
     raw_config = read_checked_config(source, trust_remote_code=trust_remote_code)

@@ -60,16 +60,16 @@ def inspect(
         model: a model of ``transformers`` or of this project, a ``Subject``, a folder, or a hub name.
         tokenizer: an opened one, or the folder or hub name of one, in place of the model's own.
         texts: one string, or several that are joined, cut into windows (default: the training text of a run, else
-            English); or ``ids`` as a tensor.
+            English); or token ids as a tensor, as ``ids`` takes them.
         ids: token ids in place of texts: a tensor, an array or the path of a ``.npy`` file. [texts, tokens] are used as
             they are, or their first ``length`` tokens; [tokens] is one long text, which is cut into windows.
         length: tokens in a window (default: 128, or as many as the model reads if these are fewer; on the training text
-            of a run, at most the length that nine of ten texts do not exceed, or 16 if that is fewer).
+            of a run this is lowered to the length that nine of ten texts do not exceed, but not below 16).
         count: the most windows.
         sentences: shown one by one: their attention, its logits in four terms (and a fifth where layers add
-            words × distance), and what swapping two words changes.
+            tokens × distance), and what swapping two words changes.
         control: also measure the same class with fresh weights, the reference "untrained" of most measures (default:
-            unless the model is very large).
+            unless the model has 400 million parameters or more).
         name: what to call the model on the page.
         side: which stack of an encoder-decoder (default: the encoder). A decoder is measured with the sources of its
             texts where a run knows them, else with the same text as source.
@@ -79,11 +79,12 @@ def inspect(
         command: the command line that repeats the measurement, for the page.
 
     Raises:
-        CheckpointError: a model or tokenizer that cannot be opened or is not understood.
+        CheckpointError: a model or tokenizer that cannot be opened or is not understood; a model without attention,
+            with NaN or infinite states, or whose untrained control cannot be built.
         DataError: too little text, or ids that are no token ids of this model.
         UsageError: a sentence that is empty, has one token or more than the model reads; windows longer than the model
-            reads, a side that it does not have, both texts and ids, or an argument that an opened model or a
-            ``Subject`` brings itself.
+            reads, or too large for the memory or the disk; texts or sentences without a tokenizer; a side that the
+            model does not have, both texts and ids, or an argument that an opened model or a ``Subject`` brings itself.
     """
     texts = [texts] if isinstance(texts, str) else texts
     given_text = _choose_text(texts, ids)

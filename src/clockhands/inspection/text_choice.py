@@ -22,7 +22,8 @@ MOST_PIECE_CHARACTERS = 80
 def choose_windows(subject: Subject, texts: Sequence[str] | Ids | None, length: int | None, count: int) -> Windows:
     """Return at most ``count`` windows of ``length`` tokens of ``texts``, or of the training text, or of English.
 
-    Raises DataError for too little text, UsageError for windows longer than the model reads.
+    Raises DataError for too little text; UsageError for windows longer than the model reads, and for strings where the
+    model has no tokenizer.
     """
     max_length = subject.max_length
     if isinstance(texts, Tensor | np.ndarray):

@@ -68,10 +68,9 @@ class StepErrors:
 
     @property
     def reported_map(self) -> int:
-        """``ROTATION``, which says more, or ``LINEAR`` where the rotation is much worse.
+        """``ROTATION``, which says more; ``LINEAR`` where that is much better, or where it alone beats both references.
 
-        That is where the error of the rotation is at least 0.02 more than twice that of the linear map, or where the
-        linear map gains over both references and the rotation does not.
+        Much better: the error of the rotation is at least 0.02 more than twice that of the linear map.
         """
         is_close = self.rotation < 2 * self.linear + 0.02
         gains = self.estimate_gain(ROTATION)[0] > 0 or self.estimate_gain(LINEAR)[0] <= 0

@@ -88,7 +88,7 @@ class CrossAttention(Measure):
     question = "Does cross-attention go by position?"
     references = ("untrained",)
     method = (
-        "The share of the variance of a head's attention (around uniform attention over the source's real tokens) "
+        "The share of the variance of a head's attention (around uniform attention over the source, padding left out) "
         "that the pair (i, j) of positions explains alone, unbiased as for the heads of self-attention. 'Near' is the "
         "attention to source positions whose number differs by at most two from the target's own, beside what uniform "
         "attention would put there. The logits of cross-attention are not split: their queries and keys come from two "

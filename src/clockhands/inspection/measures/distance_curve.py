@@ -129,7 +129,8 @@ def compute_distance_curve(layer: Layer) -> tuple[Float[Tensor, "H J"], float]:
 
     The offsets are −(T−1) … T−1, key position less query position. A spread of 0 means that the logit depends on the
     offset alone. Every query's logit at its own position is subtracted from its row, because ALiBi is often stored with
-    another constant per row, which softmax cannot see. Offsets that the mask forbids are NaN. In float64.
+    another constant per row, which softmax cannot see. Offsets that the mask forbids are NaN. In float64. The curve is
+    read on the first text: where queries and keys are normalised, their norms are those of that text.
     """
     _, parts = next(split_by_batch(layer))
     logits_HST = (parts.compute_term("constant–constant") + parts.compute_term("added, constant"))[0].double().cpu()

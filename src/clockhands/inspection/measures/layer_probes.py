@@ -66,7 +66,10 @@ class ProbeScores:
 
 
 def probe_layers(subject: Subject, capture: Capture) -> ProbeScores:
-    """Read position and token back from the states after every layer, at ordinary tokens without position 0."""
+    """Read position and token back from the states after every layer, at ordinary tokens without position 0.
+
+    Raises CheckpointError for a model without a token table.
+    """
     splits = draw_splits(capture)
     ids = capture.ids_NT[: splits.num_texts, capture.counted_T]
     types, labels = ids.unique(return_inverse=True)
@@ -120,7 +123,10 @@ def _probe_tokens(states_NTD: Tensor, labels_NT: Int[Tensor, "N T"], rows_VD: Te
 
 
 def fit_position_network(capture: Capture, layer: int) -> float:
-    """Return R² of the position from the states after a layer, by a network; the mean over ``NETWORKS`` splits."""
+    """Return R² of the position from the states after a layer, by a network; the mean over ``NETWORKS`` splits.
+
+    ``layer`` is an index of ``Capture.hidden``: 0 is the embedding.
+    """
     splits = draw_splits(capture)
     states = capture.hidden[layer][: splits.num_texts, capture.counted_T].float()
     positions = torch.arange(states.shape[1]).float()

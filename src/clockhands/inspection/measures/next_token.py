@@ -90,11 +90,11 @@ def find_prefix_lengths(capture: Capture) -> list[int]:
 
 
 def compute_losses(subject: Subject, capture: Capture) -> tuple[Float[Tensor, "N e"], Float[Tensor, "N e"]] | None:
-    """Compute the negative log-likelihood, in nats, of e tokens of each of N texts, two numbers for each.
+    """Compute the negative log-likelihood, in nats, of e tokens of each of N texts, in order and permuted.
 
     Returns:
-        The losses after the tokens before it in order, and after the same tokens permuted; None for a model that came
-        without its output layer.
+        The loss of each token after the tokens before it in their order, and its loss after the same tokens permuted;
+        None for a model that came without its output layer.
     """
     ids, generator = capture.ids_NT[:MOST_TEXTS], torch.Generator().manual_seed(0)
     ordered: list[Tensor] = []

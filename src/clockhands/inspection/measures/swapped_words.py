@@ -117,7 +117,10 @@ def _find_fault(subject: Subject, swaps: list[Swap], *, is_english: bool) -> str
 
 
 def compute_mean_state(subject: Subject, ids: list[int], source: list[int] | None) -> Float[Tensor, " D"]:
-    """Return the mean last state of the tokens between the special ones that the tokenizer puts around a text."""
+    """Return the mean last state of the tokens between the special ones that the tokenizer puts around a text.
+
+    ``source`` are the ids that the encoder reads for a decoder, by default ``ids`` themselves; other models read none.
+    """
     options = {"source_BS": torch.tensor([source])} if subject.reads_source and source is not None else {}
     before, after = find_special_tokens(subject.tokenizer, subject.start_token)
     states_TD = subject.forward(torch.tensor([ids]), **options)[-1][0]

@@ -1,4 +1,4 @@
-"""Read attention while a model runs, in one of three ways, and hand each to a callback as a ``ComputedAttention``.
+"""Read every attention of a model while it runs, and hand it to a callback as a ``ComputedAttention``.
 
 Models of this project record it themselves. Models of ``transformers`` are read at its attention interface, and those
 without the interface at their softmax. While they are read they run their own eager code; where one calls PyTorch's

@@ -33,7 +33,7 @@ def record_calls(
 
     It runs twice: to see which modules compute attention, and to record the arguments of their calls. Each layer is
     then replayed, to see whether it can be run alone. The third value says why a layer of self-attention is missing; it
-    is empty if none is.
+    is empty if none is. Raises CheckpointError if there is no attention at all.
     """
     modules, unread_reason = _find_readable(model, run, shape)
     recorded: list[ModuleCall] = []

@@ -52,7 +52,8 @@ class Capture:
     ``hidden`` holds the embedding output and the output of every block, each N × T × D; ``ordinary_T`` is False at the
     positions of special tokens, which are the same in every window. ``source_NS`` are the ids that the encoder read for
     a decoder (-1: padding), and ``cross_modules`` the modules of its cross-attention. ``unread_reason`` says why there
-    are no ``layers``, or why one is missing; it is empty where all attention could be read.
+    are no ``layers``, or why one is missing; it is empty where all attention could be read. States, and the inputs of
+    the layers, are on the CPU, in the dtype of the model.
     """
 
     ids_NT: Int[Tensor, "N T"]

@@ -35,7 +35,8 @@ def _stop(computed: ComputedAttention) -> None:
 class Layer:
     """One attention layer that can be run again: its module, the arguments of its call, and its input on every text.
 
-    ``index`` counts layers from 0. ``time_first``: the module's input is [T, N, D].
+    ``index`` counts layers from 0. ``inputs_NTD`` are on the CPU, in the dtype of the model; ``model`` is the stack
+    that the layer belongs to. ``time_first``: the module's input is [T, N, D].
     """
 
     index: int

@@ -39,7 +39,7 @@ ADDED = tuple(f"added, {part}" for part in PARTS)
 DATA_DEPENDENT = "data-dependent"
 TERMS = (*PRODUCTS, *ADDED, DATA_DEPENDENT)
 """The names of all terms: query part – key part; what the layer adds to the logits, by part; and what changes where
-positions, or what is added, are computed from the tokens."""
+positions, or what is added, are computed from the tokens. An axis ``t`` of a tensor has one entry for each."""
 
 
 @dataclass(frozen=True)

@@ -20,9 +20,10 @@ from clockhands.shapes import Bool, Float, Tensor
 class LogitSplit:
     """How the variance of one layer's logits divides over ``TERMS``, text by text.
 
-    ``cov_NHt`` sums term × logit and ``var_NH`` logit², logits centred over the keys of each query; ``error`` is the
-    reconstruction error of ``LogitParts.measure_error``, the worst over all texts. ``logit_sums_by_offset_HJ`` sums
-    the centred logits of all texts over the pairs of each offset, from key 1-T to T-1 positions after the query.
+    ``cov_NHt`` sums term × logit, for each of ``TERMS``, and ``var_NH`` logit², logits centred over the keys of each
+    query; ``error`` is the reconstruction error of ``LogitParts.measure_error``, the worst over all texts.
+    ``logit_sums_by_offset_HJ`` sums the centred logits of all texts over the pairs of each offset, from key 1-T to T-1
+    positions after the query. All are in float64, on the CPU.
     """
 
     cov_NHt: Float[Tensor, "N H t"]

@@ -49,7 +49,8 @@ def encode_sentences(subject: Subject, texts: Sequence[str], *, option: str = "-
     """Return the sentences as this model reads them; ``option`` is the name of the option in the messages.
 
     Raises UsageError for the first that is empty, has one token, no token that its tokenizer knows, or more tokens
-    than the model reads or a picture shows; for too many sentences; and for a model without a tokenizer.
+    than the model reads or a picture shows; for too many sentences; and for a model without a tokenizer. Raises
+    DataError for a token that the model does not know.
     """
     if not texts:
         return []

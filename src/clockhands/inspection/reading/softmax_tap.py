@@ -16,7 +16,10 @@ from clockhands.shapes import Tensor
 
 
 class RunningModules:
-    """Keeps the ``modules`` that are running, innermost last: a softmax can be traced to its attention layer."""
+    """Keeps the ``modules`` that are running, innermost last: a softmax can be traced to its attention layer.
+
+    Modules without parameters are left out: an ``nn.Softmax`` of an attention layer would be innermost in its place.
+    """
 
     def __init__(self, model: nn.Module) -> None:
         self.model = model

@@ -60,10 +60,10 @@ def cut_windows(
 ) -> Windows:
     """Join ``texts`` and cut them into at most ``count`` windows of at most ``length`` tokens, special ones included.
 
-    Of token ids, the first ``length`` of each text are taken. ``start`` is the token that a decoder reads first;
-    windows then have no end token. Short text gives shorter windows, at least 8 of them, or ``count`` if that is
-    fewer. ``max_length``: the most tokens that the model reads. Raises DataError if there is too little text,
-    UsageError if ``length`` is beyond what the model can read.
+    Token ids are cut as by ``cut_ids``. ``start`` is the token that a decoder reads first; windows then have no end
+    token. Short text gives shorter windows, at least 8 of them, or ``count`` if that is fewer. ``max_length``: the most
+    tokens that the model reads. Raises DataError if there is too little text, UsageError if ``length`` is beyond what
+    the model can read or if there are strings and no tokenizer.
     """
     if isinstance(texts, Tensor):
         return cut_ids(texts, count=count, max_length=max_length, length=min(length, texts.shape[-1]))

@@ -191,7 +191,7 @@ class ClockhandsSubject(Subject):
 
     @contextmanager
     def with_mean_positions(self, length: int) -> Iterator[None]:
-        """Inside the block, every position vector at the input is the mean over the positions of the text."""
+        """Inside the block, every position vector at the input is the mean over the text, whatever ``length`` says."""
 
         def average(module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
             ids, encoding = args

@@ -182,12 +182,16 @@ class Subject(ABC):
 
         No token is masked as padding. ``source_BS`` are the ids that the encoder reads for a decoder, -1 for padding
         (default: the same ids). ``positions_BT`` are the positions of the tokens, for a model that takes them (default:
-        0, 1, 2 …). Raises DataError for ids that the model does not know.
+        0, 1, 2 …). Raises DataError for ids that the model does not know, and UsageError for source ids that the
+        encoder of a model of this project does not know.
         """
 
     @abstractmethod
     def compute_next_logits(self, ids_BT: Tensor) -> Float[Tensor, "B V"] | None:
-        """Return the logits of the token after the last; None without an output layer that predicts tokens."""
+        """Return what the output layer predicts at the last token; None without a layer that predicts tokens.
+
+        Of a causal language model these are the logits of the token after the last; of a masked one, of the last.
+        """
 
     def list_modules(self) -> dict[str, nn.Module]:
         """Return the modules that a subject holds, by the names of its attributes; one may be a part of another."""
@@ -207,7 +211,8 @@ class Subject(ABC):
     def read_tables(self, length: int = 0) -> Tables | None:
         """Return the input tables in float32 on the CPU; None where positions are not added to tokens at the input.
 
-        ``length``: the fewest position vectors that are needed, of a scheme that computes them.
+        ``length``: the fewest position vectors that are needed, of a scheme that computes them. Raises CheckpointError
+        for tables with NaN or infinite values.
         """
 
     @property
@@ -229,9 +234,9 @@ class Subject(ABC):
 
     @abstractmethod
     def with_mean_positions(self, length: int) -> AbstractContextManager[None]:
-        """Inside the block, every position row is the mean of the first ``length``.
+        """Inside the block, every position row is the mean of the first ``length``, for texts of that length.
 
-        Only for a model whose ``read_tables`` returns tables.
+        Only for a model whose ``read_tables`` returns tables; HuggingFaceSubject raises CheckpointError for another.
         """
 
     @abstractmethod
