@@ -58,6 +58,25 @@ def test_opens_clean_and_fits(browser: Browser, pages: dict[str, Path], which: s
     assert all(url.startswith("data:") for url in requests[1:]), requests
 
 
+def test_on_a_phone_no_table_scrolls_sideways(browser: Browser, pages: dict[str, Path]) -> None:
+    """A row of a wide table is a block there, in which each cell stands beside the name of its column."""
+    scrolling = (
+        "[...document.querySelectorAll('.table')].filter(e => e.scrollWidth > e.clientWidth).map(e => e.innerText)"
+    )
+    cells = """[...document.querySelectorAll('#logits-shares tbody tr:first-child td')].map(cell =>
+        [getComputedStyle(cell, '::before').content, cell.textContent, cell.getBoundingClientRect().x])"""
+    names = ["layer", *(mark.label for mark in demo()["logits.shares"].figure.panels[0].marks)]
+    for width, labels in ((360, [f'"{name}"' for name in names]), (1400, ["none"] * len(names))):
+        browser.open(pages["one"], width)
+        browser.evaluate("document.querySelectorAll('details').forEach(d => d.open = true)")
+        assert browser.evaluate(scrolling) == []
+        shown = browser.evaluate(cells)
+        assert [label for label, _, _ in shown] == labels
+        assert len({place for _, _, place in shown}) == (1 if width == 360 else len(names))
+        heads = browser.evaluate("document.querySelector('#logits-shares thead').getBoundingClientRect().width")
+        assert (heads > 300) == (width == 1400)
+
+
 def test_a_long_unit_breaks_nowhere_and_sticks_out_nowhere(browser: Browser, tmp_path: Path) -> None:
     """The number and the first word of its unit stay together, in the contents too."""
     finding = Finding("f", "What does each cost?", "V.", 268928, "parameters of the largest")

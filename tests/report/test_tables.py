@@ -8,7 +8,7 @@ from urllib.parse import unquote
 
 from clockhands.findings import Figure, Finding, Findings, Mark, Panel, Table
 from clockhands.report import make_page
-from clockhands.report.tables import LARGEST_CSV, SHOWN_ROWS, read_values, to_csv
+from clockhands.report.tables import LARGEST_CSV, SHOWN_ROWS, is_wide, read_values, to_csv
 from tests.report.demo import EVIL
 from tests.report.html_tree import Tree
 
@@ -57,3 +57,12 @@ def test_a_figure_without_a_table_has_the_numbers_that_it_draws() -> None:
     )
     table = Table.of(("n",), [(1,)])
     assert read_values(Finding("f", "Q?", "V.", figure=finding.figure, table=table)) is table
+
+
+def test_a_table_is_wide_when_its_longest_words_do_not_fit_side_by_side() -> None:
+    """Two columns of 14 and 15 characters with 2 between fill the 33 characters of a phone; one more is too many."""
+    assert not is_wide(("a" * 14, "b"), [("1", "2" * 15)])
+    assert is_wide(("a" * 14, "b"), [("1", "2" * 16)])
+    assert not is_wide(("a word " * 20, "b"), [("many words of a sentence " * 9, 0.123456789)])
+    assert is_wide(("a\u00a0name\u00a0that\u00a0is\u00a0never\u00a0broken\u00a0in\u00a0two",), [])
+    assert is_wide(tuple("abcdefgh"), [(0.123456789,) * 8])

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from urllib.parse import quote
 
 from clockhands.findings import Finding, Mark, Scalar, Table
+from clockhands.report.text import format_number
 
 SHOWN_ROWS = 200
 """Rows of a table that a page shows."""
+PHONE_CHARACTERS = 33
+"""Characters that a line of a table has on the narrowest phone; a table that needs more is shown there in blocks."""
 LARGEST_CSV = 24_000
 """Characters of a table that the page itself carries as a download; a larger one is only a file beside it."""
 
@@ -27,12 +31,16 @@ class Column:
 
 @dataclass(frozen=True)
 class TableView:
-    """The first rows of a table, the number of all, and a ``data:`` address of the whole if it is small."""
+    """The first rows of a table, the number of all, and a ``data:`` address of the whole if it is small.
+
+    ``wide``: whether a line of it is too long for a phone, where each row then becomes a block of labelled cells.
+    """
 
     columns: tuple[Column, ...]
     rows: tuple[tuple[Scalar, ...], ...]
     count: int
     download: str
+    wide: bool
 
 
 def view_table(table: Table) -> TableView | None:
@@ -41,7 +49,20 @@ def view_table(table: Table) -> TableView | None:
         return None
     numeric = (all(_is_number(row[index]) for row in table.rows) for index in range(len(table.columns)))
     columns = tuple(Column(name, flag) for name, flag in zip(table.columns, numeric, strict=True))
-    return TableView(columns, table.rows[:SHOWN_ROWS], len(table.rows), _make_download(to_csv(table)))
+    rows = table.rows[:SHOWN_ROWS]
+    return TableView(columns, rows, len(table.rows), _make_download(to_csv(table)), is_wide(table.columns, rows))
+
+
+def is_wide(names: Sequence[str], rows: Sequence[Sequence[Scalar]]) -> bool:
+    """Tell whether a table scrolls sideways on a phone: its text breaks between words, its numbers nowhere."""
+    cells = zip(names, *rows, strict=True)
+    needed = [max(len(part) for cell in column for part in _split(cell)) + 2 for column in cells]
+    return sum(needed) > PHONE_CHARACTERS
+
+
+def _split(cell: Scalar) -> list[str]:
+    """Return the parts of a cell between which a line may end."""
+    return re.split(r"[ \n]", cell) if isinstance(cell, str) else [format_number(cell)]
 
 
 def to_csv(table: Table) -> str:
