@@ -85,7 +85,7 @@ def test_a_long_unit_breaks_nowhere_and_sticks_out_nowhere(browser: Browser, tmp
         browser.open(page, width)
         over = "[document.documentElement, document.querySelector('.contents')].map(e => e.scrollWidth - e.clientWidth)"
         assert browser.evaluate(over) == [0, 0]
-        # "268 928" and "parameters" on one line, "of the largest" below it: two lines, no word in two.
+        # "268,928" and "parameters" on one line, "of the largest" below it: two lines, no word in two.
         lines = "(() => { const b = document.querySelector('.contents b'); return b.getBoundingClientRect().height / "
         assert round(browser.evaluate(lines + "parseFloat(getComputedStyle(b).lineHeight) })()")) == 2
 

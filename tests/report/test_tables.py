@@ -39,7 +39,7 @@ def test_long_tables_point_to_their_file() -> None:
     assert len(to_csv(table)) > LARGEST_CSV
     text = make_page(plain(Finding("long", "Q?", "V.", table=table)))
     assert text.count("<tr>") == SHOWN_ROWS + 1
-    assert f"The first {SHOWN_ROWS} of 2000 rows; all are in <code>tables/long.csv</code>" in text
+    assert f"The first {SHOWN_ROWS} of 2,000 rows; all are in <code>tables/long.csv</code>" in text
     assert len(text) < 60_000
 
 

@@ -240,7 +240,7 @@ def _list_facts(reading: Reading, origin: str, as_stored: Subject, without_contr
         "position": subject.mechanism_sentence,
         "size": f"{layers}width {capture.hidden[0].shape[-1]}, {parameters:,} parameters",
         "attention": reading.influence.sentence,
-        "text": f"{capture.num_texts} windows of {capture.length} tokens" + origin,
+        "text": f"{capture.num_texts:,} windows of {capture.length:,} tokens" + origin,
         "control": "the same class with fresh weights" if reading.control else f"none ({without_control})",
         "versions": f"clockhands {__version__}, torch {torch.__version__}, transformers {transformers.__version__}",
     }

@@ -29,7 +29,7 @@ def replace_controls(text: object, *, lines: bool = False) -> str:
 
 
 def format_number(value: Any, digits: int = 3) -> str:
-    """Return three significant digits; whole numbers whole; ``4.2 × 10⁻⁷`` where zeros would hide the value."""
+    """Return three significant digits; whole numbers whole, ``12,345``; ``4.2 × 10⁻⁷`` where zeros would hide the value."""
     if value is None:
         return "–"
     if isinstance(value, bool):
@@ -39,7 +39,7 @@ def format_number(value: Any, digits: int = 3) -> str:
     if not math.isfinite(value):
         return "–" if math.isnan(value) else ("∞" if value > 0 else "−∞")
     if isinstance(value, int) or (value == int(value) and abs(value) < 1e6):
-        return f"{int(value):,}".replace("-", "−").replace(",", "\u202f")
+        return f"{int(value):,}".replace("-", "−")
     return _format_real(value, digits)
 
 
@@ -52,7 +52,7 @@ def _format_real(value: float, digits: int) -> str:
         return f"{mantissa} × 10{str(power).translate(_SUPERSCRIPT)}".replace("-", "−")
     fixed = f"{value:,.{max(digits - 1 - power, 0)}f}"
     fixed = fixed.rstrip("0").rstrip(".") if "." in fixed else fixed
-    return fixed.replace("-", "−").replace(",", "\u202f")
+    return fixed.replace("-", "−")
 
 
 def scale_unit(unit: str) -> tuple[float, str]:

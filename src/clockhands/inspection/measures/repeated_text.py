@@ -49,10 +49,10 @@ class RepeatedText(Measure):
 def _describe(repeats: Repeats, num_texts: int) -> str:
     """Say how many of ``num_texts`` windows repeat an earlier one, and how many tokens are fixed by their position."""
     count = num_texts - len(repeats.groups_N.unique())
-    verdict = f"None of the {num_texts} windows repeats an earlier one."
+    verdict = f"None of the {num_texts:,} windows repeats an earlier one."
     if count:
         verdict = (
-            f"{count} of {num_texts} windows ({format_percent(repeats.share)}) {'repeat' if count > 1 else 'repeats'} "
+            f"{count:,} of {num_texts:,} windows ({format_percent(repeats.share)}) {'repeat' if count > 1 else 'repeats'} "
             f"an earlier one, directly or through others: at least half of the runs of {NGRAM} tokens occur there too. "
             "The intervals treat windows as independent, so they are too narrow; probes are judged on windows that do "
             "not repeat those they were fitted on."

@@ -57,7 +57,7 @@ window.views.encoding = (place, data) => {
       pointers[index].setAttribute("y2", (-9.5 * hand.points[2 * at + 1]) / FULL);
     });
     const next = at + 1 < count ? `; cosine to the next position ${write(line[at + 1] / FULL, 2)}` : "";
-    said.textContent = `${data.first + at} of ${data.first} to ${data.first + count - 1}${next}`;
+    said.textContent = `${write(data.first + at, 0)} of ${write(data.first, 0)} to ${write(data.first + count - 1, 0)}${next}`;
     place.dataset.position = data.first + at;
   }
 

@@ -56,7 +56,7 @@ function draw() {
   if (first) first.tabIndex = 0;
   const hits = verdict === "" ? 0 : rows.reduce((sum, row) => sum + count(row, Number(verdict)), 0);
   find("#count").textContent = `${rows.length} of ${data.rows.length} architectures` +
-    (verdict === "" ? "" : `, ${hits} cells: ${filters[4].selectedOptions[0].textContent}`);
+    (verdict === "" ? "" : `, ${hits.toLocaleString("en-US")} cells: ${filters[4].selectedOptions[0].textContent}`);
 }
 
 // What makes the rows fail in the checks that are shown: [cause, its rows], and last those that fail nowhere.

@@ -14,7 +14,8 @@ window.tools = {
     return element;
   },
 
-  write: (value, digits = 2) => value.toFixed(digits).replace("-", "−"),
+  write: (value, digits = 2) =>
+    value.toLocaleString("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits }).replace("-", "−"),
 
   // Signed numbers of 8 or 16 bits from base64.
   unpack(text, bytes = 1) {
