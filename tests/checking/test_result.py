@@ -127,7 +127,25 @@ def test_findings_stand_faults_first_and_carry_the_command() -> None:
     assert [item.name for item in findings] == ["check.rely", "check.shift", "check.padding.right"]
     assert findings["check.shift"].light == "bad"
     assert findings["check.shift"].command == "clockhands check m --only shift"
-    assert findings["check.shift"].verdict == "FAIL 1.5 std. why. Safe: how."
+    effect = "the effect in standard deviations of the logits is"
+    assert findings["check.shift"].verdict == f"It fails: {effect} 1.5. why. Safe: how."
+    assert findings["check.padding.right"].verdict == f"It passes: {effect} exactly 0."
+
+
+def test_a_page_tells_an_effect_in_a_sentence() -> None:
+    effect = "the effect in standard deviations of the logits is"
+    outcomes = (
+        Outcome("shift", "PASS", 1.5e-6, note="5 pads after 20 tokens"),
+        Outcome("precision.to", "LIBRARY", 0.6, floor=0.2),
+        Outcome("export", "N/A", note="nothing to export"),
+    )
+    findings = result(*outcomes).findings()
+    assert [findings[f"check.{outcome.check}"].verdict for outcome in outcomes] == [
+        f"It passes: {effect} at most 0.001, which rounding alone may do (5 pads after 20 tokens).",
+        "It fails, by code of its library that many models share: "
+        f"{effect} 0.6, 3 times what that precision does by itself.",
+        "It does not apply (nothing to export).",
+    ]
 
 
 def test_a_size_stands_beside_what_the_precision_does_by_itself() -> None:

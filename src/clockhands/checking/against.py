@@ -75,9 +75,10 @@ class Deviation:
 
     def text(self) -> str:
         """Return the result in words."""
-        head = f"{self.model} against {self.reference}: {self.size:.2g} std"
+        head = f"{self.model} against {self.reference}"
         if self.same:
-            return f"PASS  {head}: the same."
+            return f"PASS  {head}: the logits are the same, within {self.size:.2g} standard deviations."
+        head = f"{head}: the logits differ by up to {self.size:.2g} standard deviations"
         layer = "" if self.layer is None else f", layer {self.layer}"
         where = f"first difference at position {self.position}{layer}"
         if self.check:

@@ -24,6 +24,15 @@ _LIGHTS: dict[str, Light] = {
     "PROPERTY": "info",
     "N/A": "skip",
 }
+_HEADS = {
+    "PASS": "It passes",
+    "FAIL": "It fails",
+    "WARN": "Be careful",
+    "LIBRARY": "It fails, by code of its library that many models share",
+    "PROPERTY": "A property of the model, and no fault",
+    "N/A": "It does not apply",
+}
+"""How a page begins to tell of a verdict."""
 
 
 @dataclass(frozen=True)
@@ -116,6 +125,7 @@ class Result:
             **self.versions,
             "verdict": self.summary(),
             "reliance": self.reliance(),
+            "effects": "in standard deviations of the model's logits, shortened to std",
         }
         items = (self._reliance_finding(), *(self._finding(outcome) for outcome in ranked))
         title = f"Does {self.model} handle position correctly?"
@@ -142,7 +152,7 @@ class Result:
         return Finding(
             f"check.{outcome.check}",
             check.asserts if check else outcome.check,
-            sentence(outcome),
+            _describe(outcome),
             outcome.size if outcome.size is None or outcome.size < float("inf") else None,
             "std of the logits",
             references=() if outcome.size is None else (_make_reference(outcome),),
@@ -170,9 +180,31 @@ def versions() -> dict[str, str]:
 def sentence(outcome: Outcome) -> str:
     """Return one outcome in words: the verdict, its size, the cause and what is safe."""
     size = "" if outcome.size is None else f" {outcome.size:.2g} std"
-    if outcome.size is not None and outcome.floor:
-        size += f", {outcome.size / outcome.floor:.2g} times what that precision does by itself"
-    parts = [f"{outcome.verdict}{size}" + (f" ({outcome.note})" if outcome.note else "")]
+    return _join(outcome, f"{outcome.verdict}{size}{_compare_with_floor(outcome)}")
+
+
+def _describe(outcome: Outcome) -> str:
+    """Return one outcome as a page tells it, where the size stands beside it with all its digits."""
+    if outcome.size is None:
+        return _join(outcome, _HEADS[outcome.verdict])
+    small = outcome.size <= TOLERANCE
+    size = f"at most {TOLERANCE:g}, which rounding alone may do" if small else f"{outcome.size:.2g}"
+    if outcome.size == 0:
+        size = "exactly 0"
+    head = f"{_HEADS[outcome.verdict]}: the effect in standard deviations of the logits is {size}"
+    return _join(outcome, head + _compare_with_floor(outcome))
+
+
+def _compare_with_floor(outcome: Outcome) -> str:
+    """Say how often the effect is what its precision does by itself; empty where that is not known."""
+    if outcome.size is None or not outcome.floor:
+        return ""
+    return f", {outcome.size / outcome.floor:.2g} times what that precision does by itself"
+
+
+def _join(outcome: Outcome, head: str) -> str:
+    """Return the sentences about an outcome that begin with ``head``: the note, the cause and what is safe."""
+    parts = [head + (f" ({outcome.note})" if outcome.note else "")]
     cause = outcome.cause + (f" ({outcome.where})" if outcome.where else "")
     cause = f"{outcome.change}: {cause}" if outcome.change else cause
     reason = outcome.reason if outcome.reason != outcome.cause else ""

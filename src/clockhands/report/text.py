@@ -29,7 +29,7 @@ def replace_controls(text: object, *, lines: bool = False) -> str:
 
 
 def format_number(value: Any, digits: int = 3) -> str:
-    """Return three significant digits; whole numbers whole, ``12,345``; ``4.2 × 10⁻⁷`` where zeros would hide the value."""
+    """Return three significant digits, ``12,345`` whole, and ``4.2 × 10⁻⁷`` where zeros would hide the value."""
     if value is None:
         return "–"
     if isinstance(value, bool):

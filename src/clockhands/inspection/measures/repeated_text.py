@@ -52,8 +52,9 @@ def _describe(repeats: Repeats, num_texts: int) -> str:
     verdict = f"None of the {num_texts:,} windows repeats an earlier one."
     if count:
         verdict = (
-            f"{count:,} of {num_texts:,} windows ({format_percent(repeats.share)}) {'repeat' if count > 1 else 'repeats'} "
-            f"an earlier one, directly or through others: at least half of the runs of {NGRAM} tokens occur there too. "
+            f"{count:,} of {num_texts:,} windows ({format_percent(repeats.share)}) "
+            f"{'repeat' if count > 1 else 'repeats'} an earlier one, directly or through others: at least half of the "
+            f"runs of {NGRAM} tokens occur there too. "
             "The intervals treat windows as independent, so they are too narrow; probes are judged on windows that do "
             "not repeat those they were fitted on."
         )
