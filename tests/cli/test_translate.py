@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -12,11 +13,20 @@ from typing import Any
 import pytest
 
 from clockhands.cli import main
-from clockhands.generation import Search
+from clockhands.generation import ENGINES, Search
 from clockhands.runs import Run
 from tests.generation.conftest import translator
 
 __all__ = ["translator"]
+
+
+def test_the_help_says_what_every_engine_is_good_for(capsys: pytest.CaptureFixture[str]) -> None:
+    """It is typed, for no engine is imported to print it."""
+    with pytest.raises(SystemExit):
+        main(["translate", "--help"])
+    said = " ".join(capsys.readouterr().out.partition("--engine NAME  ")[2].partition("--compute-type TYPE")[0].split())
+    unsaid = [name for name in ENGINES if not re.search(rf"\b{name} \(.+?\)", said)]
+    assert not unsaid, f"the text of --engine in src/clockhands/cli/common.py does not say what {unsaid} are good for"
 
 
 def test_sentences_on_the_command_line(translator: Run, capsys: pytest.CaptureFixture[str]) -> None:

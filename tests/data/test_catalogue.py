@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +14,7 @@ from clockhands.data import CORPORA, Corpus, Pair, corpus, corpus_options, open_
 from clockhands.errors import ConfigError, UsageError
 from clockhands.runs.recipe import make_recipe
 
+CONTRIBUTING = Path(__file__).resolve().parents[2] / "CONTRIBUTING.md"
 LINES = [f"the {animal} sleeps" for animal in ("cat", "dog", "owl", "bat", "ant", "bee", "elk", "emu")]
 
 
@@ -109,6 +112,30 @@ def test_the_catalogue_names_all_faults_at_once() -> None:
 
 
 def test_only_corpora_whose_answers_are_unique_count_exact_matches() -> None:
-    """Text that people translated has many right translations."""
+    """Text that people translated has many right translations; what is made has one for each source, or says not so."""
     unique = {name for name, entry in CORPORA.items() if entry.one_answer}
-    assert unique == {"roles", "numbers", "algorithms"} & set(CORPORA)
+    assert {"roles", "numbers", "algorithms"} <= unique and not unique & {"parallel", "table", "huggingface", "text"}
+    for name in unique:
+        answers: dict[str, set[str]] = {}
+        opened = open_corpus(name)
+        for pair in (pair for split in opened for pair in opened.pairs(split)):
+            answers.setdefault(pair.source, set()).add(pair.target)
+        assert [source for source, targets in answers.items() if len(targets) > 1] == [], name
+
+
+def test_the_example_of_contributing_is_a_corpus() -> None:
+    """Its file and its test, as they stand there."""
+    section = CONTRIBUTING.read_text("utf8").split("## Adding a corpus")[1].split("\n## ")[0]
+    file, test = (re.sub("^   ", "", block, flags=re.M) for block in re.findall(r"```python\n(.*?)```", section, re.S))
+    names: dict[str, Any] = {}
+    try:
+        exec(file, names)
+        assert CORPORA["mirror"].find_task({}) == "translation"
+        exec(test, names)
+        names["test_every_string_is_turned_round"]()
+        sizes = {
+            split: len(items) for split, items in open_corpus("mirror", train=5, validation=2, test=3).splits.items()
+        }
+        assert sizes == {"train": 5, "validation": 2, "test": 3}
+    finally:
+        del CORPORA["mirror"]

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import copy
+import doctest
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +15,7 @@ from clockhands import positions
 from clockhands.attention import attend, attend_reference
 from clockhands.errors import PositionError
 from clockhands.schemes import CATALOGUE
+from tests.schemes import oracles
 from tests.schemes.laws import (
     BATCH,
     CAUSAL,
@@ -27,12 +31,13 @@ from tests.schemes.laws import (
     place,
     run,
 )
-from tests.schemes.oracles import ORACLES, Case, weights
+from tests.schemes.oracles import ORACLES, VARIANTS, Case, weights
 
 # Thousands of small cells over code that the oracles' tests cover: tracing them would double what they take.
 pytestmark = pytest.mark.no_cover
 
 Options = dict[str, Any]
+CONTRIBUTING = Path(__file__).resolve().parents[2] / "CONTRIBUTING.md"
 # Neighbours at 0 and at a million; 257 is the first integer that bfloat16 rounds, 65,537 is beyond float16.
 FAR = torch.tensor([[0, 1, 257, 65_537, 999_999, 1_000_000]])
 
@@ -67,6 +72,30 @@ def equals_oracle(name: str, options: Options, causal: bool, pos: torch.Tensor |
 @every("oracle")
 def test_equals_its_oracle(name: str, options: Options, causal: bool) -> None:
     equals_oracle(name, options, causal)
+
+
+def test_the_example_of_contributing_is_a_scheme(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its file, its catalogue line and its oracle, as they stand there."""
+    section = CONTRIBUTING.read_text("utf8").split("## Adding a scheme")[1].split("\n## ")[0]
+    file, its_oracle = (
+        re.sub("^   ", "", block, flags=re.M) for block in re.findall(r"```python\n(.*?)```", section, re.S)
+    )
+    names: dict[str, Any] = {}
+    exec(file, names)
+    monkeypatch.setitem(CATALOGUE._entries, "waltz", names["Waltz"])
+    monkeypatch.setattr("clockhands.schemes.Waltz", names["Waltz"], raising=False)
+    try:
+        exec(its_oracle, vars(oracles.bias) | {"__name__": "example"})
+        for options in VARIANTS["waltz"]:
+            for causal in (True, False):
+                equals_oracle("waltz", options, causal)
+                equals_oracle("waltz", options, causal, FAR)
+            equals_oracle_between("waltz", options, False, [7, 0, 3, 8, 1], [2, 5, 6, 1, 0, 4, 8, 3])
+        assert VARIANTS["waltz"] == [{}, {"depth": 0.3}]
+    finally:
+        del ORACLES["waltz"], VARIANTS["waltz"]
+    (example,) = doctest.DocTestFinder(recurse=False).find(names["Waltz"], "Waltz", globs={})
+    assert doctest.DocTestRunner().run(example) == (0, len(example.examples)) and example.examples
 
 
 @every("far", in_turn=True)

@@ -115,7 +115,8 @@ def test_the_literature_is_counted() -> None:
 def test_an_answer_has_two_sentences_and_a_third_where_its_reading_came_out(name: str) -> None:
     said = any(reading.say in answer(name) for reading in STUDIES[name].readings)
     three = said or not STUDIES[name].readings
-    assert len(re.findall(r"[.](?: |$)", answer(name))) == 2 + three
+    count = len(re.findall(r"[.](?: |$)", answer(name)))
+    assert count == 2 + three, f"the answer of {name} has {count} sentences, its reading among them; write {2 + three}"
 
 
 def test_a_reading_is_said_where_its_verdicts_came_out() -> None:

@@ -67,7 +67,7 @@ def check_declared(finding: Finding) -> None:
 def test_the_measure_that_contributing_adds_reads_attention() -> None:
     """Its value is what transformers computes: the largest mean weight of key 0 of any layer."""
     section = (ROOT / "CONTRIBUTING.md").read_text("utf8").split("## Adding a measure")[1].split("\n## ")[0]
-    (code,) = re.findall(r"```python\n(.*?)```", section, re.S)
+    code, _ = re.findall(r"```python\n(.*?)```", section, re.S)
     names: dict[str, Any] = {"__name__": "first_token"}
     exec(re.sub("^   ", "", code, flags=re.M), names)
     model, ids = tiny("gpt2"), torch.randint(7, VOCAB, (10, 16), generator=torch.Generator().manual_seed(0))
@@ -100,6 +100,23 @@ def test_a_measure_of_another_name_stands_under_its_own_heading(monkeypatch: pyt
     assert found.details["group"] == "A heading of its own"
     assert found.value == float((planted.ids(8) % 2 == 0).float().mean())
     assert (found.question, found.method, found.basis) == ("Are the ids even?", "Counted.", {})
+
+
+def test_the_example_of_contributing_is_a_measure(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its file, its test and its entry, as they stand there; `inspect` has its control, and its heading."""
+    section = (ROOT / "CONTRIBUTING.md").read_text("utf8").split("## Adding a measure")[1].split("\n## ")[0]
+    file, test = (re.sub("^   ", "", block, flags=re.M) for block in re.findall(r"```python\n(.*?)```", section, re.S))
+    names: dict[str, Any] = {"__name__": "first_token"}
+    exec(file, names)
+    measure: Measure = names["FirstToken"]()
+    monkeypatch.setitem(MEASURES, measure.name, measure)
+    assert f"\n| `{measure.name}` | {measure.question} | {', '.join(measure.references)} |\n" in section
+    tested: dict[str, Any] = {"__package__": __package__}
+    exec(test, tested)
+    tested["test_uniform_attention_gives_the_first_token_its_share"]()
+    found = inspect(Subject.of(planted.uniform()), texts=planted.ids(8))[measure.name]
+    check_declared(found)
+    assert found.value == pytest.approx(1 / planted.LENGTH) and len(found.references) == 1
 
 
 @pytest.mark.parametrize("kept", [1, 2])
