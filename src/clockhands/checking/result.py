@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from clockhands.checking.checks.check import CHECKS, TOLERANCE, USES, Check
+from clockhands.checking.runtimes.law import LAWS, Law
 from clockhands.checking.verdict.outcome import Outcome
 from clockhands.errors import DataError
 from clockhands.findings import Finding, Findings, Light, Reference, Table
@@ -62,9 +63,14 @@ class Result:
 
         It is safe only if every check of it was made and none that applies did otherwise than pass.
         """
-        return {use: self._safe([check for check in CHECKS.values() if use in check.uses]) for use in USES}
+        catalogue: Mapping[str, Check | Law] = LAWS if self._about_runtime else CHECKS
+        return {use: self._safe([check for check in catalogue.values() if use in check.uses]) for use in USES}
 
-    def _safe(self, checks: Sequence[Check]) -> bool | None:
+    @property
+    def _about_runtime(self) -> bool:
+        return any(outcome.check in LAWS for outcome in self.outcomes)
+
+    def _safe(self, checks: Sequence[Check | Law]) -> bool | None:
         verdicts_of: dict[str, list[str]] = {}
         for outcome in self.outcomes:
             verdicts_of.setdefault(outcome.check.removeprefix("source."), []).append(outcome.verdict)
@@ -148,13 +154,13 @@ class Result:
 
     def _finding(self, outcome: Outcome) -> Finding:
         name = outcome.check.removeprefix("source.")
-        check = CHECKS.get(name)
+        check: Check | Law | None = LAWS.find(name) or CHECKS.find(name)
         return Finding(
             f"check.{outcome.check}",
             check.asserts if check else outcome.check,
             _describe(outcome),
             outcome.size if outcome.size is None or outcome.size < float("inf") else None,
-            "std of the logits",
+            "std of the log-probabilities" if name in LAWS else "std of the logits",
             references=() if outcome.size is None else (_make_reference(outcome),),
             light=_LIGHTS[outcome.verdict],
             method=f"Catches: {check.catches}." if check else "",

@@ -39,7 +39,7 @@ def run(options: argparse.Namespace) -> int:
         return _list(_words(options.only))
     if options.all:
         return _matrix(options)
-    if options.against and not any(getattr(options, name) for name in _CHECKING):
+    if options.against and not options.runtime and not any(getattr(options, name) for name in _CHECKING):
         return _against(options)
     return _checked(options)
 
@@ -47,7 +47,7 @@ def run(options: argparse.Namespace) -> int:
 def _checked(options: argparse.Namespace) -> int:
     """The checks, and what the comparison with a reference says if there is one: both must hold."""
     before = _baseline(options)
-    deviation = _compare(options) if options.against else None
+    deviation = _compare(options) if options.against and not options.runtime else None
     results = _examine(options)
     if options.json:
         data = [result.as_dict() for result in results]
@@ -74,6 +74,11 @@ def _checked(options: argparse.Namespace) -> int:
 def _examine(options: argparse.Namespace) -> list[Result]:
     from clockhands.checking import examine
 
+    progress = _progress() if sys.stderr.isatty() else None
+    if options.runtime:
+        from clockhands.checking.runtimes.examination import examine_runtime
+
+        return [examine_runtime(options.model, options.against, _words(options.only), progress)]
     return examine(
         options.type or options.model,
         tiny=options.tiny,
@@ -83,7 +88,7 @@ def _examine(options: argparse.Namespace) -> list[Result]:
         device=options.device,
         weights=options.weights,
         trust_remote_code=options.trust_remote_code,
-        progress=_progress() if sys.stderr.isatty() else None,
+        progress=progress,
     )
 
 
@@ -126,9 +131,14 @@ def _names(outcomes: list[Outcome]) -> str:
 
 def _list(only: list[str] | None) -> int:
     from clockhands.checking.checks.check import select
+    from clockhands.checking.runtimes.examination import select_laws
 
-    for check in select(only, optional=True):
+    about_runtimes = [name for name in only or () if name.partition(".")[0] == "runtime"]
+    others = [name for name in only or () if name not in about_runtimes]
+    for check in select(others or None, optional=True) if others or not only else []:
         print(f"{check.name:24} {check.asserts}\n{'':24} catches: {check.catches}{' (--slow)' * check.optional}")
+    for law in select_laws(about_runtimes or None) if about_runtimes or not only else []:
+        print(f"{law.name:24} {law.asserts}\n{'':24} catches: {law.catches}")
     return 0
 
 

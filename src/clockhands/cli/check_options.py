@@ -27,12 +27,20 @@ _REFUSED: dict[str, tuple[tuple[str, ...], str]] = {
     "json": (("verbose",), "the JSON holds everything"),
     "type": (("trust_remote_code",), "an architecture of transformers brings no code of its own"),
     "model": (_SWEEP, "they are about --all"),
+    "runtime": (
+        ("tiny", "slow", "trust_remote_code", *_WEIGHTS, *_SWEEP),
+        "the program that runs it decides about weights and devices",
+    ),
 }
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument("model", nargs="?", help="a model folder, one of our runs, or a hub name")
+    parser.add_argument(
+        "model",
+        nargs="?",
+        help="a model folder, one of our runs, or a hub name; or what another program runs: an export *.onnx",
+    )
     parser.add_argument("--type", metavar="NAME", help="an architecture of transformers, by name; needs --tiny")
     parser.add_argument(
         "--tiny",
@@ -45,7 +53,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--against",
         metavar="REF",
         help="compare with reference model REF and report the first position and layer that differ; "
-        "with --only, --slow, --baseline, --report or --verbose the checks run too",
+        "with --only, --slow, --baseline, --report or --verbose the checks run too; with what another program runs, "
+        "the model of transformers that it was made from",
     )
     parser.add_argument(
         "--baseline",
@@ -92,7 +101,11 @@ def _add_loading(parser: argparse.ArgumentParser) -> None:
 
 
 def validate(options: argparse.Namespace) -> None:
-    """Raise UsageError for options that exclude each other, and for numbers out of range."""
+    """Raise UsageError for options that exclude each other, and for numbers out of range.
+
+    ``runtime`` is set on the options: whether the model is one that another program runs.
+    """
+    options.runtime = _is_runtime(options.model)
     named = [bool(options.model), bool(options.type), bool(options.all), options.list]
     if sum(named) != 1:
         raise UsageError("name one thing to check: a model, --type NAME, --all (or --list)")
@@ -102,8 +115,9 @@ def validate(options: argparse.Namespace) -> None:
         used = [f"--{name.replace('_', '-')}" for name in refused if getattr(options, name) not in (None, False)]
         # A reference may be a folder with code of its own, and --all is tiny in any case.
         outruled = (mode == "type" and options.against) or (mode == "tiny" and options.all)
+        outruled = outruled or (mode == "against" and options.runtime)
         if getattr(options, mode) and used and not outruled:
-            label = "a model" if mode == "model" else f"--{mode}"
+            label = {"model": "a model", "runtime": f"{options.model} (a runtime)"}.get(mode, f"--{mode}")
             raise UsageError(f"{label} does not go with {', '.join(used)}: {why}")
     if options.jobs is not None:
         from clockhands.devices import check_threads
@@ -111,3 +125,12 @@ def validate(options: argparse.Namespace) -> None:
         check_threads(options.jobs, "--jobs")
     if options.limit is not None and options.limit <= 0:
         raise UsageError(f"--limit is {options.limit:g}; it must be more than 0 seconds")
+
+
+def _is_runtime(name: str | None) -> bool:
+    """Whether a name is that of something that another program runs; asked without importing that program."""
+    if name is None:
+        return False
+    from clockhands.checking.runtimes.runtime import find_opener
+
+    return find_opener(name) is not None

@@ -54,18 +54,20 @@ class Measurement:
     """What a check measured: a difference in standard deviations of the logits.
 
     ``wanted`` says whether the difference should be there (a changed theta must change the logits) or not; ``floor``
-    is the difference that the precision alone makes there, where that is not the rounding of the weights' own.
+    is the difference that the precision alone makes there, where that is not the rounding of the weights' own, and
+    ``tolerance`` the difference that counts as none.
     """
 
     size: float
     note: str = ""
     wanted: bool = False
     floor: float | None = None
+    tolerance: float = TOLERANCE
 
     @property
     def expected(self) -> bool:
         """Whether the measurement is what a correct model gives."""
-        return (self.size > TOLERANCE) == self.wanted
+        return (self.size > self.tolerance) == self.wanted
 
 
 @dataclass(frozen=True)

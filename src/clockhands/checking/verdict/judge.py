@@ -8,9 +8,12 @@ from dataclasses import replace
 from clockhands.checking.checks.check import Check
 from clockhands.checking.fitting.pieces import explain_check
 from clockhands.checking.models.subject import Subject
+from clockhands.checking.runtimes.bench import Bench
+from clockhands.checking.runtimes.law import Law
+from clockhands.checking.runtimes.naming import name_fault
 from clockhands.checking.verdict.advice import follows_another
 from clockhands.checking.verdict.known_faults import find_fault
-from clockhands.checking.verdict.measure import FAR, Evidence, measure, measure_rounding
+from clockhands.checking.verdict.measure import FAR, Evidence, measure, measure_law, measure_rounding
 from clockhands.checking.verdict.outcome import Outcome, Verdict
 from clockhands.checking.verdict.properties import find_property
 
@@ -62,6 +65,31 @@ def judge(subject: Subject, check: Check, architecture: str, earlier: Mapping[st
         safe=entry.safe or safe,
         thread=entry.thread,
     )
+
+
+def judge_law(bench: Bench, law: Law, earlier: Mapping[str, Outcome]) -> Outcome:
+    """Return the outcome of one law on one runtime, as ``judge`` does of a check on a model of torch.
+
+    A runtime has no float64: a difference that is gone with other texts is rounding if it was small, and WARN if not.
+    The cause of a FAIL is the fault under which the reference, or the runtime itself, gives the very same scores.
+    Where the runtime does not read a text at all, the first law says so, and the others say nothing.
+    """
+    first = next(iter(earlier.values()), None)
+    if first is not None and first.verdict == "FAIL" and first.size is None:
+        return Outcome(law.name, "N/A", reason=f"{first.check} says what the runtime does not read")
+    evidence, reason = measure_law(bench, law), ""
+    verdict: Verdict = "FAIL"
+    if evidence.inapplicable:
+        verdict, reason = "N/A", evidence.inapplicable
+    elif evidence.raised:
+        reason = f"raised {evidence.raised}"
+    elif evidence.repeated is None:
+        verdict = "PASS"
+    elif evidence.repeated.expected:
+        far = evidence.first is not None and evidence.first.size > FAR
+        verdict, reason = "WARN" if far else "PASS", "gone with other texts"
+    outcome = Outcome(law.name, verdict, reason=reason, **evidence.numbers())
+    return replace(outcome, cause=name_fault(bench, law.name, evidence.raised)) if verdict == "FAIL" else outcome
 
 
 def _floor(subject: Subject, outcome: Outcome) -> float | None:

@@ -9,6 +9,8 @@ import torch
 
 from clockhands.checking.checks.check import Check, Inapplicable, Measurement, difference
 from clockhands.checking.models.subject import Subject
+from clockhands.checking.runtimes.bench import Bench
+from clockhands.checking.runtimes.law import Law
 
 _AUDIBLE = "with weights drawn so that position is audible"
 FAR = 0.1  # a hundred times the tolerance
@@ -55,6 +57,20 @@ def measure(subject: Subject, check: Check) -> Evidence:
         subject = subject.copy_audible(subject.seed, subject.dtype)
         first = replace(louder, note=", ".join(filter(None, (louder.note, _AUDIBLE))))
     return Evidence(first=first) if first.expected else _confirm(subject, check, first)
+
+
+def measure_law(bench: Bench, law: Law) -> Evidence:
+    """Return what a law measures on a runtime, with other texts too if it is not what a correct one gives."""
+    reason = law.inapplicable(bench)
+    if reason is not None:
+        return Evidence(inapplicable=reason)
+    try:
+        first = law.measure(bench)
+        return Evidence(first=first, repeated=None if first.expected else law.measure(bench.redraw()))
+    except Inapplicable as fault:
+        return Evidence(inapplicable=str(fault))
+    except Exception as fault:  # an engine may raise anything
+        return Evidence(raised=_shorten(fault))
 
 
 def _measure_audible(subject: Subject, check: Check) -> Measurement | None:
