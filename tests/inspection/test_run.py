@@ -190,7 +190,7 @@ def test_words_that_place_themselves_are_named() -> None:
     )
     found = inspect(model, texts=_ids(), control=False)["logits.layers"]
     assert found.light == "info"
-    assert "tokens choose positions or change a bias" in found.verdict
+    assert "tokens choose positions or change what is added" in found.verdict
 
 
 def _unlisted(kind: str) -> nn.Module:

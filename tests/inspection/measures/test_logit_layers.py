@@ -17,7 +17,7 @@ from .readings import (
 
 
 @pytest.mark.parametrize(
-    ("chosen", "sentence"), [(True, "Here tokens choose positions or change a bias"), (False, "The terms rebuild")]
+    ("chosen", "sentence"), [(True, "Here tokens choose positions or change what"), (False, "The terms rebuild")]
 )
 def test_tokens_choose_positions_is_said_where_they_do(chosen: bool, sentence: str) -> None:
     """RePo whose tokens all choose position 0 rotates nothing, and nothing of its logits depends on what they chose."""

@@ -25,8 +25,8 @@ SUBSPACES = 20
 def compute_overlap(tokens_DD: Float[Tensor, "D D"], positions_DD: Float[Tensor, "D D"]) -> tuple[float, float, float]:
     """Return the overlap of two covariances, and its mean and standard deviation under random rotations.
 
-    The overlap is tr(A B) / (‖A‖ ‖B‖), the RV coefficient (Escoufier 1973). The moments follow from Haar measure on
-    O(D): tr A tr B / D and 2‖A°‖²‖B°‖² / ((D−1)(D+2)) with A° = A − tr A / D, both divided by the norms.
+    The overlap is tr(A B) / (‖A‖ ‖B‖), the RV coefficient (Escoufier 1973). Under Haar measure on O(D), tr(A B) has
+    mean tr A tr B / D and variance 2‖A°‖²‖B°‖² / ((D−1)(D+2)), with A° = A − (tr A / D) I.
     """
     width = len(tokens_DD)
     norms = float(tokens_DD.norm() * positions_DD.norm())
@@ -62,8 +62,8 @@ class Directions(Measure):
     method = (
         "Overlap = tr(C_w C_p) / (‖C_w‖ ‖C_p‖), the cosine between the covariance C_w of the token rows (weighted by "
         "the text) and that of the position rows, C_p: 0 if they live in orthogonal subspaces, 1 if they vary alike. "
-        "Random rotations: C_p rotated by a uniformly random rotation of the d dimensions; its mean is tr C_w tr C_p / "
-        "d and its variance 2‖C_w°‖²‖C_p°‖² / ((d−1)(d+2)), C° being C without its trace, both divided by the norms. "
+        "Random rotations: C_p rotated by a uniformly random rotation of the d dimensions; tr(C_w C_p) then has mean "
+        "tr C_w tr C_p / d and variance 2‖C_w°‖²‖C_p°‖² / ((d−1)(d+2)), C° being C − (tr C / d) I. "
         "No threshold enters the overlap. The principal angles in the table need two: the subspaces hold 90 % of the "
         "variance of the token rows and 95 % of that of the position rows, because without truncation the smallest "
         "angle is always 0°; beside them stand those of random subspaces of the same sizes. Interval of the overlap: "

@@ -95,12 +95,12 @@ def _describe_layer(split: LogitSplit, name: str) -> str:
 
 
 def _describe_exactness(error: float, data_dependent: float) -> str:
-    """Say how closely the terms add up to the logits, and how much is due to positions or biases that tokens choose."""
+    """Say how closely the terms add up to the logits, and how much is data-dependent."""
     choice = ""
     if abs(data_dependent) > ROUNDING:
         choice = (
-            f"Here tokens choose positions or change a bias: {format_percent(data_dependent)} of the logits' variance "
-            "is data-dependent. "
+            f"Here tokens choose positions or change what is added to the logits: {format_percent(data_dependent)} of "
+            "the logits' variance is data-dependent. "
         )
     if error <= EXACT:
         return f"{choice}The terms rebuild the logits to {error:.0e} of the largest."

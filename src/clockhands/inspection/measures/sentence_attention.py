@@ -34,9 +34,9 @@ class SentenceAttention(Measure):
         "key, exactly; where layers add what a token and a distance give together, that is a fifth. In the names of "
         "the terms a token is called a word. What a layer adds by distance (a bias) and what a rotation does to the "
         "means belong to position–position. Terms are centred over the keys of each query, for softmax cannot see "
-        "more. The value is the share of position–position in the variance of the logits at ordinary tokens, all "
-        "heads of all layers pooled; with several sentences, their mean. Other texts: the same share in each of them, "
-        "with the range of the middle 95 %. One sentence is measured whole and has no interval."
+        "more. The value is the share of position–position in the variance of the logits at ordinary tokens, the "
+        "heads of a layer pooled, the mean over layers; with several sentences, their mean. Other texts: the same "
+        "share in each of them, with the range of the middle 95 %. One sentence is measured whole and has no interval."
     )
     source = "Ke et al. 2021 (TUPE), eq. 6; made exact by replay"
     heading = SENTENCES_HEADING

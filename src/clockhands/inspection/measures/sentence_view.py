@@ -23,7 +23,7 @@ def make_attention_view(
     """Return the data of the page's view ``attention``: plain values, for the ``details`` of a finding.
 
     It has ``kind``, the name of the view, and ``sentences``. A sentence has its ``text``, its ``tokens``, its text
-    ``swapped`` (empty where that has other tokens), the ``terms`` of its logits by name, ``mask`` (for each query a row
+    ``swapped`` (empty if that has more or fewer), the ``terms`` of its logits by name, ``mask`` (for each query a row
     of 0 and 1), ``left_out``, how many heads there is no room for, and ``heads``, each with ``layer`` (from 1),
     ``head`` (from 0), ``scale`` and ``numbers``: attention, attention after the swap where there is one, then every
     term, each [queries, keys] as little-endian integers of 16 bits in base64. Attention is in units of 1 / 32767, terms

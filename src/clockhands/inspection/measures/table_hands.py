@@ -47,7 +47,7 @@ class TableHands(Measure):
     references = ("smooth surrogates",)
     method = (
         "A hand is a frequency whose cosine and sine span a plane of the table, in which the rows rotate from the "
-        f"first to the last; row 0 is left out, and at most {MOST_ROWS} rows are read (512 of a model of this "
+        f"first to the last; row 0 is left out, and at most {MOST_ROWS} rows are read (511 of a model of this "
         "project). Pairs of columns that are one "
         "such circle each are read first. In the rest the highest peak of the periodogram, summed over the channels, "
         "is added to a least-squares model, all frequencies are refined together, and the same is done with what is "

@@ -71,7 +71,10 @@ class HeadStatistics:
 
 
 class HeadSums:
-    """Sums over the attention of one layer, taken batch by batch: length² numbers, and one for each text and head."""
+    """Sums over the attention of one layer, taken batch by batch.
+
+    They are length² numbers for each head and group of texts, and one number for each text and head.
+    """
 
     def __init__(self, ordinary_T: Bool[Tensor, " T"]) -> None:
         self.ordinary_T, self.sums = ordinary_T, PositionSums()

@@ -18,7 +18,8 @@ the logits of the constant part at the positions of this text, less those at the
 a scheme rewrites rows of logits (CoPE, DAPE), that term is what the text's content changes of all that is added.
 
 Source: the four terms of Ke et al. 2021 (TUPE, eq. 6) with a third part, in which layer norm and biases have their
-place; constant–content and constant–position are the u and v terms of Dai et al. 2019 (Transformer-XL).
+place; constant–content is the u term of Dai et al. 2019 (Transformer-XL), whose v term, of the distance, is in ``added,
+constant``.
 """
 
 from __future__ import annotations

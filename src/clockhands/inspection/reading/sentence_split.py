@@ -31,7 +31,8 @@ SENTENCE_TERMS: Mapping[str, tuple[str, ...]] = {
 """The terms of the split logits by what of the query and what of the key they depend on; an axis ``t`` of a tensor here
 has one entry for each. Saved tables keep these names, in which a token is a word. What no text changes, the constant,
 goes with position: it is there whatever the tokens are. The last is zero except in layers that add what a
-token and a distance give together (DeBERTa, Transformer-XL), or in which tokens choose positions or change a bias.
+token and a distance give together (DeBERTa, Transformer-XL), or in which tokens choose positions or change what is
+added.
 
 Other groups than those of ``term_groups``, though some names are alike (saved tables keep them):
 
@@ -49,7 +50,7 @@ class SentenceLayer:
     """One attention layer on one sentence.
 
     Attributes:
-        weights_HST: attention; ``swapped_HST`` after two words changed places, None where that has other tokens.
+        weights_HST: attention; ``swapped_HST`` after two words changed places, None if that has more or fewer tokens.
         mask_ST: which keys each query may attend to.
         terms_tHST: ``SENTENCE_TERMS`` of the logits, each centred over the keys of its query: softmax sees no more.
         shares_Ht: their shares of the variance of the logits, head by head.

@@ -209,7 +209,7 @@ class Subject(ABC):
 
     @abstractmethod
     def read_tables(self, length: int = 0) -> Tables | None:
-        """Return the input tables in float32 on the CPU; None where positions are not added to tokens at the input.
+        """Return the input tables in float32 on the CPU; None where no position vectors enter there.
 
         ``length``: the fewest position vectors that are needed, of a scheme that computes them. Raises CheckpointError
         for tables with NaN or infinite values.
