@@ -76,7 +76,7 @@ def test_grouped_heads_between_target_and_source_equal_the_oracle(name: str, opt
 
 @attending("grouped")
 @torch.no_grad()
-def test_a_scheme_says_whether_it_rotates_equal_keys_alike_in_every_head(
+def test_a_scheme_says_whether_it_rotates_equal_keys_alike_in_every_head_and_how_wide_they_become(
     name: str, options: Options, causal: bool
 ) -> None:
     scheme = make(name, options, causal)
@@ -85,3 +85,4 @@ def test_a_scheme_says_whether_it_rotates_equal_keys_alike_in_every_head(
     equal_BHTK = data.k[:, :1].expand_as(data.k)
     _, rotated_BHTK = scheme.rotate(data.q, equal_BHTK, pos, pos)
     assert bool((rotated_BHTK == rotated_BHTK[:, :1]).all()) is not scheme.rotates_by_head
+    assert rotated_BHTK.shape[-1] == scheme.widening * data.k.shape[-1]

@@ -121,3 +121,11 @@ def test_an_offloaded_cache_serves(name: str) -> None:
     wanted = made.generate(text, max_new_tokens=5, min_new_tokens=5)
     for kind in ("offloaded", "offloaded_static"):
         assert torch.equal(made.generate(text, max_new_tokens=5, min_new_tokens=5, cache_implementation=kind), wanted)
+
+
+@torch.no_grad()
+def test_tokens_that_place_themselves_are_cached_with_keys_that_rotation_widens() -> None:
+    """What tells coordinates from channels is the width after rotation, which PoPE doubles."""
+    made = model(decoder={"schemes": ["forgetting", "pope"]})
+    got, wanted = step_by_step(made, DynamicCache())
+    torch.testing.assert_close(got, wanted, atol=2e-4, rtol=2e-4)

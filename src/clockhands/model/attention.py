@@ -184,7 +184,7 @@ class SelfAttention(Attention):
         scheme, placement, cache = context.scheme, context.placement, context.cache
         if "locate" not in scheme.active_hooks():
             return placement
-        past_BHTA = None if cache is None else read_coordinates(cache, context.layer, self.head_dim)
+        past_BHTA = None if cache is None else read_coordinates(scheme, cache, context.layer, self.head_dim)
         # An offloaded cache may hold them on another device until it is asked for its keys.
         past_BHTA = None if past_BHTA is None else past_BHTA.to(x_BSD.device)
         located_BHSA = scheme.locate(x_BSD, placement.qpos_BS, past_BHTA)

@@ -116,17 +116,18 @@ def split_positions(
     return stored_BHTKp[..., :k_width], pos_BTA[..., 0] if like.dim() == 2 else pos_BTA
 
 
-def read_coordinates(cache: KVCache, layer: int, head_dim: int) -> Float[Tensor, "B H T A"] | None:
+def read_coordinates(scheme: Scheme, cache: KVCache, layer: int, head_dim: int) -> Float[Tensor, "B H T A"] | None:
     """Read the coordinates that ``locate`` gave the cached tokens of a layer: [B, H, T, A]; None if none is cached.
 
-    The cached keys are ``head_dim`` wide: no scheme with ``locate`` changes their width when it rotates.
+    ``head_dim``: the width of a key before ``rotate``, which may widen it (``Scheme.widening``).
     """
     length = int(cache.get_seq_length(layer))
     if length == 0:
         return None
     stored_BHTKp = cache.layers[layer].keys[..., :length, :]
     like = stored_BHTKp.new_empty((1, 1, 1, 1), dtype=torch.float32)
-    return split_positions(stored_BHTKp, head_dim, like)[1]
+    k_width = head_dim * scheme.widening if scheme.declares.cache == "rotated" else head_dim
+    return split_positions(stored_BHTKp, k_width, like)[1]
 
 
 def count_cached_tokens(cache: KVCache | None) -> int | Tensor:

@@ -68,6 +68,7 @@ class Composition(Scheme):
         self._all_parts = tuple(parts)
         self.own = nn.ModuleDict({str(index): part for index, part in enumerate(parts) if index not in borrowed})
         self.rotates_by_head = any(part.rotates_by_head for part in parts)
+        self.widening = max((part.widening for part in parts), default=1)
         self.per_layer = any(part.per_layer for part in parts)
         self.rowwise = all(part.rowwise for part in parts)
         biases = [part for part in parts if "bias" in part.active_hooks()]

@@ -61,8 +61,9 @@ class Scheme(nn.Module):
     query is that of any other plus one number, at any positions; the softmax ignores that number, so that kernels may
     give all queries the row of one.
     ``rotates_by_head``: ``rotate`` rotates equal keys of two heads differently, so that grouped heads cannot share
-    rotated keys. ``scales_queries``: all that ``rotate`` does is to multiply queries by numbers. ``masks``: the
-    bias is 0 or -inf. ``reads_heads``: a hook compares the channels of queries or keys with vectors of the scheme.
+    rotated keys. ``widening``: by which factor ``rotate`` widens queries and keys. ``scales_queries``: all that
+    ``rotate`` does is to multiply queries by numbers. ``masks``: the bias is 0 or -inf. ``reads_heads``: a hook
+    compares the channels of queries or keys with vectors of the scheme.
     """
 
     equation: ClassVar[str] = ""
@@ -77,6 +78,7 @@ class Scheme(nn.Module):
     reads_heads: bool = False
     queries_share_bias_row: bool = False
     rotates_by_head: bool = False
+    widening: int = 1
 
     @property
     def declares(self) -> Declares:

@@ -50,6 +50,7 @@ class PoPE(Scheme):
     )
     source = "Gopalakrishnan et al. 2025 (2509.10534), equations 5 and 6"
     rotates_by_head = True
+    widening = 2
     peers = ("x-transformers PolarEmbedding", "lucidrains/PoPE-pytorch")
     per_layer = True
 
