@@ -285,6 +285,11 @@ def test_packed_documents_are_not_continued() -> None:
     cache = made(input_ids=text, use_cache=True).past_key_values
     with pytest.raises(PositionError, match="packed documents cannot be continued from a cache"):
         made(input_ids=text, document_ids=documents, past_key_values=cache)
+    # generate of transformers gives positions at every step, and these do not say to which document a token belongs.
+    with pytest.raises(PositionError, match="packed documents cannot be continued from a cache"):
+        made(input_ids=text, document_ids=documents, position_ids=torch.arange(4, 8)[None], past_key_values=cache)
+    with pytest.raises(PositionError, match="packed documents cannot be continued from a cache"):
+        made.generate(text, document_ids=documents, max_new_tokens=2)
 
 
 @pytest.mark.parametrize(

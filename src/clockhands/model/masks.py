@@ -54,22 +54,22 @@ def count_positions(tokens: TokenBatch, past: int | Tensor = 0) -> Positions:
     the mask does not cover the cached tokens and these, or if packed documents follow cached tokens.
     """
     batch, new = tokens.ids_BS.shape
+    if tokens.documents_BS is not None and (not isinstance(past, int) or past):
+        raise PositionError("packed documents cannot be continued from a cache; generate for each alone")
+    if tokens.mask_BT is not None and isinstance(past, int) and tokens.mask_BT.shape[1] < past + new:
+        raise PositionError(
+            f"the mask has {tokens.mask_BT.shape[1]} columns, but {past} cached and {new} new tokens need "
+            f"{past + new}; pass an attention_mask of [{batch}, {past + new}]"
+        )
     if tokens.positions_BS is not None:
         return tokens.positions_BS.expand(batch, *tokens.positions_BS.shape[1:])
     if tokens.documents_BS is not None:
-        if not isinstance(past, int) or past:
-            raise PositionError("packed documents cannot be continued from a cache; generate for each alone")
         return positions.count_packed(tokens.documents_BS)
     device = tokens.ids_BS.device
     if tokens.mask_BT is None:
         if isinstance(past, int):
             return positions.count_up(batch, new, start=past, device=device)
         return positions.shift(positions.count_up(batch, new, device=device), past.expand(batch))
-    if isinstance(past, int) and tokens.mask_BT.shape[1] < past + new:
-        raise PositionError(
-            f"the mask has {tokens.mask_BT.shape[1]} columns, but {past} cached and {new} new tokens need "
-            f"{past + new}; pass an attention_mask of [{batch}, {past + new}]"
-        )
     return positions.count_from_mask(tokens.mask_BT).index_select(1, past + torch.arange(new, device=device))
 
 
