@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from transformers import GenerationConfig
 
 from clockhands.errors import CheckpointError, PositionError, UsageError
 from clockhands.model.huggingface_base import MODEL_CLASSES, check_padding_mask
@@ -47,6 +48,18 @@ def test_generate_refuses_to_return_attention_weights(architecture: str) -> None
     with pytest.raises(ValueError, match="output_attentions is set"):
         made.generate(words(1, 5), max_new_tokens=2)
     made.generate(words(1, 5), max_new_tokens=2, output_attentions=False)
+
+
+def test_a_generation_config_of_the_call_is_read_wherever_it_stands() -> None:
+    made = model(decoder={"scheme": "rope", "transform": "randomised", "transform_options": {"maximum": 64}})
+    settings = GenerationConfig(use_cache=True, max_new_tokens=3, pad_token_id=0)
+    with pytest.raises(PositionError, match="cached keys become stale"):
+        made.generate(words(1, 5), settings)
+    with pytest.raises(PositionError, match="cached keys become stale"):
+        made.generate(words(1, 5), generation_config=settings)
+    settings = GenerationConfig(output_attentions=True, return_dict_in_generate=True, max_new_tokens=3)
+    with pytest.raises(ValueError, match="output_attentions is set, but models of Clockhands"):
+        made.generate(words(1, 5), settings)
 
 
 def test_nothing_is_cached_in_training_with_labels_or_where_keys_become_stale() -> None:

@@ -162,22 +162,22 @@ class CacheAwareGenerationMixin(GenerationMixin):
 
     model: Transformer
 
-    def generate(self, *inputs: Any, **options: Any) -> Any:
+    def generate(self, inputs: Any = None, generation_config: Any = None, *arguments: Any, **options: Any) -> Any:
         """Generate as in transformers, without a KV cache where cached keys could become stale.
 
         A ``use_cache`` or a ``generation_config`` that the call passes is obeyed. Raises PositionError where that makes
         it use keys that are stale, and ValueError if ``output_attentions`` is set: these models do not return their
         attention weights.
         """
-        settings = options.get("generation_config") or self.generation_config
+        settings = generation_config or self.generation_config
         if options.get("output_attentions", settings.output_attentions):
             raise ValueError(
                 "output_attentions is set, but models of Clockhands do not return attention weights from generate; "
                 "leave it out, and use clockhands.attention.record to see them"
             )
-        if self.model.output_stack.cache_limit and options.get("generation_config") is None:
+        if self.model.output_stack.cache_limit and generation_config is None:
             options.setdefault("use_cache", False)
-        return super().generate(*inputs, **options)  # type: ignore[misc]
+        return super().generate(inputs, generation_config, *arguments, **options)  # type: ignore[misc]
 
 
 def is_loaded(parameter: torch.Tensor) -> bool:
