@@ -290,3 +290,15 @@ def test_a_stack_that_an_architecture_lacks_is_named() -> None:
     assert made.config.stack_sides == ("decoder",)
     with pytest.raises(UsageError, match="a model of architecture 'decoder' has no encoder"):
         made.get_stack("encoder")
+
+
+@torch.no_grad()
+def test_columns_of_a_mask_beyond_the_source_are_ignored() -> None:
+    made, text = model("encoder-decoder").model, words(2, 4)
+    mask = torch.tensor([[True] * 4, [True, True, True, False]])
+    wide = TokenBatch(text, torch.cat([mask, mask], dim=1))
+    wanted = made.decode(TokenBatch(text), made.encode(TokenBatch(text, mask)))
+    source = made.encode(wide)
+    torch.testing.assert_close(made.decode(TokenBatch(text), source), wanted)
+    rebuilt = made.rebuild_source(source.states_BTD, wide)
+    torch.testing.assert_close(made.decode(TokenBatch(text), rebuilt), wanted)

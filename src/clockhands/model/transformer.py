@@ -117,11 +117,12 @@ class Transformer(nn.Module):
             raise UsageError("a decoder-only model has no encoder; call decode")
         counted_BS, placement = self.make_self_placement(tokens, "encoder", None)
         states_BSD = self.encoder(tokens.ids_BS, placement, layer_states=layer_states)
-        return EncodedSource(states_BSD, counted_BS, tokens.mask_BT, tokens.documents_BS)
+        return EncodedSource(states_BSD, counted_BS, select_mask_of_new_tokens(tokens, 0), tokens.documents_BS)
 
     def rebuild_source(self, states_BTD: Float[Tensor, "B T D"], tokens: TokenBatch) -> EncodedSource:
         """Rebuild an encoded source from the encoder's last states [B, T, D]; ``tokens`` has its mask and positions."""
-        return EncodedSource(states_BTD, count_positions(tokens), tokens.mask_BT, tokens.documents_BS)
+        mask_BT = select_mask_of_new_tokens(tokens, 0)
+        return EncodedSource(states_BTD, count_positions(tokens), mask_BT, tokens.documents_BS)
 
     def decode(
         self,
