@@ -22,6 +22,7 @@ def test_cross_attention_is_a_distribution_over_the_source(translator: Run) -> N
     figure = draw_cross_attention(translator, "Tom bit Anna")
     assert [panel.title for panel in figure.panels] == ["layer 1, head 1", "layer 1, head 2"]
     assert figure.panels[1].marks[0].z[0][0] == pytest.approx(float(weights[0, 1, 0, 0]))
+    assert figure.caption.endswith("every row sums to 1.")
 
 
 def test_a_target_of_the_caller_is_read_instead_of_the_translation(translator: Run) -> None:
@@ -42,3 +43,13 @@ def test_a_decoder_without_layers_is_refused(translator: Run, tmp_path: Path) ->
     run = train(recipe, tmp_path / "run")
     with pytest.raises(UsageError, match="a decoder of 0 layers, so there is no cross-attention"):
         compute_cross_attention(run, "Tom bit Anna")
+
+
+def test_a_caption_does_not_say_that_rows_sum_to_1_where_a_scheme_replaces_the_softmax(
+    translator: Run, tmp_path: Path
+) -> None:
+    recipe = vary_recipe(translator.recipe, {"position.cross.scheme": "sinks", "training.max_steps": 1})
+    run = train(recipe, tmp_path / "run")
+    weights, _, _ = compute_cross_attention(run, "Tom bit Anna", "Anna bit Tom")
+    assert bool((weights.sum(-1) < 0.99).all())
+    assert draw_cross_attention(run, "Tom bit Anna", "Anna bit Tom").caption.endswith("rows need not sum to 1.")

@@ -62,7 +62,12 @@ def draw_cross_attention(run: str | Path | Run, source: str, target: str | None 
 
     The arguments and errors are those of ``compute_cross_attention``.
     """
+    run = open_run(run)
     weights_LHST, source_tokens, target_tokens = compute_cross_attention(run, source, target)
+    # Only the softmax makes the weights of every row sum to 1, and a scheme may bring another normaliser.
+    schemes = run.model.transformer.cross_schemes
+    is_softmax = schemes is None or "weigh" not in schemes.active_hooks()
+    rows = "every row sums to 1" if is_softmax else "its scheme replaces the softmax, and rows need not sum to 1"
     panels = [
         Panel(
             (Mark("heatmap", z=tuple(map(tuple, head_ST.tolist())), x=tuple(source_tokens), y=tuple(target_tokens)),),
@@ -72,8 +77,7 @@ def draw_cross_attention(run: str | Path | Run, source: str, target: str | None 
         for head, head_ST in enumerate(layer_HST)
     ]
     caption = (
-        "How much the decoder attends to each source token (column) where it predicts a target token (row); every row "
-        "sums to 1."
+        f"How much the decoder attends to each source token (column) where it predicts a target token (row); {rows}."
     )
     height = len(target_tokens) / len(source_tokens)
     title = "Attention from target to source, head by head"
