@@ -21,6 +21,7 @@ def estimate_bytes(
 ) -> int:
     """Return a lower bound of the memory, in bytes, that a search takes, so that nothing is refused that would fit.
 
+    It is one for a search in the type of the weights; ``ctranslate2`` with a smaller ``compute_type`` may take less.
     Counted are the larger of two sets of tensors, each of which exists at one time whatever the engine: the states of
     one layer of the encoder; or the KV caches of the decoder together with the encoder's output. The keys and values of
     a source are counted once, since its hypotheses may share them.

@@ -42,7 +42,7 @@ LOGIT_SHARE = 0.2
 
 @dataclass(frozen=True)
 class EvaluationWindows:
-    """Overlapping windows of a text, and which of their tokens count in the loss.
+    """Windows of a text, which may overlap, and which of their tokens count in the loss.
 
     Args:
         ids_NS: the tokens of each window, with those that begin every text in front.

@@ -79,7 +79,7 @@ class TransformerConfig:
         parallel: attention and feed-forward layer read the same x, and both are added to it (GPT-NeoX); needs ``pre``.
         encoder, decoder, cross: the positional encoding of each side, not the side itself; in the paper cross has none.
 
-    Raises ConfigError, which lists all values of a wrong type or range, or else all that contradict each other.
+    Raises ConfigError, which lists all values of a wrong type or range, or else those that contradict each other.
     """
 
     kind: Architecture = "encoder-decoder"

@@ -1,4 +1,4 @@
-"""Find everything that is wrong with a configuration, one sentence each, before anything is raised."""
+"""Find what is wrong with a configuration, one sentence each, and not the first fault alone."""
 
 from __future__ import annotations
 
@@ -38,7 +38,10 @@ __all__ = [
 
 
 def find_faults(config: TransformerConfig) -> list[str]:
-    """Return everything wrong with a configuration, one sentence each; empty if nothing is."""
+    """Return what is wrong with a configuration, one sentence each; empty if nothing is.
+
+    Values of a wrong type or range are returned alone. A scheme is asked only about sizes that fit each other.
+    """
     faults = find_value_faults(config, "")
     for side in get_args(Side):
         faults += find_value_faults(config.get_position_config(side), f"{side}.")

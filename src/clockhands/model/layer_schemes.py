@@ -131,7 +131,8 @@ class BuiltSchemes:
 def build_side(position: PositionConfig, num_layers: int, sizes: Sizes, spare: Scheme | None = None) -> BuiltSchemes:
     """Build the schemes of a side: one for all layers that are alike, or one for each if a part is ``per_layer``.
 
-    What is not ``per_layer`` exists once for all layers that have it. ``spare``: an instance of the scheme that all
+    What is not ``per_layer`` exists once for all layers, or, where ``layers`` names it, once for all layers with equal
+    entries. ``spare``: an instance of the scheme that all
     layers have, built before, which is used as the first one; None: that is built too. A valid configuration is
     assumed; raises ConfigError where schemes refuse the sizes, or each other.
     """

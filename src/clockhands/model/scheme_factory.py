@@ -29,12 +29,13 @@ BYTES_OF_FLOAT32 = 4
 class SchemeFactory:
     """Builds and summarises the schemes of one configuration's sides.
 
-    What a scheme declares is known only of an instance, so validation builds one for each side and keeps its summary.
-    The first model of the configuration takes over that instance if it equals a new one: if it has no parameters, its
-    tables have values, and PyTorch's default device and dtype are still the same. A scheme with parameters is built
-    again for every model, which takes milliseconds. So the first model of a configuration gets the same random numbers
-    as a later one: modules draw theirs in the order in which they are built, and ``reset_parameters`` of some schemes
-    draws others than the constructor.
+    What a scheme declares is known only of an instance, so validation builds those of each side and keeps a summary.
+    Where a side has a single scheme (``PositionConfig.has_single_scheme``), the first model of the configuration takes
+    over its instance if it equals a new one: if it has no parameters, its tables have values, and PyTorch's default
+    device, default dtype and inference mode are still the same. All other schemes are built again for every model,
+    which takes milliseconds. So the first model of a configuration gets the same random numbers as a later one: modules
+    draw theirs in the order in which they are built, and ``reset_parameters`` of some schemes draws others than the
+    constructor.
     """
 
     def __init__(self) -> None:
@@ -67,7 +68,7 @@ class SchemeFactory:
             self._spare[side] = scheme, _read_torch_defaults()
 
     def _take_spare(self, side: Side) -> Scheme | None:
-        """Return the scheme kept for a side, once; None if there is none, or the default device or dtype differ."""
+        """Return the scheme kept for a side, once; None if there is none, or the settings of PyTorch have changed."""
         scheme, defaults = self._spare.pop(side, (None, None))
         return scheme if defaults == _read_torch_defaults() else None
 

@@ -1,7 +1,8 @@
 """The size of a model, counted from its configuration before the model is built.
 
-Whatever builds a model from numbers that somebody else wrote (a recipe, a ``config.json``) calls ``find_memory_fault``
-first: a width of a million gives a message, and the operating system need not end the process.
+What trains a recipe or opens a run, whose sizes somebody else wrote, calls ``find_memory_fault`` before it builds the
+model: a width of a million gives a message, and the operating system need not end the process. Only a model that
+training divides among processes is not judged.
 """
 
 from __future__ import annotations

@@ -121,7 +121,10 @@ def _get_position_limit(scheme: Scheme) -> int:
 
 
 def _plan_table_length(needed: int, limit: int) -> int:
-    """Return the length of a table: twice the needed positions, so that it is seldom made again, or ``limit``."""
+    """Return the length of a table: at least ``TABLE_LENGTH``, and twice the needed positions.
+
+    So it is seldom made again. It is ``limit`` where that is less, but never less than needed.
+    """
     return max(needed, min(limit, max(TABLE_LENGTH, 2 * needed)))
 
 
