@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from clockhands.data import (
@@ -81,7 +82,11 @@ class TrainingData:
         )
 
     def find_ceiling(self) -> Ceiling:
-        """Compute the order-blind ceiling of the corpus for these tokenizers."""
+        """Return the order-blind ceiling of the corpus for these tokenizers, computed when it is first wanted."""
+        return self._ceiling
+
+    @cached_property
+    def _ceiling(self) -> Ceiling:
         window = self.train.length if isinstance(self.train, WindowDataset) else 0
         masked = isinstance(self.collate, MaskedCollator)
         return find_ceiling(self.corpus, self.tokenizers, window, masked=masked)

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from itertools import islice
 from typing import Any
 
@@ -34,6 +34,8 @@ DRAWN, REARRANGED = 100, 60
 """How many numbers are drawn where not all can be listed, and how many orders of the digits of each."""
 BEYOND_DRAWS = 1_000_000
 """How many numbers are drawn at most to fill a split of longer ones."""
+KEPT = 2**16
+"""How many spelled numbers are kept: the corpus is opened anew for each run that a process trains."""
 
 
 @corpus("numbers", "translation", one_answer=True, tokenizer="morpheme")
@@ -249,6 +251,7 @@ def _make_pair(number: int, source: str, target: str) -> Pair:
     return Pair(spell(number, source), spell(number, target))
 
 
+@lru_cache(KEPT)
 def spell(number: int, language: str) -> str:
     """Spell a number as ``num2words`` does. Raises UsageError where the language does not reach that far."""
     try:
