@@ -31,26 +31,37 @@ def test_a_page_with_its_findings_figures_and_tables(tmp_path: Path, capsys: pyt
     assert shown.splitlines()[-1] == str(tmp_path / "report" / "index.html")
 
 
-def test_json_and_text_of_ones_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    text = tmp_path / "my.txt"
-    text.write_text("The cat sat on the mat and the dog looked on. " * 40)
-    assert main(["inspect", MODEL, *SMALL, "--text", str(text), "--json"]) == 0
+@pytest.fixture
+def small(weights: Path) -> list[str]:
+    """The words for a model of one layer with a tokenizer, and for a text of eight windows."""
+    return [
+        str(weights / "model"),
+        *SMALL,
+        "--tokenizer",
+        str(weights / "tokenizer"),
+        "--text",
+        str(weights / "my.txt"),
+    ]
+
+
+def test_json_and_text_of_ones_own(small: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["inspect", *small, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["facts"]["text"] == "8 windows of 16 tokens"
 
 
-def test_texts_that_repeat_each_other_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    text = tmp_path / "my.txt"
-    text.write_text("The cat sat on the mat and the dog looked on. " * 40)
+def test_texts_that_repeat_each_other_are_told(
+    small: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     with sketched():
-        assert main(["inspect", MODEL, *SMALL, "--text", str(text), "--out", str(tmp_path / "report")]) == 0
+        assert main(["inspect", *small, "--out", str(tmp_path / "report")]) == 0
     assert "windows (88 %) repeat an earlier one" in capsys.readouterr().err
     assert Findings.load(tmp_path / "report" / "findings.json")["text"].light == "warn"
 
 
-def test_two_models_side_by_side(tmp_path: Path) -> None:
+def test_two_models_side_by_side(small: list[str], tmp_path: Path) -> None:
     with sketched():
-        assert main(["inspect", MODEL, MODEL, *SMALL, "--out", str(tmp_path)]) == 0
+        assert main(["inspect", small[0], *small, "--out", str(tmp_path)]) == 0
     assert Findings.load(tmp_path / "findings.json")["logits.layers"].value == pytest.approx(0.0)
 
 
@@ -144,6 +155,7 @@ def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
     np.save(folder / "ids.npy", ids)
     np.save(folder / "beyond.npy", ids + 10000)
     (folder / "empty").mkdir()
+    (folder / "my.txt").write_text("The cat sat on the mat and the dog looked on. " * 40)
     return folder
 
 
