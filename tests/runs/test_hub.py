@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from huggingface_hub import constants
 
 from clockhands.cli import main
 from clockhands.errors import CheckpointError
@@ -88,11 +89,11 @@ def hub() -> Iterator[Any]:
     server.shutdown()
 
 
-def push(run: Run, endpoint: str, *more: str, token: str = "hf_right", **settings: str) -> Any:
+def push(run: Run, endpoint: str, *more: str) -> Any:
     """Run the command in a process of its own: huggingface_hub reads its settings when it is imported."""
     environment = {
-        **os.environ, "HF_ENDPOINT": endpoint, "HF_TOKEN": token, "HF_HUB_OFFLINE": "0", "HF_HUB_DISABLE_XET": "1",
-        "HF_HUB_DISABLE_TELEMETRY": "1", "PYTHONPATH": str(Path(__file__).parents[2] / "src"), **settings,
+        **os.environ, "HF_ENDPOINT": endpoint, "HF_TOKEN": "hf_right", "HF_HUB_OFFLINE": "0", "HF_HUB_DISABLE_XET": "1",
+        "HF_HUB_DISABLE_TELEMETRY": "1", "PYTHONPATH": str(Path(__file__).parents[2] / "src"),
     }  # fmt: skip
     words = [sys.executable, "-m", "clockhands", "push", str(run.path), "me/numbers", *more]
     return subprocess.run(words, capture_output=True, text=True, check=False, env=environment, timeout=300)
@@ -114,10 +115,21 @@ def test_a_run_is_uploaded_in_one_commit_and_opens_again(run: Run, hub: Any, tmp
     assert main(["translate", str(tmp_path), "the dog bit Tom", "--device", "cpu"]) == 0
 
 
-def test_private_is_not_promised_of_a_repository_that_is_public(run: Run, hub: Any) -> None:
-    hub.is_private = False
-    done = push(run, f"http://127.0.0.1:{hub.server_port}", "--private")
-    assert (done.returncode, hub.committed) == (2, {}) and "is there and public" in done.stderr
+@pytest.fixture
+def here(hub: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The hub as this process sees it: what huggingface_hub read from the environment when it was imported, changed."""
+    monkeypatch.setattr(constants, "ENDPOINT", f"http://127.0.0.1:{hub.server_port}")
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setenv("HF_TOKEN", "hf_right")
+    return hub
+
+
+def test_private_is_not_promised_of_a_repository_that_is_public(
+    run: Run, here: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    here.is_private = False
+    assert main(["push", str(run.path), "me/numbers", "--private"]) == 2
+    assert len(here.created) == 1 and here.committed == {} and "is there and public" in capsys.readouterr().err
 
 
 def test_no_link_is_followed(run: Run, tmp_path: Path) -> None:
@@ -137,19 +149,29 @@ def test_no_link_is_followed(run: Run, tmp_path: Path) -> None:
     assert isinstance(files[CARD], bytes) and not [name for name in files if name.startswith("target")]
 
 
-def test_a_token_that_the_hub_does_not_know(run: Run, hub: Any) -> None:
-    done = push(run, f"http://127.0.0.1:{hub.server_port}", token="hf_wrong")
-    assert (done.returncode, done.stdout, hub.committed) == (1, "", {})
-    assert done.stderr.count("\n") == 1 and "log in with `hf auth login`" in done.stderr
+def test_a_token_that_the_hub_does_not_know(
+    run: Run, here: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HF_TOKEN", "hf_wrong")
+    assert main(["push", str(run.path), "me/numbers"]) == 1
+    printed, said = capsys.readouterr()
+    assert (printed, here.committed) == ("", {}) and here.asked[0] == "/api/repos/create"
+    assert said.count("\n") == 1 and "log in with `hf auth login`" in said
 
 
-def test_offline_and_without_a_network_it_refuses_in_one_sentence(run: Run, hub: Any) -> None:
-    endpoint = f"http://127.0.0.1:{hub.server_port}"
-    offline = push(run, endpoint, HF_HUB_OFFLINE="1")
-    assert offline.returncode == 2 and offline.stderr.count("\n") == 1 and "HF_HUB_OFFLINE is set" in offline.stderr
-    assert hub.asked == []
-    dead = push(run, "http://127.0.0.1:9")
-    assert dead.returncode == 1 and dead.stderr.count("\n") == 1 and "cannot be reached" in dead.stderr
+def test_offline_and_without_a_network_it_refuses_in_one_sentence(
+    run: Run, here: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    assert main(["push", str(run.path), "me/numbers"]) == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1 and "HF_HUB_OFFLINE is set" in said
+    assert here.asked == []
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
+    assert main(["push", str(run.path), "me/numbers"]) == 1
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1 and "cannot be reached" in said
 
 
 def test_names_that_the_hub_refuses(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
