@@ -12,11 +12,13 @@ from clockhands.report import make_page
 from clockhands.report.render import make_policy
 from tests.report.demo import EVIL, demo
 from tests.report.html_tree import Tree
+from tests.shared import sketched
 
 
 @pytest.fixture(scope="module")
-def text() -> str:
-    return make_page(demo())
+def text(demo_page: Path) -> str:
+    """The page as it is written; tests/report/test_write.py compares it with the page that is returned."""
+    return demo_page.read_text("utf8")
 
 
 @pytest.fixture(scope="module")
@@ -164,8 +166,12 @@ def test_method_shows_formula_source_details_and_command() -> None:
     assert tree.words["dt"] == ["source", "texts"] and tree.words["dd"] == ["arXiv:1706.03762", "96"]
 
 
-def test_equal_findings_give_equal_pages(text: str) -> None:
-    assert text == make_page(Findings.from_json(demo().to_json()))
+def test_equal_findings_give_equal_pages() -> None:
+    """That equal figures are drawn alike is told by tests/report/figures/test_svg.py."""
+    read = Findings.from_json(demo().to_json())
+    assert read == demo()
+    with sketched():
+        assert make_page(read) == make_page(demo())
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator, Sequence
+from functools import cache
 from itertools import pairwise
 
 import numpy as np
@@ -61,12 +62,17 @@ SCENES: dict[str, tuple[Mark, ...]] = {
 
 def paint(figure: Figure, mode: str) -> tuple[list[Shape], str, list[ET.Element]]:
     """Return the shapes of a figure, its paper, and its pictures, in the colours of a mode."""
-    svg = draw(figure, "contrast")
+    svg = draw_once(figure)
     if mode == "dark":
         for light, dark in DARK.items():
             svg = svg.replace(f": {light}", f": {dark}")
     root = ET.fromstring(svg)
     return list_shapes(root), in_mode(PAPER, mode), list(root.iter(f"{SVG}image"))
+
+
+@cache
+def draw_once(figure: Figure) -> str:
+    return draw(figure, "contrast")
 
 
 def in_mode(colour: str, mode: str) -> str:
