@@ -39,7 +39,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "model",
         nargs="?",
-        help="a model folder, one of our runs, or a hub name; or what another program runs: an export *.onnx",
+        help="a model folder, one of our runs, or a hub name; or what another program runs: *.onnx or *.gguf",
     )
     parser.add_argument("--type", metavar="NAME", help="an architecture of transformers, by name; needs --tiny")
     parser.add_argument(

@@ -27,7 +27,7 @@ def examine_runtime(
     only: Sequence[str] | None = None,
     progress: Progress | None = None,
 ) -> Result:
-    """Check a model in a program that is not torch: an export ``model.onnx``.
+    """Check a model in a program that is not torch: ``model.onnx`` or ``model.gguf``.
 
     ``against`` is the folder or hub name of the model of transformers that it was made from. Raises UsageError for a
     name that is none of these, or an unknown law, CheckpointError for what cannot be opened.
@@ -35,7 +35,7 @@ def examine_runtime(
     laws = select_laws(only)
     opener = find_opener(name)
     if opener is None:
-        raise UsageError(f"{name} is no runtime: name an export, model.onnx")
+        raise UsageError(f"{name} is no runtime: name a file *.onnx or *.gguf")
     reference = None if against is None else open_reference(against)
     runtime = opener.open(name)
     if reference is not None and reference.subject.adapter.vocabulary != runtime.vocabulary:

@@ -14,7 +14,8 @@ _WORDS: dict[str, str] = {
     "together": "the runtime reads one text at a time",
     "right": "the runtime takes no texts of unequal length in one batch",
     "left": "the runtime takes no attention_mask, or reads one text at a time",
-    "positions": "the runtime takes no position_ids",
+    "positions": "the runtime takes no positions that have gaps",
+    "begin": "the runtime takes no positions",
     "chunk": "the runtime has no KV cache that can be filled in steps",
     "reuse": "the runtime has no prefix cache that can be turned on and off",
     "shift": "the runtime cannot move the keys in its KV cache",
@@ -23,7 +24,10 @@ _WORDS: dict[str, str] = {
 
 @dataclass(frozen=True)
 class Law:
-    """One law. ``needs`` are the ways of reading that the runtime must offer, ``uses`` as those of a check."""
+    """One law. ``needs`` are the ways of reading that the runtime must offer, ``uses`` as those of a check.
+
+    ``shared``: no file can break it, only the program that runs all files.
+    """
 
     name: str
     asserts: str
@@ -31,6 +35,7 @@ class Law:
     measure: Callable[[Bench], Measurement]
     uses: tuple[str, ...]
     needs: tuple[Offer, ...] = ()
+    shared: bool = False
     optional: bool = False
 
     def inapplicable(self, bench: Bench) -> str | None:
@@ -44,14 +49,14 @@ LAWS: Catalogue[Law] = Catalogue(
 
 
 def law(
-    name: str, asserts: str, catches: str, *, uses: tuple[str, ...], needs: tuple[Offer, ...] = ()
+    name: str, asserts: str, catches: str, *, uses: tuple[str, ...], needs: tuple[Offer, ...] = (), shared: bool = False
 ) -> Callable[[Callable[[Bench], Measurement]], Callable[[Bench], Measurement]]:
     """Register the decorated function as a law. Raises ValueError for a use that is none of ``USES``."""
     if not uses or not set(uses) <= set(USES):
         raise ValueError(f"the law {name} names the uses {uses}: name at least one of USES")
 
     def register(measure: Callable[[Bench], Measurement]) -> Callable[[Bench], Measurement]:
-        LAWS.register(f"runtime.{name}")(Law(f"runtime.{name}", asserts, catches, measure, uses, needs))
+        LAWS.register(f"runtime.{name}")(Law(f"runtime.{name}", asserts, catches, measure, uses, needs, shared))
         return measure
 
     return register

@@ -142,7 +142,7 @@ def positions(bench: Bench) -> Measurement:
     "Where only distances count, a text scores the same wherever it begins.",
     "tables that end; positions rounded to few digits",
     uses=("moved positions",),
-    needs=("positions",),
+    needs=("begin",),
 )
 def shift(bench: Bench) -> Measurement:
     """Begin at 1, which tells whether only distances count, and then as far on as the model claims to read."""
@@ -170,6 +170,7 @@ def _choose_starts(bench: Bench) -> list[int]:
     "keys that are rotated by another rule than when they were made",
     uses=("moved positions", "resume"),
     needs=("shift",),
+    shared=True,
 )
 def moved_cache(bench: Bench) -> Measurement:
     """Half a text, all keys 32 positions on, the other half."""

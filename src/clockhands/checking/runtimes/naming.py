@@ -111,6 +111,8 @@ def _guess_restart(bench: Bench, text: list[int]) -> Iterator[Guess]:
 
 def _name_padding(bench: Bench) -> str:
     """What explains that pads on the left change scores: they are seen, or counted."""
+    if "left" not in bench.runtime.offers:
+        return ""
     (text,) = bench.draw(1, bench.length // 2)
     padded = Way(together=True, side="left", pads=_PADS)
     actual, wanted = bench.runtime.score([text], padded)[0], bench.score(text)
@@ -132,6 +134,21 @@ def _guess_padding(bench: Bench, text: list[int]) -> Iterator[Guess]:
         yield Guess(counted, lambda: reference.score([text], lambda p: p + _PADS)[0])
 
 
+def _name_moved_cache(bench: Bench) -> str:
+    """What explains that moved keys score otherwise: as long as before, or scaled by YaRN's temperature once more."""
+    gain = None if bench.reference is None else bench.reference.temperature
+    if gain is None:
+        return ""
+    (text,) = bench.draw(1, bench.length)
+    half = len(text) // 2
+    actual, wanted = bench.score(text, Way(chunk=half, shift=32)), bench.score(text, Way(chunk=half))
+    again = Guess(
+        f"keys that are moved are multiplied by YaRN's temperature ({gain:.4g}) once more",
+        lambda: bench.reference.score_scaled(text, half, gain),  # type: ignore[union-attr]
+    )
+    return _choose(bench, actual, wanted, iter([again]))
+
+
 def _name_positions(bench: Bench) -> str:
     """Positions without any effect are lost; that is what was measured."""
     return "the input position_ids is not used"
@@ -139,6 +156,8 @@ def _name_positions(bench: Bench) -> str:
 
 def _name_shift(bench: Bench) -> str:
     """Look for the last position that is told from later ones: all beyond it are read as it is."""
+    if "positions" not in bench.runtime.offers:
+        return ""
     (text,) = bench.draw(1, bench.length)
     wanted, last = bench.score(text), (bench.limit or 0) - len(text)
 
@@ -194,4 +213,5 @@ _NAMERS: dict[str, Callable[[Bench], str]] = {
     "runtime.right": _name_padding,
     "runtime.positions": _name_positions,
     "runtime.shift": _name_shift,
+    "runtime.moved_cache": _name_moved_cache,
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +13,7 @@ from torch import Tensor, nn
 
 from clockhands.checking.models.subject import Subject
 from clockhands.checking.runtimes.runtime import Texts
+from clockhands.checking.runtimes.scores import read_scores
 
 Place = Callable[[Tensor], Tensor]
 
@@ -46,6 +48,25 @@ class Reference:
         ``place`` gives tokens other positions than 0, 1, …
         """
         return score(self.subject, texts, place)
+
+    @property
+    def temperature(self) -> float | None:
+        """By how much YaRN multiplies what it rotates; None without YaRN."""
+        rope = getattr(getattr(self.subject.module, "config", None), "rope_parameters", None)
+        if not isinstance(rope, dict) or rope.get("rope_type") != "yarn":
+            return None
+        return float(rope.get("attention_factor") or 0.1 * math.log(rope["factor"]) + 1)
+
+    def score_scaled(self, text: Sequence[int], start: int, factor: float) -> list[float]:
+        """Return the scores of a text of which the keys before ``start`` are multiplied before the rest is read."""
+        module: Any = self.subject.module
+        ids = torch.tensor([list(text)])
+        with torch.no_grad():
+            first = module(input_ids=ids[:, :start], use_cache=True)
+            for layer in first.past_key_values.layers:
+                layer.keys = layer.keys * factor
+            second = module(input_ids=ids[:, start:], past_key_values=first.past_key_values, use_cache=True)
+        return read_scores(text, torch.cat([first.logits, second.logits], 1)[0].double().numpy())
 
     def list_variants(self) -> Iterator[Variant]:
         """Yield the model with each fault that its weights and configuration allow."""
@@ -85,8 +106,7 @@ def _score(subject: Subject, text: Sequence[int], place: Place | None) -> list[f
     if place is not None:
         positions = place(torch.arange(len(text)))[None] + subject.facts.first
         mask = torch.ones_like(ids, dtype=torch.bool)  # without one, positions that begin again are packed documents
-    logits = subject.logits(ids, mask, positions)[0].double().log_softmax(-1)
-    return logits[:-1].gather(1, ids[0, 1:, None])[:, 0].tolist()
+    return read_scores(text, subject.logits(ids, mask, positions)[0].double().cpu().numpy())
 
 
 def _change(subject: Subject, change: Callable[[nn.Module], None]) -> Subject:

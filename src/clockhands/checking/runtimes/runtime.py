@@ -11,7 +11,7 @@ from clockhands.catalogue import Catalogue
 from clockhands.errors import UsageError
 
 Texts = Sequence[Sequence[int]]
-Offer = Literal["together", "right", "left", "positions", "chunk", "reuse", "shift"]
+Offer = Literal["together", "right", "left", "positions", "begin", "chunk", "reuse", "shift"]
 
 
 @dataclass(frozen=True)
@@ -40,8 +40,9 @@ WHOLE = Way()
 class Runtime(Protocol):
     """A model in a program that runs it.
 
-    ``offers`` names the fields of a ``Way`` that it can honour ("left" and "right" are sides of a batch). ``engine`` is
-    the program with its version, ``limit`` the longest text as far as that is known.
+    ``offers`` names the fields of a ``Way`` that it can honour: "left" and "right" are sides of a batch, "positions"
+    are any, "begin" those that follow each other from any first one. ``engine`` is the program with its version,
+    ``limit`` the longest text as far as that is known.
     """
 
     name: str

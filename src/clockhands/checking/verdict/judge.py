@@ -72,7 +72,8 @@ def judge_law(bench: Bench, law: Law, earlier: Mapping[str, Outcome]) -> Outcome
 
     A runtime has no float64: a difference that is gone with other texts is rounding if it was small, and WARN if not.
     The cause of a FAIL is the fault under which the reference, or the runtime itself, gives the very same scores.
-    Where the runtime does not read a text at all, the first law says so, and the others say nothing.
+    A law that only the program can break is LIBRARY. Where the runtime does not read a text at all, the first law says
+    so, and the others say nothing.
     """
     first = next(iter(earlier.values()), None)
     if first is not None and first.verdict == "FAIL" and first.size is None:
@@ -88,8 +89,12 @@ def judge_law(bench: Bench, law: Law, earlier: Mapping[str, Outcome]) -> Outcome
     elif evidence.repeated.expected:
         far = evidence.first is not None and evidence.first.size > FAR
         verdict, reason = "WARN" if far else "PASS", "gone with other texts"
+    elif law.shared:
+        verdict = "LIBRARY"
     outcome = Outcome(law.name, verdict, reason=reason, **evidence.numbers())
-    return replace(outcome, cause=name_fault(bench, law.name, evidence.raised)) if verdict == "FAIL" else outcome
+    if verdict not in ("FAIL", "LIBRARY"):
+        return outcome
+    return replace(outcome, cause=name_fault(bench, law.name, evidence.raised))
 
 
 def _floor(subject: Subject, outcome: Outcome) -> float | None:

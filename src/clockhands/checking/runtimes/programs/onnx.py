@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from clockhands.checking.runtimes.runtime import RUNTIMES, WHOLE, Offer, Texts, Way, import_engine
+from clockhands.checking.runtimes.scores import log_softmax
 from clockhands.errors import CheckpointError, UsageError
 
 _TYPES = {"tensor(float)": np.float32, "tensor(float16)": np.float16, "tensor(double)": np.float64}
@@ -52,7 +53,7 @@ class OnnxRuntime:
         if self._batch is None:
             offers += ["together", "right", *(["left"] if masked else [])]  # type: ignore[list-item]
         if "position_ids" in self._inputs:
-            offers.append("positions")
+            offers += ["positions", "begin"]
         if self._past and len(self._past) == len(self._outputs) - 1 and self._length is None:
             offers.append("chunk")
         return offers
@@ -86,7 +87,7 @@ class OnnxRuntime:
         for start in range(0, width, chunk):
             stop = min(start + chunk, width)
             logits, *past = self._call(ids[:, start:stop], mask[:, :stop], positions[:, start:stop], past)
-            logits = _log_softmax(logits.astype(np.float64))
+            logits = log_softmax(logits.astype(np.float64))
             before = logits if last is None else np.concatenate([last, logits], 1)
             wanted = ids[:, stop - before.shape[1] + 1 : stop, None]
             scores[:, stop - before.shape[1] + 1 : stop] = np.take_along_axis(before[:, :-1], wanted, 2)[..., 0]
@@ -138,11 +139,6 @@ def _read_config(path: Path) -> dict[str, Any]:
     except (OSError, ValueError):
         return {}
     return config if isinstance(config, dict) else {}
-
-
-def _log_softmax(logits: Any) -> Any:
-    shifted = logits - logits.max(-1, keepdims=True)
-    return shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
 
 
 def _shorten(fault: Exception) -> str:
