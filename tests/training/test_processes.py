@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ import transformers
 from clockhands.runs import Run
 from clockhands.runs.folder import add_facts
 from clockhands.training import Recipe, resume, train, vary_recipe
+from tests.training.launching import Launcher
 from tests.training.tiny import tables
 
 ROOT = Path(__file__).parents[2]
@@ -38,7 +40,9 @@ def wait_for(path: Path, process: subprocess.Popen[bytes], seconds: float = 120)
         time.sleep(0.01)
 
 
-def test_a_killed_run_continues_to_the_same_weights(tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_a_killed_command_continues_to_the_same_weights(tmp_path: Path) -> None:
+    # tests/training/test_killed.py kills forks of one process, and these at every file; here it is the whole command.
     # Long enough not to be over before the signal arrives; killed wherever it happens to be after a checkpoint.
     recipe = Recipe.from_tables(tables(max_steps=80, save_steps=10, eval_steps=40, log_steps=10))
     command = [sys.executable, "-m", "clockhands", "train", recipe_file(tmp_path, recipe), "--quiet", "--threads", "1"]
@@ -88,7 +92,7 @@ def losses(run: Run) -> list[tuple[int, str, float]]:
     ]
 
 
-TRAIN = ["clockhands", "train", "--quiet"]
+TRAIN = ["train", "--quiet"]
 LAUNCHERS = {
     "torchrun": ["torch.distributed.run", "--standalone", "--nproc-per-node", "2"],
     "accelerate": [
@@ -99,7 +103,7 @@ LAUNCHERS = {
 
 
 def in_two_processes(launcher: str, *words: str) -> None:
-    command = [sys.executable, "-m", *LAUNCHERS[launcher], "-m", *words]
+    command = [sys.executable, "-m", *LAUNCHERS[launcher], "-m", "clockhands", *words]
     done = subprocess.run(command, env=ENVIRONMENT, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
 
@@ -132,8 +136,22 @@ def check_equal(two: Run, one: Run, processes: int = 2) -> None:
     torch.testing.assert_close(weights, expected, rtol=0, atol=1e-5)
 
 
-@pytest.mark.parametrize("launcher", ["torchrun", pytest.param("accelerate", marks=pytest.mark.slow)])
-def test_two_processes_learn_what_one_learns(odd: Recipe, one: Run, tmp_path: Path, launcher: str) -> None:
+@pytest.fixture(scope="module")
+def launch() -> Iterator[Launcher]:
+    """Start trainings in two processes each, as torchrun does, without its three seconds of imports in each."""
+    launcher = Launcher(ENVIRONMENT)
+    yield launcher
+    launcher.close()
+
+
+def test_two_processes_learn_what_one_learns(odd: Recipe, one: Run, tmp_path: Path, launch: Launcher) -> None:
+    launch(*TRAIN, recipe_file(tmp_path, odd), "--out", str(tmp_path / "two"))
+    check_equal(Run.from_folder(tmp_path / "two"), one)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+def test_the_commands_that_start_two_processes(odd: Recipe, one: Run, tmp_path: Path, launcher: str) -> None:
     in_two_processes(launcher, *TRAIN, recipe_file(tmp_path, odd), "--out", str(tmp_path / "two"))
     check_equal(Run.from_folder(tmp_path / "two"), one)
 
@@ -142,9 +160,11 @@ def test_two_processes_learn_what_one_learns(odd: Recipe, one: Run, tmp_path: Pa
     transformers.__version__.startswith("5.17"),
     reason="transformers 5.17 does not open the optimiser of a divided training on a CPU",
 )
-def test_a_divided_model_learns_what_a_whole_one_learns_and_continues(odd: Recipe, one: Run, tmp_path: Path) -> None:
+def test_a_divided_model_learns_what_a_whole_one_learns_and_continues(
+    odd: Recipe, one: Run, tmp_path: Path, launch: Launcher
+) -> None:
     run, recipe = Run(tmp_path / "two"), recipe_file(tmp_path, vary_recipe(odd, {"training.sharded": True}))
-    in_two_processes("torchrun", "tests.training.parts", recipe, str(run.path))
+    launch(*TRAIN, recipe, "--out", str(run.path), counted=run.path)
     check_equal(run, one)
     kept = [int((tmp_path / f"two.{rank}").read_text()) for rank in range(2)]
     assert max(kept) < 0.6 * one.record["parameters"] < sum(kept), "each process keeps its part, not all"
@@ -153,7 +173,7 @@ def test_a_divided_model_learns_what_a_whole_one_learns_and_continues(odd: Recip
     shutil.rmtree(run.path / "checkpoints/checkpoint-20")
     (run.path / "model.safetensors").unlink()
     add_facts(run.path, finished=False)
-    in_two_processes("torchrun", *TRAIN, "--resume", str(run.path))
+    launch(*TRAIN, "--resume", str(run.path))
     assert (run.path / "model.safetensors").read_bytes() == whole
     assert losses(run) == logged
 
