@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from tests.cli.forks import SECONDS, Forks
 from tests.cli.mutations import Case, cases
 
-FEW, MANY = 25, 2000
+FEW, MANY = 12, 2000
 
 
 @pytest.fixture(scope="module")

@@ -21,8 +21,10 @@ BEST = {"average": "best", "keep": 1, "max_steps": 12, "save_steps": 3, "eval_st
 LOWEST = {**LAST, "average": "none", "export": "lowest", "keep": 1, "eval_steps": 3, "save_steps": None}
 LOWEST |= {"learning_rate": 1.0, "explosion": 0.0}
 # 12 steps end in the middle of an epoch of 8. From the first file on to the last, which is the record that it is over.
-TRAININGS = {"last": LAST, "lowest": LOWEST}
-SAMPLE = [[0.03, "middle"], [0.4, "middle"], [0.8, "before"], [0.95, "before"], [1.0, "before"]]
+SAMPLES = {
+    "last": (LAST, [[0.03, "middle"], [0.8, "before"], [1.0, "before"]]),
+    "lowest": (LOWEST, [[0.4, "middle"], [0.95, "before"]]),
+}
 
 
 def run(jobs: list[dict[str, Any]], folder: Path, seconds: float) -> list[dict[str, Any]]:
@@ -39,10 +41,10 @@ def run(jobs: list[dict[str, Any]], folder: Path, seconds: float) -> list[dict[s
 
 
 def test_killed_at_a_sample_of_its_files(tmp_path: Path) -> None:
-    jobs = [{"name": name, "training": training, "kills": [SAMPLE]} for name, training in TRAININGS.items()]
+    jobs = [{"name": name, "training": training, "kills": [sample]} for name, (training, sample) in SAMPLES.items()]
     for found in run(jobs, tmp_path, 600):
         assert found["faults"] == []
-        assert found["struck"] == found["runs"] == len(SAMPLE)
+        assert found["struck"] == found["runs"] == len(SAMPLES[found["job"]][1])
 
 
 @pytest.mark.slow
