@@ -11,6 +11,9 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 
+# Compiled files are kept: the tests start many processes, each of which would compile the package again.
+export PYTHONDONTWRITEBYTECODE :=
+
 .PHONY: tour explore explorer install quick test docs check-shapes test-elsewhere test-lowest mutants coverage check-style clean
 tour: $(VENV)/.installed
 	$(BIN)/clockhands tour --out runs/tour --overwrite
@@ -46,11 +49,10 @@ quick: $(VENV)/.test-installed
 	OMP_NUM_THREADS=1 $(BIN)/python tests/quick.py
 
 # Two processes, one thread each: threads that fight over two cores cost three times the time. The type checker and the
-# site, of one process each, run side by side.
+# site, of one process each, run beside the shorter run of tests, so that no core waits for the longest of them.
 test: $(VENV)/.test-installed
-	$(MAKE) --jobs 2 --output-sync check-style docs
+	$(MAKE) --jobs 3 --output-sync check-style docs check-shapes
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal --shaped without
-	$(MAKE) check-shapes
 
 # Written from docs/ and from the code, then built; it works offline. The warning is about a version that is not here.
 docs: $(VENV)/.test-installed
