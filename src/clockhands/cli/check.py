@@ -78,7 +78,7 @@ def _examine(options: argparse.Namespace) -> list[Result]:
     if options.runtime:
         from clockhands.checking.runtimes.examination import examine_runtime
 
-        return [examine_runtime(options.model, options.against, _words(options.only), progress)]
+        return [examine_runtime(options.model, options.against, options.served, _words(options.only), progress)]
     return examine(
         options.type or options.model,
         tiny=options.tiny,

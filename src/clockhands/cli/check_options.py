@@ -39,7 +39,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "model",
         nargs="?",
-        help="a model folder, one of our runs, or a hub name; or what another program runs: *.onnx or *.gguf",
+        help="a model folder, one of our runs, or a hub name; or what another program runs: *.onnx, *.gguf or "
+        "the address of a server with /completions, such as http://127.0.0.1:8000/v1",
+    )
+    parser.add_argument(
+        "--model", dest="served", metavar="NAME", help="the model at a server, by its name (default: the only one)"
     )
     parser.add_argument("--type", metavar="NAME", help="an architecture of transformers, by name; needs --tiny")
     parser.add_argument(
@@ -109,6 +113,8 @@ def validate(options: argparse.Namespace) -> None:
     named = [bool(options.model), bool(options.type), bool(options.all), options.list]
     if sum(named) != 1:
         raise UsageError("name one thing to check: a model, --type NAME, --all (or --list)")
+    if options.served and not str(options.model).startswith(("http://", "https://")):
+        raise UsageError(f"--model {options.served} is about a server: name its address, http://127.0.0.1:8000/v1")
     if options.type and not options.tiny:
         raise UsageError(f"--type {options.type} names no weights: add --tiny")
     for mode, (refused, why) in _REFUSED.items():

@@ -24,21 +24,24 @@ Progress = Callable[[Outcome], None]
 def examine_runtime(
     name: str,
     against: str | None = None,
+    model: str | None = None,
     only: Sequence[str] | None = None,
     progress: Progress | None = None,
 ) -> Result:
-    """Check a model in a program that is not torch: ``model.onnx`` or ``model.gguf``.
+    """Check a model in a program that is not torch: ``model.onnx``, ``model.gguf`` or a server.
 
-    ``against`` is the folder or hub name of the model of transformers that it was made from. Raises UsageError for a
-    name that is none of these, or an unknown law, CheckpointError for what cannot be opened.
+    ``against`` is the folder or hub name of the model of transformers that it was made from, ``model`` the name of one
+    of several at a server. Raises UsageError for a name that is none of these, or an unknown law, CheckpointError for
+    what cannot be opened.
     """
     laws = select_laws(only)
     opener = find_opener(name)
     if opener is None:
-        raise UsageError(f"{name} is no runtime: name a file *.onnx or *.gguf")
+        raise UsageError(f"{name} is no runtime: name a file *.onnx or *.gguf, or the address of a server")
     reference = None if against is None else open_reference(against)
-    runtime = opener.open(name)
-    if reference is not None and reference.subject.adapter.vocabulary != runtime.vocabulary:
+    runtime = opener.open(name, model)
+    # A server refuses tokens that its tokenizer does not have; the weights may have rows for more.
+    if reference is not None and runtime.vocabulary > reference.subject.adapter.vocabulary:
         raise UsageError(
             f"{name} has {runtime.vocabulary} tokens, {against} {reference.subject.adapter.vocabulary}: "
             "only models of the same vocabulary can be compared"

@@ -63,8 +63,8 @@ class Opener(Protocol):
         """Return whether the name is that of such a runtime."""
         ...
 
-    def open(self, name: str) -> Runtime:
-        """Open it."""
+    def open(self, name: str, model: str | None = None) -> Runtime:
+        """Open it; ``model`` is the name of the model at a server that has several."""
         ...
 
 

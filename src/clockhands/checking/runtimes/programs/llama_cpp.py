@@ -113,7 +113,7 @@ class _Opener:
         """Return whether it is such a file."""
         return Path(name).suffix == ".gguf"
 
-    def open(self, name: str) -> LlamaCpp:
+    def open(self, name: str, model: str | None = None) -> LlamaCpp:
         """Open it. Raises UsageError where there is no such file, CheckpointError where it cannot be read."""
         if not Path(name).is_file():
             raise UsageError(f"{name} is no file: name a model in the format of llama.cpp, model.gguf")

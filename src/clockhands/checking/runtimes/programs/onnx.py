@@ -154,7 +154,7 @@ class _Opener:
         path = Path(name)
         return path.suffix == ".onnx" or ((path / "model.onnx").is_file() and not any(path.glob("*.safetensors")))
 
-    def open(self, name: str) -> OnnxRuntime:
+    def open(self, name: str, model: str | None = None) -> OnnxRuntime:
         """Open it. Raises UsageError where there is no such file, CheckpointError where it cannot be read."""
         path = Path(name) if Path(name).suffix == ".onnx" else Path(name) / "model.onnx"
         if not path.is_file():
