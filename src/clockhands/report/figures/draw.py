@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import textwrap
 import warnings
+from collections.abc import Collection
 from io import BytesIO
 from typing import Any, cast
 
@@ -38,6 +39,8 @@ MOST_TARGETS = 420
 """Places to point at in one figure, at most."""
 LETTER = 6.8
 """About how wide a letter of a title or a label is, in points."""
+_SLOPE = 3.4
+"""By how much each letter of a slanted name lies lower than the last, in points."""
 _SLANTED: dict[str, Any] = {"rotation": 35, "ha": "right", "rotation_mode": "anchor"}
 
 
@@ -90,7 +93,7 @@ class Sheet:
         # A flat panel of half the width would be all labels.
         shape = max(figure.height, min(0.65, 1.6 * figure.height)) if narrow else figure.height
         height = max(width * shape, 34.0, *(_measure_names(panel) for panel in figure.panels))
-        height += max(_measure_broken_lines(panel, width) for panel in figure.panels)
+        height += max(_measure_broken_lines(panel, width) + _measure_slant(panel, width) for panel in figure.panels)
         self.plots = [Plot(panel, *_make_scales(panel), width, height) for panel in figure.panels]
         self.legend = find_common_labels(self.plots)
         total = self.rows * height + LINE * count_lines(self.legend, self.width)
@@ -145,7 +148,7 @@ class Sheet:
         across = plot.width - _measure_side(panel)
         ax.set_title(_break_lines(panel.title, across), pad=6 + above)
         ax.set_xlabel(_break_lines(panel.xlabel, across))
-        ax.set_ylabel(_break_lines(panel.ylabel, plot.height * 0.9))
+        ax.set_ylabel(_break_lines(panel.ylabel, (plot.height - _measure_slant(panel, plot.width)) * 0.8))
         _format_ticks(ax, panel)
         _name_ticks(plot)
         _set_limits(ax, panel)
@@ -206,12 +209,23 @@ def _measure_names(panel: Panel) -> float:
     return size * len(names) + 46.0 if len(names) <= 60 else 0.0
 
 
+def _measure_slant(panel: Panel, width: float) -> float:
+    """Return the height that names below a panel need where they are slanted, in points."""
+    marks = [mark for mark in panel.marks if not KINDS[mark.kind].owns_axes]
+    names = {value for mark in marks for value in list_x(mark) if isinstance(value, str)}
+    return 0.0 if _fit_upright(names, width) else _SLOPE * max(map(len, names))
+
+
+def _fit_upright(names: Collection[str], width: float) -> bool:
+    """Tell whether names fit side by side below a panel of this width."""
+    return max(map(len, names), default=0) * LETTER * len(names) <= width * 0.85
+
+
 def _name_ticks(plot: Plot) -> None:
     """Write the categories of a panel at its ticks, slanted where they do not fit side by side."""
     ax, across, down = plot.ax, plot.x.names, plot.y.names
     if across:
-        upright = max(map(len, across)) * 6.8 * len(across) <= plot.width * 0.85
-        ax.set_xticks(range(len(across)), across, **({} if upright else _SLANTED))
+        ax.set_xticks(range(len(across)), across, **({} if _fit_upright(across, plot.width) else _SLANTED))
         ax.grid(False, axis="x")
     if down:
         ax.set_yticks(range(len(down)), down)

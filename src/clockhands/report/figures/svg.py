@@ -41,6 +41,9 @@ def finish(raw: bytes, name: str, targets: Sequence[Target], *, alternative: str
     _prune(root, _find_references(root))
     for element in root.iter():
         _lighten(element)
+    for symbol in root.iterfind(f".//{{{_SVG}}}defs/{{{_SVG}}}path"):
+        # Each <use> has the whole style; the symbol's own would keep the colours of paper on a dark screen.
+        symbol.attrib.pop("style", None)
     root.append(_make_hover_layer(targets))
     root.set("id", f"{make_slug(name)}-svg")
     _set_frame(root, alternative)
