@@ -151,6 +151,8 @@ def test_a_page_tells_an_effect_in_a_sentence() -> None:
 def test_a_size_stands_beside_what_the_precision_does_by_itself() -> None:
     found = sentence(Outcome("precision.to", "LIBRARY", 0.6, note="rounded", floor=0.2))
     assert found == "LIBRARY 0.6 std, 3 times what that precision does by itself (rounded)."
+    found = sentence(Outcome("precision.to", "LIBRARY", 0.6, floor=4.2e-7))
+    assert found == "LIBRARY 0.6 std, 1,400,000 times what that precision does by itself."
 
 
 def test_a_sentence_repeats_nothing() -> None:

@@ -205,7 +205,8 @@ def _compare_with_floor(outcome: Outcome) -> str:
     """Say how often the effect is what its precision does by itself; empty where that is not known."""
     if outcome.size is None or not outcome.floor:
         return ""
-    return f", {outcome.size / outcome.floor:.2g} times what that precision does by itself"
+    times = float(f"{outcome.size / outcome.floor:.2g}")
+    return f", {times:{',.0f' if times >= 10 else 'g'}} times what that precision does by itself"
 
 
 def _join(outcome: Outcome, head: str) -> str:
