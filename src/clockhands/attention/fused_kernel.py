@@ -73,8 +73,8 @@ def attend_rotated(
 
     A decoding step of one token spends as much time on choosing a kernel as in it; here only the kernel is called.
     """
-    if mask_BHST is None and not prefers_plain_products(q_BHSK, k_BHTK, None):
-        return F.scaled_dot_product_attention(q_BHSK, k_BHTK, v_BHTK, scale=scale)
+    if not prefers_plain_products(q_BHSK, k_BHTK, None):
+        return call_fused_kernel(q_BHSK, k_BHTK, v_BHTK, attn_mask=mask_BHST, scale=scale)
     # No hook reads the positions; only their shapes must be right.
     zeros_BT = torch.zeros((), dtype=torch.long, device=q_BHSK.device).expand(len(k_BHTK), k_BHTK.shape[2])
     request = AttentionRequest(

@@ -24,7 +24,10 @@ class FusedLinear(nn.Linear):
 
     def project_heads(self, x_BSD: Float[Tensor, "B S D"], head_dim: int) -> tuple[Float[Tensor, "B _H S K"], ...]:
         """Project [B, S, D], and return each projection as [B, its heads, S, head_dim]."""
-        fused = self(x_BSD)
-        batch, length, _ = fused.shape
-        projections = fused.split_with_sizes(self.widths, -1) if len(self.widths) > 1 else (fused,)
-        return tuple([part.reshape(batch, length, -1, head_dim).transpose(1, 2) for part in projections])
+        fused_BSI = self(x_BSD)
+        batch, length, _ = fused_BSI.shape
+        heads_BSHK = fused_BSI.reshape(batch, length, -1, head_dim)
+        if len(self.widths) == 1:
+            return (heads_BSHK.transpose(1, 2),)
+        parts = heads_BSHK.split_with_sizes([width // head_dim for width in self.widths], 2)
+        return tuple([part_BSHK.transpose(1, 2) for part_BSHK in parts])

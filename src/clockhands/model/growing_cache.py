@@ -83,6 +83,16 @@ class _SourceLayer(LayerCache):
         self._keys, self._values, self.length = keys.contiguous(), values.contiguous(), keys.shape[2]
         return self._keys, self._values
 
+    @property
+    def keys(self) -> Float[Tensor, "B H T Kp"]:
+        """Keys of all tokens of the source; the buffer has no other rows."""
+        return self._keys
+
+    @property
+    def values(self) -> Float[Tensor, "B H T Kv"]:
+        """Values of all tokens of the source."""
+        return self._values
+
 
 class SourceCache(GrowingCache):
     """The KV cache of cross-attention: keys and values of the source, which the first step computes."""

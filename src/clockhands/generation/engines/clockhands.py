@@ -163,6 +163,8 @@ class ClockhandsEngine(Engine):
     ) -> Candidates:
         """Return the ``count`` likeliest continuations of each source; logits exist for some sources at a time."""
         sources_at_once = count_sources_at_once(states_BWD)
+        if len(states_BWD) <= sources_at_once:
+            return choose_candidates(self.compute_logits(states_BWD), log_p_BW, count)
         parts = zip(states_BWD.split(sources_at_once), log_p_BW.split(sources_at_once), strict=True)
         candidates = [choose_candidates(self.compute_logits(states), log_p, count) for states, log_p in parts]
         return Candidates(*map(torch.cat, zip(*candidates, strict=True)))
