@@ -65,7 +65,7 @@ class Deviation:
             f"Does it compute what {self.reference} computes?",
             verdict,
             self.size,
-            "std of the logits",
+            "std",
             references=(Reference("allowed", TOLERANCE),),
             light="good" if self.same else "bad",
             table=Table.of(("undone alone", "then apart by, in std of the logits"), self.tried),

@@ -131,7 +131,7 @@ class Result:
             **self.versions,
             "verdict": self.summary(),
             "reliance": self.reliance(),
-            "effects": "in standard deviations of the model's logits, shortened to std",
+            "effects": f"in standard deviations of the {_name_outputs(self._about_runtime)}, shortened to std",
         }
         items = (self._reliance_finding(), *(self._finding(outcome) for outcome in ranked))
         title = f"Does {self.model} handle position correctly?"
@@ -160,7 +160,7 @@ class Result:
             check.asserts if check else outcome.check,
             _describe(outcome),
             outcome.size if outcome.size is None or outcome.size < float("inf") else None,
-            "std of the log-probabilities" if name in LAWS else "std of the logits",
+            "std",
             references=() if outcome.size is None else (_make_reference(outcome),),
             light=_LIGHTS[outcome.verdict],
             method=f"Catches: {check.catches}." if check else "",
@@ -193,12 +193,18 @@ def _describe(outcome: Outcome) -> str:
     """Return one outcome as a page tells it, where the size stands beside it with all its digits."""
     if outcome.size is None:
         return _join(outcome, _HEADS[outcome.verdict])
+    outputs = _name_outputs(outcome.check in LAWS)
     small = outcome.size <= TOLERANCE
     size = f"at most {TOLERANCE:g}, which rounding alone may do" if small else f"{outcome.size:.2g}"
     if outcome.size == 0:
         size = "exactly 0"
-    head = f"{_HEADS[outcome.verdict]}: the effect in standard deviations of the logits is {size}"
+    head = f"{_HEADS[outcome.verdict]}: the effect in standard deviations of the {outputs} is {size}"
     return _join(outcome, head + _compare_with_floor(outcome))
+
+
+def _name_outputs(of_runtime: bool) -> str:
+    """Return what an effect is measured in: the checks of a runtime see no logits."""
+    return "log-probabilities" if of_runtime else "logits"
 
 
 def _compare_with_floor(outcome: Outcome) -> str:
