@@ -71,7 +71,9 @@ def serve(model: Any, fault: str = "sound") -> Iterator[str]:
 
         def do_GET(self) -> None:
             entries = [{"id": "tiny", "max_model_len": model.config.max_position_embeddings}]
-            if self.path == "/v1/models":
+            if fault == "unlisted":
+                self.answer(500, {"error": "nothing is listed"})
+            elif self.path == "/v1/models":
                 self.answer(200, {"data": entries})
             else:
                 self.send_response(302)

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import socket
+import time
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tokenizers import Tokenizer, models, pre_tokenizers
+from transformers import PreTrainedTokenizerFast
 
 from clockhands.checking.models import make_subjects
 from clockhands.checking.result import Result
@@ -60,6 +65,45 @@ def test_other_weights_are_named() -> None:
 def test_a_server_without_log_probabilities_is_refused() -> None:
     with serve(model("rope"), "silent") as address, pytest.raises(CheckpointError, match="echo and logprobs"):
         CompletionsServer(address)
+
+
+@pytest.mark.slow
+def test_transformers_serve_has_no_scores_and_is_refused_with_the_reason(tmp_path: Path) -> None:
+    """It takes a prompt as a string alone, and ignores echo and logprobs: no law can be measured there."""
+    for package in ("fastapi", "uvicorn", "openai"):
+        pytest.importorskip(package, reason=f"transformers serve needs {package}")
+    from transformers.cli.serve import Serve
+
+    folder = tmp_path / "llama"
+    model("rope").save_pretrained(folder)
+    words = {"<unk>": 0, **{chr(0x4E00 + number): number for number in range(1, 120)}}
+    tokenizer = Tokenizer(models.WordLevel(words, unk_token="<unk>"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Split("", "isolated")
+    PreTrainedTokenizerFast(tokenizer_object=tokenizer, unk_token="<unk>").save_pretrained(folder)
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    server = Serve(force_model=str(folder), host="127.0.0.1", port=port, device="cpu", non_blocking=True)
+    try:
+        _wait_for(port)
+        with pytest.raises(CheckpointError, match=r"prompt must be a string.*gives no log-probabilities of a prompt"):
+            CompletionsServer(f"http://127.0.0.1:{port}/v1", str(folder))
+    finally:
+        server.kill_server()
+
+
+def _wait_for(port: int) -> None:
+    for _ in range(300):
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+            return
+        time.sleep(0.1)
+
+
+def test_a_named_model_need_not_be_listed() -> None:
+    with serve(model("rope"), "unlisted") as address:
+        with pytest.raises(CheckpointError, match="/models answered 500"):
+            CompletionsServer(address)
+        assert CompletionsServer(address, "tiny").vocabulary == 120
 
 
 def test_no_redirect_is_followed() -> None:

@@ -39,9 +39,16 @@ class CompletionsServer:
         self.offers = frozenset(self._list_offers())
 
     def _choose(self, model: str | None) -> dict[str, Any]:
-        """Return what the server says of the model of that name, or of its only one."""
+        """Return what the server says of the model of that name, or of its only one.
+
+        A named model need not be listed: transformers lists what its hub cache holds, and fails without one.
+        """
         try:
             models = {str(entry["id"]): entry for entry in self._send("/models")["data"]}
+        except CheckpointError:
+            if model is None:
+                raise
+            return {"id": model}
         except (KeyError, TypeError) as fault:
             raise CheckpointError(f"{self._address}/models does not list models: {fault}") from fault
         if model is None and len(models) == 1:
