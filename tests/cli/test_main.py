@@ -88,16 +88,36 @@ def test_a_folder_that_may_not_be_entered_is_one_sentence(capsys: pytest.Capture
     assert capsys.readouterr().err == f"clockhands: {folder}/run/config.json: Permission denied\n"
 
 
-@pytest.mark.parametrize("command", ["--help", "--version", "schemes", "schemes rope", "schemes --json"])
-def test_a_reader_that_has_gone_is_no_error(command: str) -> None:
-    """What `| head -1` does, and what a reader does that reads nothing."""
+def run_without_reader(*words: str) -> tuple[int, str]:
+    """Run Python with a standard output that nobody reads: the exit code, and what stands in standard error."""
     reading, writing = os.pipe()
     os.close(reading)
-    asked = [sys.executable, "-m", "clockhands", *command.split()]
     buffered = {key: value for key, value in os.environ.items() if key != "PYTHONUNBUFFERED"}
-    done = subprocess.run(asked, stdout=writing, stderr=subprocess.PIPE, env=buffered, check=False)
+    asked = [sys.executable, *words]
+    done = subprocess.run(asked, stdout=writing, stderr=subprocess.PIPE, env=buffered, text=True, check=False)
     os.close(writing)
-    assert (done.returncode, done.stderr) == (0, b"")
+    return done.returncode, done.stderr
+
+
+@pytest.mark.parametrize("command", ["--help", "--version"])
+def test_a_reader_that_has_gone_is_no_error(command: str) -> None:
+    """What `| head -1` does, and what a reader does that reads nothing."""
+    assert run_without_reader("-m", "clockhands", command) == (0, "")
+
+
+def test_a_reader_of_much_that_has_gone_is_no_error() -> None:
+    """Each command is a process that ends as its own would; what takes long to import was imported before they part."""
+    commands = ["schemes", "schemes rope", "schemes --json"]
+    code = """
+import os, runpy, sys
+import torch
+for command in sys.argv[1:]:
+    if os.fork() == 0:
+        sys.argv = ["clockhands", *command.split()]
+        runpy.run_module("clockhands", run_name="__main__", alter_sys=True)
+    print(command, os.waitstatus_to_exitcode(os.wait()[1]), file=sys.stderr)
+"""
+    assert run_without_reader("-c", code, *commands) == (0, "".join(f"{command} 0\n" for command in commands))
 
 
 def test_an_argument_that_is_not_utf8_is_one_message() -> None:
