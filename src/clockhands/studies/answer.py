@@ -46,7 +46,7 @@ def _list_absent(study: Study, verdicts: Mapping[str, Verdict]) -> list[str]:
     named = [rest if slot in ("score", "verdict") else rest.rpartition(":")[0] for slot, rest in slots]
     named += [variant for reading in study.readings for variant in reading.when]
     absent = [variant for variant in dict.fromkeys(named) if variant not in verdicts]
-    planned = {variant.name for variant in study.make_plan().variants} if absent else set()
+    planned = {variant.name for variant in study.planned.variants} if absent else set()
     return [variant for variant in absent if variant in planned]
 
 

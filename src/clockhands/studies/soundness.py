@@ -75,7 +75,7 @@ def check_floor(study: Study, comparison: Comparison, floor: Floor | None) -> No
 
 def describe_earlier_plan(study: Study, comparison: Comparison) -> str:
     """Return a sentence on results of another task than the study has now, naming what differs; "" for the same."""
-    then, now = comparison.plan.recipe.tables, study.make_plan().recipe.tables
+    then, now = comparison.plan.recipe.tables, study.planned.recipe.tables
     changed = [
         f"{table}.{key} was {show_value(then[table].get(key))}, now {show_value(now[table].get(key))}"
         for table in ("data", "tokenizer")

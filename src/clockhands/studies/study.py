@@ -40,6 +40,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, get_args
 
@@ -111,6 +112,11 @@ class Study:
         scaled = self.plan if size == "cpu" else scale_plan(self.plan, own, size, self.folder, f"{source}, size {size}")
         tables = {**scaled, "title": self.question, **({} if seeds is None else {"seeds": seeds})}
         return make_plan_from_tables(tables, self.folder, source)
+
+    @cached_property
+    def planned(self) -> Plan:
+        """The plan as it stands in the file, made once: every variant of it is checked."""
+        return self.make_plan()
 
     @property
     def despite(self) -> Mapping[str, str]:
