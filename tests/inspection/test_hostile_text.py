@@ -23,6 +23,7 @@ from clockhands.inspection import inspect
 from clockhands.report import make_page, put_side_by_side, write
 from clockhands.training import train
 from tests.comparison.planted import results
+from tests.shared import sketched
 from tests.training.tiny import tables
 
 EVIL = "<script>alert(1)</script>"
@@ -88,17 +89,18 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Findings:
     folder.mkdir(parents=True)
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
-    return inspect(folder, texts=TEXT, control=False, command=f"clockhands inspect '{folder}'")
+    return inspect(folder, texts=TEXT, count=24, length=32, control=False, command=f"clockhands inspect '{folder}'")
 
 
 def test_tokens_and_paths_that_are_scripts_are_text(measured: Findings, tmp_path: Path) -> None:
     assert EVIL in str(measured["cause.swap"].table.rows) and "<script>" in measured.command, "the attack is there"
     assert "<script>" in str(measured.facts["model"])
-    assert _harmless(make_page(measured))
-    assert _harmless(make_page(put_side_by_side(measured, replace(measured, facts={**measured.facts, "model": EVIL}))))
-    for path in write(measured, tmp_path):
-        if path.suffix == ".html":
-            assert _harmless(path.read_text("utf8"))
+    both = put_side_by_side(measured, replace(measured, facts={**measured.facts, "model": EVIL}))
+    assert "alert(1)" not in str([item.figure for item in (*measured, *both)]), "draw the figures that hold the attack"
+    with sketched():
+        assert _harmless(make_page(both))
+        (page, *_) = write(measured, tmp_path)
+    assert _harmless(page.read_text("utf8"))
 
 
 def test_a_findings_file_of_an_enemy_is_text() -> None:
@@ -151,7 +153,8 @@ def test_every_other_file_of_a_run_of_an_enemy_is_text(tmp_path: Path) -> None:
         (run / name).write_text(json.dumps({**known, "_name_or_path": EVIL, EVIL: EVIL}))
     (run / "recipe.toml").write_text(f"# {EVIL}\n" + (run / "recipe.toml").read_text() + f'["{EVIL}"]\na = "{EVIL}"\n')
     told = ["inspect", str(run), "--texts", "8", "--length", "8", "--no-control"]
-    assert main([*told, "--out", str(tmp_path / "page")]) == 0
+    with sketched():
+        assert main([*told, "--out", str(tmp_path / "page")]) == 0
     written = [path for path in (tmp_path / "page").rglob("*") if path.suffix in (".html", ".svg")]
     assert "alert(1)" in "".join(path.read_text("utf8") for path in written), "the attack is there"
     assert all(_harmless(path.read_text("utf8")) for path in written)
