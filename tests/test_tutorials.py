@@ -9,6 +9,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import redirect_stdout
@@ -20,7 +21,7 @@ import pytest
 from clockhands.cli import main
 from clockhands.schemes import CATALOGUE
 from tests.shared import sketched
-from tests.studies.tour.short import shorten_tour
+from tests.studies.tour.short import make_tour
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = sorted(path for path in (ROOT / "docs" / "tutorials").glob("*.md") if path.stem != "index")
@@ -34,9 +35,8 @@ def blocks(path: Path) -> Iterator[tuple[str, str]]:
 
 @pytest.fixture(autouse=True)
 def empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """An empty folder to work in, a catalogue as it was before, and a tour of few steps."""
+    """An empty folder to work in, and a catalogue as it was before."""
     monkeypatch.chdir(tmp_path)
-    shorten_tour(monkeypatch)
     names = set(CATALOGUE)
     with sketched():
         yield
@@ -45,7 +45,8 @@ def empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[No
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
-def test_the_blocks_run_and_print_what_stands_there(path: Path) -> None:
+def test_the_blocks_run_and_print_what_stands_there(path: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    tour = make_tour(tmp_path_factory) if path.stem == "tour" else path
     names: dict[str, object] = {"__name__": "tutorial"}
     printed = ""
     for language, block in blocks(path):
@@ -56,12 +57,15 @@ def test_the_blocks_run_and_print_what_stands_there(path: Path) -> None:
             continue
         output = io.StringIO()
         with redirect_stdout(output):
-            run_block(language, block, names, path)
+            run_block(language, block, names, path, tour)
         printed = output.getvalue()
 
 
-def run_block(language: str, block: str, names: dict[str, object], path: Path) -> None:
-    """Run one block: Python in the names of the page, or commands after ``$``."""
+def run_block(language: str, block: str, names: dict[str, object], path: Path, tour: Path) -> None:
+    """Run one block: Python in the names of the page, or commands after ``$``.
+
+    The tour was typed once for all tests, and is copied; a page of ``inspect`` is made of few texts.
+    """
     if language == "python":
         exec(compile(block, f"{path.name}", "exec"), names)
         return
@@ -69,7 +73,11 @@ def run_block(language: str, block: str, names: dict[str, object], path: Path) -
     for line in block.splitlines():
         words = shlex.split(line.removeprefix("$ "))
         assert words[0] == "clockhands"
-        assert main(words[1:]) == 0, line
+        if line == "$ clockhands tour --out runs/tour":
+            shutil.copytree(tour, "runs/tour")
+            continue
+        few = ["--texts", "24", "--length", "32"] if words[1] == "inspect" and "--texts" not in words else []
+        assert main([*words[1:], *few]) == 0, line
 
 
 def site() -> ModuleType:

@@ -9,15 +9,13 @@ import pytest
 from clockhands.cli import main
 from clockhands.errors import UsageError
 from clockhands.findings import Findings
-from clockhands.report import make_page
 from clockhands.studies.tour.demonstration import run_tour
-from tests.shared import sketched
-from tests.studies.tour.short import shorten_tour
+from tests.studies.tour.short import make_tour
 
 
-def test_every_part_is_there_and_the_run_is_usable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    shorten_tour(monkeypatch)
-    findings = run_tour(tmp_path / "tour")
+def test_every_part_is_there_and_the_run_is_usable(tmp_path_factory: pytest.TempPathFactory) -> None:
+    tour = make_tour(tmp_path_factory)
+    findings = Findings.load(tour / "findings.json")
     names = [finding.name for finding in findings]
     assert names == [
         "tour.order", "tour.exact", "tour.examples", "tour.curves", "encoding.heatmap", "table.hands",
@@ -25,13 +23,12 @@ def test_every_part_is_there_and_the_run_is_usable(tmp_path: Path, monkeypatch: 
         "logits.layers", "heads.positional", "survival", "cause", "tour.roles", "tour.attention",
     ]  # fmt: skip
     assert all(finding.verdict and finding.light != "skip" for finding in findings)
-    assert Findings.from_json(findings.to_json()) == findings
-    with sketched():
-        assert "Tom bit a dog" in make_page(findings)
-    assert (tmp_path / "tour" / "model.safetensors").is_file()
-    assert (tmp_path / "tour" / "variants" / "no-scale" / "recipe.toml").is_file()
+    assert findings.to_json() == (tour / "findings.json").read_text("utf8")
+    assert "Tom bit a dog" in (tour / "report.html").read_text("utf8")
+    assert (tour / "model.safetensors").is_file()
+    assert (tour / "variants" / "no-scale" / "recipe.toml").is_file()
     with pytest.raises(UsageError, match="already holds a run"):
-        run_tour(tmp_path / "tour")
+        run_tour(tour)
 
 
 @pytest.mark.slow
