@@ -79,7 +79,7 @@ def right(bench: Bench) -> Measurement:
     "left",
     "Texts of unequal length, padded on the left, score what each scores alone.",
     "pads seen; positions counted from the first pad",
-    uses=("left padding by the mask alone", "left padding with position_ids"),
+    uses=("left-padded generate",),
     needs=("together", "left"),
 )
 def left(bench: Bench) -> Measurement:
