@@ -116,7 +116,7 @@ def test_a_function_is_checked_as_it_is() -> None:
     findings = clockhands.check(logits, vocabulary=30, only=["causal", "order", "padding.right"])
     assert findings["check.causal.future"].light == "good"
     assert findings["check.order.matters"].light == "bad"
-    assert findings["check.padding.right"].verdict == "N/A. the model takes no mask."
+    assert findings["check.padding.right"].verdict == "It does not apply: the model takes no mask."
 
 
 def test_what_is_no_model_is_refused() -> None:

@@ -32,11 +32,9 @@ def bad(found: list[Outcome]) -> list[tuple[str, str, float | None, str]]:
 
 
 def kind(name: str) -> tuple[object, ...]:
-    """Where a scheme enters and what it promises: the laws that a model with it is held to follow from that."""
+    """Where a scheme acts, and whether it changes with the length: what a cache and pads can do to it follows."""
     scheme = make(name, {})
-    told = scheme.declares
-    promises = (told.translation_invariant, told.depends_on_length, told.max_length is None, told.causal_only)
-    return (scheme.hooks(), *promises)
+    return scheme.hooks(), scheme.declares.depends_on_length
 
 
 # Always these and one scheme of each kind; with --exhaustive the whole catalogue, on the sides where it is defined.

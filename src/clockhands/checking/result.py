@@ -192,7 +192,8 @@ def sentence(outcome: Outcome) -> str:
 def _describe(outcome: Outcome) -> str:
     """Return one outcome as a page tells it, where the size stands beside it with all its digits."""
     if outcome.size is None:
-        return _join(outcome, _HEADS[outcome.verdict])
+        head = _HEADS[outcome.verdict]
+        return _join(outcome, head).replace(f"{head}. ", f"{head}: ", 1)
     outputs = _name_outputs(outcome.check in LAWS)
     small = outcome.size <= TOLERANCE
     size = f"at most {TOLERANCE:g}, which rounding alone may do" if small else f"{outcome.size:.2g}"
