@@ -32,6 +32,7 @@ export function Questions({ models, state, update }: Omit<Props, "live">) {
               type="button"
               aria-current={state.scene === scene.study ? "true" : undefined}
               disabled={!canPlay(models, scene)}
+              title={canPlay(models, scene) ? undefined : "The models of this page cannot play it; its answer is further down."}
               onClick={() => start(models, scene, update)}
             >
               {scene.title}
