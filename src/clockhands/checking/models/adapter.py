@@ -10,8 +10,14 @@ from typing import Any, Protocol, runtime_checkable
 import torch
 from torch import Tensor, nn
 
-from clockhands.errors import UsageError
+from clockhands.errors import UsageError, describe_unknown
 from clockhands.runs.streaming import find_device
+
+OPTIONAL = (
+    *("causal", "max_length", "packs", "module", "new_cache", "roll_back", "reorder", "fresh", "audible"),
+    *("absolute", "per_token", "special", "takes"),
+)
+"""What an adapter may have besides ``vocabulary`` and ``logits``."""
 
 
 @runtime_checkable
@@ -26,7 +32,9 @@ class Adapter(Protocol):
     Optional attributes: ``causal`` (default true), ``max_length``, ``packs`` (falling positions begin a document),
     ``module`` (the ``nn.Module``, for precision and saving), ``new_cache()``, ``roll_back(cache, tokens)``,
     ``reorder(cache, rows)`` (row i becomes a copy of ``rows[i]``), ``fresh()`` (a new model of the same configuration),
-    ``audible`` (its weights make position audible, so that the laws need not be tried with others too).
+    ``audible`` (its weights make position audible, so that the laws need not be tried with others too), ``absolute``
+    (every place has a vector of its own), ``per_token`` (default true: output i belongs to token i), ``special``
+    (token ids that are not used as text), ``takes`` (which of "mask", "positions" and "cache" are supported).
     """
 
     vocabulary: int
@@ -77,8 +85,11 @@ class ModuleAdapter(FunctionAdapter):
 def adapt(model: Any, **optional: Any) -> Adapter:
     """Return an adapter for whatever was handed in: an adapter, a module, or a function with ``vocabulary=``.
 
-    Raises UsageError for anything else.
+    Raises UsageError for anything else, and for an attribute that no adapter has: the checks would never read it.
     """
+    unknown = [name for name in optional if name not in (*OPTIONAL, "vocabulary")]
+    if unknown:
+        raise UsageError(describe_unknown("attribute of a model", unknown[0], (*OPTIONAL, "vocabulary")))
     if isinstance(model, Adapter):
         return model
     if isinstance(model, nn.Module):
