@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from itertools import groupby
 from pathlib import Path
 
 import pytest
 
+from clockhands.checking.checks.check import CHECKS
 from clockhands.checking.result import Result, versions
+from clockhands.checking.runtimes.law import LAWS
 from clockhands.checking.verdict.outcome import Outcome
 from clockhands.cli import main
 from clockhands.findings import Findings
@@ -109,6 +113,19 @@ def test_the_checks_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert "attention.flex" in out
     assert main(["check", "--list", "--only", "shift"]) == 0
     assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == ["shift", "catches:"]
+
+
+def test_the_checks_of_a_group_are_listed_together(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also one that a user's own module registered, behind those of all other groups."""
+    last = list(CHECKS)[-1]
+    monkeypatch.setitem(CHECKS._entries, "cache.mine", replace(CHECKS[last], name="cache.mine"))
+    assert main(["check", "--list"]) == 0
+    names = [line.split()[0] for line in capsys.readouterr().out.splitlines() if not line.startswith(" ")]
+    groups = [group for group, _ in groupby(name.partition(".")[0] for name in names)]
+    assert sorted(groups) == sorted(set(groups))
+    assert "cache.mine" in names and set(names) == {*CHECKS, *LAWS}
 
 
 WRONG = {

@@ -135,7 +135,10 @@ def _list(only: list[str] | None) -> int:
 
     about_runtimes = [name for name in only or () if name.partition(".")[0] == "runtime"]
     others = [name for name in only or () if name not in about_runtimes]
-    for check in select(others or None, optional=True) if others or not only else []:
+    checks = select(others or None, optional=True) if others or not only else []
+    groups = list(dict.fromkeys(check.name.partition(".")[0] for check in checks))
+    # A group may be spread over several modules, one of the user's own among them.
+    for check in sorted(checks, key=lambda check: groups.index(check.name.partition(".")[0])):
         print(f"{check.name:24} {check.asserts}\n{'':24} catches: {check.catches}{' (--slow)' * check.optional}")
     for law in select_laws(about_runtimes or None) if about_runtimes or not only else []:
         print(f"{law.name:24} {law.asserts}\n{'':24} catches: {law.catches}")
