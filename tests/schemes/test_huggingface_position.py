@@ -7,6 +7,7 @@ all, also those whose other parts (experts, gated norms) this project does not h
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -24,7 +25,7 @@ from clockhands.errors import CheckpointError
 from clockhands.model import PositionConfig, Transformer
 from clockhands.model.layer_schemes import list_layer_specs
 from clockhands.options import defaults_of, options_of
-from clockhands.schemes import CATALOGUE, Composition, NoPosition, Scheme, Sinks, read_part
+from clockhands.schemes import CATALOGUE, Composition, NoPosition, RoPE, Scheme, Sinks, SSMax, read_part
 from clockhands.schemes.huggingface_position import read_position_table
 from clockhands.schemes.position_presets import POSITION_PRESETS
 from tests.model.tiny import core, words
@@ -88,6 +89,15 @@ PEERS = {
         },
         "apply_rotary_pos_emb_interleave", _rotating_first,
     ),
+    "mistral-large-4": Peer(
+        "MistralLarge4TextModel",
+        {
+            "qk_rope_head_dim": 4, "qk_nope_head_dim": 8, "v_head_dim": 12, "kv_lora_rank": 8, "head_dim": 4,
+            "num_key_value_heads": 4, "first_k_dense_replace": LAYERS, "rope_parameters": YARN, "index_head_dim": 8,
+            "index_n_heads": 2, "index_topk": 64,
+        },
+        "apply_rotary_pos_emb_interleave", _rotating_first,
+    ),
     "gemma-4": Peer(
         "Gemma4ForCausalLM",
         {"sliding_window": 5, "global_head_dim": 12, "vocab_size_per_layer_input": 41}
@@ -99,11 +109,18 @@ PEERS = {
 def make_tiny(peer: Peer) -> Any:
     family = getattr(transformers, peer.model)
     torch.manual_seed(3)
-    theirs = family(family.config_class(**{**SIZES, **peer.config})).eval()
+    theirs = family(family.config_class(**{**SIZES, **copy.deepcopy(peer.config)})).eval()
     with torch.no_grad():
         for name, parameter in theirs.named_parameters():
             parameter.add_(torch.randn(parameter.shape) * (1.0 if "sinks" in name else 0.2))
+        for name, buffer in theirs.named_buffers():
+            if name.endswith("alpha"):  # the logarithms of learned factors, which begin at 0
+                buffer.normal_()
     return theirs
+
+
+def list_layers(theirs: Any) -> Any:
+    return getattr(theirs, "model", theirs).layers
 
 
 def build_layers(theirs: Any, side: str) -> list[Scheme]:
@@ -123,10 +140,15 @@ def build_layers(theirs: Any, side: str) -> list[Scheme]:
         )
     )
     schemes = [made.get_stack(side).schemes.get_scheme(layer) for layer in range(LAYERS)]  # type: ignore[arg-type]
-    for scheme, layer in zip(schemes, theirs.model.layers, strict=True):
+    for scheme, layer in zip(schemes, list_layers(theirs), strict=True):
         for part in scheme.parts if isinstance(scheme, Composition) else (scheme,):
             if isinstance(part, Sinks):
                 part.sink_H.data.copy_(layer.self_attn.sinks)
+            if isinstance(part, SSMax) and part.bias_H is not None:
+                part.slope_H.data.copy_(layer.self_attn.softmax_scaling.scale)
+                part.bias_H.data.copy_(layer.self_attn.softmax_scaling.bias)
+            if isinstance(part, RoPE) and part.alpha_F is not None:
+                part.alpha_F.data.copy_(theirs.rotary_emb.alpha)
     return schemes
 
 
@@ -146,12 +168,23 @@ def put_in_place(theirs: Any, schemes: list[Scheme], peer: Peer, monkeypatch: py
         return out.transpose(1, 2).contiguous(), None
 
     monkeypatch.setitem(ALL_ATTENTION_FUNCTIONS._global_mapping, "ours", ours)
-    monkeypatch.setitem(ALL_MASK_ATTENTION_FUNCTIONS._global_mapping, "ours", lambda *_, **__: None)
+    monkeypatch.setitem(ALL_MASK_ATTENTION_FUNCTIONS._global_mapping, "ours", _make_mask)
     theirs.config._attn_implementation = "ours"
-    for layer in theirs.model.layers:
+    for layer in list_layers(theirs):
         attention = getattr(layer, "self_attn", getattr(layer, "attn", None))
         attention.attn_temperature_tuning = False
+        if hasattr(attention, "softmax_scaling"):
+            monkeypatch.setattr(attention.softmax_scaling, "forward", lambda q, *_, **__: q)
     return called
+
+
+def _make_mask(*_: Any, **settings: Any) -> Tensor | None:
+    """The causal mask, which Mistral Large 4 cuts by itself; what else is masked, our schemes have to say."""
+    return (
+        torch.ones(2, 1, LENGTH, LENGTH, dtype=torch.bool).tril()
+        if settings.get("allow_is_causal_skip") is False
+        else None
+    )
 
 
 def _is_heads(rest: tuple[Any, ...]) -> bool:
@@ -167,10 +200,10 @@ def test_the_model_with_our_schemes_gives_its_own_logits(name: str, monkeypatch:
     peer = PEERS[name]
     theirs = make_tiny(peer)
     text = words(2, LENGTH)
-    expected = theirs(input_ids=text).logits
+    expected = theirs(input_ids=text)[0]
     schemes = build_layers(theirs, peer.sides[0])
     called = put_in_place(theirs, schemes, peer, monkeypatch)
-    got = theirs(input_ids=text).logits
+    got = theirs(input_ids=text)[0]
     assert called == list(range(LAYERS))
     assert expected.std() > 0.05, "the logits say nothing"
     torch.testing.assert_close(got, expected, atol=1e-5 * max(1.0, float(expected.abs().max())), rtol=1e-5)
@@ -178,7 +211,7 @@ def test_the_model_with_our_schemes_gives_its_own_logits(name: str, monkeypatch:
         monkeypatch.setattr(scheme, "active_hooks", frozenset)
         monkeypatch.setattr(scheme, "after_rotation", NoPosition)
         monkeypatch.setattr(scheme, "rotate", lambda q, k, *_: (q, k))
-    assert (theirs(input_ids=text).logits - expected).abs().max() > 1e-3, "without the schemes it is another model"
+    assert (theirs(input_ids=text)[0] - expected).abs().max() > 1e-3, "without the schemes it is another model"
 
 
 PUBLISHED: dict[str, tuple[str, dict[str, Any]]] = {
@@ -191,6 +224,7 @@ PUBLISHED: dict[str, tuple[str, dict[str, Any]]] = {
     "smollm3": ("SmolLM3Config", {"rope_theta": 5e6}),
     "cohere-2": ("Cohere2Config", {"rope_theta": 50_000.0}),
     "deepseek-v3": ("DeepseekV3Config", {}),
+    "mistral-large-4": ("MistralLarge4TextConfig", {}),
     "mpnet": ("MPNetConfig", {"max_position_embeddings": 514}),
 }
 
@@ -214,12 +248,12 @@ def _spell_out(position: PositionConfig, num_layers: int) -> list[Any]:
     layers = []
     for parts in list_layer_specs(position, num_layers):
         tables = [*map(read_part, common), *((part.scheme, dict(part.options)) for part in parts)]
-        layers.append([(scheme, _fill_in(scheme, options)) for scheme, options in tables])
+        layers.append(sorted((scheme, _fill_in(scheme, options)) for scheme, options in tables))
     return layers
 
 
 def _fill_in(scheme: str, options: dict[str, Any]) -> dict[str, Any]:
-    own = {"beta_fast": 32.0, "beta_slow": 1.0} if options.get("spectrum") == "yarn" else {}
+    own = {"beta_fast": 32.0, "beta_slow": 1.0, "truncate": True} if options.get("spectrum") == "yarn" else {}
     own |= {"factor": 1.0} if options.get("spectrum") == "proportional" else {}
     filled = {**defaults_of(options_of(CATALOGUE[scheme])), **own, **options}
     return {key: value for key, value in filled.items() if key != "attention_factor"}

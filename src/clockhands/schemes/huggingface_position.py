@@ -18,6 +18,8 @@ WINDOW_EVERYWHERE = ("mistral", "mixtral", "ministral", "starcoder2")
 """Architectures that have the window of ``sliding_window`` in all layers where no ``layer_types`` says otherwise."""
 TWO_SIDED = ("modernbert",)
 """Encoders, whose window reaches as far to the right as to the left."""
+LEARNED = ("mistral_large4_text",)
+"""Architectures that multiply each frequency by a learned factor, and queries by a learned line over ln(p + 1)."""
 LENGTH_RULES = ("dynamic", "yarn", "longrope", "llama3")
 """Rules that need the trained length."""
 
@@ -54,7 +56,8 @@ def _list_schemes(positions: Positions, layer: Layer, config: Mapping[str, Any])
     if not layer.attends:
         return schemes
     if layer.rotation is not None:
-        schemes.append(_make_rope(layer.rotation, config, positions.source))
+        rope = _make_rope(layer.rotation, config, positions.source)
+        schemes.append({**rope, "learned": True} if model in LEARNED else rope)
     window, both_sides = layer.window, config.get("local_attention")
     if "sliding" in layer.kind and both_sides:
         window = int(both_sides) // 2
@@ -68,6 +71,8 @@ def _list_schemes(positions: Positions, layer: Layer, config: Mapping[str, Any])
         schemes.append(_make_temperature(layer, config, positions.source))
     if model in WITH_SINKS:
         schemes.append("sinks")
+    if model in LEARNED:
+        schemes.append({"scheme": "ssmax", "bias": True, "start": 0.0})
     return schemes
 
 

@@ -90,6 +90,17 @@ POSITION_PRESETS: Catalogue[dict[str, Any]] = Catalogue("position preset", {
     "qwen3-next": {"scheme": "rope", "base": 1e7, "fraction": 0.25},
     # DeepSeek-V3: 64 of 192 channels turn, which keys share (MLA).
     "deepseek-v3": {"scheme": "rope", "base": 10_000.0, "fraction": 1 / 3, "layout": "interleaved"},
+    # Mistral Large 4: half of the channels turns (MLA), each pair at a frequency with a learned factor, in three layers
+    # of four; in all, each head learns how much sharper it gets with the logarithm of the position.
+    "mistral-large-4": {
+        "scheme": "ssmax", "bias": True, "start": 0.0, "layers": [*["rotating"] * 3, "none", "..."],
+        "kinds": {
+            "rotating": {
+                "scheme": "rope", "base": 10_000.0, "fraction": 0.5, "layout": "interleaved", "learned": True,
+                "spectrum": "yarn", "factor": 2048.0, "original_length": 512, "attention_factor": 1.0,
+            }
+        },
+    },
     # MPNet: a learned table at the embedding, and T5's biases in all layers.
     "mpnet": {
         "scheme": "composition",
