@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from transformers import CONFIG_MAPPING
 
 from clockhands.errors import ConfigError, UsageError
 from clockhands.explanation import apply_llama_flags, compare, convert, read_positions
@@ -103,6 +104,30 @@ def test_kinds_of_layers_go_only_where_they_can_be_said() -> None:
     for form in ("vllm", "gguf", "llama.cpp"):
         with pytest.raises(ConfigError, match="one rotation for all layers"):
             convert(gemma, form)
+
+
+@pytest.mark.parametrize("name", ["smollm3", "llama4_text", "cohere2", "beam"])
+def test_layers_that_do_not_rotate_are_said_where_the_architecture_says_them(name: str) -> None:
+    family = CONFIG_MAPPING[name]
+    before = read_huggingface(family(num_hidden_layers=8).to_dict(), "f")
+    assert None in [layer.rotation for layer in before.layers]
+    keys = json.loads(convert(before, "hf5"))
+    again = family(num_hidden_layers=8, **keys).to_dict()
+    assert compare(before, read_huggingface(again, "f")) is None
+    flat = family(num_hidden_layers=8).to_dict()["rope_parameters"]
+    assert set(keys["rope_parameters"]) == set(flat)
+
+
+def test_layers_of_a_run_that_rotate_differently_need_an_architecture(tmp_path: Path) -> None:
+    position = {"scheme": "none", "options": {}, "layers": ["rope", {"scheme": "rope", "base": 100.0}]}
+    transformer = {"kind": "decoder", "d_model": 16, "num_heads": 2, "decoder_layers": 2, "decoder": position}
+    for entry in ({"scheme": "rope", "base": 100.0}, "none"):
+        position["layers"] = ["rope", entry]
+        (tmp_path / "config.json").write_text(json.dumps({"model_type": "clockhands", "transformer": transformer}))
+        with pytest.raises(
+            ConfigError, match=r"layers of one kind \(decoder\) rotate differently, .* give --to an arch"
+        ):
+            convert(read_positions(tmp_path), "hf5")
 
 
 def test_an_unknown_format_is_named(tmp_path: Path) -> None:

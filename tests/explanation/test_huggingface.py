@@ -290,3 +290,16 @@ def test_the_temperature_of_queries_is_told_where_there_is_one() -> None:
         for beta in ({}, {"llama_4_scaling_beta": 0.1})
     ]
     assert told == ["", "queries × (1 + 0.1 ln(1 + ⌊p/16384⌋)) at position p"]
+
+
+@pytest.mark.parametrize("written", [False, True])
+@pytest.mark.parametrize(
+    "name", ["gemma4_text", "gemma4_unified_text", "diffusion_gemma_text", "beam", "gemma3_text", "cohere2", "smollm3"]
+)
+def test_the_last_layer_is_of_the_kind_that_transformers_makes_it(name: str, written: bool) -> None:
+    if name not in CONFIG_MAPPING:
+        pytest.skip("this version of transformers has no such architecture")
+    raw: dict[str, Any] = {"num_hidden_layers": 8}
+    raw |= {"layer_types": ["full_attention", "sliding_attention"] * 4} if written else {}
+    theirs = CONFIG_MAPPING[name](**json.loads(json.dumps(raw)))
+    assert [layer.kind for layer in read_huggingface({"model_type": name, **raw}, name).layers] == theirs.layer_types

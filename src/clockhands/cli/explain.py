@@ -22,12 +22,14 @@ EXAMPLES = (
     'clockhands explain llama --hf-overrides \'{"rope_parameters": {"rope_theta": 500000}}\'',
     "clockhands explain llama --llama-flags '--rope-scaling yarn --rope-scale 4'",
     "clockhands explain llama --to llama.cpp",
+    "clockhands explain runs/rope --to smollm3",
 )
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     from clockhands.explanation import FORMATS, PROGRAMS
+    from clockhands.explanation.architectures import ARCHITECTURES
 
     parser.add_argument(
         "file",
@@ -45,13 +47,17 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--length", type=as_int, metavar="TOKENS", help="the length of the text, for angles that depend on it"
     )
-    parser.add_argument("--to", choices=FORMATS, help="print the configuration as another program wants it")
+    parser.add_argument(
+        "--to", choices=[*FORMATS, *ARCHITECTURES], metavar="FORMAT",
+        help=f"print the configuration as another program wants it ({', '.join(FORMATS)}), or all keys about position "
+        f"of a config.json of transformers, by its model_type ({', '.join(ARCHITECTURES)})",
+    )  # fmt: skip
     parser.add_argument("--json", action="store_true", help="print the table, or the difference, as JSON")
 
 
 def run(options: argparse.Namespace) -> int:
     """Explain one configuration, compare two, or write one for another program."""
-    from clockhands.explanation import compare, convert, describe, describe_difference, read_positions, to_json
+    from clockhands.explanation import FORMATS, compare, convert, describe, describe_difference, read_positions, to_json
 
     if options.length is not None and options.length < 1:
         raise UsageError(f"--length is {options.length}, but a text has at least 1 token")
@@ -60,7 +66,7 @@ def run(options: argparse.Namespace) -> int:
     if options.to:
         if other is not None:
             raise UsageError("--to writes one configuration; leave out the other")
-        print(convert(first, options.to))
+        print(_write_layout(options) if options.to not in FORMATS else convert(first, options.to))
         return 0
     if other is None:
         print(json.dumps(to_json(first, options.length), indent=1) if options.json else describe(first, options.length))
@@ -71,6 +77,15 @@ def run(options: argparse.Namespace) -> int:
     else:
         print(describe_difference(difference, first, other))
     return 0
+
+
+def _write_layout(options: argparse.Namespace) -> str:
+    """Write all keys about position of another architecture's configuration."""
+    from clockhands.model.huggingface_layout import write_layout_of
+
+    if options.program != "transformers5":
+        raise UsageError(f"--to {options.to} writes what transformers 5 reads; leave out --as")
+    return json.dumps(write_layout_of(options.file, options.to), indent=2)
 
 
 def _find_other(options: argparse.Namespace) -> Positions | None:

@@ -144,6 +144,17 @@ def _add_local_base(reader: Reader, settings: Settings, *, from_default: bool) -
 
 def list_kinds(reader: Reader) -> list[str]:
     """Return the kind of each layer, from the file or from the architecture's pattern."""
+    kinds, model = _list_written_kinds(reader), reader.raw.get("model_type")
+    if model in LAST_SEES_ALL or (model == "beam" and not reader.raw.get("layer_types")):
+        kinds[-1] = "full_attention"
+    return kinds
+
+
+LAST_SEES_ALL = ("gemma4_text", "gemma4_unified_text", "diffusion_gemma_text")
+"""Architectures whose last layer has no window, whatever a file lists."""
+
+
+def _list_written_kinds(reader: Reader) -> list[str]:
     listed, _ = reader.find("layer_types")
     written = reader.raw.get(reader.family.get("names", {}).get("layer_types", "layer_types"))
     if written is not None and not isinstance(written, list):

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from clockhands.errors import ConfigError, UsageError, describe_unknown
+from clockhands.explanation.config_reader import load_families
 from clockhands.explanation.rotation import Rotation, temperature_of
 from clockhands.explanation.table import Positions
 
@@ -67,7 +68,17 @@ def _make_rope_table(rotation: Rotation) -> dict[str, Any]:
 def _write_for_transformers5(positions: Positions) -> str:
     """Write a table of transformers 5: one for all layers, or one for each kind."""
     kinds = {layer.kind: layer.rotation for layer in positions.layers if layer.attends}
-    if len(set(kinds.values())) == 1:
+    own = positions.program == "Clockhands"  # the architecture that reads it is not known, and could not add the rest
+    for layer in positions.layers:
+        if layer.attends and layer.rotation != kinds[layer.kind] and (own or (layer.rotation and kinds[layer.kind])):
+            _refuse(
+                f"layers of one kind ({layer.kind}) rotate differently, and rope_parameters have one rotation for a "
+                "kind of layer; give --to an architecture, as gemma3_text, for all keys of its configuration"
+            )
+    # Which layers do not rotate at all is said beside the table, but for architectures whose own table says it.
+    own_table = load_families().get(positions.model, {}).get("rope") or {}
+    says_none = any(table is None for table in own_table.values())
+    if len(positions.rotations()) == 1 and not (says_none and None in kinds.values()):
         table = _make_rope_table(positions.rotations()[0])
     else:
         table = {kind: None if rotation is None else _make_rope_table(rotation) for kind, rotation in kinds.items()}

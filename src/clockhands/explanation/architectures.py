@@ -1,0 +1,24 @@
+"""Architectures of transformers for which whole layouts are written, and what their configurations have keys for."""
+
+from __future__ import annotations
+
+__all__ = ["ARCHITECTURES"]
+
+ARCHITECTURES: dict[str, tuple[str, ...]] = {
+    "llama": (),
+    "mistral": ("one window",),
+    "qwen3": ("windows", "use_sliding_window"),
+    "gpt_oss": ("windows",),
+    "gemma3_text": ("windows", "rotation by kind"),
+    "gemma4_text": ("windows", "rotation by kind"),
+    "olmo3": ("windows", "rotation by kind"),
+    "modernbert": ("windows", "rotation by kind", "local_attention"),
+    "cohere2": ("windows",),
+    "smollm3": ("windows", "no_rope_layers", "use_sliding_window"),
+    "llama4_text": ("chunks", "no_rope_layers", "temperature"),
+    "qwen3_next": ("full attention",),
+    "deepseek_v3": ("slice",),
+    "mistral_large4_text": ("no_rope_layers", "slice"),
+    "mpnet": ("table and buckets",),
+}
+"""The architectures, by ``model_type``, whose keys are known here, and what they have keys for besides a rotation."""

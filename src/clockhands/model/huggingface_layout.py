@@ -1,0 +1,234 @@
+"""Position layouts as keys of transformers' configurations: which layer rotates how, and what it sees.
+
+What is written is read back, and compared layer by layer with what was to be written: an architecture that cannot say
+a layout is refused, and nothing is lost silently.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import torch
+
+from clockhands.errors import CheckpointError, ConfigError, UsageError, describe_unknown
+from clockhands.explanation.architectures import ARCHITECTURES
+from clockhands.explanation.huggingface import read_huggingface
+from clockhands.explanation.table import Positions
+from clockhands.model.layer_schemes import list_layer_specs
+from clockhands.model.position_config import PositionConfig
+from clockhands.model.validation_cache import get_validated_config
+from clockhands.options import defaults_of, options_of
+from clockhands.pretrained.configuration import read_configuration, read_json
+from clockhands.pretrained.file_names import OWN
+from clockhands.schemes import CATALOGUE, RoPE, read_part
+from clockhands.schemes.huggingface_position import TWO_SIDED, read_position_table
+from clockhands.schemes.rotary.saved_options import complete_saved_position
+
+__all__ = ["write_layout", "write_layout_of"]
+
+Parts: TypeAlias = dict[str, dict[str, Any]]
+"""The schemes of one layer: a name, and all of its options."""
+
+
+def write_layout(
+    position: PositionConfig, model_type: str, num_layers: int, head_dim: int, *, any_pairing: bool = False
+) -> dict[str, Any]:
+    """Return the keys about position of a configuration of transformers, for a layout of this project.
+
+    ``model_type``: one of ``explanation.architectures``. ``head_dim``: the width of a head of queries.
+    ``any_pairing``: do not ask whether the architecture pairs the channels in the same way; the weights then have to be
+    permuted (``schemes.convert``).
+
+    Raises UsageError for another architecture, and ConfigError for what it has no keys for.
+    """
+    if model_type not in ARCHITECTURES:
+        raise UsageError(describe_unknown("architecture", model_type, ARCHITECTURES))
+    layers = _list_parts(position, num_layers)
+    keys = {"model_type": model_type, "num_hidden_layers": num_layers, **_make_keys(layers, model_type, head_dim)}
+    try:
+        table = read_position_table({"head_dim": head_dim, **keys}, f"a configuration of {model_type}")
+    except CheckpointError as error:
+        raise ConfigError([str(error)], "the layout") from error
+    causal = model_type not in (*TWO_SIDED, "mpnet")
+    written = _list_parts(PositionConfig.from_dict(table), num_layers)
+    for index, (ours, theirs) in enumerate(zip(layers, written, strict=True)):
+        if not _equal(ours, theirs, head_dim, causal, any_pairing):
+            _refuse(
+                f"a configuration of {model_type} cannot say this layout: layer {index} has {_describe(ours)}, and "
+                f"would be read as {_describe(theirs)}"
+            )
+    return keys
+
+
+def write_layout_of(source: str | Path, model_type: str) -> dict[str, Any]:
+    """Return the keys about position for another architecture, of a run or of a configuration of transformers.
+
+    Raises CheckpointError for what cannot be read, and what ``write_layout`` raises.
+    """
+    path = Path(source)
+    raw = read_json(path) if path.is_file() else read_configuration(source)
+    if raw.get("model_type") == OWN:
+        config = get_validated_config(complete_saved_position(raw.get("transformer") or {}))
+        side = config.stack_sides[-1]
+        return write_layout(
+            config.get_position_config(side), model_type, config.count_layers(side), config.resolved_head_dim
+        )
+    positions = read_huggingface(raw, str(source))
+    layout = PositionConfig.from_dict(read_position_table(raw, str(source)))
+    return write_layout(layout, model_type, len(positions.layers), _find_head_dim(positions, raw))
+
+
+def _find_head_dim(positions: Positions, raw: Mapping[str, Any]) -> int:
+    """Return the width of a head of queries, with the slice that does not rotate."""
+    text = raw.get("text_config") or raw
+    width = next((layer.rotation.head_dim for layer in positions.layers if layer.rotation), None)
+    if text.get("qk_nope_head_dim") is not None:
+        return int(text["qk_nope_head_dim"]) + int(text["qk_rope_head_dim"])
+    return width or int(text.get("hidden_size", 0)) // int(text.get("num_attention_heads", 1)) or 1
+
+
+def _refuse(reason: str) -> None:
+    raise ConfigError([reason], "the layout")
+
+
+def _list_parts(position: PositionConfig, num_layers: int) -> list[Parts]:
+    """Return the schemes of every layer with all their options. Raises ConfigError for what no configuration says."""
+    for name, usual in (("transform", None), ("combine", "add"), ("every_layer", False)):
+        if getattr(position, name) != usual:
+            _refuse(f"position.{name} is {getattr(position, name)!r}, and no configuration of transformers says so")
+    common = dict(_spell_out({"scheme": position.scheme, **position.options}))
+    layers = []
+    for index, specs in enumerate(list_layer_specs(position, num_layers)):
+        own = {spec.scheme: _fill_in(spec.scheme, spec.options) for spec in specs}
+        skipped = position.skip_every and (index + 1) % position.skip_every == 0
+        layers.append({} if skipped else {**common, **own})
+    return layers
+
+
+def _spell_out(entry: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the parts of a composition, or the one scheme itself; nothing for the scheme ``none``."""
+    for part in entry.get("schemes", [entry]):
+        name, options = read_part(part)
+        if name != "none":
+            yield name, _fill_in(name, options)
+
+
+def _fill_in(scheme: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    return {**defaults_of(options_of(CATALOGUE[scheme])), **options}
+
+
+def _make_keys(layers: Sequence[Parts], model_type: str, head_dim: int) -> dict[str, Any]:
+    """Return the keys about position; what they cannot say is found when they are read back."""
+    has = ARCHITECTURES[model_type]
+    if "table and buckets" in has:
+        return _make_mpnet_keys(layers)
+    keys: dict[str, Any] = {}
+    kinds = [_name_kind(layer, has) for layer in layers]
+    window = next((layer["window"]["left"] for layer in layers if "window" in layer), None)
+    chunk = next((layer["chunks"]["size"] for layer in layers if "chunks" in layer), None)
+    ropes = {kind: layer["rope"] for kind, layer in reversed([*zip(kinds, layers, strict=True)]) if "rope" in layer}
+    if {"windows", "chunks", "full attention"} & set(has):
+        keys["layer_types"] = kinds
+    if "local_attention" in has:
+        keys |= {} if window is None else {"local_attention": 2 * window}
+    elif "windows" in has or "one window" in has:
+        keys["sliding_window"] = None if window is None else window + 1
+    if "use_sliding_window" in has:
+        keys["use_sliding_window"] = window is not None
+    if "chunks" in has and chunk is not None:
+        keys["attention_chunk_size"] = chunk
+    if "no_rope_layers" in has:
+        keys["no_rope_layers"] = [int("rope" in layer) for layer in layers]
+    if "temperature" in has:
+        keys |= _make_temperature_keys(layers)
+    tables = {kind: _make_rope_table(options, head_dim, "slice" not in has) for kind, options in ropes.items()}
+    lengths = [options["original_length"] for options in ropes.values() if options["spectrum"] == "dynamic"]
+    keys |= {"max_position_embeddings": lengths[0]} if lengths else {}
+    if tables:
+        keys["rope_parameters"] = tables if "rotation by kind" in has else next(iter(tables.values()))
+    if "slice" in has:
+        width = next((RoPE(head_dim, **options).channels for options in ropes.values()), 0)
+        keys |= {"qk_rope_head_dim": width, "qk_nope_head_dim": head_dim - width, "head_dim": width}
+    return keys
+
+
+def _name_kind(layer: Parts, has: Sequence[str]) -> str:
+    """Return the kind of a layer as transformers names it, of those that an architecture has."""
+    if "windows" in has and "window" in layer:
+        return "sliding_attention"
+    return "chunked_attention" if "chunks" in has and "chunks" in layer else "full_attention"
+
+
+def _make_rope_table(options: Mapping[str, Any], head_dim: int, with_share: bool) -> dict[str, Any]:
+    """Return ``rope_parameters`` of one rotation; ``with_share``: with the share of the channels that rotate."""
+    scheme = RoPE(head_dim, **options)
+    table = scheme.spectrum.to_hf_config(scheme.base, scheme.channels)
+    return {**table, "partial_rotary_factor": scheme.fraction} if with_share and scheme.fraction != 1.0 else table
+
+
+def _make_temperature_keys(layers: Sequence[Parts]) -> dict[str, Any]:
+    options = next((layer["temperature"] for layer in layers if "temperature" in layer), None)
+    if options is None or options["form"] != "floor":
+        return {"attn_temperature_tuning": False}
+    scale, length = options["coefficient"], options["length"]
+    return {"attn_temperature_tuning": True, "attn_scale": scale, "floor_scale": length}
+
+
+def _make_mpnet_keys(layers: Sequence[Parts]) -> dict[str, Any]:
+    table, buckets = layers[0].get("learned"), layers[0].get("t5")
+    if table is None or buckets is None:
+        _refuse("a configuration of mpnet says a learned table beside T5's buckets, and this layout lacks one of them")
+    # Rows of its table are counted from 2 on.
+    return {
+        "max_position_embeddings": (table or {})["max_length"] + 2,
+        "relative_attention_num_buckets": (buckets or {})["num_buckets"],
+    }
+
+
+def _equal(ours: Parts, theirs: Parts, head_dim: int, causal: bool, any_pairing: bool) -> bool:
+    """Tell whether the schemes of a layer are the same, whatever their options are called."""
+    if set(ours) != set(theirs):
+        return False
+    for scheme, options in ours.items():
+        first, second = (_simplify(scheme, table, causal) for table in (options, theirs[scheme]))
+        if scheme == "rope":
+            if not _equal_rotations(RoPE(head_dim, **first), RoPE(head_dim, **second), any_pairing):
+                return False
+        elif first != second:
+            return False
+    return True
+
+
+def _simplify(scheme: str, options: dict[str, Any], causal: bool) -> dict[str, Any]:
+    """Return options without those that change nothing here: where a parameter begins, what a causal mask hides."""
+    options = {key: value for key, value in options.items() if (scheme, key) != ("ssmax", "start")}
+    if scheme == "window":
+        options["right"] = 0 if causal else options["left"] if options["right"] is None else options["right"]
+    return options
+
+
+def _equal_rotations(first: RoPE, second: RoPE, any_pairing: bool) -> bool:
+    """Tell whether two rotations have the same angles and amplitudes at lengths that short and long texts have."""
+    numbers = []
+    for scheme in (first, second):
+        lengths_B = torch.tensor([1, 1000, 10**6])
+        omega = scheme.frequencies(lengths_B).expand(3, 1, -1).flatten().tolist()
+        spectrum = scheme.spectrum
+        numbers.append(
+            [*omega, spectrum.amplitude(), spectrum.logit_factor(), scheme.channels, spectrum.unscaled_first]
+        )
+    alike = (first.alpha_F is None) == (second.alpha_F is None) and (any_pairing or first.layout == second.layout)
+    ours, theirs = (torch.tensor(listed, dtype=torch.float64) for listed in numbers)
+    return alike and ours.shape == theirs.shape and torch.allclose(ours, theirs, rtol=1e-9, atol=0.0)
+
+
+def _describe(layer: Parts) -> str:
+    """Return the schemes of a layer with the options that differ from their defaults."""
+    words = []
+    for scheme, options in layer.items():
+        usual = defaults_of(options_of(CATALOGUE[scheme]))
+        changed = ", ".join(f"{key} {value}" for key, value in options.items() if value != usual[key])
+        words.append(f"{scheme} ({changed})" if changed else scheme)
+    return " + ".join(words) or "no position"

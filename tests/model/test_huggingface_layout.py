@@ -1,0 +1,161 @@
+"""Layouts written as keys of transformers' configurations: its own models compute the same with them."""
+
+from __future__ import annotations
+
+import copy
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import transformers
+
+from clockhands.errors import ConfigError, UsageError
+from clockhands.explanation.architectures import ARCHITECTURES
+from clockhands.model import PositionConfig, TransformerConfig
+from clockhands.model.huggingface_config import ClockhandsConfig
+from clockhands.model.huggingface_layout import write_layout, write_layout_of
+from clockhands.schemes.huggingface_position import read_position_table
+from clockhands.schemes.position_presets import POSITION_PRESETS
+from tests.model.tiny import words
+from tests.schemes.test_huggingface_position import LAYERS, LENGTH, PEERS, PUBLISHED, SIZES, make_tiny
+
+WIDTH = 12
+WRITTEN = {
+    "layer_types", "sliding_window", "use_sliding_window", "local_attention", "attention_chunk_size", "no_rope_layers",
+    "attn_temperature_tuning", "attn_scale", "floor_scale", "rope_parameters", "qk_rope_head_dim", "qk_nope_head_dim",
+    "relative_attention_num_buckets", "max_position_embeddings",
+}  # fmt: skip
+"""Every key that may be written: a configuration without them, and with those written, is compared."""
+OF_PRESETS = {
+    "mistral": "mistral", "gpt-oss": "gpt_oss", "gemma-3": "gemma3_text", "gemma-4": "gemma4_text",
+    "modernbert": "modernbert", "llama-4": "llama4_text", "smollm3": "smollm3", "cohere-2": "cohere2",
+    "olmo-3": "olmo3", "qwen3-next": "qwen3_next", "deepseek-v3": "deepseek_v3",
+    "mistral-large-4": "mistral_large4_text", "mpnet": "mpnet",
+}  # fmt: skip
+
+
+def rebuild(config: Any, keys: dict[str, Any]) -> Any:
+    """The configuration whose keys about position are those that were written, and no others."""
+    rest = {key: value for key, value in config.to_dict().items() if key not in WRITTEN}
+    return type(config)(**{**rest, **copy.deepcopy(keys)})
+
+
+@pytest.mark.parametrize("name", PEERS)
+@torch.no_grad()
+def test_from_a_configuration_and_back_it_is_the_same_model(name: str) -> None:
+    theirs = make_tiny(PEERS[name])
+    config = theirs.config
+    layout = PositionConfig.from_dict(read_position_table(config.to_dict()))
+    keys = write_layout(layout, config.model_type, LAYERS, WIDTH)
+    again = rebuild(config, keys)
+    assert read_position_table(again.to_dict()) == read_position_table(config.to_dict())
+    for key in WRITTEN & set(keys) - {"rope_parameters"}:
+        assert getattr(again, key) == getattr(config, key), key
+    other = type(theirs)(again).eval()
+    other.load_state_dict(theirs.state_dict())
+    text = words(2, LENGTH)
+    torch.testing.assert_close(other(input_ids=text)[0], theirs(input_ids=text)[0], atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("preset", OF_PRESETS)
+def test_the_layout_of_a_model_is_written_for_its_architecture(preset: str) -> None:
+    """And as its published numbers are, amplitudes too."""
+    model_type, width = OF_PRESETS[preset], 192 if preset == "deepseek-v3" else 128
+    layout = PositionConfig.from_dict({"preset": preset})
+    keys = write_layout(layout, model_type, 12, width)
+    assert set(keys) - {"model_type", "num_hidden_layers", "head_dim"} <= WRITTEN
+    if preset in PUBLISHED:
+        family, numbers = PUBLISHED[preset]
+        config = getattr(transformers, family)(**numbers, num_hidden_layers=12)
+        published = PositionConfig.from_dict(read_position_table(config.to_dict()))
+        assert write_layout(published, model_type, 12, width) == keys
+
+
+def draw_layout(rng: random.Random) -> dict[str, Any]:
+    """A layout of six layers from parts that real models have, most of which no architecture can say."""
+
+    def draw_layer() -> Any:
+        parts: list[Any] = []
+        if rng.random() < 0.8:
+            spectrum = rng.choice([{}, {}, {"spectrum": "yarn", "factor": 4.0, "original_length": 32}])
+            layout = rng.choice(["half", "half", "interleaved"])
+            parts.append({"scheme": "rope", "base": rng.choice([100.0, 5e5]), "layout": layout, **spectrum})
+        if rng.random() < 0.5:
+            parts.append({"scheme": "window", "left": rng.choice([4, 4, 6])})
+        if rng.random() < 0.1:
+            parts.append("sinks")
+        return {"schemes": parts} if parts else "none"
+
+    kinds = [draw_layer() for _ in range(rng.choice([1, 1, 2]))]
+    return {"layers": [rng.choice(kinds) for _ in range(LAYERS)]}
+
+
+@pytest.mark.parametrize("model_type", ["mistral", "qwen3", "gemma3_text", "cohere2", "smollm3", "gpt_oss"])
+def test_what_is_written_means_to_transformers_what_was_asked_for(model_type: str) -> None:
+    """Through the class of the configuration, which fills in what a file lacks; else the layout is refused."""
+    rng = random.Random(7)
+    family = transformers.CONFIG_MAPPING[model_type]
+    said = 0
+    for _ in range(150):
+        layout = PositionConfig.from_dict(draw_layout(rng))
+        try:
+            keys = write_layout(layout, model_type, LAYERS, WIDTH)
+        except ConfigError as refusal:
+            assert f"a configuration of {model_type} cannot say this layout: layer " in str(refusal)
+            continue
+        said += 1
+        table = read_position_table(family(**{**SIZES, **copy.deepcopy(keys)}).to_dict())
+        assert write_layout(PositionConfig.from_dict(table), model_type, LAYERS, WIDTH) == keys
+    assert 1 <= said < 150
+
+
+@pytest.mark.parametrize(
+    ("preset", "model_type", "reason"),
+    [
+        ("gemma-3", "mistral", r"layer 5 has rope \(base 1000000.0\), and would be read as rope \+ window"),
+        ("cohere-2", "gemma3_text", r"layer 0 has rope \(base 50000.0, layout interleaved\) \+ window \(left 4095\)"),
+        ("hybrid-2026", "gpt_oss", r"layer 3 has temperature \(form log, length 1024\) \+ sinks, and would be read as"),
+        ("llama-4", "smollm3", r"layer 0 has .* \+ chunks, and would be read as rope"),
+        ("smollm3", "mpnet", r"says a learned table beside T5's buckets, and this layout lacks one"),
+    ],
+)  # fmt: skip
+def test_what_an_architecture_has_no_key_for_is_refused(preset: str, model_type: str, reason: str) -> None:
+    with pytest.raises(ConfigError, match=reason):
+        write_layout(PositionConfig.from_dict({"preset": preset}), model_type, 8, 48)
+
+
+def test_gemma_4_makes_its_last_layer_see_all_whatever_is_listed() -> None:
+    with pytest.raises(ConfigError, match=r"layer 7 has rope \+ window \(left 511\), and would be read as rope \(base"):
+        write_layout(PositionConfig.from_dict({"preset": "gemma-4"}), "gemma4_text", 8, 48)
+
+
+def test_what_no_configuration_says_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"position.transform is 'shift', and no configuration of transformers"):
+        write_layout(PositionConfig("rope", transform="shift"), "llama", 2, 8)
+    with pytest.raises(ConfigError, match=r"layer 0 has alibi, and would be read as"):
+        write_layout(PositionConfig("alibi"), "llama", 2, 8)
+    with pytest.raises(UsageError, match=r"unknown architecture 'mistal'.*mistral"):
+        write_layout(PositionConfig("rope"), "mistal", 2, 8)
+
+
+def test_every_architecture_has_a_model_here_that_it_is_compared_with() -> None:
+    of_peers = {getattr(transformers, peer.model).config_class.model_type for peer in PEERS.values()}
+    assert set(ARCHITECTURES) - of_peers == {"llama", "qwen3", "mpnet"}, "add a model of it to PEERS"
+    assert set(OF_PRESETS) == set(POSITION_PRESETS) - {"hybrid-2026"}
+
+
+def test_a_saved_model_and_its_configuration_are_written_alike(tmp_path: Path) -> None:
+    config = TransformerConfig(
+        kind="decoder", vocab_size=41, d_model=48, num_heads=4, decoder_layers=6, tying="target",
+        decoder=PositionConfig.from_dict({"preset": "gemma-3"}),
+    )  # fmt: skip
+    ClockhandsConfig(transformer=config).save_pretrained(tmp_path)
+    keys = write_layout_of(tmp_path, "gemma3_text")
+    assert keys == write_layout(config.decoder, "gemma3_text", 6, 12)
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    (theirs / "config.json").write_text(json.dumps({**keys, "head_dim": 12}))
+    assert write_layout_of(theirs, "gemma3_text") == keys == write_layout_of(theirs / "config.json", "gemma3_text")
