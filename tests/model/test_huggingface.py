@@ -288,8 +288,23 @@ def test_packed_documents_are_not_continued() -> None:
     # generate of transformers gives positions at every step, and these do not say to which document a token belongs.
     with pytest.raises(PositionError, match="packed documents cannot be continued from a cache"):
         made(input_ids=text, document_ids=documents, position_ids=torch.arange(4, 8)[None], past_key_values=cache)
-    with pytest.raises(PositionError, match="packed documents cannot be continued from a cache"):
-        made.generate(text, document_ids=documents, max_new_tokens=2)
+
+
+@pytest.mark.parametrize("use_cache", [True, False])
+@pytest.mark.parametrize(("kind", "named"), [("decoder", "document_ids"), ("encoder-decoder", "decoder_document_ids")])
+def test_generate_refuses_packed_documents_with_a_cache_and_without(kind: str, named: str, use_cache: bool) -> None:
+    """Without a cache it would add tokens to a row whose documents are as long as before."""
+    options = {named: torch.tensor([[0, 0, 1, 1]]), "use_cache": use_cache, "max_new_tokens": 2}
+    with pytest.raises(PositionError, match=rf"packed documents cannot be continued, .* {named} say .* document alone"):
+        model(kind).generate(words(1, 4), **options)
+
+
+def test_generate_reads_packed_sources() -> None:
+    """Of a source the documents are known: only the text that grows is refused."""
+    made, text = model("encoder-decoder"), words(1, 4)
+    documents = torch.tensor([[0, 0, 1, 1]])
+    generated = [made.generate(text, document_ids=ids, max_new_tokens=3) for ids in (documents, documents * 0, None)]
+    assert torch.equal(generated[1], generated[2]) and generated[0].shape == generated[1].shape
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from torch import nn
 from transformers import GenerationMixin, PreTrainedModel
 from transformers import initialization as hf_initialization
 
-from clockhands.errors import CheckpointError, UsageError
+from clockhands.errors import CheckpointError, PositionError, UsageError
 from clockhands.model.config_types import Architecture
 from clockhands.model.huggingface_config import ClockhandsConfig
 from clockhands.model.loss import LabelSmoothing, cross_entropy
@@ -160,15 +160,23 @@ def register_model(architecture: Architecture, auto_class: Any) -> Callable[[Mod
 class CacheAwareGenerationMixin(GenerationMixin):
     """The ``generate`` of transformers; by default, it uses no KV cache where cached keys could become stale."""
 
+    config: ClockhandsConfig
     model: Transformer
 
     def generate(self, inputs: Any = None, generation_config: Any = None, *arguments: Any, **options: Any) -> Any:
         """Generate as in transformers, without a KV cache where cached keys could become stale.
 
         A ``use_cache`` or a ``generation_config`` that the call passes is obeyed. Raises PositionError where that makes
-        it use keys that are stale, and ValueError if ``output_attentions`` is set: these models do not return their
-        attention weights.
+        it use keys that are stale, and for packed documents in the text to be continued, whose new tokens belong to
+        none of them; and ValueError if ``output_attentions`` is set: these models do not return their attention
+        weights.
         """
+        packed = "decoder_document_ids" if self.config.is_encoder_decoder else "document_ids"
+        if options.get(packed) is not None:
+            raise PositionError(
+                f"packed documents cannot be continued, as generate adds tokens to a row and {packed} say of none of "
+                "them to which document it belongs; generate for each document alone"
+            )
         settings = generation_config or self.generation_config
         if options.get("output_attentions", settings.output_attentions):
             raise ValueError(
