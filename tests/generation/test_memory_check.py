@@ -18,6 +18,7 @@ from clockhands.generation.memory_check import estimate_bytes
 from clockhands.model import TokenBatch
 from clockhands.model.lean import LeanDecoder
 from tests.generation.engines.test_clockhands import writer
+from tests.model.tiny import model, words
 
 BATCH, BEAM, LENGTH, SOURCE = 3, 4, 6, 5
 
@@ -87,3 +88,16 @@ def test_sources_that_leave_take_their_states_with_them(scheme: str) -> None:
         rows = len(decoder.source.states_BTD)
         decoder.select(torch.tensor([1]))
     assert len(decoder.source.states_BTD) == rows // BATCH
+
+
+def test_layers_with_windows_hold_their_windows_and_others_all_tokens() -> None:
+    window = {"schemes": ["rope", {"scheme": "window", "left": 4}]}
+    made, length = model(decoder={"layers": [window, "rope"]}), 24
+    cache = made.generate(
+        words(2, 5), max_new_tokens=length - 4, min_new_tokens=length - 4, return_dict_in_generate=True
+    ).past_key_values
+    # Of the layer with a window, positions are kept beside the keys; they are not counted.
+    held = sum(layer.values.nbytes * 2 for layer in cache.layers)
+    assert estimate_bytes(made, batch=2, beam=1, length=length) == held
+    everywhere = model(decoder="rope")
+    assert estimate_bytes(everywhere, batch=2, beam=1, length=length) * (4 + length) == held * 2 * length

@@ -133,8 +133,8 @@ def test_gemma_4_makes_its_last_layer_see_all_whatever_is_listed() -> None:
 
 
 def test_what_no_configuration_says_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"position.transform is 'shift', and no configuration of transformers"):
-        write_layout(PositionConfig("rope", transform="shift"), "llama", 2, 8)
+    with pytest.raises(ConfigError, match=r"position.transform is 'shifted', and no configuration of transformers"):
+        write_layout(PositionConfig("rope", transform="shifted"), "llama", 2, 8)
     with pytest.raises(ConfigError, match=r"layer 0 has alibi, and would be read as"):
         write_layout(PositionConfig("alibi"), "llama", 2, 8)
     with pytest.raises(UsageError, match=r"unknown architecture 'mistal'.*mistral"):

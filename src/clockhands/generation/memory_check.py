@@ -8,6 +8,8 @@ from clockhands.errors import UsageError
 from clockhands.generation.engines.hypothesis_decoder import must_reread_text
 from clockhands.machine import format_bytes, measure_free_memory
 from clockhands.model import Transformer
+from clockhands.model.kv_cache import find_window
+from clockhands.model.stack import Stack
 from clockhands.runs.streaming import find_device
 
 if TYPE_CHECKING:
@@ -38,16 +40,23 @@ def estimate_bytes(
     if not hasattr(model.config, "transformer_config"):
         return _estimate_foreign_bytes(model, batch * beam * length)
     config = model.config.transformer_config
-    # If nothing can be cached, one layer at a time has keys and values.
     decoder = cast(Transformer, model.transformer).get_stack("decoder")
+    # If nothing can be cached, one layer at a time has keys and values.
     layers = 1 if must_reread_text(decoder) else config.decoder_layers
-    numbers_per_token = 2 * config.resolved_num_kv_heads * config.resolved_head_dim * layers  # in its keys and values
+    numbers_per_layer = 2 * config.resolved_num_kv_heads * config.resolved_head_dim  # in keys and values of a token
+    numbers_per_token = numbers_per_layer * layers
     # A layer's input, its output, and its inner states.
     encoder_numbers = batch * source_length * (2 * config.d_model + config.d_ff)
-    decoder_numbers = batch * beam * length * numbers_per_token
+    decoder_numbers = batch * beam * numbers_per_layer * sum(_list_cached_lengths(decoder, length)[:layers])
     decoder_numbers += batch * source_length * (numbers_per_token + config.d_model)
     mask = batch * beam * beam * length if shared_cache and beam > 1 else 0  # a byte for each hypothesis and token
     return int(next(model.parameters()).element_size() * max(encoder_numbers, decoder_numbers) + mask)
+
+
+def _list_cached_lengths(decoder: Stack, length: int) -> list[int]:
+    """Return how many tokens of a text the cache of each layer holds at least: all, or those of its window."""
+    windows = [find_window(decoder.schemes.get_scheme(layer)) for layer in range(len(decoder.blocks))]
+    return [length if window is None else min(length, max(window, 1)) for window in windows]
 
 
 def _estimate_foreign_bytes(model: PreTrainedModel, tokens: int) -> int:

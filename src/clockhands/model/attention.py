@@ -14,6 +14,7 @@ from clockhands.model.fused_linear import FusedLinear
 from clockhands.model.kv_cache import (
     KVCache,
     append_positions,
+    keeps_window,
     may_share_keys,
     needs_stored_positions,
     read_coordinates,
@@ -116,14 +117,19 @@ class Attention(nn.Module):
         placement: Placement,
         *,
         rotated: bool,
+        window: bool,
     ) -> Float[Tensor, "B H S Kv"]:
         """Attend to all keys of a cache, earlier ones and new: queries [B, H, S, K] to [B, H, S, Kv].
 
         ``stored_BHTKp`` are the cached keys, with their positions as further channels if the scheme needs them
-        (``needs_stored_positions``). ``rotated``: whether queries and keys have been rotated before. Raises
-        PositionError if the cache returned fewer keys than there are tokens.
+        (``needs_stored_positions``). ``rotated``: whether queries and keys have been rotated before. ``window``:
+        whether the cache dropped keys that no query can attend to. Raises PositionError if another one returned fewer
+        keys than there are tokens.
         """
-        if placement.length is not None:
+        if window and placement.mask_BHSM is not None:
+            kept = stored_BHTKp.shape[2]
+            placement = dataclasses.replace(placement, mask_BHSM=placement.mask_BHSM[..., -kept:])
+        elif placement.length is not None and not window:
             refuse_sliding_cache(stored_BHTKp, placement.length)
             stored_BHTKp, v_BHTK = stored_BHTKp[:, :, : placement.length], v_BHTK[:, :, : placement.length]
         if needs_stored_positions(scheme):
@@ -177,7 +183,8 @@ class SelfAttention(Attention):
             q, k = scheme.rotate(q, k, placement.qpos_BS, placement.kpos_BT)
         stored = append_positions(k, placement.kpos_BT) if needs_stored_positions(scheme) else k
         stored, v = self.update_cache(cache, layer, stored, v, may_share_keys(scheme))
-        return self.attend_to_cached_keys(scheme, q, stored, v, placement, rotated=rotated)
+        window = keeps_window(cache, layer)
+        return self.attend_to_cached_keys(scheme, q, stored, v, placement, rotated=rotated, window=window)
 
     def locate_tokens(self, x_BSD: Float[Tensor, "B S D"], context: AttentionContext) -> Placement:
         """Return the placement of a call, with the coordinates [B, H, S, A] of ``scheme.locate`` if it gives any."""

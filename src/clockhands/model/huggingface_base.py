@@ -9,12 +9,14 @@ import torch
 from torch import nn
 from transformers import GenerationMixin, PreTrainedModel
 from transformers import initialization as hf_initialization
+from transformers.generation.configuration_utils import GenerationMode
 
 from clockhands.errors import CheckpointError, PositionError, UsageError
 from clockhands.model.config_types import Architecture
 from clockhands.model.huggingface_config import ClockhandsConfig
 from clockhands.model.loss import LabelSmoothing, cross_entropy
 from clockhands.model.transformer import Transformer
+from clockhands.model.window_cache import keep_windows, may_drop_keys
 from clockhands.schemes import Scheme
 
 __all__ = [
@@ -186,6 +188,27 @@ class CacheAwareGenerationMixin(GenerationMixin):
         if self.model.output_stack.cache_limit and generation_config is None:
             options.setdefault("use_cache", False)
         return super().generate(inputs, generation_config, *arguments, **options)  # type: ignore[misc]
+
+    def _prepare_cache_for_generation(
+        self, generation_config: Any, model_kwargs: dict[str, Any], *arguments: Any, **options: Any
+    ) -> Any:
+        """Make the KV cache as transformers does; layers with windows keep only those, where nothing speaks against it.
+
+        A cache that the call passes or names is left as it is.
+        """
+        passed = model_kwargs.get("past_key_values") is not None
+        done = super()._prepare_cache_for_generation(generation_config, model_kwargs, *arguments, **options)  # type: ignore[misc]
+        cache = model_kwargs.get("past_key_values")
+        assisted = generation_config.is_assistant or GenerationMode.ASSISTED_GENERATION in (
+            *arguments,
+            *options.values(),
+        )
+        prefix = "decoder_" if self.config.is_encoder_decoder else ""
+        if cache is None or passed or assisted or generation_config.cache_implementation is not None:
+            return done
+        if may_drop_keys(model_kwargs, prefix):
+            keep_windows(getattr(cache, "self_attention_cache", cache), self.model.get_stack("decoder"))
+        return done
 
 
 def is_loaded(parameter: torch.Tensor) -> bool:

@@ -12,10 +12,11 @@ from typing import Any, Protocol, runtime_checkable
 import torch
 
 from clockhands.errors import PositionError
-from clockhands.schemes import Scheme
+from clockhands.schemes import Chunks, Composition, Scheme, Sinks, Window
 from clockhands.schemes.composition_rules import AFTER_ROTATE
+from clockhands.schemes.distance import DistanceBias
 from clockhands.schemes.scheme import KeyPositions
-from clockhands.shapes import Float, Num, Tensor
+from clockhands.shapes import Bool, Float, Num, Tensor
 
 __all__ = [
     "KVCache",
@@ -23,10 +24,13 @@ __all__ = [
     "append_positions",
     "choose_position_dtype",
     "count_cached_tokens",
+    "find_window",
     "get_cache_capacity",
+    "keeps_window",
     "may_share_keys",
     "needs_stored_positions",
     "read_coordinates",
+    "refuse_padding_between_tokens",
     "refuse_quantized_cache",
     "refuse_sliding_cache",
     "split_positions",
@@ -66,6 +70,36 @@ def may_share_keys(scheme: Scheme) -> bool:
     They may not where a scheme rotates the keys of each head in its own way, or gives each head coordinates of its own.
     """
     return not scheme.rotates_by_head and "locate" not in scheme.active_hooks()
+
+
+def find_window(scheme: Scheme) -> int | None:
+    """Return how many tokens before its own a query can attend to, so that older keys need not be kept; None: all.
+
+    None too where a part might read older keys for something else than to attend to them.
+    """
+    parts = scheme.parts if isinstance(scheme, Composition) else (scheme,)
+    for part in parts:
+        if not isinstance(part, (Chunks, DistanceBias, Sinks)) and not part.active_hooks() <= {"encode", "rotate"}:
+            return None
+    windows = [part.left for part in parts if isinstance(part, Window)]
+    windows += [part.size - 1 for part in parts if isinstance(part, Chunks)]
+    return min(windows, default=None)
+
+
+def keeps_window(cache: KVCache, layer: int) -> bool:
+    """Return whether a layer of a cache keeps the keys of the layer's window alone (``window_cache``)."""
+    return layer < len(cache.layers) and getattr(cache.layers[layer], "is_window_layer", False)
+
+
+def refuse_padding_between_tokens(cache: KVCache, mask_BT: Bool[Tensor, "B T"] | None) -> None:
+    """Raise PositionError if tokens stand nearer than their place in a cache says, of whose keys some are dropped."""
+    if mask_BT is None or not any(keeps_window(cache, layer) for layer in range(len(cache.layers))):
+        return
+    if bool((mask_BT[:, :-1] & ~mask_BT[:, 1:]).any()):
+        raise PositionError(
+            "the attention_mask has padding behind tokens, and this cache keeps the keys of the last places alone, "
+            "beyond which the window may reach; pad on the left, or pass past_key_values=DynamicCache()"
+        )
 
 
 def refuse_quantized_cache(scheme: Scheme, cache: KVCache, layer: int) -> None:

@@ -11,7 +11,7 @@ from clockhands.errors import PositionError, UsageError
 from clockhands.model.config import TransformerConfig
 from clockhands.model.config_types import StackSide
 from clockhands.model.initialisation import copy_tables, list_initialisers
-from clockhands.model.kv_cache import KVCache, count_cached_tokens, get_cache_capacity
+from clockhands.model.kv_cache import KVCache, count_cached_tokens, get_cache_capacity, refuse_padding_between_tokens
 from clockhands.model.masks import (
     Placement,
     count_positions,
@@ -161,6 +161,7 @@ class Transformer(nn.Module):
         past = count_cached_tokens(cache)
         if cache is not None:
             stack.refuse_stale_cache(past + tokens.ids_BS.shape[1] if isinstance(past, int) else None)
+            refuse_padding_between_tokens(cache, tokens.mask_BT)
         counted_BS = count_positions(tokens, past)
         mask_BS = None if stack.transform is None else select_mask_of_new_tokens(tokens, past)
         pos_BS = stack.transform_positions(counted_BS, mask_BS)

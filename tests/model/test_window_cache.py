@@ -1,0 +1,156 @@
+"""Layers with windows keep only their windows' keys while they generate, and compute what they do with all keys."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from transformers import DynamicCache
+
+from clockhands import schemes
+from clockhands.errors import PositionError
+from clockhands.model.kv_cache import find_window
+from clockhands.model.window_cache import WindowLayer, keep_windows, may_drop_keys
+from tests.model.tiny import model, words
+
+LEFT, LENGTH = 4, 19
+WINDOW = {"scheme": "window", "left": LEFT}
+LAYOUTS: dict[str, Any] = {
+    "mistral": {"schemes": ["rope", WINDOW]},
+    "window alone": WINDOW,
+    "gemma": {"layers": [{"schemes": ["rope", WINDOW]}, {"scheme": "rope", "base": 100.0}]},
+    "gpt-oss": {"layers": [{"schemes": ["rope", WINDOW, "sinks"]}, {"schemes": ["rope", "sinks"]}]},
+    "llama-4": {"layers": [{"schemes": ["rope", {"scheme": "chunks", "size": LEFT + 1}]}, "temperature"]},
+    "alibi": {"schemes": ["alibi", WINDOW]},
+    "table": {"schemes": [{"scheme": "learned", "max_length": 64}, WINDOW]},
+    "of no token before": {"schemes": ["rope", {"scheme": "window", "left": 0}]},
+}
+STEPS = ((0, 1), (1, 3), (3, 12), (12, 13), (13, 14), (14, LENGTH))
+
+
+def make(layout: str, kind: str = "decoder") -> Any:
+    return model(kind, decoder=LAYOUTS[layout], num_kv_heads=2).double()
+
+
+def count_kept(cache: Any) -> list[tuple[bool, int]]:
+    return [(isinstance(layer, WindowLayer), layer.keys.shape[2]) for layer in cache.layers]
+
+
+@pytest.mark.parametrize("padded", [False, True], ids=["", "padded"])
+@pytest.mark.parametrize("layout", LAYOUTS)
+@torch.no_grad()
+def test_windows_alone_give_what_all_keys_give(layout: str, padded: bool) -> None:
+    made, text = make(layout), words(2, LENGTH)
+    mask = torch.ones(2, LENGTH, dtype=torch.long)
+    mask[0, : 7 if padded else 0] = 0
+    whole, cache = made(input_ids=text, attention_mask=mask).logits, DynamicCache()
+    keep_windows(cache, made.model.decoder)
+    for start, end in STEPS:
+        got = made(input_ids=text[:, start:end], attention_mask=mask[:, :end], past_key_values=cache).logits
+        real = mask[:, start:end].bool()
+        torch.testing.assert_close(got[real], whole[:, start:end][real], atol=1e-6, rtol=1e-6)
+        left = 1 if layout == "of no token before" else LEFT
+        kept = count_kept(cache)
+        assert kept[0] == (True, min(end, left))
+        assert kept[1] in ((True, min(end, left)), (False, end))
+    assert cache.get_seq_length() == LENGTH
+
+
+@pytest.mark.parametrize("beams", [1, 3])
+@pytest.mark.parametrize("kind", ["decoder", "encoder-decoder"])
+@pytest.mark.parametrize("layout", ["mistral", "gemma", "gpt-oss"])
+def test_generate_keeps_windows_and_writes_the_same(layout: str, kind: str, beams: int) -> None:
+    made, text = make(layout, kind), words(2, 7)
+    mask = torch.ones(2, 7, dtype=torch.long)
+    mask[1, :5] = 0
+    options = {
+        "attention_mask": mask, "max_new_tokens": 12, "min_new_tokens": 12, "num_beams": beams, "do_sample": False,
+        "return_dict_in_generate": True, "output_logits": True,
+    }  # fmt: skip
+    ours = made.generate(text, **options)
+    plain = made.generate(text, **options, use_cache=False)
+    assert torch.equal(ours.sequences, plain.sequences)
+    for got, wanted in zip(ours.logits, plain.logits, strict=True):
+        torch.testing.assert_close(got, wanted, atol=1e-6, rtol=1e-6)
+    cache = getattr(ours.past_key_values, "self_attention_cache", ours.past_key_values)
+    assert (True, LEFT) in count_kept(cache)
+    if kind == "encoder-decoder":
+        assert count_kept(ours.past_key_values.cross_attention_cache) == [(False, 7)] * 2
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"attention_mask": torch.tensor([[1, 1, 1, 1, 1, 1, 0]])},
+        {"attention_mask": torch.tensor([[1, 1, 0, 0, 0, 0, 1]])},
+        {"position_ids": torch.tensor([[0, 1, 2, 3, 3, 3, 4]])},
+        {"position_ids": torch.tensor([[0, 1, 2, 3, 0, 1, 2]])},
+        {"past_key_values": DynamicCache()},
+        {"prompt_lookup_num_tokens": 2},
+    ],
+    ids=["behind", "between", "equal", "again", "passed", "assisted"],
+)
+def test_all_keys_are_kept_where_a_window_is_not_the_last_of_them(options: dict[str, Any]) -> None:
+    made, text = make("mistral"), words(1, 7)
+    out = made.generate(
+        text, **options, max_new_tokens=9, min_new_tokens=9, do_sample=False, return_dict_in_generate=True
+    )
+    assert not any(windowed for windowed, _ in count_kept(out.past_key_values))
+    plain = {name: value for name, value in options.items() if name in ("attention_mask", "position_ids")}
+    again = made.generate(text, **plain, use_cache=False, max_new_tokens=9, min_new_tokens=9, do_sample=False)
+    assert torch.equal(out.sequences, again)
+
+
+@torch.no_grad()
+def test_padding_behind_tokens_is_refused_once_keys_may_be_gone() -> None:
+    made, text, cache = make("mistral"), words(1, 8), DynamicCache()
+    keep_windows(cache, made.model.decoder)
+    made(input_ids=text[:, :7], past_key_values=cache)
+    mask = torch.tensor([[1, 1, 0, 0, 0, 0, 0, 1]])
+    with pytest.raises(PositionError, match=r"padding behind tokens, .* pass past_key_values=DynamicCache\(\)"):
+        made(input_ids=text[:, 7:], attention_mask=mask, past_key_values=cache)
+
+
+def test_a_transform_of_positions_keeps_all_keys() -> None:
+    made, cache = model(decoder={**LAYOUTS["mistral"], "transform": "shifted"}), DynamicCache()
+    keep_windows(cache, made.model.decoder)
+    assert not any(isinstance(layer, WindowLayer) for layer in cache.layers)
+
+
+@pytest.mark.parametrize(
+    ("names", "window"),
+    [
+        (["rope", WINDOW], 4),
+        ([WINDOW, {"scheme": "window", "left": 2}], 2),
+        ([{"scheme": "chunks", "size": 8}, "rope"], 7),
+        (["alibi", WINDOW, "sinks", "sinusoidal"], 4),
+        (["rope", "sinks"], None),
+        (["cope", WINDOW], None),
+        (["forgetting", WINDOW], None),
+        (["stick-breaking", WINDOW], None),
+        ([{"scheme": "ssmax", "count": "visible"}, WINDOW], None),
+        (["ssmax", WINDOW], 4),
+    ],
+)
+def test_a_window_is_found_where_nothing_else_reads_older_keys(names: list[Any], window: int | None) -> None:
+    sizes = schemes.Sizes(width=16, d_model=16, num_heads=2, head_dim=8, num_layers=1, causal=True)
+    assert find_window(schemes.build(schemes.CATALOGUE, "composition", sizes, {"schemes": names})) == window
+
+
+@pytest.mark.parametrize(
+    ("inputs", "may"),
+    [
+        ({}, True),
+        ({"attention_mask": torch.tensor([[0, 0, 1], [1, 1, 1]])}, True),
+        ({"attention_mask": torch.tensor([[1, 0, 1]])}, False),
+        ({"attention_mask": torch.ones(1, 1, 3, 3)}, False),
+        ({"attention_mask": torch.tensor([[0, 0, 1]]), "position_ids": torch.tensor([[1, 1, 0]])}, True),
+        ({"position_ids": torch.tensor([[0, 5, 6]])}, True),
+        ({"position_ids": torch.tensor([[0.0, 0.5, 1.0]])}, False),
+        ({"position_ids": torch.zeros(1, 3, 2)}, False),
+    ],
+)
+def test_tokens_must_stand_as_far_apart_as_their_positions_say(inputs: dict[str, Any], may: bool) -> None:
+    assert may_drop_keys(inputs) is may
+    assert may_drop_keys({f"decoder_{name}": value for name, value in inputs.items()}, "decoder_") is may
