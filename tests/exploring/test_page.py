@@ -16,6 +16,7 @@ from clockhands.exploring.model_data import ExplorerModel, describe_model
 from clockhands.exploring.page import make_page, name_models, prepare_model
 from clockhands.runs import Run
 from clockhands.studies.measured import read_answers
+from clockhands.studies.question import read_questions
 from tests.exploring.models import PAIRS, make_run
 
 
@@ -61,6 +62,31 @@ def test_the_answers_of_the_studies_stand_there_without_script(page: str) -> Non
         section = told[told.index(f'id="study-{answer.name}"') :]
         assert section.index(answer.question) < section.index(answer.answer) < section.index(answer.command)
     assert len(answers) >= 10
+
+
+def test_a_measured_answer_begins_with_the_one_sentence_of_the_answers_page(page: str) -> None:
+    told = html.unescape(page[: page.index('<script type="application/json"')])
+    questions = read_questions()
+    for answer in read_answers():
+        section = told[told.index(f'id="study-{answer.name}"') :]
+        section = section[: section.index("</section>")]
+        if answer.name in questions:
+            assert section.index(f"<b>{questions[answer.name].answer}</b>") < section.index(answer.answer)
+        else:
+            assert "<b>" not in section
+    assert {"scale", "order-at-all"} <= set(questions)
+
+
+def test_one_model_needs_no_table_of_models(model: ExplorerModel, page: str) -> None:
+    other = ExplorerModel({**model.data, "id": "other", "label": "other"}, model.weights)
+    for shown, rows in ((page, 0), (make_page([model, other], "clockhands explore"), 3)):
+        section = shown[shown.index('id="explore.untouched"') :]
+        assert section[: section.index("</section>")].count("<tr>") == rows
+
+
+def test_it_says_that_no_model_is_trained_again(page: str) -> None:
+    told = page[: page.index('<script type="application/json"')]
+    assert "not what a model trained with that change would learn" in told
 
 
 def test_runs_of_one_name_get_numbers(tmp_path: Path) -> None:

@@ -6,12 +6,15 @@
  * `EngineWorker`.
  */
 
+import type { Strange } from "./familiar";
+
 export { EngineError } from "./errors";
 export { EngineWorker, loadModels, loadRecorded } from "./client";
 export { forEverySentence } from "./evaluate";
 export { computeFrequencies, similarityCurve, similarityOfHands, sinusoidTable } from "./hands";
 export { readPage } from "./page";
 export { RecordedModel } from "./recorded";
+export type { Strange } from "./familiar";
 
 /** One side of a model whose positions can be controlled. */
 export type Side = "encoder" | "decoder";
@@ -245,6 +248,8 @@ export interface LiveModel extends PositionedModel {
   readonly texts: readonly string[];
 
   encodeText(text: string): EncodedText;
+  /** What a text has that no text of training had; null where there is nothing, or nothing is known of training. */
+  findStrange(ids: readonly number[]): Strange | null;
   decodeIds(ids: readonly number[]): string;
   /** Throws an EngineError for controls that do not apply, and for an empty source. */
   translate(request: TranslationRequest): Translation;

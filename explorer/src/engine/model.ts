@@ -19,6 +19,7 @@ import { applyLinear, findLargest, type Linear, logSoftmax } from "./arithmetic"
 import { checkControls, placeToken, placeTokens } from "./controls";
 import { DescribedModel } from "./described";
 import { EngineError } from "./errors";
+import { findStrange, type Strange } from "./familiar";
 import { measureKernel } from "./kernel";
 import type { ModelData } from "./page";
 import { type LiveScheme, makeScheme } from "./schemes";
@@ -98,6 +99,14 @@ export class Transformer extends DescribedModel<ModelData> implements LiveModel 
 
   encodeText(text: string): EncodedText {
     return this.source.encode(text);
+  }
+
+  findStrange(ids: readonly number[]): Strange | null {
+    const { trained } = this.data;
+    const places = ids.flatMap((id, place) => (this.vocabulary[id]!.special ? [] : [place]));
+    if (!trained || places.length === 0) return null;
+    const found = findStrange(trained, places.map((place) => ids[place]!), this.vocabulary.length);
+    return found && { ...found, places: found.places.map((index) => places[index]!) };
   }
 
   decodeIds(ids: readonly number[]): string {

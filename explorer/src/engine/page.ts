@@ -2,6 +2,7 @@
 
 import type { ControlName, HeldOutPair, MeasuredCount, ModelConfig, SchemeInfo, Side } from "./api";
 import { EngineError } from "./errors";
+import type { TrainedOrder } from "./familiar";
 import { decodeBase64, readNumbers } from "./numbers";
 import type { RecordedData } from "./recorded";
 
@@ -79,6 +80,8 @@ export interface ModelData {
   heldOut: HeldOutPair[];
   measured: MeasuredCount[];
   texts?: string[];
+  /** What its training showed of the order of tokens; absent where its list of tokens is long or open. */
+  trained?: TrainedOrder;
   tensors: Record<string, TensorPlace>;
   /** The id of the element with the weights, and the type of its numbers, little-endian. */
   weights: { element: string; type: "float16" | "float32" };

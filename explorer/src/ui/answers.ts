@@ -2,6 +2,9 @@
 
 export interface StudyAnswer {
   name: string;
+  question: string;
+  /** The answer in one sentence; empty where the page holds none. */
+  short: string;
   answer: string;
   command: string;
 }
@@ -9,7 +12,7 @@ export interface StudyAnswer {
 /** The measured answer of a study; null where the page does not hold it. */
 export function readAnswer(study: string, root: Document = document): StudyAnswer | null {
   const section = root.getElementById(`study-${study}`);
-  const answer = section?.querySelector("p")?.textContent?.trim();
-  const command = section?.querySelector("code")?.textContent?.trim();
-  return answer && command ? { name: study, answer, command } : null;
+  const read = (selector: string) => section?.querySelector(selector)?.textContent?.trim() ?? "";
+  const [question, short, answer, command] = [read("h3"), read(".short"), read(".answer"), read("code")] as const;
+  return answer && command ? { name: study, question, short, answer, command } : null;
 }

@@ -124,6 +124,7 @@ export interface Grid {
 export function Navigator({ state, update, grid }: { state: State; update: Update; grid: Grid }) {
   const group = useRef<HTMLDivElement>(null);
   const { layers, heads } = grid;
+  if (layers * heads < 2) return null;
   const keys = (layer: number, head: number) => (event: KeyboardEvent) => {
     const [down, across] = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] }[event.key] ?? [0, 0];
     const [nextLayer, nextHead] = [layer + down!, head + across!];

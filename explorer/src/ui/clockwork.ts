@@ -44,6 +44,15 @@ export function findRow(clock: Clock, position: number): Float32Array {
   return clock.turning ? encodePosition(position, clock.settings) : interpolateRow(clock.table, position);
 }
 
+/** Say how slow the slowest hand of a model is, and how many hands are slow for texts of `SHORT` positions. */
+export function tellSlowest(live: Placed): string {
+  const turns = live.model.frequencies(live.controls).map((frequency) => (2 * Math.PI) / frequency);
+  const slow = turns.filter((turn) => turn > SHORT).length;
+  return `The slowest hand goes round once in ${formatNumber(Math.max(...turns))} positions; ${slow} of ${turns.length} hands do not come round once within ${SHORT}.`;
+}
+
+const SHORT = 64;
+
 /** So many positions away is no neighbour any more, of whom everybody knows that they look alike. */
 const FAR = 5;
 

@@ -3,7 +3,7 @@
 import type { LiveModel } from "../engine/api";
 import { markChanges } from "./changes";
 import { findModel, translateText } from "./live";
-import { formatShare } from "./words";
+import { shorten } from "./words";
 
 const SENTENCES = ["Tom bit a dog", "a dog bit Tom"] as const;
 
@@ -14,19 +14,16 @@ export function First({ models }: { models: readonly LiveModel[] }) {
   const bag = seeing && blind && tellsApart(seeing) && !tellsApart(blind);
   return (
     <section class="first" aria-labelledby="first-title">
-      <h1 id="first-title">
-        {bag ? "Without positions, this translator cannot tell who bit whom." : "Change the positions of a live Transformer, and read what it writes."}
-      </h1>
-      <p class="lead">
-        A Transformer reads all words at once; where each one stands, it has to be told, often by the hands of many clocks. The small
-        models on this page run in your browser. Change their positions and read what they write.
-      </p>
-      {seeing && blind ? (
-        <div class="pairs">
-          <Reader name="With positions" model={seeing} />
-          <Reader name="Without positions" model={blind} />
-        </div>
-      ) : null}
+      <div>
+        <h1 id="first-title">
+          {bag ? "Without positions, this translator cannot tell who bit whom." : "Change the positions of a live Transformer, and read what it writes."}
+        </h1>
+        <p class="lead">
+          A Transformer reads all words at once; where each one stands, it has to be told. The small models on this page run in your browser: change their positions
+          and read what they write.
+        </p>
+      </div>
+      {seeing && blind ? <Pairs seeing={seeing} blind={blind} /> : null}
     </section>
   );
 }
@@ -36,36 +33,55 @@ function tellsApart(model: LiveModel): boolean {
   return one !== two;
 }
 
-function Reader({ name, model }: { name: string; model: LiveModel }) {
-  const written = SENTENCES.map((text) => translateText(model, text));
-  const [one, two] = written.map((translation) => translation.text);
-  const untouched = model.measured.find((count) => Object.keys(count.controls).length === 0);
-  const apart = markChanges(one!.split(" "), two!.split(" "));
+/** Both readers side by side: what they write, and how often they are right. */
+function Pairs({ seeing, blind }: { seeing: LiveModel; blind: LiveModel }) {
+  const readers = [seeing, blind];
+  const rights = readers.map((model) => model.measured.find((count) => Object.keys(count.controls).length === 0));
   return (
-    <div class={one === two ? "reader same" : "reader"}>
-      <h2>{name}</h2>
-      <dl>
+    <table class="pairs">
+      <thead>
+        <tr>
+          <td />
+          <th scope="col">With positions</th>
+          <th scope="col">Without positions</th>
+        </tr>
+      </thead>
+      <tbody>
         {SENTENCES.map((text, index) => (
-          <div key={text}>
-            <dt>{text}</dt>
-            <dd lang="eo">
-              {written[index]!.text.split(" ").map((word, place) => (
-                <span key={place}>{index === 1 && apart[place] ? <mark>{word}</mark> : word} </span>
-              ))}
-              <small lang="en">{formatShare(written[index]!.confidence)} for each token, on average</small>
-            </dd>
-          </div>
+          <tr key={text}>
+            <th scope="row">{text}</th>
+            {readers.map((model) => (
+              <td key={model.id} lang="eo">
+                <Written model={model} index={index} />
+              </td>
+            ))}
+          </tr>
         ))}
-      </dl>
-      <p class="sum">
-        {one === two ? "Two sentences, one translation: a bag of words." : "Two sentences, two translations."}
-        {untouched ? (
-          <span>
-            {" "}
-            Right on <b>{untouched.right}</b> of {untouched.of} sentences that it never saw.
-          </span>
+        {rights.every(Boolean) ? (
+          <tr class="rights">
+            <th scope="row">right of {rights[0]!.of} unseen</th>
+            {rights.map((count, index) => (
+              <td key={index}>
+                <b>{count!.right}</b>
+              </td>
+            ))}
+          </tr>
         ) : null}
-      </p>
-    </div>
+      </tbody>
+    </table>
+  );
+}
+
+/** A translation; of the second sentence, the words that differ from those of the first are marked. */
+function Written({ model, index }: { model: LiveModel; index: number }) {
+  const [one, two] = SENTENCES.map((text) => shorten(translateText(model, text).text).split(" "));
+  const apart = markChanges(one!, two!);
+  return (
+    <>
+      {(index === 0 ? one! : two!).map((word, place) => (
+        <span key={place}>{index === 1 && apart[place] ? <mark>{word}</mark> : word} </span>
+      ))}
+      {index === 1 && one!.join() === two!.join() ? <small lang="en">the same</small> : null}
+    </>
   );
 }

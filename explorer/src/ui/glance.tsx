@@ -28,8 +28,9 @@ export function Glance({ state, live, update, count }: { state: State; live: Liv
       <p>
         <span class="soft">{source.join(" ")} →</span> {changed ? <mark>{live.after.text || "(nothing)"}</mark> : live.after.text}{" "}
         <span class="soft">
+          {live.outside.placed ? "outside of what it was trained on; " : ""}
           {changed ? "≠ as trained, " : ""}
-          {formatShare(live.after.confidence)} for each token
+          {formatShare(live.after.confidence)} for each token{live.after.ended ? ", the end token too" : ""}
         </span>
       </p>
       <p>

@@ -1,6 +1,7 @@
 /** What the models say to a state: both translations of the sentence, with and without the changes. */
 
 import { forEverySentence, type Controls, type LiveModel, type PositionedModel, type RecordedModel, type TokenInfo, type Trace, type Translation } from "../engine/api";
+import { tellOutside } from "./outside";
 import { makeControls, placePositions, type State } from "./state";
 
 const TOM = "Tom bit a dog";
@@ -37,6 +38,8 @@ export interface Live extends Placed {
   after: Translation | null;
   /** Why there is no translation. */
   problem: string;
+  /** Why the sentence is outside of what the model was trained on: as typed, and in the order in which it stands. */
+  outside: { typed: string; placed: string };
 }
 
 /** Keep the last few answers to a question: a drag asks the same ones many times. */
@@ -94,8 +97,12 @@ export function bringToLife(state: State, model: LiveModel): Live {
   const unknown = order.map((index) => encoded.unknown.includes(index));
   const controls = makeControls(state, model);
   const positions = placePositions(state, count);
-  const live: Live = { model, text, typed: encoded.tokens, order, places, unknown, positions, controls, before: null, after: null, problem: "" };
+  const live: Live = { model, text, typed: encoded.tokens, order, places, unknown, positions, controls, before: null, after: null, problem: "", outside: { typed: "", placed: "" } };
   if (places.every((token) => token.special)) return { ...live, problem: model.config.kind === "decoder" ? "Type a text, and it is continued." : "Type a sentence, and it is translated." };
+  live.outside = {
+    typed: tellOutside(model, encoded.tokens, encoded.tokens.map((_, index) => encoded.unknown.includes(index)), text),
+    placed: tellOutside(model, places, unknown, text),
+  };
   try {
     live.before = translate(model, encoded.ids, {}, state.beam);
     live.after = translate(model, places.map((token) => token.id), controls, state.beam);
@@ -116,6 +123,11 @@ export function completeOrder(order: readonly number[], count: number): number[]
   const typed = Array.from({ length: count }, (_, index) => index);
   const whole = order.length <= count && new Set(order).size === order.length && order.every((index) => index < order.length);
   return whole ? [...order, ...typed.slice(order.length)] : typed;
+}
+
+/** Whether a control changes the trained model, and not the words alone. */
+export function isControlled(live: Placed): boolean {
+  return Object.keys(live.controls).length > 0;
 }
 
 /** What can be counted over other sentences too: the controls without the positions of this one. */

@@ -14,6 +14,7 @@ import { Recorded } from "./recorded";
 import { Questions, Strip } from "./scene";
 import { Sentence } from "./sentence";
 import { Sliders } from "./sliders";
+import { playStep, type Scene } from "./scenes";
 import { DEFAULTS, UNTOUCHED, type State } from "./state";
 import { Store, useStore } from "./store";
 import "./style.css";
@@ -55,9 +56,10 @@ function Page({ models, recorded, worker, store }: Props) {
   const chosen = recorded.find((candidate) => candidate.id === state.model);
   const translators = useMemo(() => models.filter((candidate) => candidate.config.kind === "encoder-decoder"), [models]);
   const [said, say] = useState("");
+  const { enter, leave } = useScenes(translators, store, say);
   // A drag of the hands draws the hands alone, at every frame: the other parts are kept as they are.
   const first = useMemo(() => (models.length > 0 ? <First models={translators} /> : <FirstRecorded />), [models]);
-  const questions = useMemo(() => (translators.length > 0 ? <Questions models={translators} update={store.update} state={still} /> : null), [still.scene]);
+  const questions = useMemo(() => (translators.length > 0 ? <Questions models={translators} enter={enter} state={still} /> : null), [still.scene]);
   useEffect(() => {
     if (said === "") return;
     const timer = setTimeout(() => say(""), 4000);
@@ -89,7 +91,7 @@ function Page({ models, recorded, worker, store }: Props) {
           <Recorded model={chosen} state={state} still={still} update={store.update} say={say} />
         </main>
       ) : (
-        <Bench models={models} worker={worker!} store={store} state={state} still={still} say={say} head={head} />
+        <Bench models={models} worker={worker!} store={store} state={state} still={still} say={say} head={head} enter={enter} leave={leave} />
       )}
       <p class={said ? "said shown" : "said"} role="status">
         {said}
@@ -106,10 +108,38 @@ interface BenchProps {
   still: State;
   say: (text: string) => void;
   head: ComponentChildren;
+  enter: (scene: Scene) => void;
+  leave: () => void;
+}
+
+/** Begin a scene, and give back at its end what the reader had before it. */
+function useScenes(models: readonly LiveModel[], store: Store, say: (text: string) => void) {
+  const before = useRef<State | null>(null);
+  return useMemo(
+    () => ({
+      enter: (scene: Scene) => {
+        if (store.state.scene === "") before.current = store.state;
+        store.update(playStep(models, scene, 0));
+        afterDrawing(() => document.getElementById("scene-next")?.focus());
+      },
+      leave: () => {
+        const { scene } = store.state;
+        store.update({ ...(before.current ?? DEFAULTS), scene: "", step: 0 });
+        say(before.current ? "Everything is as it was before the question." : "Everything is as it was trained.");
+        before.current = null;
+        afterDrawing(() => document.getElementById(`ask-${scene}`)?.focus());
+      },
+    }),
+    [models],
+  );
+}
+
+function afterDrawing(act: () => void): void {
+  requestAnimationFrame(() => requestAnimationFrame(act));
 }
 
 /** Everything about a live model. */
-function Bench({ models, worker, store, state, still, say, head }: BenchProps) {
+function Bench({ models, worker, store, state, still, say, head, enter, leave }: BenchProps) {
   const model = models.find((candidate) => candidate.id === state.model)!;
   const translators = models.filter((candidate) => candidate.config.kind === "encoder-decoder");
   const live = useMemo(() => bringToLife(still, model), [still, model]);
@@ -130,7 +160,7 @@ function Bench({ models, worker, store, state, still, say, head }: BenchProps) {
         <Hands {...props} state={state} />
         {attention}
       </main>
-      {state.scene && translators.length > 0 ? <Strip models={translators} {...props} state={state} count={after} /> : <Glance {...props} count={after} />}
+      {state.scene && translators.length > 0 ? <Strip models={translators} {...props} state={state} count={after} worker={worker} enter={enter} leave={leave} /> : <Glance {...props} count={after} />}
     </>
   );
 }
@@ -165,6 +195,21 @@ function skip(event: MouseEvent): void {
 function Models({ models, state, update }: { models: PositionedModel[]; state: State; update: Store["update"] }) {
   const model = models.find((candidate) => candidate.id === state.model)!;
   const { parameters, encoderLayers, decoderLayers, dModel } = model.config;
+  const about = (
+    <small>
+      {isRecorded(model)
+        ? `${parameters.toLocaleString("en-US")} parameters`
+        : `${model.task}; ${parameters.toLocaleString("en-US")} parameters, ${encoderLayers}${decoderLayers > 0 ? ` + ${decoderLayers}` : ""} layers, d_model ${dModel}`}
+    </small>
+  );
+  if (models.length === 1) {
+    return (
+      <p class="models">
+        <span>{model.label}</span>
+        {about}
+      </p>
+    );
+  }
   return (
     <label class="models">
       <span>Model</span>
@@ -183,11 +228,7 @@ function Models({ models, state, update }: { models: PositionedModel[]; state: S
           </option>
         ))}
       </select>
-      <small>
-        {isRecorded(model)
-          ? `${parameters.toLocaleString("en-US")} parameters`
-          : `${model.task}; ${parameters.toLocaleString("en-US")} parameters, ${encoderLayers}${decoderLayers > 0 ? ` + ${decoderLayers}` : ""} layers, d_model ${dModel}`}
-      </small>
+      {about}
     </label>
   );
 }

@@ -35,7 +35,11 @@ export function Recorded({ model, state, still, update, say }: Props) {
           <h2 id="sentence-title">What was recorded</h2>
           <p>{model.task}</p>
           <p class="hint">{model.data.reason}</p>
-          {sentences.length > 0 ? (
+          {sentences.length === 1 ? (
+            <p>
+              The sentence whose attention is shown: “{sentences[0]!.text}”
+            </p>
+          ) : sentences.length > 0 ? (
             <label class="field recorded">
               <span>The sentence whose attention is shown</span>
               <select value={String(sentence)} onChange={(event) => update({ text: sentences[Number(event.currentTarget.value)]!.text })}>

@@ -1,59 +1,77 @@
-/** The scenes: ten questions to choose from, and the strip that plays one of them. */
+/** The scenes: questions to choose from, and the strip that plays one of them. */
 
-import { useEffect } from "preact/hooks";
-import type { LiveModel } from "../engine/api";
+import { useEffect, useMemo, useState } from "preact/hooks";
+import type { EngineWorker, LiveModel } from "../engine/api";
 import { makeClock, tellPosition } from "./clockwork";
-import type { Counted } from "./count";
+import { useCount, type Counted } from "./count";
 import { compareWeights, pickAttention, tellTerms } from "./grid";
-import { traceAfter, traceBefore, type Live } from "./live";
+import type { Conclude } from "./conclusions";
+import { bringToLife, isControlled, traceAfter, traceBefore, type Live } from "./live";
 import { readAnswer, type StudyAnswer } from "./answers";
-import { canPlay, playStep, SCENES, type Place, type Scene } from "./scenes";
+import { canPlay, FIRST, playStep, SCENES, type Place, type Scene, type Step } from "./scenes";
 import { Count, tellChange } from "./sentence";
 import type { State } from "./state";
 import type { Update } from "./store";
-import { formatNumber } from "./words";
+import { formatNumber, nameNumber, NOT_RETRAINED, shorten } from "./words";
 
 interface Props {
   models: readonly LiveModel[];
   state: State;
   live: Live;
   update: Update;
+  /** Begin a scene, and go back to what was before it. */
+  enter: (scene: Scene) => void;
+  leave: () => void;
 }
 
-/** The ten questions. */
-export function Questions({ models, state, update }: Omit<Props, "live">) {
+/** The scenes that the models of this page can play, and how many they cannot. */
+function listPlayable(models: readonly LiveModel[]): { scenes: Scene[]; missing: number } {
+  const scenes = SCENES.filter((scene) => canPlay(models, scene));
+  return { scenes, missing: SCENES.length - scenes.length };
+}
+
+/** The questions: three to begin with, and the others folded away. */
+export function Questions({ models, state, enter }: Pick<Props, "models" | "state" | "enter">) {
+  const { scenes, missing } = useMemo(() => listPlayable(models), [models]);
+  const firsts = scenes.filter((scene) => SCENES.indexOf(scene) < FIRST);
+  const others = scenes.filter((scene) => SCENES.indexOf(scene) >= FIRST);
+  const [open, setOpen] = useState(firsts.length === 0 || others.some((scene) => scene.study === state.scene));
+  useEffect(() => {
+    if (others.some((scene) => scene.study === state.scene)) setOpen(true);
+  }, [state.scene]);
+  const list = (chosen: readonly Scene[], start: number) => (
+    <ol style={{ counterReset: `question ${start}` }}>
+      {chosen.map((scene) => (
+        <li key={scene.study}>
+          <button type="button" id={`ask-${scene.study}`} aria-current={state.scene === scene.study ? "true" : undefined} onClick={() => enter(scene)}>
+            {scene.title}
+          </button>
+        </li>
+      ))}
+    </ol>
+  );
+  if (scenes.length === 0) return null;
+  const left = missing > 0 ? `${nameNumber(missing, true)} more would need models that this page does not hold; their answers are further down.` : "";
   return (
     <section class="questions" aria-labelledby="questions-title">
-      <h2 id="questions-title">Ten questions, a few steps each</h2>
-      <ol>
-        {SCENES.map((scene) => (
-          <li key={scene.study}>
-            <button
-              type="button"
-              aria-current={state.scene === scene.study ? "true" : undefined}
-              disabled={!canPlay(models, scene)}
-              title={canPlay(models, scene) ? undefined : "The models of this page cannot play it; its answer is further down."}
-              onClick={() => start(models, scene, update)}
-            >
-              {scene.title}
-            </button>
-          </li>
-        ))}
-      </ol>
+      <h2 id="questions-title">{firsts.length === FIRST ? "Three minutes, three questions: begin here" : "Questions, a few steps each"}</h2>
+      {firsts.length > 0 ? list(firsts, 0) : null}
+      {others.length > 0 ? (
+        <details open={open} onToggle={(event) => setOpen(event.currentTarget.open)}>
+          <summary>{firsts.length > 0 ? `${nameNumber(others.length, true)} more ${others.length === 1 ? "question" : "questions"}` : "The questions"}</summary>
+          {list(others, firsts.length)}
+        </details>
+      ) : null}
+      {left ? <p class="hint">{left}</p> : null}
     </section>
   );
-}
-
-function start(models: readonly LiveModel[], scene: Scene, update: Update): void {
-  update(playStep(models, scene, 0));
-  requestAnimationFrame(() => requestAnimationFrame(() => document.getElementById("scene-next")?.focus()));
 }
 
 const IDS: Record<Place, string> = { sentence: "sentence-title", sliders: "sliders-title", hands: "hands-title", attention: "attention-title" };
 
 /** The strip at the foot of the window: a step, what the model makes of it, and on. */
-export function Strip(props: Props & { count: Counted }) {
-  const { models, state, live, update, count } = props;
+export function Strip(props: Props & { count: Counted; worker: EngineWorker }) {
+  const { models, state, live, update, count, worker, enter, leave } = props;
   const scene = SCENES.find((candidate) => candidate.study === state.scene);
   const place = scene?.steps[state.step]?.look;
   useEffect(() => {
@@ -65,14 +83,14 @@ export function Strip(props: Props & { count: Counted }) {
     if (!scene) return;
     const next = state.step + by;
     if (next < 0) return;
-    if (next > scene.steps.length) return update({ scene: "", step: 0 });
+    if (next > scene.steps.length) return leave();
     update(next === scene.steps.length ? { step: next } : playStep(models, scene, next));
   };
   useEffect(() => {
     if (!scene) return;
     const hear = (event: KeyboardEvent) => {
       const target = event.target as HTMLElement;
-      if (event.key === "Escape") return update({ scene: "", step: 0 });
+      if (event.key === "Escape") return leave();
       if (event.key !== "ArrowRight" && event.key !== "ArrowLeft") return;
       if (event.defaultPrevented || event.altKey || event.metaKey || event.ctrlKey) return;
       if (target.closest("input, select, textarea, [role=slider], [role=radio], canvas, .chips")) return;
@@ -84,6 +102,8 @@ export function Strip(props: Props & { count: Counted }) {
   });
   if (!scene) return null;
   const step = scene.steps[state.step];
+  const { scenes } = listPlayable(models);
+  const following = step ? undefined : scenes[scenes.indexOf(scene) + 1];
   return (
     <aside class="strip" aria-label="Scene">
       <div class="strip-text" aria-live="polite" tabIndex={0}>
@@ -94,17 +114,20 @@ export function Strip(props: Props & { count: Counted }) {
           </span>
         </p>
         {step ? (
-          <p>
-            {step.say} <span class="told">{tellStep(state, live, step.look)}</span>
-            {step.count ? (
-              <span class="told counted">
-                {" "}
-                <Count count={count} kind={live.model.config.kind} />.
-              </span>
-            ) : null}
-          </p>
+          <>
+            <p>
+              {step.say} <span class="told">{tellStep(state, live, step)}</span>
+              {step.count ? (
+                <span class="told counted">
+                  {" "}
+                  <Count count={count} kind={live.model.config.kind} />.
+                </span>
+              ) : null}
+            </p>
+            {isControlled(live) ? <p class="soft">{NOT_RETRAINED}</p> : null}
+          </>
         ) : (
-          <Measured scene={scene} answer={readAnswer(scene.study)} />
+          <Ended key={scene.study} scene={scene} models={models} worker={worker} />
         )}
       </div>
       <div class="strip-keys">
@@ -112,22 +135,30 @@ export function Strip(props: Props & { count: Counted }) {
           ←
         </button>
         <button type="button" id="scene-next" class="next" onClick={() => go(1)}>
-          {state.step < scene.steps.length ? "Next →" : "Done"}
+          {step ? "Next →" : "Done"}
         </button>
-        <button type="button" class="plain" onClick={() => update({ scene: "", step: 0 })}>
-          Leave
-        </button>
+        {following ? (
+          <button type="button" onClick={() => enter(following)}>
+            Next question →
+          </button>
+        ) : null}
+        {step ? (
+          <button type="button" class="plain" onClick={leave}>
+            Leave
+          </button>
+        ) : null}
       </div>
     </aside>
   );
 }
 
 /** What the live model makes of the step. */
-function tellStep(state: State, live: Live, place: Place): string {
+function tellStep(state: State, live: Live, { look: place, tell }: Step): string {
   if (!live.before || !live.after) return live.problem;
+  const text = shorten(live.after.text || "(nothing)");
+  if (tell) return `${tell(live)} It writes “${text}”.`;
   if (place === "hands") return tellPosition(makeClock(state, live), Math.min(state.clock, state.length - 1));
   if (place === "attention") return tellAttention(state, live);
-  const text = live.after.text || "(nothing)";
   return live.before === live.after ? `It writes “${text}”.` : `It writes “${text}”. ${tellChange(live.before, live.after)}`;
 }
 
@@ -138,21 +169,67 @@ function tellAttention(state: State, live: Live): string {
   return `Its weights change by ${formatNumber(change, 2)} on average.`;
 }
 
-/** The end of a scene: what the study measured over many models, in its own words. */
-function Measured({ scene, answer }: { scene: Scene; answer: StudyAnswer | null }) {
-  if (!answer) return <p>The study that measures this: <code>clockhands study {scene.study}</code></p>;
+interface EndedProps {
+  scene: Scene;
+  models: readonly LiveModel[];
+  worker: EngineWorker;
+}
+
+/** The end of a scene: the answer in one plain sentence, the numbers of this page, and what was measured, folded. */
+function Ended(props: EndedProps) {
+  const { scene } = props;
+  const measured = useMemo(() => readAnswer(scene.study), [scene]);
   return (
     <>
-      <p class="measured">
-        <b>Measured, over many models:</b> {splitNumbers(answer.answer).map((part, index) => (index % 2 ? <b key={index}>{part}</b> : part))}
+      {scene.conclude ? <Concluded {...props} conclude={scene.conclude} /> : <p class="plainly">{scene.answer ?? measured?.short}</p>}
+      {scene.note ? <p class="soft">{scene.note}</p> : null}
+      {scene.conclude && measured?.short ? (
+        <p>
+          Many models, each trained anew: {measured.question} {measured.short}
+        </p>
+      ) : null}
+      {measured ? <Measured answer={measured} /> : null}
+    </>
+  );
+}
+
+/** What the models of this page make of a question, over all of its steps. */
+function Concluded({ scene, models, worker, conclude }: EndedProps & { conclude: Conclude }) {
+  const lives = useMemo(
+    () =>
+      scene.steps.map((_, step) => {
+        const played = playStep(models, scene, step);
+        return bringToLife(played, models.find((model) => model.id === played.model)!);
+      }),
+    [scene, models],
+  );
+  // A scene has as many steps as long as it is shown, and so there are always as many hooks.
+  const counts = lives.map((live) => useCount(worker, live.model, live.controls, 1));
+  const { answer, numbers } = conclude(lives.map((live, step) => ({ live, count: counts[step]!.progress })));
+  const problem = counts.find((count) => count.problem)?.problem;
+  return (
+    <>
+      <p class="plainly">
+        <b>{answer}</b> {numbers ?? (problem ? `The held-out sentences are not counted: ${problem}` : "Counting…")}
       </p>
+      {lives.some(isControlled) ? <p class="soft">{NOT_RETRAINED}</p> : null}
+    </>
+  );
+}
+
+/** What the study measured over many models, in its own words. */
+function Measured({ answer }: { answer: StudyAnswer }) {
+  return (
+    <details class="measured">
+      <summary>What was measured by training many models, with intervals</summary>
+      <p>{splitNumbers(answer.answer).map((part, index) => (index % 2 ? <b key={index}>{part}</b> : part))}</p>
       <p>
         <a href={`#study-${answer.name}`} onClick={(event) => showAnswer(event, answer.name)}>
           Its place among the answers
         </a>{" "}
         · again with <code>{answer.command}</code>
       </p>
-    </>
+    </details>
   );
 }
 

@@ -1,13 +1,17 @@
 /**
- * The ten scenes: one for each question of the answers page. A step says what is set, never what comes of it: that is
- * said by the live model (`tellChange`, the count), and at the end by the study.
+ * The scenes: the three questions with which a reader begins, and the others of the answers page. A step says what is
+ * set, never what comes of it: that is said by the live model (`tellChange`, the count), and at the end by the study.
  */
 
 import type { LiveModel } from "../engine/api";
-import { findModel } from "./live";
+import { concludeBase, concludeOrder, concludeScale, type Conclude } from "./conclusions";
+import { tellSlowest } from "./clockwork";
+import { tellLengths } from "./lengths";
+import { findModel, type Live } from "./live";
 import { DEFAULTS, type State } from "./state";
 
-export type Cast = "numbers" | "roles" | "blind";
+/** `reader`: the model that reads "Tom bit a dog" with positions, or else any that has them. */
+export type Cast = "numbers" | "roles" | "reader" | "blind";
 /** The part of the page that a step is about. */
 export type Place = "sentence" | "sliders" | "hands" | "attention";
 
@@ -15,6 +19,8 @@ export interface Step {
   say: string;
   set: Partial<State> | ((model: LiveModel) => Partial<State>);
   look: Place;
+  /** What the live model tells at this step, where it is more than what it writes. */
+  tell?: (live: Live) => string;
   /** The model of this step, where it is another one than the scene's. */
   cast?: Cast;
   /** Whether the count over the held-out sentences belongs to it. */
@@ -27,36 +33,59 @@ export interface Scene {
   title: string;
   cast: Cast;
   steps: Step[];
+  /** The answer in one plain sentence, where the page does not hold that of the answers page. */
+  answer?: string;
+  /** What the models of the page make of the question: a plain answer, and a sentence with the numbers. */
+  conclude?: Conclude;
+  /** What is said where no study measured it. */
+  note?: string;
 }
 
 const TOM = "Tom bit a dog";
+/** How many questions come first. */
+export const FIRST = 3;
 const LOOK_TERMS: Partial<State> = { stack: "encoder", layer: 0, head: 0, quantity: "scores", view: "after" };
 
 export const SCENES: readonly Scene[] = [
   {
     study: "order-at-all",
-    title: "Does it need positions at all?",
+    title: "What becomes of “Tom bit a dog” without positions?",
     cast: "roles",
+    conclude: concludeOrder,
     steps: [
-      { say: "A translator that was trained with positions. Esperanto marks with -n the one to whom it is done.", set: { text: TOM }, look: "sentence", count: true },
-      { say: "The same words in the other order.", set: { text: TOM, order: [2, 3, 1, 0] }, look: "sentence" },
-      { say: "Tom first again, but all words now stand at position 0.", set: { text: TOM, frozenAt: 0 }, look: "sentence", count: true },
-      { say: "Another model, which never had positions: the words change places.", set: { text: TOM, order: [2, 3, 1, 0] }, cast: "blind", look: "sentence", count: true },
+      { say: "A model that was trained with positions translates into Esperanto, where -n marks the one who is bitten.", set: { text: TOM }, look: "sentence", count: true },
+      { say: "The same words in the other order: “a dog bit Tom”.", set: { text: TOM, order: [2, 3, 1, 0] }, look: "sentence" },
+      { say: "Another model, which was trained without positions, reads “Tom bit a dog”.", set: { text: TOM }, cast: "blind", look: "sentence", count: true },
+      { say: "The model without positions reads the other order, “a dog bit Tom”.", set: { text: TOM, order: [2, 3, 1, 0] }, cast: "blind", look: "sentence" },
     ],
   },
   {
     study: "scale",
-    title: "Why times √d?",
-    cast: "numbers",
+    title: "Why are words multiplied by √d?",
+    cast: "reader",
+    conclude: concludeScale,
     steps: [
-      { say: "The words are multiplied by √d before their positions are added. The two bars are their lengths.", set: {}, look: "sliders", count: true },
-      { say: "Without √d, in this model that was trained with it: see the bars, and the count.", set: { scaleTokens: false }, look: "sliders", count: true },
+      { say: "A word is a list of numbers, multiplied by √d; its position is another list, added to it. The two bars show how long each list is.", set: {}, look: "sliders", count: true, tell: tellLengths },
+      { say: "√d is taken away: the words are that many times shorter, and the positions are as long as before.", set: { scaleTokens: false }, look: "sliders", count: true, tell: tellLengths },
       {
-        say: "Still without √d, but positions quieter by the same factor: the proportion of the two is as trained.",
-        set: (model) => ({ scaleTokens: false, loudness: 1 / Math.sqrt(model.config.dModel) }),
+        say: "√d is back, but positions are made longer by the same factor: beside them, words are as short as without √d.",
+        set: (model) => ({ loudness: Math.sqrt(model.config.dModel) }),
         look: "sliders",
         count: true,
+        tell: tellLengths,
       },
+    ],
+  },
+  {
+    study: "base",
+    title: "What does the base do?",
+    cast: "reader",
+    conclude: concludeBase,
+    note: "How fast each hand turns follows from the base alone. Which base a model learns best with is not measured here.",
+    steps: [
+      { say: "Each dial is a hand of a clock: the first turns fast, each of the others more slowly than the one before it. The number below it tells in how many positions it goes round.", set: { clock: 20 }, look: "hands", count: true, tell: tellSlowest },
+      { say: "A base of 10: every hand but the first turns faster.", set: { clock: 20, base: 10 }, look: "hands", count: true, tell: tellSlowest },
+      { say: "A base of a million: every hand but the first turns more slowly.", set: { clock: 20, base: 1e6 }, look: "hands", count: true, tell: tellSlowest },
     ],
   },
   {
@@ -96,6 +125,7 @@ export const SCENES: readonly Scene[] = [
     study: "how-wide",
     title: "How wide must a model be?",
     cast: "numbers",
+    answer: "The wider a model is, the louder its positions may be before its words are lost in the sum.",
     steps: [
       { say: "A clock with 4 hands: 8 channels. The curve shows which other positions look like this one.", set: { width: 8, clock: 20 }, look: "hands" },
       { say: "As many channels as this model has.", set: { clock: 20 }, look: "hands" },
@@ -145,6 +175,7 @@ export const SCENES: readonly Scene[] = [
 /** The model that plays a part; the first one where the page holds none that fits. */
 export function castModel(models: readonly LiveModel[], part: Cast): LiveModel {
   const told = findModel(models, TOM, part !== "blind");
+  if (part === "reader") return told ?? models.find((model) => model.scheme.name !== "none") ?? models[0]!;
   if (part !== "numbers") return told ?? models[0]!;
   return models.find((model) => model.scheme.name !== "none" && model !== told) ?? models[0]!;
 }
@@ -155,7 +186,7 @@ export function canPlay(models: readonly LiveModel[], scene: Scene): boolean {
   return [...parts].every((part) => {
     const model = castModel(models, part);
     if (part === "blind") return model.scheme.name === "none";
-    return model.scheme.name === "sinusoidal" && (part === "numbers" || model.encodeText(TOM).unknown.length === 0);
+    return model.scheme.name === "sinusoidal" && (part !== "roles" || model.encodeText(TOM).unknown.length === 0);
   });
 }
 

@@ -4,12 +4,12 @@ import { useRef, useState } from "preact/hooks";
 import type { Translation } from "../engine/api";
 import { markChanges } from "./changes";
 import type { Counted } from "./count";
-import type { Live } from "./live";
+import { isControlled, type Live } from "./live";
 import { moveItem, swapEnds } from "./order";
 import { canControl, isTouched, MOST_BEAM, placePositions, type State } from "./state";
 import type { Update } from "./store";
 import { UndoAll } from "./undo";
-import { formatPosition, formatShare, nameSpecial, nameWritten, showToken } from "./words";
+import { formatPosition, formatShare, nameSpecial, nameWritten, NOT_RETRAINED, showToken } from "./words";
 
 interface Props {
   state: State;
@@ -23,29 +23,32 @@ export function Sentence(props: Props & { before: Counted; after: Counted }) {
   const { state, live, update } = props;
   return (
     <section class="card sentence" aria-labelledby="sentence-title">
-      <h2 id="sentence-title">The sentence</h2>
-      <label class="field">
-        <span>Type your own, in words that the model knows</span>
+      <div class="own">
+        <h2 id="sentence-title">The sentence</h2>
+        <span id="own-title">Type your own, in words that the model knows:</span>
+      </div>
+      <p class="field">
         <input
           type="text"
+          aria-labelledby="own-title"
           value={live.text}
           autocomplete="off"
           spellcheck={false}
           onInput={(event) => update({ text: event.currentTarget.value, order: [], positions: [], follow: null })}
         />
-      </label>
+      </p>
       <Examples {...props} />
       <Chips {...props} />
       <Actions {...props} />
-      <Search {...props} />
       <Comparison live={live} state={state} before={props.before} after={props.after} />
+      <Search state={state} update={update} />
     </section>
   );
 }
 
 function Examples({ live, update }: Props) {
   const given = live.model.texts;
-  const examples = given.length > 0 ? given : live.model.heldOut.slice(0, 4).map((pair) => pair.source);
+  const examples = given.length > 0 ? given : live.model.heldOut.slice(0, 3).map((pair) => pair.source);
   return (
     <p class="examples">
       <span>{given.length > 0 ? "Given with this page:" : "Never seen in training:"}</span>
@@ -97,7 +100,7 @@ function Actions({ state, live, update, say }: Props) {
 }
 
 /** Greedy or beam search, for both translations and for the count. */
-function Search({ state, update }: Props) {
+function Search({ state, update }: Pick<Props, "state" | "update">) {
   const widths = Array.from({ length: MOST_BEAM - 1 }, (_, index) => index + 2);
   return (
     <label class="search">
@@ -257,9 +260,8 @@ function Chips({ state, live, update, say }: Props) {
         {taken !== null
           ? `Position ${formatPosition(live.positions[taken]!)} is taken: press the number under another word to give it, Escape to leave it.`
           : positioned
-            ? "Drag a word to move it. The number below is its position: drag it onto another word, or press it and then that one. Arrow keys do both."
+            ? "Drag a word to move it. Drag a position, or press it and then another, to give it away. Arrow keys do both."
             : "This model was trained without positions: there are none to take. Drag the words, and see what that changes."}
-        {live.unknown.some(Boolean) ? " A word with a question mark is none that the model knows." : ""}
       </p>
     </>
   );
@@ -268,14 +270,22 @@ function Chips({ state, live, update, say }: Props) {
 function Comparison({ live, state, before, after }: { live: Live; state: State; before: Counted; after: Counted }) {
   if (live.problem || !live.before || !live.after) return <p class="problem">{live.problem}</p>;
   const { kind } = live.model.config;
+  const { typed, placed } = live.outside;
   const [from, to] = [live.before, live.after].map((one) => one.perToken.map((token) => showToken(token.text)));
   return (
     <div class="compare">
-      <Written name="As trained, as typed" kind={kind} translation={live.before} count={before} changes={markChanges(to!, from!)} elsewhere="with your changes" />
-      <Written name={isTouched(state) ? "With your changes" : "With your changes (none yet)"} kind={kind} translation={live.after} count={after} changes={markChanges(from!, to!)} elsewhere="as trained" loud />
+      {typed || placed ? (
+        <p class="outside" role="note">
+          <b>{typed ? "This sentence" : "In this order the sentence"} is outside of what the model was trained on.</b> {typed || placed} What it writes need not mean
+          anything.
+        </p>
+      ) : null}
+      <Written outside={typed !== ""} name="As trained, as typed" kind={kind} translation={live.before} count={before} changes={markChanges(to!, from!)} elsewhere="with your changes" />
+      <Written outside={placed !== ""} name={isTouched(state) ? "With your changes" : "With your changes (none yet)"} kind={kind} translation={live.after} count={after} changes={markChanges(from!, to!)} elsewhere="as trained" loud />
       <p class="verdict" role="status">
-        {tellChange(live.before, live.after, kind)}
+        {tellChange(live.before, live.after, typed || placed ? "" : kind)}
       </p>
+      {isControlled(live) && state.scene === "" ? <p class="hint">{NOT_RETRAINED}</p> : null}
       {state.positions.length > 0 || state.order.length > 0 ? (
         <p class="hint">The count is over other sentences: order and positions that you gave to the words of this one are not part of it.</p>
       ) : null}
@@ -283,34 +293,38 @@ function Comparison({ live, state, before, after }: { live: Live; state: State; 
   );
 }
 
-/** Say what became of a translation or continuation; true of any two. */
+/** Say what became of a translation or continuation; true of any two. Without a kind they are texts and no more. */
 export function tellChange(before: Translation, after: Translation, kind = "encoder-decoder"): string {
   const name = nameWritten(kind);
   const from = formatShare(before.confidence);
   const to = formatShare(after.confidence);
-  if (before.text !== after.text) return `The ${name} changes. A token of it has a probability of ${to} on average; untouched, of ${from}.`;
+  const ends = [before, after].filter(({ ended }) => ended).length;
+  const counted = ["", ", an end token included where it wrote one", ", the end token included"][ends]!;
+  if (before.text !== after.text) return `The ${name} changes. A token of it has a probability of ${to} on average (untouched: ${from})${counted}.`;
   return from === to
-    ? `The same ${name}, and as probable: ${to} for each token, on average.`
-    : `The same ${name}, but a token of it has a probability of ${to} on average; untouched, of ${from}.`;
+    ? `The same ${name}, and as probable: ${to} for each token on average${counted}.`
+    : `The same ${name}, but a token of it has a probability of ${to} on average (untouched: ${from})${counted}.`;
 }
 
-function Written(props: { name: string; kind: string; translation: Translation; count: Counted; changes: boolean[]; elsewhere: string; loud?: boolean }) {
-  const { name, translation, count, changes, elsewhere, loud } = props;
-  const shown = translation.perToken.filter((token) => !token.special);
+function Written(props: { name: string; kind: string; translation: Translation; count: Counted; changes: boolean[]; elsewhere: string; loud?: boolean; outside: boolean }) {
+  const { name, translation, count, changes, elsewhere, loud, outside } = props;
   return (
-    <div class={`written${loud ? " loud" : ""}`}>
-      <h3>{name}</h3>
+    <div class={`written${loud ? " loud" : ""}${outside ? " outside" : ""}`}>
+      <h3>
+        {name}
+        {outside ? `: no ${nameWritten(props.kind)}` : ""}
+      </h3>
       <p class="text">{translation.text || "(nothing)"}</p>
       <ol class="tokens" aria-label="Tokens that the model wrote, with their probabilities">
-        {shown.map((token, place) => (
-          <li key={place} class={changes[translation.perToken.indexOf(token)] ? "changed" : ""}>
-            {changes[translation.perToken.indexOf(token)] ? (
+        {translation.perToken.map((token, place) => (
+          <li key={place} class={`${changes[place] ? "changed" : ""}${token.special ? " special" : ""}`}>
+            {changes[place] ? (
               <span class="sign" title={`not written ${elsewhere}`}>
                 ≠
               </span>
             ) : null}
-            <span>{showToken(token.text)}</span>
-            <meter min={0} max={1} value={token.probability} aria-label={`probability of ${showToken(token.text)}`} />
+            <span>{token.special ? "end" : showToken(token.text)}</span>
+            <meter min={0} max={1} value={token.probability} aria-label={`probability of ${token.special ? "the end token" : showToken(token.text)}`} />
             <small>{formatShare(token.probability)}</small>
           </li>
         ))}

@@ -3,10 +3,11 @@
 import type { ComponentChildren } from "preact";
 import type { ControlName } from "../engine/api";
 import { trainedBase } from "./clockwork";
-import { isRecorded, traceAfter, type Live, type Placed } from "./live";
+import { measureLengths, tellLengths } from "./lengths";
+import { isRecorded, type Live, type Placed } from "./live";
 import { canControl, LEAST_BASE, MOST_BASE, MOST_LOUDNESS, MOST_OFFSET, type State } from "./state";
 import type { Update } from "./store";
-import { formatNumber } from "./words";
+import { formatNumber, NOT_RETRAINED } from "./words";
 
 interface Props {
   state: State;
@@ -14,7 +15,7 @@ interface Props {
   update: Update;
 }
 
-/** All controls; what the model has no use for says so. */
+/** All controls that the model has a use for. */
 export function Sliders(props: Props) {
   const { state, live, update } = props;
   const trained = trainedBase(live);
@@ -22,6 +23,7 @@ export function Sliders(props: Props) {
   return (
     <section class="card sliders" aria-labelledby="sliders-title">
       <h2 id="sliders-title">Its positions</h2>
+      <p class="hint">{NOT_RETRAINED}</p>
       {isLive(live) ? <Lengths live={live} /> : null}
       <LoudnessSlider {...props} can={can("loudness")} />
       {isRecorded(live.model) ? null : <Toggle label="Words times √d" on={state.scaleTokens} usual can={can("scaleTokens")} set={(scaleTokens) => update({ scaleTokens })}>
@@ -57,7 +59,7 @@ export function Sliders(props: Props) {
       >
         Added to every position: the sentence starts later on every clock.
       </Slider>
-      <fieldset>
+      <fieldset hidden={!BREAKS.some(can)}>
         <legend>Break the clock</legend>
         <Toggle label="Sine alone" on={state.sineOnly} can={can("sineOnly")} set={(sineOnly) => update({ sineOnly })}>
           Every cosine is 0: of a hand, only how far to the right it points is left.
@@ -100,6 +102,8 @@ function roundTo(value: number): number {
   return Number(value.toPrecision(4));
 }
 
+const BREAKS: readonly ControlName[] = ["sineOnly", "shuffledRows", "stoppedHand"];
+
 /** How far the slowest hand gets within the sentence: what the base decides. */
 function tellHands(live: Placed): string {
   const frequencies = live.model.frequencies(makeSideControlsOf(live));
@@ -124,7 +128,6 @@ function Lengths({ live }: { live: Live }) {
   const sizes = measureLengths(live);
   if (!sizes) return <p class="note">{live.model.scheme.name === "none" ? WITHOUT : "Nothing is added to the words of this model: position enters its attention alone."}</p>;
   const most = Math.max(sizes.word, sizes.position, 1e-9);
-  const times = sizes.word / sizes.position;
   return (
     <div class="lengths">
       <p>
@@ -133,11 +136,7 @@ function Lengths({ live }: { live: Live }) {
       <Bar name="word" value={sizes.word} most={most} />
       <Bar name="position" value={sizes.position} most={most} accent />
       <p class="soft">
-        {sizes.position === 0
-          ? "No position is left to hear."
-          : times >= 1
-            ? `A word is ${formatNumber(times, 2)} times as long as its position.`
-            : `A position is ${formatNumber(1 / times, 2)} times as long as its word.`}
+        {tellLengths(live)}
       </p>
     </div>
   );
@@ -153,24 +152,6 @@ function Bar({ name, value, most, accent }: { name: string; value: number; most:
       <b>{formatNumber(value, 2)}</b>
     </div>
   );
-}
-
-/** The mean lengths of the vectors of the words and of their positions; null where no position is added. */
-function measureLengths(live: Live): { word: number; position: number } | null {
-  if (live.model.scheme.combine !== "add" || live.problem) return null;
-  const { embeddings, positionVectors } = traceAfter(live).encoder;
-  if (!positionVectors) return null;
-  return { word: meanLength(embeddings), position: meanLength(positionVectors) };
-}
-
-function meanLength(matrix: { rows: number; columns: number; values: Float32Array }): number {
-  let sum = 0;
-  for (let row = 0; row < matrix.rows; row++) {
-    let squares = 0;
-    for (let column = 0; column < matrix.columns; column++) squares += matrix.values[row * matrix.columns + column]! ** 2;
-    sum += Math.sqrt(squares);
-  }
-  return matrix.rows > 0 ? sum / matrix.rows : 0;
 }
 
 function LoudnessSlider({ state, update, can }: Props & { can: boolean }) {
@@ -198,12 +179,12 @@ function LoudnessSlider({ state, update, can }: Props & { can: boolean }) {
 
 function StoppedHand({ state, live, update, can }: Props & { can: boolean }) {
   const hands = live.model.scheme.frequencies.length;
+  if (!can || hands === 0) return null;
   return (
-    <div class={can ? "control" : "control off"}>
+    <div class="control">
       <label>
         <span>Stop one hand</span>
         <select
-          disabled={!can}
           value={state.stoppedHand === null ? "" : String(state.stoppedHand)}
           onChange={(event) => update({ stoppedHand: event.currentTarget.value === "" ? null : Number(event.currentTarget.value) })}
         >
@@ -235,16 +216,17 @@ interface SliderProps {
   children?: ComponentChildren;
 }
 
-/** One slider; a mark stands where the model was trained. */
+/** One slider, where the model has a use for it; a mark stands where the model was trained. */
 export function Slider(props: SliderProps) {
   const { label, unit, value, least, most, step, usual, shown, can = true, set, reset, children } = props;
   const place = (100 * (usual - least)) / (most - least);
   const away = Math.abs(value - usual) > step / 2;
+  if (!can) return null;
   return (
-    <div class={can ? "control" : "control off"}>
+    <div class="control">
       <label>
         <span>
-          {label} <output>{can ? `${shown}${unit}` : "none"}</output>
+          {label} <output>{`${shown}${unit}`}</output>
         </span>
         <span class="rail">
           <input
@@ -253,7 +235,6 @@ export function Slider(props: SliderProps) {
             max={most}
             step={step}
             value={value}
-            disabled={!can}
             aria-valuetext={`${shown}${unit}`}
             onInput={(event) => set(Number(event.currentTarget.value))}
           />
@@ -263,21 +244,22 @@ export function Slider(props: SliderProps) {
       <button type="button" class="plain back" disabled={!away} aria-label={`${label}: as trained`} title="as trained" onClick={reset}>
         ↺
       </button>
-      {children ? <p>{can ? children : "This model has no use for it."}</p> : null}
+      {children ? <p>{children}</p> : null}
     </div>
   );
 }
 
 function Toggle(props: { label: string; on: boolean; usual?: boolean; can: boolean; set: (on: boolean) => void; children?: ComponentChildren }) {
   const { label, on, usual = false, can, set, children } = props;
+  if (!can) return null;
   return (
-    <div class={can ? "control toggle" : "control toggle off"}>
+    <div class="control toggle">
       <label>
-        <input type="checkbox" role="switch" checked={can && on} disabled={!can} onChange={(event) => set(event.currentTarget.checked)} />
+        <input type="checkbox" role="switch" checked={on} onChange={(event) => set(event.currentTarget.checked)} />
         <span>{label}</span>
-        {on !== usual && can ? <small class="away">changed</small> : null}
+        {on !== usual ? <small class="away">changed</small> : null}
       </label>
-      <p>{can ? children : "This model has no use for it."}</p>
+      <p>{children}</p>
     </div>
   );
 }

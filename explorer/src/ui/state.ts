@@ -47,7 +47,7 @@ export interface State {
 
 export const LEAST_BASE = 1.5;
 export const MOST_BASE = 1e9;
-export const MOST_LOUDNESS = 16;
+export const MOST_LOUDNESS = 32;
 export const MOST_OFFSET = 64;
 export const MOST_SIZE = 512;
 export const ALL_TERMS = 15;

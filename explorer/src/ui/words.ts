@@ -2,7 +2,7 @@
 
 /** What a model writes, in a word. */
 export function nameWritten(kind: string): string {
-  return kind === "decoder" ? "continuation" : "translation";
+  return kind === "decoder" ? "continuation" : kind === "" ? "text" : "translation";
 }
 
 /** A number with few digits: 12,345, 17.8, 0.62, with a true minus sign. */
@@ -34,6 +34,11 @@ export function formatShare(share: number): string {
   return `${percent >= 10 && percent <= 99 ? percent.toFixed(0) : percent.toFixed(1)}${PERCENT}`;
 }
 
+/** A text of at most `most` letters, cut behind a word where it is longer. */
+export function shorten(text: string, most = 60): string {
+  return text.length <= most ? text : `${text.slice(0, most).replace(/\s+\S*$/, "")} …`;
+}
+
 /** The name of a special token, which stands at one end of its text. */
 export function nameSpecial(place: number): string {
   return place === 0 ? "start" : "end";
@@ -43,4 +48,16 @@ export function nameSpecial(place: number): string {
 export function showToken(text: string): string {
   const shown = text.trim();
   return shown === "" ? "␣" : shown;
+}
+
+/** What a number under changed controls tells, and what it does not. */
+export const NOT_RETRAINED =
+  "The model is not trained again: the numbers tell what a change does to this trained model, not what a model trained with that change would learn.";
+
+const NUMBERS = ["no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"];
+
+/** A small number in letters; `capital`: as the first word of a sentence. */
+export function nameNumber(count: number, capital = false): string {
+  const name = NUMBERS[count] ?? formatNumber(count);
+  return capital ? name.charAt(0).toUpperCase() + name.slice(1) : name;
 }

@@ -282,6 +282,151 @@ describe.skipIf(BROWSERS.length === 0).each(BROWSERS)("the page in %s", (name) =
     await page.close();
   });
 
+  it("begins with three questions, and shows the live model on the first screen", async () => {
+    for (const [width, height] of [[1440, 900], [768, 1024]] as const) {
+      const page = await open("", width);
+      await page.setViewport({ width, height });
+      await rest(page);
+      expect(await page.$$eval(".questions h2 + ol button", (buttons) => buttons.map((button) => button.textContent))).toEqual([
+        "What becomes of “Tom bit a dog” without positions?",
+        "Why are words multiplied by √d?",
+        "What does the base do?",
+      ]);
+      const tops = await page.$$eval(".written .text", (texts) => texts.map((text) => text.getBoundingClientRect().top));
+      expect(Math.max(...tops)).toBeLessThan(height - 30);
+      await page.close();
+    }
+  });
+
+  it("gives back at the end of a scene what was there before it", async () => {
+    const page = await open("base=100");
+    await press(page, "Swap “Tom”");
+    await rest(page);
+    const { hash } = new URL(page.url());
+    for (const end of ["Done", "Leave", "Escape"]) {
+      await page.click("#ask-scale");
+      await rest(page);
+      for (let step = 0; step < (end === "Done" ? 3 : 1); step++) await page.click("#scene-next");
+      await rest(page);
+      expect(new URL(page.url()).hash).not.toBe(hash);
+      if (end === "Escape") await page.keyboard.press("Escape");
+      else await press(page, end);
+      await rest(page);
+      expect(new URL(page.url()).hash).toBe(hash);
+      expect(await page.$eval(".said", (said) => said.textContent)).toBe("Everything is as it was before the question.");
+      expect(await page.evaluate(() => document.activeElement!.id)).toBe("ask-scale");
+    }
+    await page.close();
+  });
+
+  it("goes on from one question to the next, and still knows what was before the first", async () => {
+    const page = await open("loudness=2");
+    await page.click("#ask-scale");
+    await rest(page);
+    for (let step = 0; step < 3; step++) await page.click("#scene-next");
+    await rest(page);
+    await press(page, "Next question");
+    await rest(page);
+    expect((await readTexts(page, ".where"))[0]).toMatch(/^What does the base do\?/);
+    await press(page, "Leave");
+    await rest(page);
+    expect(new URL(page.url()).hash).toContain("loudness=2");
+    await page.close();
+  });
+
+  it("says that the model is not trained again wherever a control changes it, and only there", async () => {
+    const page = await open("scene=scale&model=sinusoidal");
+    const told = async () => (await readTexts(page, ".strip-text")).join().includes("The model is not trained again");
+    expect(await told()).toBe(false);
+    const other = await open("scene=scale&step=1&model=sinusoidal&scale=off");
+    expect((await readTexts(other, ".strip-text")).join()).toContain("The model is not trained again");
+    await Promise.all([page.close(), other.close()]);
+  });
+
+  it("shows the words of Next under the mouse", async () => {
+    const page = await open("scene=scale&model=sinusoidal");
+    await page.hover("#scene-next");
+    await rest(page);
+    const [ink, ground, hovered] = await page.$eval("#scene-next", (button) => {
+      const { color, backgroundColor } = getComputedStyle(button);
+      return [color, backgroundColor, button.matches(":hover")];
+    });
+    expect(hovered).toBe(true);
+    const brightness = (colour: string) => {
+      const [red, green, blue] = colour.match(/\d+/g)!.map((part) => (Number(part) / 255) ** 2.2) as [number, number, number];
+      return 0.2126 * red + 0.7152 * green + 0.0722 * blue;
+    };
+    const [low, high] = [brightness(ink as string), brightness(ground as string)].sort((one, other) => one - other) as [number, number];
+    expect((high + 0.05) / (low + 0.05)).toBeGreaterThan(4.5);
+    await page.close();
+  });
+
+  it("says of nonsense that it is outside of what the model was trained on, and names unknown words", async () => {
+    const page = await open("text=Tom+zyx+a+qux");
+    expect(await readTexts(page, "p.outside")).toEqual([expect.stringMatching(/^This sentence is outside of what the model was trained on\. It does not know “zyx” and “qux”\./)]);
+    expect((await readTexts(page, ".written h3")).every((title) => title.endsWith(": no translation"))).toBe(true);
+    const known = await open();
+    expect(await readTexts(known, "p.outside")).toEqual([]);
+    expect((await readTexts(known, ".written h3")).join()).not.toContain("no translation");
+    await Promise.all([page.close(), known.close()]);
+  });
+
+  it("says of known words in an order that training never showed where that is", async () => {
+    const size = model.vocabulary.length;
+    const { ids } = model.encodeText("Tom bit a dog");
+    const [tom, bit, a, dog] = ids as [number, number, number, number];
+    const write = (pairs: [number, number][], columns: number, rows: number) => {
+      const bits = Array.from({ length: 4 * Math.ceil((rows * columns) / 4) }, () => 0);
+      pairs.forEach(([row, column]) => (bits[row * columns + column] = 1));
+      return Array.from({ length: bits.length / 4 }, (_, digit) => parseInt(bits.slice(4 * digit, 4 * digit + 4).join(""), 2).toString(16)).join("");
+    };
+    const next = write([[size, tom], [tom, bit], [bit, a], [a, dog], [dog, size]], size + 1, size + 1);
+    const before = write([[tom, bit], [tom, a], [tom, dog], [bit, a], [bit, dog], [a, dog]], size, size);
+    const place = writePage(["sinusoidal"], [], { shortest: 4, longest: 4, next, before });
+    const page = await openPage(browser, place, 1280, faults);
+    expect(await readTexts(page, "p.outside")).toEqual([]);
+    await press(page, "Swap “Tom”");
+    await rest(page);
+    expect(await readTexts(page, "p.outside")).toEqual([expect.stringMatching(/^In this order the sentence is outside .* comes right after “dog”\./)]);
+    const titles = await readTexts(page, ".written h3");
+    expect([titles[0]!.endsWith("no translation"), titles[1]!.endsWith("no translation")]).toEqual([false, true]);
+    await page.close();
+  });
+
+  it.skipIf(name !== "firefox")("draws the rails of its sliders in the page's own colours", async () => {
+    const page = await open();
+    const [rail, wash] = await page.$eval(".sliders input[type=range]", (slider) => {
+      const shown = document.createElement("i");
+      shown.style.background = "var(--wash)";
+      slider.parentElement!.append(shown);
+      return [getComputedStyle(slider, "::-moz-range-track").backgroundColor, getComputedStyle(shown).backgroundColor];
+    });
+    expect(rail).toBe(wash);
+    await page.close();
+  });
+
+  it("offers no choice where there is only one", async () => {
+    const page = await openPage(browser, writePage(["none"]), 1280, faults);
+    expect(await page.$(".models select")).toBeNull();
+    expect((await readTexts(page, ".models"))[0]).toContain(readVectors("none").data.label);
+    expect(await page.$$(".sliders input[type=range]")).toHaveLength(0);
+    const both = await open();
+    expect(await both.$$(".models option")).toHaveLength(2);
+    await Promise.all([page.close(), both.close()]);
+  });
+
+  it("needs no sideways scrolling after it was made narrower", async () => {
+    // The examples and the translation of a sentence may be one word longer than a phone is wide.
+    const page = await open(`width=512&length=512&text=${"Donaudampfschifffahrt".repeat(5)}`, 1440);
+    await page.$$eval(".examples button", (buttons) => buttons.forEach((button) => (button.textContent = "siebenundsiebzigtausendsiebenhundertsechzehn")));
+    for (const width of [768, 360]) {
+      await page.setViewport({ width, height: 800 });
+      await rest(page);
+      expect(await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth)).toBe(0);
+    }
+    await page.close();
+  });
+
   it("plays a scene by arrow keys to the answer of its study", async () => {
     const page = await open("scene=scale&model=sinusoidal");
     for (const step of [2, 3, 4]) {
@@ -289,7 +434,10 @@ describe.skipIf(BROWSERS.length === 0).each(BROWSERS)("the page in %s", (name) =
       await rest(page);
       expect((await readTexts(page, ".where span"))[0]).toBe(`${step} of 4`);
     }
-    expect((await readTexts(page, ".strip b")).join()).toContain("98.6 [97.9, 99.3] %");
+    expect((await readTexts(page, ".plainly"))[0]).toMatch(/^√d (keeps|makes) a word louder/);
+    expect((await readTexts(page, ".strip-text")).join()).toContain("Why? It makes words louder.");
+    expect(await page.$eval(".measured", (details) => (details as HTMLDetailsElement).open)).toBe(false);
+    expect((await readTexts(page, ".measured b")).join()).toContain("98.6 [97.9, 99.3] %");
     await page.keyboard.press("Escape");
     await rest(page);
     expect(await page.$(".where")).toBeNull();

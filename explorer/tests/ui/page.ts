@@ -5,6 +5,7 @@ import { existsSync, mkdtempSync, readFileSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
+import type { TrainedOrder } from "../../src/engine/familiar";
 import type { RecordedData } from "../../src/engine/recorded";
 import puppeteer, { type Browser, type Page } from "puppeteer-core";
 
@@ -24,11 +25,12 @@ export interface Recorded {
   numbers: Float32Array;
 }
 
-/** Write a page of these vectors, and return its address. */
-export function writePage(names: readonly string[], recorded: readonly Recorded[] = []): string {
+/** Write a page of these vectors, and return its address. `trained`: what their training is said to have shown. */
+export function writePage(names: readonly string[], recorded: readonly Recorded[] = [], trained?: TrainedOrder): string {
   const found = names.map((name) => JSON.parse(readFileSync(`${VECTORS}${name}.json`, "utf8")));
   const models = found.map(({ data, cases }) => ({
     ...data,
+    ...(trained ? { trained } : {}),
     heldOut: data.heldOut?.length ? data.heldOut : cases.map((one: { text: string }) => ({ source: one.text, target: "" })),
   }));
   const data = JSON.stringify({ version: "0", command: "test", models, recorded: recorded.map((one) => one.data), findings: [] }).replaceAll("<", "\\u003c");
@@ -38,7 +40,7 @@ export function writePage(names: readonly string[], recorded: readonly Recorded[
   const policy = `default-src 'none'; style-src 'unsafe-inline'; img-src data:; script-src 'sha256-${digest}'; worker-src blob:`;
   const weights = found.map(({ data: { weights: place }, weights: numbers }) => `<script type="text/plain" id="${place.element}">${numbers}</script>`);
   weights.push(...recorded.map(({ data, numbers }) => `<script type="text/plain" id="${data.weights.element}">${Buffer.from(numbers.buffer).toString("base64")}</script>`));
-  const study = '<section class="study" id="study-scale" tabindex="-1"><h3>Why?</h3><p>98.6 [97.9, 99.3] % are right.</p><p><code>clockhands study scale</code></p></section>';
+  const study = '<section class="study" id="study-scale" tabindex="-1"><h3>Why?</h3><p class="short"><b>It makes words louder.</b></p><p class="answer">98.6 [97.9, 99.3] % are right.</p><p><code>clockhands study scale</code></p></section>';
   const page = `<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><meta http-equiv="Content-Security-Policy" content="${policy}">
 <meta name="viewport" content="width=device-width, initial-scale=1"><title>Test</title><style>${style}</style></head><body><div id="explorer"></div>
 <main id="told"><h1>Told</h1>${study}</main><script type="application/json" id="explorer-data">${data}</script>${weights.join("")}<script>${script}</script></body></html>`;

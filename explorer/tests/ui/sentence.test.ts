@@ -4,7 +4,7 @@ import { markChanges } from "../../src/ui/changes";
 import { completeOrder } from "../../src/ui/live";
 import { moveItem, swapEnds } from "../../src/ui/order";
 import { tellChange } from "../../src/ui/sentence";
-import { formatNumber, formatShare, showToken } from "../../src/ui/words";
+import { formatNumber, formatShare, nameNumber, shorten, showToken } from "../../src/ui/words";
 
 describe("changes", () => {
   it("marks what is in no longest common part", () => {
@@ -49,12 +49,21 @@ describe("order", () => {
 });
 
 describe("what is said of a translation", () => {
-  const make = (text: string, confidence: number) => ({ text, confidence }) as Translation;
+  const make = (text: string, confidence: number, ended = true) => ({ text, confidence, ended }) as Translation;
 
   it("tells another text from the same one, and the same one from one that is less probable", () => {
-    expect(tellChange(make("a", 0.9), make("b", 0.5))).toBe("The translation changes. A token of it has a probability of 50\u00a0% on average; untouched, of 90\u00a0%.");
+    expect(tellChange(make("a", 0.9), make("b", 0.5))).toBe("The translation changes. A token of it has a probability of 50\u00a0% on average (untouched: 90\u00a0%), the end token included.");
     expect(tellChange(make("a", 0.9), make("a", 0.5))).toContain("The same translation, but");
     expect(tellChange(make("a", 0.9), make("a", 0.9))).toContain("as probable: 90\u00a0%");
+  });
+
+  it("says whether the end token is counted", () => {
+    expect(tellChange(make("a", 0.9, false), make("a", 0.9, false))).toBe("The same translation, and as probable: 90\u00a0% for each token on average.");
+    expect(tellChange(make("a", 0.9), make("a", 0.9, false))).toMatch(/, an end token included where it wrote one\.$/);
+  });
+
+  it("calls no text a translation where the sentence is outside of what was trained", () => {
+    expect(tellChange(make("a", 0.9), make("b", 0.5), "")).toMatch(/^The text changes\./);
   });
 });
 
@@ -73,6 +82,12 @@ describe("words", () => {
     expect(formatShare(0.5)).toBe("50\u00a0%");
     expect(formatShare(0.00001)).toBe("under 0.1\u00a0%");
     expect(formatShare(0)).toBe("0\u00a0%");
+  });
+
+  it("writes small numbers in letters, and cuts long texts behind a word", () => {
+    expect([nameNumber(8, true), nameNumber(3), nameNumber(13)]).toEqual(["Eight", "three", "13"]);
+    expect(shorten("one two three", 9)).toBe("one two …");
+    expect(shorten("one two", 7)).toBe("one two");
   });
 
   it("shows a blank token as a sign", () => {

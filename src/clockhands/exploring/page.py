@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from clockhands import __version__
-from clockhands.data import Pair, open_corpus
+from clockhands.data import Corpus, Pair, encode_texts, open_corpus
 from clockhands.errors import UsageError
 from clockhands.exploring.foreign import convert_checkpoint
 from clockhands.exploring.measuring import cut_next_tokens, measure
@@ -16,11 +16,13 @@ from clockhands.exploring.model_data import ExplorerModel, describe_model
 from clockhands.exploring.recorded import record_model
 from clockhands.exploring.story import compose_findings
 from clockhands.exploring.support import check_support
+from clockhands.exploring.trained_order import MOST_TOKENS, describe_order
 from clockhands.inspection import Subject, open_subject
 from clockhands.pretrained import is_own
 from clockhands.report.explorer_page import make_explorer_page
 from clockhands.runs import Run, open_run, read_checked_config
 from clockhands.studies.measured import read_answers
+from clockhands.studies.question import read_questions
 
 __all__ = ["HELD_OUT", "make_page", "name_models", "prepare_checkpoint", "prepare_foreign", "prepare_model"]
 
@@ -98,17 +100,22 @@ def prepare_model(run: Run, name: str, label: str, texts: Sequence[str] = ()) ->
     Raises UsageError if it does not run in a page or its corpus holds nothing to translate.
     """
     check_support(run)
-    task, pairs = _read_held_out(run)
+    recipe = run.recipe
+    corpus = open_corpus(recipe.corpus, **recipe.corpus_options)
+    task, pairs = _read_held_out(run, corpus)
     model = describe_model(run, name, label, task, pairs)
     model.data["measured"] = measure(run, pairs)
     model.data["texts"] = list(texts)
+    tokens = model.data["tokens"]
+    if corpus.task == "translation" and "train" in corpus and len(tokens) <= MOST_TOKENS:
+        sources = encode_texts(run.tokenizers.source, corpus.sources("train"))
+        plain = [[token for token in ids if not tokens[token]["special"]] for ids in sources]
+        model.data["trained"] = describe_order(plain, len(tokens))
     return model
 
 
-def _read_held_out(run: Run) -> tuple[str, list[Pair]]:
+def _read_held_out(run: Run, corpus: Corpus) -> tuple[str, list[Pair]]:
     """Return what the corpus of a run is, and its first held-out pairs."""
-    recipe = run.recipe
-    corpus = open_corpus(recipe.corpus, **recipe.corpus_options)
     if run.architecture == "decoder" and corpus.task != "language modelling":
         raise UsageError(f"the corpus {corpus.name!r} of {run.path} holds pairs, and the model there continues text")
     split = next((name for name in ("test", "validation") if name in corpus), None)
@@ -135,7 +142,13 @@ def make_page(models: Sequence[ExplorerModel], command: str) -> str:
     ]
     weights = {model.data["weights"]["element"]: model.weights for model in models}
     return make_explorer_page(
-        findings, read_answers(), data, weights, script=_read_bundle("explorer.js"), style=_read_bundle("explorer.css")
+        findings,
+        read_answers(),
+        data,
+        weights,
+        shorts={name: question.answer for name, question in read_questions().items()},
+        script=_read_bundle("explorer.js"),
+        style=_read_bundle("explorer.css"),
     )
 
 

@@ -56,7 +56,7 @@ def _find_untouched(models: Sequence[ExplorerModel]) -> Finding:
         name="explore.untouched",
         question="How many held-out texts does each model get right?",
         verdict=f"{counts}.",
-        table=Table.of(("model", "right", "of"), rows),
+        table=Table.of(("model", "right", "of"), rows if len(rows) > 1 else []),
         method="Texts that training never showed. Of a translator those are right whose greedy translation equals the "
         "one right translation, letter by letter; of a language model those whose likeliest next token follows.",
     )
@@ -115,5 +115,7 @@ def _find_effects(data: dict[str, Any]) -> Finding:
         unit=f"of {before['of']} right",
         table=Table.of(columns, [(row["name"], row["right"], row["of"], row["confidence"]) for row in counts.values()]),
         method="Nothing is trained again: the encoder's input is changed and the same weights translate, greedily. "
-        "Confidence: the geometric mean of the tokens' probabilities, the mean over sentences.",
+        "The numbers tell what a change does to this trained model, not what a model trained with that change would "
+        "learn. Confidence: the geometric mean of the probabilities of the tokens, the end token among them, and of "
+        "that the mean over sentences.",
     )

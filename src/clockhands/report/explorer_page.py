@@ -22,13 +22,15 @@ def make_explorer_page(
     data: Mapping[str, Any],
     weights: Mapping[str, bytes],
     *,
+    shorts: Mapping[str, str],
     script: str,
     style: str,
 ) -> str:
     """Return the page.
 
-    ``findings`` and ``answers`` stand in it as text and tables, for readers without script too; ``data`` is what the
-    script reads, and ``weights`` are bytes by the id of the element that holds them in base64.
+    ``findings`` and ``answers`` stand in it as text and tables, for readers without script too, and above an answer its
+    one sentence of ``shorts``, by its name; ``data`` is what the script reads, and ``weights`` are bytes by the id of
+    the element that holds them in base64.
     """
     program = script.replace("</", "<\\/")
     return render(
@@ -39,6 +41,7 @@ def make_explorer_page(
         program=Markup(program),
         findings=findings,
         answers=answers,
+        shorts={answer.name: shorts.get(answer.name, "") for answer in answers},
         tables=[view_table(finding.table) for finding in findings],
         explorer_data=data,
         weights={name: base64.b64encode(numbers).decode("ascii") for name, numbers in weights.items()},
