@@ -24,7 +24,7 @@ EXAMPLES = (
 )
 
 
-SCALES = ("cpu", "long", "gpu", "paper")
+SCALES = ("cpu", "long", "roles", "wide", "gpu", "paper")
 """The names of ``clockhands.studies.sizes.SIZES``, typed again here because importing them imports torch."""
 
 
@@ -41,8 +41,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--scale",
         choices=SCALES,
         default="cpu",
-        help="run it as planned (cpu, the default), with four times the training (long), or with wider and deeper "
-        "models (gpu, paper)",
+        help="run it as planned (cpu, the default), with four times the training (long), on another task (roles), with a "
+        "wider model (wide), or with wider and deeper ones (gpu, paper)",
     )
     parser.add_argument(
         "--out", metavar="FOLDER", help="where results and page are written (default: runs/studies/NAME, or NAME-SCALE)"

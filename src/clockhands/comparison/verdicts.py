@@ -203,9 +203,17 @@ def _describe(
     )
     if learning_p is not None and learning_p < LEARNING_ALPHA:
         kind, sentence = _describe_learning(ours, base, learning_p, kind, sentence)
+    elif (ours.mixed or base.mixed) and kind == "too few seeds":
+        sentence = f"too few seeds to tell: {_tell_counts(ours, base)}"
     elif ours.mixed or base.mixed:
-        sentence += f" among the seeds that learned ({ours}; of the baseline {base})"
+        sentence += f" among the seeds that learned; {_tell_counts(ours, base)}"
     return kind, sentence + lost
+
+
+def _tell_counts(ours: Learning, base: Learning) -> str:
+    """Return how many seeds learned, of the variant and of the baseline; the intervals stand in a column beside."""
+    (right, total), (base_right, base_total) = ours.counts, base.counts
+    return f"{right} of {total} seeds learned, and {base_right} of the baseline's {base_total}"
 
 
 def _describe_learning(ours: Learning, base: Learning, p: float, kind: Kind, sentence: str) -> tuple[Kind, str]:
@@ -213,8 +221,7 @@ def _describe_learning(ours: Learning, base: Learning, p: float, kind: Kind, sen
     (right, total), (base_right, base_total) = ours.counts, base.counts
     decided: Kind = "better" if right / total > base_right / base_total else "worse"
     p_text = "< 0.001" if p < 0.001 else f"= {p:.3f}"
-    theirs = f"{base_right} of the baseline's {base_total}"
-    learned = f"{right} of {total} seeds learned, and {theirs} (exact test, p {p_text})"
+    learned = f"{_tell_counts(ours, base)} (exact test, p {p_text})"
     if kind in ("too few seeds", "undecided", "equivalent"):
         return decided, f"{decided}: {learned}"
     return (

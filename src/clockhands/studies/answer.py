@@ -15,6 +15,7 @@ from clockhands.comparison.statistics import bound_mean
 from clockhands.comparison.verdicts import Verdict, format_score, judge, score_matrix
 from clockhands.findings import Finding, Findings, join_words
 from clockhands.studies.literature import tally_orderings
+from clockhands.studies.pace import describe_pace, describe_slower
 from clockhands.studies.study import Study
 
 SLOT = re.compile(r"\[\[(\w+)(?::(.+?))?\]\]")
@@ -90,6 +91,10 @@ def _format_measured(slot: str, rest: str, comparison: Comparison, verdicts: Map
     if slot in ("before", "after", "longer"):
         variant, _, name = rest.rpartition(":")
         return format_interval(_list_values(slot, name, comparison, verdicts[variant].variant), 2)
+    if slot == "reached":
+        return describe_pace(comparison, verdicts[rest].variant)
+    if slot == "slower":
+        return describe_slower(comparison, verdicts[rest].variant)
     if slot == "verdict":
         return verdicts[rest].sentence.replace(" (", ", ").replace(")", "")
     if slot == "score":

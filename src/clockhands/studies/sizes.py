@@ -1,4 +1,4 @@
-"""The sizes in which a study can be run: as planned, with longer training, or with wider and deeper models.
+"""The sizes in which a study can be run: as planned, longer, on another task, or with wider and deeper models.
 
 A study's file may change a size, for what is meant relative to the width::
 
@@ -26,11 +26,17 @@ Tables = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Size:
-    """``says``: what it is; ``times``: of the plan's budget; ``shape``: settings that all variants share."""
+    """``says``: what it is; ``times``: of the plan's budget; ``shape``: settings that all variants share.
+
+    ``recipe``: of the task that takes the place of the study's; ``own``: the size whose changes in a study's file hold
+    here too, where the file says nothing of this one.
+    """
 
     says: str
     times: int = 1
     shape: Tables = field(default_factory=dict)
+    recipe: str = ""
+    own: str = ""
 
 
 def _make_wide_shape(width: int, layers: int, rate: float, warmup: int) -> dict[str, Any]:
@@ -44,6 +50,16 @@ def _make_wide_shape(width: int, layers: int, rate: float, warmup: int) -> dict[
 SIZES = {
     "cpu": Size("as planned: seconds to a minute a trial on one core"),
     "long": Size("as planned, with four times the budget, which tells slow from impossible", 4),
+    "roles": Size(
+        "on another task, English to Esperanto with clauses, with twice the budget: a minute a trial on one core",
+        2,
+        recipe="recipes/roles.toml",
+    ),
+    "wide": Size(
+        "width 256, else as planned: minutes a trial on one core",
+        shape={"model.d_model": 256, "model.num_heads": 8, "model.d_ff": 1024, "training.learning_rate": 2e-3},
+        own="gpu",
+    ),
     "gpu": Size(
         "width 256 and 3 layers a side unless a variant sets its own, three times the budget: for one GPU",
         3,
@@ -56,18 +72,23 @@ SIZES = {
     ),
 }
 """What ``clockhands study NAME --scale`` takes."""
+REPLACED = "recipes/numbers.toml"
+"""The recipe whose task a size may replace: its variants are of sentence pairs and of one layer a side."""
 KEYS = ("variants", "budget", "change")
 
 
 def scale_plan(plan: Tables, own: Tables, name: str, folder: Path, source: str) -> dict[str, Any]:
     """Return the tables of a plan in a size of `SIZES`; ``own`` is what the study's file says of that size.
 
-    Raises ConfigError for an unknown key, or a variant that the plan does not have.
+    Raises ConfigError for an unknown key, a variant that the plan does not have, or a size of another task for a study
+    whose variants cannot be trained on it.
     """
     size = SIZES[name]
     variants = [dict(variant) for variant in plan.get("variant", ())]
     _check(own, [variant["name"] for variant in variants], source)
     scaled = {**plan, "budget": own.get("budget", {kind: size.times * n for kind, n in plan["budget"].items()})}
+    if size.recipe:
+        scaled["recipe"] = _find_other_task(plan["recipe"], size.recipe, name, source)
     if size.shape:
         recipe = load_recipe(folder / plan["recipe"])
         unused = "model.encoder_layers" if recipe.model.architecture == "decoder" else ""
@@ -79,6 +100,15 @@ def scale_plan(plan: Tables, own: Tables, name: str, folder: Path, source: str) 
             _change(variant, changes.get(variant["name"], {})) for variant in variants if variant["name"] in kept
         ]
     return scaled
+
+
+def _find_other_task(planned: str, other: str, name: str, source: str) -> str:
+    """Return the recipe of the other task. Raises ConfigError where a study is not of the task that it replaces."""
+    if planned != REPLACED:
+        raise ConfigError(
+            [f"the size {name} is for studies of {REPLACED}, and this one is of {planned}; take another size"], source
+        )
+    return other
 
 
 def _change(variant: Tables, change: Tables) -> dict[str, Any]:

@@ -31,7 +31,8 @@
 
 The slots of an answer are filled from the trials, so that no figure is typed: ``[[score:VARIANT]]``,
 ``[[verdict:VARIANT]]``, ``[[before:VARIANT:MEASURE]]``, ``[[after:VARIANT:MEASURE]]``, ``[[longer:VARIANT:SPLIT]]``,
-``[[ceiling]]`` (the best that a reader who is blind to order could score), ``[[items]]`` (of the test split),
+``[[reached:VARIANT]]`` (the steps after which its seeds reached the plan's target), ``[[slower:VARIANT]]`` (how many
+seeds took longer to it than the baseline's, with an exact test), ``[[ceiling]]`` (the best that a reader who is blind to order could score), ``[[items]]`` (of the test split),
 ``[[literature]]`` (how many of the orderings are reproduced, contradicted and undecided).
 """
 
@@ -108,7 +109,7 @@ class Study:
         Raises ConfigError with its faults.
         """
         source = f"the study {self.name}"
-        own = self.sizes.get(size, {})
+        own = self.sizes.get(size) or self.sizes.get(SIZES[size].own, {})
         scaled = self.plan if size == "cpu" else scale_plan(self.plan, own, size, self.folder, f"{source}, size {size}")
         tables = {**scaled, "title": self.question, **({} if seeds is None else {"seeds": seeds})}
         return make_plan_from_tables(tables, self.folder, source)

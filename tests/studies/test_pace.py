@@ -1,0 +1,52 @@
+"""How soon seeds reach the target: the texts, and the exact test against hand-counted cases and SciPy."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+from scipy import stats
+
+from clockhands.comparison import Comparison
+from clockhands.comparison.trial import TargetReached
+from clockhands.studies.pace import compare_paces, describe_pace, describe_slower, list_paces
+from tests.comparison.planted import results
+
+
+def _with_paces(**paces: list[float]) -> Comparison:
+    """Planted results of five seeds that reached the target at these steps; infinity for never."""
+    comparison = results(seeds=5)
+    trials = []
+    for trial in comparison.trials:
+        at = paces[trial.variant][trial.seed - 1] if trial.variant in paces else math.inf
+        trials.append(replace(trial, reached=TargetReached(int(at), 1.0) if math.isfinite(at) else None))
+    return replace(comparison, trials=tuple(trials))
+
+
+def test_seeds_that_all_come_later_are_later() -> None:
+    comparison = _with_paces(base=[120, 120, 120, 140, 120], worse=[200, 240, 220, math.inf, 200])
+    assert list_paces(comparison, "worse")[3] == math.inf
+    assert describe_pace(comparison, "base") == "120 to 140 steps"
+    assert describe_pace(comparison, "worse") == "200 to 240 steps in 4 of 5 seeds"
+    assert describe_slower(comparison, "worse") == (
+        "later: 5 of 5 seeds took longer than any of the baseline's; exact rank test, p = 0.008"
+    )
+
+
+def test_seeds_that_come_as_soon_or_sooner_are_not_later() -> None:
+    comparison = _with_paces(
+        base=[120, 140, 160, 180, 200], same=[130, 140, 170, 180, 190], better=[20, 20, 20, 20, 20]
+    )
+    assert describe_slower(comparison, "same").startswith("undecided: 0 of 5")
+    assert describe_slower(comparison, "better").startswith("undecided: 0 of 5")
+    assert describe_pace(comparison, "better") == "20 steps"
+    assert describe_pace(comparison, "worse").startswith("more than ")
+
+
+def test_the_exact_test_is_that_of_scipy_and_of_counting() -> None:
+    assert compare_paces([6, 7, 8, 9, 10], [1, 2, 3, 4, 5]) == pytest.approx(2 / 252)
+    assert compare_paces([1, 1, 1], [1, 1, 1]) == 1.0
+    assert compare_paces([], [1]) == 1.0
+    ours, theirs = [3.5, 8.0, 9.0, 11.0], [1.0, 4.0, 7.0, 10.0, 2.0]
+    assert compare_paces(ours, theirs) == pytest.approx(stats.mannwhitneyu(ours, theirs, method="exact").pvalue)
