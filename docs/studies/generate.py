@@ -30,6 +30,8 @@ from clockhands.studies.soundness import describe_earlier_plan
 
 HERE = Path(__file__).parent
 ANSWERS = HERE.parent / "answers.md"
+READING_GUIDE = HERE / "reading.txt"
+"""What a reader must know before the first number: the tasks, the words of the tables, and how equality is shown."""
 EXACT = HERE / "exact.json"
 INSPECTED = HERE / "minilm.json"
 """Of all-MiniLM-L6-v2, a trained sentence encoder: `clockhands inspect MODEL --texts 48 --no-control --json`."""
@@ -43,7 +45,9 @@ def write_pages() -> dict[Path, str]:
     return {
         **pages,
         HERE / "README.md": write_index(measured),
-        ANSWERS: write_answers(read_questions().values(), {**measured, **read_sized()}, read_facts()),
+        ANSWERS: write_answers(
+            read_questions().values(), {**measured, **read_sized()}, read_facts(), READING_GUIDE.read_text("utf8")
+        ),
     }
 
 

@@ -13,6 +13,7 @@ from clockhands.comparison.exact import (
     bound_difference,
     bound_share,
     compare_counts,
+    compare_ranks,
     find_difference_p,
 )
 
@@ -68,3 +69,11 @@ def test_equal_variants_that_fail_by_chance_are_seldom_told_apart() -> None:
         min(compare_counts([(int(k), 10) for k in row[1:]], (int(row[0]), 10))) < LEARNING_ALPHA for row in learned
     ]
     assert np.mean(false) <= 0.04
+
+
+def test_the_rank_test_is_that_of_scipy_and_of_counting() -> None:
+    assert compare_ranks([6, 7, 8, 9, 10], [1, 2, 3, 4, 5]) == pytest.approx(2 / 252)
+    assert compare_ranks([1, 1, 1], [1, 1, 1]) == 1.0
+    assert compare_ranks([], [1]) == 1.0
+    ours, theirs = [3.5, 8.0, 9.0, 11.0], [1.0, 4.0, 7.0, 10.0, 2.0]
+    assert compare_ranks(ours, theirs) == pytest.approx(stats.mannwhitneyu(ours, theirs, method="exact").pvalue)

@@ -22,7 +22,7 @@ from tests.comparison.planted import results
 
 RESULTS = Path(__file__).parent.parent.parent / "docs" / "studies" / "results"
 MEASURED = [name for name in STUDIES if (RESULTS / f"{name}.json").is_file()]
-NUMBER = r"(-?[\d.]+(?: \[[^\]]*\])?)"
+NUMBER = r"(−?[\d.]+(?: \[[^\]]*\])?)"
 """With its interval."""
 SLOT = re.compile(r"\[\[(\w+)(?::(.+?))?\]\]")
 
@@ -76,7 +76,8 @@ def test_every_figure_of_an_answer_is_that_of_the_results(name: str) -> None:
     literal = SLOT.split(STUDIES[name].answer)[::3]
     slots = SLOT.findall(STUDIES[name].answer)
     forms = [NUMBER if kind in ("score", "before", "after", "longer") else "(.+?)" for kind, _ in slots]
-    pattern = "".join(re.escape(text) + form for text, form in zip(literal, [*forms, ""], strict=True))
+    literals = [re.sub(r"^\\ %", r" %(?: in the \\d of \\d seeds that learned)?", re.escape(text)) for text in literal]
+    pattern = "".join(text + form for text, form in zip(literals, [*forms, ""], strict=True))
     said = re.match(pattern, answer(name))
     assert said is not None and slots
     for (kind, rest), text in zip(slots, said.groups(), strict=True):
@@ -86,11 +87,16 @@ def test_every_figure_of_an_answer_is_that_of_the_results(name: str) -> None:
             low, high = (float(bound.replace("−", "-")) for bound in bounds.groups()[:2])
             assert low < truth(name, kind, rest) < high, f"{rest}: {text}"
             continue
-        figure = re.search(r"-?\d+(\.(\d+))?", text)
+        if ends := re.search(r"its seeds score ([\d.]+) to ([\d.]+), and the baseline's ([\d.]+) to ([\d.]+)", text):
+            ranges = [seed_scores(name)[variant] for variant in (rest, STUDIES[name].make_plan().baseline)]
+            shown = [min(ranges[0]), max(ranges[0]), min(ranges[1]), max(ranges[1])]
+            assert [float(end) for end in ends.groups()] == pytest.approx(shown, abs=0.051)
+            continue
+        figure = re.search(r"−?\d+(\.(\d+))?", text)
         assert figure is not None, text
         expected, places = truth(name, kind, rest), len(figure[2] or "")
         expected = abs(expected) if kind == "verdict" else expected
-        assert float(figure[0]) == pytest.approx(expected, abs=0.51 * 10**-places), f"{kind}:{rest}"
+        assert float(figure[0].replace("−", "-")) == pytest.approx(expected, abs=0.51 * 10**-places), f"{kind}:{rest}"
 
 
 def test_every_result_has_its_study() -> None:

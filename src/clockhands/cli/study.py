@@ -41,8 +41,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--scale",
         choices=SCALES,
         default="cpu",
-        help="run it as planned (cpu, the default), with four times the training (long), on another task (roles), with a "
-        "wider model (wide), or with wider and deeper ones (gpu, paper)",
+        help="run it as planned (cpu, the default), with four times the training (long), on another task (roles), with "
+        "a wider model (wide), or with wider and deeper ones (gpu, paper)",
     )
     parser.add_argument(
         "--out", metavar="FOLDER", help="where results and page are written (default: runs/studies/NAME, or NAME-SCALE)"

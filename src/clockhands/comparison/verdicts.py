@@ -10,6 +10,7 @@ import numpy as np
 from clockhands.comparison.exact import LEARNING_ALPHA, compare_counts
 from clockhands.comparison.learning import Learning, classify_seeds, find_threshold
 from clockhands.comparison.plan import Plan
+from clockhands.comparison.ranking import describe_counts, format_p, rank_torn
 from clockhands.comparison.results import Comparison
 from clockhands.comparison.simultaneous import compare_with_baseline
 from clockhands.comparison.statistics import (
@@ -68,7 +69,11 @@ def judge(comparison: Comparison) -> list[Verdict]:
     gaps = find_differences(comparison, learning)
     counts = compare_counts([learning[name].counts for name in names[1:]], learning[plan.baseline].counts)
     ps = dict(zip(names[1:], counts, strict=True))
-    return [_judge_variant(comparison, name, learning, gaps.get(name), ps.get(name)) for name in names]
+    means = {name: [float(scores_N.mean()) for scores_N in score_matrix(comparison, name)] for name in names}
+    ranked = rank_torn(means, learning, plan)
+    return [
+        _judge_variant(comparison, name, learning, gaps.get(name), ps.get(name), ranked.get(name)) for name in names
+    ]
 
 
 def score_matrix(comparison: Comparison, variant: str, seeds: Collection[int] | None = None) -> Matrix:
@@ -134,13 +139,14 @@ def _judge_variant(
     learning: Mapping[str, Learning],
     gap: Difference | None,
     learning_p: float | None,
+    ranked: tuple[Kind, str] | None,
 ) -> Verdict:
     """Return the verdict on one variant."""
     plan, finished, ours = comparison.plan, comparison.get_trials(variant), learning[variant]
     scores_SN = score_matrix(comparison, variant, ours.scored)
     scores_S = scores_SN.mean(axis=1) if len(scores_SN) else np.zeros(0)
     score = float(scores_S.mean()) if len(scores_S) else None
-    kind, sentence = _describe(comparison, variant, learning, gap, learning_p)
+    kind, sentence = _describe(comparison, variant, learning, gap, learning_p, ranked)
     return Verdict(
         variant=variant,
         planned=len(plan.seeds),
@@ -183,6 +189,7 @@ def _describe(
     learning: Mapping[str, Learning],
     gap: Difference | None,
     learning_p: float | None,
+    ranked: tuple[Kind, str] | None,
 ) -> tuple[Kind, str]:
     """Return the kind and the sentence: whether it learns as often, then by how much those that learned differ."""
     plan, ours, base = comparison.plan, learning[variant], learning[comparison.plan.baseline]
@@ -203,25 +210,20 @@ def _describe(
     )
     if learning_p is not None and learning_p < LEARNING_ALPHA:
         kind, sentence = _describe_learning(ours, base, learning_p, kind, sentence)
+    elif ranked is not None:
+        kind, sentence = ranked
     elif (ours.mixed or base.mixed) and kind == "too few seeds":
-        sentence = f"too few seeds to tell: {_tell_counts(ours, base)}"
+        sentence = f"too few seeds to tell: {describe_counts(ours, base)}"
     elif ours.mixed or base.mixed:
-        sentence += f" among the seeds that learned; {_tell_counts(ours, base)}"
+        sentence += f" among the seeds that learned; {describe_counts(ours, base)}"
     return kind, sentence + lost
-
-
-def _tell_counts(ours: Learning, base: Learning) -> str:
-    """Return how many seeds learned, of the variant and of the baseline; the intervals stand in a column beside."""
-    (right, total), (base_right, base_total) = ours.counts, base.counts
-    return f"{right} of {total} seeds learned, and {base_right} of the baseline's {base_total}"
 
 
 def _describe_learning(ours: Learning, base: Learning, p: float, kind: Kind, sentence: str) -> tuple[Kind, str]:
     """Say that another share of the seeds learned than of the baseline's, before what the scores say."""
     (right, total), (base_right, base_total) = ours.counts, base.counts
     decided: Kind = "better" if right / total > base_right / base_total else "worse"
-    p_text = "< 0.001" if p < 0.001 else f"= {p:.3f}"
-    learned = f"{_tell_counts(ours, base)} (exact test, p {p_text})"
+    learned = f"{describe_counts(ours, base)} (exact test, p {format_p(p)})"
     if kind in ("too few seeds", "undecided", "equivalent"):
         return decided, f"{decided}: {learned}"
     return (

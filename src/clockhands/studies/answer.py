@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Literal
 
 import numpy as np
 
@@ -19,6 +20,10 @@ from clockhands.studies.pace import describe_pace, describe_slower
 from clockhands.studies.study import Study
 
 SLOT = re.compile(r"\[\[(\w+)(?::(.+?))?\]\]")
+FILLED = re.compile(SLOT.pattern + r"( %)?")
+"""A slot with the percent sign behind it, after which comes what must be said of a score."""
+SHARES = ("words recovered", "position read back")
+"""How the measures begin that are shares, at most 1."""
 MISSING = "(not measured)"
 """Stands in an answer for what no trial gave, as before all have run."""
 
@@ -80,25 +85,36 @@ def conclude_study(study: Study, comparison: Comparison, command: str = "") -> F
 
 def fill_slots(text: str, comparison: Comparison, verdicts: Mapping[str, Verdict]) -> str:
     """Return the text with what was measured in its slots. Raises KeyError for a slot of no variant."""
-    return SLOT.sub(lambda slot: _format_measured(slot[1], slot[2] or "", comparison, verdicts), text)
+    return FILLED.sub(lambda slot: _format_measured(slot[1], slot[2] or "", comparison, verdicts, slot[3] or ""), text)
 
 
-def _format_measured(slot: str, rest: str, comparison: Comparison, verdicts: Mapping[str, Verdict]) -> str:
+def _format_measured(slot: str, rest: str, comparison: Comparison, verdicts: Mapping[str, Verdict], unit: str) -> str:
+    """Return what a slot holds, with the unit that stands behind it."""
+    if slot != "score":
+        return _find_measured(slot, rest, comparison, verdicts) + unit
+    score, learning = format_score(verdicts[rest], comparison.plan.digits), verdicts[rest].learning
+    learned, total = learning.counts
+    return score + unit + (f" in the {learned} of {total} seeds that learned" if learning.mixed else "")
+
+
+def _find_measured(slot: str, rest: str, comparison: Comparison, verdicts: Mapping[str, Verdict]) -> str:
     if slot == "items":
         return f"{score_matrix(comparison, comparison.plan.baseline).shape[1]:,}"
     if slot == "ceiling":
         return f"{100 * find_plan_ceiling(comparison.plan).share:.1f}"
     if slot in ("before", "after", "longer"):
         variant, _, name = rest.rpartition(":")
-        return format_interval(_list_values(slot, name, comparison, verdicts[variant].variant), 2)
+        values = _list_values(slot, name, comparison, verdicts[variant].variant)
+        return format_interval(values, 2, most=1.0 if name.startswith(SHARES) else None)
+    if slot == "growth":
+        variant, _, name = rest.rpartition(":")
+        return format_interval(_list_growths(name, comparison, verdicts[variant].variant), 3, sign="+")
     if slot == "reached":
         return describe_pace(comparison, verdicts[rest].variant)
     if slot == "slower":
         return describe_slower(comparison, verdicts[rest].variant)
     if slot == "verdict":
         return verdicts[rest].sentence.replace(" (", ", ").replace(")", "")
-    if slot == "score":
-        return format_score(verdicts[rest], comparison.plan.digits)
     raise KeyError(f"an answer has no slot {slot!r}")
 
 
@@ -112,12 +128,28 @@ def _list_values(slot: str, name: str, comparison: Comparison, variant: str) -> 
     return [values[name] for values in measured if name in values]
 
 
-def format_interval(values: Sequence[float], digits: int) -> str:
-    """Return mean and 95 % interval over seeds as text; a number that is the same for every seed has none."""
+def _list_growths(split: str, comparison: Comparison, variant: str) -> list[float]:
+    """Of every seed: the loss on a split of longer text, minus that on the test split."""
+    trials = comparison.get_trials(variant)
+    pairs = [(trial.longer[split].loss, trial.scores["loss"]) for trial in trials if split in trial.longer]
+    return [longer - loss for longer, loss in pairs if longer is not None]
+
+
+def format_interval(
+    values: Sequence[float], digits: int, *, sign: Literal["", "+"] = "", most: float | None = None
+) -> str:
+    """Return mean and 95 % interval over seeds as text; a number that is the same for every seed has none.
+
+    ``sign``: "+" shows that of a positive number too. ``most``: of a share, which no end of an interval can exceed.
+    """
     if not values:
         return MISSING
+
+    def show(value: float) -> str:
+        return f"{round(value, digits) + 0.0:{sign}.{digits}f}".replace("-", "−")
+
     mean = sum(values) / len(values)
     if max(values) - min(values) < 10**-digits / 2:
-        return f"{mean:.{digits}f}"
+        return show(mean)
     low, high = bound_mean(np.array(values)[:, None])
-    return f"{mean:.{digits}f} [{low:.{digits}f}, {high:.{digits}f}]"
+    return f"{show(mean)} [{show(low)}, {show(high if most is None else min(high, most))}]"

@@ -7,10 +7,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from clockhands.comparison import Comparison
-from clockhands.comparison.verdicts import judge
+from clockhands.comparison.verdicts import judge, score_matrix
 from clockhands.errors import ConfigError
 from clockhands.studies import STUDIES
 from clockhands.studies.answer import fill_slots
+from clockhands.studies.pace import LATER, find_pace_verdict
 from clockhands.studies.question import Claim, Question, Rests
 from clockhands.studies.soundness import describe_earlier_plan
 
@@ -25,15 +26,25 @@ TOPICS = {
     "layers": "Order, layers and length",
     "rotation": "Rotary embedding",
 }
-VERDICTS = {"true": "True", "false": "False", "only if": "Only if", "undecided": "Not decided here"}
+VERDICTS = {
+    "true": "True",
+    "false": "False",
+    "only if": "Only if",
+    "undecided": "Undecided",
+    "unmeasured": "Not measured here",
+}
 
 
-def write_answers(questions: Iterable[Question], measured: Measured, facts: Facts) -> str:
-    """Return the page. Raises ConfigError where a sentence rests on verdicts that did not come out."""
+def write_answers(questions: Iterable[Question], measured: Measured, facts: Facts, guide: str = "") -> str:
+    """Return the page; ``guide`` tells how to read it, after the contents.
+
+    Raises ConfigError where a sentence rests on verdicts that did not come out.
+    """
     ordered = sorted(questions, key=lambda question: (list(TOPICS).index(question.topic), question.place))
     check_rests(ordered, measured)
     parts = ["# Answers", "", INTRODUCTION, ""]
     parts += _write_contents(ordered)
+    parts += [fill(guide.strip(), measured, facts), ""] if guide else []
     for question in ordered:
         parts += [fill(line, measured, facts) for line in _write_question(question, measured)]
     parts += _write_further(ordered, measured)
@@ -43,9 +54,7 @@ def write_answers(questions: Iterable[Question], measured: Measured, facts: Fact
 
 INTRODUCTION = (
     "What people ask about the input of a Transformer, each with a one-sentence answer, the mechanism, something to "
-    "run, and what was measured. Brackets hold 95 % intervals over seeds and test items; the models of the studies are "
-    "small, so that the direction of an effect is what carries over, not its size. *Undecided* means that what was "
-    "measured allows both. Written by `python docs/studies/generate.py`."
+    "run, and what was measured. Written by `python docs/studies/generate.py`."
 )
 
 
@@ -69,6 +78,7 @@ def _write_question(question: Question, measured: Measured) -> list[str]:
     ]  # fmt: skip
     if question.rows:
         parts += ["**What was measured**", "", *write_table(question.columns, question.rows), ""]
+        parts += _describe_measurements(question, measured)
     parts += _describe_earlier(question, measured)
     if question.claims:
         parts += ["**People also say**", "", *map(_write_claim, question.claims), ""]
@@ -79,6 +89,28 @@ def _write_question(question: Question, measured: Measured) -> list[str]:
 def write_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
     """Return the lines of a table in Markdown."""
     return ["| " + " | ".join(cells) + " |" for cells in (columns, ["---"] * len(columns), *rows)]
+
+
+def _describe_measurements(question: Question, measured: Measured) -> list[str]:
+    """What stands under a table: of each study that its cells draw on, how it was measured."""
+    names = dict.fromkeys(slot[1] for row in question.rows for cell in row for slot in SLOT.finditer(cell))
+    lines = [describe_measurement(name, measured[name]) for name in names if name in measured]
+    return ["; ".join(lines) + ".", ""] if lines else []
+
+
+def describe_measurement(name: str, comparison: Comparison) -> str:
+    """Return how a study was measured: its task and size, seeds and items, margin and number of comparisons."""
+    plan = comparison.plan
+    study, _, size = name.partition(".")
+    study = f"[{study}](studies/{study}.md)" if not size else f"{study} --scale {size}"
+    kind, amount = plan.budget
+    items = score_matrix(comparison, plan.baseline).shape[1]
+    margin = f"equal within ±{plan.equal_within:g} {plan.unit}"
+    others = len(plan.variants) - 1
+    return (
+        f"{study}: corpus {plan.recipe.corpus}, width {plan.recipe.model.d_model}, {amount:,g} {kind}, "
+        f"{len(plan.seeds)} seeds, {items:,} test items, {margin}, {others} compared with the baseline together"
+    )
 
 
 def _describe_earlier(question: Question, measured: Measured) -> list[str]:
@@ -178,12 +210,14 @@ def check_rests(questions: Iterable[Question], measured: Measured) -> None:
 def _find_fallen(sentence: str, rests: Rests, measured: Measured) -> list[str]:
     faults = []
     for name, kinds in rests.items():
-        if earlier := describe_earlier_plan(STUDIES[name.partition(".")[0]], measured[name]):
+        study, _, size = name.partition(".")
+        if earlier := describe_earlier_plan(STUDIES[study], measured[name], size or "cpu"):
             faults.append(f"{sentence} rests on the study {name}. {earlier}")
         verdicts = {verdict.variant: verdict.kind for verdict in _judge(name, measured[name])}
-        faults += [
-            f"{sentence} rests on {variant!r} being {kind}, and the study {name} found {verdicts[variant]}"
-            for variant, kind in kinds.items()
-            if verdicts[variant] != kind
-        ]
+        for variant, kind in kinds.items():
+            measured_kind = find_pace_verdict(measured[name], variant) if kind == LATER else verdicts[variant]
+            if measured_kind != kind:
+                faults.append(
+                    f"{sentence} rests on {variant!r} being {kind}, and the study {name} found {measured_kind}"
+                )
     return faults

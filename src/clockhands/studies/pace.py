@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
-from scipy import stats
 
 from clockhands.comparison import Comparison
+from clockhands.comparison.exact import compare_ranks
 from clockhands.comparison.statistics import ALPHA
+
+LATER: Literal["later"] = "later"
 
 
 def list_paces(comparison: Comparison, variant: str) -> list[float]:
@@ -33,26 +35,13 @@ def describe_slower(comparison: Comparison, variant: str) -> str:
     """Return how many seeds took longer than every seed of the baseline, with the p of an exact test."""
     ours, theirs = list_paces(comparison, variant), list_paces(comparison, comparison.plan.baseline)
     later = sum(pace > max(theirs) for pace in ours)
-    p = compare_paces(ours, theirs)
+    p = compare_ranks(ours, theirs)
     p_text = "< 0.001" if p < 0.001 else f"= {p:.3f}"
-    told = "later" if p < ALPHA and np.median(ours) > np.median(theirs) else "undecided"
+    told = find_pace_verdict(comparison, variant)
     return f"{told}: {later} of {len(ours)} seeds took longer than any of the baseline's; exact rank test, p {p_text}"
 
 
-def compare_paces(ours: Sequence[float], theirs: Sequence[float]) -> float:
-    """Return the p of the exact two-sided rank test (Wilcoxon 1945; Mann & Whitney 1947) over all divisions of the seeds.
-
-    A seed that never reached the target stands behind all that did. Seeds of two variants share data and order; that
-    they are compared as if they did not makes the p larger, not smaller. 1 for no seed.
-    """
-    if not ours or not theirs:
-        return 1.0
-    ranks = stats.rankdata([*ours, *theirs])
-
-    def distance(mine: np.ndarray, other: np.ndarray) -> float:
-        return abs(float(mine.mean() - other.mean()))
-
-    test = stats.permutation_test(
-        (ranks[: len(ours)], ranks[len(ours) :]), distance, alternative="greater", n_resamples=np.inf
-    )
-    return float(test.pvalue)
+def find_pace_verdict(comparison: Comparison, variant: str) -> str:
+    """Return "later" where the seeds reach the target later than the baseline's by an exact test, else "undecided"."""
+    ours, theirs = list_paces(comparison, variant), list_paces(comparison, comparison.plan.baseline)
+    return LATER if compare_ranks(ours, theirs) < ALPHA and np.median(ours) > np.median(theirs) else "undecided"

@@ -26,7 +26,7 @@
     [[claim]]                                    # what people also say
     number = 2                                   # optional: in the list of claims
     says = "It makes positions small."
-    verdict = "only if"                          # true, false, only if, undecided
+    verdict = "only if"                          # true, false, only if, undecided, unmeasured
     because = "..."                              # the evidence
     rests = { scale = { "1, shared" = "worse" } }
 
@@ -46,13 +46,14 @@ from clockhands.comparison.verdict_sentences import Kind
 from clockhands.errors import ConfigError, describe_unknown
 from clockhands.files import read_toml
 
-Judgement = Literal["true", "false", "only if", "undecided"]
+Judgement = Literal["true", "false", "only if", "undecided", "unmeasured"]
+"""Undecided: what was measured allows both. Unmeasured: nothing was measured that could tell."""
 Topic = Literal["input", "layers", "rotation"]
 MOST_WORDS = 25
 """An answer of more words cannot be said back after one reading."""
 
-Rests = Mapping[str, Mapping[str, Kind]]
-"""Verdicts by study and variant, without which a sentence falls."""
+Rests = Mapping[str, Mapping[str, Kind | Literal["later"]]]
+"""Verdicts by study and variant, without which a sentence falls; "later": it reaches the target later (`pace.py`)."""
 
 
 @dataclass(frozen=True)

@@ -73,9 +73,13 @@ def check_floor(study: Study, comparison: Comparison, floor: Floor | None) -> No
         )
 
 
-def describe_earlier_plan(study: Study, comparison: Comparison) -> str:
-    """Return a sentence on results of another task than the study has now, naming what differs; "" for the same."""
-    then, now = comparison.plan.recipe.tables, study.planned.recipe.tables
+def describe_earlier_plan(study: Study, comparison: Comparison, size: str = "cpu") -> str:
+    """Return a sentence on results of another task than the study has now, naming what differs; "" for the same.
+
+    ``size``: in which the study was run.
+    """
+    planned = study.planned if size == "cpu" else study.make_plan(size=size)
+    then, now = comparison.plan.recipe.tables, planned.recipe.tables
     changed = [
         f"{table}.{key} was {show_value(then[table].get(key))}, now {show_value(now[table].get(key))}"
         for table in ("data", "tokenizer")

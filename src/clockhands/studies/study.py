@@ -31,9 +31,10 @@
 
 The slots of an answer are filled from the trials, so that no figure is typed: ``[[score:VARIANT]]``,
 ``[[verdict:VARIANT]]``, ``[[before:VARIANT:MEASURE]]``, ``[[after:VARIANT:MEASURE]]``, ``[[longer:VARIANT:SPLIT]]``,
-``[[reached:VARIANT]]`` (the steps after which its seeds reached the plan's target), ``[[slower:VARIANT]]`` (how many
-seeds took longer to it than the baseline's, with an exact test), ``[[ceiling]]`` (the best that a reader who is blind to order could score), ``[[items]]`` (of the test split),
-``[[literature]]`` (how many of the orderings are reproduced, contradicted and undecided).
+``[[growth:VARIANT:SPLIT]]`` (of the loss, over the test split), ``[[reached:VARIANT]]`` (the steps after which its
+seeds reached the plan's target), ``[[slower:VARIANT]]`` (how many seeds took longer to it than the baseline's, with an
+exact test), ``[[ceiling]]`` (the best that a reader who is blind to order could score), ``[[items]]`` (of the test
+split), ``[[literature]]`` (how many of the orderings are reproduced, contradicted and undecided).
 """
 
 from __future__ import annotations
