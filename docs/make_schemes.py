@@ -1,14 +1,16 @@
 """Write the pages of the catalogue: docs/schemes/NAME.md and NAME.svg, README.md (the table) and index.html (filters).
 
-    python docs/make_schemes.py [--time]
+    python docs/make_schemes.py [--time [NAME ...]]
 
-``--time`` measures anew what each scheme costs and keeps it in src/clockhands/scheme_pages/costs.json.
+``--time`` measures anew what each scheme costs, or those that are named, and keeps it in
+src/clockhands/scheme_pages/costs.json.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import random
 import re
 import statistics
 import sys
@@ -29,7 +31,7 @@ from clockhands.files import write_text  # noqa: E402
 from clockhands.report.catalogue_page import make_catalogue_page  # noqa: E402
 from clockhands.report.figures import draw, make_file  # noqa: E402
 from clockhands.scheme_pages.left_out import LEFT_OUT  # noqa: E402
-from clockhands.scheme_pages.page import COSTS, Page, make_pages  # noqa: E402
+from clockhands.scheme_pages.page import COSTS, Page, make_pages, read_costs  # noqa: E402
 from clockhands.scheme_pages.picture import DRAWN_WITH, make_figure, make_positions  # noqa: E402
 from clockhands.scheme_pages.variants import VARIANTS, Variant  # noqa: E402
 from clockhands.schemes import CATALOGUE, Sizes, build  # noqa: E402
@@ -42,6 +44,7 @@ STUDIES = {
     "how-far": "Loss on Python's source within the trained length, in nats a character, against the sinusoid",
 }
 """The studies that every scheme takes part in, and what their scores are."""
+ONLY_WORSE = "What was measured of it here is worse than its reference, and stands below."
 VARIANT_COLUMNS = ("variant", "kind", "of", "options", "idea", "source", "used by")
 COLUMNS = (
     "scheme",
@@ -59,9 +62,13 @@ COLUMNS = (
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--time", action="store_true", help="measure the costs anew")
-    if parser.parse_args().time:
-        write_text(COSTS, json.dumps({"setting": SETTING, "times the cost of none": measure_costs()}, indent=1) + "\n")
+    parser.add_argument("--time", nargs="*", choices=CATALOGUE, help="measure the costs anew: all, or those of these")
+    names = parser.parse_args().time
+    if names is not None:
+        known = read_costs()["times the cost of none"] | measure_costs(names or list(CATALOGUE))
+        costs = {name: known[name] for name in CATALOGUE if name in known}
+        write_text(COSTS, json.dumps({"setting": SETTING, "times the cost of none": costs}, indent=1) + "\n")
+        read_costs.cache_clear()
     everything = make_pages()
     for page in everything:
         write_text(FOLDER / f"{page.name}.svg", make_file(draw(make_figure(page.name), page.name)))
@@ -71,17 +78,20 @@ def main() -> None:
     write_text(FOLDER / "index.html", filters(rows))
 
 
-def measure_costs(rounds: int = 15) -> dict[str, float]:
-    """Median over interleaved rounds of each scheme's CPU time over that of none."""
+def measure_costs(names: list[str], rounds: int = 45) -> dict[str, float]:
+    """Median over interleaved rounds of CPU time of these schemes over that of none."""
+    names = list(dict.fromkeys(["none", *names]))
     torch.set_num_threads(1)
     width = HEADS * HEAD_DIM
-    taken: dict[str, list[float]] = {name: [] for name in CATALOGUE}
-    schemes = {name: build(CATALOGUE, name, Sizes(width, width, HEADS, HEAD_DIM)).eval() for name in CATALOGUE}
+    taken: dict[str, list[float]] = {name: [] for name in names}
+    schemes = {name: build(CATALOGUE, name, Sizes(width, width, HEADS, HEAD_DIM)).eval() for name in names}
     q, k, v = (torch.randn(1, HEADS, LENGTH, HEAD_DIM) for _ in range(3))
     x = torch.randn(1, LENGTH, width)
     refused = set()
     for turn in range(-1, rounds):
-        for name, scheme in schemes.items():
+        # What ran before leaves its traces in caches and allocator, so that the order is another in every round.
+        for name in random.Random(turn).sample(names, len(names)):
+            scheme = schemes[name]
             pos = (
                 make_positions(scheme, 1, LENGTH)
                 if scheme.declares.axes != 2
@@ -98,7 +108,7 @@ def measure_costs(rounds: int = 15) -> dict[str, float]:
                 refused.add(name)
             if turn >= 0:
                 taken[name].append(time.process_time() - start)
-    ratios = {name: [a / b for a, b in zip(taken[name], taken["none"], strict=True)] for name in CATALOGUE}
+    ratios = {name: [a / b for a, b in zip(taken[name], taken["none"], strict=True)] for name in names}
     return {name: round(statistics.median(values), 2) for name, values in ratios.items() if name not in refused}
 
 
@@ -147,11 +157,18 @@ def markdown(page: Page) -> str:
     lines += [f"Drawn with {drawn}, so that a short picture shows what it does.", ""] if drawn else []
     lines += [f"- **Enters at** {', '.join(page.enters) or 'nothing'}", f"- **Source** {page.source}"]
     lines += [f"- **Known as** {'; '.join(page.peers) or 'nothing else'}"]
+    lines += [f"- **Compared with** its oracle in float64 (`{find_oracle(page.name)}`)"]
     lines += [f"- **Used by** {', '.join(page.models) or 'no widely known model'}"]
     lines += [f"- **Learns** {page.parameters:,} parameters for {scope} (d_model 512, 8 heads)"]
     lines += [] if page.cost is None else [f"- **Costs** {page.cost:.2f} times the time of no position ({SETTING})"]
     lines += ["", "## Example", "", "```python", page.example, "```"]
-    lines += ["", "## When to take it", "", *measured(page.name)]
+    told = measured(page.name)
+    worse = [line for line in told if "], worse by " in line]
+    lines += ["", "## When to take it", "", *([line for line in told if line not in worse] or [ONLY_WORSE])]
+    lines += ["", "## When not to take it", "", *worse, *(f"- {limit[0].upper()}{limit[1:]}." for limit in page.limits)]
+    lines += (
+        [] if worse or page.limits else ["Nothing that it declares, and nothing that was measured, speaks against it."]
+    )
     if page.variants:
         lines += ["", "## Variants", "", table_line(VARIANT_COLUMNS), table_line(["---"] * len(VARIANT_COLUMNS))]
         lines += [variant_line(variant) for variant in page.variants]
@@ -162,6 +179,13 @@ def markdown(page: Page) -> str:
     lines += ["It keeps every law of `tests/schemes/test_laws.py`" + (", except:" if page.excuses else "."), ""]
     lines += [f"- *{law}*: {reason}." for law, reason in page.excuses.items()]
     return "\n".join(lines).rstrip() + "\n"
+
+
+def find_oracle(name: str) -> str:
+    """The file of a scheme's oracle, which computes the same from its paper, slowly."""
+    files = sorted((ROOT / "tests" / "schemes" / "oracles").glob("*.py"))
+    registered = re.compile(rf'@oracle\(\s*"{re.escape(name)}"')
+    return next(str(path.relative_to(ROOT)) for path in files if registered.search(path.read_text("utf8")))
 
 
 def variant_line(variant: Variant) -> str:

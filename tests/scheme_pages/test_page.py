@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 from pathlib import Path
 from types import ModuleType
 
@@ -11,6 +12,7 @@ import pytest
 from clockhands.scheme_pages.page import make_page, make_pages
 from clockhands.scheme_pages.picture import make_figure
 from clockhands.schemes import CATALOGUE
+from tests.schemes.oracles import ORACLES
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "schemes"
 
@@ -82,6 +84,51 @@ def test_advice_is_what_a_study_measured_and_nothing_else(writer: ModuleType) ->
     assert any("(rope, dynamic NTK)" in line for line in writer.measured("rope"))
     assert any("window of 2" in line for line in writer.measured("window"))
     assert writer.measured("rerope") == ["It was not measured here: no study has it among its variants."]
+
+
+PARTS = {
+    "a formula": r"^\$\$ .+ \$\$$",
+    "a drawing": r"^!\[{name}: what it does by distance and by position\]\({name}\.svg\)$",
+    "who uses it": r"^- \*\*Used by\*\* \w.*$",
+    "an example": r"^## Example\n\n```python\n>>> ",
+    "when to take it": r"^## When to take it\n\n(- .+\[Study\]|It was not measured here|What was measured)",
+    "when not": r"^## When not to take it\n\n(- |Nothing that it declares)",
+    "its parity": r"^- \*\*Compared with\*\* its oracle in float64 \(`(tests/schemes/oracles/\w+\.py)`\)$",
+    "its exceptions": r"^## What the laws say\n\nIt keeps every law of `tests/schemes/test_laws.py`(\.$|, except:\n)",
+    "its costs": r"^- \*\*Costs\*\* \d+\.\d\d times the time of no position",
+}
+"""What every page has, and how it is found there."""
+WITHOUT_COST = {"swin": "its window holds fewer tokens than the cost is measured with"}
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_every_page_has_every_part(part: str) -> None:
+    without = {
+        name
+        for name in CATALOGUE
+        if not re.search(PARTS[part].replace("{name}", name), (DOCS / f"{name}.md").read_text("utf8"), re.M)
+    }
+    expected = set(WITHOUT_COST) if part == "its costs" else set()
+    assert without == expected, "run python docs/make_schemes.py --time NAME"
+
+
+@pytest.mark.parametrize("name", CATALOGUE)
+def test_the_oracle_that_a_page_names_holds_the_schemes(name: str, writer: ModuleType) -> None:
+    text = (DOCS.parents[1] / writer.find_oracle(name)).read_text("utf8")
+    assert re.search(rf'^@oracle\(\s*"{name}"', text, re.M) and name in ORACLES
+
+
+def test_what_was_worse_stands_under_when_not(writer: ModuleType) -> None:
+    told = (DOCS / "none.md").read_text("utf8")
+    take, leave = (
+        told.split(heading)[1].split("\n## ")[0] for heading in ("## When to take it", "## When not to take it")
+    )
+    assert writer.ONLY_WORSE in take and leave.count(", worse by ") == 2
+    told = (DOCS / "random.md").read_text("utf8")
+    take, leave = (
+        told.split(heading)[1].split("\n## ")[0] for heading in ("## When to take it", "## When not to take it")
+    )
+    assert ", undecided" in take and ", worse by" not in take and ", worse by" in leave
 
 
 def test_what_depends_on_distance_alone_is_alike_along_diagonals() -> None:

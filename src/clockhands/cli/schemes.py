@@ -118,6 +118,7 @@ def _print_page(page: Page, options_set: dict[str, Any]) -> None:
     lines += [f"learns     {page.parameters:,} parameters {where} (d_model 512, 8 heads)"]
     if page.cost is not None:
         lines += [f"costs      {page.cost:.2f} times the time of no position ({read_costs()['setting']})"]
+    lines += [f"{'' if number else 'not':<10} {limit}" for number, limit in enumerate(page.limits)]
     lines += ["keeps      every law" + (", except" if page.excuses else "")]
     lines += [f"  {law}: {reason}" for law, reason in page.excuses.items()]
     lines += ["", "declares"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import json
 import textwrap
@@ -13,6 +14,7 @@ from typing import Any
 
 from clockhands.options import describe, options_of, read_docstring
 from clockhands.scheme_pages.excused_laws import list_excuses
+from clockhands.scheme_pages.limits import list_limits
 from clockhands.scheme_pages.variants import VARIANTS, Variant
 from clockhands.schemes import CATALOGUE, Scheme
 from clockhands.schemes.catalogue import Sizes, build
@@ -47,7 +49,8 @@ class Page:
 
     ``example`` is a session of Python that runs, ``variants`` are the rows of its options that have a name.
     ``parameters`` is for ``PAGE_SIZES``, one instance; ``cost`` is its time over that of no position, as
-    ``read_costs`` says; ``excuses`` are the laws that it does not keep, and why.
+    ``read_costs`` says; ``limits`` are where it does not serve, as it declares itself; ``excuses`` are the laws that it
+    does not keep, and why.
     """
 
     name: str
@@ -63,6 +66,7 @@ class Page:
     parameters: int
     per_layer: bool
     cost: float | None
+    limits: tuple[str, ...]
     excuses: Mapping[str, str]
     example: str
     variants: tuple[Variant, ...]
@@ -80,7 +84,9 @@ class Page:
 def make_page(name: str, overrides: Mapping[str, Any] | None = None) -> Page:
     """Make the page of a scheme under options. Raises UnknownNameError for its name, ConfigError for the options."""
     kind, scheme = CATALOGUE[name], build(CATALOGUE, name, PAGE_SIZES, overrides)
+    in_encoder = build(CATALOGUE, name, dataclasses.replace(PAGE_SIZES, causal=False), overrides)
     summary, _ = read_docstring(kind)
+    cost = read_costs()["times the cost of none"].get(name)
     return Page(
         name=name,
         title=CATALOGUE.describe(name),
@@ -97,7 +103,8 @@ def make_page(name: str, overrides: Mapping[str, Any] | None = None) -> Page:
         declares=asdict(scheme.declares),
         parameters=sum(parameter.numel() for parameter in scheme.parameters()),
         per_layer=kind.per_layer,
-        cost=read_costs()["times the cost of none"].get(name),
+        cost=cost,
+        limits=tuple(list_limits(scheme.declares, in_encoder.declares, cost)),
         excuses=list_excuses(name),
         example=read_example(kind),
         variants=tuple(variant for variant in VARIANTS if variant.of == name),

@@ -19,6 +19,8 @@ __all__ = ["Window"]
 class Window(DistanceBias):
     """Sliding window attention (Beltagy et al. 2020, section 3.1) without any other position: 0 inside, -∞ outside.
 
+    While a model generates, layers that have it keep only the keys that it can still show.
+
     Args:
         num_heads: H.
         left: how many tokens to the left may be attended to, the query's own not counted.
@@ -34,6 +36,7 @@ class Window(DistanceBias):
     equation = r"\ell_{ij} \mathrel{+}= 0 \text{ if } -\mathrm{right} \le i - j \le \mathrm{left} \text{ else } -\infty"
     source = "Beltagy et al. 2020, section 3.1"
     peers = ("transformers sliding_window (left = sliding_window - 1)",)
+    models = ("Longformer", "Mistral", "Gemma 3", "gpt-oss", "ModernBERT", "OLMo 3")
     masks = True
 
     def __init__(self, num_heads: int, *, left: int = 127, right: int | None = None) -> None:
