@@ -156,6 +156,7 @@ def test_the_commands_that_start_two_processes(odd: Recipe, one: Run, tmp_path: 
     check_equal(Run.from_folder(tmp_path / "two"), one)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(
     transformers.__version__.startswith("5.17"),
     reason="transformers 5.17 does not open the optimiser of a divided training on a CPU",
