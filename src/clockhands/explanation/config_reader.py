@@ -145,13 +145,17 @@ def _add_local_base(reader: Reader, settings: Settings, *, from_default: bool) -
 def list_kinds(reader: Reader) -> list[str]:
     """Return the kind of each layer, from the file or from the architecture's pattern."""
     kinds, model = _list_written_kinds(reader), reader.raw.get("model_type")
-    if model in LAST_SEES_ALL or (model == "beam" and not reader.raw.get("layer_types")):
+    if model in LAST_SEES_ALL or (model in LAST_SEES_ALL_BY_DEFAULT and not reader.raw.get("layer_types")):
         kinds[-1] = "full_attention"
     return kinds
 
 
 LAST_SEES_ALL = ("gemma4_text", "gemma4_unified_text", "diffusion_gemma_text")
 """Architectures whose last layer has no window, whatever a file lists."""
+LAST_SEES_ALL_BY_DEFAULT = ("beam", "flint", "neomme")
+"""Architectures whose last layer has no window where a file lists nothing, besides those of their pattern."""
+FROM_LAST = ("muse_spark_text",)
+"""Architectures whose pattern ends with the last layer, however many there are."""
 
 
 def _list_written_kinds(reader: Reader) -> list[str]:
@@ -170,7 +174,8 @@ def _list_written_kinds(reader: Reader) -> list[str]:
         first = reader.count("max_window_layers") or 0
         return ["sliding_attention" if layer >= first else "full_attention" for layer in range(count)]
     pattern = listed or ["sliding_attention" if _has_windows_everywhere(reader) else "full_attention"]
-    return [pattern[layer % len(pattern)] for layer in range(count)]
+    start = -count if reader.raw.get("model_type") in FROM_LAST else 0
+    return [pattern[(start + layer) % len(pattern)] for layer in range(count)]
 
 
 def _has_windows_everywhere(reader: Reader) -> bool:

@@ -66,6 +66,8 @@ def _find_other_entry(reader: Reader) -> str:
         return f"no rotation (position_embedding_type is {kind!r})"
     if model == "zamba2" and not raw.get("use_mem_rope"):
         return "no rotation (use_mem_rope is not set)"
+    if reader.find("qk_rope_head_dim")[0] == 0:
+        return "no rotation (qk_rope_head_dim is 0)"
     if not reader.family and not any(raw.get(key) for key in POSITION_KEYS):
         return "no rotation that the file names (a table, a bias or nothing: the weights tell)"
     return ""
