@@ -14,6 +14,7 @@ import pytest
 from clockhands.exploring.measuring import UNTOUCHED, measure
 from clockhands.exploring.model_data import ExplorerModel, describe_model
 from clockhands.exploring.page import make_page, name_models, prepare_model
+from clockhands.report.text import use_minus
 from clockhands.runs import Run
 from clockhands.studies.measured import read_answers
 from clockhands.studies.question import read_questions
@@ -60,7 +61,7 @@ def test_the_answers_of_the_studies_stand_there_without_script(page: str) -> Non
     answers = read_answers()
     for answer in answers:
         section = told[told.index(f'id="study-{answer.name}"') :]
-        assert section.index(answer.question) < section.index(answer.answer) < section.index(answer.command)
+        assert section.index(answer.question) < section.index(use_minus(answer.answer)) < section.index(answer.command)
     assert len(answers) >= 10
 
 
@@ -71,7 +72,7 @@ def test_a_measured_answer_begins_with_the_one_sentence_of_the_answers_page(page
         section = told[told.index(f'id="study-{answer.name}"') :]
         section = section[: section.index("</section>")]
         if answer.name in questions:
-            assert section.index(f"<b>{questions[answer.name].answer}</b>") < section.index(answer.answer)
+            assert section.index(f"<b>{questions[answer.name].answer}</b>") < section.index(use_minus(answer.answer))
         else:
             assert "<b>" not in section
     assert {"scale", "order-at-all"} <= set(questions)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from clockhands.findings import Finding, Findings
+from clockhands.findings import Finding, Findings, Table
 from clockhands.report import put_side_by_side, write
 from tests.report.chromium import Browser, find
 from tests.report.contrast import contrast, luminance
@@ -58,6 +58,31 @@ def test_opens_clean_and_fits(browser: Browser, pages: dict[str, Path], which: s
     ]
     assert requests[0] == pages[which].as_uri()
     assert all(url.startswith("data:") for url in requests[1:]), requests
+
+
+def test_a_table_of_many_columns_scrolls_in_its_box_alone_and_keeps_the_names_of_its_rows(
+    browser: Browser, tmp_path: Path
+) -> None:
+    tables = {
+        count: Table.of(("what", *(f"layer {layer}" for layer in range(count))), [("row", *[-1234.5] * count)] * 3)
+        for count in (3, 13, 40)
+    }
+    items = tuple(Finding(name=f"t{count}", question="?", verdict=".", table=table) for count, table in tables.items())
+    page = write(Findings("tables", items, {}, "", ""), tmp_path)[0]
+    for width in (481, 768, 1400):
+        browser.open(page, width)
+        browser.evaluate("document.querySelectorAll('details').forEach(d => d.open = true)")
+        assert browser.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth") == 0
+        moved = browser.evaluate("""[...document.querySelectorAll('.table')].map(box => {
+            const cells = box.querySelectorAll('tbody tr:first-child td');
+            const place = number => cells[number - 1].getBoundingClientRect().x;
+            const before = [place(1), place(4)];
+            box.scrollLeft = 100;
+            return [before[0] - place(1), before[1] - place(4)] })""")
+        few, *many = moved
+        assert few == [0, 0]
+        assert all(name == pytest.approx(0, abs=1) for name, _ in many)
+        assert many[-1][1] == pytest.approx(100, abs=1), "a box of 40 columns scrolls"
 
 
 def test_on_a_phone_no_table_scrolls_sideways(browser: Browser, pages: dict[str, Path]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from clockhands.findings import Finding
-from clockhands.report.text import format_interval, format_number, format_quantity, make_slugs
+from clockhands.report.text import format_interval, format_number, format_quantity, make_slugs, use_minus
 
 
 @pytest.mark.parametrize(
@@ -50,3 +50,16 @@ def test_slugs_are_safe_and_distinct() -> None:
     made = make_slugs(Finding(name, "", "") for name in names)
     assert len(set(made)) == len(names)
     assert all(set(make_slug) <= set("abcdefghijklmnopqrstuvwxyz-0123456789") for make_slug in made)
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        ("z = -1.86 [-2.25, -.48]", "z = −1.86 [−2.25, −.48]"),
+        ("-3 points (-2 to 5)", "−3 points (−2 to 5)"),
+        ("a 4-layer model of 2024-05-03, GPT-2, layers 3-5", "a 4-layer model of 2024-05-03, GPT-2, layers 3-5"),
+        ("--set offset=-1 - 2", "--set offset=-1 - 2"),
+    ],
+)
+def test_numbers_in_sentences_have_a_minus_and_names_keep_their_hyphens(written: str, read: str) -> None:
+    assert use_minus(written) == read

@@ -12,7 +12,7 @@ from clockhands.findings import Figure, Finding, Findings, Mark, Scalar
 from clockhands.report.first_screen import choose_cards, find_opening, has_small_table
 from clockhands.report.render import read_asset, render_page
 from clockhands.report.tables import TableView, view_table
-from clockhands.report.text import MEANINGS, make_slugs, shorten_paths
+from clockhands.report.text import MEANINGS, make_slugs, shorten_paths, use_minus
 
 PREVIEW = "preview.png"
 """The file beside a page that a link to it shows."""
@@ -67,7 +67,7 @@ def draw_figures(findings: Findings) -> dict[str, DrawnFigure]:
     """Return each figure, drawn, by the id of its finding."""
     by_id = zip(make_slugs(findings), findings, strict=True)
     return {
-        name: _draw_twice(finding.figure, name, finding.verdict)
+        name: _draw_twice(finding.figure, name, use_minus(finding.verdict))
         for name, finding in by_id
         if finding.figure is not None and is_worth_drawing(finding.figure)
     }
@@ -198,11 +198,12 @@ def _shorten_all_paths(findings: Findings) -> Findings:
     def shorten(value: Any) -> Any:
         return shorten_paths(value) if isinstance(value, str) else value
 
-    names = ("question", "verdict", "method", "source", "command")
+    names = ("question", "method", "source", "command")
     items = tuple(
         replace(
             item,
             details={key: shorten(value) for key, value in item.details.items()},
+            verdict=use_minus(shorten(item.verdict)),
             **{name: shorten(getattr(item, name)) for name in names},
         )
         for item in findings

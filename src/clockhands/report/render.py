@@ -27,6 +27,7 @@ from clockhands.report.text import (
     format_quantity,
     replace_controls,
     scale_unit,
+    use_minus,
 )
 
 GENERATOR = '<meta name="generator" content="Clockhands">'
@@ -87,6 +88,7 @@ def _make_environment() -> Environment:
         "unit": lambda unit: scale_unit(unit)[1],
         "lines": _escape_lines,
         "measured": describe_measured,
+        "minus": use_minus,
         "prose": _render_prose,
     }
     environment.policies["json.dumps_kwargs"] = {"separators": (",", ":")}

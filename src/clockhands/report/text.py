@@ -14,6 +14,8 @@ LIGHTS = {"good": "✓", "warn": "!", "bad": "✕", "info": "•", "skip": "–"
 MEANINGS = {"good": "good", "warn": "to watch", "bad": "bad", "info": "to know", "skip": "not applicable"}
 _ABSOLUTE = re.compile(r"(?<![\w.:/~…<\\-])(?:/|[A-Za-z]:[/\\])((?:[\w.+@-]+[/\\])+)([\w.+@-]+)")
 """A path from the root with at least one folder; no address, no tag, no fraction."""
+_MINUS = re.compile(r"(?<![^\s(\[,±])-(?=\.?\d)")
+"""A hyphen before a number, at the beginning of a word or of an interval's end; none between numbers or in a name."""
 _SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 _CONTROL = {code: chr(0x2400 + code) for code in range(32)} | {127: "␡", 0xFFFE: "\ufffd", 0xFFFF: "\ufffd"}
 _CONTROL |= dict.fromkeys((*range(128, 160), *range(55296, 57344)), "�")
@@ -26,6 +28,11 @@ def replace_controls(text: object, *, lines: bool = False) -> str:
     ``lines`` keeps line breaks; without it they too become a sign, as token text needs.
     """
     return str(text).translate(_LINES if lines else _CONTROL)
+
+
+def use_minus(text: str) -> str:
+    """Write the minus signs of numbers in a sentence as ``−``; commands keep their hyphens, and are no sentences."""
+    return _MINUS.sub("−", text)
 
 
 def format_number(value: Any, digits: int = 3) -> str:
