@@ -125,7 +125,8 @@ describe.skipIf(BROWSERS.length === 0).each(BROWSERS)("the page in %s", (name) =
     await page.mouse.move(...at(5));
     await page.mouse.up();
     await rest(page);
-    expect(await place()).toBeCloseTo(5, 1);
+    // The mouse moves by whole pixels, of which one is 0.05 radians so near to the centre.
+    expect(Math.abs((await place()) - 5)).toBeLessThan(0.15);
     await page.focus(".dial");
     await page.keyboard.press("Home");
     await page.keyboard.press("ArrowRight");
