@@ -49,14 +49,14 @@ export function concludeScale([trained, without, louder]: readonly Outcome[]): C
   const answer = longer
     ? "√d keeps a word louder than the position that is added to it; without √d the position is the louder one."
     : "√d makes a word louder beside the position that is added to it.";
-  if (usual === null || bare === null || ![trained, without, louder].every((one) => isWhole(one!.count))) return { answer, numbers: null };
+  if (usual === null || bare === null || !isWhole(trained!.count) || !isWhole(without!.count)) return { answer, numbers: null };
   const tell = (times: number) => `a word is ${formatNumber(times, 2)} times as long as its position`;
-  const of = `of ${trained!.count!.of} held-out sentences`;
+  const last = isWhole(louder!.count) ? `; with √d, but positions louder by the same factor, ${louder!.count.right} are right` : "";
   return {
     answer,
     numbers:
-      `In this model ${tell(usual)}, and ${trained!.count!.right} ${of} are right; without √d ${tell(bare)}, and ${without!.count!.right} are right; ` +
-      `with √d, but positions louder by the same factor, ${louder!.count!.right} are right.`,
+      `In this model ${tell(usual)}, and ${trained!.count.right} of ${trained!.count.of} held-out sentences are right; ` +
+      `without √d ${tell(bare)}, and ${without!.count.right} are right${last}.`,
   };
 }
 

@@ -16,6 +16,13 @@ export interface Counted {
 const NOTHING: Counted = { progress: null, problem: "" };
 const UNCOUNTED: Counted = { progress: { right: 0, confidence: 0, done: 0, of: 0 }, problem: "" };
 
+/** What was counted under these controls, by greedy search, when the page was made; null where nothing was. */
+export function findMeasured(model: LiveModel, controls: Controls): HeldOutProgress | null {
+  const key = JSON.stringify(generalise(controls));
+  const found = model.measured.find((count) => JSON.stringify(count.controls) === key);
+  return found ? { right: found.right, confidence: found.confidence, done: found.of, of: found.of } : null;
+}
+
 /** Count under these controls, translating with so many hypotheses. */
 export function useCount(worker: EngineWorker, model: LiveModel, controls: Controls, beam: number): Counted {
   const general = generalise(controls);

@@ -3,7 +3,7 @@
 import { useEffect, useMemo, useState } from "preact/hooks";
 import type { EngineWorker, LiveModel } from "../engine/api";
 import { makeClock, tellPosition } from "./clockwork";
-import { useCount, type Counted } from "./count";
+import { findMeasured, useCount, type Counted } from "./count";
 import { compareWeights, pickAttention, tellTerms } from "./grid";
 import type { Conclude } from "./conclusions";
 import { bringToLife, isControlled, traceAfter, traceBefore, type Live } from "./live";
@@ -205,7 +205,9 @@ function Concluded({ scene, models, worker, conclude }: EndedProps & { conclude:
   );
   // A scene has as many steps as long as it is shown, and so there are always as many hooks.
   const counts = lives.map((live) => useCount(worker, live.model, live.controls, 1));
-  const { answer, numbers } = conclude(lives.map((live, step) => ({ live, count: counts[step]!.progress })));
+  // Until the worker has counted, the same count stands there from when the page was made, where it was made.
+  const isWhole = ({ progress }: Counted) => progress !== null && progress.done === progress.of;
+  const { answer, numbers } = conclude(lives.map((live, step) => ({ live, count: isWhole(counts[step]!) ? counts[step]!.progress : findMeasured(live.model, live.controls) })));
   const problem = counts.find((count) => count.problem)?.problem;
   return (
     <>

@@ -85,7 +85,7 @@ export const SCENES: readonly Scene[] = [
     steps: [
       { say: "Each dial is a hand of a clock: the first turns fast, each of the others more slowly than the one before it. The number below it tells in how many positions it goes round.", set: { clock: 20 }, look: "hands", count: true, tell: tellSlowest },
       { say: "A base of 10: every hand but the first turns faster.", set: { clock: 20, base: 10 }, look: "hands", count: true, tell: tellSlowest },
-      { say: "A base of a million: every hand but the first turns more slowly.", set: { clock: 20, base: 1e6 }, look: "hands", count: true, tell: tellSlowest },
+      { say: "A base of a hundred thousand: every hand but the first turns more slowly.", set: { clock: 20, base: 1e5 }, look: "hands", count: true, tell: tellSlowest },
     ],
   },
   {

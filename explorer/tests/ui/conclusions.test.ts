@@ -1,6 +1,7 @@
 import { describe, expect, it } from "vitest";
 import type { HeldOutProgress } from "../../src/engine/api";
 import { readVectors } from "../engine/vectors";
+import { findMeasured } from "../../src/ui/count";
 import { concludeBase, concludeOrder, concludeScale, type Outcome } from "../../src/ui/conclusions";
 import { bringToLife } from "../../src/ui/live";
 import { tellLengths } from "../../src/ui/lengths";
@@ -43,6 +44,11 @@ describe("what √d does", () => {
     expect(numbers).toMatch(/200 of 200 held-out sentences are right; without √d .*, and 0 are right; .*, 7 are right\.$/);
   });
 
+  it("is told without the last step while that is counted", () => {
+    const [trained, without, louder] = steps([200, 0, 7]);
+    expect(concludeScale([trained!, without!, { ...louder!, count: null }]).numbers).toMatch(/and 0 are right\.$/);
+  });
+
   it("is said to make the word the louder one only where that is so", () => {
     const outcomes = steps([1, 1, 1]);
     const isLouder = (outcome: Outcome) => tellLengths(outcome.live).startsWith("A word is");
@@ -61,5 +67,16 @@ describe("what the base does", () => {
     expect(Number(answer.match(/with 10 once in ([\d.]+)\.$/)![1])).toBeCloseTo(slowest, 0);
     expect(numbers).toMatch(/: 200 of 200 held-out sentences are right with it, 145 with 10\.$/);
     expect(concludeBase([live({}, whole(200)), live({ base: 10 }, null)]).numbers).toBeNull();
+  });
+});
+
+describe("what was counted when the page was made", () => {
+  const counts = [{ name: "as it was trained", controls: {}, right: 9, of: 10, confidence: 0.5 }, { name: "base 10", controls: { base: 10 }, right: 3, of: 10, confidence: 0.25 }];
+  const measured = Object.create(model, { measured: { value: counts } }) as typeof model;
+
+  it("is found by its controls, but for the positions of one sentence", () => {
+    expect(findMeasured(measured, {})).toEqual({ right: 9, confidence: 0.5, done: 10, of: 10 });
+    expect(findMeasured(measured, { positions: [1, 0], base: 10 })?.right).toBe(3);
+    expect(findMeasured(measured, { base: 100 })).toBeNull();
   });
 });
