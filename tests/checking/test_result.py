@@ -36,44 +36,11 @@ def test_another_schema_is_refused() -> None:
         Result.from_dict({"schema": 2})
 
 
-def of_use(use: str, **verdicts: str) -> tuple[Outcome, ...]:
-    """All checks of a use, which pass where nothing else is said."""
-    names = [name for name, each in CHECKS.items() if use in each.uses]
-    given = {name.replace("__", "."): verdict for name, verdict in verdicts.items()}
-    return tuple(Outcome(name, given.get(name, "PASS"), 0.0) for name in names)  # type: ignore[arg-type]
-
-
-def test_the_last_line_tells_safe_from_unsafe_and_leaves_out_what_was_not_checked() -> None:
-    found = result(
-        *of_use("right padding"), Outcome("packing.positions", "WARN", 2.0), Outcome("packing.gaps", "N/A", reason="no")
-    )
-    assert found.reliance() == "You may rely on: right padding yes · packing no."
-    assert result().reliance() == "You may rely on: nothing that was checked whole."
-
-
-@pytest.mark.parametrize("use", USES)
-def test_a_use_is_safe_only_if_all_its_checks_were_made_and_passed(use: str) -> None:
-    names = [name for name, each in CHECKS.items() if use in each.uses]
-    assert names, "a use that no check is about"
-    assert result(*of_use(use)).rely()[use] is True
-    for name in names:
-        for verdict in ("FAIL", "WARN", "LIBRARY", "PROPERTY"):
-            assert result(*of_use(use, **{name.replace(".", "__"): verdict})).rely()[use] is False
-        if not CHECKS[name].optional:
-            assert result(*(o for o in of_use(use) if o.check != name)).rely()[use] is None, "it was not made"
-    assert result(*of_use(use, **{n.replace(".", "__"): "N/A" for n in names})).rely()[use] is None
-
-
 def test_every_check_belongs_to_a_use() -> None:
     assert [name for name, each in CHECKS.items() if not each.uses or not set(each.uses) <= set(USES)] == []
     with pytest.raises(ValueError, match=r"the check x names the uses \('flying',\): name at least one of USES"):
         check("x", "a", "c", uses=("flying",))
     assert "x" not in CHECKS
-
-
-def test_one_side_of_an_encoder_decoder_is_enough_to_make_a_use_unsafe() -> None:
-    both = result(Outcome("padding.left.mask", "PASS", 0.0), Outcome("source.padding.left.mask", "PROPERTY", 1.0))
-    assert both.rely()["left padding by the mask alone"] is False
 
 
 def test_only_what_became_worse_is_a_change() -> None:

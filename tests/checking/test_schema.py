@@ -62,10 +62,16 @@ def test_the_schema_speaks_of_every_field_and_no_other() -> None:
     assert set(outcome["properties"]) == set(outcome["required"]) == names
     plain = Result("m", "causal", "RoPE", ()).as_dict()
     result = SCHEMA["$defs"]["result"]
-    assert set(result["properties"]) - {"against"} == set(result["required"]) == set(plain)
+    assert set(result["properties"]) - {"against"} == set(result["required"]) | {"untried"} == set(plain)
     deviation = SCHEMA["$defs"]["against"]
     told = Deviation("m", "r", 0.0, None, None, "", ()).as_dict()
     assert set(deviation["properties"]) == set(deviation["required"]) == set(told)
+
+
+def test_what_was_written_before_a_field_was_added_keeps_to_the_schema() -> None:
+    old = Result("m", "causal", "RoPE", (Outcome("shift", "PASS", 0.0),)).as_dict()
+    del old["untried"]
+    assert faults(old, SCHEMA) == [] and Result.from_dict(old).rely()["moved positions"] is True
 
 
 def test_what_is_not_of_the_schema_is_seen() -> None:

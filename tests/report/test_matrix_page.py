@@ -36,7 +36,7 @@ DATA: dict[str, Any] = {
             "thread": EVIL,
         },
     ],
-    "texts": ["", EVIL, "huggingface/transformers#1"],
+    "texts": ["", EVIL, "huggingface/transformers#1", f"You may rely on: {EVIL} yes."],
     "rows": [
         {
             "model": "x:causal",
@@ -44,6 +44,7 @@ DATA: dict[str, Any] = {
             "scheme": EVIL,
             "fault": "",
             "rely": [1, 0],
+            "reliance": 3,
             "cells": {"shift": [1, 1.2, 2.0, 1, 1, 1, 1, 2], "source.shift": [4, None, None, 0, 1, 0, 0, 0]},
         },
         {
@@ -52,6 +53,7 @@ DATA: dict[str, Any] = {
             "scheme": "RoPE",
             "fault": EVIL,
             "rely": [None, None],
+            "reliance": 0,
             "cells": {"cache.steps": [0, 0.0, None, 0, 0, 0, 0, 0]},
         },
     ],

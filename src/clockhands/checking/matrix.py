@@ -21,6 +21,7 @@ def matrix(results: Sequence[Result]) -> dict[str, Any]:
 
     Columns are ``checks``, in their order; a row's ``cells`` are by check name, ``source.`` before those of the source
     side of an encoder-decoder. ``causes`` are the same failures by what causes them, those of the library first.
+    ``reliance`` of a row is the number of the text that says what may be relied on.
     """
     texts: dict[str, int] = {"": 0}
     rows = [_row(result, texts) for result in results]
@@ -137,6 +138,7 @@ def _row(result: Result, texts: dict[str, int]) -> dict[str, Any]:
         "scheme": result.scheme,
         "fault": result.fault,
         "rely": [None if safe is None else int(safe) for safe in result.rely().values()],
+        "reliance": texts.setdefault(result.reliance(), len(texts)),
         "cells": {outcome.check: _cell(outcome, texts) for outcome in result.outcomes},
     }
 

@@ -9,7 +9,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from clockhands.checking.checks.check import CHECKS, TOLERANCE, USES, Check
+from clockhands.checking.checks.check import CHECKS, TOLERANCE, Check
+from clockhands.checking.reliance import describe_reliances, list_reliances
 from clockhands.checking.runtimes.law import LAWS, Law
 from clockhands.checking.verdict.outcome import Outcome
 from clockhands.errors import DataError
@@ -59,32 +60,12 @@ class Result:
         return sum(outcome.verdict == verdict for outcome in self.outcomes)
 
     def rely(self) -> dict[str, bool | None]:
-        """Return for every use whether it is safe; None where that was not or could not be checked.
-
-        It is safe only if every check of it was made and none that applies did otherwise than pass.
-        """
-        catalogue: Mapping[str, Check | Law] = LAWS if self._about_runtime else CHECKS
-        return {use: self._safe([check for check in catalogue.values() if use in check.uses]) for use in USES}
-
-    @property
-    def _about_runtime(self) -> bool:
-        return any(outcome.check in LAWS for outcome in self.outcomes)
-
-    def _safe(self, checks: Sequence[Check | Law]) -> bool | None:
-        verdicts_of: dict[str, list[str]] = {}
-        for outcome in self.outcomes:
-            verdicts_of.setdefault(outcome.check.removeprefix("source."), []).append(outcome.verdict)
-        verdicts = {verdict for check in checks for verdict in verdicts_of.get(check.name, ())} - {"N/A"}
-        if verdicts - {"PASS"}:
-            return False
-        missed = any(check.name not in verdicts_of for check in checks if not check.optional)
-        return None if missed or not verdicts else True
+        """Return for every use whether it is safe; None where that was not or could not be checked."""
+        return {reliance.use: reliance.safe for reliance in list_reliances(self.outcomes)}
 
     def reliance(self) -> str:
-        """Return in words which uses are safe: the last line in the terminal."""
-        words = {True: "yes", False: "no"}
-        known = [f"{use} {words[safe]}" for use, safe in self.rely().items() if safe is not None]
-        return "You may rely on: " + (" · ".join(known) if known else "nothing that was checked whole") + "."
+        """Return in words which uses are safe, and what was not tried of them: the last line in the terminal."""
+        return describe_reliances(list_reliances(self.outcomes))
 
     def summary(self) -> str:
         """Return in words what is the model's own fault and what its library's: the first line in the terminal."""
@@ -106,6 +87,7 @@ class Result:
             "seconds": self.seconds,
             "fault": self.fault,
             "rely": self.rely(),
+            "untried": {reliance.use: list(reliance.untried) for reliance in list_reliances(self.outcomes)},
             "outcomes": [outcome.as_dict() for outcome in self.outcomes],
         }
 
@@ -125,13 +107,14 @@ class Result:
         """Return the result as findings, failures first, for pages and notebooks."""
         order = ("FAIL", "LIBRARY", "WARN", "PROPERTY", "PASS", "N/A")
         ranked = sorted(self.outcomes, key=lambda outcome: order.index(outcome.verdict))
+        about_runtime = any(outcome.check in LAWS for outcome in self.outcomes)
         facts = {
             "model": self.model,
             "encoding": self.scheme,
             **self.versions,
             "verdict": self.summary(),
             "reliance": self.reliance(),
-            "effects": f"in standard deviations of the {_name_outputs(self._about_runtime)}, shortened to std",
+            "effects": f"in standard deviations of the {_name_outputs(about_runtime)}, shortened to std",
         }
         items = (self._reliance_finding(), *(self._finding(outcome) for outcome in ranked))
         title = f"Does {self.model} handle position correctly?"
@@ -142,11 +125,12 @@ class Result:
         return f"check|{self.model}|{counts}"
 
     def _reliance_finding(self) -> Finding:
-        rows = [(use, "yes" if safe else "no") for use, safe in self.rely().items() if safe is not None]
+        known = [reliance for reliance in list_reliances(self.outcomes) if reliance.safe is not None]
+        rows = [(use.use, "yes" if use.safe else "no", ", ".join(use.untried)) for use in known]
         light: Light = "bad" if self.failed else "good"
-        table = Table.of(("use", "safe"), rows)
+        table = Table.of(("use", "safe", "untried checks"), rows)
         verdict = self.fault or self.reliance()
-        unsafe = [use for use, safe in rows if safe == "no"]
+        unsafe = [reliance.use for reliance in known if not reliance.safe]
         opening = f"{self.summary()}." + (f"\nNot safe: {', '.join(unsafe)}." if unsafe else "")
         return Finding(
             "check.rely", "What may you rely on?", verdict, light=light, table=table, details={"opening": opening}

@@ -37,12 +37,13 @@ USES = (
     "bf16 by .to()",
     "bf16 by autocast",
     "saving and loading",
-    "inputs_embeds and encoder_outputs",
+    "inputs_embeds",
+    "encoder_outputs",
     "a changed configuration",
     "other attention implementations",
     "compile and export",
 )
-"""What people do with a model. It is safe where every check that names it among its ``uses`` passed."""
+"""What people do with a model. It is safe where every check passed that names it among its ``uses`` and applies."""
 
 
 class Inapplicable(Exception):

@@ -15,7 +15,7 @@ from clockhands.checking.models.subject import Subject
     "inputs.embeds",
     "inputs_embeds of the model's own embedding give what the ids give.",
     "positions that are made from ids alone",
-    uses=("inputs_embeds and encoder_outputs",),
+    uses=("inputs_embeds",),
     huggingface=True,
 )
 def embeds(subject: Subject) -> Measurement:
@@ -37,7 +37,7 @@ def embeds(subject: Subject) -> Measurement:
     "inputs.encoder_outputs",
     "A source that was encoded before gives what its ids give.",
     "a mask or a bias that is made from the source's ids",
-    uses=("inputs_embeds and encoder_outputs",),
+    uses=("encoder_outputs",),
     huggingface=True,
 )
 def encoder_outputs(subject: Subject) -> Measurement:

@@ -1,0 +1,76 @@
+"""What may be relied on: for each use whether it is safe, and which of its checks were not tried."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from clockhands.checking.checks.check import CHECKS, USES, Check
+from clockhands.checking.runtimes.law import LAWS, Law
+from clockhands.checking.verdict.outcome import Outcome
+
+SHOWN_BY: Mapping[str, tuple[str, ...]] = {
+    "batches": ("batch.alone", "runtime.mates"),
+    "right padding": ("padding.right", "runtime.right"),
+    "left padding by the mask alone": ("padding.left.mask", "cache.left_mask"),
+    "left padding with position_ids": ("padding.left.positions", "cache.padded"),
+    "left-padded generate": ("generate.left_padded", "cache.left_mask", "cache.padded", "runtime.left"),
+    "cached decoding": ("cache.steps", "generate.forward", "runtime.chunks"),
+    "resume": ("cache.chunks", "generate.resume", "runtime.chunks", "runtime.moved_cache"),
+    "rollback": ("cache.rollback", "cache.rollback_rows"),
+    "saving and loading": ("load.round_trip",),
+    "a changed configuration": ("config.theta", "config.partial", "config.scaling", "config.keys"),
+}
+"""Checks that try a use itself. Where none of them applies, the other checks can show that it is unsafe, not that it
+is safe: a model without a cache that sees no future has not decoded with a cache."""
+_NAMED = 2
+
+
+@dataclass(frozen=True)
+class Reliance:
+    """Whether a use is ``safe``: None where that was not or could not be checked.
+
+    ``untried`` are those of its ``checks`` that did not apply, or were opt-in and not asked for.
+    """
+
+    use: str
+    safe: bool | None
+    checks: tuple[str, ...] = ()
+    untried: tuple[str, ...] = ()
+
+    def describe(self) -> str:
+        """Return "yes" or "no", with what a yes does not cover."""
+        if not self.safe:
+            return "no"
+        if len(self.untried) > _NAMED:
+            return f"yes ({len(self.untried)} of {len(self.checks)} checks untried)"
+        return f"yes (untried: {', '.join(self.untried)})" if self.untried else "yes"
+
+
+def list_reliances(outcomes: Sequence[Outcome]) -> list[Reliance]:
+    """Return what the outcomes of a model say of every use.
+
+    A use is safe only if every check of it was made, one that tries the use itself applied, and none that applied did
+    otherwise than pass.
+    """
+    verdicts: dict[str, set[str]] = {}
+    for outcome in outcomes:
+        verdicts.setdefault(outcome.check.removeprefix("source."), set()).add(outcome.verdict)
+    catalogue: Mapping[str, Check | Law] = LAWS if any(outcome.check in LAWS for outcome in outcomes) else CHECKS
+    return [_judge_use(use, [check for check in catalogue.values() if use in check.uses], verdicts) for use in USES]
+
+
+def _judge_use(use: str, checks: Sequence[Check | Law], verdicts: Mapping[str, set[str]]) -> Reliance:
+    names = tuple(check.name for check in checks)
+    untried = tuple(name for name in names if verdicts.get(name, set()) <= {"N/A"})
+    applied = set().union(*(verdicts.get(name, set()) for name in names)) - {"N/A"}
+    missed = any(check.name not in verdicts for check in checks if not check.optional)
+    shown = set(names).intersection(SHOWN_BY.get(use, names)).difference(untried)
+    safe = None if missed or not shown else True
+    return Reliance(use, False if applied - {"PASS"} else safe, names, untried)
+
+
+def describe_reliances(reliances: Sequence[Reliance]) -> str:
+    """Return in words which uses are safe: the last line in the terminal."""
+    known = [f"{reliance.use} {reliance.describe()}" for reliance in reliances if reliance.safe is not None]
+    return "You may rely on: " + (" · ".join(known) if known else "nothing that was checked whole") + "."
