@@ -90,7 +90,7 @@ def _describe_hands(rotation: Rotation, trained: int | None, length: int | None)
     first = int(2**8 / fastest) + 1  # from 256 radians on, bfloat16 holds every second whole number alone
     yield (
         f"  positions are exact to {EXACT_TO['bfloat16']:,} tokens in bfloat16, {EXACT_TO['float16']:,} in float16; an "
-        f"angle of the fastest hand made in bfloat16 is wrong by up to 1 radian from position {first:,} on"
+        f"angle of the fastest hand made in bfloat16 can be wrong by 1 radian from position {first:,} on"
     )
 
 

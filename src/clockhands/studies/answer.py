@@ -92,9 +92,11 @@ def _format_measured(slot: str, rest: str, comparison: Comparison, verdicts: Map
     """Return what a slot holds, with the unit that stands behind it."""
     if slot != "score":
         return _find_measured(slot, rest, comparison, verdicts) + unit
-    score, learning = format_score(verdicts[rest], comparison.plan.digits), verdicts[rest].learning
-    learned, total = learning.counts
-    return score + unit + (f" in the {learned} of {total} seeds that learned" if learning.mixed else "")
+    verdict, digits = verdicts[rest], comparison.plan.digits
+    learned, total = verdict.learning.counts
+    if verdict.learning.mixed and verdict.score is not None:  # an interval over a few of the seeds tells nothing
+        return f"{verdict.score:.{digits}f}{unit} in the {learned} of {total} seeds that learned"
+    return format_score(verdict, digits) + unit
 
 
 def _find_measured(slot: str, rest: str, comparison: Comparison, verdicts: Mapping[str, Verdict]) -> str:

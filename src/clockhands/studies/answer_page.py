@@ -93,23 +93,29 @@ def write_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> list[s
 
 def _describe_measurements(question: Question, measured: Measured) -> list[str]:
     """What stands under a table: of each study that its cells draw on, how it was measured."""
-    names = dict.fromkeys(slot[1] for row in question.rows for cell in row for slot in SLOT.finditer(cell))
-    lines = [describe_measurement(name, measured[name]) for name in names if name in measured]
+    slots = [slot for row in question.rows for cell in row for slot in SLOT.finditer(cell)]
+    judged = {slot[1] for slot in slots if slot[2].startswith("verdict:")}
+    names = dict.fromkeys(slot[1] for slot in slots)
+    lines = [describe_measurement(name, measured[name], name in judged) for name in names if name in measured]
     return ["; ".join(lines) + ".", ""] if lines else []
 
 
-def describe_measurement(name: str, comparison: Comparison) -> str:
-    """Return how a study was measured: its task and size, seeds and items, margin and number of comparisons."""
+def describe_measurement(name: str, comparison: Comparison, judged: bool = True) -> str:
+    """Return how a study was measured: task and size, seeds and items; if ``judged``, margin and comparisons too."""
     plan = comparison.plan
     study, _, size = name.partition(".")
     study = f"[{study}](studies/{study}.md)" if not size else f"{study} --scale {size}"
     kind, amount = plan.budget
     items = score_matrix(comparison, plan.baseline).shape[1]
-    margin = f"equal within ±{plan.equal_within:g} {plan.unit}"
+    margin = f", equal within ±{plan.equal_within:g} {plan.unit}"
     others = len(plan.variants) - 1
+    compared = (
+        "one variant compared with the baseline" if others == 1 else f"{others} compared with the baseline together"
+    )
+    verdicts = f"{margin}, {compared}" if judged else ""
     return (
         f"{study}: corpus {plan.recipe.corpus}, width {plan.recipe.model.d_model}, {amount:,g} {kind}, "
-        f"{len(plan.seeds)} seeds, {items:,} test items, {margin}, {others} compared with the baseline together"
+        f"{len(plan.seeds)} seeds, {items:,} test items{verdicts}"
     )
 
 
