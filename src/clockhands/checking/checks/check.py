@@ -40,6 +40,10 @@ USES = (
     "inputs_embeds",
     "encoder_outputs",
     "a changed configuration",
+    "images",
+    "batches of images",
+    "images in a chat",
+    "packing with images",
     "other attention implementations",
     "compile and export",
 )

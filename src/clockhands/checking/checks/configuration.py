@@ -154,9 +154,17 @@ def _used(subject: Subject, key: str) -> list[tuple[Any, ...]]:
         foreign = any("vision" in word or "audio" in word or "patcher" in word for word in words)
         if path == (key,) and key in parameters:
             continue  # the old name beside the new one, which is the one that is read
+        if (key == "sliding_window" and not _slides(raw, path)) or (path[0] == "decoder" and not subject.aligned):
+            continue  # the source side is read with so few tokens to write that nothing of the decoder shows
         if not foreign and not (kinds and named and not kinds & set(named)):
             paths.append(path)
     return paths
+
+
+def _slides(raw: dict[Any, Any], path: tuple[Any, ...]) -> bool:
+    """Whether a layer uses the window that stands at ``path``; true where the layers have no kinds."""
+    kinds = _at(raw, path[:-1]).get("layer_types")
+    return not kinds or set(kinds) != {"full_attention"}
 
 
 def _paths(raw: dict[Any, Any], key: str, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:

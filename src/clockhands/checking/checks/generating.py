@@ -84,7 +84,12 @@ def beam(subject: Subject) -> Measurement:
     _decoder_only(subject)
     ids = subject.tokens(2, 10)
     options = {"num_beams": 3, "num_return_sequences": 3, "output_scores": True}
-    scores = [_run(subject, ids, **options, use_cache=use_cache).sequences_scores for use_cache in (True, False)]
+    try:
+        scores = [_run(subject, ids, **options, use_cache=use_cache).sequences_scores for use_cache in (True, False)]
+    except ValueError as fault:
+        if "beam search" not in str(fault):
+            raise
+        raise Inapplicable(f"the model refuses: {' '.join(str(fault).split())[:160]}") from fault
     return Measurement(difference(*scores), "the scores of three beams for each of two prompts")
 
 

@@ -28,7 +28,15 @@ def embeds(subject: Subject) -> Measurement:
         raise Inapplicable("the model takes no inputs_embeds")
     ids = subject.tokens(2, 12)
     with torch.no_grad():
-        output = module(inputs_embeds=table(ids), **({"use_cache": False} if adapter.cache_name else {}))
+        vectors = table(ids)
+        if not isinstance(vectors, torch.Tensor):
+            raise Inapplicable("the embedding of the model gives more than vectors")
+        try:
+            output = module(inputs_embeds=vectors, **({"use_cache": False} if adapter.cache_name else {}))
+        except ValueError as fault:
+            if "input_ids" not in str(fault):
+                raise
+            raise Inapplicable(f"the model refuses: {' '.join(str(fault).split())[:160]}") from fault
     logits = output.logits if "logits" in output else output.last_hidden_state
     return Measurement(difference(logits[:, -ids.shape[1] :], subject.logits(ids)))
 

@@ -45,6 +45,8 @@ class HFModel:
             "documents": f"{prefix}document_ids",
         }
         takes = {what for what, name in spellings.items() if name in names}
+        if reads_images(self.module):
+            takes.add("images")
         return frozenset(takes | ({"cache"} if self.cache_name else set()))
 
     @property
@@ -171,6 +173,11 @@ def _vocabularies(model: PreTrainedModel, task: str) -> tuple[int, int]:
     read = getattr(embedding, "num_embeddings", None) or getattr(model.config, "vocab_size", None) or 160
     written = getattr(head, "weight", None) if task == "seq2seq" else None
     return int(read if written is None else written.shape[0]), int(read)
+
+
+def reads_images(model: PreTrainedModel) -> bool:
+    """Return whether the model reads images and makes positions of three axes for them."""
+    return hasattr(getattr(model, "model", None), "get_rope_index") and hasattr(model.config, "image_token_id")
 
 
 def list_arguments(model: PreTrainedModel) -> set[str]:

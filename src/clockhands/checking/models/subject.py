@@ -20,6 +20,7 @@ _TABLE = re.compile(
     r"(^|\.)(wpe|pos_emb\w*|pos_embed\w*|position_embedding\w*|embed_positions|positions?_emb\w*|embedding_?positions?|"
     r"learned_pos\w*|position_enc\w*|positional\w*|pos_encoding|position_ids_embedding)(\.|$)"
 )
+_SEEN = re.compile(r"(^|\.)(visual|vision\w*|audio\w*)(\.|$)")  # what reads images and sound has places of its own
 _RECURRENT = re.compile(
     r"Mamba|Rwkv|xLSTM|mLSTM|Recurrent|GatedDelta|LinearAttention|LightningAttention|ShortConv|KimiDelta|Mixer2|Conv1d"
 )
@@ -183,12 +184,12 @@ def detect(adapter: Adapter) -> Facts:
     module = getattr(adapter, "module", None)
     if module is None:
         return Facts(absolute=bool(getattr(adapter, "absolute", False)), limit=getattr(adapter, "max_length", None))
-    config = getattr(module, "config", None)
+    config = getattr(adapter, "config", None) or getattr(module, "config", None)
     promises = [m.declares for m in module.modules() if isinstance(m, Scheme)]
     if promises:
         return replace(_declared(module, promises), first=first_position(adapter, adapter.vocabulary))
-    tables = [name for name, _ in _named(module) if _TABLE.search(name)]
-    classes = {type(m).__name__ for m in module.modules()}
+    tables = [name for name, _ in _named(module) if _TABLE.search(name) and not _SEEN.search(name)]
+    classes = {type(m).__name__ for name, m in module.named_modules() if not _SEEN.search(name)}
     rotary = any("rotary" in name.lower() or "rope" in name.lower() for name in classes)
     facts = Facts(
         scheme=_scheme(classes, tables, rotary, config),
@@ -197,7 +198,8 @@ def detect(adapter: Adapter) -> Facts:
         hashed=any("LSH" in name for name in classes),
         window=_first(config, "sliding_window", "attention_window", "window_size", "local_attention"),
         stretches=_stretches(config),
-        limit=_first(config, "max_position_embeddings", "n_positions") or getattr(adapter, "max_length", None),
+        limit=_claimed_length(config, bool(getattr(adapter, "per_token", True)))
+        or getattr(adapter, "max_length", None),
     )
     return replace(facts, first=first_position(adapter, adapter.vocabulary))
 
@@ -241,6 +243,15 @@ def _scheme(classes: set[str], tables: list[str], rotary: bool, config: Any) -> 
 def _stretches(config: Any) -> bool:
     kinds = ("'dynamic'", "'longrope'", "'su'")
     return any(kind in str(getattr(config, "rope_parameters", None)) for kind in kinds)
+
+
+def _claimed_length(config: Any, writes: bool) -> int | None:
+    """Return how many tokens the side that writes, or the one that reads a source, says it can hold."""
+    own = ("max_target_positions", "max_decoder_position_embeddings")
+    source = ("max_source_positions", "max_encoder_position_embeddings")
+    named = _first(config, "max_position_embeddings", "n_positions", *(own if writes else source), "max_seq_len")
+    part = getattr(config, "decoder" if writes else "encoder", None)
+    return named or (None if part is None else _claimed_length(part, writes))
 
 
 def _first(config: Any, *names: str) -> int | None:

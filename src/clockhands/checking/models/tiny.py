@@ -17,6 +17,7 @@ from torch import nn
 from transformers import (
     CONFIG_MAPPING,
     AutoModelForCausalLM,
+    AutoModelForImageTextToText,
     AutoModelForMaskedLM,
     AutoModelForSeq2SeqLM,
     PretrainedConfig,
@@ -61,11 +62,15 @@ def overrides() -> dict[str, Any]:
 
 
 def architectures(task: Task | None = None) -> Iterator[Build]:
-    """Yield every text architecture of the installed transformers, with its variants, in alphabetical order."""
+    """Yield every text architecture of the installed transformers, with its variants, in alphabetical order.
+
+    Among them are models that read images too and whose text has three axes of position.
+    """
     data = overrides()
     tasks: tuple[Task, ...] = ("causal", "masked", "seq2seq")
     for chosen in tasks if task is None else (task,):
-        for name in sorted(set(_LISTS[chosen])):
+        images = data["images"]["types"] if chosen == "causal" else ()
+        for name in sorted({*_LISTS[chosen], *images}):
             if name in CONFIG_MAPPING and f"{name}:{chosen}" not in data["skip"] and name not in data["skip"]:
                 yield Build(name, chosen)
     for full, variant in data.get("variant", {}).items():
@@ -221,10 +226,9 @@ def build_model(
     torch.manual_seed(seed)
     options = {} if attention is None else {"attn_implementation": attention}
     arguments: dict[str, Any] = {"dtype": torch.float32, **options}
+    opener = AutoModelForImageTextToText if config.model_type in overrides()["images"]["types"] else _AUTO[task]
     model = (
-        pretrained.build_model(_AUTO[task], config, **arguments)
-        if cls is None
-        else cls._from_config(config, **arguments)
+        pretrained.build_model(opener, config, **arguments) if cls is None else cls._from_config(config, **arguments)
     )
     if hasattr(model, "set_experts_implementation"):
         model.set_experts_implementation("eager")

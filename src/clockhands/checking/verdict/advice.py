@@ -25,7 +25,7 @@ def advise(outcomes: Mapping[str, Outcome]) -> list[Outcome]:
 def _advised(name: str, outcome: Outcome, outcomes: Mapping[str, Outcome]) -> Outcome:
     if outcome.verdict in ("PASS", "N/A"):
         return outcome
-    if follows_another(name, outcomes):
+    if outcome.size is not None and follows_another(name, outcomes):
         safe = _safe(_FOLLOWS[name], outcomes)
         return replace(outcome, reason="documents are not told apart, with or without it", safe=safe)
     if outcome.verdict != "FAIL" or outcome.safe:

@@ -47,7 +47,7 @@ def judge(subject: Subject, check: Check, architecture: str, earlier: Mapping[st
     elif (rule := find_property(check.name, subject)) is not None:
         verdict, reason, safe = rule.verdict, rule.reason, rule.safe
     outcome = Outcome(check.name, verdict, reason=reason, safe=safe, **evidence.numbers())
-    follows = follows_another(check.name, earlier)
+    follows = not evidence.raised and follows_another(check.name, earlier)
     fault = None if verdict in ("PASS", "N/A") or follows else find_fault(subject, outcome, architecture)
     if fault is None:
         return replace(outcome, cause=explain_check(subject, check.name)) if verdict == "FAIL" else outcome

@@ -155,7 +155,7 @@ _RULES = (
         Declared("WARN", "the message does not say what was wrong"),
     ),
     _Rule(
-        ("state.", "cache.", "causal.", "padding.", "generate."),
+        ("state.", "cache.", "causal.", "padding.", "generate.", "batch.unequal"),
         lambda subject: subject.facts.hashed,
         Declared("PROPERTY", "hashed attention: the buckets depend on all tokens, also on later ones and on pads"),
     ),
