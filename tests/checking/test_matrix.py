@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from clockhands.checking.matrix import matrix, upgrade_matrix
+from clockhands.checking.matrix import matrix
 from clockhands.checking.result import Result
 from clockhands.checking.verdict.outcome import Outcome
 
@@ -41,23 +41,7 @@ def test_causes_have_their_models_and_those_of_the_library_stand_first() -> None
     ]
 
 
-def test_a_matrix_of_schema_1_tells_the_faults_of_shared_code_from_the_models_own() -> None:
-    """As ``known_faults.toml`` has it: gpt-oss makes its mask without positions by itself, others by shared code."""
-    cause = "the mask is made without position_ids, so documents are not told apart"
-    cells = {
-        "packing.positions": [1, 2.0, 2.0, 0, 1, 0, 0, 2],
-        "source.packing.positions": [0, 0.0, None, 0, 0, 0, 0, 0],
-    }
-    models = ("falcon:causal", "gpt_oss:causal")
-    rows = [{"model": model, "cells": dict(cells)} for model in models]
-    verdicts = ["PASS", "FAIL", "WARN", "PROPERTY", "N/A"]
-    old = {"schema": 1, "verdicts": verdicts, "texts": ["", cause, "o/r#1"], "rows": rows}
-    new = upgrade_matrix(old)
-    found = [new["verdicts"][row["cells"]["packing.positions"][0]] for row in new["rows"]]
-    assert found == ["LIBRARY", "FAIL"] and old["rows"][0]["cells"]["packing.positions"][0] == 1  # type: ignore[index]
-    assert (new["counts"]["LIBRARY"], new["counts"]["FAIL"], new["counts"]["PASS"]) == (1, 1, 2)
-    assert [(each["library"], each["models"], each["largest"], each["times"]) for each in new["causes"]] == [
-        (True, ["falcon:causal"], 2.0, None),
-        (False, ["gpt_oss:causal"], 2.0, None),
-    ]
-    assert upgrade_matrix(new) == new
+def test_a_row_says_what_may_be_relied_on() -> None:
+    outcomes = (Outcome("load.round_trip", "PASS", 0.0), Outcome("shift", "PASS", 0.0))
+    data = matrix([Result("x:causal", "causal", "RoPE", outcomes)])
+    assert data["texts"][data["rows"][0]["reliance"]] == "You may rely on: moved positions yes."

@@ -7,7 +7,6 @@ from typing import Any
 
 from clockhands.checking.checks.check import CHECKS, USES
 from clockhands.checking.result import Result
-from clockhands.checking.verdict.known_faults import read_entries
 from clockhands.checking.verdict.outcome import Outcome
 
 SCHEMA = 2
@@ -39,59 +38,6 @@ def matrix(results: Sequence[Result]) -> dict[str, Any]:
         "texts": list(texts),
         "rows": rows,
     }
-
-
-def upgrade_matrix(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a matrix of schema 1 in that of today; others as they are.
-
-    Schema 1 knew no verdict LIBRARY: a failure gets it where the known fault that explains it says so. What precision
-    does by itself was not stored, so that ``times`` stays unknown until models are checked anew.
-    """
-    if data["schema"] == SCHEMA:
-        return dict(data)
-    rows = [
-        {**row, "cells": {name: _upgrade_cell(row["model"], name, cell, data) for name, cell in row["cells"].items()}}
-        for row in data["rows"]
-    ]
-    numbers = [cell[0] for row in rows for cell in row["cells"].values()]
-    counts = {verdict: numbers.count(number) for number, verdict in enumerate(VERDICTS)}
-    changed = {"schema": SCHEMA, "verdicts": list(VERDICTS), "counts": counts}
-    causes = _list_stored_causes(rows, data["texts"])
-    return {**data, **changed, "causes": causes, "rows": rows}
-
-
-def _upgrade_cell(model: str, name: str, cell: Sequence[Any], data: Mapping[str, Any]) -> list[Any]:
-    """Return a cell with the verdict LIBRARY where it fails by a fault of code that models share."""
-    check, cause = name.removeprefix("source."), data["texts"][cell[4]]
-    if data["verdicts"][cell[0]] != "FAIL":
-        return list(cell)
-    known = next((fault for fault in read_entries() if fault.cause == cause and fault.fits(model, check)), None)
-    shared = known is not None and known.verdict == "LIBRARY"
-    return [VERDICTS.index("LIBRARY"), *cell[1:]] if shared else list(cell)
-
-
-def _list_stored_causes(rows: Sequence[Mapping[str, Any]], texts: Sequence[str]) -> list[dict[str, Any]]:
-    """Return what ``list_causes`` returns, from the cells of a matrix."""
-    groups: dict[tuple[bool, str], list[tuple[str, str, Sequence[Any]]]] = {}
-    for row in rows:
-        for name, cell in row["cells"].items():
-            verdict, cause = VERDICTS[cell[0]], texts[cell[4]]
-            if verdict in ("FAIL", "LIBRARY"):
-                groups.setdefault((verdict == "LIBRARY", cause or name), []).append((row["model"], name, cell))
-    entries = [
-        {
-            "library": shared,
-            "cause": cause,
-            "checks": list(dict.fromkeys(name for _, name, _ in touched)),
-            "models": list(dict.fromkeys(model for model, *_ in touched)),
-            "largest": max((cell[1] for *_, cell in touched if cell[1] is not None), default=None),
-            "times": None,
-            "safe": texts[touched[0][2][5]],
-            "thread": texts[touched[0][2][7]],
-        }
-        for (shared, cause), touched in groups.items()
-    ]
-    return sorted(entries, key=_rank_cause)
 
 
 def _rank_cause(entry: Mapping[str, Any]) -> tuple[bool, int, str]:

@@ -50,6 +50,8 @@ def partial(subject: Subject) -> Measurement:
     paths = _used(subject, "partial_rotary_factor")
     if not paths:
         raise Inapplicable("no partial_rotary_factor in the configuration")
+    if _used(subject, "mrope_section"):
+        raise Inapplicable("how many pairs each axis has follows from the share")
     return largest(*(Measurement(_changed(subject, p, lambda v: (v or 1.0) / 2), _dotted(p), True) for p in paths))
 
 

@@ -163,8 +163,6 @@ function showCell(row, name) {
 }
 
 function showModel(row) {
-  const uses = data.uses.map((use, index) => [use, row.rely[index]]).filter(([, safe]) => safe !== null);
-  const relied = `You may rely on: ${uses.map(([use, safe]) => use + (safe ? " yes" : " no")).join(" · ")}.`;
   const list = element("ul");
   for (const name of columns) {
     for (const [full, values] of cells(row, name)) {
@@ -175,7 +173,7 @@ function showModel(row) {
     }
   }
   open(row.model, element("h2", row.model), element("p", row.fault || `Position by: ${row.scheme}.`),
-    element("p", row.reliance === undefined ? relied : data.texts[row.reliance]), list,
+    element("p", data.texts[row.reliance]), list,
     element("pre", `clockhands check --type ${row.model} --tiny`));
 }
 
