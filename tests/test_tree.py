@@ -27,7 +27,7 @@ ELSEWHERE = {
         "inspection/test_schemes.py checking/checks/test_planted.py "
         "checking/checks/test_planted_transformers.py checking/scratch/test_faults.py "
         "checking/scratch/test_ports.py "
-        "checking/test_own_models.py checking/test_regressions.py "
+        "checking/checks/test_refusals.py checking/test_own_models.py checking/test_regressions.py "
         "explanation/test_threads.py"
     ),
     WHOLE: (
