@@ -88,7 +88,10 @@ class Scheme(nn.Module):
     @classmethod
     def hooks(cls) -> frozenset[str]:
         """Return the names of the hooks that this class overrides: where it enters."""
-        return frozenset(name for name in HOOKS if getattr(cls, name) is not getattr(Scheme, name))
+        if cls not in _HOOKS_OF_CLASSES:  # compared once: kernels are chosen by them at every step
+            own = frozenset(name for name in HOOKS if getattr(cls, name) is not getattr(Scheme, name))
+            _HOOKS_OF_CLASSES[cls] = own
+        return _HOOKS_OF_CLASSES[cls]
 
     def active_hooks(self) -> frozenset[str]:
         """Return the hooks that this instance needs under its options; kernels are chosen by them."""
@@ -231,3 +234,6 @@ def softmax(logits_BHST: Float[Tensor, "B H S T"]) -> Float[Tensor, "B H S T"]:
     """
     masked_BHS1 = logits_BHST.amax(dim=-1, keepdim=True) == -torch.inf
     return torch.softmax(logits_BHST.masked_fill(masked_BHS1, 0.0), dim=-1).masked_fill(masked_BHS1, 0.0)
+
+
+_HOOKS_OF_CLASSES: dict[type[Scheme], frozenset[str]] = {}
