@@ -9,6 +9,7 @@ import numpy as np
 
 from clockhands.comparison import Comparison
 from clockhands.comparison.exact import compare_ranks
+from clockhands.comparison.ranking import format_p
 from clockhands.comparison.statistics import ALPHA
 
 LATER: Literal["later"] = "later"
@@ -35,10 +36,8 @@ def describe_slower(comparison: Comparison, variant: str) -> str:
     """Return how many seeds took longer than every seed of the baseline, with the p of an exact test."""
     ours, theirs = list_paces(comparison, variant), list_paces(comparison, comparison.plan.baseline)
     later = sum(pace > max(theirs) for pace in ours)
-    p = compare_ranks(ours, theirs)
-    p_text = "< 0.001" if p < 0.001 else f"= {p:.3f}"
-    told = find_pace_verdict(comparison, variant)
-    return f"{told}: {later} of {len(ours)} seeds took longer than any of the baseline's; exact rank test, p {p_text}"
+    verdict, p = find_pace_verdict(comparison, variant), format_p(compare_ranks(ours, theirs))
+    return f"{verdict}: {later} of {len(ours)} seeds took longer than any of the baseline's; exact rank test, p {p}"
 
 
 def find_pace_verdict(comparison: Comparison, variant: str) -> str:

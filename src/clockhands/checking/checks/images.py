@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -29,10 +30,8 @@ def steps(subject: Subject) -> Measurement:
     """Read a prompt with an image, and six more tokens whose positions the model makes."""
     prompt = draw_prompt(subject, _WIDE, 5, 9)
     whole = read(subject.copy_untouched(), prompt.as_inputs())
-    cache, border = Held(), prompt.length - 6
-    pieces = [read(subject, prompt.cut(0, border), cache)]
-    pieces += [read(subject, prompt.cut(place, place + 1), cache) for place in range(border, prompt.length)]
-    return Measurement(difference(torch.cat(pieces, 1), whole), "6 single steps")
+    actual = _read_in_steps(subject, prompt.cut, prompt.length, 6)
+    return Measurement(difference(actual, whole), "6 single steps")
 
 
 @check(
@@ -119,11 +118,8 @@ def generate(subject: Subject) -> Measurement:
 def batch(subject: Subject) -> Measurement:
     """Read two rows of equal length, whose images have as many tokens in other shapes, and four tokens more."""
     whole = [draw_prompt(subject, grid, 5, 7 + _NEW, salt) for salt, grid in enumerate((_WIDE, _STRIPE))]
-    together, cache = pad_left(whole), Held()
-    border = together.length - _NEW
-    pieces = [read(subject, together.cut(0, border), cache)]
-    pieces += [read(subject, together.cut(place, place + 1), cache) for place in range(border, together.length)]
-    return _compare_rows(subject, torch.cat(pieces, 1), whole)
+    together = pad_left(whole)
+    return _compare_rows(subject, _read_in_steps(subject, together.cut, together.length, _NEW), whole)
 
 
 @check(
@@ -136,11 +132,9 @@ def batch(subject: Subject) -> Measurement:
 )
 def masked(subject: Subject) -> Measurement:
     """Read a prompt with an image and four more tokens, each with the mask of everything up to it."""
-    prompt, cache = draw_prompt(subject, _WIDE, 5, 7 + _NEW), Held()
-    border = prompt.length - _NEW
-    pieces = [read(subject, _cut_masked(prompt, 0, border), cache)]
-    pieces += [read(subject, _cut_masked(prompt, place, place + 1), cache) for place in range(border, prompt.length)]
-    return _compare_rows(subject, torch.cat(pieces, 1), [prompt])
+    prompt = draw_prompt(subject, _WIDE, 5, 7 + _NEW)
+    cut = partial(_cut_masked, prompt)
+    return _compare_rows(subject, _read_in_steps(subject, cut, prompt.length, _NEW), [prompt])
 
 
 @check(
@@ -212,6 +206,14 @@ def packing(subject: Subject) -> Measurement:
     return largest(*effects)
 
 
+def _read_in_steps(subject: Subject, cut: Callable[[int, int], dict[str, Any]], length: int, steps: int) -> Tensor:
+    """Read all but the last ``steps`` tokens at once and those one at a time; ``cut`` makes the inputs of a piece."""
+    cache, border = Held(), length - steps
+    pieces = [read(subject, cut(0, border), cache)]
+    pieces += [read(subject, cut(place, place + 1), cache) for place in range(border, length)]
+    return torch.cat(pieces, 1)
+
+
 def _cut_masked(prompt: Prompt, start: int, stop: int) -> dict[str, Any]:
     """Return a piece with the mask of everything up to its end."""
     return {**prompt.cut(start, stop), "attention_mask": prompt.attention_mask[:, :stop]}
@@ -245,6 +247,6 @@ def _generate(subject: Subject, inputs: dict[str, Any]) -> Tensor:
 def _run(subject: Subject, inputs: dict[str, Any], **extra: Any) -> Any:
     module: Any = subject.module
     options: dict[str, Any] = {"max_new_tokens": _NEW, "min_new_tokens": _NEW, "do_sample": False, "pad_token_id": 0}
-    options |= {"output_logits": True, "return_dict_in_generate": True, "attention_mask": None, **extra}
+    options |= {"output_logits": True, "return_dict_in_generate": True, **extra}
     options["attention_mask"] = inputs.get("attention_mask", torch.ones_like(inputs["input_ids"]))
     return module.generate(**{**inputs, **options})
