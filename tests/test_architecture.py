@@ -6,6 +6,8 @@ import ast
 import re
 import tomllib
 from collections import Counter
+from collections.abc import Collection
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -73,3 +75,36 @@ def test_values_are_frozen() -> None:
             if any(mark.startswith("dataclass") and "frozen=True" not in mark for mark in marks):
                 thawed[str(path.relative_to(source))] += 1
     assert thawed == CHANGED
+
+
+BACK = {
+    ("clockhands.model.faults", "clockhands.model.config"),
+    ("clockhands.model.scheme_factory", "clockhands.model.config"),
+}
+"""Imports for annotations alone that lead back to where they come from. It only gets shorter."""
+
+
+def read_imports(path: Path, modules: Collection[str]) -> set[str]:
+    """Return our modules that a file imports, wherever the import stands: late and for annotations too."""
+    imported: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text("utf8"))):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            assert node.level == 0, f"{path}:{node.lineno}: a relative import"
+            names = {f"{node.module}.{alias.name}" for alias in node.names}
+            imported |= {name if name in modules else node.module for name in names}
+        elif isinstance(node, ast.Import):
+            imported |= {alias.name for alias in node.names}
+    return imported & set(modules)
+
+
+def test_no_import_leads_back() -> None:
+    """Not inside a package either: what two modules need of each other belongs into a third."""
+    source = ROOT / "src"
+    names = {".".join(path.relative_to(source).with_suffix("").parts): path for path in source.rglob("*.py")}
+    modules = {name.removesuffix(".__init__"): path for name, path in names.items()}
+    graph = {name: read_imports(path, modules) for name, path in modules.items()}
+    back = {(name, other) for name, other in BACK if other in graph[name]}
+    assert back == BACK, "gone: take it out of BACK"
+    TopologicalSorter(
+        {name: {other for other in needs if (name, other) not in back} for name, needs in graph.items()}
+    ).prepare()

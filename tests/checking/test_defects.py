@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import transformers
 
+from clockhands.checking.models.builds import find
 from clockhands.checking.models.make_subjects import from_build
-from clockhands.checking.models.tiny import find
 from clockhands.checking.verdict.evidence import mask_calls
 from clockhands.checking.verdict.known_faults import read_entries
 

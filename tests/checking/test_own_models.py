@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from clockhands.checking.checks.check import Check, select
+from clockhands.checking.models.builds import Build
 from clockhands.checking.models.make_subjects import from_build
-from clockhands.checking.models.tiny import Build
 from clockhands.checking.verdict.outcome import Outcome
 from clockhands.checking.verdict.run import run_checks
 from clockhands.model.huggingface_config import ClockhandsConfig

@@ -17,8 +17,10 @@ from transformers import AutoModelForCausalLM, LlamaForCausalLM
 from clockhands.checking import examine
 from clockhands.checking.against import compare
 from clockhands.checking.models import copies
+from clockhands.checking.models.builds import find
 from clockhands.checking.models.make_subjects import from_model
-from clockhands.checking.models.tiny import build_model, find, tiny_config
+from clockhands.checking.models.shrinking import tiny_config
+from clockhands.checking.models.tiny import build_model
 from clockhands.checking.opening import open_model
 from clockhands.checking.result import Result
 from clockhands.errors import CheckpointError, UsageError

@@ -12,7 +12,7 @@ from torch import Tensor
 from clockhands.checking.checks.check import CHECKS, TOLERANCE, difference, worst
 from clockhands.checking.examination import DRAWN, has_config, only_build, refuse
 from clockhands.checking.fitting.explain import explain
-from clockhands.checking.fitting.pieces import explain_check
+from clockhands.checking.fitting.explain_pieces import explain_check
 from clockhands.checking.models import make_subjects
 from clockhands.checking.models.subject import Subject
 from clockhands.checking.opening import open_model, shrink_published
@@ -215,9 +215,8 @@ def _open(model: Any, tiny: bool, dtype: str, device: str, trust_remote_code: bo
 
 
 def _share_weights(ours: Subject, theirs: Subject) -> None:
-    assert ours.module is not None and theirs.module is not None
     try:
-        ours.module.load_state_dict(dict(theirs.module.named_parameters()), strict=False)
+        ours.get_module().load_state_dict(dict(theirs.get_module().named_parameters()), strict=False)
     except RuntimeError as fault:
         raise UsageError(
             f"{ours.name} and {theirs.name} differ in the shapes of their weights, so that --tiny cannot give them the "

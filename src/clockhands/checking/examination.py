@@ -12,8 +12,8 @@ import torch
 
 from clockhands.checking.checks.check import select
 from clockhands.checking.models import make_subjects
+from clockhands.checking.models.builds import Build, Task, find
 from clockhands.checking.models.subject import Subject
-from clockhands.checking.models.tiny import Build, Task, find
 from clockhands.checking.opening import open_model, shrink_published
 from clockhands.checking.result import Result, versions
 from clockhands.checking.verdict.outcome import Outcome

@@ -8,7 +8,8 @@ from typing import Any
 import transformers
 
 import clockhands.auto  # noqa: F401  (so that a run of this project opens like any other checkpoint)
-from clockhands.checking.models.tiny import Build, Task, find, shrink
+from clockhands.checking.models.builds import Build, Task, find
+from clockhands.checking.models.shrinking import shrink
 from clockhands.devices import open_device, read_dtype
 from clockhands.errors import UsageError
 from clockhands.pretrained import count_numbers, explain_faults, load_configuration, read_configuration

@@ -158,7 +158,7 @@ def _serve(pipe: Connection, only: Sequence[str] | None, slow: bool) -> None:
     from transformers.utils import logging
 
     from clockhands.checking.examination import examine_build
-    from clockhands.checking.models.tiny import find
+    from clockhands.checking.models.builds import find
 
     torch.set_num_threads(1)
     logging.set_verbosity_error()
@@ -175,6 +175,6 @@ def _serve(pipe: Connection, only: Sequence[str] | None, slow: bool) -> None:
 
 def list_builds() -> list[str]:
     """Return the full names of all builds (``bert:masked``)."""
-    from clockhands.checking.models.tiny import architectures
+    from clockhands.checking.models.builds import architectures
 
     return [build.name for build in architectures()]

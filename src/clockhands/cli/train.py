@@ -110,12 +110,11 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _read_recipe(options: argparse.Namespace, overrides: dict[str, str]) -> Any:
-    from clockhands.runs.recipe import apply_overrides, make_recipe, read_tables
-    from clockhands.runs.recipe.inheritance import inherit
+    from clockhands.runs.recipe import apply_overrides, inherit_tables, make_recipe, read_tables
 
     if options.recipe and "=" in options.recipe:
         raise UsageError(f"{options.recipe!r} is not a recipe; overrides stand after --set")
-    tables = inherit(read_tables(options.recipe) if options.recipe else {}, overrides)
+    tables = inherit_tables(read_tables(options.recipe) if options.recipe else {}, overrides)
     flags = {FLAGS[flag]: value for flag in FLAGS if (value := getattr(options, flag)) is not None}
     _unwrap_single_values(flags)
     kinds = [flag for flag in ("source", "data", "text") if getattr(options, flag) is not None]

@@ -38,8 +38,9 @@ from clockhands.data.encoding import (
     encode_texts,
 )
 from clockhands.data.kinds import Normalisation, TokenKind
-from clockhands.data.pairs import Corpus, Pair, Task
+from clockhands.data.pairs import Pair
 from clockhands.data.population import Ceiling
+from clockhands.data.splits import Corpus, Task
 from clockhands.data.tokens import Tokenizers, TokenizerTask, open_tokenizer, train_tokenizer, train_tokenizers
 
 __all__ = [

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from clockhands.catalogue import Catalogue, get_first_sentence
 from clockhands.data.kinds import TokenKind
-from clockhands.data.pairs import Corpus, Task
+from clockhands.data.splits import Corpus, Task
 from clockhands.errors import ConfigError
 from clockhands.options import Option, check_options, options_of
 

@@ -18,7 +18,7 @@ from clockhands.errors import UsageError
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-    from clockhands.data.pairs import Corpus
+    from clockhands.data.splits import Corpus
     from clockhands.data.tokens import Tokenizers
 
 __all__ = ["MOST_TOKENS", "find_ceiling"]

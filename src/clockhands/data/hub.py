@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from clockhands.data.catalogue import corpus, find_task_of_columns
-from clockhands.data.pairs import Corpus, Items
 from clockhands.data.readers import make_pairs
 from clockhands.data.sources import HOLDOUT, make_corpus
+from clockhands.data.splits import Corpus, Items
 from clockhands.data.table_readers import read_column
 from clockhands.errors import UsageError, describe_unknown
 from clockhands.pretrained import load_data_set

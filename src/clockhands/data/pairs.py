@@ -1,20 +1,10 @@
-"""Text as a corpus: pairs of sentences, or documents, in named splits."""
+"""A sentence and its translation: what a translation corpus holds."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
 
-from clockhands.data.morphemes import Morphemes
-from clockhands.data.population import Population
-from clockhands.errors import UsageError, describe_unknown
-
-__all__ = ["ITEMS", "Corpus", "Fact", "Items", "Pair", "Task"]
-
-Task: TypeAlias = Literal["translation", "language modelling"]
-ITEMS: dict[Task, str] = {"translation": "pairs", "language modelling": "documents"}
-Fact: TypeAlias = str | float | int | bool
+__all__ = ["Pair"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,73 +18,3 @@ class Pair:
     source: str
     target: str
     group: int | None = field(default=None, compare=False)
-
-
-Items: TypeAlias = Sequence[Pair] | Sequence[str]
-"""What a split holds: pairs for translation, documents for language modelling. One split never mixes them."""
-
-
-@dataclass(frozen=True)
-class Corpus:
-    """Text in named splits: ``train``, mostly ``validation`` and ``test``, and any others.
-
-    ``task`` says what a split holds: ``translation`` a list of ``Pair``, ``language modelling`` a list of documents
-    (``str``).
-    ``facts`` are measured or counted numbers, such as how many items a split has.
-    ``morphemes`` makes the closed lists of the two sides, for a tokenizer of kind ``morpheme``; most corpora have none.
-    ``populations``: what the pairs were drawn from, to compute the order-blind ceiling; the first one is taken whose
-    ceiling can be computed with the tokenizers.
-    """
-
-    name: str
-    task: Task
-    splits: Mapping[str, Items]
-    description: str = ""
-    facts: Mapping[str, Fact] = field(default_factory=dict)
-    morphemes: Callable[[], tuple[Morphemes, Morphemes]] | None = None
-    populations: tuple[Population, ...] = ()
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.splits)
-
-    def __contains__(self, split: object) -> bool:
-        return split in self.splits
-
-    def __getitem__(self, split: str) -> Items:
-        """Return the items of one split. Raises UsageError with the names there are."""
-        if split not in self.splits:
-            raise UsageError(f"corpus {self.name!r}: {describe_unknown('split', split, self.splits)}")
-        return self.splits[split]
-
-    def pairs(self, split: str) -> list[Pair]:
-        """Return the pairs of one split. Raises UsageError in a corpus for language modelling."""
-        return [item for item in self._of_task(split, "translation") if isinstance(item, Pair)]
-
-    def documents(self, split: str) -> list[str]:
-        """Return the documents of one split. Raises UsageError in a translation corpus."""
-        return [item for item in self._of_task(split, "language modelling") if isinstance(item, str)]
-
-    def sources(self, split: str) -> list[str]:
-        """Return the source side of one split."""
-        return [pair.source for pair in self.pairs(split)]
-
-    def targets(self, split: str) -> list[str]:
-        """Return the target side of one split."""
-        return [pair.target for pair in self.pairs(split)]
-
-    def texts(self, split: str) -> list[str]:
-        """Return everything written in one split, sources before targets: what a shared tokenizer learns from."""
-        if self.task == "language modelling":
-            return self.documents(split)
-        return self.sources(split) + self.targets(split)
-
-    @property
-    def items(self) -> str:
-        """What a split holds, as messages call it: ``pairs`` or ``documents``."""
-        return ITEMS[self.task]
-
-    def _of_task(self, split: str, task: Task) -> Items:
-        if self.task != task:
-            needs = "pairs of source and target" if task == "translation" else "documents"
-            raise UsageError(f"corpus {self.name!r} is for {self.task}; this needs one that holds {needs}")
-        return self[split]

@@ -12,15 +12,13 @@ import random
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
+from typing import Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
+from clockhands.data.pairs import Pair
 from clockhands.errors import UsageError
-
-if TYPE_CHECKING:
-    from clockhands.data.pairs import Pair
 
 __all__ = ["DRAWS", "NORMAL", "Bags", "Ceiling", "Composed", "Drawn", "Listed", "Population", "permute"]
 

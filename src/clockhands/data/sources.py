@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import TypeAlias
 
 from clockhands.data.catalogue import corpus, find_task_of_columns
-from clockhands.data.pairs import Corpus, Items, Pair, Task
+from clockhands.data.pairs import Pair
 from clockhands.data.readers import (
     Unit,
     make_pairs,
     read_documents,
     read_parallel,
 )
+from clockhands.data.splits import Corpus, Items, Task
 from clockhands.data.table_readers import read_column, read_rows
 from clockhands.errors import DataError, UsageError
 

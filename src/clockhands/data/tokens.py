@@ -20,7 +20,7 @@ from tokenizers import Tokenizer, processors
 
 from clockhands.data.kinds import KINDS, SPECIAL, make_normalizer
 from clockhands.data.morphemes import make_tokenizer
-from clockhands.data.pairs import Corpus, Task
+from clockhands.data.splits import Corpus, Task
 from clockhands.errors import CheckpointError, DataError, UsageError, describe_unknown
 from clockhands.pretrained import TOKENIZER, TRUST, load_tokenizer
 

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clockhands.data.encoding import WindowDataset, encode_stream, encode_texts
-from clockhands.data.pairs import Corpus
+from clockhands.data.splits import Corpus
 from clockhands.data.tokens import Tokenizers
 from clockhands.errors import UsageError
 

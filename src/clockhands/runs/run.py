@@ -25,8 +25,8 @@ from clockhands.runs.folder import (
     read_metrics,
 )
 from clockhands.runs.opening import open_configuration, open_model, open_tokenizers, read_clockhands_config
-from clockhands.runs.recipe import Recipe, make_recipe, read_tables
-from clockhands.schemes.rotary.saved_options import complete_saved_position, lacks_trained_length
+from clockhands.runs.recipe import Recipe, make_run_recipe, read_tables
+from clockhands.schemes.rotary.saved_options import lacks_trained_length
 
 if TYPE_CHECKING:
     from clockhands.model.config_types import Architecture
@@ -87,13 +87,7 @@ class Run:
     @cached_property
     def recipe(self) -> Recipe:
         """The resolved recipe. Raises DataError or ConfigError where it cannot be read."""
-        # Older run folders leave out what nobody gave. What was meant was not ``auto``, but the schedule's own rate
-        # (None), no warm-up, one evaluation at the end, and the weights of the last step.
-        older_defaults = {"learning_rate": "none", "warmup_steps": 0, "eval_steps": "none", "export": "last"}
-        tables = {**self.tables, "training": {**older_defaults, **self.tables.get("training", {})}}
-        if "position" in tables:
-            tables["position"] = complete_saved_position(tables["position"])
-        return make_recipe(tables, {}, source=str(self.path / RECIPE))
+        return make_run_recipe(self.tables, str(self.path / RECIPE))
 
     def cache_recipe(self, recipe: Recipe) -> Run:
         """Set the recipe, so that it is not read from the folder and validated again; return this run."""
@@ -106,8 +100,7 @@ class Run:
 
         Raises DataError or ConfigError where the recipe cannot be read.
         """
-        recipe = self.recipe
-        return recipe.batches.max_length if recipe.model.architecture == "encoder-decoder" else recipe.batches.window
+        return self.recipe.trained_length
 
     @property
     def record(self) -> dict[str, Any]:

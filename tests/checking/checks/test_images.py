@@ -10,8 +10,8 @@ import torch
 from transformers.models.qwen2_vl.modeling_qwen2_vl import Qwen2VLForConditionalGeneration, Qwen2VLModel
 
 from clockhands.checking.checks.check import select
+from clockhands.checking.models.builds import find
 from clockhands.checking.models.make_subjects import from_build
-from clockhands.checking.models.tiny import find
 from clockhands.checking.verdict.run import run_checks
 
 Patch = pytest.MonkeyPatch

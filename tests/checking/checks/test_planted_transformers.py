@@ -23,8 +23,10 @@ from transformers import (
 )
 
 from clockhands.checking.checks.check import select
+from clockhands.checking.models.builds import Build, find
 from clockhands.checking.models.make_subjects import from_build, from_model
-from clockhands.checking.models.tiny import Build, build_model, find, tiny_config
+from clockhands.checking.models.shrinking import tiny_config
+from clockhands.checking.models.tiny import build_model
 from clockhands.checking.verdict.run import run_checks
 from tests.checking.checks import planted
 

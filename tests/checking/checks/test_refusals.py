@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from clockhands.checking.checks.check import CHECKS
+from clockhands.checking.models.builds import find
 from clockhands.checking.models.make_subjects import from_build
-from clockhands.checking.models.tiny import find
 from clockhands.checking.verdict.run import run_checks
 
 CASES = [

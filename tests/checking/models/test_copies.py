@@ -11,9 +11,11 @@ import torch
 from clockhands.checking import examine
 from clockhands.checking.checks.check import select
 from clockhands.checking.models import copies
+from clockhands.checking.models.builds import find
 from clockhands.checking.models.huggingface import HFModel
 from clockhands.checking.models.make_subjects import from_model
-from clockhands.checking.models.tiny import build_model, find, tiny_config
+from clockhands.checking.models.shrinking import tiny_config
+from clockhands.checking.models.tiny import build_model
 from clockhands.checking.verdict.run import run_checks
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from clockhands.checking.models.builds import find
 from clockhands.checking.models.make_subjects import from_build
-from clockhands.checking.models.tiny import find
 
 
 @pytest.mark.parametrize("name", ["whisper:causal", "mpt:causal", "led:seq2seq", "encoder-decoder:seq2seq"])

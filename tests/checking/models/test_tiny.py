@@ -7,7 +7,9 @@ import torch
 import transformers
 from transformers import CONFIG_MAPPING
 
-from clockhands.checking.models.tiny import Build, build_model, find, make_position_audible, shrink, tiny_config
+from clockhands.checking.models.builds import Build, find
+from clockhands.checking.models.shrinking import shrink, tiny_config
+from clockhands.checking.models.tiny import build_model, make_position_audible
 from clockhands.errors import UsageError
 
 SAMPLE = [

@@ -13,7 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from clockhands.checking import against
-from clockhands.checking.models.tiny import build_model, find, make_position_audible, tiny_config
+from clockhands.checking.models.builds import find
+from clockhands.checking.models.shrinking import tiny_config
+from clockhands.checking.models.tiny import build_model, make_position_audible
 from tests.checking.scratch.faults import SOURCE, build
 
 BASE, ROOT, TRIL = "10000.0 ** (-torch", " / math.sqrt(HEAD)", ".tril(total - new)"

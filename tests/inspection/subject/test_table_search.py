@@ -12,7 +12,9 @@ import torch
 from torch import nn
 from transformers import AutoModel
 
-from clockhands.checking.models.tiny import build_model, find, make_position_audible, tiny_config
+from clockhands.checking.models.builds import find
+from clockhands.checking.models.shrinking import tiny_config
+from clockhands.checking.models.tiny import build_model, make_position_audible
 from clockhands.inspection.opening import open_subject
 from clockhands.inspection.subject.input_table import InputTable
 from clockhands.inspection.subject.subject import Subject

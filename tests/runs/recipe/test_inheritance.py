@@ -9,10 +9,9 @@ import pytest
 
 from clockhands.errors import CheckpointError
 from clockhands.model.config import TransformerConfig
-from clockhands.runs.recipe import Recipe, make_recipe
+from clockhands.runs.recipe import Recipe, inherit_tables, make_recipe
 from clockhands.runs.recipe.inheritance import (
     find_tokenizer_folder,
-    inherit,
     make_model_table,
     make_position_table,
     make_tokenizer_table,
@@ -44,8 +43,8 @@ def test_the_tables_of_a_model_are_read_back_as_that_model() -> None:
 
 
 def test_without_a_run_to_begin_from_nothing_is_taken_over() -> None:
-    assert inherit(NUMBERS, {}) is NUMBERS
-    assert inherit(NUMBERS, {"training.begin_from": "none"}) is NUMBERS
+    assert inherit_tables(NUMBERS, {}) is NUMBERS
+    assert inherit_tables(NUMBERS, {"training.begin_from": "none"}) is NUMBERS
 
 
 @pytest.mark.parametrize("both", [True, False])

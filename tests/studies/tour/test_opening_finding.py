@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from clockhands.data import Pair
-from clockhands.data.corpora.roles import Phrase, Sentence
+from clockhands.data.corpora.roles.grammar import Phrase, Sentence
 from clockhands.findings import Findings
 from clockhands.generation import Translation
 from clockhands.report import make_page

@@ -75,15 +75,13 @@ def long(subject: Subject) -> Measurement:
 )
 def order(subject: Subject) -> Measurement:
     """Cast a copy down, run it, cast it back, give it its weights again: what it computes is that of a fresh one."""
-    original = subject.module
-    assert original is not None
+    original = subject.get_module()
     if is_large(subject.adapter) or is_streamed(original):
         raise Inapplicable("too large for a second copy")
     ids = subject.tokens(2, 24)
     before = subject.copy_untouched().logits(ids)
     twin = subject.copy_model(subject.seed, torch.bfloat16)
-    module = twin.module
-    assert module is not None
+    module = twin.get_module()
     try:
         twin.logits(ids)
     except RuntimeError as fault:

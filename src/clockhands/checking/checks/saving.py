@@ -115,8 +115,7 @@ def meta(subject: Subject) -> Measurement:
 def state(subject: Subject) -> Measurement:
     """Compare names and shapes before and after the longest text that the model claims to read."""
     twin = subject.copy_model(subject.seed, subject.dtype)
-    module = twin.module
-    assert module is not None
+    module = twin.get_module()
     before = {name: tuple(t.shape) for name, t in module.state_dict().items()}
     length = min(subject.facts.limit or 96, 96) - 4
     twin.logits(twin.tokens(1, max(length, 8)))

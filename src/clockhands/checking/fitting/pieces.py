@@ -1,4 +1,4 @@
-"""Explain why a text read in pieces, or behind pads, is answered otherwise than whole: where its tokens then stand."""
+"""Read a text whole, and in pieces or behind pads, and find where its tokens then stand."""
 
 from __future__ import annotations
 
@@ -11,14 +11,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from clockhands.checking.checks.check import TOLERANCE, difference
-from clockhands.checking.fitting import biases
-from clockhands.checking.fitting.reading import Layer, Reading, apply, read, read_entry
+from clockhands.checking.fitting.reading import Reading, apply, read, read_entry
 from clockhands.checking.fitting.rotation import fit_rotation
 from clockhands.checking.fitting.tap import Attention
 from clockhands.checking.models.subject import Subject
 
-_ROWS, _TEXT = 8, 20
+_ROWS, TEXT = 8, 20
 
 
 @dataclass(frozen=True)
@@ -38,26 +36,17 @@ class Plan:
         return len(self.stops) > 1
 
 
-STEPS = Plan(0, (8, *range(9, _TEXT + 1)))
-CHUNKS = Plan(0, (7, 13, _TEXT))
-PADDED = Plan(5, (_TEXT + 5,))
+STEPS = Plan(0, (8, *range(9, TEXT + 1)))
+CHUNKS = Plan(0, (7, 13, TEXT))
+PADDED = Plan(5, (TEXT + 5,))
 PLANS = {
     "cache.steps": STEPS,
     "cache.mask": STEPS,
     "cache.chunks": CHUNKS,
     "padding.left.mask": PADDED,
-    "padding.left.positions": Plan(5, (_TEXT + 5,), positions=True),
+    "padding.left.positions": Plan(5, (TEXT + 5,), positions=True),
 }
 """Of the checks that read one text in two ways, how they read it."""
-
-
-@dataclass(frozen=True)
-class _Place:
-    """Where the queries and keys of one attention of one piece stand, found among those of the whole text."""
-
-    rows: list[int]
-    queries: list[int | None]
-    keys: list[int | None]
 
 
 class Pieces:
@@ -65,12 +54,12 @@ class Pieces:
 
     def __init__(self, subject: Subject, plan: Plan) -> None:
         self.subject, self.plan = subject, plan
-        limit = subject.facts.limit or 2 * _TEXT + 8
+        limit = subject.facts.limit or 2 * TEXT + 8
         tokens = subject.tokens(1, _ROWS)[0][:, None]
-        whole = tokens.repeat(1, min(2 * _TEXT + 8, limit))
+        whole = tokens.repeat(1, min(2 * TEXT + 8, limit))
         self.whole = read(subject, lambda: subject.logits(whole), _ROWS)
         self.parts: list[Reading] = []
-        for run in self.calls(tokens.repeat(1, _TEXT)):
+        for run in self.calls(tokens.repeat(1, TEXT)):
             self.parts.append(read(subject, run, _ROWS))
 
     def calls(self, ids: Tensor) -> Iterator[Callable[[], Tensor]]:
@@ -100,11 +89,9 @@ class Pieces:
         whole = read_entry(self.subject, ids) if "place" in kinds and self.whole.entry_BSD is not None else None
         answers = []
         for part, run in enumerate(self.calls(ids)):
-            entry = None
-            if whole is not None and self.moved_entry(part):
+            entry, kept = None, self.parts[part].entry_BSD
+            if whole is not None and kept is not None and self.moved_entry(part):
                 own = [place for place in self.rows(part) if place >= 0]
-                kept = self.parts[part].entry_BSD
-                assert kept is not None
                 entry = torch.cat([kept[: len(ids), : len(self.rows(part)) - len(own)], whole[:, own]], 1)
 
             def change(index: int, attention: Attention, part: int = part) -> Tensor | None:
@@ -183,114 +170,3 @@ def _moved(fitted: list[int | None], places: list[int]) -> list[int] | None:
     gaps = [None if p is None else p - n for p, n in zip(fitted, places, strict=True) if n >= 0]
     known = [gap for gap in gaps if gap is not None]
     return known if len(known) == len(gaps) and any(known) else None
-
-
-def explain_check(subject: Subject, check: str) -> str:
-    """Return why a check of caching or padding fails; empty of other checks, and where nothing explains it."""
-    if check not in PLANS or subject.module is None or not (subject.causal and subject.aligned):
-        return ""
-    if subject.redraw is not None:
-        return explain_pieces(subject.copy_audible(subject.seed, subject.dtype), PLANS[check])
-    return explain_pieces(subject.copy_untouched(), PLANS[check])
-
-
-def explain_pieces(subject: Subject, plan: Plan) -> str:
-    """Return why a text is answered otherwise when it is read as planned; empty where nothing fitted explains it.
-
-    What is said is undone on another text, and said only if the difference is gone then.
-    """
-    try:
-        pieces, ids = Pieces(subject, plan), subject.tokens(2, _TEXT)
-        said = dict(_describe(pieces))
-        wanted = subject.logits(ids)
-        before = difference(pieces.undo(ids, frozenset()), wanted)
-        limit = max(TOLERANCE, before / 100)
-        if not said or before <= TOLERANCE or difference(pieces.undo(ids, frozenset(said)), wanted) > limit:
-            return ""
-        for kind in list(said):
-            fewer = frozenset(said) - {kind}
-            if fewer and difference(pieces.undo(ids, fewer), wanted) <= limit:
-                del said[kind]
-        return "; ".join(said.values())
-    except Exception:  # a model may raise anything on a text of one token
-        return ""
-
-
-def _describe(pieces: Pieces) -> Iterator[tuple[str, str]]:
-    """Yield what differs from the whole text, by kind."""
-    later = range(1, len(pieces.parts)) if pieces.plan.cached else range(1)
-    what = "the text" if pieces.plan.pads else "each decode step" if pieces.plan is STEPS else "each later chunk"
-    if pieces.plan.pads:
-        what = f"behind {pieces.plan.pads} pads {what}"
-    moved = [_find_moved(pieces, part) for part in later]
-    if any(moved):
-        yield "place", f"{what} {_name_gaps([gap for gaps in moved for gap in gaps or [0]], pieces, later)}"
-    shown, hidden = _compare_masks(pieces, later)
-    if shown or hidden:
-        said = [f"sees {shown} key{'s' * (shown != 1)} that it should not"] if shown else []
-        said += [f"does not see {hidden} key{'s' * (hidden != 1)} that it should"] if hidden else []
-        if pieces.plan.pads and shown == pieces.plan.pads and not hidden:
-            said = ["reads the pads"]
-        yield "mask", f"{what} {' and '.join(said)}"
-    bias = _compare_biases(pieces, later)
-    if bias:
-        yield "bias", f"{what} {bias}"
-
-
-def _find_moved(pieces: Pieces, part: int) -> list[int] | None:
-    entry = pieces.moved_entry(part)
-    if entry is not None:
-        return entry
-    layers = range(len(pieces.whole.layers))
-    return next((gaps for index in layers if (gaps := pieces.moved_queries(part, index)) is not None), None)
-
-
-def _name_gaps(gaps: list[int], pieces: Pieces, later: range) -> str:
-    if len(set(gaps)) == 1:
-        return f"stands {abs(gaps[0])} too {'late' if gaps[0] > 0 else 'early'}"
-    rows = [row for part in later for row in pieces.rows(part) if row >= 0]
-    starts = [pieces.plan.stops[part - 1] if part else 0 for part in later for row in pieces.rows(part) if row >= 0]
-    if gaps == [-start for start in starts]:
-        return "begins at position 0"
-    stood = [row + gap for row, gap in zip(rows, gaps, strict=True)]
-    return f"stands at {', '.join(map(str, stood[:5]))} ..., not at {', '.join(map(str, rows[:5]))} ..."
-
-
-def _compare_masks(pieces: Pieces, later: range) -> tuple[int, int]:
-    """The most keys that a token sees and should not, and does not see and should."""
-    shown = hidden = 0
-    for part in later:
-        for mine, whole in zip(pieces.parts[part].layers, pieces.whole.layers, strict=True):
-            if not mine.exact or mine.allowed_ST.shape[1] != len(pieces.keys(part)):
-                continue
-            wanted = _take(whole.allowed_ST, pieces, part)
-            real = torch.tensor([row >= 0 for row in pieces.rows(part)], device=wanted.device)
-            shown = max(shown, int((mine.allowed_ST & ~wanted)[real].sum(1).max()))
-            hidden = max(hidden, int((~mine.allowed_ST & wanted)[real].sum(1).max()))
-    return shown, hidden
-
-
-def _take(whole: Tensor, pieces: Pieces, part: int) -> Tensor:
-    """Of a table [.., places, places] of the whole text that of a piece, 0 for pads."""
-    rows, keys = (torch.tensor(x, device=whole.device) for x in (pieces.rows(part), pieces.keys(part)))
-    taken = whole[..., rows.clamp(min=0)[:, None], keys.clamp(min=0)[None]]
-    return taken & ((rows >= 0)[:, None] & (keys >= 0)[None]) if taken.dtype == torch.bool else taken
-
-
-def _compare_biases(pieces: Pieces, later: range) -> str:
-    for part in later:
-        for mine, whole in zip(pieces.parts[part].layers, pieces.whole.layers, strict=True):
-            said = _compare_bias(mine, whole, pieces, part)
-            if said:
-                return said
-    return ""
-
-
-def _compare_bias(mine: Layer, whole: Layer, pieces: Pieces, part: int) -> str:
-    if not (mine.exact and whole.exact) or mine.allowed_ST.shape[1] != len(pieces.keys(part)):
-        return ""
-    bias, allowed = _take(whole.bias_HST, pieces, part), _take(whole.allowed_ST, pieces, part) & mine.allowed_ST
-    if not biases.differ(mine.bias_HST, bias, allowed):
-        return ""
-    said = biases.describe_bias(mine.bias_HST, bias, allowed)
-    return said[0].replace("the reference's", "those of the whole text") if said else ""

@@ -60,7 +60,7 @@ def read(subject: Subject, run: Callable[[], Any], rows: int) -> Reading:
 
     Raises whatever the model raises.
     """
-    assert subject.module is not None
+    module = subject.get_module()
     seen: list[Attention] = []
 
     def note(_index: int, attention: Attention) -> Tensor:
@@ -71,7 +71,7 @@ def read(subject: Subject, run: Callable[[], Any], rows: int) -> Reading:
     place = find_entry(subject)
     handle = place.register_forward_pre_hook(lambda _, args: entry.append(_state(args)[1])) if place else None
     try:
-        with AttentionTap(subject.module, rows, note):
+        with AttentionTap(module, rows, note):
             run()
     finally:
         if handle is not None:
@@ -90,7 +90,7 @@ def _is_one_text(attention: Attention) -> bool:
 
 def apply(subject: Subject, run: Callable[[], Tensor], rows: int, change: Change, entry: Tensor | None) -> Tensor:
     """Return the logits of one call with other logits of attention, and with ``entry`` in place of the first state."""
-    assert subject.module is not None
+    module = subject.get_module()
     place = find_entry(subject) if entry is not None else None
 
     def replaced(_: nn.Module, args: Any) -> Any:
@@ -99,7 +99,7 @@ def apply(subject: Subject, run: Callable[[], Tensor], rows: int, change: Change
 
     handle = place.register_forward_pre_hook(replaced) if place else None
     try:
-        with AttentionTap(subject.module, rows, change):
+        with AttentionTap(module, rows, change):
             return run()
     finally:
         if handle is not None:
@@ -130,8 +130,7 @@ def find_entry(subject: Subject) -> nn.Module | None:
 
     None where the model has none. Of an encoder-decoder it is that of the side whose text is varied.
     """
-    module = subject.module
-    assert module is not None
+    module = subject.get_module()
     ids = subject.tokens(2, 7)
     entered: list[tuple[nn.Module, Any]] = []
     candidates: list[nn.Module] = []

@@ -8,10 +8,13 @@ from typing import Any, cast
 import torch
 
 from clockhands.checking.models.adapter import Adapter, adapt
+from clockhands.checking.models.builds import Build, Task
 from clockhands.checking.models.copies import copy_sharing
+from clockhands.checking.models.facts import detect
 from clockhands.checking.models.huggingface import HFModel, HFSource
-from clockhands.checking.models.subject import Rebuild, Subject, copied, detect
-from clockhands.checking.models.tiny import Build, Task, build_model, make_position_audible, tiny_config
+from clockhands.checking.models.shrinking import tiny_config
+from clockhands.checking.models.subject import Rebuild, Subject, copied
+from clockhands.checking.models.tiny import build_model, make_position_audible
 from clockhands.errors import UsageError
 
 _SMALL = 20_000_000

@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from clockhands.checking.checks.check import TOLERANCE
+from clockhands.checking.checks.check import TOLERANCE, Inapplicable
 from clockhands.checking.runtimes.reference import Reference
 from clockhands.checking.runtimes.runtime import WHOLE, Runtime, Way
 
@@ -31,6 +31,12 @@ class Bench:
     def redraw(self) -> Bench:
         """Return the same bench with other texts."""
         return replace(self, seed=self.seed + 1)
+
+    def get_reference(self) -> Reference:
+        """Return the reference. Raises Inapplicable, with what to do, where there is none."""
+        if self.reference is None:
+            raise Inapplicable("there is no reference: name one with --against")
+        return self.reference
 
     @property
     def limit(self) -> int | None:
@@ -103,11 +109,11 @@ class Bench:
         That is the second token of a text: it attends to the first alone, however both are rotated. What is more than
         the weights of a useful model can do is not taken for rounding: other weights, or a position that is added.
         """
-        assert self.reference is not None
+        reference = self.get_reference()
         texts = self.draw(_SHORT, 2, salt=92)
-        pairs = zip(self.runtime.score(texts), self.reference.score(texts), strict=True)
+        pairs = zip(self.runtime.score(texts), reference.score(texts), strict=True)
         sizes = [self.difference(actual, wanted) for actual, wanted in pairs]
-        most = _ADDED if self.reference.subject.facts.absolute else _MOST
+        most = _ADDED if reference.subject.facts.absolute else _MOST
         return max(self.floor, min(most, float(np.quantile(sizes, 0.95))))
 
     @property

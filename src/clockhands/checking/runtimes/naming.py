@@ -48,17 +48,16 @@ def _choose(bench: Bench, actual: list[float], wanted: list[float], guesses: Ite
 
 def _name_difference(bench: Bench) -> str:
     """What explains the difference from the reference: other positions, another configuration, or two such things."""
-    assert bench.reference is not None
+    reference = bench.get_reference()
     text, actual, wanted = compare_with_reference(bench)
-    guesses = [*_guess_places(bench, text, actual, wanted), *_guess_variants(bench.reference, text)]
+    guesses = [*_guess_places(bench, text, actual, wanted), *_guess_variants(reference, text)]
     return _choose(bench, actual, wanted, iter(guesses)) or _choose(
-        bench, actual, wanted, _guess_pairs(bench.reference, text)
+        bench, actual, wanted, _guess_pairs(reference, text)
     )
 
 
 def _guess_places(bench: Bench, text: list[int], actual: list[float], wanted: list[float]) -> Iterator[Guess]:
-    reference = bench.reference
-    assert reference is not None
+    reference = bench.get_reference()
     if not reference.subject.takes("positions"):
         return
 

@@ -70,8 +70,7 @@ class Reference:
 
     def list_variants(self) -> Iterator[Variant]:
         """Yield the model with each fault that its weights and configuration allow."""
-        subject, module = self.subject, self.subject.module
-        assert module is not None
+        subject, module = self.subject, self.subject.get_module()
         if any(name.endswith(("q_proj", "k_proj")) for name, _ in module.named_modules()):
             for forward in (True, False):
                 yield Variant(

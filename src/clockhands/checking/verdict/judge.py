@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from clockhands.checking.checks.check import Check
-from clockhands.checking.fitting.pieces import explain_check
+from clockhands.checking.checks.check import Check, Measurement
+from clockhands.checking.fitting.explain_pieces import explain_check
 from clockhands.checking.models.subject import Subject
 from clockhands.checking.runtimes.bench import Bench
 from clockhands.checking.runtimes.law import Law
 from clockhands.checking.runtimes.naming import name_fault
 from clockhands.checking.verdict.advice import follows_another
 from clockhands.checking.verdict.known_faults import find_fault
-from clockhands.checking.verdict.measure import FAR, Evidence, measure, measure_law, measure_rounding
+from clockhands.checking.verdict.measure import FAR, measure, measure_law, measure_rounding
 from clockhands.checking.verdict.outcome import Outcome, Verdict
 from clockhands.checking.verdict.properties import find_property
 
@@ -42,8 +42,8 @@ def judge(subject: Subject, check: Check, architecture: str, earlier: Mapping[st
         verdict, reason = "WARN", f"not confirmed in float64: {evidence.unconfirmed}"
     elif evidence.repeated is None:
         verdict = "PASS"
-    elif evidence.repeated.expected:
-        verdict, reason = _judge_vanished(evidence)
+    elif evidence.first is not None and evidence.repeated.expected:
+        verdict, reason = _judge_vanished(evidence.first, evidence.again)
     elif (rule := find_property(check.name, subject)) is not None:
         verdict, reason, safe = rule.verdict, rule.reason, rule.safe
     outcome = Outcome(check.name, verdict, reason=reason, safe=safe, **evidence.numbers())
@@ -101,12 +101,10 @@ def _floor(subject: Subject, outcome: Outcome) -> float | None:
     return outcome.floor if outcome.floor is not None else measure_rounding(subject)
 
 
-def _judge_vanished(evidence: Evidence) -> tuple[Verdict, str]:
+def _judge_vanished(first: Measurement, again: Measurement | None) -> tuple[Verdict, str]:
     """Return the verdict on a difference that was gone when it was repeated, and why."""
-    first = evidence.first
-    assert first is not None
     if first.wanted or first.size <= FAR:
         return "PASS", "vanishes in float64: rounding, or a tie"
-    if evidence.again is not None and evidence.again.expected:
+    if again is not None and again.expected:
         return "WARN", "depends on what ran before: gone when the same model was asked the same again"
     return "WARN", "gone in float64 with other weights or texts: rounding decides a choice that moves the logits far"

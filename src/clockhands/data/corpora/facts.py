@@ -13,7 +13,7 @@ from itertools import islice
 
 from clockhands.data.catalogue import corpus
 from clockhands.data.corpora.stdlib import stdlib
-from clockhands.data.pairs import Corpus, Fact
+from clockhands.data.splits import Corpus, Fact
 from clockhands.errors import UsageError
 from clockhands.options import Count, Seed
 

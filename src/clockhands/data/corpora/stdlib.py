@@ -10,7 +10,7 @@ import tokenize
 from pathlib import Path
 
 from clockhands.data.catalogue import corpus
-from clockhands.data.pairs import Corpus, Fact
+from clockhands.data.splits import Corpus, Fact
 from clockhands.errors import DataError, UsageError
 
 __all__ = ["LEFT_OUT", "stdlib"]

@@ -3,8 +3,10 @@
 from clockhands.runs.recipe.overrides import apply_overrides
 from clockhands.runs.recipe.recipe import (
     Recipe,
+    inherit_tables,
     load_recipe,
     make_recipe,
+    make_run_recipe,
     read_tables,
     read_training_overrides,
     vary_recipe,
@@ -13,8 +15,10 @@ from clockhands.runs.recipe.recipe import (
 __all__ = [
     "Recipe",
     "apply_overrides",
+    "inherit_tables",
     "load_recipe",
     "make_recipe",
+    "make_run_recipe",
     "read_tables",
     "read_training_overrides",
     "vary_recipe",

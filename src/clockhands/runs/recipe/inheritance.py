@@ -6,9 +6,9 @@ folder with a model of this project: the model from its ``config.json``, and its
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from clockhands.errors import CheckpointError
 from clockhands.model.config import TransformerConfig
@@ -29,13 +29,17 @@ __all__ = [
     "require_model_folder",
 ]
 
+FindLength: TypeAlias = Callable[[Path], int | None]
+"""The trained length of the run in a folder, in tokens; None if its recipe names none."""
 
-def inherit(tables: Tables, overrides: Mapping[str, Any]) -> Tables:
+
+def inherit(tables: Tables, overrides: Mapping[str, Any], find_trained_length: FindLength) -> Tables:
     """Return the tables of a recipe with what they leave out of [model], [position] and [tokenizer] filled in.
 
     The values are those of the folder ``training.begin_from``, which ``overrides`` may set. A recipe that leaves
-    nothing out, such as the resolved one of a run, is returned as it is, and nothing is opened. Raises CheckpointError
-    if the folder has no model of this project.
+    nothing out, such as the resolved one of a run, is returned as it is, and nothing is opened.
+    ``find_trained_length`` reads the recipe of a run, and so needs all that this module is a part of. Raises
+    CheckpointError if the folder has no model of this project.
     """
     training = tables.get("training")
     in_table = training.get("begin_from") if isinstance(training, Mapping) else None
@@ -48,21 +52,19 @@ def inherit(tables: Tables, overrides: Mapping[str, Any]) -> Tables:
         tables["model"] = {**make_model_table(read_architecture(begin_from)), **model}
     if isinstance(position, Mapping) and not {"scheme", *SIDES} & position.keys():
         inherited = {**make_position_table(read_architecture(begin_from)), **position}
-        tables["position"] = _add_trained_length(inherited, overrides, begin_from)
+        if (begin_from / RECIPE).is_file() and _needs_trained_length(inherited, overrides):
+            length = find_trained_length(begin_from)
+            inherited |= {} if length is None else {"original_length": length}
+        tables["position"] = inherited
     if not tables.get("tokenizer") and not any(key.startswith("tokenizer.") for key in overrides):
         tables["tokenizer"] = make_tokenizer_table(begin_from)
     return tables
 
 
-def _add_trained_length(position: dict[str, Any], overrides: Mapping[str, Any], begin_from: Path) -> dict[str, Any]:
-    """Return a position with the length that the run to begin from was trained on, where its spectrum lacks it."""
-    from clockhands.runs import Run
-
+def _needs_trained_length(position: Mapping[str, Any], overrides: Mapping[str, Any]) -> bool:
+    """Return whether a position with these overrides has a spectrum without the trained length that it needs."""
     said = {key.removeprefix("position."): value for key, value in overrides.items() if key.startswith("position.")}
-    if not lacks_trained_length({**position, **said}) or not (begin_from / RECIPE).is_file():
-        return position
-    length = Run.from_folder(begin_from).trained_length
-    return position if length is None else {**position, "original_length": length}
+    return lacks_trained_length({**position, **said})
 
 
 def require_model_folder(begin_from: Path) -> Path:

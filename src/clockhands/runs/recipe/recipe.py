@@ -14,6 +14,7 @@ from clockhands.errors import ConfigError, describe_unknown
 from clockhands.files import find_recipe, read_toml
 from clockhands.model.config import TransformerConfig
 from clockhands.options import parse
+from clockhands.runs.folder import RECIPE
 from clockhands.runs.recipe.inheritance import inherit
 from clockhands.runs.recipe.keys import (
     FROM_DATA,
@@ -36,12 +37,15 @@ from clockhands.runs.recipe.validation import (
     read_section,
     select_tables,
 )
+from clockhands.schemes.rotary.saved_options import complete_saved_position
 
 __all__ = [
     "USUAL_SIZES",
     "Recipe",
+    "inherit_tables",
     "load_recipe",
     "make_recipe",
+    "make_run_recipe",
     "read_tables",
     "read_training_overrides",
     "vary_recipe",
@@ -76,6 +80,11 @@ class Recipe:
     def task(self) -> Task:
         """What a model learns from the corpus, known before its text is read."""
         return CORPORA[self.corpus].find_task(self.corpus_options)
+
+    @property
+    def trained_length(self) -> int | None:
+        """How many tokens the texts have at most; None for pairs without a bound."""
+        return self.batches.max_length if self.model.architecture == "encoder-decoder" else self.batches.window
 
     @classmethod
     def from_tables(cls, tables: Mapping[str, Any], source: str = "the recipe") -> Recipe:
@@ -137,7 +146,9 @@ def make_recipe(
     CheckpointError if there is no model to begin from.
     """
     known, faults = select_tables(tables)
-    tables = inherit({**known, **{name: table for name, table in tables.items() if name not in TABLES}}, overrides)
+    tables = inherit_tables(
+        {**known, **{name: table for name, table in tables.items() if name not in TABLES}}, overrides
+    )
     tables, wrong = try_overrides(tables, overrides, written=written)
     faults += wrong
     try:
@@ -147,6 +158,30 @@ def make_recipe(
     if faults:
         raise ConfigError(faults, source)
     return recipe
+
+
+def make_run_recipe(tables: Tables, source: str) -> Recipe:
+    """Make the resolved recipe of a run, of any version, from the tables of its file ``source``. Raises ConfigError."""
+    # Older run folders leave out what nobody gave. What was meant was not ``auto``, but the schedule's own rate
+    # (None), no warm-up, one evaluation at the end, and the weights of the last step.
+    older_defaults = {"learning_rate": "none", "warmup_steps": 0, "eval_steps": "none", "export": "last"}
+    tables = {**tables, "training": {**older_defaults, **tables.get("training", {})}}
+    if "position" in tables:
+        tables["position"] = complete_saved_position(tables["position"])
+    return make_recipe(tables, {}, source=source)
+
+
+def inherit_tables(tables: Tables, overrides: Mapping[str, Any]) -> Tables:
+    """Return the tables of a recipe with what they leave out taken from the run that ``training.begin_from`` names.
+
+    Raises CheckpointError if there is no model in its folder, DataError or ConfigError if its recipe cannot be read.
+    """
+    return inherit(tables, overrides, _find_trained_length)
+
+
+def _find_trained_length(run: Path) -> int | None:
+    path = run / RECIPE
+    return make_run_recipe(read_tables(path), str(path)).trained_length
 
 
 def vary_recipe(recipe: Recipe, overrides: Mapping[str, Any]) -> Recipe:

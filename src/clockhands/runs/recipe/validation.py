@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from clockhands.data import CORPORA, Task
-from clockhands.data.pairs import ITEMS
+from clockhands.data.splits import ITEMS
 from clockhands.errors import ConfigError, Fault, show_value
 from clockhands.model.config import TransformerConfig
 from clockhands.model.presets import PRESETS

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from clockhands.checking.checks.check import select
-from clockhands.checking.fitting.pieces import PLANS, explain_check
+from clockhands.checking.fitting.explain_pieces import explain_check
+from clockhands.checking.fitting.pieces import PLANS
 from clockhands.checking.models.make_subjects import from_model
 from clockhands.checking.verdict.run import run_checks
 from tests.checking.scratch.ports import scratch

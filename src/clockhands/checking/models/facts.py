@@ -1,0 +1,136 @@
+"""What is known of a model before anything is judged: how position enters, how long its texts may be."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import nn
+
+from clockhands.checking.models.adapter import Adapter, accepts, device_of
+from clockhands.schemes.scheme import Declares, Scheme
+
+_TABLE = re.compile(
+    r"(^|\.)(wpe|pos_emb\w*|pos_embed\w*|position_embedding\w*|embed_positions|positions?_emb\w*|embedding_?positions?|"
+    r"learned_pos\w*|position_enc\w*|positional\w*|pos_encoding|position_ids_embedding)(\.|$)"
+)
+_SEEN = re.compile(r"(^|\.)(visual|vision\w*|audio\w*)(\.|$)")  # what reads images and sound has places of its own
+_RECURRENT = re.compile(
+    r"Mamba|Rwkv|xLSTM|mLSTM|Recurrent|GatedDelta|LinearAttention|LightningAttention|ShortConv|KimiDelta|Mixer2|Conv1d"
+)
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is known before anything is judged.
+
+    ``absolute``: position enters as a vector of its own, so a common shift must change the logits. ``recurrent``: a
+    state runs along the text, so pads and documents before a token reach it unless they are kept out by hand.
+    ``stretches``: the frequencies depend on the length read so far (dynamic NTK, LongRoPE).
+    ``first``: the number of the first position by default (RoBERTa counts from ``padding_idx + 1``).
+    """
+
+    scheme: str = "unknown"
+    absolute: bool = False
+    recurrent: bool = False
+    hashed: bool = False
+    window: int | None = None
+    limit: int | None = None
+    first: int = 0
+    stretches: bool = False
+
+
+def detect(adapter: Adapter) -> Facts:
+    """Read from the module and its configuration how position enters; behaviour decides the rest."""
+    module = getattr(adapter, "module", None)
+    if module is None:
+        return Facts(absolute=bool(getattr(adapter, "absolute", False)), limit=getattr(adapter, "max_length", None))
+    config = getattr(adapter, "config", None) or getattr(module, "config", None)
+    promises = [m.declares for m in module.modules() if isinstance(m, Scheme)]
+    if promises:
+        return replace(_declared(module, promises), first=first_position(adapter, adapter.vocabulary))
+    tables = [name for name, _ in _named(module) if _TABLE.search(name) and not _SEEN.search(name)]
+    classes = {type(m).__name__ for name, m in module.named_modules() if not _SEEN.search(name)}
+    rotary = any("rotary" in name.lower() or "rope" in name.lower() for name in classes)
+    facts = Facts(
+        scheme=_scheme(classes, tables, rotary, config),
+        absolute=bool(tables) or bool(getattr(adapter, "absolute", False)),
+        recurrent=any(_RECURRENT.search(name) for name in classes),
+        hashed=any("LSH" in name for name in classes),
+        window=_first(config, "sliding_window", "attention_window", "window_size", "local_attention"),
+        stretches=_stretches(config),
+        limit=_claimed_length(config, bool(getattr(adapter, "per_token", True)))
+        or getattr(adapter, "max_length", None),
+    )
+    return replace(facts, first=first_position(adapter, adapter.vocabulary))
+
+
+def _declared(module: nn.Module, promises: list[Declares]) -> Facts:
+    """Of one of our own models: what its schemes declare."""
+    limits = [promise.max_length for promise in promises if promise.max_length is not None]
+    return Facts(
+        scheme=_named_schemes(module),
+        absolute=not all(promise.translation_invariant for promise in promises),
+        limit=min(limits, default=None),
+        stretches=any(promise.depends_on_length for promise in promises),
+    )
+
+
+def _named_schemes(module: nn.Module) -> str:
+    """The classes of the schemes; what has no positions, such as attention to a source, goes without saying."""
+    names = dict.fromkeys(type(m).__name__ for m in module.modules() if isinstance(m, Scheme))
+    return " + ".join([name for name in names if name not in ("NoPosition", "Composition")] or names)
+
+
+def _named(module: nn.Module) -> list[tuple[str, Any]]:
+    tensors = [*module.named_parameters(), *module.named_buffers()]
+    sinusoids = [(name, m) for name, m in module.named_modules() if "Sinusoidal" in type(m).__name__]
+    return [(name, t) for name, t in tensors if t.dim() >= 2] + [(f"{name}.pos_emb", m) for name, m in sinusoids]
+
+
+def _scheme(classes: set[str], tables: list[str], rotary: bool, config: Any) -> str:
+    if getattr(config, "alibi", False) or getattr(config, "model_type", "") in ("bloom", "mpt"):
+        return "ALiBi"
+    names = ["RoPE"] if rotary else []
+    if tables:
+        names.append("absolute")
+    if any("Relative" in name or "T5Attention" in name for name in classes):
+        names.append("relative")
+    if any(_RECURRENT.search(name) for name in classes):
+        names.append("recurrence")
+    return " + ".join(names) or "none found"
+
+
+def _stretches(config: Any) -> bool:
+    kinds = ("'dynamic'", "'longrope'", "'su'")
+    return any(kind in str(getattr(config, "rope_parameters", None)) for kind in kinds)
+
+
+def _claimed_length(config: Any, writes: bool) -> int | None:
+    """Return how many tokens the side that writes, or the one that reads a source, says it can hold."""
+    own = ("max_target_positions", "max_decoder_position_embeddings")
+    source = ("max_source_positions", "max_encoder_position_embeddings")
+    named = _first(config, "max_position_embeddings", "n_positions", *(own if writes else source), "max_seq_len")
+    part = getattr(config, "decoder" if writes else "encoder", None)
+    return named or (None if part is None else _claimed_length(part, writes))
+
+
+def _first(config: Any, *names: str) -> int | None:
+    values = (getattr(config, name, None) for name in names)
+    return next((value for value in values if isinstance(value, int) and value > 0), None)
+
+
+def first_position(adapter: Adapter, vocabulary: int) -> int:
+    """Return the number of the first default position, found by trying: explicit positions that change nothing."""
+    if not accepts(adapter, "positions"):
+        return 0
+    ids = torch.arange(8, device=device_of(adapter)).add(min(10, vocabulary - 8)).unsqueeze(0)
+    with torch.no_grad():
+        default = adapter.logits(ids)
+        for start in range(4):
+            positions = torch.arange(start, start + 8, device=ids.device).unsqueeze(0)
+            if torch.allclose(adapter.logits(ids, None, positions), default, rtol=1e-4, atol=1e-4):
+                return start
+    return 0

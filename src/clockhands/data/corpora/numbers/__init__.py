@@ -1,0 +1,137 @@
+"""Spelled-out numbers, translated between real languages: a real task with exactly one right answer.
+
+German says tens and units the other way round ("dreiundzwanzig", three-and-twenty), so a translator that does not
+know the order of what it reads cannot do it.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from functools import partial
+from itertools import islice
+
+from num2words import CONVERTER_CLASSES
+
+from clockhands.data.catalogue import corpus
+from clockhands.data.corpora.numbers.number_words import list_morphemes
+from clockhands.data.corpora.numbers.populations import make_populations, plan_quotas
+from clockhands.data.corpora.numbers.spelling import make_pair
+from clockhands.data.memory_check import check_sentences
+from clockhands.data.pairs import Pair
+from clockhands.data.splits import Corpus, Fact
+from clockhands.errors import UsageError, describe_unknown
+from clockhands.options import Seed
+
+__all__ = ["BEYOND_DRAWS", "numbers"]
+
+BEYOND_DRAWS = 1_000_000
+"""How many numbers are drawn at most to fill a split of longer ones."""
+
+
+@corpus("numbers", "translation", one_answer=True, tokenizer="morpheme")
+def numbers(
+    *,
+    source: str = "de",
+    target: str = "en",
+    largest: int = 999_999,
+    train: int = 20_000,
+    validation: int = 500,
+    test: int = 1_000,
+    longer: int = 200,
+    seed: Seed = 0,
+) -> Corpus:
+    """Make numbers from 0 to ``largest``, drawn evenly over their count of digits, written out by ``num2words``.
+
+    ``source`` and ``target`` are languages as num2words names them; ``train``, ``validation`` and ``test`` are
+    sizes of splits that share no number. ``longer`` is the size of each of three further splits, named
+    ``longer-7`` and so on by their digits: every number in them is longer, on both sides, than the drawn numbers of
+    ``train``; a split is smaller where fewer such numbers are found. Training also sees the round ones (two million),
+    so that no word in them is new: what they test is length. 0 leaves them out.
+
+    Where no tokenizer is asked for, the texts are cut into the morphemes of the number words: on average fewer than
+    eight tokens a number.
+
+    Raises UsageError for a language that num2words does not know or cannot count so far in, and for splits larger
+    than the range or than the memory.
+    """
+    _check(source, target, largest, {"train": train, "validation": validation, "test": test}, longer)
+    rng = random.Random(f"numbers:{largest}:{train}:{validation}:{test}:{seed}")
+    chosen = _draw(largest, train + validation + test, rng)
+    spelled = [make_pair(number, source, target) for number in chosen]
+    splits: dict[str, list[Pair]] = {
+        "train": spelled[:train],
+        "validation": spelled[train : train + validation],
+        "test": spelled[train + validation :],
+    }
+    if longer:
+        digits = range(len(str(largest)) + 1, len(str(largest)) + 4)
+        bounds = [max(len(text) for text in side) for side in _make_sides(splits["train"])]
+        splits["train"] = splits["train"] + [
+            make_pair(number, source, target) for number in _round(largest, digits[-1])
+        ]
+        for count in digits:
+            beyond = _draw_beyond(count, (bounds[0], bounds[1]), source, target, rng)
+            splits[f"longer-{count}"] = list(islice(beyond, longer))
+    facts: dict[str, Fact] = {
+        "source language": source,
+        "target language": target,
+        "largest number trained on": largest,
+    }
+    description = f"numbers from 0 to {largest:,} written out, {source} to {target}"
+    morphemes = partial(list_morphemes, source, target, len(str(largest)) + 3)
+    populations = make_populations(source, target, largest, train + validation + test)
+    return Corpus("numbers", "translation", splits, description, facts, morphemes, populations)
+
+
+def _check(source: str, target: str, largest: int, sizes: dict[str, int], longer: int) -> None:
+    for language in (source, target):
+        if language not in CONVERTER_CLASSES:
+            raise UsageError(f"corpus 'numbers': {describe_unknown('language', language, CONVERTER_CLASSES)}")
+    if not 9 <= largest < 10**12:
+        raise UsageError(f"corpus 'numbers': largest={largest} is outside 9 to 999,999,999,999")
+    for name, size in sizes.items():
+        if size < 1:
+            raise UsageError(f"corpus 'numbers': {name}={size}; every split needs at least one number")
+    if longer < 0:
+        raise UsageError(f"corpus 'numbers': longer={longer}; give 0 to leave these splits out, or more")
+    if sum(sizes.values()) > largest + 1:
+        total = sum(sizes.values())
+        raise UsageError(
+            f"corpus 'numbers': the splits ask for {total:,} numbers, and from 0 to {largest:,} there are "
+            f"{largest + 1:,}; ask for fewer or raise 'largest'"
+        )
+    check_sentences("numbers", {**sizes, "longer": 3 * longer})
+
+
+def _draw(largest: int, total: int, rng: random.Random) -> list[int]:
+    """Draw ``total`` different numbers in random order: as near as may be equally many of every count of digits."""
+    chosen = [
+        number for start, end, quota in plan_quotas(largest, total) for number in rng.sample(range(start, end), quota)
+    ]
+    rng.shuffle(chosen)
+    return chosen
+
+
+def _round(largest: int, digits: int) -> list[int]:
+    """Return round numbers above ``largest`` and below 10^digits, such as three million and seventeen million."""
+    tens = {count * 10**power for power in range(1, digits) for count in range(1, 10)}
+    thousands = {count * 1000**power for power in range(1, 5) for count in (*range(10, 20), *range(20, 1000, 7))}
+    return sorted(number for number in tens | thousands if largest < number < 10**digits)
+
+
+def _draw_beyond(count: int, bounds: tuple[int, int], source: str, target: str, rng: random.Random) -> Iterator[Pair]:
+    """Yield different numbers of ``count`` digits whose two spellings are longer than the two ``bounds``."""
+    tried: set[int] = set()
+    for _ in range(BEYOND_DRAWS):
+        number = rng.randrange(10 ** (count - 1), 10**count)
+        if number in tried:
+            continue
+        tried.add(number)
+        pair = make_pair(number, source, target)
+        if len(pair.source) > bounds[0] and len(pair.target) > bounds[1]:
+            yield pair
+
+
+def _make_sides(pairs: list[Pair]) -> tuple[list[str], list[str]]:
+    return [pair.source for pair in pairs], [pair.target for pair in pairs]
