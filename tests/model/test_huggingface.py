@@ -295,7 +295,9 @@ def test_packed_documents_are_not_continued() -> None:
 def test_generate_refuses_packed_documents_with_a_cache_and_without(kind: str, named: str, use_cache: bool) -> None:
     """Without a cache it would add tokens to a row whose documents are as long as before."""
     options = {named: torch.tensor([[0, 0, 1, 1]]), "use_cache": use_cache, "max_new_tokens": 2}
-    with pytest.raises(PositionError, match=rf"packed documents cannot be continued, .* {named} say .* document alone"):
+    with pytest.raises(
+        PositionError, match=rf"packed documents cannot be continued: .* {named} does not say .* document alone"
+    ):
         model(kind).generate(words(1, 4), **options)
 
 

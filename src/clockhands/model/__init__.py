@@ -1,19 +1,20 @@
 """The Transformer of "Attention Is All You Need", with the published variations as named options.
 
-Without transformers: ``TransformerConfig``, a frozen dataclass that validates itself and the ``PositionConfig`` of each
-side in it, ``make_preset`` (``paper-base``, ``tutorial``, ``tiny``), and ``Transformer``, which reads a ``TokenBatch``.
-Read the modules in this order: config, input, attention, block, stack, transformer.
+These classes need no transformers. A ``TransformerConfig`` is a frozen dataclass, which contains a ``PositionConfig``
+for each side and validates itself; ``make_preset`` makes one by name (``paper-base``, ``tutorial``, ``tiny``). A
+``Transformer`` is the model, which reads a ``TokenBatch``. Read the modules in this order: config, input, attention,
+block, stack, transformer.
 
-With transformers (``clockhands.model.huggingface``): ``ClockhandsConfig``, ``ClockhandsForSeq2SeqLM``,
-``ClockhandsForCausalLM``, ``ClockhandsForMaskedLM``::
+``clockhands.model.huggingface`` has the classes for transformers: ``ClockhandsConfig``, ``ClockhandsForSeq2SeqLM``,
+``ClockhandsForCausalLM`` and ``ClockhandsForMaskedLM``. This computes a training loss::
 
     config = ClockhandsConfig(transformer=make_preset("tiny", {"vocab_size": 500}).to_dict(), label_smoothing=0.1,
                               pad_token_id=0, bos_token_id=1, eos_token_id=2, decoder_start_token_id=1)
     model = ClockhandsForSeq2SeqLM(config)
     loss = model(input_ids=..., attention_mask=..., labels=..., num_items_in_batch=...).loss
 
-``labels`` hold -100 where nothing is to be learnt. While training with labels, label
-smoothing acts and no logits are returned.
+``labels`` hold -100 where nothing is to be learnt. In training mode, a call with labels smooths them and returns no
+logits.
 """
 
 from clockhands.model.config import TransformerConfig

@@ -117,25 +117,25 @@ class Attention(nn.Module):
         placement: Placement,
         *,
         rotated: bool,
-        window: bool,
+        windowed: bool,
     ) -> Float[Tensor, "B H S Kv"]:
         """Attend to all keys of a cache, earlier ones and new: queries [B, H, S, K] to [B, H, S, Kv].
 
         ``stored_BHTKp`` are the cached keys, with their positions as further channels if the scheme needs them
-        (``needs_stored_positions``). ``rotated``: whether queries and keys have been rotated before. ``window``:
-        whether the cache dropped keys that no query can attend to. Raises PositionError if another one returned fewer
-        keys than there are tokens.
+        (``needs_stored_positions``). ``rotated``: whether queries and keys have been rotated before. ``windowed``:
+        whether the cache keeps only keys in the layer's window (``keeps_window``). Raises PositionError if any other
+        cache returned fewer keys than there are tokens.
         """
-        if window and placement.mask_BHSM is not None:
+        if windowed and placement.mask_BHSM is not None:
             kept = stored_BHTKp.shape[2]
             placement = dataclasses.replace(placement, mask_BHSM=placement.mask_BHSM[..., -kept:])
-        elif placement.length is not None and not window:
+        elif placement.length is not None and not windowed:
             refuse_sliding_cache(stored_BHTKp, placement.length)
             stored_BHTKp, v_BHTK = stored_BHTKp[:, :, : placement.length], v_BHTK[:, :, : placement.length]
         if needs_stored_positions(scheme):
             k_BHTK, kpos_BT = split_positions(stored_BHTKp, q_BHSK.shape[-1], placement.kpos_BT)
         else:
-            # Keys were rotated before they were cached and no later hook reads their positions: zeros [B, T] will do.
+            # No hook that is still to be called reads the positions of keys, so that zeros [B, T] can stand for them.
             k_BHTK, kpos_BT = stored_BHTKp, placement.qpos_BS.new_zeros(()).expand(len(v_BHTK), v_BHTK.shape[2])
         placement = dataclasses.replace(placement, kpos_BT=kpos_BT)
         return self.attend_heads(scheme, q_BHSK, k_BHTK, v_BHTK, placement, rotated=rotated)
@@ -149,7 +149,7 @@ class SelfAttention(Attention):
         self.qkv = FusedLinear(config.d_model, (self.q_width, self.kv_width, self.kv_width), bias=config.attention_bias)
 
     def forward(self, x_BSD: Float[Tensor, "B S D"], context: AttentionContext) -> Float[Tensor, "B S D"]:
-        """Attend among the tokens of one side: [B, S, D] to [B, S, D]."""
+        """Attend among the tokens of one side: [B, S, D] to [B, S, D]. Raises what ``attend_with_cache`` raises."""
         q_BHSK, k_BGSK, v_BGSK = self.qkv.project_heads(x_BSD, self.head_dim)
         k_BHSK, v_BHSK = self.repeat_heads(k_BGSK), self.repeat_heads(v_BGSK)
         return self.join_heads(self.attend_with_cache(x_BSD, q_BHSK, k_BHSK, v_BHSK, context))
@@ -164,8 +164,8 @@ class SelfAttention(Attention):
     ) -> Float[Tensor, "B H S Kv"]:
         """Update the KV cache, if there is one, and attend: queries [B, H, S, K] to [B, H, S, Kv].
 
-        ``x_BSD`` is the layer's input, which only ``scheme.locate`` reads. Raises PositionError for a cache that cannot
-        serve the scheme.
+        ``x_BSD`` is what queries and keys were projected from; only ``scheme.locate`` reads it. Raises PositionError
+        for a cache that cannot serve the scheme, and for positions that the scheme does not take.
         """
         scheme, placement, cache, layer = context.scheme, context.placement, context.cache, context.layer
         q, k, v = q_BHSK, k_BHSK, v_BHSK
@@ -183,8 +183,8 @@ class SelfAttention(Attention):
             q, k = scheme.rotate(q, k, placement.qpos_BS, placement.kpos_BT)
         stored = append_positions(k, placement.kpos_BT) if needs_stored_positions(scheme) else k
         stored, v = self.update_cache(cache, layer, stored, v, may_share_keys(scheme))
-        window = keeps_window(cache, layer)
-        return self.attend_to_cached_keys(scheme, q, stored, v, placement, rotated=rotated, window=window)
+        windowed = keeps_window(cache, layer)
+        return self.attend_to_cached_keys(scheme, q, stored, v, placement, rotated=rotated, windowed=windowed)
 
     def locate_tokens(self, x_BSD: Float[Tensor, "B S D"], context: AttentionContext) -> Placement:
         """Return the placement of a call, with the coordinates [B, H, S, A] of ``scheme.locate`` if it gives any."""
@@ -214,7 +214,10 @@ class CrossAttention(Attention):
         source_BTD: Float[Tensor, "B T D"],
         context: AttentionContext,
     ) -> Float[Tensor, "B S D"]:
-        """Attend from target tokens [B, S, D] to the source's states [B, T, D]: [B, S, D]."""
+        """Attend from target tokens [B, S, D] to the source's states [B, T, D]: [B, S, D].
+
+        Raises PositionError for positions that the scheme does not take.
+        """
         (q_BHSK,) = self.q.project_heads(x_BSD, self.head_dim)
         k_BHTK, v_BHTK = self.project_source(source_BTD, context.cache, context.layer, q_BHSK.device)
         scheme, placement = context.scheme, context.placement

@@ -14,9 +14,9 @@ from clockhands.model.config_types import (
     SIDES_BY_ARCHITECTURE,
     Architecture,
     DropoutPlace,
-    Heads,
+    HeadCount,
     HeadWidth,
-    Layers,
+    LayerCount,
     Side,
     StackSide,
     VocabularySize,
@@ -37,11 +37,11 @@ __all__ = ["TransformerConfig"]
 class TransformerConfig:
     """A Transformer of "Attention Is All You Need" (Vaswani et al. 2017); the defaults are the paper's base model.
 
-    Only ``vocab_size`` is smaller (the paper's vocabulary has 37,000 tokens), and ``norm_eps`` is PyTorch's.
+    Two defaults are not the paper's: ``vocab_size`` is smaller than its 37,000 tokens, and ``norm_eps`` is PyTorch's.
 
     Args:
-        kind: the architecture, which code reads as ``architecture``: ``encoder-decoder``, ``decoder`` (language model)
-            or ``encoder`` (masked language model).
+        kind: the architecture: ``encoder-decoder``, ``decoder`` (language model) or ``encoder`` (masked language
+            model). Code reads it from the property ``architecture``.
         vocab_size: size of the vocabulary; in an encoder-decoder, of the target's, which the decoder reads and writes.
         source_vocab_size: size of the vocabulary that the encoder of an encoder-decoder reads; None: ``vocab_size``.
         d_model: width of the states.
@@ -74,7 +74,8 @@ class TransformerConfig:
         activation: the function in the feed-forward layers, and in the ``output_transform``.
         gated: feed-forward layers compute W₂ (act(W_g x) * W₁ x) instead of W₂ act(W₁ x).
         attention_scale: factor of q·k (T5: 1); None: the scheme's own, 1/√d_head for most (DeBERTa: 1/√(3·d_head)).
-        residual: whether sublayers add to their input; off in experiments on what the residual connection carries.
+        residual: whether the input of every sublayer is added to its output; off in experiments on what the residual
+            connection carries.
         causal_encoder: whether the encoder has a causal mask; on in experiments on the position that a mask reveals.
         parallel: attention and feed-forward layer read the same x, and both are added to it (GPT-NeoX); needs ``pre``.
         encoder, decoder, cross: the positional encoding of each side, not the side itself; in the paper cross has none.
@@ -86,12 +87,12 @@ class TransformerConfig:
     vocab_size: VocabularySize = 8000
     source_vocab_size: VocabularySize | None = None
     d_model: Width = 512
-    num_heads: Heads = 8
-    num_kv_heads: Heads | None = None
+    num_heads: HeadCount = 8
+    num_kv_heads: HeadCount | None = None
     head_dim: HeadWidth | None = None
     d_ff: Annotated[int, Range(least=1, most=2**22)] = 2048
-    encoder_layers: Layers = 6
-    decoder_layers: Layers = 6
+    encoder_layers: LayerCount = 6
+    decoder_layers: LayerCount = 6
     norm: Literal["post", "pre"] = "post"
     final_norm: bool | None = None
     norm_kind: Literal["layer", "rms"] = "layer"
@@ -124,7 +125,7 @@ class TransformerConfig:
             raise ConfigError(faults, "the model")
 
     @classmethod
-    def from_dict(cls, table: Any, origin: str = "the model") -> TransformerConfig:
+    def from_dict(cls, table: object, origin: str = "the model") -> TransformerConfig:
         """Make a configuration from a table as in a recipe or a config.json; a side may be a name or a table.
 
         ``origin``: where the table comes from, for messages. Raises ConfigError naming every unknown key (with the
@@ -140,7 +141,7 @@ class TransformerConfig:
                 values |= {side: PositionConfig.from_dict(table[side], side)} if side in table else {}
             except ConfigError as error:
                 faults += error.faults
-        # A field without a valid value leaves nothing to construct: what its other fields allow to check is added.
+        # Without a valid value for every field nothing can be constructed, but some other faults can be found.
         if any(key in options_of(cls) and key not in values for key in table):
             raise ConfigError(faults + find_position_faults_without_sizes(table, values), origin)
         try:
@@ -154,7 +155,8 @@ class TransformerConfig:
     def with_vocabularies(self, vocab_size: int, source_vocab_size: int | None) -> TransformerConfig:
         """Return the same configuration with vocabularies of other sizes.
 
-        Only what depends on these sizes is checked. Raises ConfigError.
+        Only what depends on these sizes is checked: raises ConfigError if matrices that are tied would have different
+        shapes.
         """
         # Not dataclasses.replace, which would validate everything again. The copy shares the summaries of the schemes,
         # which do not depend on a vocabulary.
@@ -247,4 +249,8 @@ class TransformerConfig:
 
     @cached_property
     def _scheme_factory(self) -> SchemeFactory:
+        """The factory that builds the schemes of this configuration and keeps their summaries.
+
+        It is no field, so that it is neither compared nor saved.
+        """
         return SchemeFactory()

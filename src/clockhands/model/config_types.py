@@ -13,9 +13,9 @@ __all__ = [
     "SIDES_BY_ARCHITECTURE",
     "Architecture",
     "DropoutPlace",
+    "HeadCount",
     "HeadWidth",
-    "Heads",
-    "Layers",
+    "LayerCount",
     "Side",
     "StackSide",
     "VocabularySize",
@@ -23,6 +23,7 @@ __all__ = [
 ]
 
 Architecture = Literal["encoder-decoder", "decoder", "encoder"]
+"""Which stacks of layers a model has."""
 Side = Literal["encoder", "decoder", "cross"]
 """Where attention is, and so where position can enter; ``cross`` is cross-attention."""
 StackSide = Literal["encoder", "decoder"]
@@ -33,15 +34,19 @@ SIDES_BY_ARCHITECTURE: dict[Architecture, tuple[Side, ...]] = {
     "encoder": ("encoder",),
 }
 DropoutPlace = Literal["embedding", "residual", "ffn-residual", "attention", "activation"]
+"""Where dropout may act; ``TransformerConfig`` says what each place is."""
 DROPOUT_PLACES: tuple[DropoutPlace, ...] = get_args(DropoutPlace)
 
-# The largest sizes that are accepted, on any machine: each is larger than in every model known.
+# The largest sizes that are accepted, on any machine. No known model reaches one of them.
 LARGEST_HEAD_WIDTH = 2**17
 LARGEST_NUM_HEADS = 2**16
 VocabularySize: TypeAlias = Annotated[int, Range(least=1, most=2**31 - 1)]
+"""The number of tokens in a vocabulary."""
 Width: TypeAlias = Annotated[int, Range(least=1, most=2**20)]
-Heads: TypeAlias = Annotated[int, Range(least=1, most=LARGEST_NUM_HEADS)]
+"""The width of the states, d_model."""
+HeadCount: TypeAlias = Annotated[int, Range(least=1, most=LARGEST_NUM_HEADS)]
+"""The number of heads of queries, or of keys and values."""
 HeadWidth: TypeAlias = Annotated[int, Range(least=1, most=LARGEST_HEAD_WIDTH)]
-Layers: TypeAlias = Annotated[int, Range(least=0, most=2_000)]
-"""The deepest published Transformer has 1,000 layers (Wang et al. 2022, DeepNet); more than 2,000 take longer to build
-than anybody waits."""
+"""The width of one head, d_head."""
+LayerCount: TypeAlias = Annotated[int, Range(least=0, most=2_000)]
+"""The number of layers of a stack. The deepest published Transformer has 1,000 (Wang et al. 2022, DeepNet)."""

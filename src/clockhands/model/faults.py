@@ -40,7 +40,8 @@ __all__ = [
 def find_faults(config: TransformerConfig) -> list[str]:
     """Return what is wrong with a configuration, one sentence each; empty if nothing is.
 
-    Values of a wrong type or range are returned alone. A scheme is asked only about sizes that fit each other.
+    Values of a wrong type or range are returned alone. Whether the model's sizes suit a scheme is only checked if they
+    suit each other.
     """
     faults = find_value_faults(config, "")
     for side in get_args(Side):
@@ -48,7 +49,7 @@ def find_faults(config: TransformerConfig) -> list[str]:
     if faults:
         return faults
     size_faults = find_size_faults(config)
-    faults = size_faults + find_vocabulary_faults(config)
+    faults = [*size_faults, *find_vocabulary_faults(config)]
     for side in config.sides:
         side_faults = find_position_faults(config.get_position_config(side), side) + find_width_faults(config, side)
         if not side_faults and not size_faults:
@@ -59,9 +60,10 @@ def find_faults(config: TransformerConfig) -> list[str]:
 
 
 def find_position_faults_without_sizes(table: Mapping[str, Any], values: Mapping[str, Any]) -> list[str]:
-    """Return what is wrong with the positional encodings of a table whose other values are not all valid.
+    """Return what is wrong with the positional encodings in a table of which other values are not valid.
 
-    ``values`` are the valid ones, positional encodings among them. What depends on sizes is not checked.
+    ``values``: the valid values of the table, among them a ``PositionConfig`` for each side that has a valid one. What
+    depends on sizes is not checked.
     """
     if "kind" in table and "kind" not in values:
         return []
@@ -85,12 +87,12 @@ def find_value_faults(config: TransformerConfig | PositionConfig, prefix: str) -
     return faults
 
 
-def find_size_faults(config: TransformerConfig) -> list[str]:
+def find_size_faults(config: TransformerConfig) -> list[Fault]:
     """Return which sizes contradict each other, and why layers cannot be parallel.
 
     Each is a ``Fault`` that names every field on which it depends.
     """
-    faults: list[str] = []
+    faults = []
     head_fields = ("d_model", "num_heads", "head_dim")
     if config.resolved_head_dim > LARGEST_HEAD_WIDTH:
         sentence = f"d_model / num_heads is {config.resolved_head_dim:,}, but must be at most {LARGEST_HEAD_WIDTH:,}"
@@ -118,9 +120,12 @@ def _find_nearest_divisor(size: int, wanted: int) -> int:
     return min(divisors, key=lambda n: abs(n - wanted))
 
 
-def find_vocabulary_faults(config: TransformerConfig) -> list[str]:
-    """Return which matrices cannot be tied because their shapes differ, each as a ``Fault`` with its fields."""
-    faults: list[str] = []
+def find_vocabulary_faults(config: TransformerConfig) -> list[Fault]:
+    """Return which matrices cannot be tied because their shapes differ.
+
+    Each is a ``Fault`` that names the fields on which it depends; settings of a positional encoding are not among them.
+    """
+    faults = []
     source, target = config.get_vocabulary_size("encoder"), config.vocab_size
     reads_source = config.architecture == "encoder-decoder"
     if reads_source and config.tying == "three-way" and source != target:
@@ -134,7 +139,11 @@ def find_vocabulary_faults(config: TransformerConfig) -> list[str]:
     return faults
 
 
-def _find_tying_faults(config: TransformerConfig, side: StackSide) -> list[str]:
+def _find_tying_faults(config: TransformerConfig, side: StackSide) -> list[Fault]:
+    """Return why the token embedding of a side cannot be tied to the output matrix: ``concatenate`` makes it narrower.
+
+    A width that leaves no channels to the tokens is no fault here (``find_width_faults``).
+    """
     width = config.get_position_config(side).compute_token_width(config.d_model)
     if width == config.d_model or width <= 0:
         return []
@@ -164,11 +173,11 @@ def find_scheme_faults(config: TransformerConfig, side: Side) -> list[str]:
     try:
         summary = config.summarise_schemes(side)
         for specs in list_layer_specs(position, config.count_layers(side)):
-            adding = [spec.scheme for spec in specs if "encode" in CATALOGUE[spec.scheme].hooks()]
-            if adding:
+            encoding_schemes = [spec.scheme for spec in specs if "encode" in CATALOGUE[spec.scheme].hooks()]
+            if encoding_schemes:
                 return [
-                    f"{side}.layers: {adding[0]} adds vectors at the token embedding, before all layers; give it as "
-                    f"{side}.scheme"
+                    f"{side}.layers: {encoding_schemes[0]} adds vectors at the token embedding, before all layers; "
+                    f"give it as {side}.scheme"
                 ]
     except ConfigError as error:
         return [f"{side}: {sentence}" for sentence in error.faults]

@@ -9,7 +9,7 @@ from clockhands.shapes import Float, Int, Tensor
 __all__ = ["SMALLEST_BUFFER", "GrowingCache", "LayerCache", "SourceCache"]
 
 SMALLEST_BUFFER = 16
-"""Tokens that the first buffer of a layer has room for, or twice the first tokens if that is more."""
+"""A new buffer has room for this many tokens, or for twice the tokens that it begins with if that is more."""
 
 
 class LayerCache:

@@ -50,7 +50,7 @@ class ClockhandsPreTrainedModel(PreTrainedModel):
     _supports_sdpa = True
     _can_compile_fullgraph = False  # generate must not compile by itself: not every scheme can be traced with a cache
     architecture: ClassVar[Architecture]
-    auto_class: ClassVar[Any]
+    auto_class: ClassVar[Any]  # the Auto classes of transformers have no public base
 
     def __init__(self, config: ClockhandsConfig) -> None:
         super().__init__(config)
@@ -176,8 +176,8 @@ class CacheAwareGenerationMixin(GenerationMixin):
         packed = "decoder_document_ids" if self.config.is_encoder_decoder else "document_ids"
         if options.get(packed) is not None:
             raise PositionError(
-                f"packed documents cannot be continued, as generate adds tokens to a row and {packed} say of none of "
-                "them to which document it belongs; generate for each document alone"
+                f"packed documents cannot be continued: generate adds tokens to a row, and {packed} does not say to "
+                "which document they belong; generate for each document alone"
             )
         settings = generation_config or self.generation_config
         if options.get("output_attentions", settings.output_attentions):
@@ -192,23 +192,25 @@ class CacheAwareGenerationMixin(GenerationMixin):
     def _prepare_cache_for_generation(
         self, generation_config: Any, model_kwargs: dict[str, Any], *arguments: Any, **options: Any
     ) -> Any:
-        """Make the KV cache as transformers does; layers with windows keep only those, where nothing speaks against it.
+        """Make the KV cache as transformers does, whose layers with windows then keep only the keys in their windows.
 
-        A cache that the call passes or names is left as it is.
+        They keep all keys if the call passes or names a cache, in assisted generation, which takes tokens back, and if
+        keys may be missing within a window (``may_drop_keys``).
         """
         passed = model_kwargs.get("past_key_values") is not None
-        done = super()._prepare_cache_for_generation(generation_config, model_kwargs, *arguments, **options)  # type: ignore[misc]
+        result = super()._prepare_cache_for_generation(generation_config, model_kwargs, *arguments, **options)  # type: ignore[misc]
         cache = model_kwargs.get("past_key_values")
+        # transformers passes the mode of generation by place or by name.
         assisted = generation_config.is_assistant or GenerationMode.ASSISTED_GENERATION in (
             *arguments,
             *options.values(),
         )
         prefix = "decoder_" if self.config.is_encoder_decoder else ""
         if cache is None or passed or assisted or generation_config.cache_implementation is not None:
-            return done
+            return result
         if may_drop_keys(model_kwargs, prefix):
             keep_windows(getattr(cache, "self_attention_cache", cache), self.model.get_stack("decoder"))
-        return done
+        return result
 
 
 def is_loaded(parameter: torch.Tensor) -> bool:

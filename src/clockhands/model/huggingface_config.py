@@ -131,7 +131,7 @@ class ClockhandsConfig(PreTrainedConfig):
         return self.transformer_config.resolved_head_dim
 
 
-def find_loss_faults(rate: Any, smoothing: Any, pad_token_id: Any) -> list[str]:
+def find_loss_faults(rate: object, smoothing: object, pad_token_id: object) -> list[str]:
     """Return what is wrong with the training loss, one sentence each; empty if nothing is."""
     faults = []
     if not isinstance(rate, (int, float)) or not isinstance(smoothing, str):

@@ -12,6 +12,7 @@ from typing import Any, Protocol, runtime_checkable
 import torch
 
 from clockhands.errors import PositionError
+from clockhands.model.masks import has_padding_after_tokens
 from clockhands.schemes import Chunks, Composition, Scheme, Sinks, Window
 from clockhands.schemes.composition_rules import AFTER_ROTATE
 from clockhands.schemes.distance import DistanceBias
@@ -75,7 +76,7 @@ def may_share_keys(scheme: Scheme) -> bool:
 def find_window(scheme: Scheme) -> int | None:
     """Return how many tokens before its own a query can attend to, so that older keys need not be kept; None: all.
 
-    None too where a part might read older keys for something else than to attend to them.
+    Also None if a part of the scheme has a hook that may read the keys of tokens to which nobody attends.
     """
     parts = scheme.parts if isinstance(scheme, Composition) else (scheme,)
     for part in parts:
@@ -92,13 +93,17 @@ def keeps_window(cache: KVCache, layer: int) -> bool:
 
 
 def refuse_padding_between_tokens(cache: KVCache, mask_BT: Bool[Tensor, "B T"] | None) -> None:
-    """Raise PositionError if tokens stand nearer than their place in a cache says, of whose keys some are dropped."""
+    """Raise PositionError if padding follows a token and the cache keeps only the keys of the last places of a row.
+
+    Padding counts as a place but not as a position, so that a window may reach keys that such a cache has dropped.
+    """
     if mask_BT is None or not any(keeps_window(cache, layer) for layer in range(len(cache.layers))):
         return
-    if bool((mask_BT[:, :-1] & ~mask_BT[:, 1:]).any()):
+    if has_padding_after_tokens(mask_BT):
         raise PositionError(
-            "the attention_mask has padding behind tokens, and this cache keeps the keys of the last places alone, "
-            "beyond which the window may reach; pad on the left, or pass past_key_values=DynamicCache()"
+            "the attention_mask has padding after tokens, and this cache keeps only the keys of the last places of a "
+            "row, so that keys within the window may be missing; pad on the left, or pass "
+            "past_key_values=DynamicCache()"
         )
 
 

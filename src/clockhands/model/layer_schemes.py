@@ -18,6 +18,7 @@ __all__ = [
     "find_layer_count_faults",
     "find_layer_faults",
     "list_layer_specs",
+    "read_entry",
 ]
 
 
@@ -58,7 +59,10 @@ def list_layer_specs(position: PositionConfig, num_layers: int) -> list[tuple[Sc
 
 
 def find_layer_faults(position: PositionConfig, side: str) -> list[str]:
-    """Return what is wrong with the names and options in a layer schedule, whatever the number of layers."""
+    """Return what is wrong with the names and options in a layer schedule, one sentence each.
+
+    The number of layers is not needed.
+    """
     faults = []
     if position.kinds and not position.layers:
         faults.append(
@@ -97,7 +101,7 @@ def _find_entry_faults(entry: LayerEntry, kinds: Mapping[str, LayerEntry]) -> li
 
 
 def find_layer_count_faults(position: PositionConfig, side: str, num_layers: int) -> list[str]:
-    """Return why a layer schedule does not fit the number of layers."""
+    """Return why a layer schedule does not fit the number of layers, as a list of at most one sentence."""
     if position.layers is None:
         return []
     count = len(position.pattern)
@@ -118,9 +122,9 @@ def find_layer_count_faults(position: PositionConfig, side: str, num_layers: int
 class BuiltSchemes:
     """The schemes of a side.
 
-    ``modules``: the distinct instances; a composition may use parts that another one owns (``Composition.borrow``).
-    ``module_of_layer``: for each layer, the index of its scheme among them. ``at_input``: the scheme that acts at the
-    token embedding.
+    ``modules``: the distinct instances; compositions may share parts, whose parameters one of them owns
+    (``Composition.borrow``). ``module_of_layer``: for each layer, the index of its scheme among them. ``at_input``: the
+    scheme that acts at the token embedding.
     """
 
     modules: Sequence[Scheme]
@@ -128,20 +132,20 @@ class BuiltSchemes:
     at_input: Scheme
 
 
-def build_side(position: PositionConfig, num_layers: int, sizes: Sizes, spare: Scheme | None = None) -> BuiltSchemes:
-    """Build the schemes of a side: one for all layers that are alike, or one for each if a part is ``per_layer``.
+def build_side(position: PositionConfig, num_layers: int, sizes: Sizes, first: Scheme | None = None) -> BuiltSchemes:
+    """Build the schemes of a side: one for all layers with equal entries, or one for each if a part is ``per_layer``.
 
-    What is not ``per_layer`` exists once for all layers, or, where ``layers`` names it, once for all layers with equal
-    entries. ``spare``: an instance of the scheme that all
-    layers have, built before, which is used as the first one; None: that is built too. A valid configuration is
-    assumed; raises ConfigError where schemes refuse the sizes, or each other.
+    A part that is ``per_layer`` (``Scheme``) has parameters of its own in every layer. Of any other part there is one
+    instance for all layers that have it by ``scheme``, and one for all layers that have it by equal entries of
+    ``layers``. ``first``: an instance of the scheme that all layers have, built before; None: it is built here. A valid
+    configuration is assumed; raises ConfigError where schemes refuse the sizes, or each other.
     """
 
     def build_common() -> Scheme:
         return build(CATALOGUE, position.scheme, sizes, position.options, validated=True)
 
     # The scheme that all layers have: one instance for all, or, with a part that is ``per_layer``, the first layer's.
-    first = build_common() if spare is None else spare
+    first = build_common() if first is None else first
     if position.layers is None:
         return _build_without_schedule(first, build_common, num_layers)
     modules: list[Scheme] = [] if first.per_layer else [first]
@@ -174,10 +178,10 @@ def _build_without_schedule(first: Scheme, build_common: Callable[[], Scheme], n
 
 
 def _join_common_and_own(first: Scheme, common: Scheme, own_parts: list[Scheme]) -> Scheme:
-    """Return the scheme of one layer: what all layers have, and the layer's own parts.
+    """Return the scheme of one layer: ``common``, the scheme that all layers have, with the layer's own parts.
 
-    ``first`` is the scheme that all layers have, of which this layer shares what is not ``per_layer``. ``common`` is
-    that scheme too, or another instance for this layer.
+    ``first`` is the instance of that scheme in the first layer. ``common`` is the same instance, or with a part that is
+    ``per_layer`` another one, which then uses the parts of ``first`` that are not ``per_layer``.
     """
     if not own_parts:
         _share_parts(first, common)

@@ -168,7 +168,10 @@ def copy_for_decoding(module: AnyModule) -> AnyModule:
 
 @cache
 def _make_class_without_hooks(module_class: Any) -> Any:
-    """Return a subclass of a module class in which a call is ``forward`` and nothing more."""
+    """Return a subclass of a module class in which a call is ``forward`` and nothing more.
+
+    ``Any`` is type[AnyModule], which the type checker does not take for hashable.
+    """
     call = _normalise if module_class is nn.LayerNorm else module_class.forward
     return type(module_class.__name__, (module_class,), {"__call__": call})
 

@@ -21,6 +21,7 @@ __all__ = [
     "count_positions",
     "expand_key_mask",
     "has_padding",
+    "has_padding_after_tokens",
     "make_cross_placement",
     "make_padding_mask",
     "make_self_mask",
@@ -87,6 +88,11 @@ def has_padding(mask_BT: Bool[Tensor, "B T"] | None) -> bool:
     While tracing, when no value can be read, every mask is taken to hide some. On a GPU this waits for the device.
     """
     return mask_BT is not None and (torch.compiler.is_compiling() or not bool(mask_BT.all()))
+
+
+def has_padding_after_tokens(mask_BT: Bool[Tensor, "B T"]) -> bool:
+    """Return whether padding follows a token in any row, at the end or between tokens: padding on the left does not."""
+    return bool((mask_BT[:, :-1] & ~mask_BT[:, 1:]).any())
 
 
 def expand_key_mask(mask_BT: Bool[Tensor, "B T"], queries: int) -> Mask:

@@ -19,14 +19,14 @@ LayerEntry: TypeAlias = str | Mapping[str, Any]
 """What one layer has: a scheme's name or table, a table ``{schemes = [...]}``, or the name of an entry of ``kinds``."""
 
 REPEAT = "..."
-"""The last entry of ``layers``, after which the pattern begins again until all layers are served."""
+"""A last entry of ``layers`` that is no layer: it lets the pattern before it be cut at the last layer."""
 
 
 @dataclass(frozen=True)
 class PositionConfig:
     """The configuration of the positional encoding of one side.
 
-    It is not checked when it is made: what is right depends on the side and the sizes of the model, and so the
+    It does not check itself, because which values are valid depends on the side and on the sizes of the model. The
     ``TransformerConfig`` that contains it checks it.
 
     Args:
@@ -41,8 +41,8 @@ class PositionConfig:
         layers: what layers have besides ``scheme``, which all of them have: an entry for each layer, or a pattern that
             repeats, and that may be cut at the last layer if it ends with "...". An entry is a scheme's name, a table
             of a name and options, a table ``{schemes = [...]}``, or the name of one of ``kinds``.
-        kinds: such entries under names of one's own, which entries of ``layers`` can then be: with
-            ``{"local": {"schemes": ["rope", "window"]}}``, "local" is such an entry.
+        kinds: names for such entries. With ``{"local": {"schemes": ["rope", "window"]}}``, "local" is an entry that
+            ``layers`` may have.
         transform: a name of ``positions.TRANSFORMS``, which changes the positions before the scheme reads them; None:
             the scheme reads them as they are counted.
         transform_options: the options of the transform.
@@ -60,7 +60,7 @@ class PositionConfig:
     transform_options: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
-    def from_dict(cls, table: Any, origin: str = "position") -> PositionConfig:
+    def from_dict(cls, table: object, origin: str = "position") -> PositionConfig:
         """Make a configuration from a scheme's name or a table; keys that are not fields are the scheme's options.
 
         An example of a table is ``{"scheme": "rope", "base": 500.0}``. ``preset`` names a table of
@@ -134,15 +134,14 @@ class PositionConfig:
 
 
 SINUSOIDAL = PositionConfig("sinusoidal")
+"""The encoding of Vaswani et al. (2017), the default of encoder and decoder."""
 
 
-def spell_out_short_forms(table: Any) -> Any:
+def spell_out_short_forms(table: Mapping[str, Any]) -> dict[str, Any]:
     """Return a position table with what its short forms stand for: ``preset``, ``schemes``, ``layers`` without scheme.
 
     A ``preset`` that does not exist is left in the table, and the caller refuses it.
     """
-    if not isinstance(table, Mapping):
-        return table
     preset = POSITION_PRESETS.find(table.get("preset"))
     if preset is not None:
         table = {**copy.deepcopy(preset), **{key: value for key, value in table.items() if key != "preset"}}

@@ -30,22 +30,23 @@ class SchemeFactory:
     """Builds and summarises the schemes of one configuration's sides.
 
     What a scheme declares is known only of an instance, so validation builds those of each side and keeps a summary.
-    Where a side has a single scheme (``PositionConfig.has_single_scheme``), the first model of the configuration takes
-    over its instance if it equals a new one: if it has no parameters, its tables have values, and PyTorch's default
-    device, default dtype and inference mode are still the same. All other schemes are built again for every model,
-    which takes milliseconds. So the first model of a configuration gets the same random numbers as a later one: modules
-    draw theirs in the order in which they are built, and ``reset_parameters`` of some schemes draws others than the
-    constructor.
+    Where a side has a single scheme (``PositionConfig.has_single_scheme``), that instance is kept for the first model
+    of the configuration, which uses it if it equals a new one: if it has no parameters, its tables have values, and
+    PyTorch's default device, default dtype and inference mode are still the same. All other schemes are built again for
+    every model, which takes milliseconds.
+
+    A scheme with parameters is never kept, so that the first model of a configuration has the same parameters as a
+    later one with the same seed: every module draws its random numbers when it is built, in the order of the model.
     """
 
     def __init__(self) -> None:
         self._summaries: dict[Side, SchemeSummary] = {}
-        self._spare: dict[Side, tuple[Scheme, object]] = {}
+        self._kept: dict[Side, tuple[Scheme, object]] = {}
 
     def build(self, config: TransformerConfig, side: Side) -> BuiltSchemes:
         """Build the schemes of a side for a model. Raises ConfigError where they refuse the sizes or each other."""
         position, num_layers = config.get_position_config(side), config.count_layers(side)
-        return build_side(position, num_layers, config.get_sizes(side), self._take_spare(side))
+        return build_side(position, num_layers, config.get_sizes(side), self._take_kept_scheme(side))
 
     def summarise(self, config: TransformerConfig, side: Side) -> SchemeSummary:
         """Return the summary of a side's schemes, which the first call builds. Raises what ``build`` raises."""
@@ -56,20 +57,23 @@ class SchemeFactory:
             with avoid_large_tables(position, sizes):
                 built = build_side(position, num_layers, sizes)
             if position.has_single_scheme:
-                self._summaries[side] = SchemeSummary.of_scheme(built.at_input)
-                self._keep_spare(side, built.at_input)
+                self._summaries[side] = SchemeSummary.from_scheme(built.at_input)
+                self._keep_scheme(side, built.at_input)
             else:
-                self._summaries[side] = SchemeSummary.of_schemes(built)
+                self._summaries[side] = SchemeSummary.from_schemes(built)
         return self._summaries[side]
 
-    def _keep_spare(self, side: Side, scheme: Scheme) -> None:
+    def _keep_scheme(self, side: Side, scheme: Scheme) -> None:
         """Keep the scheme of a side for a model if it has no parameters and its tables have values."""
         if next(scheme.parameters(), None) is None and not any(table.is_meta for table in scheme.buffers()):
-            self._spare[side] = scheme, _read_torch_defaults()
+            self._kept[side] = scheme, _read_torch_defaults()
 
-    def _take_spare(self, side: Side) -> Scheme | None:
-        """Return the scheme kept for a side, once; None if there is none, or the settings of PyTorch have changed."""
-        scheme, defaults = self._spare.pop(side, (None, None))
+    def _take_kept_scheme(self, side: Side) -> Scheme | None:
+        """Return the scheme kept for a side, and keep it no longer.
+
+        None if there is none, or if the settings of PyTorch have changed since.
+        """
+        scheme, defaults = self._kept.pop(side, (None, None))
         return scheme if defaults == _read_torch_defaults() else None
 
 
@@ -80,16 +84,13 @@ def _read_torch_defaults() -> tuple[object, ...]:
 
 @contextmanager
 def avoid_large_tables(position: PositionConfig, sizes: Sizes) -> Iterator[None]:
-    """Inside the block, schemes are made on the meta device if their tables could be large.
-
-    The random state stays as it was.
-    """
-    could_be_large = BYTES_OF_FLOAT32 * _compute_most_table_entries(position, sizes) > SMALL_TABLE_BYTES
+    """Build schemes inside the block on the meta device if their tables could be large; keep the random state."""
+    could_be_large = BYTES_OF_FLOAT32 * _bound_table_entries(position, sizes) > SMALL_TABLE_BYTES
     with torch.random.fork_rng(devices=[]), torch.device("meta") if could_be_large else nullcontext():
         yield
 
 
-def _compute_most_table_entries(position: PositionConfig, sizes: Sizes) -> int:
+def _bound_table_entries(position: PositionConfig, sizes: Sizes) -> int:
     """Return the most entries that a table can have: the product of the two largest integers among sizes and options.
 
     Options that keep their defaults are not among them: with those, a table is small unless the sizes alone are large.

@@ -16,24 +16,24 @@ __all__ = ["SchemeSummary"]
 class SchemeSummary:
     """What validation and parameter counts need to know about one side's schemes.
 
-    ``parameters``: the number of all parameters of the side's schemes, or, if ``per_layer`` is set, of those of one
-    layer, where every layer has as many. ``hooks``: the names of those that are active in any scheme. ``declares``:
-    what the schemes promise together.
+    ``num_parameters``: the number of all parameters of the side's schemes, or, if ``per_layer`` is set, of those of one
+    layer; then every layer has as many. ``hooks``: the names of the hooks that are active in any of the schemes.
+    ``declares``: what the schemes promise together.
     """
 
-    parameters: int
+    num_parameters: int
     per_layer: bool
     hooks: frozenset[str]
     declares: Declares
 
     @classmethod
-    def of_scheme(cls, scheme: Scheme) -> SchemeSummary:
+    def from_scheme(cls, scheme: Scheme) -> SchemeSummary:
         """Summarise the scheme of a side that has one scheme of the catalogue."""
-        parameters = sum(parameter.numel() for parameter in scheme.parameters())
-        return cls(parameters, scheme.per_layer, scheme.active_hooks(), scheme.declares)
+        num_parameters = sum(parameter.numel() for parameter in scheme.parameters())
+        return cls(num_parameters, scheme.per_layer, scheme.active_hooks(), scheme.declares)
 
     @classmethod
-    def of_schemes(cls, built: BuiltSchemes) -> SchemeSummary:
+    def from_schemes(cls, built: BuiltSchemes) -> SchemeSummary:
         """Summarise all schemes of a side. Raises ConfigError where layers read positions on different axes."""
         used = [built.at_input, *(built.modules[index] for index in dict.fromkeys(built.module_of_layer))]
         axes = sorted({scheme.declares.axes for scheme in used if scheme.declares.axes is not None})
@@ -41,9 +41,9 @@ class SchemeSummary:
             counts = " and ".join(map(str, axes))
             sentence = (
                 f"the layers read positions of {counts} coordinates, and all layers of a side share the positions; "
-                f"choose schemes that read equally many"
+                f"choose schemes with equally many"
             )
             raise ConfigError([sentence], "")
         owned = {id(parameter): parameter.numel() for scheme in built.modules for parameter in scheme.parameters()}
         hooks = frozenset[str]().union(*(scheme.active_hooks() for scheme in used))
-        return cls(sum(owned.values()), False, hooks, combine_declarations(used))
+        return cls(sum(owned.values()), per_layer=False, hooks=hooks, declares=combine_declarations(used))

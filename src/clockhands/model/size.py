@@ -1,8 +1,8 @@
 """The size of a model, counted from its configuration before the model is built.
 
-What trains a recipe or opens a run, whose sizes somebody else wrote, calls ``find_memory_fault`` before it builds the
-model: a width of a million gives a message, and the operating system need not end the process. Only a model that
-training divides among processes is not judged.
+The sizes in a recipe or in a run may be anything. So code that trains a recipe or opens a run calls
+``find_memory_fault`` before it builds the model: a width of a million gives a message, and the operating system does
+not have to kill the process. A model that training divides among several processes is not checked.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ LAYER_OVERHEAD = 2**17
 TRAINING_COPIES = 4
 """Numbers stored for each parameter in training: itself, its gradient, and Adam's two moments."""
 MEMORY_FACTOR = 1.2
-"""Memory with which a model can compute anything at all, divided by that of its parameters."""
+"""The least memory in which a model can compute anything, divided by the memory of its parameters."""
 
 
 def count_parameters(config: TransformerConfig) -> int:
@@ -71,7 +71,7 @@ def find_memory_fault(
 def _count_schemes(config: TransformerConfig, side: Side) -> int:
     """Count the parameters of a side's schemes: one for all layers, or one for each."""
     summary = config.summarise_schemes(side)
-    return max(config.count_layers(side), 1) * summary.parameters if summary.per_layer else summary.parameters
+    return max(config.count_layers(side), 1) * summary.num_parameters if summary.per_layer else summary.num_parameters
 
 
 def _count_stack(config: TransformerConfig, side: StackSide) -> int:

@@ -32,6 +32,9 @@ class SideSchemes(nn.ModuleList):
     """The schemes of one side: one for all layers that are alike, or one for each layer if a part is ``per_layer``.
 
     An index, and iteration, give distinct schemes and not layers: the scheme of a layer is ``get_scheme(layer)``.
+
+    ``name``: the schemes in words, for messages. ``axes``: the number of coordinates of the positions that they read;
+    None: any number. ``has_locate``: whether any of them computes positions from a layer's input.
     """
 
     def __init__(self, config: TransformerConfig, side: Side) -> None:
@@ -188,7 +191,9 @@ class Stack(nn.Module):
     ) -> Float[Tensor, "B S D"]:
         """Run all layers and the last norm: [B, S, D] to [B, S, D].
 
-        ``contexts``: those of self-attention and of cross-attention for each layer.
+        ``contexts``: those of self-attention and of cross-attention for each layer. ``source_BTD``: the states that
+        cross-attention reads. The input of every layer and the last states are appended to ``layer_states`` if that is
+        a list.
         """
         x = x_BSD
         for layer, (block, (context, cross_context)) in enumerate(zip(self.blocks, contexts, strict=True)):

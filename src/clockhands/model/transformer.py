@@ -111,7 +111,7 @@ class Transformer(nn.Module):
         """Encode a source: the encoder's last states, [B, T, D], with positions and mask.
 
         The input of every layer and the last states are appended to ``layer_states`` if that is a list. Raises
-        UsageError if the model has no encoder.
+        UsageError if the model has no encoder, and PositionError for positions that a scheme does not take.
         """
         if self.encoder is None:
             raise UsageError("a decoder-only model has no encoder; call decode")
@@ -138,7 +138,7 @@ class Transformer(nn.Module):
         cross-attention, to which keys and values are added; with them, ``tokens`` has the ids of the S new tokens
         alone, and a mask over cached and new ones. The input of every layer and the last states are appended to
         ``layer_states`` if that is a list. Raises UsageError if there is no decoder or no source, and PositionError
-        where cached keys are stale.
+        where cached keys are stale and for positions that a scheme does not take.
         """
         if self.decoder is None:
             raise UsageError("an encoder-only model has no decoder; call encode")
@@ -151,11 +151,12 @@ class Transformer(nn.Module):
     def make_self_placement(
         self, tokens: TokenBatch, side: StackSide, cache: KVCache | None
     ) -> tuple[Positions, Placement]:
-        """Return the counted positions [B, S], and the placement of self-attention, whose positions schemes read.
+        """Return the positions of tokens as they are counted, [B, S], and the placement of their self-attention.
 
-        While a static cache is traced, the number of cached tokens is a tensor, and the mask is made over the whole
-        cache. Raises PositionError where cached keys would be stale, and for a scheme with ``locate`` while a static
-        cache is traced.
+        The placement has the positions that the schemes read: the counted ones after the transform of the side. While
+        a static cache is traced, the number of cached tokens is a tensor, and the mask is made over the whole cache.
+        Raises PositionError where cached keys would be stale, and for a scheme with ``locate`` while a static cache is
+        traced.
         """
         stack = self.get_stack(side)
         past = count_cached_tokens(cache)

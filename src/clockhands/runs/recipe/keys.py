@@ -104,7 +104,7 @@ def add_default_position(tables: Tables) -> Tables:
     position, model = tables.get("position", {}), tables.get("model", {})
     if isinstance(position, Mapping):
         position = {
-            key: spell_out_short_forms(value) if key in SIDES else value
+            key: spell_out_short_forms(value) if key in SIDES and isinstance(value, Mapping) else value
             for key, value in spell_out_short_forms(position).items()
         }
         tables = {**tables, "position": position} if "position" in tables else tables
