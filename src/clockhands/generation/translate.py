@@ -26,8 +26,11 @@ MOST_POOL_BATCHES = 32
 
 The first pool is one batch and each is twice as large as the one before, so that the first translations come soon.
 """
-LARGEST_PENALTY = 100
-"""The largest length penalty, up or down: a larger exponent overflows, or lets the longest text win in any case."""
+LARGEST_PENALTY = 10
+"""The largest length penalty, up or down. With 10 the longest text practically always wins, or with -10 the shortest.
+
+tokens ** 10 also fits the float32 in which CTranslate2 computes scores, for texts of up to 7,131 tokens.
+"""
 LENGTH_BUCKET = 16
 """The bound on a translation follows from the source's length, rounded up to a multiple of this number of tokens.
 

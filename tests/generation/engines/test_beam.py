@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import pytest
 import torch
 
 from clockhands.generation.engines.beam import (
@@ -14,6 +15,7 @@ from clockhands.generation.engines.beam import (
     add_finished,
     choose_sources_to_keep,
 )
+from clockhands.generation.translate import LARGEST_PENALTY
 
 
 def test_few_finished_sentences_stay() -> None:
@@ -46,6 +48,12 @@ def test_the_best_finished_texts_stay_by_their_score() -> None:
     assert not texts.is_done, "the hypothesis is better than the worst text"
     texts.finish_if_beaten(-6.0, 3)
     assert texts.is_done
+
+
+@pytest.mark.parametrize("penalty", [-LARGEST_PENALTY, LARGEST_PENALTY])
+def test_every_penalty_ranks_the_longest_texts(penalty: float) -> None:
+    texts = FinishedTexts(2, penalty)
+    assert -math.inf < texts.score(-1.0, 1_000_000) < 0 and texts.score(-2.0, 1_000_000) < texts.score(-1.0, 1_000_000)
 
 
 def test_a_beam_continues_the_likeliest_candidates_that_do_not_end() -> None:

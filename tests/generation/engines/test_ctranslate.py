@@ -14,6 +14,7 @@ from clockhands.generation import DecodedSequence, DecodingOptions, Search, tran
 from clockhands.generation.engines.clockhands import ClockhandsEngine
 from clockhands.generation.engines.ctranslate import CTranslate2Engine
 from clockhands.generation.engines.ctranslate_model import TABLE_LENGTH
+from clockhands.generation.translate import LARGEST_PENALTY
 from clockhands.runs import Run
 from clockhands.schemes import CATALOGUE
 from tests.generation.engines.test_clockhands import END, LONGEST, VOCABULARY, side_of_reading, sources, writer
@@ -65,6 +66,18 @@ def test_every_block_is_written_alike(block: dict[str, Any], scheme: Any) -> Non
         CTranslate2Engine(model).generate(ids_BT, mask_BT, DecodingOptions(LONGEST)),
         ClockhandsEngine(model).generate(ids_BT, mask_BT, DecodingOptions(LONGEST)),
     )
+
+
+@pytest.mark.parametrize("penalty", [-LARGEST_PENALTY, LARGEST_PENALTY])
+def test_the_log_probability_is_the_model_s_under_every_penalty(penalty: float) -> None:
+    model = writer()
+    ids_BT, mask_BT = sources()
+    for row, text in enumerate(
+        CTranslate2Engine(model).generate(ids_BT, mask_BT, DecodingOptions(LONGEST, 2, penalty))
+    ):
+        with torch.no_grad():
+            read = model(ids_BT[[row]], mask_BT[[row]], labels=torch.tensor([text.tokens]))
+        assert text.log_probability == pytest.approx(-float(read.loss) * len(text.tokens), abs=1e-3)
 
 
 @pytest.mark.parametrize("penalty", [1.0, 0.4])
