@@ -50,12 +50,15 @@ def test_it_is_written_for_another_program(llama: str, capsys: pytest.CaptureFix
     assert capsys.readouterr().out == "--rope-freq-base 10000 --rope-scaling none\n"
 
 
-def test_a_layout_is_written_for_an_architecture(llama: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_positions_are_written_for_an_architecture(llama: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["explain", llama, "--to", "smollm3"]) == 0
     keys = json.loads(capsys.readouterr().out)
     assert (keys["model_type"], keys["no_rope_layers"], keys["sliding_window"]) == ("smollm3", [1, 1], None)
     assert main(["explain", llama, "--to", "gpt_oss"]) == 2
-    assert "a configuration of gpt_oss cannot say this layout: layer 0 has rope, and would" in capsys.readouterr().err
+    assert (
+        "a configuration of gpt_oss has no keys for these positions: layer 0 has rope, and would"
+        in capsys.readouterr().err
+    )
 
 
 @pytest.mark.parametrize(

@@ -66,7 +66,7 @@ def run(options: argparse.Namespace) -> int:
     if options.to:
         if other is not None:
             raise UsageError("--to writes one configuration; leave out the other")
-        print(_write_layout(options) if options.to not in FORMATS else convert(first, options.to))
+        print(_convert_position_keys(options) if options.to not in FORMATS else convert(first, options.to))
         return 0
     if other is None:
         print(json.dumps(to_json(first, options.length), indent=1) if options.json else describe(first, options.length))
@@ -79,13 +79,13 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _write_layout(options: argparse.Namespace) -> str:
+def _convert_position_keys(options: argparse.Namespace) -> str:
     """Write all keys about position of another architecture's configuration."""
-    from clockhands.model.huggingface_layout import write_layout_of
+    from clockhands.model.huggingface_position_keys import convert_position_keys
 
     if options.program != "transformers5":
         raise UsageError(f"--to {options.to} writes what transformers 5 reads; leave out --as")
-    return json.dumps(write_layout_of(options.file, options.to), indent=2)
+    return json.dumps(convert_position_keys(options.file, options.to), indent=2)
 
 
 def _find_other(options: argparse.Namespace) -> Positions | None:

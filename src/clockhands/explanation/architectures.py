@@ -1,4 +1,4 @@
-"""Architectures of transformers for which whole layouts are written, and what their configurations have keys for."""
+"""Architectures of transformers whose keys about position are written, and what they have keys for."""
 
 from __future__ import annotations
 

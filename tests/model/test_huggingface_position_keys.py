@@ -1,4 +1,4 @@
-"""Layouts written as keys of transformers' configurations: its own models compute the same with them."""
+"""Positions written as keys of transformers' configurations: its own models compute the same with them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from clockhands.errors import ConfigError, UsageError
 from clockhands.explanation.architectures import ARCHITECTURES
 from clockhands.model import PositionConfig, TransformerConfig
 from clockhands.model.huggingface_config import ClockhandsConfig
-from clockhands.model.huggingface_layout import write_layout, write_layout_of
+from clockhands.model.huggingface_position_keys import convert_position_keys, make_position_keys
 from clockhands.schemes.huggingface_position import read_position_table
 from clockhands.schemes.position_presets import POSITION_PRESETS
 from tests.model.tiny import words
@@ -48,8 +48,8 @@ def rebuild(config: Any, keys: dict[str, Any]) -> Any:
 def test_from_a_configuration_and_back_it_is_the_same_model(name: str) -> None:
     theirs = make_tiny(PEERS[name])
     config = theirs.config
-    layout = PositionConfig.from_dict(read_position_table(config.to_dict()))
-    keys = write_layout(layout, config.model_type, LAYERS, WIDTH)
+    position = PositionConfig.from_dict(read_position_table(config.to_dict()))
+    keys = make_position_keys(position, config.model_type, LAYERS, WIDTH)
     again = rebuild(config, keys)
     assert read_position_table(again.to_dict()) == read_position_table(config.to_dict())
     for key in WRITTEN & set(keys) - {"rope_parameters"}:
@@ -61,21 +61,21 @@ def test_from_a_configuration_and_back_it_is_the_same_model(name: str) -> None:
 
 
 @pytest.mark.parametrize("preset", OF_PRESETS)
-def test_the_layout_of_a_model_is_written_for_its_architecture(preset: str) -> None:
+def test_the_positions_of_a_model_are_written_for_its_architecture(preset: str) -> None:
     """And as its published numbers are, amplitudes too."""
     model_type, width = OF_PRESETS[preset], 192 if preset == "deepseek-v3" else 128
-    layout = PositionConfig.from_dict({"preset": preset})
-    keys = write_layout(layout, model_type, 12, width)
+    position = PositionConfig.from_dict({"preset": preset})
+    keys = make_position_keys(position, model_type, 12, width)
     assert set(keys) - {"model_type", "num_hidden_layers", "head_dim"} <= WRITTEN
     if preset in PUBLISHED:
         family, numbers = PUBLISHED[preset]
         config = getattr(transformers, family)(**numbers, num_hidden_layers=12)
         published = PositionConfig.from_dict(read_position_table(config.to_dict()))
-        assert write_layout(published, model_type, 12, width) == keys
+        assert make_position_keys(published, model_type, 12, width) == keys
 
 
-def draw_layout(rng: random.Random) -> dict[str, Any]:
-    """A layout of six layers from parts that real models have, most of which no architecture can say."""
+def draw_positions(rng: random.Random) -> dict[str, Any]:
+    """Six layers of parts that real models have; no architecture has keys for most of them."""
 
     def draw_layer() -> Any:
         parts: list[Any] = []
@@ -95,20 +95,20 @@ def draw_layout(rng: random.Random) -> dict[str, Any]:
 
 @pytest.mark.parametrize("model_type", ["mistral", "qwen3", "gemma3_text", "cohere2", "smollm3", "gpt_oss"])
 def test_what_is_written_means_to_transformers_what_was_asked_for(model_type: str) -> None:
-    """Through the class of the configuration, which fills in what a file lacks; else the layout is refused."""
+    """Through the class of the configuration, which fills in what a file lacks; else the positions are refused."""
     rng = random.Random(7)
     family = transformers.CONFIG_MAPPING[model_type]
     said = 0
     for _ in range(150):
-        layout = PositionConfig.from_dict(draw_layout(rng))
+        position = PositionConfig.from_dict(draw_positions(rng))
         try:
-            keys = write_layout(layout, model_type, LAYERS, WIDTH)
+            keys = make_position_keys(position, model_type, LAYERS, WIDTH)
         except ConfigError as refusal:
-            assert f"a configuration of {model_type} cannot say this layout: layer " in str(refusal)
+            assert f"a configuration of {model_type} has no keys for these positions: layer " in str(refusal)
             continue
         said += 1
         table = read_position_table(family(**{**SIZES, **copy.deepcopy(keys)}).to_dict())
-        assert write_layout(PositionConfig.from_dict(table), model_type, LAYERS, WIDTH) == keys
+        assert make_position_keys(PositionConfig.from_dict(table), model_type, LAYERS, WIDTH) == keys
     assert 1 <= said < 150
 
 
@@ -119,26 +119,26 @@ def test_what_is_written_means_to_transformers_what_was_asked_for(model_type: st
         ("cohere-2", "gemma3_text", r"layer 0 has rope \(base 50000.0, layout interleaved\) \+ window \(left 4095\)"),
         ("hybrid-2026", "gpt_oss", r"layer 3 has temperature \(form log, length 1024\) \+ sinks, and would be read as"),
         ("llama-4", "smollm3", r"layer 0 has .* \+ chunks, and would be read as rope"),
-        ("smollm3", "mpnet", r"says a learned table beside T5's buckets, and this layout lacks one"),
+        ("smollm3", "mpnet", r"has a learned table and T5's buckets, and layer 0 lacks one"),
     ],
 )  # fmt: skip
 def test_what_an_architecture_has_no_key_for_is_refused(preset: str, model_type: str, reason: str) -> None:
     with pytest.raises(ConfigError, match=reason):
-        write_layout(PositionConfig.from_dict({"preset": preset}), model_type, 8, 48)
+        make_position_keys(PositionConfig.from_dict({"preset": preset}), model_type, 8, 48)
 
 
 def test_gemma_4_makes_its_last_layer_see_all_whatever_is_listed() -> None:
     with pytest.raises(ConfigError, match=r"layer 7 has rope \+ window \(left 511\), and would be read as rope \(base"):
-        write_layout(PositionConfig.from_dict({"preset": "gemma-4"}), "gemma4_text", 8, 48)
+        make_position_keys(PositionConfig.from_dict({"preset": "gemma-4"}), "gemma4_text", 8, 48)
 
 
 def test_what_no_configuration_says_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"position.transform is 'shifted', and no configuration of transformers"):
-        write_layout(PositionConfig("rope", transform="shifted"), "llama", 2, 8)
+        make_position_keys(PositionConfig("rope", transform="shifted"), "llama", 2, 8)
     with pytest.raises(ConfigError, match=r"layer 0 has alibi, and would be read as"):
-        write_layout(PositionConfig("alibi"), "llama", 2, 8)
+        make_position_keys(PositionConfig("alibi"), "llama", 2, 8)
     with pytest.raises(UsageError, match=r"unknown architecture 'mistal'.*mistral"):
-        write_layout(PositionConfig("rope"), "mistal", 2, 8)
+        make_position_keys(PositionConfig("rope"), "mistal", 2, 8)
 
 
 def test_every_architecture_has_a_model_here_that_it_is_compared_with() -> None:
@@ -153,9 +153,19 @@ def test_a_saved_model_and_its_configuration_are_written_alike(tmp_path: Path) -
         decoder=PositionConfig.from_dict({"preset": "gemma-3"}),
     )  # fmt: skip
     ClockhandsConfig(transformer=config).save_pretrained(tmp_path)
-    keys = write_layout_of(tmp_path, "gemma3_text")
-    assert keys == write_layout(config.decoder, "gemma3_text", 6, 12)
+    keys = convert_position_keys(tmp_path, "gemma3_text")
+    assert keys == make_position_keys(config.decoder, "gemma3_text", 6, 12)
     theirs = tmp_path / "theirs"
     theirs.mkdir()
     (theirs / "config.json").write_text(json.dumps({**keys, "head_dim": 12}))
-    assert write_layout_of(theirs, "gemma3_text") == keys == write_layout_of(theirs / "config.json", "gemma3_text")
+    assert (
+        convert_position_keys(theirs, "gemma3_text")
+        == keys
+        == convert_position_keys(theirs / "config.json", "gemma3_text")
+    )
+
+
+def test_an_encoder_decoder_is_refused_whose_encoder_would_be_lost(tmp_path: Path) -> None:
+    ClockhandsConfig(transformer=TransformerConfig(encoder=PositionConfig("alibi"))).save_pretrained(tmp_path)
+    with pytest.raises(UsageError, match=r"has an encoder and a decoder, .* llama holds the positions of one stack"):
+        convert_position_keys(tmp_path, "llama")

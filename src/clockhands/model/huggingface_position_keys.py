@@ -1,14 +1,15 @@
-"""Position layouts as keys of transformers' configurations: which layer rotates how, and what it sees.
+"""Make the keys about position of a configuration of transformers from a ``PositionConfig``.
 
-What is written is read back, and compared layer by layer with what was to be written: an architecture that cannot say
-a layout is refused, and nothing is lost silently.
+The keys say how each layer rotates, and which window, chunks or other schemes it has. They are read back and compared
+layer by layer with what they were made from, and an architecture that has no keys for it is refused. Whether the
+architecture has a causal mask is not compared.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
 import torch
 
@@ -26,20 +27,22 @@ from clockhands.schemes import CATALOGUE, RoPE, read_part
 from clockhands.schemes.huggingface_position import TWO_SIDED, read_position_table
 from clockhands.schemes.rotary.saved_options import complete_saved_position
 
-__all__ = ["write_layout", "write_layout_of"]
+__all__ = ["convert_position_keys", "make_position_keys"]
 
 Parts: TypeAlias = dict[str, dict[str, Any]]
-"""The schemes of one layer: a name, and all of its options."""
+"""The schemes of one layer: the name of each, and all of its options."""
+SOURCE = "the position configuration"
+"""What the faults are found in, for messages."""
 
 
-def write_layout(
+def make_position_keys(
     position: PositionConfig, model_type: str, num_layers: int, head_dim: int, *, any_pairing: bool = False
 ) -> dict[str, Any]:
-    """Return the keys about position of a configuration of transformers, for a layout of this project.
+    """Make the keys about position of a configuration of transformers from a position configuration of this project.
 
     ``model_type``: one of ``explanation.architectures``. ``head_dim``: the width of a head of queries.
-    ``any_pairing``: do not ask whether the architecture pairs the channels in the same way; the weights then have to be
-    permuted (``schemes.convert``).
+    ``any_pairing``: whether the architecture may pair other channels, in which case the rows of queries and keys have
+    to be permuted (``schemes.convert``).
 
     Raises UsageError for another architecture, and ConfigError for what it has no keys for.
     """
@@ -50,38 +53,44 @@ def write_layout(
     try:
         table = read_position_table({"head_dim": head_dim, **keys}, f"a configuration of {model_type}")
     except CheckpointError as error:
-        raise ConfigError([str(error)], "the layout") from error
-    causal = model_type not in (*TWO_SIDED, "mpnet")
+        raise ConfigError([str(error)], SOURCE) from error
+    causal = model_type not in (*TWO_SIDED, "mpnet")  # mpnet is an encoder too, but has no windows
     written = _list_parts(PositionConfig.from_dict(table), num_layers)
     for index, (ours, theirs) in enumerate(zip(layers, written, strict=True)):
-        if not _equal(ours, theirs, head_dim, causal, any_pairing):
+        if not _have_equal_effect(ours, theirs, head_dim, causal, any_pairing):
             _refuse(
-                f"a configuration of {model_type} cannot say this layout: layer {index} has {_describe(ours)}, and "
-                f"would be read as {_describe(theirs)}"
+                f"a configuration of {model_type} has no keys for these positions: layer {index} has "
+                f"{_describe(ours)}, and would be read as {_describe(theirs)}"
             )
     return keys
 
 
-def write_layout_of(source: str | Path, model_type: str) -> dict[str, Any]:
-    """Return the keys about position for another architecture, of a run or of a configuration of transformers.
+def convert_position_keys(source: str | Path, model_type: str) -> dict[str, Any]:
+    """Make the keys about position for another architecture from a run or from a configuration of transformers.
 
-    Raises CheckpointError for what cannot be read, and what ``write_layout`` raises.
+    Raises CheckpointError for what cannot be read, UsageError for an encoder-decoder of this project, whose two stacks
+    do not fit into one configuration, and what ``make_position_keys`` raises.
     """
     path = Path(source)
     raw = read_json(path) if path.is_file() else read_configuration(source)
     if raw.get("model_type") == OWN:
         config = get_validated_config(complete_saved_position(raw.get("transformer") or {}))
-        side = config.stack_sides[-1]
-        return write_layout(
+        if config.architecture == "encoder-decoder":
+            raise UsageError(
+                f"{source} has an encoder and a decoder, and a configuration of {model_type} holds the positions of "
+                "one stack; give a model with one stack"
+            )
+        (side,) = config.stack_sides
+        return make_position_keys(
             config.get_position_config(side), model_type, config.count_layers(side), config.resolved_head_dim
         )
     positions = read_huggingface(raw, str(source))
-    layout = PositionConfig.from_dict(read_position_table(raw, str(source)))
-    return write_layout(layout, model_type, len(positions.layers), _find_head_dim(positions, raw))
+    position = PositionConfig.from_dict(read_position_table(raw, str(source)))
+    return make_position_keys(position, model_type, len(positions.layers), _find_head_dim(positions, raw))
 
 
 def _find_head_dim(positions: Positions, raw: Mapping[str, Any]) -> int:
-    """Return the width of a head of queries, with the slice that does not rotate."""
+    """Return the width of a head of queries, including the channels that do not rotate."""
     text = raw.get("text_config") or raw
     width = next((layer.rotation.head_dim for layer in positions.layers if layer.rotation), None)
     if text.get("qk_nope_head_dim") is not None:
@@ -89,14 +98,18 @@ def _find_head_dim(positions: Positions, raw: Mapping[str, Any]) -> int:
     return width or int(text.get("hidden_size", 0)) // int(text.get("num_attention_heads", 1)) or 1
 
 
-def _refuse(reason: str) -> None:
-    raise ConfigError([reason], "the layout")
+def _refuse(reason: str) -> NoReturn:
+    """Raise ConfigError with one reason."""
+    raise ConfigError([reason], SOURCE)
 
 
 def _list_parts(position: PositionConfig, num_layers: int) -> list[Parts]:
-    """Return the schemes of every layer with all their options. Raises ConfigError for what no configuration says."""
-    for name, usual in (("transform", None), ("combine", "add"), ("every_layer", False)):
-        if getattr(position, name) != usual:
+    """Return the schemes of every layer with all their options.
+
+    Raises ConfigError for settings that no configuration of transformers has keys for.
+    """
+    for name, default in (("transform", None), ("combine", "add"), ("every_layer", False)):
+        if getattr(position, name) != default:
             _refuse(f"position.{name} is {getattr(position, name)!r}, and no configuration of transformers says so")
     common = dict(_spell_out({"scheme": position.scheme, **position.options}))
     layers = []
@@ -116,59 +129,64 @@ def _spell_out(entry: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]
 
 
 def _fill_in(scheme: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return all options of a scheme: those given, and the defaults of the others."""
     return {**defaults_of(options_of(CATALOGUE[scheme])), **options}
 
 
 def _make_keys(layers: Sequence[Parts], model_type: str, head_dim: int) -> dict[str, Any]:
-    """Return the keys about position; what they cannot say is found when they are read back."""
-    has = ARCHITECTURES[model_type]
-    if "table and buckets" in has:
+    """Return the keys about position; what they leave out is found when they are read back.
+
+    ``supported`` names what the architecture has keys for.
+    """
+    supported = ARCHITECTURES[model_type]
+    if "table and buckets" in supported:
         return _make_mpnet_keys(layers)
     keys: dict[str, Any] = {}
-    kinds = [_name_kind(layer, has) for layer in layers]
+    kinds = [_name_kind(layer, supported) for layer in layers]
     window = next((layer["window"]["left"] for layer in layers if "window" in layer), None)
     chunk = next((layer["chunks"]["size"] for layer in layers if "chunks" in layer), None)
     ropes = {kind: layer["rope"] for kind, layer in reversed([*zip(kinds, layers, strict=True)]) if "rope" in layer}
-    if {"windows", "chunks", "full attention"} & set(has):
+    if {"windows", "chunks", "full attention"} & set(supported):
         keys["layer_types"] = kinds
-    if "local_attention" in has:
+    if "local_attention" in supported:
         keys |= {} if window is None else {"local_attention": 2 * window}
-    elif "windows" in has or "one window" in has:
+    elif "windows" in supported or "one window" in supported:
         keys["sliding_window"] = None if window is None else window + 1
-    if "use_sliding_window" in has:
+    if "use_sliding_window" in supported:
         keys["use_sliding_window"] = window is not None
-    if "chunks" in has and chunk is not None:
+    if "chunks" in supported and chunk is not None:
         keys["attention_chunk_size"] = chunk
-    if "no_rope_layers" in has:
+    if "no_rope_layers" in supported:
         keys["no_rope_layers"] = [int("rope" in layer) for layer in layers]
-    if "temperature" in has:
+    if "temperature" in supported:
         keys |= _make_temperature_keys(layers)
-    tables = {kind: _make_rope_table(options, head_dim, "slice" not in has) for kind, options in ropes.items()}
+    tables = {kind: _make_rope_table(options, head_dim, "slice" not in supported) for kind, options in ropes.items()}
     lengths = [options["original_length"] for options in ropes.values() if options["spectrum"] == "dynamic"]
     keys |= {"max_position_embeddings": lengths[0]} if lengths else {}
     if tables:
-        keys["rope_parameters"] = tables if "rotation by kind" in has else next(iter(tables.values()))
-    if "slice" in has:
+        keys["rope_parameters"] = tables if "rotation by kind" in supported else next(iter(tables.values()))
+    if "slice" in supported:
         width = next((RoPE(head_dim, **options).channels for options in ropes.values()), 0)
         keys |= {"qk_rope_head_dim": width, "qk_nope_head_dim": head_dim - width, "head_dim": width}
     return keys
 
 
-def _name_kind(layer: Parts, has: Sequence[str]) -> str:
-    """Return the kind of a layer as transformers names it, of those that an architecture has."""
-    if "windows" in has and "window" in layer:
+def _name_kind(layer: Parts, supported: Sequence[str]) -> str:
+    """Return the name that transformers has for the kind of a layer, among those that an architecture supports."""
+    if "windows" in supported and "window" in layer:
         return "sliding_attention"
-    return "chunked_attention" if "chunks" in has and "chunks" in layer else "full_attention"
+    return "chunked_attention" if "chunks" in supported and "chunks" in layer else "full_attention"
 
 
 def _make_rope_table(options: Mapping[str, Any], head_dim: int, with_share: bool) -> dict[str, Any]:
-    """Return ``rope_parameters`` of one rotation; ``with_share``: with the share of the channels that rotate."""
+    """Return ``rope_parameters`` of one rotation; ``with_share``: with the share of channels that rotate."""
     scheme = RoPE(head_dim, **options)
     table = scheme.spectrum.to_hf_config(scheme.base, scheme.channels)
     return {**table, "partial_rotary_factor": scheme.fraction} if with_share and scheme.fraction != 1.0 else table
 
 
 def _make_temperature_keys(layers: Sequence[Parts]) -> dict[str, Any]:
+    """Return Llama 4's keys about temperature; a temperature of another form is left out."""
     options = next((layer["temperature"] for layer in layers if "temperature" in layer), None)
     if options is None or options["form"] != "floor":
         return {"attn_temperature_tuning": False}
@@ -177,24 +195,25 @@ def _make_temperature_keys(layers: Sequence[Parts]) -> dict[str, Any]:
 
 
 def _make_mpnet_keys(layers: Sequence[Parts]) -> dict[str, Any]:
+    """Return MPNet's keys about position. Raises ConfigError unless the first layer has its two schemes."""
     table, buckets = layers[0].get("learned"), layers[0].get("t5")
     if table is None or buckets is None:
-        _refuse("a configuration of mpnet says a learned table beside T5's buckets, and this layout lacks one of them")
-    # Rows of its table are counted from 2 on.
+        _refuse("a configuration of mpnet has a learned table and T5's buckets, and layer 0 lacks one of the two")
+    # The first two rows of its table stand for no position.
     return {
-        "max_position_embeddings": (table or {})["max_length"] + 2,
-        "relative_attention_num_buckets": (buckets or {})["num_buckets"],
+        "max_position_embeddings": table["max_length"] + 2,
+        "relative_attention_num_buckets": buckets["num_buckets"],
     }
 
 
-def _equal(ours: Parts, theirs: Parts, head_dim: int, causal: bool, any_pairing: bool) -> bool:
-    """Tell whether the schemes of a layer are the same, whatever their options are called."""
+def _have_equal_effect(ours: Parts, theirs: Parts, head_dim: int, causal: bool, any_pairing: bool) -> bool:
+    """Return whether a layer computes the same with both: the same schemes, with options that have the same effect."""
     if set(ours) != set(theirs):
         return False
     for scheme, options in ours.items():
         first, second = (_simplify(scheme, table, causal) for table in (options, theirs[scheme]))
         if scheme == "rope":
-            if not _equal_rotations(RoPE(head_dim, **first), RoPE(head_dim, **second), any_pairing):
+            if not _rotate_equally(RoPE(head_dim, **first), RoPE(head_dim, **second), any_pairing):
                 return False
         elif first != second:
             return False
@@ -202,15 +221,15 @@ def _equal(ours: Parts, theirs: Parts, head_dim: int, causal: bool, any_pairing:
 
 
 def _simplify(scheme: str, options: dict[str, Any], causal: bool) -> dict[str, Any]:
-    """Return options without those that change nothing here: where a parameter begins, what a causal mask hides."""
+    """Return options without what changes nothing: the start of a parameter, and a window behind a causal mask."""
     options = {key: value for key, value in options.items() if (scheme, key) != ("ssmax", "start")}
     if scheme == "window":
         options["right"] = 0 if causal else options["left"] if options["right"] is None else options["right"]
     return options
 
 
-def _equal_rotations(first: RoPE, second: RoPE, any_pairing: bool) -> bool:
-    """Tell whether two rotations have the same angles and amplitudes at lengths that short and long texts have."""
+def _rotate_equally(first: RoPE, second: RoPE, any_pairing: bool) -> bool:
+    """Return whether two rotations have the same frequencies and amplitudes in texts of 1, 1,000 and 10⁶ tokens."""
     numbers = []
     for scheme in (first, second):
         lengths_B = torch.tensor([1, 1000, 10**6])
@@ -226,9 +245,9 @@ def _equal_rotations(first: RoPE, second: RoPE, any_pairing: bool) -> bool:
 
 def _describe(layer: Parts) -> str:
     """Return the schemes of a layer with the options that differ from their defaults."""
-    words = []
+    schemes = []
     for scheme, options in layer.items():
-        usual = defaults_of(options_of(CATALOGUE[scheme]))
-        changed = ", ".join(f"{key} {value}" for key, value in options.items() if value != usual[key])
-        words.append(f"{scheme} ({changed})" if changed else scheme)
-    return " + ".join(words) or "no position"
+        defaults = defaults_of(options_of(CATALOGUE[scheme]))
+        changed = ", ".join(f"{key} {value}" for key, value in options.items() if value != defaults[key])
+        schemes.append(f"{scheme} ({changed})" if changed else scheme)
+    return " + ".join(schemes) or "no position"
