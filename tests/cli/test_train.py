@@ -47,7 +47,7 @@ def test_a_corpus_by_flags_alone_and_on_from_there(here: Path, capsys: pytest.Ca
     loss = float(re.search(r"validation loss ([\d.]+)", captured.out)[1])  # type: ignore[index]
     tokens = len(Run.from_folder("runs/r").tokenizers.target)
     assert f"perplexity {math.exp(loss):,.1f}"[:-2] in captured.out
-    assert f"a uniform guess among {tokens} tokens has {math.log(tokens):.2f}" in captured.out
+    assert f"a uniform guess among {tokens} tokens has a loss of {math.log(tokens):.2f}" in captured.out
     assert "next: clockhands translate runs/r" in captured.out
     recipe = Run.from_folder("runs/r").recipe
     assert (recipe.training.seed, recipe.training.threads, recipe.model.decoder.scheme) == (3, 1, "rope")

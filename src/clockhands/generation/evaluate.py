@@ -57,8 +57,8 @@ def evaluate(
         stride: how many tokens after the beginning of a window the next one begins; None: the most that leave no token
             out.
         batch: windows at a time; None: as many as fit the memory, at most 32.
-        buckets: the most rows of the table by length; for a language model, of the table by the place of a predicted
-            token in its window, 1 to ``length - 1``.
+        buckets: the most rows of the table of the loss: by the length of the target for a translator, and for a
+            language model by the place of the predicted token in its window, from 1 to ``length - 1``.
         progress: called with what is counted, how many are done and how many there are.
 
     Raises UsageError if the text does not suit the model, for an option out of range, for a text shorter than a window,

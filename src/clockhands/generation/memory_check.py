@@ -23,10 +23,10 @@ def estimate_bytes(
 ) -> int:
     """Return a lower bound of the memory, in bytes, that a search takes, so that nothing is refused that would fit.
 
-    It is one for a search in the type of the weights; ``ctranslate2`` with a smaller ``compute_type`` may take less.
-    Counted are the larger of two sets of tensors, each of which exists at one time whatever the engine: the states of
-    one layer of the encoder; or the KV caches of the decoder together with the encoder's output. The keys and values of
-    a source are counted once, since its hypotheses may share them.
+    The bound is for a search in the type of the weights; ``ctranslate2`` with a smaller ``compute_type`` may take less.
+    With any engine there is a time at which all states of one layer of the encoder exist, and another at which the KV
+    caches of the decoder exist together with the encoder's output; the bound is the larger of these two. The keys and
+    values of a source are counted once, since its hypotheses may share them.
 
     Args:
         model: the model that generates, ours or one of transformers.

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Score",
     "bootstrap_mean_interval",
+    "compute_exact_interval",
     "compute_exact_match",
     "describe_uniform_guess",
     "make_bleu",
@@ -57,9 +58,9 @@ class Score:
 
 
 def describe_uniform_guess(vocabulary_size: int) -> str:
-    """Return a sentence with the loss of a uniform distribution over the vocabulary, ln V in nats, for comparison."""
+    """Return a clause with the loss of a uniform distribution over the vocabulary, ln V in nats, for comparison."""
     loss = math.log(vocabulary_size)
-    return f"a uniform guess among {vocabulary_size:,} tokens has {loss:.2f} (perplexity {vocabulary_size:,})"
+    return f"a uniform guess among {vocabulary_size:,} tokens has a loss of {loss:.2f} (perplexity {vocabulary_size:,})"
 
 
 def score_translations(

@@ -77,13 +77,13 @@ class CTranslate2Engine(Engine):
         max_length = self._ensure_tables(ids_BT.shape[1], decoding.max_new_tokens)
         is_token_BT = torch.ones_like(ids_BT, dtype=torch.bool) if mask_BT is None else mask_BT
         sources = [list(map(str, ids_T[mask_T].tolist())) for ids_T, mask_T in zip(ids_BT, is_token_BT, strict=True)]
-        # With penalty 0, scores are undivided log-probabilities; a greedy search has no texts to compare.
+        # With penalty 0, scores are undivided log-probabilities; a greedy search has no texts to compare. CTranslate2
+        # would otherwise write at least one token before the end, and cut sources to 1,024 tokens (0: do not cut).
         penalty = decoding.length_penalty if decoding.beam > 1 else 0.0
         results = self.translator.translate_batch(
             sources, beam_size=decoding.beam, length_penalty=penalty, max_decoding_length=max_length,
-            min_decoding_length=0,
-            max_input_length=0, end_token=list(map(str, self.end_tokens)) or None, return_end_token=True,
-            return_scores=True,
+            min_decoding_length=0, max_input_length=0, return_end_token=True, return_scores=True,
+            end_token=list(map(str, self.end_tokens)) or None,
         )  # fmt: skip
         texts = [_read_result(result.hypotheses[0], result.scores[0], penalty) for result in results]
         unfinished = (len(text.tokens) == max_length and text.tokens[-1] not in self.end_tokens for text in texts)
@@ -121,9 +121,9 @@ def _get_position_limit(scheme: Scheme) -> int:
 
 
 def _plan_table_length(needed: int, limit: int) -> int:
-    """Return the length of a table: at least ``TABLE_LENGTH``, and twice the needed positions.
+    """Return the length of a position table: ``TABLE_LENGTH``, or twice the needed positions if that is more.
 
-    So it is seldom made again. It is ``limit`` where that is less, but never less than needed.
+    So tables are seldom made again. A table has at most ``limit`` positions, but never fewer than needed.
     """
     return max(needed, min(limit, max(TABLE_LENGTH, 2 * needed)))
 

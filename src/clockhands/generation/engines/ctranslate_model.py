@@ -103,10 +103,12 @@ def _convert_stack(make_spec: Any, stack: Stack, config: TransformerConfig, tabl
         rms_norm=config.norm_kind == "rms", num_heads_kv=config.resolved_num_kv_heads,
         head_dim=config.resolved_head_dim, layernorm_embedding=config.embedding_norm, **rotary,
     )  # fmt: skip
+    # CTranslate2 has a list of embeddings for an encoder, which could read several inputs, and one for a decoder.
     embeddings = spec.embeddings[0] if isinstance(spec.embeddings, list) else spec.embeddings
     embeddings.weight = _to_array(stack.input.tokens.weight)
     spec.scale_embeddings = float(stack.input.scale)
     if rotary:
+        # A specification with encodings that are not filled in is refused; without the attribute nothing is added.
         spec.__dict__.pop("position_encodings", None)
     else:
         spec.position_encodings.encodings = make_table(stack, table_length, config.d_model)

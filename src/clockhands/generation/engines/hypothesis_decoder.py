@@ -2,7 +2,7 @@
 
 A search (``clockhands.py``) has W hypotheses for each of B sources. At every step it says which token is added to each
 hypothesis, and which hypothesis of the step before each continues; a ``HypothesisDecoder`` runs the decoder on the new
-tokens and returns its last states. What the decoder's schemes declare decides among three classes:
+tokens and returns its last states. The schemes of the decoder and of its cross-attention decide among three classes:
 
 - ``SharedCacheDecoder``: the W hypotheses of a source are W queries of one row. Their keys lie in the KV cache side
   by side and are never moved; a mask tells which keys belong to which hypothesis (tree attention, Miao et al. 2024).
