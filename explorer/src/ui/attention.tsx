@@ -229,8 +229,8 @@ function MatrixPicture({ matrix, rows, columns, cell, choose, keys, share, diffe
   const scale = useScale();
   const left = Math.min(92, 16 + 7.2 * Math.max(...rows.map((text) => text.length)));
   const top = 12 + Math.min(84, 7 * Math.max(...columns.map((text) => text.length)));
-  const size = Math.max(8, Math.min(54, (width - left - 2) / matrix.columns));
-  const down = Math.min(size, 40);
+  const size = Math.max(8, Math.min(76, (width - left - 2) / matrix.columns));
+  const down = Math.min(size, 46);
   const height = Math.ceil(top + down * matrix.rows + 4);
   const most = share && !difference ? 1 : findLargest(matrix.values);
   const draw: Draw = (context, _, __, colours) => {

@@ -8,6 +8,8 @@ export interface Colours {
   ink: string;
   soft: string;
   line: string;
+  edge: string;
+  glow: string;
   accent: string;
   warm: string;
 }
@@ -29,6 +31,8 @@ export function readColours(): Colours {
     ink: read("--ink"),
     soft: read("--soft"),
     line: read("--line"),
+    edge: read("--edge"),
+    glow: read("--glow"),
     accent: read("--accent"),
     warm: read("--warm"),
   };

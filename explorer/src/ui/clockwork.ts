@@ -44,14 +44,22 @@ export function findRow(clock: Clock, position: number): Float32Array {
   return clock.turning ? encodePosition(position, clock.settings) : interpolateRow(clock.table, position);
 }
 
-/** Say how slow the slowest hand of a model is, and how many hands are slow for texts of `SHORT` positions. */
-export function tellSlowest(live: Placed): string {
+/** A text of so many positions is taken to tell which hands are slow. */
+export const SHORT = 64;
+
+/** In how many positions the slowest hand turns once, and how many of the hands need more than `SHORT` for it. */
+export function countSlower(live: Placed): { slowest: number; slower: number; hands: number } {
   const turns = live.model.frequencies(live.controls).map((frequency) => (2 * Math.PI) / frequency);
-  const slow = turns.filter((turn) => turn > SHORT).length;
-  return `The slowest hand goes round once in ${formatNumber(Math.max(...turns))} positions; ${slow} of ${turns.length} hands do not come round once within ${SHORT}.`;
+  return { slowest: Math.max(...turns), slower: turns.filter((turn) => turn > SHORT).length, hands: turns.length };
 }
 
-const SHORT = 64;
+/** Say how slow the slowest hand of a model is, and how many hands need more than `SHORT` positions. */
+export function tellSlowest(live: Placed): string {
+  const { slowest, slower, hands } = countSlower(live);
+  const turn = `The slowest hand turns once in ${formatNumber(slowest)} positions`;
+  if (slower === 0) return `${turn}: within ${SHORT} positions all ${hands} come round.`;
+  return `${turn}; ${slower === hands ? `all ${hands}` : `${slower} of ${hands}`} hands need more than ${SHORT}.`;
+}
 
 /** So many positions away is no neighbour any more, of whom everybody knows that they look alike. */
 const FAR = 5;

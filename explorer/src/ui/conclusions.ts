@@ -1,8 +1,9 @@
-/** The ends of the first three questions: a plain answer, and a sentence with the numbers of this page's models. */
+/** The ends of the first three questions: a plain answer, and a table with the numbers of this page's models. */
 
 import type { HeldOutProgress } from "../engine/api";
+import { countSlower, SHORT } from "./clockwork";
 import type { Live } from "./live";
-import { measureLengths } from "./lengths";
+import { measureLoudness } from "./loudness";
 import { formatNumber, shorten } from "./words";
 
 /** What a step came to: its models' translations, and the count over the held-out sentences once it is whole. */
@@ -11,10 +12,11 @@ export interface Outcome {
   count: HeldOutProgress | null;
 }
 
-/** `numbers` is null while sentences are still being counted. */
+/** The answer, and rows of as many cells as there are columns; the last cell is a count, "…" while it is not whole. */
 export interface Conclusion {
   answer: string;
-  numbers: string | null;
+  columns: string[];
+  rows: string[][];
 }
 
 export type Conclude = (outcomes: readonly Outcome[]) => Conclusion;
@@ -28,55 +30,57 @@ export function concludeOrder([seeing, swapped, blind, blindSwapped]: readonly O
       : third === fourth
         ? "Neither model here tells the two orders apart."
         : "The model without positions here still tells the two orders apart.";
-  if (!isWhole(seeing!.count) || !isWhole(blind!.count)) return { answer, numbers: null };
-  const tell = (one: string, two: string) => `the model writes ${one === two ? `“${shorten(one)}” for both` : `“${shorten(one)}” and “${shorten(two)}”`}`;
+  const write = (one: string, two: string) => (one === two ? `${shorten(one)}, for both` : `${shorten(one)} / ${shorten(two)}`);
   return {
     answer,
-    numbers:
-      `Without positions ${tell(third!, fourth!)}, and ${blind!.count.right} of ${blind!.count.of} sentences that it never saw are right; ` +
-      `with positions ${tell(first!, second!)}, and ${seeing!.count.right} are right.`,
+    columns: ["", "it writes", nameRight(seeing!)],
+    rows: [
+      ["with positions", write(first!, second!), tellRight(seeing!)],
+      ["without", write(third!, fourth!), tellRight(blind!)],
+    ],
   };
 }
 
-/** How long words and positions are with √d, without it, and with positions that are louder by as much. */
-export function concludeScale([trained, without, louder]: readonly Outcome[]): Conclusion {
-  const ratio = ({ live }: Outcome) => {
-    const sizes = measureLengths(live);
-    return sizes && sizes.position > 0 ? sizes.word / sizes.position : null;
-  };
-  const [usual, bare] = [ratio(trained!), ratio(without!)];
+/** How loud words and positions are with √d, without it, and with positions that are louder by as much. */
+export function concludeScale(outcomes: readonly Outcome[]): Conclusion {
+  const loud = outcomes.map(({ live }) => measureLoudness(live));
+  const ratio = (index: number) => (loud[index] && loud[index].position > 0 ? loud[index].word / loud[index].position : null);
+  const [usual, bare] = [ratio(0), ratio(1)];
   const longer = usual !== null && bare !== null && usual > 1 && bare < 1;
   const answer = longer
     ? "√d keeps a word louder than the position that is added to it; without √d the position is the louder one."
     : "√d makes a word louder beside the position that is added to it.";
-  if (usual === null || bare === null || !isWhole(trained!.count) || !isWhole(without!.count)) return { answer, numbers: null };
-  const tell = (times: number) => `a word is ${formatNumber(times, 2)} times as long as its position`;
-  const last = isWhole(louder!.count) ? `; with √d, but positions louder by the same factor, ${louder!.count.right} are right` : "";
+  const names = ["with √d", "without √d", "with √d, positions louder"];
   return {
     answer,
-    numbers:
-      `In this model ${tell(usual)}, and ${trained!.count.right} of ${trained!.count.of} held-out sentences are right; ` +
-      `without √d ${tell(bare)}, and ${without!.count.right} are right${last}.`,
+    columns: ["", "word: loudness", "position", nameRight(outcomes[0]!)],
+    rows: outcomes.map((outcome, index) => {
+      const sizes = loud[index];
+      return [names[index]!, ...(sizes ? [sizes.word, sizes.position].map((size) => formatNumber(size, 2)) : ["–", "–"]), tellRight(outcome)];
+    }),
   };
 }
 
 /** How slow the slowest hand is under each base, and what the model, trained with one of them, makes of it. */
 export function concludeBase(outcomes: readonly Outcome[]): Conclusion {
-  const told = outcomes.map(({ live, count }) => {
-    const { base } = live.model.scheme.options;
-    const slowest = live.model.frequencies(live.controls).filter((frequency) => frequency > 0).at(-1);
-    const name = formatNumber(live.controls.base ?? (typeof base === "number" ? base : 10_000));
-    return { name, turn: slowest ? formatNumber((2 * Math.PI) / slowest) : "∞", count };
-  });
-  const [first, ...others] = told;
-  const trained = first!;
-  const turns = others.map(({ name, turn }) => `with ${name} once in ${turn}`).join(", ");
-  const answer = `The base sets how slow the slow hands are: with ${trained.name} the slowest goes round once in ${trained.turn} positions, ${turns}.`;
-  if (!told.every(({ count }) => isWhole(count))) return { answer, numbers: null };
-  const rights = others.map(({ name, count }) => `${count!.right} with ${name}`).join(", ");
-  return { answer, numbers: `This model was trained with ${trained.name}: ${trained.count!.right} of ${trained.count!.of} held-out sentences are right with it, ${rights}.` };
+  return {
+    answer: "The base sets how slow the slow hands are. Fast hands tell neighbours apart, slow ones far from near.",
+    columns: ["base", "slowest turns in", `hands slower than ${SHORT}`, nameRight(outcomes[0]!)],
+    rows: outcomes.map((outcome, index) => {
+      const { model, controls } = outcome.live;
+      const { base } = model.scheme.options;
+      const { slowest, slower, hands } = countSlower(outcome.live);
+      const name = formatNumber(controls.base ?? (typeof base === "number" ? base : 10_000));
+      return [index === 0 ? `${name}, as trained` : name, formatNumber(slowest), `${slower} of ${hands}`, tellRight(outcome)];
+    }),
+  };
 }
 
-function isWhole(count: HeldOutProgress | null): count is HeldOutProgress {
-  return count !== null && count.done === count.of;
+/** How many texts are counted: as many for every model of a scene. */
+function nameRight({ live }: Outcome): string {
+  return `right of ${live.model.heldOut.length}`;
+}
+
+function tellRight({ count }: Outcome): string {
+  return count !== null && count.done === count.of ? String(count.right) : "…";
 }

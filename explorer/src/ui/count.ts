@@ -16,6 +16,11 @@ export interface Counted {
 const NOTHING: Counted = { progress: null, problem: "" };
 const UNCOUNTED: Counted = { progress: { right: 0, confidence: 0, done: 0, of: 0 }, problem: "" };
 
+/** Whether every text is counted. */
+export function isWhole(count: HeldOutProgress | null): count is HeldOutProgress {
+  return count !== null && count.done === count.of;
+}
+
 /** What was counted under these controls, by greedy search, when the page was made; null where nothing was. */
 export function findMeasured(model: LiveModel, controls: Controls): HeldOutProgress | null {
   const key = JSON.stringify(generalise(controls));
@@ -23,7 +28,10 @@ export function findMeasured(model: LiveModel, controls: Controls): HeldOutProgr
   return found ? { right: found.right, confidence: found.confidence, done: found.of, of: found.of } : null;
 }
 
-/** Count under these controls, translating with so many hypotheses. */
+/**
+ * Count under these controls, translating with so many hypotheses. Until the worker has counted, what was counted when
+ * the page was made stands there, so that no reader waits for a number that is known.
+ */
 export function useCount(worker: EngineWorker, model: LiveModel, controls: Controls, beam: number): Counted {
   const general = generalise(controls);
   const key = JSON.stringify([model.id, general, beam]);
@@ -51,5 +59,7 @@ export function useCount(worker: EngineWorker, model: LiveModel, controls: Contr
   }, [key]);
   if (model.heldOut.length === 0) return UNCOUNTED;
   if (kept.counted) return kept.counted;
-  return counted.key === key ? counted : NOTHING;
+  const own = counted.key === key ? counted : NOTHING;
+  const measured = beam === 1 && !own.problem ? findMeasured(model, controls) : null;
+  return measured ? { progress: measured, problem: "" } : own;
 }

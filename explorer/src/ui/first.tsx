@@ -2,6 +2,7 @@
 
 import type { LiveModel } from "../engine/api";
 import { markChanges } from "./changes";
+import { chooseFace, Face, hasHands } from "./face";
 import { findModel, translateText } from "./live";
 import { shorten } from "./words";
 
@@ -12,6 +13,7 @@ export function First({ models }: { models: readonly LiveModel[] }) {
   const seeing = findModel(models, SENTENCES[0], true);
   const blind = findModel(models, SENTENCES[0], false);
   const bag = seeing && blind && tellsApart(seeing) && !tellsApart(blind);
+  const clocks = seeing !== undefined && hasHands(seeing.scheme);
   return (
     <section class="first" aria-labelledby="first-title">
       <div>
@@ -19,11 +21,16 @@ export function First({ models }: { models: readonly LiveModel[] }) {
           {bag ? "Without positions, this translator cannot tell who bit whom." : "Change the positions of a live Transformer, and read what it writes."}
         </h1>
         <p class="lead">
-          A Transformer reads all words at once; where each one stands, it has to be told. The small models on this page run in your browser: change their positions
-          and read what they write.
+          A Transformer reads all words at once; where each one stands, it has to be told{clocks ? ", here by a clock that every word carries" : ""}. The small models on
+          this page run in your browser: change their positions, and read what they write.
         </p>
       </div>
-      {seeing && blind ? <Pairs seeing={seeing} blind={blind} /> : null}
+      {seeing && blind ? (
+        <div class="pairs">
+          <Reader name="With positions" model={seeing} />
+          <Reader name="Without positions" model={blind} />
+        </div>
+      ) : null}
     </section>
   );
 }
@@ -33,42 +40,49 @@ function tellsApart(model: LiveModel): boolean {
   return one !== two;
 }
 
-/** Both readers side by side: what they write, and how often they are right. */
-function Pairs({ seeing, blind }: { seeing: LiveModel; blind: LiveModel }) {
-  const readers = [seeing, blind];
-  const rights = readers.map((model) => model.measured.find((count) => Object.keys(count.controls).length === 0));
+/** A model, what it writes for both sentences, and how often it is right. */
+function Reader({ name, model }: { name: string; model: LiveModel }) {
+  const count = model.measured.find(({ controls }) => Object.keys(controls).length === 0);
   return (
-    <table class="pairs">
-      <thead>
-        <tr>
-          <td />
-          <th scope="col">With positions</th>
-          <th scope="col">Without positions</th>
-        </tr>
-      </thead>
-      <tbody>
-        {SENTENCES.map((text, index) => (
-          <tr key={text}>
-            <th scope="row">{text}</th>
-            {readers.map((model) => (
-              <td key={model.id} lang="eo">
-                <Written model={model} index={index} />
-              </td>
-            ))}
-          </tr>
-        ))}
-        {rights.every(Boolean) ? (
-          <tr class="rights">
-            <th scope="row">right of {rights[0]!.of} unseen</th>
-            {rights.map((count, index) => (
-              <td key={index}>
-                <b>{count!.right}</b>
-              </td>
-            ))}
-          </tr>
-        ) : null}
-      </tbody>
-    </table>
+    <div class={model.scheme.name === "none" ? "reader blind" : "reader"}>
+      <h2>{name}</h2>
+      {SENTENCES.map((text, index) => (
+        <div key={text} class="reading">
+          <Clocked text={text} model={model} />
+          <p class="writes">
+            <span aria-hidden="true">→ </span>
+            <span lang="eo">
+              <Written model={model} index={index} />
+            </span>
+          </p>
+        </div>
+      ))}
+      {count ? (
+        <p class="rights">
+          <span class="track">
+            <span class="fill" style={{ width: `${(100 * count.right) / count.of}%` }} />
+          </span>
+          <span>
+            <b>{count.right}</b> of {count.of} unseen sentences right
+          </span>
+        </p>
+      ) : null}
+    </div>
+  );
+}
+
+/** The words of a sentence, each below the clock of its position; a blind model's clocks have no hands. */
+function Clocked({ text, model }: { text: string; model: LiveModel }) {
+  const hands = chooseFace(model.scheme);
+  return (
+    <p class="clocked">
+      {text.split(" ").map((word, position) => (
+        <span key={position}>
+          <Face hands={hands} position={position} />{" "}
+          {word}{" "}
+        </span>
+      ))}
+    </p>
   );
 }
 

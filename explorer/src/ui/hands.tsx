@@ -155,7 +155,7 @@ function Dials({ state, live, update, clock, place, most, set, step }: DialProps
   const [active, setActive] = useState(0);
   useEffect(() => {
     const watch = new ResizeObserver(([entry]) => {
-      const across = Math.max(3, Math.floor(entry!.contentRect.width / 70));
+      const across = Math.max(3, Math.floor(entry!.contentRect.width / 74));
       setRoom(across >= 12 ? 2 * across : Math.min(32, 3 * across));
     });
     watch.observe(list.current!);
@@ -230,7 +230,7 @@ function Dials({ state, live, update, clock, place, most, set, step }: DialProps
       </div>
       <p class="hint">
         {shown.length < frequencies.length ? `${shown.length} of ${frequencies.length} hands are shown. ` : ""}
-        Below each dial: in how many positions it goes round. Dots on the rim: the tokens of the sentence. Drag, or use the arrow keys (with shift: tenths); page up
+        Below each dial: in how many positions it goes round. Filled: what it has passed since position 0. Dots on the rim: the tokens of the sentence. Drag, or use the arrow keys (with shift: tenths); page up
         and down go from hand to hand.
         {state.stoppedHand !== null ? (
           <button type="button" class="plain" onClick={() => update({ stoppedHand: null })}>
@@ -242,7 +242,7 @@ function Dials({ state, live, update, clock, place, most, set, step }: DialProps
   );
 }
 
-const DIAL = 56;
+const DIAL = 64;
 
 function Dial(props: { frequency: number; place: number; tokens: number[]; chosen: number | null; stopped: boolean }) {
   const { frequency, place, tokens, chosen, stopped } = props;

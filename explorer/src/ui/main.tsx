@@ -3,7 +3,6 @@
 import { type ComponentChildren, render } from "preact";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { EngineWorker, loadModels, loadRecorded, type LiveModel, type PositionedModel, type RecordedModel } from "../engine/api";
-import { readAddress } from "./address";
 import { Attention } from "./attention";
 import { useCount } from "./count";
 import { First } from "./first";
@@ -14,7 +13,7 @@ import { Recorded } from "./recorded";
 import { Questions, Strip } from "./scene";
 import { Sentence } from "./sentence";
 import { Sliders } from "./sliders";
-import { playStep, type Scene } from "./scenes";
+import { playAddress, playStep, type Scene } from "./scenes";
 import { DEFAULTS, UNTOUCHED, type State } from "./state";
 import { Store, useStore } from "./store";
 import "./style.css";
@@ -279,7 +278,8 @@ const root = document.getElementById("explorer");
 if (root) {
   const models = loadModels();
   const recorded = loadRecorded();
-  const store = new Store({ ...DEFAULTS, ...readAddress(location.hash) }, complete(models, recorded));
+  const read = (fragment: string) => playAddress(models, fragment);
+  const store = new Store(read(location.hash), complete(models, recorded), read);
   foldTold();
   document.documentElement.classList.add("live");
   const worker = models.length > 0 ? new EngineWorker() : null;

@@ -50,8 +50,14 @@ export function drawDial(
     centre + Math.sin(angle) * distance,
     centre - Math.cos(angle) * distance,
   ];
+  // Filled is what the hand has passed since position 0: all of its dial once it has come round.
+  context.fillStyle = colours.glow;
+  context.beginPath();
+  context.moveTo(centre, centre);
+  context.arc(centre, centre, radius, -Math.PI / 2, Math.min(dial.angle, 2 * Math.PI) - Math.PI / 2);
+  context.fill();
   context.lineWidth = 1;
-  context.strokeStyle = colours.soft;
+  context.strokeStyle = colours.edge;
   context.setLineDash(dial.stopped ? [3, 3] : []);
   context.beginPath();
   context.arc(centre, centre, radius, 0, 2 * Math.PI);
@@ -69,7 +75,7 @@ export function drawDial(
   context.lineCap = "round";
   context.beginPath();
   context.moveTo(...point(dial.angle, -radius * 0.15));
-  context.lineTo(...point(dial.angle, radius * 0.86));
+  context.lineTo(...point(dial.angle, radius * 0.82));
   context.stroke();
   context.fillStyle = colours.ink;
   context.beginPath();

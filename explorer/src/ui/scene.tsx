@@ -3,16 +3,16 @@
 import { useEffect, useMemo, useState } from "preact/hooks";
 import type { EngineWorker, LiveModel } from "../engine/api";
 import { makeClock, tellPosition } from "./clockwork";
-import { findMeasured, useCount, type Counted } from "./count";
+import { findMeasured, isWhole, useCount, type Counted } from "./count";
 import { compareWeights, pickAttention, tellTerms } from "./grid";
 import type { Conclude } from "./conclusions";
 import { bringToLife, isControlled, traceAfter, traceBefore, type Live } from "./live";
 import { readAnswer, type StudyAnswer } from "./answers";
 import { canPlay, FIRST, playStep, SCENES, type Place, type Scene, type Step } from "./scenes";
-import { Count, tellChange } from "./sentence";
-import type { State } from "./state";
+import { Count } from "./sentence";
+import { UNTOUCHED, type State } from "./state";
 import type { Update } from "./store";
-import { formatNumber, nameNumber, NOT_RETRAINED, shorten } from "./words";
+import { formatNumber, nameNumber, SAME_WEIGHTS, shorten } from "./words";
 
 interface Props {
   models: readonly LiveModel[];
@@ -67,17 +67,36 @@ export function Questions({ models, state, enter }: Pick<Props, "models" | "stat
   );
 }
 
-const IDS: Record<Place, string> = { sentence: "sentence-title", sliders: "sliders-title", hands: "hands-title", attention: "attention-title" };
+/** The question after one: the first three end with the third, and the others go on to the last. */
+function findFollowing(models: readonly LiveModel[], scene: Scene): Scene | undefined {
+  const { scenes } = listPlayable(models);
+  const following = scenes[scenes.indexOf(scene) + 1];
+  const isFirst = (candidate: Scene) => SCENES.indexOf(candidate) < FIRST;
+  return following && isFirst(following) === isFirst(scene) ? following : undefined;
+}
+
+/** Whether a reader has changed what the model reads since a step was played. */
+function isChanged(state: State, played: State): boolean {
+  const keys = [...Object.keys(UNTOUCHED), "model", "text"] as (keyof State)[];
+  return keys.some((key) => key !== "follow" && JSON.stringify(state[key]) !== JSON.stringify(played[key]));
+}
+
+/** The part of the page that a step is about; in a narrow window the dials, which stand below the words about them. */
+function findPlace(place: Place): Element | null {
+  const narrow = matchMedia("(max-width: 40rem)").matches;
+  return document.querySelector(narrow && place === "hands" ? ".dials" : `.card.${place}`);
+}
 
 /** The strip at the foot of the window: a step, what the model makes of it, and on. */
 export function Strip(props: Props & { count: Counted; worker: EngineWorker }) {
   const { models, state, live, update, count, worker, enter, leave } = props;
   const scene = SCENES.find((candidate) => candidate.study === state.scene);
   const place = scene?.steps[state.step]?.look;
+  const changed = useMemo(() => scene !== undefined && place !== undefined && isChanged(state, playStep(models, scene, state.step)), [scene, state]);
   useEffect(() => {
     if (!place) return;
     const still = matchMedia("(prefers-reduced-motion: reduce)").matches;
-    document.getElementById(IDS[place])?.closest("section")?.scrollIntoView({ behavior: still ? "auto" : "smooth", block: "start" });
+    findPlace(place)?.scrollIntoView({ behavior: still ? "auto" : "smooth", block: "start" });
   }, [scene, state.step]);
   const go = (by: number) => {
     if (!scene) return;
@@ -102,8 +121,7 @@ export function Strip(props: Props & { count: Counted; worker: EngineWorker }) {
   });
   if (!scene) return null;
   const step = scene.steps[state.step];
-  const { scenes } = listPlayable(models);
-  const following = step ? undefined : scenes[scenes.indexOf(scene) + 1];
+  const following = step ? undefined : findFollowing(models, scene);
   return (
     <aside class="strip" aria-label="Scene">
       <div class="strip-text" aria-live="polite" tabIndex={0}>
@@ -112,11 +130,12 @@ export function Strip(props: Props & { count: Counted; worker: EngineWorker }) {
           <span>
             {state.step + 1} of {scene.steps.length + 1}
           </span>
+          <progress max={scene.steps.length + 1} value={state.step + 1} aria-hidden="true" />
         </p>
         {step ? (
           <>
             <p>
-              {step.say} <span class="told">{tellStep(state, live, step)}</span>
+              {changed ? "You changed more than this step does, and so:" : step.say} <span class="told">{tellStep(state, live, step)}</span>
               {step.count ? (
                 <span class="told counted">
                   {" "}
@@ -124,7 +143,7 @@ export function Strip(props: Props & { count: Counted; worker: EngineWorker }) {
                 </span>
               ) : null}
             </p>
-            {isControlled(live) ? <p class="soft">{NOT_RETRAINED}</p> : null}
+            {isControlled(live) ? <p class="soft">{SAME_WEIGHTS}</p> : null}
           </>
         ) : (
           <Ended key={scene.study} scene={scene} models={models} worker={worker} />
@@ -137,6 +156,11 @@ export function Strip(props: Props & { count: Counted; worker: EngineWorker }) {
         <button type="button" id="scene-next" class="next" onClick={() => go(1)}>
           {step ? "Next →" : "Done"}
         </button>
+        {changed ? (
+          <button type="button" class="plain" onClick={() => update(playStep(models, scene, state.step))}>
+            Back to the step
+          </button>
+        ) : null}
         {following ? (
           <button type="button" onClick={() => enter(following)}>
             Next question →
@@ -153,13 +177,14 @@ export function Strip(props: Props & { count: Counted; worker: EngineWorker }) {
 }
 
 /** What the live model makes of the step. */
-function tellStep(state: State, live: Live, { look: place, tell }: Step): string {
+function tellStep(state: State, live: Live, { look, tell }: Step): string {
   if (!live.before || !live.after) return live.problem;
   const text = shorten(live.after.text || "(nothing)");
-  if (tell) return `${tell(live)} It writes “${text}”.`;
-  if (place === "hands") return tellPosition(makeClock(state, live), Math.min(state.clock, state.length - 1));
-  if (place === "attention") return tellAttention(state, live);
-  return live.before === live.after ? `It writes “${text}”.` : `It writes “${text}”. ${tellChange(live.before, live.after)}`;
+  if (tell) return look === "hands" ? tell(live) : `${tell(live)} It writes “${text}”.`;
+  if (look === "hands") return tellPosition(makeClock(state, live), Math.min(state.clock, state.length - 1));
+  if (look === "attention") return tellAttention(state, live);
+  if (live.before.text === live.after.text) return `It ${live.before === live.after ? "" : "still "}writes “${text}”.`;
+  return `It writes “${text}”; untouched it wrote “${shorten(live.before.text || "(nothing)")}”.`;
 }
 
 function tellAttention(state: State, live: Live): string {
@@ -178,17 +203,11 @@ interface EndedProps {
 /** The end of a scene: the answer in one plain sentence, the numbers of this page, and what was measured, folded. */
 function Ended(props: EndedProps) {
   const { scene } = props;
-  const measured = useMemo(() => readAnswer(scene.study), [scene]);
+  const measured = useMemo(() => readAnswer(scene.measured ?? scene.study), [scene]);
   return (
     <>
       {scene.conclude ? <Concluded {...props} conclude={scene.conclude} /> : <p class="plainly">{scene.answer ?? measured?.short}</p>}
-      {scene.note ? <p class="soft">{scene.note}</p> : null}
-      {scene.conclude && measured?.short ? (
-        <p>
-          Many models, each trained anew: {measured.question} {measured.short}
-        </p>
-      ) : null}
-      {measured ? <Measured answer={measured} /> : null}
+      {measured ? <Measured answer={measured} note={scene.note} short={scene.conclude !== undefined && scene.measured === undefined} /> : null}
     </>
   );
 }
@@ -205,31 +224,48 @@ function Concluded({ scene, models, worker, conclude }: EndedProps & { conclude:
   );
   // A scene has as many steps as long as it is shown, and so there are always as many hooks.
   const counts = lives.map((live) => useCount(worker, live.model, live.controls, 1));
-  // Until the worker has counted, the same count stands there from when the page was made, where it was made.
-  const isWhole = ({ progress }: Counted) => progress !== null && progress.done === progress.of;
-  const { answer, numbers } = conclude(lives.map((live, step) => ({ live, count: isWhole(counts[step]!) ? counts[step]!.progress : findMeasured(live.model, live.controls) })));
-  const problem = counts.find((count) => count.problem)?.problem;
+  // Where no worker counts, the same count stands there from when the page was made, where it was made.
+  const outcomes = lives.map((live, step) => ({ live, count: isWhole(counts[step]!.progress) ? counts[step]!.progress : findMeasured(live.model, live.controls) }));
+  const { answer, columns, rows } = conclude(outcomes);
+  const problem = outcomes.every(({ count }) => count) ? "" : counts.find((count) => count.problem)?.problem;
   return (
-    <>
+    <div class="concluded">
       <p class="plainly">
-        <b>{answer}</b> {numbers ?? (problem ? `The held-out sentences are not counted: ${problem}` : "Counting…")}
+        {answer} {lives.some(isControlled) ? <span class="soft">{SAME_WEIGHTS}</span> : null}
       </p>
-      {lives.some(isControlled) ? <p class="soft">{NOT_RETRAINED}</p> : null}
-    </>
+      <table>
+        <thead>
+          <tr>{columns.map((column) => (column === "" ? <td key={column} /> : <th key={column} scope="col">{column}</th>))}</tr>
+        </thead>
+        <tbody>
+          {rows.map((row) => (
+            <tr key={row[0]}>{row.map((cell, index) => (index === 0 ? <th key={index} scope="row">{cell}</th> : <td key={index}>{cell}</td>))}</tr>
+          ))}
+        </tbody>
+      </table>
+      {problem ? <p class="problem">The held-out sentences are not counted: {problem}</p> : null}
+    </div>
   );
 }
 
-/** What the study measured over many models, in its own words. */
-function Measured({ answer }: { answer: StudyAnswer }) {
+/** What the study measured over many models, in its own words; `short`: with its answer in one sentence before it. */
+function Measured({ answer, note, short }: { answer: StudyAnswer; note: string | undefined; short: boolean }) {
   return (
     <details class="measured">
-      <summary>What was measured by training many models, with intervals</summary>
+      <summary>
+        Measured over many models, each trained anew: <code>{answer.command}</code>
+      </summary>
+      {note ? <p>{note}</p> : null}
+      {short && answer.short ? (
+        <p>
+          {answer.question} {answer.short}
+        </p>
+      ) : null}
       <p>{splitNumbers(answer.answer).map((part, index) => (index % 2 ? <b key={index}>{part}</b> : part))}</p>
       <p>
         <a href={`#study-${answer.name}`} onClick={(event) => showAnswer(event, answer.name)}>
           Its place among the answers
-        </a>{" "}
-        · again with <code>{answer.command}</code>
+        </a>
       </p>
     </details>
   );

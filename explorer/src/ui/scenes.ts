@@ -5,8 +5,9 @@
 
 import type { LiveModel } from "../engine/api";
 import { concludeBase, concludeOrder, concludeScale, type Conclude } from "./conclusions";
+import { readAddress, writeAddress } from "./address";
 import { tellSlowest } from "./clockwork";
-import { tellLengths } from "./lengths";
+import { tellLoudness } from "./loudness";
 import { findModel, type Live } from "./live";
 import { DEFAULTS, type State } from "./state";
 
@@ -35,9 +36,11 @@ export interface Scene {
   steps: Step[];
   /** The answer in one plain sentence, where the page does not hold that of the answers page. */
   answer?: string;
-  /** What the models of the page make of the question: a plain answer, and a sentence with the numbers. */
+  /** The study whose answer tells more, where it is that of another question. */
+  measured?: string;
+  /** What the models of the page make of the question: a plain answer, and a table with the numbers. */
   conclude?: Conclude;
-  /** What is said where no study measured it. */
+  /** What is said before the answer of the study. */
   note?: string;
 }
 
@@ -53,10 +56,10 @@ export const SCENES: readonly Scene[] = [
     cast: "roles",
     conclude: concludeOrder,
     steps: [
-      { say: "A model that was trained with positions translates into Esperanto, where -n marks the one who is bitten.", set: { text: TOM }, look: "sentence", count: true },
-      { say: "The same words in the other order: “a dog bit Tom”.", set: { text: TOM, order: [2, 3, 1, 0] }, look: "sentence" },
-      { say: "Another model, which was trained without positions, reads “Tom bit a dog”.", set: { text: TOM }, cast: "blind", look: "sentence", count: true },
-      { say: "The model without positions reads the other order, “a dog bit Tom”.", set: { text: TOM, order: [2, 3, 1, 0] }, cast: "blind", look: "sentence" },
+      { say: "This model was trained with positions. It translates into Esperanto, where -n marks the one who is bitten.", set: { text: TOM }, look: "sentence", count: true },
+      { say: "The same words in the other order.", set: { text: TOM, order: [2, 3, 1, 0] }, look: "sentence" },
+      { say: "Another model, trained without positions, reads “Tom bit a dog”.", set: { text: TOM }, cast: "blind", look: "sentence", count: true },
+      { say: "The model without positions reads the other order.", set: { text: TOM, order: [2, 3, 1, 0] }, cast: "blind", look: "sentence" },
     ],
   },
   {
@@ -65,14 +68,14 @@ export const SCENES: readonly Scene[] = [
     cast: "reader",
     conclude: concludeScale,
     steps: [
-      { say: "A word is a list of numbers, multiplied by √d; its position is another list, added to it. The two bars show how long each list is.", set: {}, look: "sliders", count: true, tell: tellLengths },
-      { say: "√d is taken away: the words are that many times shorter, and the positions are as long as before.", set: { scaleTokens: false }, look: "sliders", count: true, tell: tellLengths },
+      { say: "The model reads the vector of a word, times √d, plus the vector of its position. The bars show how loud each of the two is.", set: {}, look: "sliders", count: true, tell: tellLoudness },
+      { say: "√d is taken away: words are that many times quieter, positions as loud as before.", set: { scaleTokens: false }, look: "sliders", count: true, tell: tellLoudness },
       {
-        say: "√d is back, but positions are made longer by the same factor: beside them, words are as short as without √d.",
+        say: "√d is back, but positions are louder by the same factor: beside them, words are as quiet as without √d.",
         set: (model) => ({ loudness: Math.sqrt(model.config.dModel) }),
         look: "sliders",
         count: true,
-        tell: tellLengths,
+        tell: tellLoudness,
       },
     ],
   },
@@ -81,11 +84,12 @@ export const SCENES: readonly Scene[] = [
     title: "What does the base do?",
     cast: "reader",
     conclude: concludeBase,
-    note: "How fast each hand turns follows from the base alone. Which base a model learns best with is not measured here.",
+    measured: "why-sine-and-cosine",
+    note: "With which base a model learns best cannot be seen in one trained model. The study trained models with bases of 100, 10,000 and a million:",
     steps: [
-      { say: "Each dial is a hand of a clock: the first turns fast, each of the others more slowly than the one before it. The number below it tells in how many positions it goes round.", set: { clock: 20 }, look: "hands", count: true, tell: tellSlowest },
-      { say: "A base of 10: every hand but the first turns faster.", set: { clock: 20, base: 10 }, look: "hands", count: true, tell: tellSlowest },
-      { say: "A base of a hundred thousand: every hand but the first turns more slowly.", set: { clock: 20, base: 1e5 }, look: "hands", count: true, tell: tellSlowest },
+      { say: "A fast hand tells neighbours apart, but, like a second hand, soon points to the same place again; a slow one, like an hour hand, tells near from far.", set: { clock: 20 }, look: "hands", count: true, tell: tellSlowest },
+      { say: "A base of 10: all hands but the first are faster.", set: { clock: 20, base: 10 }, look: "hands", count: true, tell: tellSlowest },
+      { say: "A base of 100,000: all hands but the first are slower.", set: { clock: 20, base: 1e5 }, look: "hands", count: true, tell: tellSlowest },
     ],
   },
   {
@@ -188,6 +192,15 @@ export function canPlay(models: readonly LiveModel[], scene: Scene): boolean {
     if (part === "blind") return model.scheme.name === "none";
     return model.scheme.name === "sinusoidal" && (part !== "roles" || model.encodeText(TOM).unknown.length === 0);
   });
+}
+
+/** The state of an address. One that names a scene and its step and nothing else means all that this step sets. */
+export function playAddress(models: readonly LiveModel[], fragment: string): State {
+  const state = readAddress(fragment);
+  const scene = SCENES.find((candidate) => candidate.study === state.scene);
+  const short = writeAddress({ ...DEFAULTS, scene: state.scene, step: state.step }) === writeAddress(state);
+  const translators = models.filter((candidate) => candidate.config.kind === "encoder-decoder");
+  return scene && short && canPlay(translators, scene) ? playStep(translators, scene, state.step) : state;
 }
 
 /** The whole state of one step: everything else is as it was trained. */

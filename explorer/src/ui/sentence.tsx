@@ -4,6 +4,7 @@ import { useRef, useState } from "preact/hooks";
 import type { Translation } from "../engine/api";
 import { markChanges } from "./changes";
 import type { Counted } from "./count";
+import { chooseFace, Face } from "./face";
 import { isControlled, type Live } from "./live";
 import { moveItem, swapEnds } from "./order";
 import { canControl, isTouched, MOST_BEAM, placePositions, type State } from "./state";
@@ -86,7 +87,7 @@ function Actions({ state, live, update, say }: Props) {
           aria-pressed={state.frozenAt !== null}
           onClick={() => update({ frozenAt: state.frozenAt === null ? 0 : null })}
         >
-          Freeze all at one
+          All at position 0
         </button>
       ) : null}
       {canControl(live.model, "encoder", "reversed") ? (
@@ -130,6 +131,7 @@ function Chips({ state, live, update, say }: Props) {
   const [taken, setTaken] = useState<number | null>(null);
   const [dragged, setDragged] = useState<{ place: number; over: number; kind: "word" | "position" } | null>(null);
   const positioned = canControl(live.model, "encoder", "positions");
+  const face = chooseFace(live.model.scheme, live.model.frequencies(live.controls));
 
   const move = (from: number, to: number) => {
     const last = live.places.length - 1;
@@ -245,6 +247,7 @@ function Chips({ state, live, update, say }: Props) {
                   onKeyDown={positionKeys(place)}
                   onClick={() => press(place)}
                 >
+                  {face.length > 0 ? <Face hands={face} position={live.positions[place]! + state.offset} /> : null}
                   {formatPosition(live.positions[place]! + state.offset)}
                 </button>
               ) : (
@@ -324,7 +327,7 @@ function Written(props: { name: string; kind: string; translation: Translation; 
               </span>
             ) : null}
             <span>{token.special ? "end" : showToken(token.text)}</span>
-            <meter min={0} max={1} value={token.probability} aria-label={`probability of ${token.special ? "the end token" : showToken(token.text)}`} />
+            <Probability value={token.probability} of={token.special ? "the end token" : showToken(token.text)} />
             <small>{formatShare(token.probability)}</small>
           </li>
         ))}
@@ -336,6 +339,15 @@ function Written(props: { name: string; kind: string; translation: Translation; 
   );
 }
 
+/** A bar as long as a probability. */
+function Probability({ value, of }: { value: number; of: string }) {
+  return (
+    <span class="track" role="meter" aria-label={`probability of ${of}`} aria-valuemin={0} aria-valuemax={1} aria-valuenow={value} aria-valuetext={formatShare(value)}>
+      <span class="fill accent" style={{ width: `${100 * value}%` }} />
+    </span>
+  );
+}
+
 /** The count over the held-out sentences, or how far it has come. */
 export function Count({ count: { progress: count, problem }, kind }: { count: Counted; kind: string }) {
   if (problem) return <span class="problem">The held-out sentences are not counted: {problem}</span>;
@@ -344,7 +356,7 @@ export function Count({ count: { progress: count, problem }, kind }: { count: Co
   if (count.done < count.of) {
     return (
       <span>
-        <progress max={count.of} value={count.done} aria-label="sentences counted" /> {count.done} of {count.of} counted
+        <progress max={count.of} value={count.done} aria-label="sentences counted" /> <span class="soft">counting {count.of} held-out {kind === "decoder" ? "texts" : "sentences"}</span>
       </span>
     );
   }

@@ -3,7 +3,7 @@
 import type { ComponentChildren } from "preact";
 import type { ControlName } from "../engine/api";
 import { trainedBase } from "./clockwork";
-import { measureLengths, tellLengths } from "./lengths";
+import { measureLoudness, tellLoudness } from "./loudness";
 import { isRecorded, type Live, type Placed } from "./live";
 import { canControl, LEAST_BASE, MOST_BASE, MOST_LOUDNESS, MOST_OFFSET, type State } from "./state";
 import type { Update } from "./store";
@@ -22,9 +22,9 @@ export function Sliders(props: Props) {
   const can = (name: ControlName) => canControl(live.model, "encoder", name);
   return (
     <section class="card sliders" aria-labelledby="sliders-title">
-      <h2 id="sliders-title">Its positions</h2>
+      <h2 id="sliders-title">Change its positions</h2>
       <p class="hint">{NOT_RETRAINED}</p>
-      {isLive(live) ? <Lengths live={live} /> : null}
+      {isLive(live) ? <Loudness live={live} /> : null}
       <LoudnessSlider {...props} can={can("loudness")} />
       {isRecorded(live.model) ? null : <Toggle label="Words times √d" on={state.scaleTokens} usual can={can("scaleTokens")} set={(scaleTokens) => update({ scaleTokens })}>
         √{live.model.config.dModel} = {formatNumber(Math.sqrt(live.model.config.dModel))}. Off, and the words are that many times quieter{live.model.scheme.name === "none" ? "" : " beside their positions"}.
@@ -53,7 +53,7 @@ export function Sliders(props: Props) {
         most={MOST_OFFSET}
         step={1}
         usual={0}
-        shown={formatNumber(state.offset)}
+        shown={`position ${formatNumber(state.offset)}`}
         set={(offset) => update({ offset })}
         reset={() => update({ offset: 0 })}
       >
@@ -112,7 +112,7 @@ function tellHands(live: Placed): string {
   const halves = frequencies.filter((frequency) => frequency * (live.places.length - 1) >= 0.1).length;
   return (
     `Sets how slow the slow hands are: the slowest turns once in ${formatNumber((2 * Math.PI) / slowest)} tokens. ` +
-    `Over this sentence ${halves} of ${frequencies.length} hands move by more than 6°.`
+    `Within this sentence ${halves} of the ${frequencies.length} hands move by more than 6°.`
   );
 }
 
@@ -123,21 +123,19 @@ function makeSideControlsOf(live: Placed) {
 
 const WITHOUT = "This model was trained without positions: nothing is added to its words.";
 
-/** How long the words and the positions of the sentence are, as bars: what √d is for. */
-function Lengths({ live }: { live: Live }) {
-  const sizes = measureLengths(live);
+/** How loud the words and the positions of the sentence are, as bars: what √d is for. */
+function Loudness({ live }: { live: Live }) {
+  const sizes = measureLoudness(live);
   if (!sizes) return <p class="note">{live.model.scheme.name === "none" ? WITHOUT : "Nothing is added to the words of this model: position enters its attention alone."}</p>;
   const most = Math.max(sizes.word, sizes.position, 1e-9);
   return (
-    <div class="lengths">
+    <div class="loudness">
       <p>
-        What the model reads is <b>word + position</b>. Their lengths in this sentence:
+        What the model reads is <b>word + position</b>. How loud each is, which is how long its vector is:
       </p>
       <Bar name="word" value={sizes.word} most={most} />
       <Bar name="position" value={sizes.position} most={most} accent />
-      <p class="soft">
-        {tellLengths(live)}
-      </p>
+      <p class="soft">{tellLoudness(live)}</p>
     </div>
   );
 }

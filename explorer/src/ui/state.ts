@@ -53,9 +53,8 @@ export const MOST_SIZE = 512;
 export const ALL_TERMS = 15;
 export const MOST_BEAM = 8;
 
-export const DEFAULTS: Readonly<State> = {
-  model: "",
-  text: null,
+/** What "as trained" takes back: all that changes what the model computes. */
+export const UNTOUCHED = {
   order: [],
   positions: [],
   frozenAt: null,
@@ -68,11 +67,17 @@ export const DEFAULTS: Readonly<State> = {
   shuffledRows: null,
   stoppedHand: null,
   bothSides: false,
+  follow: null,
+} satisfies Partial<State>;
+
+export const DEFAULTS: Readonly<State> = {
+  ...UNTOUCHED,
+  model: "",
+  text: null,
   beam: 1,
   width: null,
   length: 64,
   clock: 3,
-  follow: null,
   stack: "encoder",
   layer: 0,
   head: 0,
@@ -83,26 +88,9 @@ export const DEFAULTS: Readonly<State> = {
   step: 0,
 };
 
-/** The settings that "as trained" takes back: all that changes what the model computes. */
-export const UNTOUCHED: Partial<State> = {
-  order: [],
-  positions: [],
-  frozenAt: null,
-  reversed: false,
-  base: null,
-  loudness: 1,
-  offset: 0,
-  scaleTokens: true,
-  sineOnly: false,
-  shuffledRows: null,
-  stoppedHand: null,
-  bothSides: false,
-  follow: null,
-};
-
 /** Whether the state changes anything about what the model computes. */
 export function isTouched(state: State): boolean {
-  return (Object.keys(UNTOUCHED) as (keyof State)[]).some(
+  return (Object.keys(UNTOUCHED) as (keyof typeof UNTOUCHED)[]).some(
     (key) => key !== "bothSides" && key !== "follow" && String(state[key] ?? "") !== String(UNTOUCHED[key] ?? ""),
   );
 }

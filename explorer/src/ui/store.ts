@@ -1,7 +1,7 @@
 /** One state for the page, changed at most once a frame, and written into the address when it rests. */
 
 import { useEffect, useState } from "preact/hooks";
-import { readAddress, writeAddress } from "./address";
+import { writeAddress } from "./address";
 import type { State } from "./state";
 
 export type Change = Partial<State> | ((state: State) => Partial<State>);
@@ -18,10 +18,11 @@ export class Store {
   constructor(
     public state: State,
     private readonly complete: (state: State) => State,
+    read: (fragment: string) => State,
   ) {
     this.state = complete(state);
     window.addEventListener("hashchange", () => {
-      if (location.hash.slice(1) !== writeAddress(this.state)) this.update(readAddress(location.hash));
+      if (location.hash.slice(1) !== writeAddress(this.state)) this.update(read(location.hash));
     });
   }
 

@@ -54,6 +54,9 @@ export function showToken(text: string): string {
 export const NOT_RETRAINED =
   "The model is not trained again: the numbers tell what a change does to this trained model, not what a model trained with that change would learn.";
 
+/** The same in few words. */
+export const SAME_WEIGHTS = "Same weights, not trained again.";
+
 const NUMBERS = ["no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"];
 
 /** A small number in letters; `capital`: as the first word of a sentence. */

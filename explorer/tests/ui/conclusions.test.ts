@@ -4,23 +4,24 @@ import { readVectors } from "../engine/vectors";
 import { findMeasured } from "../../src/ui/count";
 import { concludeBase, concludeOrder, concludeScale, type Outcome } from "../../src/ui/conclusions";
 import { bringToLife } from "../../src/ui/live";
-import { tellLengths } from "../../src/ui/lengths";
+import { tellLoudness } from "../../src/ui/loudness";
 import { DEFAULTS, type State } from "../../src/ui/state";
 
 const { model } = readVectors("sinusoidal");
 const TOM = "Tom bit a dog";
 
 const whole = (right: number): HeldOutProgress => ({ right, confidence: 1, done: 200, of: 200 });
-const writes = (text: string, count: HeldOutProgress | null = null) => ({ live: { after: { text } }, count }) as unknown as Outcome;
+const writes = (text: string, count: HeldOutProgress | null = null) => ({ live: { after: { text }, model }, count }) as unknown as Outcome;
 const live = (change: Partial<State>, count: HeldOutProgress | null): Outcome => ({ live: bringToLife({ ...DEFAULTS, text: TOM, ...change }, model), count });
 
 describe("what becomes of two orders of the same words", () => {
   it("is one translation where the model without positions writes the same for both", () => {
-    const { answer, numbers } = concludeOrder([writes("ab", whole(200)), writes("ba"), writes("ab", whole(73)), writes("ab")]);
+    const { answer, rows } = concludeOrder([writes("ab", whole(200)), writes("ba"), writes("ab", whole(73)), writes("ab")]);
     expect(answer).toContain("it cannot tell who bit whom");
-    expect(numbers).toBe(
-      "Without positions the model writes “ab” for both, and 73 of 200 sentences that it never saw are right; with positions the model writes “ab” and “ba”, and 200 are right.",
-    );
+    expect(rows).toEqual([
+      ["with positions", "ab / ba", "200"],
+      ["without", "ab, for both", "73"],
+    ]);
   });
 
   it("is told otherwise where the models do otherwise", () => {
@@ -28,9 +29,9 @@ describe("what becomes of two orders of the same words", () => {
     expect(concludeOrder([writes("ab"), writes("ab"), writes("ab"), writes("ab")]).answer).toBe("Neither model here tells the two orders apart.");
   });
 
-  it("has no numbers while sentences are counted", () => {
-    expect(concludeOrder([writes("ab", whole(200)), writes("ba"), writes("ab", { ...whole(3), done: 12 }), writes("ab")]).numbers).toBeNull();
-    expect(concludeOrder([writes("ab"), writes("ba"), writes("ab", whole(3)), writes("ab")]).numbers).toBeNull();
+  it("has no count while sentences are counted", () => {
+    const { rows } = concludeOrder([writes("ab", whole(200)), writes("ba"), writes("ab", { ...whole(3), done: 12 }), writes("ab")]);
+    expect(rows.map((row) => row.at(-1))).toEqual(["200", "…"]);
   });
 });
 
@@ -38,35 +39,36 @@ describe("what √d does", () => {
   const steps = (rights: [number, number, number]) => [live({}, whole(rights[0])), live({ scaleTokens: false }, whole(rights[1])), live({ loudness: 3 }, whole(rights[2]))];
 
   it("is the proportion of a word and its position, which it multiplies by √d", () => {
-    const { numbers } = concludeScale(steps([200, 0, 7]));
-    const [usual, bare] = numbers!.match(/[\d.]+(?= times)/g)!.map(Number) as [number, number];
-    expect(usual / bare).toBeCloseTo(Math.sqrt(model.config.dModel), 0);
-    expect(numbers).toMatch(/200 of 200 held-out sentences are right; without √d .*, and 0 are right; .*, 7 are right\.$/);
-  });
-
-  it("is told without the last step while that is counted", () => {
-    const [trained, without, louder] = steps([200, 0, 7]);
-    expect(concludeScale([trained!, without!, { ...louder!, count: null }]).numbers).toMatch(/and 0 are right\.$/);
+    const { rows } = concludeScale(steps([200, 0, 7]));
+    const loud = rows.map(([, word, position]) => Number(word) / Number(position));
+    expect(loud[0]! / loud[1]!).toBeCloseTo(Math.sqrt(model.config.dModel), 0);
+    expect(loud[0]! / loud[2]!).toBeCloseTo(3, 0);
+    expect(rows.map((row) => row.at(-1))).toEqual(["200", "0", "7"]);
   });
 
   it("is said to make the word the louder one only where that is so", () => {
     const outcomes = steps([1, 1, 1]);
-    const isLouder = (outcome: Outcome) => tellLengths(outcome.live).startsWith("A word is");
+    const isLouder = (outcome: Outcome) => tellLoudness(outcome.live).startsWith("A word is");
     const flips = isLouder(outcomes[0]!) && !isLouder(outcomes[1]!);
     expect(concludeScale(outcomes).answer.includes("without √d the position is the louder one")).toBe(flips);
     const quiet = [live({ loudness: 0.01 }, null), live({ loudness: 0.01, scaleTokens: false }, null), live({}, null)];
-    expect(concludeScale(quiet)).toEqual({ answer: "√d makes a word louder beside the position that is added to it.", numbers: null });
+    expect(concludeScale(quiet).answer).toBe("√d makes a word louder beside the position that is added to it.");
   });
 });
 
 describe("what the base does", () => {
   it("is told by the slowest hand under each base", () => {
-    const { answer, numbers } = concludeBase([live({}, whole(200)), live({ base: 10 }, whole(145))]);
+    const { columns, rows } = concludeBase([live({}, whole(200)), live({ base: 10 }, null), live({ base: 1e5 }, whole(145))]);
     const hands = model.config.dModel / 2;
-    const slowest = 2 * Math.PI * 10 ** ((hands - 1) / hands);
-    expect(Number(answer.match(/with 10 once in ([\d.]+)\.$/)![1])).toBeCloseTo(slowest, 0);
-    expect(numbers).toMatch(/: 200 of 200 held-out sentences are right with it, 145 with 10\.$/);
-    expect(concludeBase([live({}, whole(200)), live({ base: 10 }, null)]).numbers).toBeNull();
+    const turns = (base: number) => Array.from({ length: hands }, (_, hand) => 2 * Math.PI * base ** (hand / hands));
+    expect(columns).toHaveLength(4);
+    expect(rows.map(([name]) => name)).toEqual(["10,000, as trained", "10", "100,000"]);
+    rows.forEach(([, slowest, slower], row) => {
+      const wanted = turns([1e4, 10, 1e5][row]!);
+      expect(Number(slowest!.replaceAll(",", "")) / wanted.at(-1)!).toBeCloseTo(1, 2);
+      expect(slower).toBe(`${wanted.filter((turn) => turn > 64).length} of ${hands}`);
+    });
+    expect(rows.map((row) => row.at(-1))).toEqual(["200", "…", "145"]);
   });
 });
 

@@ -5,6 +5,7 @@ import { existsSync, mkdtempSync, readFileSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
+import axe from "axe-core";
 import type { TrainedOrder } from "../../src/engine/familiar";
 import type { RecordedData } from "../../src/engine/recorded";
 import puppeteer, { type Browser, type Page } from "puppeteer-core";
@@ -76,4 +77,14 @@ export async function rest(page: Page): Promise<void> {
 /** The texts of all elements that match. */
 export function readTexts(page: Page, selector: string): Promise<string[]> {
   return page.$$eval(selector, (elements) => elements.map((element) => element.textContent!.trim()));
+}
+
+/** What axe calls serious or worse about a page, one line each. */
+export async function findSerious(page: Page): Promise<string[]> {
+  await page.evaluate(axe.source);
+  const found = await page.evaluate(async () => {
+    const { violations } = await (globalThis as unknown as { axe: typeof axe }).axe.run();
+    return violations.map(({ id, impact, nodes }) => `${impact} ${id}: ${nodes.map((node) => node.html.slice(0, 120)).join(" | ")}`);
+  });
+  return found.filter((finding) => /^(serious|critical)/.test(finding));
 }

@@ -1,13 +1,12 @@
 /** Language models and recorded models in a real Chromium. */
 
-import axe from "axe-core";
 import type { Browser, Page } from "puppeteer-core";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { RecordedData } from "../../src/engine/recorded";
 import { RecordedModel } from "../../src/engine/recorded";
 import { readVectors } from "../engine/vectors";
 import { formatNumber } from "../../src/ui/words";
-import { HAS_CHROMIUM, openPage, readTexts, rest, startBrowser, writePage } from "./page";
+import { HAS_CHROMIUM, findSerious, openPage, readTexts, rest, startBrowser, writePage } from "./page";
 
 const WEIGHTS = [1, 0, 0, 0.25, 0.75, 0, 0.5, 0.125, 0.375];
 const data: RecordedData = {
@@ -79,12 +78,7 @@ describe.skipIf(!HAS_CHROMIUM)("the page in Chromium", () => {
   it.each(["model=theirs", "text=Tom bit"])("gives axe no serious finding, and scrolls to no side: %s", async (state) => {
     const page = await open(state, 360);
     expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBe(360);
-    await page.evaluate(axe.source);
-    const found = await page.evaluate(async () => {
-      const { violations } = await (globalThis as unknown as { axe: typeof axe }).axe.run();
-      return violations.map(({ id, impact, nodes }) => `${impact} ${id}: ${nodes.map((node) => node.html.slice(0, 120)).join(" | ")}`);
-    });
-    expect(found.filter((finding) => /^(serious|critical)/.test(finding))).toEqual([]);
+    expect(await findSerious(page)).toEqual([]);
     await page.close();
   });
 

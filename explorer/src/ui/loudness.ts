@@ -1,26 +1,26 @@
-/** How long the vectors of the words and of their positions are: what √d is for. */
+/** How loud words and their positions are, which is how long their vectors are: what √d is for. */
 
 import type { Matrix } from "../engine/api";
 import { traceAfter, type Live } from "./live";
 import { formatNumber } from "./words";
 
-/** Their mean lengths in the sentence; null where no position is added. */
-export function measureLengths(live: Live): { word: number; position: number } | null {
+/** Their mean loudness in the sentence; null where no position is added. */
+export function measureLoudness(live: Live): { word: number; position: number } | null {
   if (live.model.scheme.combine !== "add" || live.problem) return null;
   const { embeddings, positionVectors } = traceAfter(live).encoder;
   if (!positionVectors) return null;
   return { word: meanLength(embeddings), position: meanLength(positionVectors) };
 }
 
-/** The lengths of the words beside those of their positions, in a sentence; empty where no position is added. */
-export function tellLengths(live: Live): string {
-  const sizes = measureLengths(live);
+/** The loudness of the words beside that of their positions, in a sentence; empty where no position is added. */
+export function tellLoudness(live: Live): string {
+  const sizes = measureLoudness(live);
   if (!sizes) return "";
   if (sizes.position === 0) return "No position is left to hear.";
   const times = sizes.word / sizes.position;
   return times >= 1
-    ? `A word is ${formatNumber(times, 2)} times as long as its position.`
-    : `A position is ${formatNumber(1 / times, 2)} times as long as its word.`;
+    ? `A word is ${formatNumber(times, 2)} times as loud as its position.`
+    : `A position is ${formatNumber(1 / times, 2)} times as loud as its word.`;
 }
 
 function meanLength(matrix: Matrix): number {
