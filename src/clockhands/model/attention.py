@@ -234,9 +234,10 @@ class CrossAttention(Attention):
         An offloaded cache may hold them on another device than ``device``, where they are needed.
         """
         if cache is not None and cache.get_seq_length(layer):
-            keys, values = cache.layers[layer].keys, cache.layers[layer].values
+            stored = cache.layers[layer]
+            keys, values = stored.keys, stored.values
             if keys.device != device:
                 keys, values = keys.to(device), values.to(device)
-            return self.repeat_heads(keys), self.repeat_heads(values)
+            return (keys, values) if self.group_size == 1 else (self.repeat_heads(keys), self.repeat_heads(values))
         k_BHTK, v_BHTK = map(self.repeat_heads, self.kv.project_heads(source_BTD, self.head_dim))
         return (k_BHTK, v_BHTK) if cache is None else self.update_cache(cache, layer, k_BHTK, v_BHTK)

@@ -26,8 +26,7 @@ class FusedLinear(nn.Linear):
         """Project [B, S, D], and return each projection as [B, its heads, S, head_dim]."""
         fused_BSI = self(x_BSD)
         batch, length, _ = fused_BSI.shape
-        heads_BSHK = fused_BSI.reshape(batch, length, -1, head_dim)
+        heads_BHSK = fused_BSI.reshape(batch, length, -1, head_dim).transpose(1, 2)
         if len(self.widths) == 1:
-            return (heads_BSHK.transpose(1, 2),)
-        parts = heads_BSHK.split_with_sizes([width // head_dim for width in self.widths], 2)
-        return tuple([part_BSHK.transpose(1, 2) for part_BSHK in parts])
+            return (heads_BHSK,)
+        return heads_BHSK.split_with_sizes([width // head_dim for width in self.widths], 1)

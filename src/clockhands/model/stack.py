@@ -197,7 +197,8 @@ class Stack(nn.Module):
         """
         x = x_BSD
         for layer, (block, (context, cross_context)) in enumerate(zip(self.blocks, contexts, strict=True)):
-            x = self.add_encoding_again(x, context.scheme, context.placement.qpos_BS, layer)
+            if self.position_config.every_layer and layer:
+                x = self.add_encoding_again(x, context.scheme, context.placement.qpos_BS, layer)
             if layer_states is not None:
                 layer_states.append(x)
             x = block(x, context, source_BTD, cross_context)
@@ -209,8 +210,6 @@ class Stack(nn.Module):
     def add_encoding_again(
         self, x_BSD: Float[Tensor, "B S D"], scheme: Scheme, pos_BS: Positions, layer: int
     ) -> Float[Tensor, "B S D"]:
-        """Add the encoding to a layer's input, [B, S, D], if ``every_layer`` is set; the first one has it already."""
-        if not self.position_config.every_layer or layer == 0:
-            return x_BSD
+        """Add the encoding to the input of a layer, [B, S, D], with ``every_layer``; the first one has it already."""
         encoding_BSD = scheme.encode(pos_BS, layer)
         return x_BSD if encoding_BSD is None else x_BSD + encoding_BSD.to(x_BSD.dtype)
