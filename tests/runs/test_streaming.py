@@ -176,7 +176,7 @@ def test_a_model_that_needs_weights_of_another_layer_is_refused(llama: Path, mon
         return output
 
     monkeypatch.setattr(LlamaForCausalLM, "forward", forward)
-    with pytest.raises(CheckpointError, match=r"with its weights streamed \(hold them in memory, or .*: a part reads"):
+    with pytest.raises(CheckpointError, match=r"with its weights streamed \(hold them in memory, or .*: a module uses"):
         open_model(str(llama), "float32", "cpu", False, "streamed")
 
 

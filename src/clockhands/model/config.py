@@ -46,7 +46,7 @@ class TransformerConfig:
         source_vocab_size: size of the vocabulary that the encoder of an encoder-decoder reads; None: ``vocab_size``.
         d_model: width of the states.
         num_heads: heads of queries.
-        num_kv_heads: heads of keys and values, each shared by a group of queries; None: as many as ``num_heads``.
+        num_kv_heads: heads of keys and values, each shared by a group of query heads; None: as many as ``num_heads``.
         head_dim: width of one head, d_head in formulas; None: d_model / num_heads.
         d_ff: width inside the feed-forward layers.
         encoder_layers, decoder_layers: number of layers of either stack.

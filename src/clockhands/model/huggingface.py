@@ -19,7 +19,7 @@ from clockhands.model.huggingface_base import (
     PaddingMask,
     check_padding_mask,
     register_model,
-    to_tuple,
+    to_state_tuple,
 )
 from clockhands.model.huggingface_config import ClockhandsConfig
 from clockhands.model.loss import IGNORED_LABEL
@@ -84,9 +84,9 @@ class ClockhandsForSeq2SeqLM(ClockhandsPreTrainedModel, CacheAwareGenerationMixi
         loss, logits = self.compute_loss_and_logits(states_BSD, labels, logits_to_keep, num_items_in_batch)
         return Seq2SeqLMOutput(
             loss=loss, logits=logits, past_key_values=cache, encoder_last_hidden_state=source.states_BTD,
-            decoder_hidden_states=to_tuple(layer_states),
+            decoder_hidden_states=to_state_tuple(layer_states),
             # ``encoder_outputs`` may lack the states of the layers: the list is then empty.
-            encoder_hidden_states=to_tuple(encoder_layer_states or None),
+            encoder_hidden_states=to_state_tuple(encoder_layer_states or None),
         )  # fmt: skip
 
     def choose_decoder_ids(self, ids_BS: torch.Tensor | None, labels_BS: torch.Tensor | None) -> torch.Tensor:
@@ -171,7 +171,7 @@ class EncoderWrapper(nn.Module):
         model = self._model[0]
         layer_states = model.make_layer_state_list(output_hidden_states)
         source = model.encode_source(input_ids, attention_mask, position_ids, document_ids, None, layer_states)
-        return BaseModelOutput(source.states_BTD, hidden_states=to_tuple(layer_states))
+        return BaseModelOutput(source.states_BTD, hidden_states=to_state_tuple(layer_states))
 
 
 @register_model("decoder", AutoModelForCausalLM)
@@ -205,7 +205,7 @@ class ClockhandsForCausalLM(ClockhandsPreTrainedModel, CacheAwareGenerationMixin
         next_labels = None if labels is None else nn.functional.pad(labels[:, 1:], (0, 1), value=IGNORED_LABEL)
         loss, logits = self.compute_loss_and_logits(states_BSD, next_labels, logits_to_keep, num_items_in_batch)
         return CausalLMOutputWithPast(
-            loss=loss, logits=logits, past_key_values=past_key_values, hidden_states=to_tuple(layer_states)
+            loss=loss, logits=logits, past_key_values=past_key_values, hidden_states=to_state_tuple(layer_states)
         )
 
 
@@ -233,7 +233,7 @@ class ClockhandsForMaskedLM(ClockhandsPreTrainedModel):
         tokens = TokenBatch(input_ids, check_padding_mask(attention_mask), position_ids, document_ids)
         encoded = self.transformer.encode(tokens, layer_states)
         loss, logits = self.compute_loss_and_logits(encoded.states_BTD, labels, 0, num_items_in_batch)
-        return MaskedLMOutput(loss=loss, logits=logits, hidden_states=to_tuple(layer_states))
+        return MaskedLMOutput(loss=loss, logits=logits, hidden_states=to_state_tuple(layer_states))
 
 
 def shift_right(labels_BS: torch.Tensor, config: ClockhandsConfig) -> torch.Tensor:

@@ -28,7 +28,7 @@ __all__ = [
     "is_loaded",
     "register_model",
     "reset_missing_parameters",
-    "to_tuple",
+    "to_state_tuple",
 ]
 
 PaddingMask = torch.Tensor | None
@@ -241,6 +241,6 @@ def check_padding_mask(mask_BT: PaddingMask) -> PaddingMask:
     return mask_BT.bool()
 
 
-def to_tuple(layer_states: list[torch.Tensor] | None) -> tuple[torch.Tensor, ...] | None:
+def to_state_tuple(layer_states: list[torch.Tensor] | None) -> tuple[torch.Tensor, ...] | None:
     """Return the states of all layers as the outputs of transformers hold them; None if they were not collected."""
     return None if layer_states is None else tuple(layer_states)

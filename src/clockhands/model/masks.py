@@ -52,7 +52,7 @@ def count_positions(tokens: TokenBatch, past: int | Tensor = 0) -> Positions:
     """Count the positions of tokens that follow ``past`` cached ones, [B, S], or return those that the batch gives.
 
     ``past`` is a tensor without axes while a static cache is traced (``count_cached_tokens``). Raises PositionError if
-    the mask does not cover the cached tokens and these, or if packed documents follow cached tokens.
+    the mask does not cover cached and new tokens, or if packed documents follow cached tokens.
     """
     batch, new = tokens.ids_BS.shape
     if tokens.documents_BS is not None and (not isinstance(past, int) or past):

@@ -34,7 +34,7 @@ class SchemeSummary:
 
     @classmethod
     def from_schemes(cls, built: BuiltSchemes) -> SchemeSummary:
-        """Summarise all schemes of a side. Raises ConfigError where layers read positions on different axes."""
+        """Summarise all schemes of a side. Raises ConfigError where layers read different numbers of coordinates."""
         used = [built.at_input, *(built.modules[index] for index in dict.fromkeys(built.module_of_layer))]
         axes = sorted({scheme.declares.axes for scheme in used if scheme.declares.axes is not None})
         if len(axes) > 1:

@@ -37,12 +37,12 @@ from clockhands.runs.run import Run, open_run
 from clockhands.runs.streaming import decide_streaming, find_device, open_streamed
 from clockhands.shapes import Float, Int, Tensor
 
-__all__ = ["LanguageModel", "find_trained_length", "is_run", "open_language_model"]
+__all__ = ["LanguageModel", "find_position_table", "find_trained_length", "is_run", "open_language_model"]
 
 LENGTH_KEYS = ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "n_ctx")
 """Keys under which configurations of transformers name the length of texts, if they say nothing about positions."""
 
-HEADS = re.compile("LM|ConditionalGeneration|ForCausal")
+WITH_OUTPUT_LAYER = re.compile("LM|ConditionalGeneration|ForCausal")
 """A pattern in the class names of models that have an output layer."""
 
 
@@ -52,8 +52,8 @@ class LanguageModel:
 
     Args:
         source: the folder or hub name that it was opened from.
-        model: a model of transformers with an output layer, in evaluation mode.
-        tokenizer: its tokenizer.
+        model: a model of transformers with an output layer, in evaluation mode; its class may be anybody's.
+        tokenizer: its tokenizer, of any class too.
     """
 
     source: str
@@ -68,7 +68,7 @@ class LanguageModel:
 
     @cached_property
     def trained_length(self) -> int | None:
-        """How many tokens the texts had that it was trained on (``find_trained_length``); None if it is not known."""
+        """The number of tokens of the texts that it was trained on (``find_trained_length``); None if not known."""
         return find_trained_length(self.source)
 
     @property
@@ -79,7 +79,7 @@ class LanguageModel:
     @cached_property
     def start_ids(self) -> tuple[int, ...]:
         """The tokens that its tokenizer puts before every text; empty for many models."""
-        probe = "a"
+        probe = "a"  # any text: what stands before its own tokens is searched for
         with_special = list(self.tokenizer(probe)["input_ids"])
         bare = list(self.tokenizer(probe, add_special_tokens=False)["input_ids"])
         before = next((n for n in range(len(with_special)) if with_special[n : n + len(bare)] == bare), 0)
@@ -134,10 +134,10 @@ def is_run(source: str | Path) -> bool:
 
 
 def find_trained_length(source: str | Path) -> int | None:
-    """Return how many tokens the texts had that a model was trained on; None where nothing says so.
+    """Return the number of tokens of the texts that a model was trained on; None where nothing says so.
 
     For a run that is the length of its windows, or the bound of its pairs; for another model, what its configuration
-    says.
+    says. Raises what ``Run.from_folder``, ``read_positions`` and ``read_checked_config`` raise.
     """
     if (Path(source) / RECIPE).is_file():
         return Run.from_folder(source).trained_length
@@ -177,7 +177,7 @@ def open_language_model(
         return LanguageModel.from_run(open_run(source, device=device, dtype=dtype, position=position))
     raw = read_checked_config(source, trust_remote_code=trust_remote_code)
     refuse_unknown_positions(raw, source)
-    _refuse_no_continuation(raw, source)
+    _check_continues_text(raw, source)
     where = choose_device(device)
     config = load_configuration(source, trust_remote_code=trust_remote_code)
     if position:
@@ -189,8 +189,8 @@ def open_language_model(
     return LanguageModel(str(source), model.eval(), tokenizer)
 
 
-def _refuse_no_continuation(raw: Mapping[str, Any], source: str | Path) -> None:
-    """Raise UsageError for a model that transformers does not open as a causal one."""
+def _check_continues_text(raw: Mapping[str, Any], source: str | Path) -> None:
+    """Raise UsageError for a model that transformers does not open as a causal one, or that has no output layer."""
     from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
     kind, declared = str(raw.get("model_type")), " ".join(raw.get("architectures") or ())
@@ -200,7 +200,7 @@ def _refuse_no_continuation(raw: Mapping[str, Any], source: str | Path) -> None:
             f"{source} ({declared or kind}) does not continue text; this needs a causal language model, which "
             "transformers opens with AutoModelForCausalLM"
         )
-    if declared and not HEADS.search(declared):
+    if declared and not WITH_OUTPUT_LAYER.search(declared):
         raise UsageError(f"{source} ({declared}) was saved without its output layer, so it predicts no token")
 
 

@@ -1,4 +1,4 @@
-"""Opens models of this project, and refuses folders with faults before their weights are read.
+"""Open models of this project, and refuse folders with faults before their weights are read.
 
 A run folder is a Hugging Face model folder (``config.json``, ``model.safetensors``, tokenizer files) that also holds
 the resolved ``recipe.toml``. Models that others made are opened in ``clockhands.runs.foreign``.
@@ -78,9 +78,10 @@ def open_model(
 
 
 def read_clockhands_config(folder: Path) -> tuple[dict[str, Any], TransformerConfig]:
-    """Read the ``config.json`` of a model of this project: the file as it is written, and its architecture.
+    """Read the ``config.json`` of a model of this project: its content, and the validated ``TransformerConfig`` in it.
 
-    Raises CheckpointError if the file is missing, invalid, or of a model of another project.
+    Options of position that older files lack are filled in. Raises CheckpointError if the file is missing or invalid,
+    if it is of a model of another project, and if code would come with it.
     """
     path = folder / CONFIG
     if not path.exists() and not path.is_symlink():
@@ -141,7 +142,7 @@ def _check_generation_config(folder: Path, config: ClockhandsConfig) -> None:
 
 
 def _check_size(transformer_config: TransformerConfig, folder: Path, dtype: str | torch.dtype) -> None:
-    """Raise CheckpointError if the model does not fit the memory; nothing of it is built."""
+    """Raise CheckpointError if the model does not fit the memory; nothing of it but its schemes is built."""
     fault = find_memory_fault(
         transformer_config, bytes_per_parameter=dtype.itemsize if isinstance(dtype, torch.dtype) else 4
     )

@@ -96,7 +96,7 @@ class Run:
 
     @property
     def trained_length(self) -> int | None:
-        """How many tokens the texts had at most that it was trained on; None for pairs whose recipe names no bound.
+        """The most tokens that a text in training could have; None for pairs whose recipe names no bound.
 
         Raises DataError or ConfigError where the recipe cannot be read.
         """

@@ -20,26 +20,33 @@ from clockhands.machine import measure_free_memory
 from clockhands.pretrained import load_model, refuse_not_finite
 from clockhands.quiet import quiet
 
-_WARNS = "accelerate.big_modeling"  # warns of weights without storage, which are wanted here
-_WEIGHT_SHARE = 0.8  # of the free memory is for the weights, the rest for what is computed from them
+__all__ = ["decide_streaming", "find_device", "fits", "is_streamed", "open_streamed"]
+
+_WARNING_LOGGER = "accelerate.big_modeling"
+"""The logger that warns of weights without storage, which are wanted here."""
+_WEIGHT_SHARE = 0.8
+"""The share of the free memory that weights may take; the rest is for what is computed from them."""
 
 
-class _Absent(RuntimeError):
+class _AbsentWeightError(RuntimeError):
     """A weight was used while it was not in memory."""
 
     def __init__(self, weight: Tensor) -> None:
-        super().__init__("a part reads a weight of another, or where it is, while it is not in memory")
+        super().__init__("a module uses a weight of another module, or asks for its device, while it is not in memory")
         self.weight = weight
 
 
 class _Guard(TorchDispatchMode):
-    """Raise ``_Absent`` where a weight without storage is used; PyTorch itself would sometimes return any numbers."""
+    """Raises ``_AbsentWeightError`` where a weight without storage is used.
+
+    PyTorch itself would sometimes return arbitrary numbers.
+    """
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func.overloadpacket not in (torch.ops.aten.detach, torch.ops.aten.alias):
             for leaf in tree_leaves((args, kwargs)):
                 if isinstance(leaf, Tensor) and leaf.is_meta:
-                    raise _Absent(leaf)
+                    raise _AbsentWeightError(leaf)
         return func(*args, **(kwargs or {}))
 
 
@@ -57,7 +64,7 @@ def open_streamed(opener: Any, name: str, device: torch.device, **options: Any) 
     folder = tempfile.mkdtemp(prefix="clockhands-")
     try:
         options |= {"device_map": {"": "disk"}, "offload_folder": folder}
-        with quiet(_WARNS):
+        with quiet(_WARNING_LOGGER):
             model = load_model(opener, name, **options).eval()
             _read_by_layer(model, device)
         refuse_not_finite(_iterate_stored(model), name)
@@ -71,8 +78,8 @@ def open_streamed(opener: Any, name: str, device: torch.device, **options: Any) 
 def _read_by_layer(model: Any, device: torch.device) -> None:
     """Make the model read its weights one layer at a time, onto ``device``; transformers reads matrix by matrix.
 
-    A module that uses the weights of a module inside it without calling that is read as a whole too: which those are is
-    found by running the model until no weight is missing.
+    Some modules use the weights of a module inside them without calling it. All weights of such a module are read at
+    once too; these modules are found by running the model until no weight is missing.
     """
     whole = set(model._no_split_modules or ())
     ids = torch.arange(8, device=device)[None]
@@ -84,7 +91,7 @@ def _read_by_layer(model: Any, device: torch.device) -> None:
             with torch.no_grad(), _Guard():
                 model(**inputs)
             return
-        except _Absent as absent:
+        except _AbsentWeightError as absent:
             whole.add(_find_owner(model, absent, whole))
 
 
@@ -106,19 +113,19 @@ def _dispatch(model: Any, index: dict[str, Any], device: torch.device, whole: se
         vars(model).pop(name, None)
 
 
-def _find_owner(model: Any, absent: _Absent, whole: set[str]) -> str:
-    """Return the class of the smallest module around that of an absent weight that is not read as a whole yet.
+def _find_owner(model: Any, absent: _AbsentWeightError, whole: set[str]) -> str:
+    """Return the class of the smallest module that contains an absent weight's module and is not read at once yet.
 
-    Raises ``absent`` if such a module would hold whole layers.
+    Raises ``absent`` if such a module would contain whole layers.
     """
     layers = [name for name, part in model.named_modules() if type(part).__name__ in (model._no_split_modules or ())]
     named = model.named_parameters(remove_duplicate=False)
     path = next((name for name, weight in named if weight is absent.weight), "").rpartition(".")[0]
     while "." in path:
         path = path.rpartition(".")[0]
-        kind = type(model.get_submodule(path)).__name__
-        if kind not in whole and not any(name.startswith(f"{path}.") for name in layers):
-            return kind
+        module_class = type(model.get_submodule(path)).__name__
+        if module_class not in whole and not any(name.startswith(f"{path}.") for name in layers):
+            return module_class
     raise absent
 
 
