@@ -141,6 +141,18 @@ def test_what_no_configuration_says_is_refused() -> None:
         make_position_keys(PositionConfig("rope"), "mistal", 2, 8)
 
 
+@pytest.mark.parametrize(
+    "table",
+    [
+        {"schemes": ["rope", {"scheme": "window", "left": 4}, {"scheme": "window", "left": 6}]},
+        {"scheme": "window", "left": 4, "layers": [{"schemes": ["rope", {"scheme": "window", "left": 6}]}]},
+    ],
+)
+def test_a_layer_with_two_windows_is_refused_instead_of_one_being_lost(table: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match=r"layer 0 has two schemes window, and no configuration"):
+        make_position_keys(PositionConfig.from_dict(table), "mistral", 2, 8)
+
+
 def test_every_architecture_has_a_model_here_that_it_is_compared_with() -> None:
     of_peers = {getattr(transformers, peer.model).config_class.model_type for peer in PEERS.values()}
     assert set(ARCHITECTURES) - of_peers == {"llama", "qwen3", "mpnet"}, "add a model of it to PEERS"
@@ -167,5 +179,7 @@ def test_a_saved_model_and_its_configuration_are_written_alike(tmp_path: Path) -
 
 def test_an_encoder_decoder_is_refused_whose_encoder_would_be_lost(tmp_path: Path) -> None:
     ClockhandsConfig(transformer=TransformerConfig(encoder=PositionConfig("alibi"))).save_pretrained(tmp_path)
-    with pytest.raises(UsageError, match=r"has an encoder and a decoder, .* llama holds the positions of one stack"):
+    with pytest.raises(
+        UsageError, match=r"has an encoder and a decoder, .* llama describes one stack; give a model with"
+    ):
         convert_position_keys(tmp_path, "llama")

@@ -7,6 +7,7 @@ architecture has a causal mask is not compared.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn, TypeAlias
@@ -31,8 +32,7 @@ __all__ = ["convert_position_keys", "make_position_keys"]
 
 Parts: TypeAlias = dict[str, dict[str, Any]]
 """The schemes of one layer: the name of each, and all of its options."""
-SOURCE = "the position configuration"
-"""What the faults are found in, for messages."""
+SOURCE = "the position configuration"  # what the faults are found in, for messages
 
 
 def make_position_keys(
@@ -76,10 +76,8 @@ def convert_position_keys(source: str | Path, model_type: str) -> dict[str, Any]
     if raw.get("model_type") == OWN:
         config = get_validated_config(complete_saved_position(raw.get("transformer") or {}))
         if config.architecture == "encoder-decoder":
-            raise UsageError(
-                f"{source} has an encoder and a decoder, and a configuration of {model_type} holds the positions of "
-                "one stack; give a model with one stack"
-            )
+            sentence = f"{source} has an encoder and a decoder, and a configuration of {model_type} describes one stack"
+            raise UsageError(f"{sentence}; give a model with one stack")
         (side,) = config.stack_sides
         return make_position_keys(
             config.get_position_config(side), model_type, config.count_layers(side), config.resolved_head_dim
@@ -104,19 +102,19 @@ def _refuse(reason: str) -> NoReturn:
 
 
 def _list_parts(position: PositionConfig, num_layers: int) -> list[Parts]:
-    """Return the schemes of every layer with all their options.
-
-    Raises ConfigError for settings that no configuration of transformers has keys for.
-    """
+    """Return the schemes of every layer with all their options. Raises ConfigError for what no configuration says."""
     for name, default in (("transform", None), ("combine", "add"), ("every_layer", False)):
         if getattr(position, name) != default:
             _refuse(f"position.{name} is {getattr(position, name)!r}, and no configuration of transformers says so")
-    common = dict(_spell_out({"scheme": position.scheme, **position.options}))
+    common = list(_spell_out({"scheme": position.scheme, **position.options}))
     layers = []
     for index, specs in enumerate(list_layer_specs(position, num_layers)):
-        own = {spec.scheme: _fill_in(spec.scheme, spec.options) for spec in specs}
+        parts = [*common, *((spec.scheme, _fill_in(spec.scheme, spec.options)) for spec in specs)]
+        repeated = [name for name, count in Counter(name for name, _ in parts).items() if count > 1]
+        if repeated:
+            _refuse(f"layer {index} has two schemes {repeated[0]}, and no configuration of transformers says so")
         skipped = position.skip_every and (index + 1) % position.skip_every == 0
-        layers.append({} if skipped else {**common, **own})
+        layers.append({} if skipped else dict(parts))
     return layers
 
 
@@ -134,11 +132,8 @@ def _fill_in(scheme: str, options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _make_keys(layers: Sequence[Parts], model_type: str, head_dim: int) -> dict[str, Any]:
-    """Return the keys about position; what they leave out is found when they are read back.
-
-    ``supported`` names what the architecture has keys for.
-    """
-    supported = ARCHITECTURES[model_type]
+    """Return the keys about position; what they leave out is found when they are read back."""
+    supported = ARCHITECTURES[model_type]  # what the architecture has keys for
     if "table and buckets" in supported:
         return _make_mpnet_keys(layers)
     keys: dict[str, Any] = {}
