@@ -4,8 +4,9 @@
     python docs/studies/generate.py --check    # exit code 1 if a page is not what this writes
 
 ``--take NAME FOLDER`` first copies the results of ``clockhands study NAME --out FOLDER`` here (``NAME.long``: those of
-``--scale long``); ``--exact`` first computes again what needs no training; ``--inspected FILE`` first keeps findings of
-``clockhands inspect``. The pictures of the mechanisms are drawn by ``mechanisms.py``.
+``--scale long``); ``--give NAME FOLDER`` writes them into a new folder instead, where the same command goes on with
+trainings that are missing; ``--exact`` first computes again what needs no training; ``--inspected FILE`` first keeps
+findings of ``clockhands inspect``. The pictures of the mechanisms are drawn by ``mechanisms.py``.
 """
 
 from __future__ import annotations
@@ -17,11 +18,14 @@ from pathlib import Path
 from typing import Any
 
 from clockhands.comparison import Comparison, conclude, read_comparison
+from clockhands.comparison.folder import write_comparison
 from clockhands.comparison.formats import write_markdown
+from clockhands.comparison.plan_settings import METRICS
 from clockhands.files import write_text
 from clockhands.findings import Finding, Findings
 from clockhands.studies import STUDIES, Study, answer_question, draw_study
-from clockhands.studies.answer_page import Facts, Measured, write_answers
+from clockhands.studies.answer import describe_missing
+from clockhands.studies.answer_page import Facts, Measured, write_answers, write_table
 from clockhands.studies.exact import FACTS
 from clockhands.studies.literature import check_orderings
 from clockhands.studies.measured import PACKAGED
@@ -133,14 +137,15 @@ def write_study(study: Study, comparison: Comparison) -> str:
         f"{study.design} {len(plan.variants)} variants × {len(plan.seeds)} seeds, {amount:g} {kind} each, equal "
         f"{plan.match}; corpus *{plan.recipe.corpus}*, d_model {plan.recipe.model.d_model}."
     )
-    earlier = describe_earlier_plan(study, comparison)
+    notes = [note for note in (describe_earlier_plan(study, comparison), describe_missing(comparison)) if note]
+    text = f" --text FOLDER\n\nThe text: {study.text.source}." if study.text.files else ""
     body = [
-        f"# {study.question}", "", *([f"*{earlier}*", ""] if earlier else []),
+        f"# {study.question}", "", *(part for note in notes for part in (f"*{note}*", "")),
         "## What people answer", "", *claims, "", "## Design", "", setting, "",
         items[0].method, "", "## Result", "", f"![{study.question}](figures/{study.name}.svg)", "",
         *_write_tables(study, comparison, items), "## Verdict", "", answer_question(study, comparison), "",
         "## What would change it", "", study.change, "", "## The command", "",
-        f"    clockhands study {study.name}", "",
+        f"    clockhands study {study.name}{text}", "",
     ]  # fmt: skip
     return "\n".join(body)
 
@@ -149,7 +154,38 @@ def _write_tables(study: Study, comparison: Comparison, items: Iterable[Finding]
     """The tables; without the score's where a study trains too little for it to say anything."""
     if study.unscored:
         return [f"`{comparison.signature}`", "", *_more(item for item in items if item.name.startswith("inside."))]
-    return [write_markdown(comparison), *_write_orderings(study, comparison), *_more(items)]
+    others = [write_markdown(comparison.scored_by(metric)) for metric in comparison.other_metrics]
+    return [
+        write_markdown(comparison),
+        *others,
+        *_write_single_trainings(comparison),
+        *_write_orderings(study, comparison),
+        *_more(items),
+    ]
+
+
+def _write_single_trainings(comparison: Comparison) -> list[str]:
+    """Every training by itself, with intervals over test items alone; for a comparison that has not ended."""
+    if not comparison.missing:
+        return []
+    scored = [comparison, *map(comparison.scored_by, comparison.other_metrics)]
+    columns = ("variant", "seed", *(METRICS[one.plan.metric] for one in scored), "seconds")
+    rows = [
+        (*trials[0].key, *(_bound_items(trial.items_N) for trial in trials), f"{trials[0].seconds or 0:.0f}")
+        for trials in zip(*(one.trials for one in scored), strict=True)
+        if trials[0].finished
+    ]
+    note = (
+        "Intervals are of the test items alone: they tell how another test set could move the score of this training, "
+        "and nothing of what another seed would give."
+    )
+    return ["### Every training by itself", "", *write_table(columns, [map(str, row) for row in rows]), "", note, ""]
+
+
+def _bound_items(items_N: Any) -> str:
+    """The mean of a training's items with its 95 % interval over items."""
+    mean, reach = items_N.mean(), 1.96 * items_N.std(ddof=1) / len(items_N) ** 0.5
+    return f"{mean:.1f} [{mean - reach:.1f}, {mean + reach:.1f}]"
 
 
 def _write_orderings(study: Study, comparison: Comparison) -> list[str]:
@@ -167,7 +203,7 @@ def _write_orderings(study: Study, comparison: Comparison) -> list[str]:
 def _more(items: Iterable[Finding]) -> list[str]:
     lines = []
     for item in items:
-        if item.name != "compare.verdict" and item.table.rows:
+        if not item.name.startswith("compare.verdict") and item.table.rows:
             columns, rows = _pivoted(item) if item.name == "compare.lengths" else _merged(item)
             shown = [i for i in range(len(columns)) if any(row[i] for row in rows)]
             lines += [f"### {item.question}", "", _row(columns, shown), _row(["---"] * len(columns), shown)]
@@ -236,6 +272,9 @@ def write_pictures() -> None:
 
 def main(arguments: list[str]) -> int:
     """Write, or check."""
+    if arguments[:1] == ["--give"]:
+        write_comparison(arguments[2], Comparison.from_json(path_of_results(arguments[1]).read_text("utf8")))
+        return 0
     if arguments[:1] == ["--take"]:
         write_text(path_of_results(arguments[1]), read_comparison(arguments[2]).to_json())
     if arguments == ["--exact"]:

@@ -16,7 +16,14 @@ from clockhands.comparison import Comparison, judge
 from clockhands.comparison.ceiling_finding import find_plan_ceiling
 from clockhands.comparison.trial import Trial
 from clockhands.studies import STUDIES
-from clockhands.studies.answer import MISSING, answer_question, conclude_study, fill_slots, format_interval
+from clockhands.studies.answer import (
+    MISSING,
+    answer_question,
+    conclude_study,
+    describe_missing,
+    fill_slots,
+    format_interval,
+)
 from clockhands.studies.study import Conclusion
 from tests.comparison.planted import results
 
@@ -183,3 +190,15 @@ def test_the_answer_is_the_first_finding() -> None:
 def test_a_number_that_is_the_same_for_every_seed_has_no_interval(values: list[float], digits: int, told: str) -> None:
     """The last: mean 2.02, and 12.706 times the standard error of 0.02 to either side (Student, one degree)."""
     assert format_interval(values, digits) == told
+
+
+def test_what_has_not_been_run_is_told() -> None:
+    whole = results(seeds=6)
+    assert describe_missing(whole) == ""
+    one = replace(whole, trials=tuple(trial for trial in whole.trials if trial.seed == 1))
+    assert describe_missing(one) == (
+        "Not all of it has been run: 1 of 6 seeds of each variant so far (4 of 24 trainings). Fewer than 5 seeds "
+        "decide nothing, whatever the scores are."
+    )
+    nearly = replace(whole, trials=whole.trials[1:])
+    assert describe_missing(nearly).endswith("5 to 6 of 6 seeds of each variant so far (23 of 24 trainings).")

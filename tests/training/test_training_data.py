@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -66,3 +67,31 @@ def test_a_validation_example_larger_than_a_batch_is_a_batch_of_its_own(task: st
 def test_the_fingerprint_is_that_of_the_text(recipe: Recipe, material: TrainingData) -> None:
     assert prepare(recipe).fingerprint == material.fingerprint
     assert prepare(vary_recipe(recipe, {"data.seed": 5})).fingerprint != material.fingerprint
+
+
+def test_a_language_model_is_told_its_floor(
+    tmp_path: Path, material: TrainingData, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a text of one character over and over a trigram is nearly certain: Witten-Bell leaves it 1 in the count."""
+    (tmp_path / "a.txt").write_text("a" * 2000)
+    tables = {
+        **TABLES,
+        "data": {"corpus": "text", "train": str(tmp_path / "a.txt"), "unit": "file", "holdout": 0.1},
+        "tokenizer": {"kind": "character"},
+        "batches": {"size": 4, "window": 16},
+    }
+    text = prepare(Recipe.from_tables(tables))
+    ceiling, floor = text.describe_bounds()
+    assert ceiling == text.find_ceiling().sentence
+    assert re.fullmatch(r"A trigram model of the same text has 0\.0\d nats per token on the 1\d\d held-out .*", floor)
+    assert len(material.describe_bounds()) == 1 and material.find_floor() is None, "made text has none"
+    monkeypatch.setattr("clockhands.training.training_data.MOST_COUNTED", 1000)
+    assert text.describe_bounds() == [ceiling], "a long text is not counted"
+
+
+def test_a_test_split_shorter_than_a_window_stops_nothing(tmp_path: Path) -> None:
+    for name, length in (("train", 400), ("short", 5)):
+        (tmp_path / name).write_text("ab" * length)
+    data = {"corpus": "text", "train": str(tmp_path / "train"), "test": str(tmp_path / "short"), "unit": "file"}
+    tables = {**TABLES, "data": data, "tokenizer": {"kind": "character"}, "batches": {"size": 4, "window": 16}}
+    assert len(prepare(Recipe.from_tables(tables)).describe_bounds()) == 1

@@ -90,13 +90,14 @@ def _add_judging(parser: argparse.ArgumentParser) -> None:
         "--baseline", metavar="NAME", help="the variant with which the others are compared (default: the first)"
     )
     parser.add_argument("--metric", metavar="NAME",
-                        help="exact (share of exact matches), chrf or loss (default: as the task needs)")  # fmt: skip
+                        help="exact (share of exact matches), bleu, chrf or loss (default: as the task "
+                        "needs)")  # fmt: skip
     parser.add_argument("--match", metavar="NAME",
                         help="what is equal in all variants besides the budget: width, parameters or compute "
                         "(default: width)")  # fmt: skip
     parser.add_argument("--margin", type=as_float, metavar="X",
                         help="differences smaller than X count as none (default: 1 point of exact, 0.3 of "
-                        "chrf, 0.01 of loss)")  # fmt: skip
+                        "bleu or chrf, 0.01 of loss)")  # fmt: skip
     parser.add_argument("--learned", type=as_float, metavar="X",
                         help="count the seeds whose score is X or better: they have learned the task")  # fmt: skip
     parser.add_argument("--target", type=as_float, metavar="X",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -52,6 +53,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--format", choices=FORMATS, default="page",
                         help="write a page, or print the table as Markdown, LaTeX or CSV (default: page)")  # fmt: skip
+    parser.add_argument("--text", metavar="FOLDER", help="the text of a study that reads text which you have to give")
     add_running(parser)
 
 
@@ -67,7 +69,8 @@ def run(options: argparse.Namespace) -> int:
     from clockhands.studies.soundness import check_baseline, check_ceiling, check_floor
 
     study = STUDIES[options.name]
-    plan = study.make_plan(options.seeds, options.scale)
+    study.text.require(options.text)
+    plan = study.make_plan(options.seeds, options.scale, None if options.text is None else Path(options.text))
     check_ceiling(study, find_plan_ceiling(plan))
     if options.dry_run:
         from clockhands.cli.trials import describe
@@ -89,13 +92,14 @@ def _show_study(study: Study, comparison: Comparison, options: argparse.Namespac
     """Print question, facts, table and answer, and write the page; or print the table alone. 1 if no trial finished."""
     seeds = "" if options.seeds is None else f" --seeds {options.seeds}"
     scale = "" if options.scale == "cpu" else f" --scale {options.scale}"
+    text = f" --text {shlex.quote(options.text)}" if options.text else ""
     if options.format != "page":
         return present(comparison, options, "")
     from clockhands.cli.trials import print_verdicts
     from clockhands.report import show, write
     from clockhands.studies import conclude_study
 
-    findings = conclude_study(study, comparison, f"clockhands study {study.name}{seeds}{scale}")
+    findings = conclude_study(study, comparison, f"clockhands study {study.name}{seeds}{scale}{text}")
     findings = replace(findings, items=(*findings.items, *find_task(comparison)))
     page = write(findings, Path(options.out), name="report.html")[0]
     show(findings)

@@ -180,7 +180,8 @@ def _describe(recipe: Any) -> int:
     if begun is not None and begun.sentence:
         print(f"# {begun.sentence}")
     print(f"# {material.corpus.description}: {len(material.train):,} training examples")
-    print(f"# {material.find_ceiling().sentence}")
+    for sentence in material.describe_bounds():
+        print(f"# {sentence}")
     print(f"# {len(material.batches(recipe)):,} batches an epoch, {recipe.training.accumulate} a step")
     return 0
 

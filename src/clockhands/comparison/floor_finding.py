@@ -9,8 +9,8 @@ import numpy as np
 from clockhands.comparison.plan import Plan
 from clockhands.comparison.results import Comparison
 from clockhands.comparison.trial_runner import load_material
-from clockhands.data import CORPORA, WindowDataset
-from clockhands.data.trigram import MARGIN, Floor, find_floor
+from clockhands.data import CORPORA
+from clockhands.data.trigram import MARGIN, Floor
 from clockhands.findings import Finding, Reference, Table, join_words
 
 
@@ -20,11 +20,8 @@ def find_plan_floor(plan: Plan) -> Floor | None:
     In a generated corpus every answer is right or wrong; a masked model predicts no next token.
     """
     recipe = plan.get_recipe(plan.baseline, plan.seeds[0])
-    if CORPORA[recipe.corpus].one_answer or recipe.model.architecture == "encoder":
-        return None
-    material = load_material(recipe)
-    window = material.train.length if isinstance(material.train, WindowDataset) else 0
-    return find_floor(material.corpus, material.tokenizers, window)
+    # Asked before the text is read, which takes long for some.
+    return None if CORPORA[recipe.corpus].one_answer else load_material(recipe).find_floor()
 
 
 def list_above(floor: Floor, comparison: Comparison) -> dict[str, float]:

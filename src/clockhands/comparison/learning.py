@@ -13,9 +13,9 @@ import numpy as np
 from clockhands.comparison.exact import bound_share
 from clockhands.comparison.results import Comparison
 
-SHARE = {"exact": 0.2, "chrf": 0.5}
+SHARE = {"exact": 0.2, "bleu": 0.2, "chrf": 0.5}
 """Of the best seed of a comparison: a seed below it has not learned, where the plan does not say what has."""
-LEAST = {"exact": 1.0, "chrf": 5.0}
+LEAST = {"exact": 1.0, "bleu": 1.0, "chrf": 5.0}
 """Below it no seed has learned, however bad the others are."""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,7 @@ from clockhands.options import check_value
 from clockhands.runs.recipe import Recipe, load_recipe, make_recipe, vary_recipe
 from clockhands.runs.recipe.keys import SIDES
 
-NEWER = ("margin", "learned", "despite")
+NEWER = ("margin", "learned", "despite", "files")
 """Fields that plans of the first release do not have; without them the fingerprint of a plan is as it was then."""
 UNHASHED = ("seeds", "title", "despite")
 """Fields that may differ between the plans of one folder of results: the fingerprint leaves them out."""
@@ -40,7 +40,9 @@ class Plan:
 
     ``margin``: differences below it count as equal; ``learned``: the score from which a seed has learned. None leaves
     either to the metric (``equal_within``; ``find_threshold`` of ``learning.py``). ``despite``: why a task is used
-    although something speaks against it, by what that is (``EXCEPTIONS``); None where nothing does.
+    although something speaks against it, by what that is (``EXCEPTIONS``); None where nothing does. ``files``: the
+    SHA-256 of each file of the text, by its path below ``folder``, where the plan is bound to them; ``folder`` is where
+    they lie here. Written paths are relative to it, so that the same text in another folder is the same plan.
     """
 
     recipe: Recipe
@@ -56,6 +58,8 @@ class Plan:
     margin: Number | None = None
     learned: Number | None = None
     despite: Mapping[str, str] | None = None
+    files: Mapping[str, str] | None = None
+    folder: Path | None = field(default=None, compare=False)
 
     @property
     def equal_within(self) -> float:
@@ -108,7 +112,7 @@ class Plan:
         newer = {name: getattr(self, name) for name in NEWER if getattr(self, name) is not None}
         return {
             "title": self.title,
-            "recipe": json.loads(json.dumps(self.recipe.tables)),
+            "recipe": json.loads(json.dumps(_make_relative(self.recipe.tables, self.folder))),
             "variants": [[variant.name, dict(variant.overrides)] for variant in self.variants],
             "seeds": list(self.seeds),
             "baseline": self.baseline,
@@ -134,6 +138,15 @@ class Plan:
             **newer,
             **rest,
         )
+
+
+def _make_relative(tables: Mapping[str, Any], folder: Path | None) -> Mapping[str, Any]:
+    """Return the tables of a recipe with the paths of its text relative to a folder, where they are below it."""
+    if folder is None:
+        return tables
+    start = f"{folder.absolute()}/"
+    data = {k: v.removeprefix(start) if isinstance(v, str) else v for k, v in tables["data"].items()}
+    return {**tables, "data": data}
 
 
 def _find_scheme_seeds(position: Mapping[str, Any]) -> list[str]:

@@ -5,9 +5,9 @@ As a file::
     recipe = "numbers.toml"          # or the tables of a recipe, in [recipe.data], [recipe.model], ...
     seeds = 5                        # a count, or a list
     baseline = "sinusoidal"          # default: the first variant
-    metric = "exact"                 # exact, chrf or loss
+    metric = "exact"                 # exact, bleu, chrf or loss
     match = "width"                  # width, parameters or compute
-    margin = 1.0                     # smaller differences count as equal (default: 1 point, 0.3 chrF, 0.01 nats)
+    margin = 1.0                     # smaller differences count as equal (default: 1 point, 0.3 of BLEU or chrF, ...)
     learned = 20.0                   # the score from which a seed has learned (default: a share of the best seed's)
     despite = {ceiling = "..."}      # why the task is used all the same (or baseline, floor)
     target = 0.1                     # the validation loss whose step and second are noted

@@ -10,8 +10,8 @@ from clockhands.findings import Number
 from clockhands.options import LARGEST_SEED, check_value, fits
 from clockhands.runs.recipe import Recipe
 
-METRICS = {"exact": "exact match %", "chrf": "chrF of a sentence", "loss": "loss, nats per token"}
-MARGINS = {"exact": 1.0, "chrf": 0.3, "loss": 0.01}
+METRICS = {"exact": "exact match %", "bleu": "BLEU", "chrf": "chrF of a sentence", "loss": "loss, nats per token"}
+MARGINS = {"exact": 1.0, "bleu": 0.3, "chrf": 0.3, "loss": 0.01}
 """Smaller differences count as equal, unless the plan sets another margin: in points, or nats per token."""
 MATCHES = ("width", "parameters", "compute")
 BUDGETS = ("steps", "tokens", "seconds")
@@ -74,7 +74,7 @@ def check_architecture(recipe: Recipe, metric: str, inside: Sequence[str] = ()) 
     """Return what cannot be compared with the recipe's architecture: its metric, what is measured inside."""
     if recipe.model.architecture == "encoder":
         return ["a masked language model writes nothing that could be scored; compare translators or language models"]
-    if recipe.model.architecture == "decoder" and metric in ("exact", "chrf"):
+    if recipe.model.architecture == "decoder" and metric != "loss":
         return [f"metric is {metric!r}, which scores translations; a language model has 'loss'"]
     if recipe.model.architecture == "decoder" and inside:
         return [f"inside measures {', '.join(inside)} on what a translator reads; a language model reads no source"]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from clockhands import __version__
 from clockhands.comparison.plan import Plan
 from clockhands.comparison.trial import Status, Trial
-from clockhands.errors import DataError
+from clockhands.errors import DataError, UsageError
 
 
 @dataclass(frozen=True)
@@ -47,6 +47,23 @@ class Comparison:
         """Return the trials of a variant with this status, by seed."""
         chosen = [trial for trial in self.trials if trial.variant == variant and trial.status == status]
         return sorted(chosen, key=lambda trial: trial.seed)
+
+    def scored_by(self, metric: str) -> Comparison:
+        """Return the same trials as judged by another metric of their items, with the usual margin of that metric.
+
+        Raises UsageError where a trial has no such items.
+        """
+        if any(metric not in trial.other_items for trial in self.trials if trial.finished):
+            raise UsageError(f"the trials have no {metric} of their items; train them with the metric bleu")
+        plan = replace(self.plan, metric=metric, margin=None, learned=None)
+        trials = (replace(trial, items=trial.other_items.get(metric), other_items={}) for trial in self.trials)
+        return replace(self, plan=plan, trials=tuple(trials))
+
+    @property
+    def other_metrics(self) -> tuple[str, ...]:
+        """Further metrics that every finished trial has of its items."""
+        names = [tuple(trial.other_items) for trial in self.trials if trial.finished]
+        return names[0] if names and len(set(names)) == 1 else ()
 
     @property
     def missing(self) -> list[tuple[str, int]]:

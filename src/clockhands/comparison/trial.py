@@ -67,6 +67,7 @@ class Trial:
     """What came out of one training. A trial that did not finish has its ``error``, and no scores.
 
     ``items``: the plan's metric for every test item, in their order; exact match is written as digits 0 and 1.
+    ``other_items``: further metrics of the same items, by name (chrF where the plan's metric is BLEU).
     ``groups``: the group of every test item, where the corpus has items that hang together (twins); None elsewhere.
     ``scores``: means over the test items, by name. ``longer``: by split. ``by_length``: a table, its first row the
     names of its columns. Seconds are of training; ``written_per_second`` are target tokens of a translator.
@@ -79,6 +80,7 @@ class Trial:
     error: str | None = None
     split: str | None = None
     items: str | tuple[float, ...] | None = None
+    other_items: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     groups: tuple[int, ...] | None = None
     scores: Values = field(default_factory=dict)
     by_length: tuple[tuple[Any, ...], ...] = ()
@@ -127,6 +129,7 @@ class Trial:
             raise TypeError(f"a trial cannot be {written['status']!r}")
         return cls(
             items=tuple(items) if isinstance(items, list) else items,
+            other_items={name: tuple(values) for name, values in written.get("other_items", {}).items()},
             groups=None if groups is None else tuple(groups),
             by_length=tuple(tuple(row) for row in written.get("by_length", ())),
             longer={split: LongerText(**scores) for split, scores in written.get("longer", {}).items()},
@@ -144,6 +147,7 @@ class Trial:
         written["longer"] = {split: _drop_none(vars(scores)) for split, scores in self.longer.items()}
         written["reached"] = None if self.reached is None else vars(self.reached)
         written["inside"] = {} if self.inside is None else vars(self.inside)
+        written["other_items"] = self.other_items or None
         return {name: value for name, value in written.items() if value is not None or name == "reached"}
 
 
@@ -153,8 +157,9 @@ _PLAIN = (
     "torch", "device", "machine",
 )  # fmt: skip
 _ORDER = (
-    *_HEAD, "split", "items", "groups", "scores", "by_length", "written_per_second", "longer", "steps", "seconds",
-    "parameters", "peak_mib", "tokens_per_second", "curve", "reached", "inside", "torch", "device", "machine",
+    *_HEAD, "split", "items", "other_items", "groups", "scores", "by_length", "written_per_second", "longer", "steps",
+    "seconds", "parameters", "peak_mib", "tokens_per_second", "curve", "reached", "inside", "torch", "device",
+    "machine",
 )  # fmt: skip
 """The order in which the file has them."""
 

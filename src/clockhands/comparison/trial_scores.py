@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from clockhands.comparison.bleu_items import linearise_bleu
 from clockhands.comparison.statistics import name_cells
 from clockhands.comparison.trial import LongerText
 from clockhands.data import Corpus, Pair
@@ -36,6 +37,7 @@ def score_trial(run: Run, material: TrainingData, metric: str) -> dict[str, Any]
     return {
         "split": split,
         "items": score_items(evaluation, pairs, metric),
+        "other_items": {"chrf": score_items(evaluation, pairs, "chrf")} if metric == "bleu" else {},
         "groups": find_groups(pairs),
         **_summarise(evaluation),
         "written_per_second": round(written / (time.perf_counter() - begun), 1),
@@ -113,6 +115,8 @@ def score_items(evaluation: Evaluation, pairs: Sequence[Pair], metric: str) -> s
     texts = [translation.text for translation in evaluation.translations]
     if metric == "exact":
         return "".join(str(int(t.strip() == p.target.strip())) for t, p in zip(texts, pairs, strict=True))
+    if metric == "bleu":
+        return tuple(round(float(value), 4) for value in linearise_bleu(texts, [pair.target for pair in pairs]))
     if metric == "chrf":
         from sacrebleu.metrics.chrf import CHRF
 

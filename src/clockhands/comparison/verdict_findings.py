@@ -38,7 +38,7 @@ METHOD = (
 def conclude(comparison: Comparison, command: str = "") -> Findings:
     """Return the findings of a comparison; of one that has not ended, with the number of trials not run."""
     verdicts = judge(comparison)
-    makers = (find_verdicts, find_curves, find_longer_text, find_costs, find_measurements)
+    makers = (find_verdicts, find_other_verdicts, find_curves, find_longer_text, find_costs, find_measurements)
     items = tuple(replace(item, command=command) for make in makers for item in make(comparison, verdicts))
     plan = comparison.plan
     kind, amount = plan.budget
@@ -89,6 +89,15 @@ def find_verdicts(comparison: Comparison, verdicts: Sequence[Verdict]) -> Iterat
             "compared": [entry for verdict in others for entry in list_decided(plan, verdict, baseline)],
         },
     )
+
+
+def find_other_verdicts(comparison: Comparison, verdicts: Sequence[Verdict]) -> Iterator[Finding]:
+    """Yield the verdicts by further metrics that the trials have of their items."""
+    for metric in comparison.other_metrics:
+        scored = comparison.scored_by(metric)
+        for finding in find_verdicts(scored, judge(scored)):
+            question = f"Which is better than {comparison.plan.baseline}, by {METRICS[metric]}?"
+            yield replace(finding, name=f"{finding.name}.{metric}", question=question)
 
 
 def summarise_verdicts(verdicts: Sequence[Verdict]) -> str:

@@ -119,8 +119,8 @@ def find_differences(comparison: Comparison, learning: Mapping[str, Learning]) -
 
 
 def find_top(plan: Plan) -> float | None:
-    """Return the best score that the plan's metric can give; None for a loss."""
-    return None if plan.metric == "loss" else 100.0
+    """Return the best score that the plan's metric can give an item; None where there is none (``bleu_items.py``)."""
+    return None if plan.metric in ("loss", "bleu") else 100.0
 
 
 def format_score(verdict: Verdict, digits: int) -> str:

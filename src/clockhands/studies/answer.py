@@ -12,7 +12,7 @@ import numpy as np
 from clockhands.comparison import Comparison, conclude
 from clockhands.comparison.ceiling_finding import find_plan_ceiling
 from clockhands.comparison.plan_settings import METRICS
-from clockhands.comparison.statistics import bound_mean
+from clockhands.comparison.statistics import MIN_SEEDS, bound_mean
 from clockhands.comparison.verdicts import Verdict, format_score, judge, score_matrix
 from clockhands.findings import Finding, Findings, join_words
 from clockhands.studies.literature import tally_orderings
@@ -83,6 +83,20 @@ def conclude_study(study: Study, comparison: Comparison, command: str = "") -> F
     return replace(findings, items=(answer, *findings.items))
 
 
+def describe_missing(comparison: Comparison) -> str:
+    """Return a sentence on the trials that have not been run, and what follows from it; "" where all have."""
+    if not comparison.missing:
+        return ""
+    counts = [len(comparison.get_trials(variant.name)) for variant in comparison.plan.variants]
+    least, most = min(counts), max(counts)
+    seeds = f"{least}" if least == most else f"{least} to {most}"
+    few = f" Fewer than {MIN_SEEDS} seeds decide nothing, whatever the scores are." if least < MIN_SEEDS else ""
+    return (
+        f"Not all of it has been run: {seeds} of {len(comparison.plan.seeds)} seeds of each variant so far "
+        f"({len(comparison.trials)} of {len(comparison.plan.trials)} trainings).{few}"
+    )
+
+
 def fill_slots(text: str, comparison: Comparison, verdicts: Mapping[str, Verdict]) -> str:
     """Return the text with what was measured in its slots. Raises KeyError for a slot of no variant."""
     return FILLED.sub(lambda slot: _format_measured(slot[1], slot[2] or "", comparison, verdicts, slot[3] or ""), text)
@@ -100,6 +114,11 @@ def _format_measured(slot: str, rest: str, comparison: Comparison, verdicts: Map
 
 
 def _find_measured(slot: str, rest: str, comparison: Comparison, verdicts: Mapping[str, Verdict]) -> str:
+    if slot == "other":
+        variant, _, metric = rest.rpartition(":")
+        scored = comparison.scored_by(metric)
+        verdict = next(verdict for verdict in judge(scored) if verdict.variant == variant)
+        return format_score(verdict, scored.plan.digits)
     if slot == "items":
         return f"{score_matrix(comparison, comparison.plan.baseline).shape[1]:,}"
     if slot == "ceiling":

@@ -115,8 +115,15 @@ def describe_measurement(name: str, comparison: Comparison, judged: bool = True)
     verdicts = f"{margin}, {compared}" if judged else ""
     return (
         f"{study}: corpus {plan.recipe.corpus}, width {plan.recipe.model.d_model}, {amount:,g} {kind}, "
-        f"{len(plan.seeds)} seeds, {items:,} test items{verdicts}"
+        f"{_count_seeds(comparison)} seeds, {items:,} test items{verdicts}"
     )
+
+
+def _count_seeds(comparison: Comparison) -> str:
+    """Return the number of seeds, and of a comparison that has not ended the most that a variant has so far."""
+    most = max(len(comparison.get_trials(variant.name)) for variant in comparison.plan.variants)
+    planned = len(comparison.plan.seeds)
+    return f"{most} of {planned} planned" if comparison.missing else f"{planned}"
 
 
 def _describe_earlier(question: Question, measured: Measured) -> list[str]:

@@ -9,6 +9,7 @@
     answer = "The sine alone [[score:sine alone]] % ([[verdict:sine alone]])."
     change = "Longer text."                   # what could change the answer
     unscored = true                           # optional: the models are trained too little for their scores to count
+    minutes = 6                               # optional: of a trial on one core, for the list
 
     [plan]                                    # a plan, as `clockhands compare` reads it
     recipe = "recipes/numbers.toml"
@@ -29,9 +30,12 @@
 
     [size.gpu]                                # optional: what differs in this size, see sizes.py
 
+    [text]                                    # optional: text that the user has to give, see given_text.py
+
 The slots of an answer are filled from the trials, so that no figure is typed: ``[[score:VARIANT]]``,
 ``[[verdict:VARIANT]]``, ``[[before:VARIANT:MEASURE]]``, ``[[after:VARIANT:MEASURE]]``, ``[[longer:VARIANT:SPLIT]]``,
-``[[growth:VARIANT:SPLIT]]`` (of the loss, over the test split), ``[[reached:VARIANT]]`` (the steps after which its
+``[[growth:VARIANT:SPLIT]]`` (of the loss, over the test split), ``[[other:VARIANT:METRIC]]`` (the score by another
+metric of the same items), ``[[reached:VARIANT]]`` (the steps after which its
 seeds reached the plan's target), ``[[slower:VARIANT]]`` (how many seeds took longer to it than the baseline's, with an
 exact test), ``[[ceiling]]`` (the best that a reader who is blind to order could score), ``[[items]]`` (of the test
 split), ``[[literature]]`` (how many of the orderings are reproduced, contradicted and undecided).
@@ -51,9 +55,12 @@ from clockhands.comparison.plan_file import make_plan_from_tables
 from clockhands.comparison.verdict_sentences import Kind
 from clockhands.errors import ConfigError, describe_unknown
 from clockhands.files import read_toml
+from clockhands.studies.given_text import GivenText, read_given_text
 from clockhands.studies.sizes import SIZES, scale_plan
 
-SECONDS_A_TRIAL = 6
+RECIPES = "recipes"
+"""Where the recipes of studies lie, in the folder of the studies."""
+MINUTES_A_TRIAL = 0.1
 """On one core of an ordinary laptop, for the list alone; ``--dry-run`` measures."""
 
 
@@ -103,17 +110,20 @@ class Study:
     orderings: tuple[Ordering, ...] = ()
     figure: Mapping[str, Any] | None = None
     sizes: Mapping[str, Any] = field(default_factory=dict)
+    text: GivenText = field(default_factory=GivenText)
+    minutes_a_trial: float = MINUTES_A_TRIAL
 
-    def make_plan(self, seeds: int | None = None, size: str = "cpu") -> Plan:
+    def make_plan(self, seeds: int | None = None, size: str = "cpu", text: Path | None = None) -> Plan:
         """Return the plan in a size of `SIZES`, with another number of seeds if one is given.
 
-        Raises ConfigError with its faults.
+        ``text``: the folder of the text that the user gives. Raises ConfigError with its faults, and as ``GivenText``.
         """
         source = f"the study {self.name}"
         own = self.sizes.get(size) or self.sizes.get(SIZES[size].own, {})
         scaled = self.plan if size == "cpu" else scale_plan(self.plan, own, size, self.folder, f"{source}, size {size}")
         tables = {**scaled, "title": self.question, **({} if seeds is None else {"seeds": seeds})}
-        return make_plan_from_tables(tables, self.folder, source)
+        plan = make_plan_from_tables(tables, self.folder, source)
+        return self.text.bind(plan, self.folder / RECIPES, text)
 
     @cached_property
     def planned(self) -> Plan:
@@ -135,11 +145,11 @@ class Study:
     @property
     def minutes(self) -> int:
         """About how long it takes on one core, at least 1."""
-        return max(1, round(self.trials * SECONDS_A_TRIAL / 60))
+        return max(1, round(self.trials * self.minutes_a_trial))
 
 
 REQUIRED = ("question", "place", "claims", "design", "answer", "change", "plan")
-KEYS = (*REQUIRED, "unscored", "reading", "ordering", "figure", "size")
+KEYS = (*REQUIRED, "unscored", "minutes", "reading", "ordering", "figure", "size", "text")
 
 
 def read_study(path: str | Path) -> Study:
@@ -163,6 +173,8 @@ def read_study(path: str | Path) -> Study:
             for ordering in tables.get("ordering", ())
         ),
         sizes=tables.get("size", {}),
+        text=read_given_text(tables.get("text", {}), str(path)),
+        minutes_a_trial=tables.get("minutes", MINUTES_A_TRIAL),
         **{key: tables[key] for key in ("question", "place", "design", "answer", "change", "plan")},
         **{key: tables[key] for key in ("unscored", "figure") if key in tables},
     )

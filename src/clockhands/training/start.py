@@ -93,7 +93,8 @@ def train(
                 recipe = fill_in_for_text(recipe, material)
                 check_material(recipe, material)
                 if progress:
-                    print_sentence(material.find_ceiling().sentence)
+                    for sentence in material.describe_bounds():
+                        print_sentence(sentence)
                 _make_folder(recipe, material, arguments, out, held, overwrite=overwrite, progress=progress)
             else:
                 material = material or prepare(recipe, Run(out).tokenizers)

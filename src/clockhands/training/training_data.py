@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from clockhands.data import (
+    CORPORA,
     Batch,
     Ceiling,
     Corpus,
@@ -30,7 +32,8 @@ from clockhands.data import (
     train_tokenizers,
 )
 from clockhands.data.encoding import LONGEST
-from clockhands.errors import DataError
+from clockhands.data.trigram import Floor, find_floor
+from clockhands.errors import DataError, UsageError
 from clockhands.progress import SentenceProgress, ignore_sentence
 from clockhands.runs.recipe import Recipe
 
@@ -39,6 +42,9 @@ __all__ = ["EVALUATED", "Data", "TrainingData", "prepare"]
 Data = PairDataset | WindowDataset
 EVALUATED = 4
 """How many times larger batches of validation are than those of training: they keep no activations."""
+
+MOST_COUNTED = 10_000_000
+"""Tokens of a training text up to which ``train`` counts its trigrams: some 5 seconds and 1.3 GB."""
 
 
 @dataclass(frozen=True)
@@ -90,6 +96,29 @@ class TrainingData:
         window = self.train.length if isinstance(self.train, WindowDataset) else 0
         masked = isinstance(self.collate, MaskedCollator)
         return find_ceiling(self.corpus, self.tokenizers, window, masked=masked)
+
+    def find_floor(self) -> Floor | None:
+        """Return the floor of real text (``trigram.py``); None for made text, and for a masked model.
+
+        In made text every answer is right or wrong; a masked model predicts no next token.
+        """
+        entry = CORPORA.find(self.corpus.name)
+        if (entry is not None and entry.one_answer) or isinstance(self.collate, MaskedCollator):
+            return None
+        return find_floor(self.corpus, self.tokenizers, getattr(self.train, "length", 0))
+
+    def describe_bounds(self) -> list[str]:
+        """Return what a reader should hold the losses and scores against: the order-blind ceiling, and the floor.
+
+        The floor is told of language models, whose loss it bounds, and left out where the text is too long to count or
+        its test split shorter than a window.
+        """
+        sentences = [self.find_ceiling().sentence]
+        if isinstance(self.train, WindowDataset) and len(self.train.stream) <= MOST_COUNTED:
+            with suppress(UsageError):
+                floor = self.find_floor()
+                sentences += [floor.sentence] if floor is not None else []
+        return sentences
 
     def require_validation(self) -> Data:
         """Return the validation split. Raises DataError if the corpus has none."""
