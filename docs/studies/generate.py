@@ -6,7 +6,8 @@
 ``--take NAME FOLDER`` first copies the results of ``clockhands study NAME --out FOLDER`` here (``NAME.long``: those of
 ``--scale long``); ``--give NAME FOLDER`` writes them into a new folder instead, where the same command goes on with
 trainings that are missing; ``--exact`` first computes again what needs no training; ``--inspected FILE`` first keeps
-findings of ``clockhands inspect``. The pictures of the mechanisms are drawn by ``mechanisms.py``.
+findings of ``clockhands inspect``, ``--encoder MODEL`` first measures that model's weights (`trained.py`). The pictures
+of the mechanisms are drawn by ``mechanisms.py``.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from clockhands.studies import STUDIES, Study, answer_question, draw_study
 from clockhands.studies.answer import describe_missing
 from clockhands.studies.answer_page import Facts, Measured, write_answers, write_table
 from clockhands.studies.exact import FACTS
+from clockhands.studies.exact.trained import measure_trained_encoder
 from clockhands.studies.literature import check_orderings
 from clockhands.studies.measured import PACKAGED
 from clockhands.studies.question import read_questions
@@ -39,6 +41,8 @@ READING_GUIDE = HERE / "reading.txt"
 EXACT = HERE / "exact.json"
 INSPECTED = HERE / "minilm.json"
 """Of all-MiniLM-L6-v2, a trained sentence encoder: `clockhands inspect MODEL --texts 48 --no-control --json`."""
+ENCODER = HERE / "encoder.json"
+"""Of the weights of the same encoder: `generate.py --encoder MODEL`."""
 
 
 def write_pages() -> dict[Path, str]:
@@ -75,7 +79,8 @@ def path_of_results(name: str) -> Path:
 def read_facts() -> Facts:
     """Return what was computed without training, by fact."""
     facts: Facts = json.loads(EXACT.read_text("utf8"))
-    return {**facts, "minilm": json.loads(INSPECTED.read_text("utf8"))}
+    read = {name: json.loads(path.read_text("utf8")) for name, path in (("minilm", INSPECTED), ("encoder", ENCODER))}
+    return {**facts, **read}
 
 
 def keep_inspected(findings: Findings) -> None:
@@ -97,6 +102,11 @@ def keep_inspected(findings: Findings) -> None:
         kept[f"position read back, layer {layer}"] = 100 * position
         kept[f"word read back, layer {layer}"] = 100 * word
     write_text(INSPECTED, json.dumps(kept, indent=1, ensure_ascii=False) + "\n")
+
+
+def keep_encoder(folder: str) -> None:
+    """Measure the weights of a trained encoder, and keep what the answers tell of them."""
+    write_text(ENCODER, json.dumps(measure_trained_encoder(folder), indent=1, ensure_ascii=False) + "\n")
 
 
 def write_facts() -> None:
@@ -281,6 +291,8 @@ def main(arguments: list[str]) -> int:
         write_facts()
     if arguments[:1] == ["--inspected"]:
         keep_inspected(Findings.load(arguments[1]))
+    if arguments[:1] == ["--encoder"]:
+        keep_encoder(arguments[1])
     pages = write_pages()
     if arguments == ["--check"]:
         stale = [path for path, text in pages.items() if not path.is_file() or path.read_text("utf8") != text]

@@ -12,7 +12,7 @@ from clockhands.errors import ConfigError
 from clockhands.studies import STUDIES
 from clockhands.studies.answer_page import check_rests, fill, format_fact, write_answers
 from clockhands.studies.question import Claim, Example, Question
-from clockhands.studies.study import Study
+from clockhands.studies.study import Ordering, Study
 from tests.comparison.planted import results
 
 FACTS = {"moon": {"far": 384.4, "phases": 8, "tiny": 1.25e-16}}
@@ -81,3 +81,16 @@ def test_facts_are_written_as_they_are_asked_for() -> None:
     with pytest.raises(KeyError):
         fill("[[exact/moon.near]]", {}, FACTS)
     assert re.fullmatch(r"8 and 384\.40", fill("[[exact/moon.phases]] and [[exact/moon.far:2]]", {}, FACTS))
+
+
+def test_an_order_that_a_text_tells_is_checked(tides: Comparison) -> None:
+    """“better” and “worse” differ by 30 points, and neither is the baseline."""
+    measured = {"tides": tides}
+    told = Ordering("The better one is right more often.", "", more="better", less="worse")
+    check_rests([replace(ASKED, ordered=(("tides", told),))], measured)
+    turned = Ordering("The worse one is right more often.", "", more="worse", less="better")
+    equal = Ordering("The same one is right more often.", "", more="same", less="base")
+    with pytest.raises(ConfigError) as raised:
+        check_rests([replace(ASKED, ordered=(("tides", turned), ("tides", equal)))], measured)
+    assert "says 'The worse one is right more often.', and the study tides found it contradicted" in str(raised.value)
+    assert "says 'The same one is right more often.', and the study tides found it undecided" in str(raised.value)

@@ -7,8 +7,9 @@ from statistics import fmean
 
 import pytest
 
+from clockhands.comparison.trial import LongerText
 from clockhands.studies import STUDIES
-from clockhands.studies.literature import check_orderings, tally_orderings
+from clockhands.studies.literature import check_orderings, judge_longer_text, tally_orderings
 from clockhands.studies.study import Ordering
 from tests.comparison.planted import results
 
@@ -63,3 +64,23 @@ def test_seeds_are_paired_by_their_number() -> None:
 def test_a_split_that_no_trial_has_is_a_mistake_of_the_study() -> None:
     with pytest.raises(KeyError):
         check_orderings(replace(STUDY, orderings=(Ordering("x", "y", more="base", less="same", on="no-9"),)), results())
+
+
+@pytest.mark.parametrize(
+    ("growths", "verdict"),
+    [
+        ((0.10, 0.12, 0.09, 0.11, 0.10), "grows"),
+        ((-0.01, -0.012, -0.009, -0.011, -0.01), "holds"),
+        ((0.001, 0.002, 0.0, 0.001, 0.002), "grows"),  # little, and more than nothing
+        ((0.05, -0.05, 0.04, -0.04, 0.0), "undecided"),
+        ((0.1, 0.1, 0.1, 0.1), "undecided"),
+    ],
+)
+def test_growth_on_longer_text_is_judged_over_seeds(growths: tuple[float, ...], verdict: str) -> None:
+    made = results(seeds=len(growths))
+    trials = tuple(
+        replace(trial, scores={"loss": 2.0}, longer={"x": LongerText(loss=9.0), "y": LongerText(loss=2.0 + growth)})
+        for trial, growth in zip(made.get_trials("base"), growths, strict=True)
+    )
+    assert judge_longer_text(replace(made, trials=trials), "base") == verdict
+    assert judge_longer_text(replace(made, trials=trials), "better") == "undecided", "no seed of it"

@@ -11,6 +11,7 @@ from clockhands.comparison.verdicts import judge, score_matrix
 from clockhands.errors import ConfigError
 from clockhands.studies import STUDIES
 from clockhands.studies.answer import fill_slots
+from clockhands.studies.literature import GROWS, HOLDS, check_ordering, judge_longer_text
 from clockhands.studies.pace import LATER, find_pace_verdict
 from clockhands.studies.question import Claim, Question, Rests
 from clockhands.studies.soundness import describe_earlier_plan
@@ -214,10 +215,24 @@ def check_rests(questions: Iterable[Question], measured: Measured) -> None:
     faults = []
     for question in questions:
         faults += _find_fallen(f"the answer of {question.name}", question.rests, measured)
+        faults += _find_reversed(question, measured)
         for claim in question.claims:
             faults += _find_fallen(f"{question.name}: {claim.says!r}", claim.rests, measured)
     if faults:
         raise ConfigError(faults, "the answers")
+
+
+def _find_reversed(question: Question, measured: Measured) -> list[str]:
+    """Return a fault for each order of two variants that the text tells and that is not shown."""
+    checked = [
+        (study, check_ordering(ordering, measured[study], len(question.ordered)))
+        for study, ordering in question.ordered
+    ]
+    return [
+        f"the text of {question.name} says {one.claim!r}, and the study {study} found it {one.verdict} ({one.measured})"
+        for study, one in checked
+        if not one.verdict.startswith("reproduced")
+    ]
 
 
 def _find_fallen(sentence: str, rests: Rests, measured: Measured) -> list[str]:
@@ -228,7 +243,12 @@ def _find_fallen(sentence: str, rests: Rests, measured: Measured) -> list[str]:
             faults.append(f"{sentence} rests on the study {name}. {earlier}")
         verdicts = {verdict.variant: verdict.kind for verdict in _judge(name, measured[name])}
         for variant, kind in kinds.items():
-            measured_kind = find_pace_verdict(measured[name], variant) if kind == LATER else verdicts[variant]
+            if kind == LATER:
+                measured_kind = find_pace_verdict(measured[name], variant)
+            elif kind in (GROWS, HOLDS):
+                measured_kind = judge_longer_text(measured[name], variant)
+            else:
+                measured_kind = verdicts[variant]
             if measured_kind != kind:
                 faults.append(
                     f"{sentence} rests on {variant!r} being {kind}, and the study {name} found {measured_kind}"

@@ -39,12 +39,13 @@ class GivenText:
             if folder is not None:
                 raise UsageError("this study makes its own text: leave --text out")
             return plan
-        bound = replace(plan, files=dict(self.files), folder=(folder or beside).absolute())
+        here = (folder or beside).absolute()
+        bound = replace(plan, files=dict(self.files), folder=here)
         if folder is None:
             return bound
         self.check_files(folder)
         moved = {
-            f"data.{key}": str(bound.folder / Path(value).relative_to(beside.absolute()))
+            f"data.{key}": str(here / Path(value).relative_to(beside.absolute()))
             for key, value in plan.recipe.tables["data"].items()
             if isinstance(value, str) and Path(value).is_relative_to(beside.absolute())
         }

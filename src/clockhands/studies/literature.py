@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from scipy import stats
 
 from clockhands.comparison import Comparison
 from clockhands.comparison.plan_settings import MARGINS
@@ -26,7 +27,7 @@ class CheckedOrdering:
 
 def check_orderings(study: Study, comparison: Comparison) -> list[CheckedOrdering]:
     """Return every reported ordering with what was measured; intervals are simultaneous over all of them."""
-    return [_check(ordering, comparison, len(study.orderings)) for ordering in study.orderings]
+    return [check_ordering(ordering, comparison, len(study.orderings)) for ordering in study.orderings]
 
 
 def tally_orderings(study: Study, comparison: Comparison) -> str:
@@ -36,10 +37,12 @@ def tally_orderings(study: Study, comparison: Comparison) -> str:
     return f"{len(verdicts)} orderings that the literature reports {', '.join(counts[:-1])} and {counts[-1]}"
 
 
+GROWS, HOLDS = "grows", "holds"
+"""What happens to the loss of a variant on longer text."""
 WORDS = {"reproduced": "are reproduced here", "contradicted": "contradicted", "undecided": "undecided"}
 
 
-def _check(ordering: Ordering, comparison: Comparison, comparisons: int) -> CheckedOrdering:
+def check_ordering(ordering: Ordering, comparison: Comparison, comparisons: int) -> CheckedOrdering:
     """Compare the two variants of an ordering on the seeds that both finished, the first minus the second.
 
     The difference is above 0 if the claim holds; a claim of equality has ``alike``.
@@ -58,6 +61,24 @@ def _check(ordering: Ordering, comparison: Comparison, comparisons: int) -> Chec
     plan = comparison.plan
     margin = plan.equal_within if ordering.on == "score" else MARGINS["loss"]
     return CheckedOrdering(ordering.claim, ordering.source, measured, _describe_agreement(ordering, gap, margin))
+
+
+def judge_longer_text(comparison: Comparison, variant: str) -> str:
+    """Return whether the loss of a variant ``grows`` on the longest text, or ``holds``; or ``undecided``.
+
+    It grows where the 95 % interval of its growth over seeds is above 0, and holds where the 90 % interval ends below
+    the margin of a loss, which is one of two one-sided tests: it may fall.
+    """
+    splits = [split for trial in comparison.get_trials(variant) for split in trial.longer]
+    by_seed = _list_values(comparison, variant, f"{splits[-1]}, growth") if splits else {}
+    if len(by_seed) < MIN_SEEDS:
+        return "undecided"
+    growth_S = np.array([float(value[0]) for value in by_seed.values()])
+    error = growth_S.std(ddof=1) / len(growth_S) ** 0.5
+    wide, narrow = (float(stats.t.ppf(level, len(growth_S) - 1)) * error for level in (0.975, 0.95))
+    if growth_S.mean() - wide > 0:
+        return GROWS
+    return HOLDS if growth_S.mean() + narrow < MARGINS["loss"] else "undecided"
 
 
 def _describe_agreement(ordering: Ordering, gap: Difference, margin: float) -> str:

@@ -15,6 +15,13 @@
     [rests.scale]                                # optional: the verdicts without which the answer falls
     "1, shared" = "worse"
 
+    [[ordered]]                                  # optional: two variants whose order the text tells
+    study = "how-far"
+    claim = "Without positions the loss is higher than with rotary embedding."
+    more = "none"
+    less = "rope"
+    on = "4 × 65 tokens"                         # optional, as in an ordering of a study
+
     [try]                                        # what a reader can run in 20 seconds
     code = "..."
     prints = "..."
@@ -45,6 +52,7 @@ from typing import Any, Literal, get_args
 from clockhands.comparison.verdict_sentences import Kind
 from clockhands.errors import ConfigError, describe_unknown
 from clockhands.files import read_toml
+from clockhands.studies.study import Ordering
 
 Judgement = Literal["true", "false", "only if", "undecided", "unmeasured"]
 """Undecided: what was measured allows both. Unmeasured: nothing was measured that could tell."""
@@ -52,8 +60,9 @@ Topic = Literal["input", "layers", "rotation"]
 MOST_WORDS = 25
 """An answer of more words cannot be said back after one reading."""
 
-Rests = Mapping[str, Mapping[str, Kind | Literal["later"]]]
-"""Verdicts by study and variant, without which a sentence falls; "later": it reaches the target later (`pace.py`)."""
+Rests = Mapping[str, Mapping[str, Kind | Literal["later", "grows", "holds"]]]
+"""Verdicts by study and variant, without which a sentence falls; "later": it reaches the target later (`pace.py`);
+"grows", "holds": its loss on longer text (`literature.py`)."""
 
 
 @dataclass(frozen=True)
@@ -94,11 +103,13 @@ class Question:
     studies: tuple[str, ...] = ()
     details: str = ""
     rests: Rests = field(default_factory=dict)
+    ordered: tuple[tuple[str, Ordering], ...] = ()
+    """With the study of each."""
 
 
 JUDGEMENTS = get_args(Judgement)
 REQUIRED = ("asked", "place", "topic", "answer", "why", "caption", "limits", "try")
-KEYS = (*REQUIRED, "table", "claim", "studies", "details", "rests")
+KEYS = (*REQUIRED, "table", "claim", "studies", "details", "rests", "ordered")
 
 
 def read_questions(folder: str | Path | None = None) -> dict[str, Question]:
@@ -124,6 +135,10 @@ def read_question(path: str | Path) -> Question:
         rows=tuple(map(tuple, table["rows"])),
         claims=tuple(Claim(**claim) for claim in tables.get("claim", ())),
         studies=tuple(tables.get("studies", ())),
+        ordered=tuple(
+            (told["study"], Ordering(source="", **{key: told[key] for key in told if key != "study"}))
+            for told in tables.get("ordered", ())
+        ),
         **{key: tables[key] for key in ("asked", "place", "topic", "answer", "why", "caption", "limits")},
         **{key: tables[key] for key in ("details", "rests") if key in tables},
     )

@@ -21,6 +21,7 @@ FACTS: Catalogue[Callable[[], Values]] = Catalogue(
         "by-channel": import_later("clockhands.studies.exact.added", "measure_by_channel"),
         "directions": import_later("clockhands.studies.exact.added", "measure_directions"),
         "concatenation": import_later("clockhands.studies.exact.added", "compare_concatenation"),
+        "trade-off": import_later("clockhands.studies.exact.trained", "compute_trade_off"),
         "shift": import_later("clockhands.studies.exact.waves", "measure_shift"),
         "similarity": import_later("clockhands.studies.exact.waves", "measure_similarity"),
         "hands": import_later("clockhands.studies.exact.waves", "count_hands"),
