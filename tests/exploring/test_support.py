@@ -68,7 +68,7 @@ def test_every_field_of_a_configuration_is_computed_or_refused() -> None:
     norms = "norm final_norm norm_kind norm_eps norm_bias embedding_norm token_scale tying output_bias output_scale"
     layers = "attention_bias ffn_bias activation gated attention_scale residual causal_encoder encoder decoder"
     in_training = "initialisation dropout dropout_places"
-    refused = "output_transform cross"
+    refused = "output_transform cross query_key_norm"
     # With cross-attention the model itself refuses `parallel`.
     known = {*f"{sizes} {norms} {layers} {in_training} {refused} parallel".split()}
     assert {field.name for field in dataclasses.fields(TransformerConfig)} == known

@@ -51,6 +51,10 @@ def list_stacks(config: TransformerConfig) -> dict[StackSide, StackSide]:
 def _find_faults(config: TransformerConfig) -> Iterator[str]:
     if config.output_transform:
         yield "model.output_transform: the page has no layer before the output matrix"
+    if config.norm not in ("pre", "post"):
+        yield f"model.norm = {config.norm!r}: the page has one norm for each sublayer, before or after it"
+    if config.query_key_norm != "none":
+        yield f"model.query_key_norm = {config.query_key_norm!r}: the page computes queries and keys without norms"
     if config.parallel:
         yield "model.parallel: the page computes the feed-forward layer after attention"
     if config.cross.scheme != "none" or config.cross.transform:

@@ -141,16 +141,35 @@ class Attention(nn.Module):
         return self.attend_heads(scheme, q_BHSK, k_BHTK, v_BHTK, placement, rotated=rotated)
 
 
+def make_head_norm(config: TransformerConfig, width: int) -> nn.RMSNorm | None:
+    """Make the norm of queries or keys, whose heads have ``width`` channels together; None without one."""
+    if config.query_key_norm == "none":
+        return None
+    return nn.RMSNorm(config.resolved_head_dim if config.query_key_norm == "head" else width, eps=config.norm_eps)
+
+
+def normalise_heads(x_BHSK: Float[Tensor, "B H S K"], norm: nn.RMSNorm) -> Float[Tensor, "B H S K"]:
+    """Normalise the heads of queries or keys [B, H, S, K]: each alone, or all together if ``norm`` is H·K wide."""
+    if norm.normalized_shape[0] == x_BHSK.shape[-1]:
+        return norm(x_BHSK)
+    joined_BSI = norm(x_BHSK.transpose(1, 2).flatten(2))
+    return joined_BSI.unflatten(2, (x_BHSK.shape[1], x_BHSK.shape[3])).transpose(1, 2)
+
+
 class SelfAttention(Attention):
     """Attention of every token to the tokens of the same side."""
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__(config)
         self.qkv = FusedLinear(config.d_model, (self.q_width, self.kv_width, self.kv_width), bias=config.attention_bias)
+        self.q_norm = make_head_norm(config, self.q_width)
+        self.k_norm = make_head_norm(config, self.kv_width)
 
     def forward(self, x_BSD: Float[Tensor, "B S D"], context: AttentionContext) -> Float[Tensor, "B S D"]:
         """Attend among the tokens of one side: [B, S, D] to [B, S, D]. Raises what ``attend_with_cache`` raises."""
         q_BHSK, k_BGSK, v_BGSK = self.qkv.project_heads(x_BSD, self.head_dim)
+        if self.q_norm is not None and self.k_norm is not None:
+            q_BHSK, k_BGSK = normalise_heads(q_BHSK, self.q_norm), normalise_heads(k_BGSK, self.k_norm)
         k_BHSK, v_BHSK = self.repeat_heads(k_BGSK), self.repeat_heads(v_BGSK)
         return self.join_heads(self.attend_with_cache(x_BSD, q_BHSK, k_BHSK, v_BHSK, context))
 

@@ -54,18 +54,21 @@ class ResidualConnection(nn.Module):
     """The residual connection around a sublayer f, with its norm (Vaswani et al. 2017, section 3.1).
 
     It computes norm(x + dropout(f(x))), or x + dropout(f(norm(x))) with ``norm = "pre"`` (Xiong et al. 2020); with
-    ``residual`` off, x is not added.
+    ``output`` and ``sandwich`` a norm of f's output comes before the dropout. With ``residual`` off, x is not added.
     """
 
     def __init__(self, config: TransformerConfig, dropout: float) -> None:
         super().__init__()
-        self.pre_norm, self.adds_input = config.norm == "pre", config.residual
-        self.norm = make_norm(config)
+        self.pre_norm, self.adds_input = config.norm in ("pre", "sandwich"), config.residual
+        self.norm = make_norm(config) if config.norm != "output" else nn.Identity()
+        self.output_norm = make_norm(config) if config.norm in ("output", "sandwich") else None
         self.dropout = nn.Dropout(dropout)
 
     def apply_sublayer(self, x_BSD: Float[Tensor, "B S D"], f: Callable[[Tensor], Tensor]) -> Float[Tensor, "B S D"]:
-        """Return dropout(f(x)), or dropout(f(norm(x))) with ``norm = "pre"``, without x added to it: [B, S, D]."""
+        """Return what is added to x, [B, S, D]: dropout(f(x)), with the norms before and after f that ``norm`` says."""
         y_BSD = f(self.norm(x_BSD) if self.pre_norm else x_BSD)
+        if self.output_norm is not None:
+            y_BSD = self.output_norm(y_BSD)
         return self.dropout(y_BSD) if self.training else y_BSD
 
     def forward(self, x_BSD: Float[Tensor, "B S D"], f: Callable[[Tensor], Tensor]) -> Float[Tensor, "B S D"]:

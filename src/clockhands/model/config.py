@@ -50,8 +50,9 @@ class TransformerConfig:
         head_dim: width of one head, d_head in formulas; None: d_model / num_heads.
         d_ff: width inside the feed-forward layers.
         encoder_layers, decoder_layers: number of layers of either stack.
-        norm: ``post``: norm(x + f(x)), the paper; ``pre``: x + f(norm(x)).
-        final_norm: whether a norm follows the last layer; None: only with ``pre``.
+        norm: ``post``: norm(x + f(x)), the paper; ``pre``: x + f(norm(x)); ``output``: x + norm(f(x)), as in OLMo 2 and
+            3; ``sandwich``: x + norm(f(norm(x))), with two norms, as in Gemma 2 and 3.
+        final_norm: whether a norm follows the last layer; None: only where norms are inside the residual connections.
         norm_kind: ``layer`` (layer norm) or ``rms`` (root mean square norm).
         norm_eps: added to the variance in every layer norm, or to the mean square in every root mean square norm.
         norm_bias: whether layer norms have a bias.
@@ -65,6 +66,9 @@ class TransformerConfig:
         initialisation: ``paper`` (embeddings N(0, 1/d_model), matrices Xavier, as in the authors' Tensor2Tensor),
             ``xavier`` (embeddings too), ``normal02`` (all N(0, 0.02²)), ``unit`` (embeddings N(0, 1), PyTorch's
             default, matrices Xavier).
+        query_key_norm: root mean square norm of queries and keys in self-attention, before they are rotated: ``none``;
+            ``head``, of each head alone with one gain for all (Qwen 3, Gemma 3); ``joint``, of all heads together
+            (OLMo 2 and 3).
         attention_bias: whether the projections of attention have biases.
         ffn_bias: whether the matrices of the feed-forward layers have biases.
         dropout: the rate at each of the ``dropout_places``.
@@ -93,7 +97,7 @@ class TransformerConfig:
     d_ff: Annotated[int, Range(least=1, most=2**22)] = 2048
     encoder_layers: LayerCount = 6
     decoder_layers: LayerCount = 6
-    norm: Literal["post", "pre"] = "post"
+    norm: Literal["post", "pre", "output", "sandwich"] = "post"
     final_norm: bool | None = None
     norm_kind: Literal["layer", "rms"] = "layer"
     norm_eps: Annotated[float, Range(above=0, below=1)] = 1e-5
@@ -105,6 +109,7 @@ class TransformerConfig:
     output_transform: bool = False
     output_scale: Positive = 1.0
     initialisation: Literal["paper", "xavier", "normal02", "unit"] = "paper"
+    query_key_norm: Literal["none", "head", "joint"] = "none"
     attention_bias: bool = False
     ffn_bias: bool = True
     dropout: Share = 0.1
@@ -201,8 +206,8 @@ class TransformerConfig:
 
     @property
     def has_final_norm(self) -> bool:
-        """Whether a norm follows the last layer: ``final_norm``, or if that is None, only with ``norm = "pre"``."""
-        return self.norm == "pre" if self.final_norm is None else self.final_norm
+        """Whether a norm follows the last layer: ``final_norm``, or if that is None, unless ``norm = "post"``."""
+        return self.norm != "post" if self.final_norm is None else self.final_norm
 
     def has_cross_attention(self, side: StackSide) -> bool:
         """Return whether the layers of a side attend to the source: those of the decoder of an encoder-decoder."""

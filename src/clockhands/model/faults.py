@@ -106,7 +106,7 @@ def find_size_faults(config: TransformerConfig) -> list[Fault]:
         sentence = f"num_kv_heads is {config.num_kv_heads}, which does not divide num_heads {config.num_heads}"
         faults.append(Fault(f"{sentence}; take {nearest}", "num_kv_heads", "num_heads"))
     if config.parallel and config.norm != "pre":
-        sentence = "parallel attention and feed-forward need norm = 'pre'; norm is 'post'"
+        sentence = f"parallel attention and feed-forward need norm = 'pre'; norm is {config.norm!r}"
         faults.append(Fault(sentence, "parallel", "norm"))
     if config.parallel and config.architecture == "encoder-decoder":
         sentence = "parallel attention and feed-forward have no place for cross-attention; set parallel = false"

@@ -90,11 +90,12 @@ def _count_stack(config: TransformerConfig, side: StackSide) -> int:
 
 def _count_layer(config: TransformerConfig, side: StackSide) -> int:
     """Count the attention, the feed-forward network and the norms of one layer."""
-    attention = _count_attention(config) + _count_norm(config)
+    norms = _count_norm(config) * (2 if config.norm == "sandwich" else 1)
+    attention = _count_attention(config) + norms
     has_cross_attention = config.has_cross_attention(side)
     up = (1 + config.gated) * config.d_ff
     feed_forward = config.d_model * (up + config.d_ff) + config.ffn_bias * (up + config.d_model)
-    return (1 + has_cross_attention) * attention + feed_forward + _count_norm(config)
+    return (1 + has_cross_attention) * attention + _count_head_norms(config) + feed_forward + norms
 
 
 def _count_attention(config: TransformerConfig) -> int:
@@ -103,6 +104,12 @@ def _count_attention(config: TransformerConfig) -> int:
     q_width = config.num_heads * head_dim
     fused_width = q_width + 2 * config.resolved_num_kv_heads * head_dim
     return config.d_model * (fused_width + q_width) + config.attention_bias * (fused_width + config.d_model)
+
+
+def _count_head_norms(config: TransformerConfig) -> int:
+    """Count the gains of the norms of queries and keys, which self-attention alone has."""
+    heads = {"none": 0, "head": 2, "joint": config.num_heads + config.resolved_num_kv_heads}
+    return heads[config.query_key_norm] * config.resolved_head_dim
 
 
 def _count_norm(config: TransformerConfig) -> int:

@@ -49,7 +49,7 @@ def compute_peak_rate(model: TransformerConfig) -> float:
     (Liu et al. 2020, "Understanding the difficulty of training Transformers"); never more than with pre-norm.
     """
     peak = PEAKS[model.architecture] * min(1.0, NARROW / model.d_model)
-    if model.norm == "pre":
+    if model.norm != "post":
         return peak
     return min(peak, (PAPER_WARMUP * model.d_model) ** -0.5 * PAPER_LAYERS / max(1, _count_depth(model)))
 
@@ -62,7 +62,7 @@ def compute_warmup_steps(updates: int, model: TransformerConfig, schedule: str =
     six. A shorter training rises to its end, to half of the peak or more; with cosine at most to its middle.
     """
     usual = min(PAPER_WARMUP, int(WARMUP_SHARE * updates))
-    if model.norm == "pre":
+    if model.norm != "post":
         return usual
     longest = updates // 2 if schedule == "cosine" else 2 * updates
     return max(usual, min(longest, POST_NORM_WARMUP * _count_depth(model) // PAPER_LAYERS))

@@ -143,6 +143,8 @@ def list_obstacles(transformer: Transformer) -> list[str]:
             (not config.residual, "it has no residual connections (residual = false)"),
             (config.causal_encoder, "its encoder has a causal mask (causal_encoder)"),
             (config.output_transform, "a layer lies before its output matrix (output_transform)"),
+            (config.norm not in ("pre", "post"), f"the output of its sublayers has a norm (norm = {config.norm!r})"),
+            (config.query_key_norm != "none", "its queries and keys have norms (query_key_norm)"),
         )
         if holds
     ]
