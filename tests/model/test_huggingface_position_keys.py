@@ -155,7 +155,7 @@ def test_a_layer_with_two_windows_is_refused_instead_of_one_being_lost(table: di
 
 def test_every_architecture_has_a_model_here_that_it_is_compared_with() -> None:
     of_peers = {getattr(transformers, peer.model).config_class.model_type for peer in PEERS.values()}
-    assert set(ARCHITECTURES) - of_peers == {"llama", "qwen3", "mpnet"}, "add a model of it to PEERS"
+    assert set(ARCHITECTURES) - of_peers == {"llama", "stablelm", "qwen3", "mpnet"}, "add a model of it to PEERS"
     assert set(OF_PRESETS) == set(POSITION_PRESETS) - {"hybrid-2026"}
 
 

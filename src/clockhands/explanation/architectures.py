@@ -6,6 +6,7 @@ __all__ = ["ARCHITECTURES"]
 
 ARCHITECTURES: dict[str, tuple[str, ...]] = {
     "llama": (),
+    "stablelm": (),
     "mistral": ("one window",),
     "qwen3": ("windows", "use_sliding_window"),
     "gpt_oss": ("windows",),

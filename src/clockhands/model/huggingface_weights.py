@@ -1,23 +1,31 @@
 """Convert decoders between transformers and this project, with configuration and weights; the logits stay equal.
 
-Architectures are converted whose layers our options express: pre-norm, gated, and without norms of queries and keys.
+Architectures are converted whose layers our options express: those of ``huggingface_fields.DECODERS``.
 """
 
 from __future__ import annotations
 
 import copy
-import dataclasses
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 
-from clockhands.errors import ConfigError, UsageError, describe_unknown
+from clockhands.errors import ConfigError
+from clockhands.model.block import ResidualConnection
 from clockhands.model.config import TransformerConfig
 from clockhands.model.huggingface import ClockhandsForCausalLM
 from clockhands.model.huggingface_config import SPECIAL_TOKEN_IDS, ClockhandsConfig
+from clockhands.model.huggingface_fields import (
+    DECODERS,
+    check_architecture,
+    check_fields,
+    find_obstacles,
+    make_keys,
+    read_fields,
+)
 from clockhands.model.huggingface_position_keys import make_position_keys
 from clockhands.model.transformer import Transformer
 from clockhands.pretrained.models import build_model
@@ -29,15 +37,16 @@ from clockhands.shapes import Tensor
 
 __all__ = ["DECODERS", "copy_from_transformers", "copy_to_transformers"]
 
-DECODERS = ("llama", "mistral", "smollm3", "cohere2")
-"""The architectures, by ``model_type``, between which and ours weights are copied."""
-ACTIVATION_NAMES = {"silu": "silu", "gelu": "gelu", "gelu_pytorch_tanh": "gelu-tanh", "relu": "relu"}
-"""The names of activations in transformers, each with its name here."""
-NOT_COMPARED = {
-    "encoder_layers", "source_vocab_size", "causal_encoder", "initialisation", "dropout", "dropout_places", "encoder",
-    "decoder", "cross",
-}  # fmt: skip
-"""Fields that a decoder does not have or only training reads; position is compared by ``make_position_keys``."""
+INTERLEAVED = ("cohere2", "llama4_text")
+"""Architectures that pair neighbouring channels; the others pair halves."""
+
+
+class Pair(NamedTuple):
+    """A parameter of ours, and those of theirs that it is made of row after row, ``shift`` below it."""
+
+    own: Tensor
+    parts: list[Tensor]
+    shift: float = 0.0
 
 
 @torch.no_grad()
@@ -48,14 +57,16 @@ def copy_from_transformers(theirs: PreTrainedModel) -> ClockhandsForCausalLM:
     positions that no scheme expresses, and ConfigError for other settings that no option expresses.
     """
     config: Any = theirs.config
-    _check_architecture(config.model_type)
+    check_architecture(config.model_type)
+    if faults := list(find_obstacles(config)):
+        raise ConfigError(faults, f"the configuration of {type(theirs).__name__}")
     position = read_position_table(config.to_dict(), f"the configuration of {type(theirs).__name__}")
-    transformer = TransformerConfig.from_dict({**_read_fields(config), "decoder": position})
+    transformer = TransformerConfig.from_dict({**read_fields(config), "decoder": position})
     ids: dict[str, Any] = {name: getattr(config, name, None) for name in SPECIAL_TOKEN_IDS}
     ours: Any = ClockhandsForCausalLM(ClockhandsConfig(transformer=transformer, **ids))
     ours = ours.to(theirs.dtype)
-    for own, parts in _pair_weights(ours.transformer, theirs):
-        own.copy_(torch.cat(parts))
+    for pair in _pair_weights(ours.transformer, theirs):
+        pair.own.copy_(torch.cat(pair.parts) + pair.shift if pair.shift else torch.cat(pair.parts))
     made: ClockhandsForCausalLM = ours.to(theirs.device).train(theirs.training)
     return made
 
@@ -68,114 +79,66 @@ def copy_to_transformers(ours: ClockhandsForCausalLM, model_type: str) -> PreTra
     architecture pairs other channels. Raises UsageError for another architecture, and ConfigError with everything
     that it cannot express. How long its texts may be (``max_position_embeddings``) is left at its own default.
     """
-    _check_architecture(model_type)
+    check_architecture(model_type)
     ours_config = ours.config.transformer_config
     position = make_position_keys(
         ours_config.decoder, model_type, ours_config.decoder_layers, ours_config.resolved_head_dim, any_pairing=True
     )
     ids = {name: getattr(ours.config, name) for name in SPECIAL_TOKEN_IDS}
-    config = AutoConfig.for_model(**{**_make_keys(ours_config, model_type), **position, **ids})
-    _check_fields(ours_config, TransformerConfig.from_dict(_read_fields(config)), model_type)
+    config = AutoConfig.for_model(**{**make_keys(ours_config, model_type), **position, **ids})
+    check_fields(ours_config, TransformerConfig.from_dict(read_fields(config)), model_type)
     theirs: Any = build_model(AutoModelForCausalLM, config, dtype=ours.dtype)
     transformer = copy.deepcopy(ours.transformer)
-    _change_pairing(transformer, "interleaved" if model_type == "cohere2" else "half")
+    _change_pairing(transformer, "interleaved" if model_type in INTERLEAVED else "half")
     if ours_config.parallel:
         _equalise_norms(transformer)
-    for own, parts in _pair_weights(transformer, theirs):
-        for source, part in zip(own.split([len(part) for part in parts]), parts, strict=True):
-            part.copy_(source)
+    for pair in _pair_weights(transformer, theirs):
+        for source, part in zip(pair.own.split([len(part) for part in pair.parts]), pair.parts, strict=True):
+            part.copy_(source - pair.shift if pair.shift else source)
     made: PreTrainedModel = theirs.to(ours.device).train(ours.training)
     return made
 
 
-def _check_architecture(model_type: str) -> None:
-    """Raise UsageError for an architecture that is none of ``DECODERS``."""
-    if model_type not in DECODERS:
-        raise UsageError(describe_unknown("decoder", model_type, DECODERS))
-
-
-def _read_fields(config: Any) -> dict[str, Any]:
-    """Return the fields of a ``TransformerConfig``, besides position, for a configuration of transformers."""
-    cohere = config.model_type == "cohere2"
-    heads = config.num_attention_heads
-    table = {
-        "kind": "decoder", "vocab_size": config.vocab_size, "d_model": config.hidden_size, "num_heads": heads,
-        "num_kv_heads": config.num_key_value_heads, "d_ff": config.intermediate_size,
-        "head_dim": getattr(config, "head_dim", None) or config.hidden_size // heads,
-        "decoder_layers": config.num_hidden_layers, "norm": "pre", "norm_kind": "layer" if cohere else "rms",
-        "norm_bias": not cohere, "norm_eps": config.layer_norm_eps if cohere else config.rms_norm_eps,
-        "token_scale": "one", "tying": "target" if config.tie_word_embeddings else "none", "gated": True,
-        "attention_bias": getattr(config, "attention_bias", False), "ffn_bias": getattr(config, "mlp_bias", False),
-        "activation": ACTIVATION_NAMES.get(config.hidden_act, config.hidden_act), "parallel": cohere,
-        "dropout": float(config.attention_dropout), "dropout_places": ("attention",),
-    }  # fmt: skip
-    return {**table, "output_scale": config.logit_scale} if cohere else table
-
-
-def _make_keys(ours: TransformerConfig, model_type: str) -> dict[str, Any]:
-    """Return the keys of a configuration of transformers, besides position; ``_check_fields`` says what they lack."""
-    names = {own: theirs for theirs, own in ACTIVATION_NAMES.items()}
-    eps = "layer_norm_eps" if model_type == "cohere2" else "rms_norm_eps"
-    table = {
-        "vocab_size": ours.vocab_size, "hidden_size": ours.d_model, "num_attention_heads": ours.num_heads,
-        "num_key_value_heads": ours.resolved_num_kv_heads, "head_dim": ours.resolved_head_dim,
-        "intermediate_size": ours.d_ff, eps: ours.norm_eps, "tie_word_embeddings": ours.tying != "none",
-        "hidden_act": names[ours.activation], "attention_dropout": ours.get_dropout("attention"),
-    }  # fmt: skip
-    if model_type != "mistral":
-        table["attention_bias"] = ours.attention_bias
-    if model_type in ("llama", "smollm3"):
-        table["mlp_bias"] = ours.ffn_bias
-    return {**table, "logit_scale": ours.output_scale} if model_type == "cohere2" else table
-
-
-def _check_fields(ours: TransformerConfig, theirs: TransformerConfig, model_type: str) -> None:
-    """Raise ConfigError with every field that was lost; ``theirs`` is what the keys made from ``ours`` are read as."""
-    pairs = {
-        field.name: tuple(_resolve(config, field.name) for config in (ours, theirs))
-        for field in dataclasses.fields(TransformerConfig)
-        if field.name not in NOT_COMPARED
-    }
-    faults = [
-        f"{name} is {own!r}, and {model_type} has {other!r}" for name, (own, other) in pairs.items() if own != other
-    ]
-    if faults:
-        raise ConfigError(faults, "the model")
-
-
-def _resolve(config: TransformerConfig, name: str) -> Any:
-    """Return the value of a field as a decoder computes with it."""
-    resolved = {
-        "num_kv_heads": config.resolved_num_kv_heads, "head_dim": config.resolved_head_dim,
-        "final_norm": config.has_final_norm, "tying": config.tying != "none",
-        "norm_bias": config.norm_bias and config.norm_kind == "layer",
-        "attention_scale": config.attention_scale or config.resolved_head_dim**-0.5,
-    }  # fmt: skip
-    return resolved.get(name, getattr(config, name))
-
-
-def _pair_weights(ours: Transformer, theirs: Any) -> Iterator[tuple[Tensor, list[Tensor]]]:
-    """Yield each parameter of ours with those of theirs that it is made of, row after row."""
+def _pair_weights(ours: Transformer, theirs: Any) -> Iterator[Pair]:
+    """Yield each parameter of ours with those of theirs that it is made of."""
     stack: Any = ours.get_stack("decoder")
-    yield stack.input.tokens.weight, [theirs.model.embed_tokens.weight]
-    yield ours.output.weight, [theirs.lm_head.weight]
-    yield from _pair_modules(stack.norm, theirs.model.norm)
+    # Gemma's norms multiply by 1 + w.
+    shift = 1.0 if theirs.config.model_type == "gemma3_text" else 0.0
+    yield Pair(stack.input.tokens.weight, [theirs.model.embed_tokens.weight])
+    yield Pair(ours.output.weight, [theirs.lm_head.weight])
+    yield from _pair_modules(stack.norm, theirs.model.norm, shift=shift)
     for block, layer in zip(stack.blocks, theirs.model.layers, strict=True):
-        own = layer.self_attn
-        yield from _pair_modules(block.attention_residual.norm, layer.input_layernorm)
-        second = layer.input_layernorm if ours.config.parallel else layer.post_attention_layernorm
-        yield from _pair_modules(block.feed_forward_residual.norm, second)
+        own, mlp = layer.self_attn, layer.feed_forward if hasattr(layer, "feed_forward") else layer.mlp
+        yield from _pair_norms(block, layer, ours.config, shift)
         yield from _pair_modules(block.attention.qkv, own.q_proj, own.k_proj, own.v_proj)
         yield from _pair_modules(block.attention.out, own.o_proj)
-        yield from _pair_modules(block.feed_forward.up, layer.mlp.gate_proj, layer.mlp.up_proj)
-        yield from _pair_modules(block.feed_forward.down, layer.mlp.down_proj)
+        if block.attention.q_norm is not None:
+            yield from _pair_modules(block.attention.q_norm, own.q_norm, shift=shift)
+            yield from _pair_modules(block.attention.k_norm, own.k_norm, shift=shift)
+        yield from _pair_modules(block.feed_forward.up, mlp.gate_proj, mlp.up_proj)
+        yield from _pair_modules(block.feed_forward.down, mlp.down_proj)
 
 
-def _pair_modules(own: Any, *theirs: Any) -> Iterator[tuple[Tensor, list[Tensor]]]:
+def _pair_norms(block: Any, layer: Any, config: TransformerConfig, shift: float) -> Iterator[Pair]:
+    """Yield the norms of the sublayers: of their inputs, of their outputs, or of both."""
+    first: ResidualConnection = block.attention_residual
+    second: ResidualConnection = block.feed_forward_residual
+    if config.norm != "output":
+        after_attention = "pre_feedforward_layernorm" if config.norm == "sandwich" else "post_attention_layernorm"
+        yield from _pair_modules(first.norm, layer.input_layernorm, shift=shift)
+        yield from _pair_modules(
+            second.norm, layer.input_layernorm if config.parallel else getattr(layer, after_attention), shift=shift
+        )
+    if first.output_norm is not None:
+        yield from _pair_modules(first.output_norm, layer.post_attention_layernorm, shift=shift)
+        yield from _pair_modules(second.output_norm, layer.post_feedforward_layernorm, shift=shift)
+
+
+def _pair_modules(own: Any, *theirs: Any, shift: float = 0.0) -> Iterator[Pair]:
     """Yield the weight of a module of ours with those of one or several of theirs, and the bias if there is one."""
-    yield own.weight, [module.weight for module in theirs]
+    yield Pair(own.weight, [module.weight for module in theirs], shift)
     if getattr(own, "bias", None) is not None:
-        yield own.bias, [module.bias for module in theirs]
+        yield Pair(own.bias, [module.bias for module in theirs])
 
 
 def _change_pairing(transformer: Transformer, to: Layout) -> None:
@@ -187,12 +150,17 @@ def _change_pairing(transformer: Transformer, to: Layout) -> None:
         rope = next((part for part in parts if isinstance(part, RoPE)), None)
         if rope is None or rope.layout == to:
             continue
-        for tensor in (block.attention.qkv.weight, block.attention.qkv.bias):
-            if tensor is None:
-                continue
-            q, k, _ = tensor.split_with_sizes(block.attention.qkv.widths)
-            q.copy_(convert_rows(q, transformer.config.num_heads, to, rope.channels))
-            k.copy_(convert_rows(k, transformer.config.resolved_num_kv_heads, to, rope.channels))
+        for rows in _list_rotated_rows(block.attention):
+            rows.copy_(convert_rows(rows, len(rows) // block.attention.head_dim, to, rope.channels))
+
+
+def _list_rotated_rows(attention: Any) -> Iterator[Tensor]:
+    """Yield the rows of the weights and biases of queries and keys, and the gains of their norms."""
+    for tensor in (attention.qkv.weight, attention.qkv.bias):
+        if tensor is not None:
+            yield from tensor.split_with_sizes(attention.qkv.widths)[:2]
+    if attention.q_norm is not None:
+        yield from (attention.q_norm.weight, attention.k_norm.weight)
 
 
 def _equalise_norms(transformer: Transformer) -> None:
