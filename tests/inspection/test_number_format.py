@@ -23,6 +23,8 @@ from clockhands.inspection.number_format import (
         (0.0051, 0.0053, "0.51 % to 0.53 %"),
         (0.00001, 0.0004, "0.00 % to 0.04 %"),
         (0.5, 0.5, "50 % to 50 %"),
+        (-0.00006, 0.00006, "−0.01 % to 0.01 %"),
+        (-0.00001, 0.0004, "0.00 % to 0.04 %"),
     ],
 )
 def test_two_ends_that_differ_are_written_apart(low: float, high: float, shown: str) -> None:

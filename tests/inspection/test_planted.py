@@ -210,7 +210,7 @@ def test_loudness_reports_planted_lengths() -> None:
     assert found.details["ratio"] == pytest.approx(3.0, rel=0.05)
     quiet = answer("loudness", *_with_tables(50 * words, places))
     assert quiet.light == "bad"
-    assert "a position, which has less than 1% of the squared length" in quiet.verdict
+    assert "a position, and positions have less than 1.0 % of the squared length" in quiet.verdict
 
 
 def test_recovery_tells_a_harmless_position_from_one_that_drowns_the_word() -> None:

@@ -8,8 +8,8 @@ from clockhands.findings import choose_digits
 
 
 def format_decimal(value: float, *, plus: bool = False) -> str:
-    """Return a number with two decimals: ``0.52``, ``−0.02``; with ``plus``, positive ones as ``+0.52``."""
-    return f"{value:{'+' if plus else ''}.2f}".replace("-", "−")
+    """Return a number with two decimals: ``0.52``, ``−0.02``; with ``plus``, all with their sign: ``+0.52``."""
+    return (f"{value:+.2f}" if plus else _write_without_minus_zero(value, 2)).replace("-", "−")
 
 
 def format_percent(share: float) -> str:
@@ -24,8 +24,14 @@ def format_percent_range(low: float, high: float) -> str:
     """Return an interval of shares: ``90 % to 93 %``, with as many more digits as keep two different ends apart."""
     if format_percent(low) != format_percent(high) or max(abs(low), abs(high)) < 0.00005:
         return f"{format_percent(low)} to {format_percent(high)}"
-    digits = choose_digits(100 * low, 100 * high, 0 if abs(100 * low) >= 9.95 else 1)
-    return f"{100 * low:.{digits}f} % to {100 * high:.{digits}f} %".replace("-", "−")
+    digits = choose_digits(100 * low, 100 * high, 0 if abs(100 * low) >= 9.95 else 1, _write_without_minus_zero)
+    ends = (_write_without_minus_zero(100 * end, digits) for end in (low, high))
+    return " % to ".join(ends).replace("-", "−") + " %"
+
+
+def _write_without_minus_zero(value: float, digits: int) -> str:
+    """Write a number with so many decimals; what rounds to zero has no sign, so that −0.0 and 0.0 look the same."""
+    return f"{round(value, digits) + 0.0:.{digits}f}"
 
 
 def format_ratio(value: float) -> str:

@@ -23,7 +23,7 @@ from clockhands.inspection.progress import Progress, show_progress
 from clockhands.inspection.reading.memory_check import check_memory
 from clockhands.inspection.reading.reading import Reading, read_model
 from clockhands.inspection.reading.sentences import check_sentence_lengths, encode_sentences
-from clockhands.inspection.reading.windows import Ids, Windows, read_ids
+from clockhands.inspection.reading.windows import Ids, Windows, check_counts, read_ids
 from clockhands.inspection.subject.subject import Side, Subject
 from clockhands.inspection.text_choice import choose_windows, describe_origin
 from clockhands.pretrained import first_line
@@ -82,10 +82,12 @@ def inspect(
         CheckpointError: a model or tokenizer that cannot be opened or is not understood; a model without attention,
             with NaN or infinite states, or whose untrained control cannot be built.
         DataError: too little text, or ids that are no token ids of this model.
-        UsageError: a sentence that is empty, has one token or more than the model reads; windows longer than the model
-            reads, or too large for the memory or the disk; texts or sentences without a tokenizer; a side that the
-            model does not have, both texts and ids, or an argument that an opened model or a ``Subject`` brings itself.
+        UsageError: a sentence that is empty, has one token or more than the model reads; fewer than 3 windows, or
+            windows of fewer than 4 tokens, longer than the model reads, or too large for the memory or the disk; texts
+            or sentences without a tokenizer; a side that the model does not have, both texts and ids, or an argument
+            that an opened model or a ``Subject`` brings itself.
     """
+    check_counts(length, count)
     texts = [texts] if isinstance(texts, str) else texts
     given_text = _choose_text(texts, ids)
     with _use_evaluation_mode(model), show_progress(progress) as bar, torch.no_grad():
@@ -96,7 +98,7 @@ def inspect(
         check_sentence_lengths(sentences_read, windows)
         subject.check_ids(windows.ids_NT)
         check_memory(subject, windows)
-        reading = _read(subject, windows, _builds_control(subject, control), bar)
+        reading = _read(subject, windows, _decide_control(subject, control), bar)
         reading.sentences = sentences_read
         reading.texts = texts if not isinstance(texts, Tensor) else None
         items = _measure(reading, bar, command, read_basis(reading, given_text))
@@ -176,7 +178,7 @@ def _refuse_options(what: str, **options: Any) -> None:
             )
 
 
-def _builds_control(subject: Subject, control: bool | None) -> bool:
+def _decide_control(subject: Subject, control: bool | None) -> bool:
     """Tell whether the same class with fresh weights is measured too: by default, unless the model is large."""
     return (
         sum(weight.numel() for weight in subject.model.parameters()) < MOST_PARAMETERS if control is None else control
@@ -228,17 +230,14 @@ def _list_facts(reading: Reading, origin: str, as_stored: Subject, without_contr
     import transformers
 
     subject, capture = reading.subject, reading.capture
-    layers = (
-        f"{len(capture.layers)} layers, {reading.logit_splits[0].var_NH.shape[1]} heads, "
-        if reading.logit_splits
-        else ""
-    )
+    heads = f"{reading.logit_splits[0].var_NH.shape[1]} heads, " if reading.logit_splits else ""
+    size = f"{len(capture.hidden) - 1} layers, {heads}width {capture.hidden[0].shape[-1]}"
     parameters = sum(weight.numel() for weight in subject.model.parameters())
     facts: dict[str, str | int] = {
         "model": subject.label,
         "class": subject.class_name,
         "position": subject.mechanism_sentence,
-        "size": f"{layers}width {capture.hidden[0].shape[-1]}, {parameters:,} parameters",
+        "size": f"{size}, {parameters:,} parameters",
         "attention": reading.influence.sentence,
         "text": f"{capture.num_texts:,} windows of {capture.length:,} tokens" + origin,
         "control": "the same class with fresh weights" if reading.control else f"none ({without_control})",

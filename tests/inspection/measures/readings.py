@@ -82,11 +82,18 @@ def draw_ids() -> torch.Tensor:
     return torch.randint(3, TINY_VOCAB, (16, WINDOW), generator=torch.Generator().manual_seed(0))
 
 
-def read_own(position: PositionConfig) -> tuple[Subject, Capture]:
-    """Capture a decoder of two layers with this position, its weights random."""
+def read_own(position: PositionConfig, **settings: Any) -> tuple[Subject, Capture]:
+    """Capture a decoder of two layers with this position, its weights random; ``settings`` are others of the model."""
     torch.manual_seed(0)
     config = TransformerConfig(
-        kind="decoder", vocab_size=TINY_VOCAB, d_model=32, num_heads=4, d_ff=64, decoder_layers=2, decoder=position
+        kind="decoder",
+        vocab_size=TINY_VOCAB,
+        d_model=32,
+        num_heads=4,
+        d_ff=64,
+        decoder_layers=2,
+        decoder=position,
+        **settings,
     )
     subject = Subject.of(Transformer(config))
     return subject, capture(subject.model, subject.forward, draw_ids())

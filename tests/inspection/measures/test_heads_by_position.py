@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from clockhands.inspection.reading.head_statistics import HeadSums
+
 from .. import planted
 from .readings import (
     answer_heads,
@@ -14,9 +21,22 @@ def test_attention_by_position_is_counted_and_uniform_attention_is_not() -> None
         flat = answer_heads("heads.positional", planted.heads_of(planted.subject_of(planted.uniform(kind))[1]))
         assert flat.verdict == (
             "0 of 2 heads attend mostly by position (0 surely and 0 possibly, by each head's own 95 % interval). No "
-            "head gives half of its attention to one offset or to the first token."
+            "head gives half of its attention to one offset (of at most 32 tokens) or to the first token."
         )
         assert (flat.value, flat.interval) == (0.0, None), "a count of none has no interval"
     found = answer_heads("heads.positional", planted.heads_of(planted.subject_of(planted.copying())[1]))
     assert found.value == 2.0 and found.interval == (2.0, 2.0)
     assert "layer 1 head 0: previous token" in found.verdict and found.light == "good"
+
+
+@pytest.mark.parametrize(("offset", "named"), [(20, True), (40, False)])
+def test_offsets_beyond_those_that_are_counted_are_not_denied(offset: int, named: bool) -> None:
+    """A head that attends 40 back was said to give half of its attention to no offset."""
+    length = 96
+    weights = torch.zeros(9, 1, length, length)
+    weights[:, 0, torch.arange(length), (torch.arange(length) - offset).clamp_min(0)] = 1.0
+    sums = HeadSums(torch.ones(length, dtype=torch.bool))
+    sums.add(SimpleNamespace(weights_BHST=weights, mask_BHST=torch.ones_like(weights).bool()))  # type: ignore[arg-type]
+    verdict = answer_heads("heads.positional", sums.summarise()).verdict
+    assert (f"layer 1 head 0: offset -{offset}" in verdict) == named
+    assert ("No head gives half of its attention to one offset (of at most 32 tokens)" in verdict) == (not named)

@@ -52,3 +52,15 @@ def test_every_layer_is_compared_with_uniform_attention_under_its_own_mask(local
     assert found.verdict.endswith(
         f"Layer {2 if local_first else 1} attends less than half as far as uniform attention."
     )
+
+
+def test_a_layer_is_drawn_at_all_offsets_of_its_own_mask() -> None:
+    """Those that the first layer's mask allows were drawn of all."""
+    causal, both = (planted.heads_of(planted.subject_of(planted.uniform(kind))[1]) for kind in ("decoder", "encoder"))
+    figure = (
+        MEASURES["heads.distance"]
+        .run(replace(Reading.without_text(Subject.of(planted.uniform())), head_statistics=[causal, both]))
+        .figure
+    )
+    assert figure is not None
+    assert [max(panel.marks[0].x) for panel in figure.panels] == [0, planted.LENGTH - 1]

@@ -17,7 +17,7 @@ from .readings import (
 
 
 @pytest.mark.parametrize(
-    ("chosen", "sentence"), [(True, "Here tokens choose positions or change what"), (False, "The terms rebuild")]
+    ("chosen", "sentence"), [(True, "Here tokens choose positions or change what"), (False, "The terms add up to")]
 )
 def test_tokens_choose_positions_is_said_where_they_do(chosen: bool, sentence: str) -> None:
     """RePo whose tokens all choose position 0 rotates nothing, and nothing of its logits depends on what they chose."""
@@ -56,6 +56,6 @@ def test_the_last_layer_is_judged_by_its_own_interval() -> None:
 
 def test_a_split_that_misses_the_logits_says_so() -> None:
     (exact,) = split_layers(planted.copying(), 16)
-    assert "The terms rebuild the logits to" in answer_splits("logits.layers", [exact]).verdict
+    assert "The terms add up to the logits, with an error of at most" in answer_splits("logits.layers", [exact]).verdict
     missed = answer_splits("logits.layers", [replace(exact, error=0.3)])
     assert "But the terms miss the logits by up to 30 % of the largest" in missed.verdict and missed.light == "warn"

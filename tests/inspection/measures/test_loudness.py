@@ -5,6 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
+from clockhands.inspection.reading.reading import Reading
+
+from .. import planted
 from ..planted import LENGTH, VOCAB, answer
 from .readings import (
     random_rows,
@@ -16,8 +19,8 @@ from .readings import (
     ("factor", "sentence", "light"),
     [
         (1.0, "): a token is 1.0 times as long as a position.", "good"),
-        (0.001, "which has less than 1% of the squared length of both.", "bad"),
-        (100.0, "times as long as a token, and has more than 80% of the squared length of both.", "warn"),
+        (0.001, "and positions have less than 1.0 % of the squared length of both.", "bad"),
+        (100.0, "times as long as a token, and positions have more than 80 % of the squared length of both.", "warn"),
     ],
 )
 def test_loudness(factor: float, sentence: str, light: str) -> None:
@@ -54,3 +57,25 @@ def test_rows_of_any_size_have_the_same_shares() -> None:
         usual, scaled = (answer(name, *with_tables(factor * tokens, factor * positions)) for factor in (1.0, 1e18))
         assert scaled.light == usual.light and "nan" not in scaled.verdict
         assert scaled.value == pytest.approx(usual.value, rel=1e-4)
+
+
+def test_tokens_that_are_all_the_same_have_no_length_to_compare_with() -> None:
+    """The length of a position was divided by zero, in a text of one token."""
+    subject, recorded = with_tables(random_rows(VOCAB), random_rows(LENGTH, 1))
+    recorded.ids_NT.fill_(7)
+    found = answer("loudness", subject, recorded)
+    assert found.light == "warn" and "all tokens of this text have the same row, so that" in found.verdict
+    assert found.verdict.startswith("Tokens carry 0.0 % of the input") and "times as long" not in found.verdict
+
+
+@pytest.mark.parametrize("silent", [True, False])
+def test_a_table_of_zeros_gives_no_ratio_without_training(silent: bool) -> None:
+    """The ratio of a token's length to no length was told as a number of 15 digits."""
+    scaled = planted.subject_of(planted.uniform("encoder", "learned", max_length=LENGTH))
+    fresh = planted.subject_of(planted.uniform("encoder", "learned", max_length=LENGTH))
+    if silent:
+        with torch.no_grad():
+            next(fresh[0].model.schemes.at_input.parameters()).zero_()  # type: ignore[union-attr, operator]
+    verdict = answer("loudness", *scaled, control=Reading(*fresh)).verdict
+    assert "Token rows are multiplied by 5.7; without that factor" in verdict
+    assert (" without it)" in verdict) == (not silent)

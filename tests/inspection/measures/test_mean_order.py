@@ -47,7 +47,7 @@ def test_that_there_is_nothing_to_shift_is_said_of_relative_schemes_alone(name: 
     subject = Subject.of(tiny(name))
     assert subject.has_no_absolute_positions == relative
     nothing = Interventions(
-        (Effect(PERMUTED, torch.ones(2), torch.ones(2)), Effect(OTHERS_PERMUTED, torch.ones(2), None))
+        (Effect(PERMUTED, torch.ones(2), torch.ones(2)), Effect(OTHERS_PERMUTED, torch.ones(2), None)), 1.0, 1.0
     )
     said = _describe_shifts(subject, nothing, attends_by_distance=True)
     assert ("There are no absolute positions to shift: only distances matter." in said) == relative
@@ -71,7 +71,9 @@ def test_every_shift_that_was_tried_is_judged(effects: dict[int, float], expecte
     """Only the shift by one was: a table whose first rows are equal was said to have no absolute positions."""
     shifts = tuple(Effect(f"shifted by {k}", torch.full((2,), x), torch.full((2,), x)) for k, x in effects.items())
     order = (Effect(PERMUTED, torch.ones(2), torch.ones(2)), Effect(OTHERS_PERMUTED, torch.ones(2), None))
-    said = _describe_shifts(Subject.of(planted.uniform()), Interventions(shifts + order), attends_by_distance=False)
+    said = _describe_shifts(
+        Subject.of(planted.uniform()), Interventions(shifts + order, 1.0, 1.0), attends_by_distance=False
+    )
     assert said.strip().startswith(expected)
 
 

@@ -9,11 +9,13 @@ import transformers as hf
 
 from clockhands.findings import Finding
 from clockhands.inspection.measures.next_token import _judge, compute_losses, find_prefix_lengths
-from clockhands.inspection.reading.capture import Capture
+from clockhands.inspection.reading.capture import Capture, capture
 from clockhands.inspection.subject.subject import Subject
 from clockhands.model import Transformer
 
 from .. import planted
+from ..tiny import VOCAB as TINY_VOCAB
+from ..tiny import tiny
 
 
 def _bigram(kind: str) -> Transformer:
@@ -100,6 +102,10 @@ def test_models_that_have_no_next_token() -> None:
     subject, recorded = planted.subject_of(bare)
     found = planted.answer("cause.loss", subject, recorded)
     assert found.light == "skip" and "without its output layer" in found.verdict
+    subject = Subject.of(tiny("bart"), side="decoder")
+    recorded = capture(subject.model, subject.forward, torch.randint(3, TINY_VOCAB, (8, 12)))
+    verdict = planted.answer("cause.loss", subject, recorded).verdict
+    assert verdict.startswith("It is the decoder of an encoder-decoder"), "it does write from left to right"
 
 
 def test_the_loss_falls_where_the_last_token_misleads() -> None:

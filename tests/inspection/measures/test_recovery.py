@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import pytest
 import torch
+import transformers as hf
 
 from clockhands.inspection.measures.recovery import FACTORS, _describe_limit, _Sample
+from clockhands.inspection.subject.subject import Subject
+from clockhands.model import PositionConfig
 
 from ..planted import LENGTH, VOCAB, answer
 from .readings import (
     random_rows,
+    read_own,
     with_tables,
 )
 
@@ -60,3 +64,28 @@ def test_the_interval_is_exact_where_all_tokens_are_recovered() -> None:
     found = answer("recovery", *with_tables(random_rows(VOCAB), 0.001 * random_rows(LENGTH, 1)))
     assert found.value == 1.0
     assert found.interval == pytest.approx((0.025 ** (1 / 32), 1.0)), "of 32 texts, Clopper and Pearson"
+
+
+@pytest.mark.parametrize(("tokens", "said"), [(200, "of the 10 rows nearest"), (4, "of the 3 rows nearest")])
+def test_neighbours_are_no_more_than_there_are(tokens: int, said: str) -> None:
+    """A vocabulary of four tokens was said to have ten other rows."""
+    _, recorded = with_tables(random_rows(VOCAB), random_rows(LENGTH, 1))
+    recorded.ids_NT.remainder_(tokens)
+    model = hf.BertModel(
+        hf.BertConfig(
+            vocab_size=tokens,
+            hidden_size=64,
+            num_hidden_layers=1,
+            num_attention_heads=2,
+            intermediate_size=8,
+            max_position_embeddings=LENGTH,
+        ),
+        add_pooling_layer=False,
+    )
+    assert said in answer("recovery", Subject.of(model), recorded).verdict
+
+
+def test_concatenated_positions_are_not_added() -> None:
+    found = answer("recovery", *read_own(PositionConfig("sinusoidal", combine="concatenate", width=16), tying="none"))
+    assert found.light == "skip" and found.verdict.startswith("Positions are concatenated with the tokens here")
+    assert answer("recovery", *read_own(PositionConfig("sinusoidal"))).light != "skip"

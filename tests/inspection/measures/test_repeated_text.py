@@ -54,3 +54,21 @@ def test_two_windows_repeat_and_one_repeats() -> None:
         ids[12 : 12 + count] = ids[:count]
         found = _repeated(Capture(ids, [], [], torch.ones(40, dtype=torch.bool)))
         assert found.verdict.startswith(told)
+
+
+@pytest.mark.parametrize("different", [0, 1])
+def test_probes_are_judged_on_repeats_where_all_windows_repeat_each_other(different: int) -> None:
+    """It was said that they are not, though nothing else was left to judge them on."""
+    ids = _random()[:1].repeat(24, 1)
+    ids[24 - different :] = _random(1, seed=1)
+    verdict = _repeated(Capture(ids, [], [], torch.ones(40, dtype=torch.bool))).verdict
+    assert ("on windows that repeat those they were fitted on, since all windows repeat" in verdict) == (not different)
+    assert ("on windows that do not repeat those they were fitted on." in verdict) == bool(different)
+
+
+@pytest.mark.parametrize(("length", "run"), [(4, 4), (8, 5)])
+def test_runs_are_no_longer_than_the_windows(length: int, run: int) -> None:
+    ids = _random(length=length)
+    ids[12:] = ids[:12]
+    verdict = _repeated(Capture(ids, [], [], torch.ones(length, dtype=torch.bool))).verdict
+    assert f"at least half of the runs of {run} tokens occur there too" in verdict

@@ -39,7 +39,7 @@ def test_sentences_come_first_and_only_where_they_were_asked_about(found: Findin
 def test_the_value_is_the_share_of_position_and_the_verdict_says_it_for_each_sentence(found: Findings) -> None:
     item = found["sentence"]
     assert item.verdict.startswith("“Tom bit a dog”: tokens alone account for ")
-    assert "\n“the king and the king”: " in item.verdict and "In other texts of that length" in item.verdict
+    assert "\n“the king and the king”: " in item.verdict and "In other texts, cut to the same length" in item.verdict
     (reference,) = item.references
     assert reference.name == "other texts" and reference.interval is not None
     assert reference.interval[0] <= reference.value <= reference.interval[1]

@@ -151,3 +151,19 @@ def test_sentences_longer_than_the_model_reads_are_left_out() -> None:
     found = _swapped(Subject.of(model, tokenizer), text)
     assert found.light != "skip", found.verdict
     assert [row[0] for row in found.table.rows] == short
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        (["the small dog saw Anna", "the small cat saw Tom"] * 4, "swapping two words changes"),
+        (["dog saw Anna", "cat saw Tom"] * 4, "swapping the first and the last token changes"),
+        (
+            ["the small dog saw Anna"] * 4 + ["cat saw Tom"] * 3,
+            "swapping two words (in 3 of them the first and the last",
+        ),
+    ],
+)
+def test_tokens_that_are_swapped_are_not_called_words(lines: list[str], said: str) -> None:
+    tokenizer = train_tokenizer(["the small dog saw Anna cat Tom"], kind="word", task="language modelling")
+    assert said in _swapped(_subject(tokenizer), ["\n".join(lines)]).verdict

@@ -12,6 +12,8 @@ import torch
 
 from clockhands.findings import Finding
 from clockhands.inspection.estimators.column_lines import SpectralLine
+from clockhands.inspection.estimators.spectral_lines import NO_LINES
+from clockhands.inspection.measures.hands_verdict import describe_lines
 from clockhands.inspection.measures.table_hands import COLUMNS, _make_row
 from clockhands.inspection.subject.subject import Subject
 
@@ -28,7 +30,7 @@ def test_a_learned_table_of_exact_sinusoids_has_its_own_periods() -> None:
     periods = [row[0] for row in finding.table.rows]
     assert periods == pytest.approx([2 * math.pi * 10000 ** (k / 32) for k in range(32)], rel=1e-3)
     assert finding.verdict.startswith("All 32 pairs of columns turn at exactly constant speed, once in 6.3 to ")
-    assert "of them make fewer than two turns within the table" in finding.verdict
+    assert "of them make fewer than two turns within the 127 rows that were read" in finding.verdict
 
 
 def test_a_hand_that_is_zero_is_counted_and_hides_no_other() -> None:
@@ -44,7 +46,7 @@ def test_noise_makes_it_an_estimate_that_stops_where_the_table_does() -> None:
     periods = [row[0] for row in finding.table.rows]
     assert periods == pytest.approx([2 * math.pi * 10000 ** (k / 32) for k in range(9)], rel=0.01)
     assert "9 hands turn at constant speed, once in 6.3, 8.4, 11.2" in finding.verdict
-    assert "moves more slowly than one turn in 64 tokens; a table of 127 rows is too short" in finding.verdict
+    assert "moves more slowly than one turn in 64 tokens; 127 rows are too few to tell" in finding.verdict
 
 
 def test_hands_across_columns_are_reported_with_what_they_beat() -> None:
@@ -52,7 +54,7 @@ def test_hands_across_columns_are_reported_with_what_they_beat() -> None:
     assert [row[0] for row in finding.table.rows] == pytest.approx([5, 9, 31], rel=0.01)
     assert all(low < period < high for period, low, high, *_ in finding.table.rows)
     assert "3 hands turn at constant speed, once in 5.0, 9.0 and 31.0 tokens" in finding.verdict
-    assert "120 smooth surrogates reach 0." in finding.verdict
+    assert "lines in 120 tables of smooth noise: at most 0." in finding.verdict
     assert finding.light == "good"
     assert finding.reference("smooth surrogates") is not None
     assert finding.figure is not None and len(finding.figure.panels) == 3
@@ -91,7 +93,7 @@ def test_the_picture_of_a_hand_is_a_circle() -> None:
 def test_a_random_walk_has_no_hand(seed: int, width: int) -> None:
     finding = found(walk(128, width, seed))
     assert finding.value == 0
-    assert finding.verdict.startswith("No hand of two turns or more was found in the table (best agr")
+    assert finding.verdict.startswith("No hand of three turns or more was found in the table (best agr")
     assert finding.light == "info"
 
 
@@ -140,5 +142,46 @@ def test_a_speed_that_varies_is_reported_where_it_does(varies: bool) -> None:
     rows = torch.stack([angle.cos(), angle.sin()], dim=1) @ axes + 0.02 * torch.randn(257, 64, generator=generator)
     finding = found(rows)
     assert finding.value == 1
-    assert ("Its speed varies: one turn in " in finding.verdict) == varies
+    assert ("Its speed varies: it consists of several lines, of one turn in 7." in finding.verdict) == varies
+    assert "size varies" not in finding.verdict
     assert ("One hand turns at constant speed, once in 8.0 tokens" in finding.verdict) == (not varies)
+
+
+def test_a_size_that_varies_is_no_speed_that_varies() -> None:
+    """One hand that turns once in 9 tokens and grows and shrinks: "its speed varies" was told of it."""
+    t = torch.arange(257.0)
+    size, angle = 1 + 0.5 * torch.cos(2 * math.pi * t / 100), 2 * math.pi * t / 9
+    generator = torch.Generator().manual_seed(0)
+    axes = torch.linalg.qr(torch.randn(64, 64, generator=generator)).Q[:2]
+    circle = size[:, None] * torch.stack([angle.cos(), angle.sin()], dim=1)
+    verdict = found(circle @ axes + 0.02 * torch.randn(257, 64, generator=generator)).verdict
+    assert verdict.startswith("One hand turns, once in 9.0 tokens")
+    assert verdict.endswith("Its size varies: it consists of several lines, of one turn in 8.3 to 9.9 tokens.")
+
+
+def test_each_hand_that_varies_is_told_by_what_of_it_does() -> None:
+    """exp(iωt) (1 + i sin δt) changes its speed, exp(iωt) (1 + 0.4 cos δt) its size, and with one neighbour both do."""
+    hands = [_add_neighbours(_line(frequency=w), *a) for w, a in ((2, (-0.5, 0.5)), (1, (0.2, 0.2)), (0.5, (0.2, 0)))]
+    verdict = describe_lines(replace(NO_LINES, rotating=(*hands, _line(frequency=0.2))), 400, 0.0)
+    assert "4 hands turn, once in 3.1, 6.3, 12.6 and 31.4 tokens" in verdict
+    assert "The speed of 1 of them varies: it consists of several lines, of one turn in 2.9 to 3.5 tokens." in verdict
+    assert "The size of 1 of them varies: it consists of several lines, of one turn in 5.2 to 7.9 tokens." in verdict
+    assert "The speed or size of 1 of them varies: it consists of" in verdict
+
+
+def _add_neighbours(line: SpectralLine, below: float, above: float) -> SpectralLine:
+    """The hand with lines of these amplitudes, of its own 1, at 0.2 radians a row less and more than its own speed."""
+    circle = np.array([[1.0, 0.0], [0.0, 1.0]])
+    parts = [(line.frequency - 0.2, below), (line.frequency, 1.0), (line.frequency + 0.2, above)]
+    made = tuple(replace(line, frequency=w, plane_2D=a * circle, share=abs(a) / 3) for w, a in parts if a)
+    return replace(line, plane_2D=circle, parts=made)
+
+
+@pytest.mark.parametrize("steep", [True, False])
+def test_beside_a_steep_trend_a_hand_must_turn_three_times(steep: bool) -> None:
+    """It was said that none of two turns was found, where none of two turns had been looked for."""
+    generator = torch.Generator().manual_seed(0)
+    rows = torch.randn(128, 64, generator=generator)
+    rows += (10 if steep else 0) * torch.linspace(-1, 1, 128)[:, None] * torch.randn(64, generator=generator)
+    turns = "three" if steep else "two"
+    assert found(rows).verdict.startswith(f"No hand of {turns} turns or more was found in the table")

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
+from clockhands.inspection.reading.capture import capture
 from clockhands.inspection.reading.interventions import OTHERS_PERMUTED
+from clockhands.inspection.subject.subject import Subject
 
 from .. import planted
 from .readings import (
@@ -41,3 +43,12 @@ def test_one_output_for_every_text_gives_no_distance_to_measure_by() -> None:
         model.encoder.input.tokens.weight.fill_(1.0)  # type: ignore[union-attr]
     found, _ = intervene_on(model)
     assert found["cause"].light == found["cause.tokens"].light == "skip"
+
+
+def test_texts_that_are_all_the_same_have_tokens_that_are_not() -> None:
+    """It was said that every token has the same last state, where every text had the same ones."""
+    subject = Subject.of(planted.copying())
+    recorded = capture(subject.model, subject.forward, planted.ids(1).repeat(8, 1))
+    found = planted.answer("cause.tokens", subject, recorded)
+    assert found.light == "info" and "When the tokens of a text are permuted, the state of each token" in found.verdict
+    assert planted.answer("cause", subject, recorded).verdict.startswith("All texts have the same mean output")

@@ -11,7 +11,10 @@ import pytest
 import torch
 
 from clockhands.errors import DataError, UsageError
+from clockhands.inspection import inspect
 from clockhands.inspection.reading.windows import cut_ids, cut_windows, read_ids, select_one_length
+
+from .. import planted
 
 
 class Letters:
@@ -155,3 +158,19 @@ def test_select_one_length_are_the_longest_of_which_there_are_enough() -> None:
     assert enough.ordinary_T.tolist() == [True] * 8 + [False]
     assert select_one_length(rows, most=5, enough=7).ids_NT.tolist() == [[5] * 4] * 5, "else the most frequent"
     assert select_one_length([*rows[6:], [7] * 12], most=9).ids_NT.shape == (3, 12), "of equals the longer one"
+
+
+def test_a_window_too_small_is_no_fault_of_the_text() -> None:
+    """Of a long text, "32 tokens are the least" was told."""
+    with pytest.raises(UsageError, match="of windows of 6 tokens 3 are special ones, and at least 4 others are needed"):
+        cut_windows(Letters(), ["a" * 999], length=6, count=96)
+
+
+@pytest.mark.parametrize(
+    ("length", "count", "message"),
+    [(-3, 96, "length is -3; a window needs at least 4"), (0, 96, "length is 0; a"), (8, 2, "count is 2; at least 3")],
+)
+def test_numbers_that_make_no_windows_are_refused(length: int, count: int, message: str) -> None:
+    """Minus three read windows of three tokens less, zero was taken for no length."""
+    with pytest.raises(UsageError, match=message):
+        inspect(planted.uniform(), texts=planted.ids(), length=length, count=count)

@@ -41,6 +41,9 @@ def test_the_page_tells_what_was_measured_of_a_model_in_training() -> None:
     assert found.facts["attention"] == "each token sees those before it"
 
 
-def test_a_text_of_one_token_shows_nothing() -> None:
-    subject = Subject.of(planted.uniform())
-    assert find_influence(subject.forward, torch.full((4, 8), 7)).sentence == "no token sees another one"
+@pytest.mark.parametrize("token", [7, 0])
+def test_in_a_text_of_one_token_another_id_takes_its_place(token: int) -> None:
+    """No token was said to see another, of any model."""
+    ids = torch.full((4, 8), token)
+    for make, sentence in ((planted.uniform, "every token sees all others"), (planted.alone, "no token sees another")):
+        assert find_influence(Subject.of(make()).forward, ids).sentence.startswith(sentence)

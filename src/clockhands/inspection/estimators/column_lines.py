@@ -73,6 +73,17 @@ class SpectralLine:
         waves = make_waves(make_times(count), np.array([self.frequency]))
         return np.asarray(waves @ self.plane_2D, dtype=np.float64)
 
+    def compute_path(self, count: int) -> NDArray[np.complex128]:
+        """Return where the hand stands at each of ``count`` rows: its angle and its size, as complex numbers [count].
+
+        They are seen from the strongest of its parts, in which a line alone stands still on a circle. The complex
+        amplitudes are summed, not the rows: an elliptic orbit would look like a speed that varies.
+        """
+        parts = self.parts or (self,)
+        seen_from = max(parts, key=lambda part: part.share).amplitude_D.conj()
+        waves = np.exp(1j * np.outer(make_times(count), [part.frequency for part in parts]))
+        return np.asarray(waves @ [part.amplitude_D @ seen_from for part in parts])
+
 
 def take_column_lines(rows: Array, variance: float) -> tuple[list[SpectralLine], Array]:
     """Find the pairs of columns that hold one line each, and subtract these lines from the rows.

@@ -64,6 +64,7 @@ class TableLines:
         by_chance: the mean number of lines of a surrogate that agree by more than ``LEAST_AGREEMENT``.
         surrogates: how many surrogates were drawn; 0 where the lines leave no noise.
         best_surrogate: the best agreement of a line in any of them.
+        least_turns: how often a line across columns had to turn within the table, in whole turns.
     """
 
     rotating: tuple[SpectralLine, ...]
@@ -73,6 +74,7 @@ class TableLines:
     by_chance: float = 0.0
     surrogates: int = 0
     best_surrogate: float = 0.0
+    least_turns: int = round(LEAST_TURNS)
 
 
 NO_LINES = TableLines((), (), LEAST_AGREEMENT, 0.0)
@@ -124,12 +126,14 @@ def _find_mixed_lines(rows: Array, variance: float, seed: int) -> TableLines:
     steep = _is_steep(rows)
     model = _search(whitened, steep)
     lines = _undo_whitening(model, whitened, components, coefficient, variance, steep) if len(model.frequencies) else []
-    least_frequency = (STEEP_TURNS if steep else LEAST_TURNS) * 2 * np.pi / len(rows)
+    least_turns = STEEP_TURNS if steep else LEAST_TURNS
+    least_frequency = least_turns * 2 * np.pi / len(rows)
     lines = [line for line in lines if line.frequency >= least_frequency and line.share >= LEAST_SHARE]
     if float((model.residual**2).sum()) <= 1e-12 * float((whitened**2).sum()):
-        return _judge(lines, [], len(rows))
-    agreements = list(measure_surrogates(model.residual, np.random.default_rng(seed), steep=steep))
-    return _judge(lines, agreements, len(rows))
+        agreements = []
+    else:
+        agreements = list(measure_surrogates(model.residual, np.random.default_rng(seed), steep=steep))
+    return replace(_judge(lines, agreements, len(rows)), least_turns=round(least_turns))
 
 
 def _is_steep(rows: Array) -> bool:

@@ -5,7 +5,7 @@ First the reader's sentences and the text, then from the input through attention
 
 from clockhands.catalogue import Catalogue
 from clockhands.inspection.measures.content_distance import ContentDistance
-from clockhands.inspection.measures.cross_attention import CrossAttention
+from clockhands.inspection.measures.cross_attention import CrossAttentionByPosition
 from clockhands.inspection.measures.directions import Directions
 from clockhands.inspection.measures.distance_curve import DistanceCurve
 from clockhands.inspection.measures.heads_by_position import HeadsByPosition
@@ -52,7 +52,7 @@ MEASURES: Catalogue[Measure] = Catalogue(
             StateShare(),
             HeadsByPosition(),
             HeadsDistance(),
-            CrossAttention(),
+            CrossAttentionByPosition(),
             TokenOrder(),
             MeanOrder(),
             NextToken(),

@@ -49,10 +49,10 @@ class _CrossSums:
         self.ordinary_T, self.position_sums = ordinary_T, PositionSums()
         self.weights = self.uniform = torch.zeros(())
 
-    def add(self, computed: ComputedAttention, num_texts: int) -> None:
-        """Add the first ``num_texts`` texts of a batch."""
-        weights = computed.weights_BHST[:num_texts].cpu().double()[:, :, self.ordinary_T]
-        mask = computed.mask_BHST[:num_texts, :1].cpu()[:, :, self.ordinary_T]
+    def add(self, computed: ComputedAttention) -> None:
+        """Add the texts of a batch."""
+        weights = computed.weights_BHST.cpu().double()[:, :, self.ordinary_T]
+        mask = computed.mask_BHST[:, :1].cpu()[:, :, self.ordinary_T]
         uniform = mask / mask.sum(-1, keepdim=True).clamp_min(1)
         self.position_sums.add(weights - uniform)
         self.weights, self.uniform = self.weights + weights.sum(0), self.uniform + uniform.sum(0)
@@ -70,18 +70,18 @@ class _CrossSums:
 def read_cross_attention(subject: Subject, capture: Capture, batch: int = BATCH) -> list[CrossStatistics]:
     """Run a decoder over all texts, ``batch`` at a time, and return the statistics of every cross-attention layer."""
     sums = {module: _CrossSums(capture.ordinary_T) for module in capture.cross_modules}
-    for rows in torch.arange(capture.num_texts).split(batch):
 
-        def receive(computed: ComputedAttention, num_texts: int = len(rows)) -> None:
-            if computed.module in sums:
-                sums[computed.module].add(computed, num_texts)
+    def receive(computed: ComputedAttention) -> None:
+        if computed.module in sums:
+            sums[computed.module].add(computed)
 
-        with listen(subject.model, receive):
+    with listen(subject.model, receive):
+        for rows in torch.arange(capture.num_texts).split(batch):
             subject.forward(capture.ids_NT[rows], **capture.make_forward_options(rows))
     return [layer_sums.compute() for layer_sums in sums.values()]
 
 
-class CrossAttention(Measure):
+class CrossAttentionByPosition(Measure):
     """How much of the attention of every cross-attention head is explained by positions alone."""
 
     name = "heads.across"

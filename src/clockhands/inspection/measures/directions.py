@@ -10,7 +10,7 @@ from clockhands.findings import Figure, Finding, Light, Panel, Reference, Table
 from clockhands.inspection.drawing import make_mark
 from clockhands.inspection.estimators.intervals import compute_central_range, jackknife
 from clockhands.inspection.estimators.matrix_statistics import compute_covariance, count_leading
-from clockhands.inspection.measures.measure import INPUT_HEADING, TEXT, Measure
+from clockhands.inspection.measures.measure import INPUT_HEADING, WINDOWS, Measure
 from clockhands.inspection.reading.capture import FIRST_POSITION_NOTE
 from clockhands.inspection.reading.reading import Reading
 from clockhands.inspection.subject.tables import Tables
@@ -71,7 +71,7 @@ class Directions(Measure):
     )
     source = "the RV coefficient of Escoufier 1973; its moments under random rotations follow from Haar measure on O(d)"
     heading = INPUT_HEADING
-    rests_on = (*TEXT, "width")
+    rests_on = (*WINDOWS, "width")
 
     def run(self, reading: Reading) -> Finding:
         """Measure the tables at the input; the value is the overlap."""
@@ -98,9 +98,10 @@ class Directions(Measure):
         table, angle, chance = _compare_angles(tokens_DD, positions_DD)
         light, comment = _judge(z, low <= mean <= high)
         return self.make_finding(
-            f"Overlap {overlap:.3f} (95 % interval {low:.3f} to {high:.3f}) against {mean:.3f} ± {spread:.3f} for "
-            f"random rotations (z = {z:+.1f}): {comment}. Smallest angle of the truncated subspaces {angle:.0f}° "
-            f"against {chance:.0f}° for random ones.",
+            f"The overlap is {overlap:.3f} (95 % interval {low:.3f} to {high:.3f}); for random rotations it is "
+            f"{mean:.3f} with a standard deviation of {spread:.3f} (z = {z:+.1f}): {comment}. The smallest angle "
+            f"between the subspaces of most of the variance of tokens and of positions is {angle:.0f}°, between random "
+            f"ones of these sizes {chance:.0f}°.",
             overlap,
             interval=(low, high),
             references=(Reference("random rotations", mean, (mean - 1.96 * spread, mean + 1.96 * spread)),),
@@ -119,9 +120,9 @@ def _judge(z: float, reaches_chance: bool) -> tuple[Light, str]:
     if abs(z) > 2 and reaches_chance:
         return "info", "undecided, since the interval holds the mean of chance"
     if z < -2:
-        return "good", "tokens and positions are more nearly orthogonal than chance"
+        return "good", "tokens and positions are more nearly orthogonal than by chance"
     if z > 2:
-        return "warn", "tokens and positions share more directions than chance"
+        return "warn", "tokens and positions share more directions than by chance"
     return "info", "no significant difference from chance"
 
 

@@ -4,25 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from clockhands.findings import join_words
 from clockhands.inspection.estimators.column_lines import SpectralLine
 from clockhands.inspection.estimators.spectral_lines import TableLines
 from clockhands.inspection.estimators.surrogates import LEAST_TURNS
+from clockhands.inspection.estimators.wave_fit import make_times
 from clockhands.inspection.number_format import format_percent
 
 MOST_NAMED = 12
 """Periods that a verdict lists; the table of the finding has all."""
 SLOW_SHARE = 0.1
 """Share of the variance from which slow movement is mentioned."""
+CLEAR = 1.5
+"""How many times as much the speed of a hand must vary as its size, or its size as its speed, to be named alone."""
+TURNS = {2: "two turns", 3: "three turns"}
+"""How often a line must turn within the table, as words."""
 
 
 def describe_lines(lines: TableLines, num_rows: int, slow_share: float) -> str:
-    """Say which hands were found in a table of so many rows, and how much of it moves too slowly to be judged."""
-    sentences = [_describe_rotating(lines), _describe_varying(lines), _describe_oscillating(lines.oscillating)]
+    """Say which hands were found in so many rows of a table, and how much of it moves too slowly to be judged."""
+    sentences = [
+        _describe_rotating(lines),
+        _describe_varying(lines.rotating, num_rows),
+        _describe_oscillating(lines.oscillating),
+    ]
     if slow_share > SLOW_SHARE:
         sentences.append(
             f"{format_percent(slow_share)} of the variance moves more slowly than one turn in {num_rows / 2:.0f} "
-            f"tokens; a table of {num_rows} rows is too short to tell whether that turns."
+            f"tokens; {num_rows} rows are too few to tell whether that turns."
         )
     return " ".join(sentence for sentence in sentences if sentence)
 
@@ -31,27 +42,47 @@ def _describe_rotating(lines: TableLines) -> str:
     """Say how many hands turn, how fast, and what they were compared with."""
     if not lines.rotating:
         best = f" (best agreement {lines.best_other:.2f}; {lines.needed:.2f} needed)" if lines.best_other > 0 else ""
-        return f"No hand of two turns or more was found in the table{best}."
+        return f"No hand of {TURNS[lines.least_turns]} or more was found in the table{best}."
     hands = f"{len(lines.rotating)} hands turn" if len(lines.rotating) > 1 else "One hand turns"
     lowest = min(line.agreement for line in lines.rotating)
-    surrogates = f"; {lines.surrogates} smooth surrogates reach {lines.best_surrogate:.2f}" if lines.surrogates else ""
+    surrogates = (
+        f"; lines in {lines.surrogates} tables of smooth noise: at most {lines.best_surrogate:.2f}"
+        if lines.surrogates
+        else ""
+    )
     speed = "" if any(line.parts for line in lines.rotating) else " at constant speed"
     return (
-        f"{hands}{speed}, once in {_list_periods(lines.rotating)} tokens (the table's two ends agree by at least "
-        f"{lowest:.2f}{surrogates})."
+        f"{hands}{speed}, once in {_list_periods(lines.rotating)} tokens (agreement of the first and the last three "
+        f"quarters of the rows: at least {lowest:.2f}{surrogates})."
     )
 
 
-def _describe_varying(lines: TableLines) -> str:
-    """Say which hands turn at a speed that varies; empty where none does."""
-    varying = [line for line in lines.rotating if line.parts]
-    if not varying:
-        return ""
-    ranges = join_words("{:.1f} to {:.1f}".format(*find_period_range(line)) for line in varying)
-    if len(lines.rotating) == 1:
-        return f"Its speed varies: one turn in {ranges} tokens."
-    verb = "turns" if len(varying) == 1 else "turn"
-    return f"{len(varying)} of them {verb} at a speed that varies: one turn in {ranges} tokens."
+def _describe_varying(hands: Sequence[SpectralLine], num_rows: int) -> str:
+    """Say which hands change their speed or their size, and which lines each is made of; empty where none does."""
+    varying: dict[str, list[str]] = {}
+    for line in hands:
+        if line.parts:
+            periods = "{:.1f} to {:.1f}".format(*find_period_range(line))
+            varying.setdefault(find_variation(line, num_rows), []).append(periods)
+    sentences = []
+    for quantity, ranges in varying.items():
+        whose = f"Its {quantity} varies" if len(hands) == 1 else f"The {quantity} of {len(ranges)} of them varies"
+        consist = "it consists" if len(ranges) == 1 else "they consist"
+        sentences.append(f"{whose}: {consist} of several lines, of one turn in {join_words(ranges)} tokens.")
+    return " ".join(sentences)
+
+
+def find_variation(line: SpectralLine, num_rows: int) -> str:
+    """Return what of a hand with parts varies: ``speed``, ``size``, or ``speed or size`` where that is not clear.
+
+    The logarithm of its path is that of its size plus i times its angle, and the one varies ``CLEAR`` times as much as
+    the other where neighbouring lines change only the one. With two lines alone both vary alike.
+    """
+    path = line.compute_path(num_rows)
+    times, angles = make_times(num_rows), np.unwrap(np.angle(path))
+    lead = float(np.std(angles - np.polyval(np.polyfit(times, angles, 1), times)))
+    growth = float(np.std(np.log(np.maximum(np.abs(path), 1e-300))))
+    return "speed" if lead > CLEAR * growth else "size" if growth > CLEAR * lead else "speed or size"
 
 
 def _describe_oscillating(lines: Sequence[SpectralLine]) -> str:
@@ -62,7 +93,7 @@ def _describe_oscillating(lines: Sequence[SpectralLine]) -> str:
 
 
 def find_period_range(line: SpectralLine) -> tuple[float, float]:
-    """Return the shortest and the longest period of a hand whose speed varies, in tokens per turn."""
+    """Return the shortest and the longest period of the lines of a hand with parts, in tokens per turn."""
     periods = [line.period, *(part.period for part in line.parts)]
     return min(periods), max(periods)
 
@@ -84,8 +115,12 @@ def describe_exact_hands(periods: Sequence[float], zero_pairs: int, num_rows: in
     zero = f" {zero_pairs} pairs are zero." if zero_pairs > 1 else " One pair is zero." if zero_pairs else ""
     pairs = "that is not zero turns" if zero_pairs else "turns"
     if len(periods) == 1:
-        return f"The one pair of columns {pairs} at exactly constant speed, once in {periods[0]:.1f} tokens.{zero}"
-    slow = f" {slower} of them make{'s' * (slower == 1)} fewer than two turns within the table." if slower else ""
+        slow = f" It makes fewer than two turns within the {num_rows} rows that were read." if slower else ""
+        return (
+            f"The one pair of columns {pairs} at exactly constant speed, once in {periods[0]:.1f} tokens.{zero}{slow}"
+        )
+    verb = "makes" if slower == 1 else "make"
+    slow = f" {slower} of them {verb} fewer than two turns within the {num_rows} rows that were read." if slower else ""
     pairs = "that are not zero turn" if zero_pairs else "turn"
     return (
         f"All {len(periods)} pairs of columns {pairs} at exactly constant speed, once in {periods[0]:.1f} to "

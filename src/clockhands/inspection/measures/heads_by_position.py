@@ -9,7 +9,7 @@ import torch
 from clockhands.findings import Finding, Table
 from clockhands.inspection.drawing import draw_head_grid
 from clockhands.inspection.measures.measure import LAYERS_HEADING, MASKED_WINDOWS, Measure, make_untrained_reference
-from clockhands.inspection.reading.head_statistics import HeadStatistics
+from clockhands.inspection.reading.head_statistics import MAX_OFFSET, HeadStatistics
 from clockhands.inspection.reading.reading import Reading
 from clockhands.shapes import Tensor
 
@@ -30,12 +30,12 @@ class HeadsByPosition(Measure):
         "uniform attention over the keys a query may attend to) that the pair (i, j) of positions explains alone: the "
         "squares of the mean over texts, less what chance puts there (the residual mean square), over all squares; 0 "
         "for attention that does not depend on positions, 1 for attention that is the same on every text. A head is "
-        "named after an offset, one that at least half of the queries have, if on average half of its attention goes "
-        "there, else after the first token of the window if half goes there (special or not, before attention is "
-        "renormalised); it is counted as positional from a share "
-        "of 0.6. In place of an interval stand two counts: the heads whose own 95 % interval (jackknife over eight "
-        "groups of texts) lies above that share, and the heads whose interval reaches it; there are no counts "
-        "where no interval reaches it. Untrained: fresh weights."
+        f"named after an offset, one of at most {MAX_OFFSET} tokens that at least half of the queries have, if on "
+        "average half of its attention goes there, else after the first token of the window if half goes there "
+        f"(special or not, before attention is renormalised); it is counted as positional from a share of {MOSTLY}. In "
+        "place of an interval stand two counts: the heads whose own 95 % interval (jackknife over eight groups of "
+        "texts) lies above that share, and the heads whose interval reaches it; there are no counts where no interval "
+        "reaches it. Untrained: fresh weights."
     )
     source = (
         "unbiased one-way analysis of variance, by pair of positions; named heads after Clark et al. 2019 and Voita et "
@@ -90,10 +90,11 @@ def _name_heads(layers: Sequence[HeadStatistics]) -> list[str]:
 def _describe_names(names: Sequence[str]) -> str:
     """List the first names in a sentence."""
     if not names:
-        return " No head gives half of its attention to one offset or to the first token."
+        offset = f"one offset (of at most {MAX_OFFSET} tokens)"
+        return f" No head gives half of its attention to {offset} or to the first token."
     more = f"; and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
     listed = "; ".join(names[:MOST_NAMED])
-    return f" Heads that give half of it or more to one offset or to the first token: {listed}{more}."
+    return f" Heads that give at least half of their attention to one offset or to the first token: {listed}{more}."
 
 
 def _make_table(layers: Sequence[HeadStatistics]) -> Table:

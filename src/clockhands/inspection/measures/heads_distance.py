@@ -87,11 +87,11 @@ def _draw_figure(layers: Sequence[HeadStatistics]) -> Figure:
     The most local head is the one with the most attention at a single offset that at least half of the queries have.
     """
     step = max(1, -(-len(layers) // MOST_PANELS))
-    allowed = layers[0].uniform_by_offset_J > 0
-    offsets = torch.arange(-MAX_OFFSET, MAX_OFFSET + 1)[allowed]
     panels = []
     for index in range(0, len(layers), step):
         layer = layers[index]
+        allowed = layer.uniform_by_offset_J > 0  # by this layer's own mask, which may be a sliding window
+        offsets = torch.arange(-MAX_OFFSET, MAX_OFFSET + 1)[allowed]
         most_local = int(layer.favourite_share_H.argmax())
         most = format_percent(float(layer.favourite_share_H[most_local]))
         panels.append(

@@ -103,10 +103,10 @@ def _describe_exactness(error: float, data_dependent: float) -> str:
             "the logits' variance is data-dependent. "
         )
     if error <= EXACT:
-        return f"{choice}The terms rebuild the logits to {error:.0e} of the largest."
+        return f"{choice}The terms add up to the logits, with an error of at most {error:.0e} of the largest logit."
     return (
-        f"{choice}But the terms miss the logits by up to {format_percent(error)} of the largest: take them as a rough "
-        "guide."
+        f"{choice}But the terms miss the logits by up to {format_percent(error)} of the largest logit: take them as a "
+        "rough guide."
     )
 
 

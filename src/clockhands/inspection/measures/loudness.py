@@ -10,7 +10,7 @@ import torch
 from clockhands.findings import SHARE, Figure, Finding, Light, Panel, Table
 from clockhands.inspection.drawing import make_mark, make_reference_line
 from clockhands.inspection.estimators.intervals import bootstrap_ratio
-from clockhands.inspection.measures.measure import INPUT_HEADING, TEXT, Measure, make_untrained_reference
+from clockhands.inspection.measures.measure import INPUT_HEADING, WINDOWS, Measure, make_untrained_reference
 from clockhands.inspection.number_format import describe_untrained, format_percent, format_percent_range, format_ratio
 from clockhands.inspection.reading.capture import FIRST_POSITION_NOTE, Capture
 from clockhands.inspection.reading.reading import Reading
@@ -56,6 +56,11 @@ class Levels:
         """Whether all position rows are equal, up to rounding."""
         return self.position <= 1e-12 * self.total
 
+    @property
+    def has_equal_tokens(self) -> bool:
+        """Whether all tokens of the text have the same row, up to rounding: the ratio then says nothing."""
+        return self.token <= 1e-12 * self.total
+
 
 def measure_levels(tables: Tables, capture: Capture) -> Levels:
     """Measure the input on the tokens of the captured text, special tokens and position 0 left out.
@@ -97,7 +102,7 @@ class Loudness(Measure):
     )
     source = "Vaswani et al. 2017, section 3.4, for the factor √d; norms centred as in Song & Zhong 2023"
     heading = INPUT_HEADING
-    rests_on = TEXT
+    rests_on = WINDOWS  # the positions in use are those of a window
 
     def run(self, reading: Reading) -> Finding:
         """Measure what enters the first block; the value is position's share of it."""
@@ -134,23 +139,31 @@ def _judge(levels: Levels) -> tuple[Light, str]:
     """Return the light and the comment for position's part of token and position together."""
     if levels.is_silent:
         return "bad", "all position rows are equal, so that they do not tell one position from another"
+    if levels.has_equal_tokens:
+        return "warn", "all tokens of this text have the same row, so that there is no length of tokens to compare with"
     part = levels.position / (levels.position + levels.token)
     if part < LEAST_PART:
         ratio = f"a token is {levels.ratio:.0f} times as long as a position"
-        return "bad", f"{ratio}, which has less than {LEAST_PART:.0%} of the squared length of both"
+        return (
+            "bad",
+            f"{ratio}, and positions have less than {format_percent(LEAST_PART)} of the squared length of both",
+        )
     if part > MOST_PART:
         ratio = f"a position is {1 / levels.ratio:.1f} times as long as a token"
-        return "warn", f"{ratio}, and has more than {MOST_PART:.0%} of the squared length of both"
+        return (
+            "warn",
+            f"{ratio}, and positions have more than {format_percent(MOST_PART)} of the squared length of both",
+        )
     return "good", f"a token is {levels.ratio:.1f} times as long as a position"
 
 
 def _describe_factor(tables: Tables, trained: Levels, untrained: Levels | None) -> str:
     """Say what the factor on the token rows does, trained and untrained; empty where the model has none."""
-    if abs(tables.scale - 1) < 1e-6 or trained.is_silent:
+    if abs(tables.scale - 1) < 1e-6 or trained.is_silent or trained.has_equal_tokens:
         return ""
     ratio = trained.ratio / tables.scale
     untrained_note = ""
-    if untrained:
+    if untrained and not untrained.is_silent:
         fresh, without = (format_ratio(value) for value in (untrained.ratio, untrained.ratio / tables.scale))
         untrained_note = f" (untrained {fresh}, and {without} without it)"
     return (

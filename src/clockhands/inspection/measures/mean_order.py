@@ -39,7 +39,7 @@ class MeanOrder(Measure):
     def run(self, reading: Reading) -> Finding:
         """Intervene on order and positions; the value is the change of the mean when the tokens are permuted."""
         interventions = reading.interventions
-        if interventions[ANOTHER_TEXT].mean_state_change == 0.0:
+        if interventions.text_distance == 0.0:
             return self.skip("All texts have the same mean output, so there is no distance to measure by.")
         changes = {
             effect.name: effect.mean_state_change_N

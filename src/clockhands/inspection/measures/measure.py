@@ -19,11 +19,10 @@ SENTENCES_HEADING, TEXT_HEADING, INPUT_HEADING, ATTENTION_HEADING, LAYERS_HEADIN
     "What comes of it",
 )
 """Headings of the page, in their order; each measure stands under one of them (``Measure.heading``)."""
-TEXT = ("text", "tokenizer")
-"""What a value depends on, besides the model, if it is computed from the tokens of the text alone. Two findings are
-comparable where what they depend on is equal; ``comparability`` says how each is compared."""
-WINDOWS = (*TEXT, "length of the windows")
-"""What a value depends on if it also depends on how many tokens the model reads at once."""
+WINDOWS = ("text", "tokenizer", "length of the windows")
+"""What a value depends on, besides the model, if it is computed from the tokens of the text and from the positions at
+which they stand. Two findings are comparable where what they depend on is equal; ``comparability`` says how each is
+compared."""
 MASKED_WINDOWS = (*WINDOWS, "what attention may see")
 """What a value depends on if it also depends on the attention mask."""
 TASK = (*MASKED_WINDOWS, "task")
@@ -41,7 +40,7 @@ class Measure(ABC):
         method: how it is measured, in a few sentences, with what its interval means.
         source: paper and equation.
         heading: the part of the page in which it stands.
-        rests_on: what its value depends on besides the model, such as ``TEXT``: some of the keys that
+        rests_on: what its value depends on besides the model, such as ``WINDOWS``: some of the keys that
             ``comparability.read_basis`` returns.
         reads_attention: whether it needs the attention layers; it is left out, with the reason, where none can be read.
     """

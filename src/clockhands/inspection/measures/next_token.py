@@ -41,7 +41,11 @@ class NextToken(Measure):
     def run(self, reading: Reading) -> Finding:
         """Predict single tokens; the value is how much the loss rises when the tokens before them are permuted."""
         subject, capture = reading.subject, reading.capture
-        if subject.reads_source or not reading.influence.causal:
+        if subject.reads_source:
+            return self.skip(
+                "It is the decoder of an encoder-decoder: only the next tokens of language models are predicted."
+            )
+        if not reading.influence.causal:
             return self.skip("It is not a language model that writes from left to right: it has no next token.")
         losses = compute_losses(subject, capture)
         if losses is None:

@@ -12,7 +12,7 @@ from clockhands.findings import SHARE, Figure, Finding, Panel, Reference, Table
 from clockhands.inspection.drawing import make_mark
 from clockhands.inspection.estimators.intervals import bootstrap_hit_share
 from clockhands.inspection.estimators.probes import find_nearest_row
-from clockhands.inspection.measures.measure import INPUT_HEADING, TEXT, Measure
+from clockhands.inspection.measures.measure import INPUT_HEADING, WINDOWS, Measure
 from clockhands.inspection.number_format import format_percent, format_percent_range
 from clockhands.inspection.reading.capture import FIRST_POSITION_NOTE, Capture
 from clockhands.inspection.reading.reading import Reading
@@ -26,6 +26,8 @@ MORE_ROWS = 4000
 """Token rows, besides those of the text, that a sum may be nearest to."""
 FACTORS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
 """What the position rows are multiplied by, one after the other."""
+NEIGHBOURS = 10
+"""Other token rows, the nearest to one, that are compared before and after; fewer where there are fewer."""
 HARMLESS = 0.95
 """Adding positions counts as harmless if a larger share of the tokens than this is recovered."""
 
@@ -44,13 +46,13 @@ class Recovery(Measure):
         "of token row and centred position row still the token's own, among all tokens of the text and up to 4000 "
         "more? Random vectors: one as long as the position row is added instead, which is what adding would cost if "
         "position rows pointed in random directions. Both are then multiplied by 2, 4, 8, 16 and 32. 'Neighbours "
-        "kept' is the part of the ten nearest other rows that is the same before and after. Interval: texts "
+        f"kept' is the part of the {NEIGHBOURS} nearest other rows that is the same before and after. Interval: texts "
         "resampled; where all tokens are recovered, or none, the exact bound of Clopper & Pearson over the texts."
         + FIRST_POSITION_NOTE
     )
     source = "Yedidia 2023 for the question"
     heading = INPUT_HEADING
-    rests_on = TEXT
+    rests_on = WINDOWS
 
     def run(self, reading: Reading) -> Finding:
         """Measure the tables at the input; the value is the share of tokens that are recovered."""
@@ -60,6 +62,8 @@ class Recovery(Measure):
             return self.skip(subject.explain_missing_table("Nothing is added to the token rows."))
         if subject.concatenated:
             return self.skip("Positions are concatenated with the tokens here, so nothing is added to them.")
+        if len(tables.tokens_VD) < 2:
+            return self.skip("The model knows one token only, which no other can be taken for.")
         sample = _draw_sample(tables, capture)
         if sample is None:
             return self.skip("All position rows are equal: adding them moves every token by one vector.")
@@ -70,11 +74,12 @@ class Recovery(Measure):
         _, hits, noise_hits = sweep[0]
         value, chance = float(hits.mean()), float(noise_hits.mean())
         kept, kept_by_chance = sample.compare_neighbours(sample.position), sample.compare_neighbours(sample.noise)
+        neighbours = f"{sample.num_neighbours} rows" if sample.num_neighbours > 1 else "one row"
         interval = bootstrap_hit_share(hits, sample.texts)
         return self.make_finding(
             f"{format_percent(value)} of the tokens are still nearest to their own row after their position is added "
             f"(95 % interval {format_percent_range(*interval)}; {format_percent(chance)} with a random vector of that "
-            f"length), and {format_percent(kept)} of the ten rows nearest to each are the same as before "
+            f"length), and {format_percent(kept)} of the {neighbours} nearest to each are the same as before "
             f"({format_percent(kept_by_chance)} with a random vector). {_describe_limit(sweep)}",
             value,
             unit=SHARE,
@@ -118,9 +123,17 @@ class _Sample:
         """Return 1 for each token whose own row is the nearest once ``added`` is added, 0 for the others."""
         return (find_nearest_row(self.rows[self.targets] + added_nD, self.rows) == self.targets).float()
 
-    def compare_neighbours(self, added_nD: Float[Tensor, "n D"], count: int = 10, most: int = 300) -> float:
-        """Return the share of the ``count`` nearest other rows that stay, the mean over the first ``most`` tokens."""
-        count = min(count, len(self.rows) - 1)
+    @property
+    def num_neighbours(self) -> int:
+        """How many other rows are called a row's neighbours: as many as there are, up to ``NEIGHBOURS``."""
+        return min(NEIGHBOURS, len(self.rows) - 1)
+
+    def compare_neighbours(self, added_nD: Float[Tensor, "n D"], count: int | None = None, most: int = 300) -> float:
+        """Return the share of the ``count`` nearest other rows that stay, the mean over the first ``most`` tokens.
+
+        ``count`` is ``num_neighbours`` unless another number is given.
+        """
+        count = count or self.num_neighbours
         tokens_nD, unit_VD = self.rows[self.targets], F.normalize(self.rows, dim=-1)
         own_row = self.targets[:most, None]
         before, after = (

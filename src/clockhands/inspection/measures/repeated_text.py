@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from clockhands.findings import SHARE, Finding, Reference, Table
+from clockhands.inspection.measures.layer_probes import MOST_TEXTS
 from clockhands.inspection.measures.measure import TEXT_HEADING, WINDOWS, Measure
 from clockhands.inspection.number_format import format_percent, format_percent_range
 from clockhands.inspection.reading.reading import Reading
@@ -34,7 +35,7 @@ class RepeatedText(Measure):
         repeats = reading.capture.repeats
         sizes = {int(group): int((repeats.groups_N == group).sum()) for group in repeats.groups_N.unique()}
         return self.make_finding(
-            _describe(repeats, reading.capture.num_texts),
+            _describe(repeats, int(reading.capture.ordinary_T.sum())),
             repeats.share,
             unit=SHARE,
             references=(Reference("running text", 0.0),),
@@ -46,17 +47,17 @@ class RepeatedText(Measure):
         )
 
 
-def _describe(repeats: Repeats, num_texts: int) -> str:
-    """Say how many of ``num_texts`` windows repeat an earlier one, and how many tokens are fixed by their position."""
+def _describe(repeats: Repeats, length: int) -> str:
+    """Say how many windows of ``length`` ordinary tokens repeat an earlier one, and how many tokens are fixed."""
+    num_texts = len(repeats.groups_N)
     count = num_texts - len(repeats.groups_N.unique())
     verdict = f"None of the {num_texts:,} windows repeats an earlier one."
     if count:
         verdict = (
             f"{count:,} of {num_texts:,} windows ({format_percent(repeats.share)}) "
             f"{'repeat' if count > 1 else 'repeats'} an earlier one, directly or through others: at least half of the "
-            f"runs of {NGRAM} tokens occur there too. "
-            "The intervals treat windows as independent, so they are too narrow; probes are judged on windows that do "
-            "not repeat those they were fitted on."
+            f"runs of {min(NGRAM, length)} tokens occur there too. The intervals treat windows as independent, so they "
+            f"are too narrow; {_describe_probes(repeats)}"
         )
     if repeats.templated:
         verdict += (
@@ -65,6 +66,13 @@ def _describe(repeats: Repeats, num_texts: int) -> str:
             "tokens too."
         )
     return verdict
+
+
+def _describe_probes(repeats: Repeats) -> str:
+    """Say whether probes are judged on windows that repeat those they were fitted on: only if all windows do."""
+    if len(repeats.groups_N[:MOST_TEXTS].unique()) > 1:
+        return "probes are judged on windows that do not repeat those they were fitted on."
+    return "probes are judged on windows that repeat those they were fitted on, since all windows repeat each other."
 
 
 def find_warning(finding: Finding) -> str:

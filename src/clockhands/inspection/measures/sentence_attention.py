@@ -13,12 +13,14 @@ from clockhands.inspection.measures.measure import MASKED_WINDOWS, SENTENCES_HEA
 from clockhands.inspection.measures.sentence_view import make_attention_view
 from clockhands.inspection.number_format import format_percent, format_percent_range
 from clockhands.inspection.reading.reading import Reading
-from clockhands.inspection.reading.sentence_split import POSITION_ALONE, SENTENCE_TERMS, SentenceLayer
+from clockhands.inspection.reading.sentence_split import POSITION_ALONE, SENTENCE_TERMS, TOKENS_ALONE, SentenceLayer
 from clockhands.inspection.reading.sentences import Sentence
 from clockhands.shapes import Float, Tensor
 
 MOST_DRAWN = 40_000
 """Values of attention in one panel; where all heads have more, every second layer is drawn, or fewer."""
+LEAST_TOLD = 0.0005
+"""A share of tokens and distances together that is smaller than this is not told: it would be 0.0 %."""
 
 
 class SentenceAttention(Measure):
@@ -61,8 +63,8 @@ class SentenceAttention(Measure):
         low, high = compute_central_range(torch.cat(others_by_sentence))
         return self.make_finding(
             "\n".join(sentences)
-            + f"\nIn other texts of that length positions alone account for {format_percent(other_texts)} "
-            f"(of single texts {format_percent_range(low, high)}).",
+            + f"\nIn other texts, cut to the same length, positions alone account for {format_percent(other_texts)} "
+            f"(the middle 95 % of them: {format_percent_range(low, high)}).",
             float(sum(values) / len(values)),
             unit=SHARE,
             references=(Reference("other texts", other_texts, (low, high)),),
@@ -80,9 +82,10 @@ def _pool(layers: Sequence[SentenceLayer]) -> list[float]:
 
 def _describe(sentence: Sentence, layers: Sequence[SentenceLayer]) -> str:
     """Say what the logits of a sentence are made of, and in which head position does most."""
-    shares = _pool(layers)
-    tokens, cross, position = shares[0], shares[1] + shares[2], shares[POSITION_ALONE]
-    rest = f", what tokens and distances add together {format_percent(shares[4])}" if abs(shares[4]) > 0.0005 else ""
+    shares = dict(zip(SENTENCE_TERMS, _pool(layers), strict=True))
+    tokens, position, added = shares["word–word"], shares["position–position"], shares["words and distance, added"]
+    cross = shares["word–position"] + shares["position–word"]
+    rest = f", what tokens and distances add together {format_percent(added)}" if abs(added) > LEAST_TOLD else ""
     grid_LH = torch.stack([layer.shares_Ht[:, POSITION_ALONE] for layer in layers])
     layer, head = divmod(int(grid_LH.argmax()), grid_LH.shape[1])
     return (
@@ -124,7 +127,7 @@ def _draw_panel(sentence: Sentence, layers: Sequence[SentenceLayer]) -> Panel:
     heads = range(layers[0].weights_HST.shape[0])
     names = tuple(
         f"layer {index} head {head}\npositions alone {format_percent(float(layer.shares_Ht[head, POSITION_ALONE]))}, "
-        f"tokens alone {format_percent(float(layer.shares_Ht[head, 0]))}"
+        f"tokens alone {format_percent(float(layer.shares_Ht[head, TOKENS_ALONE]))}"
         for index, layer in drawn
         for head in heads
     )

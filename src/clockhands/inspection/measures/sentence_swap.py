@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import combinations
+from typing import TypeAlias
 
 import torch
 
@@ -29,6 +30,9 @@ MOST_WORDS = 12
 MOST_OTHERS = 24
 """Other texts whose distance from each other is the measure of a change."""
 
+Changes: TypeAlias = dict[tuple[int, int], float]
+"""How far swapping two words of a sentence moves the output, by the indices of the words."""
+
 
 class SentenceSwap(Measure):
     """Every two words of a sentence swapped, and how far that moves the output."""
@@ -53,16 +57,13 @@ class SentenceSwap(Measure):
 
     def run(self, reading: Reading) -> Finding:
         """Run the model on every version of every sentence; the value is the largest change."""
-        changes = [(sentence, _measure(reading, sentence)) for sentence in reading.sentences]
-        changes = [(sentence, pairs) for sentence, pairs in changes if pairs]
+        measured = [(sentence, _measure(reading, sentence)) for sentence in reading.sentences]
+        changes = [(sentence, pairs) for sentence, pairs in measured if not isinstance(pairs, str)]
         if not changes:
-            return self.skip(
-                "Nothing can be compared: no sentence has two different words that can be swapped within the length "
-                "that the model reads, or all texts have the same mean output."
-            )
+            return self.skip("\n".join(_describe(*pair) for pair in measured))
         value = max(change for _, pairs in changes for change in pairs.values())
         return self.make_finding(
-            "\n".join(_describe(*pair) for pair in changes),
+            "\n".join(_describe(*pair) for pair in measured),
             value,
             unit=SHARE,
             references=(Reference("order ignored", 0.0), Reference("another text", 1.0)),
@@ -75,14 +76,15 @@ class SentenceSwap(Measure):
         )
 
 
-def _measure(reading: Reading, sentence: Sentence) -> dict[tuple[int, int], float]:
-    """Return the change by the indices of the two words.
+def _measure(reading: Reading, sentence: Sentence) -> Changes | str:
+    """Return the changes, or the reason why there is none.
 
-    Pairs whose swap makes the sentence longer than the model reads are left out. It is empty for a sentence without
-    two different words, and where other texts all have the same mean output.
+    Pairs whose swap makes the sentence longer than the model reads are left out.
     """
     subject = reading.subject
-    words = list_words(sentence.text)[:MOST_WORDS]
+    pairs = _list_pairs(sentence)
+    if not pairs:
+        return "not measured: it has no two different words"
     rows_NT, source_NS = make_comparison_rows(sentence, reading.windows, MOST_OTHERS)
     others_ND = torch.stack(
         [
@@ -93,14 +95,16 @@ def _measure(reading: Reading, sentence: Sentence) -> dict[tuple[int, int], floa
     )
     distance = measure_squared_distance(others_ND)
     if distance == 0.0:
-        return {}
+        return "not measured: all other texts have the same mean output, so there is no distance to measure by"
     before_D = compute_mean_state(subject, sentence.ids, sentence.source)
-    changes = {pair: _measure_change(subject, sentence, pair, before_D) for pair in _list_pairs(words)}
-    return {pair: change / distance for pair, change in changes.items() if change is not None}
+    changes = {pair: _measure_change(subject, sentence, pair, before_D) for pair in pairs}
+    fitting = {pair: change / distance for pair, change in changes.items() if change is not None}
+    return fitting or "not measured: every swap makes it longer than the model reads"
 
 
-def _list_pairs(words: Sequence[str]) -> list[tuple[int, int]]:
-    """Return the indices of every two different words."""
+def _list_pairs(sentence: Sentence) -> list[tuple[int, int]]:
+    """Return the indices of every two different words among the first ``MOST_WORDS`` of a sentence."""
+    words = list_words(sentence.text)[:MOST_WORDS]
     return [(i, j) for i, j in combinations(range(len(words)), 2) if words[i] != words[j]]
 
 
@@ -122,11 +126,15 @@ def _unpad(source_S: Tensor) -> list[int]:
     return list(source_S[source_S >= 0].tolist())
 
 
-def _describe(sentence: Sentence, changes: dict[tuple[int, int], float]) -> str:
-    """Say which of the measured swaps changes the output most and which least, and how many were not measured."""
+def _describe(sentence: Sentence, changes: Changes | str) -> str:
+    """Say which of the measured swaps changes the output most and which least, and what was not measured."""
+    if isinstance(changes, str):
+        return f"“{sentence.text}”: {changes}."
     words = list_words(sentence.text)
-    left_out = len(_list_pairs(words[:MOST_WORDS])) - len(changes)
+    left_out = len(_list_pairs(sentence)) - len(changes)
     note = f" Not measured: {left_out} swaps that make it longer than the model reads." if left_out else ""
+    if len(words) > MOST_WORDS:
+        note += f" Words after the first {MOST_WORDS} were left where they are."
     most, least = max(changes, key=lambda pair: changes[pair]), min(changes, key=lambda pair: changes[pair])
     if changes[most] <= LEAST_CHANGE:
         return f"“{sentence.text}”: swapping two words does not change the mean of the output.{note}"
@@ -140,11 +148,14 @@ def _describe(sentence: Sentence, changes: dict[tuple[int, int], float]) -> str:
     )
     if most == least:
         return f"{clause}.{note}"
-    pairs = "the measured pairs" if left_out else "all pairs"
-    return f"{clause}, most of {pairs}; least does {name(least)} ({format_percent(changes[least])}).{note}"
+    pairs = "the measured pairs" if note else "all pairs"
+    return (
+        f"{clause}, the most of {pairs}; swapping {name(least)} changes it least ({format_percent(changes[least])})."
+        f"{note}"
+    )
 
 
-def _draw_figure(changes_by_sentence: Sequence[tuple[Sentence, dict[tuple[int, int], float]]]) -> Figure:
+def _draw_figure(changes_by_sentence: Sequence[tuple[Sentence, Changes]]) -> Figure:
     """Draw the changes of all pairs of words as one map a sentence."""
     panels = []
     for sentence, changes in changes_by_sentence:

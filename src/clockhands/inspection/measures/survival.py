@@ -34,16 +34,16 @@ class Survival(Measure):
     method = (
         "Ridge regression from the hidden state to one indicator per position, fitted on about three quarters of the "
         "texts and judged on the rest, in ten random splits; exact hits count. Texts that repeat each other stay on "
-        "one side. At most 48 texts are used, whatever number is read, and as many of the untrained model: a probe "
-        "that is fitted on more texts scores higher. Tokens: ridge regression to the token's input embedding, nearest "
-        "by cosine among the tokens of the text. A random model usually keeps everything: a probe alone proves little. "
-        "Permuted: the last layer, the positions of the texts that a probe is fitted on in another order. Where the "
-        "linear probe finds nothing, a two-layer network gets the state of the last layer but one (of one layer, the "
-        "last), less the mean state, and the log of that difference's length, for a model without positional encoding "
-        "can hold the position "
-        "in the length of its vectors. In models of this project the probe is repeated with all residual connections "
-        "removed. Interval: Student's t over the splits, the variance corrected for their overlap (Nadeau & Bengio "
-        "2003)." + FIRST_POSITION_NOTE
+        "one side, unless all texts do. At most 48 texts are used, whatever number is read, and as many of the "
+        "untrained model: a probe that is fitted on more texts scores higher. Tokens: ridge regression to the token's "
+        "input embedding, nearest by cosine among the tokens of the text. A random model usually keeps everything: a "
+        "probe alone proves little. Permuted: the last layer, the positions of the texts that a probe is fitted on in "
+        "another order. Where the linear probe finds nothing, a two-layer network gets the state of the last layer but "
+        "one (of one layer, the last), less the mean state, and the log of that difference's length, for a model "
+        "without positional encoding can hold the position in the length of its vectors. In models of this project the "
+        "probe is repeated with all residual connections removed. Interval: Student's t over the splits, the variance "
+        "corrected for their overlap (Nadeau & Bengio 2003), cut at 0 and 1; where every position of every text is "
+        "read back, or none, the exact bound of Clopper & Pearson over the texts." + FIRST_POSITION_NOTE
     )
     source = "probes after Alain & Bengio 2016; the network after Haviv et al. 2022 and Chi et al. 2023"
     heading = LAYERS_HEADING
@@ -86,7 +86,7 @@ def _describe(trained: ProbeScores, untrained: ProbeScores | None, chance: float
         untrained_note = f"; untrained {embedding} and {last}"
     low, high = trained.position_intervals[-1]
     conclusion = (
-        "After the last layer positions can still be read back."
+        "After the last layer positions are still read back more often than by chance."
         if low > max(chance, trained.permuted_share)
         else "Whether any position can be read back after the last layer is undecided."
     )

@@ -74,12 +74,12 @@ class SwappedWords(Measure):
         value, (low, high) = float(change_N.mean()), bootstrap_change(change_N)
         changes = value > LEAST_CHANGE
         verdict = (
-            f"In {len(swaps)} {sentences}, swapping two words changes the mean of the output by "
+            f"In {len(swaps)} {sentences}, swapping {_name_units(swaps)} changes the mean of the output by "
             f"{format_percent(value)} of the squared distance between two sentences (95 % interval "
             f"{format_percent_range(low, high)}; 0 for a model that ignores order)."
         )
         return self.make_finding(
-            verdict if changes else "Swapping two words does not change the mean of the output.",
+            verdict if changes else f"Swapping {_name_units(swaps)} does not change the mean of the output.",
             value,
             unit=SHARE,
             interval=(low, high),
@@ -90,6 +90,14 @@ class SwappedWords(Measure):
                 [(swap.text, swap.swapped, change) for swap, change in zip(swaps, change_N, strict=True)],
             ),
         )
+
+
+def _name_units(swaps: Sequence[Swap]) -> str:
+    """Name what was swapped: two words, the first and the last token, or the one or the other."""
+    tokens = sum(swap.unit == "token" for swap in swaps)
+    if tokens == len(swaps):
+        return "the first and the last token"
+    return f"two words (in {tokens} of them the first and the last token)" if tokens else "two words"
 
 
 def _find_fault(subject: Subject, swaps: list[Swap], *, is_english: bool) -> str:

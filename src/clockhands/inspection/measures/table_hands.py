@@ -10,7 +10,7 @@ import torch
 from clockhands.findings import Finding, Reference, Table, join_words
 from clockhands.inspection.estimators.column_lines import LEAST_AGREEMENT, SpectralLine
 from clockhands.inspection.estimators.exact_hands import ExactHands, read_exact_hands
-from clockhands.inspection.estimators.spectral_lines import LEAST_ROUNDNESS, TableLines, find_lines
+from clockhands.inspection.estimators.spectral_lines import LEAST_ROUNDNESS, STEEP_SHARE, TableLines, find_lines
 from clockhands.inspection.estimators.surrogates import SURROGATES
 from clockhands.inspection.estimators.wave_fit import Array, make_trend
 from clockhands.inspection.measures.encoding_view import make_encoding_view
@@ -58,7 +58,9 @@ class TableHands(Measure):
         f"same spectrum and random phases, {SURROGATES} of an autoregression fitted to it. Reference: the number of "
         f"lines above {LEAST_AGREEMENT} in a surrogate, on average; rows in random order are no reference, for any "
         "smooth table beats them. Neighbouring lines in one plane are one hand whose speed or size varies. A hand must "
-        "make two turns within the table: slower ones cannot be told from a trend. Mixed hands are told apart if one "
+        "make two turns within the rows that are read: slower ones cannot be told from a trend. Where a trend holds "
+        f"{STEEP_SHARE:.0%} of the variance or more, a hand across columns must make three. "
+        "Mixed hands are told apart if one "
         "makes about two turns more than the other within the table; hands in columns of their own need no such "
         "distance. benchmarks/hands.py plants hands, and smooth tables without any. Intervals: 95 %, for white noise; "
         "where the speed varies, its range instead; the number of hands has none, since each hand was compared with "

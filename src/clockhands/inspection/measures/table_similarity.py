@@ -17,6 +17,8 @@ from clockhands.shapes import Float, Tensor
 
 SHUFFLES = 20
 """Random orders of the rows that the similarity is compared with."""
+CLEAR = 2.0
+"""The finding is good if distance explains more than this many times what it explains of shuffled rows at most."""
 
 
 class TableSimilarity(Measure):
@@ -45,16 +47,17 @@ class TableSimilarity(Measure):
         generator = torch.Generator().manual_seed(0)
         shuffles = [_shuffle(rows.centred_ND, generator) for _ in range(SHUFFLES)]
         chance = torch.tensor([compute_toeplitz_r2(_compute_cosines(shuffled)) for shuffled in shuffles])
+        low, high = compute_central_range(chance)
         value, mean_cosines_R = compute_toeplitz_r2(cosines_NN), average_diagonals(cosines_NN)
         monotonicity = compute_monotonicity(mean_cosines_R)
         neighbours = format_decimal(float(mean_cosines_R[0]))
         return self.make_finding(
-            f"{_describe_share(value, *compute_central_range(chance))}; neighbours have cosine {neighbours}, and "
-            f"similarity {_describe_trend(monotonicity)} with distance.",
+            f"{_describe_share(value, low, high)}; neighbours have cosine {neighbours}, and similarity "
+            f"{_describe_trend(monotonicity)} with distance up to half the length.",
             value,
             unit=SHARE,
-            references=(Reference("rows shuffled", float(chance.mean()), compute_central_range(chance)),),
-            light="good" if value > 2 * compute_central_range(chance)[1] else "warn",
+            references=(Reference("rows shuffled", float(chance.mean()), (low, high)),),
+            light="good" if value > CLEAR * high else "warn",
             table=Table.of(("distance", "mean cosine"), list(enumerate(mean_cosines_R, start=1))),
             figure=_draw_figure(cosines_NN, mean_cosines_R),
             details={"monotonicity": monotonicity, "symmetry": compute_symmetry(cosines_NN)},

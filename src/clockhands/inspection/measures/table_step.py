@@ -22,7 +22,8 @@ class TableStep(Measure):
     question = "Is a step along the sequence always the same rotation?"
     references = ("standing still", "best multiple of the row")
     method = (
-        "The best affine map, and the best rotation with a translation (orthogonal Procrustes), from p_t to p_t+k are "
+        "The best affine map, and the best rotation with a translation (orthogonal Procrustes; it may include a "
+        "reflection), from p_t to p_t+k are "
         "fitted in the leading principal components (99 % of the variance, at most 64 and at most a quarter of the "
         "rows) of seven eighths of the rows and judged on the eighth left out, a stretch of neighbouring rows, in "
         "turn: mean squared error over mean squared length, 0 for a perfect clock, 1 for guessing the mean. "
@@ -79,12 +80,14 @@ def _describe(errors: list[StepErrors]) -> str:
         further = f" So is a step by {join_words(str(error.step) for error in longer)}." if all_same else ""
         return f"A step by one is the same {name} everywhere: {numbers}.{further}"
     if low > 0:
-        return f"One {name} predicts the next row better than standing still or a multiple of the row: {numbers}."
+        return f"One {name} predicts the next row better than standing still and than a multiple of the row: {numbers}."
     if high < 0:
-        return f"No one {name} predicts the next row better than standing still or a multiple of the row: {numbers}."
+        return (
+            f"No one {name} predicts the next row better than both standing still and a multiple of the row: {numbers}."
+        )
     return (
-        f"It is undecided whether one {name} predicts the next row better than standing still or a multiple of the "
-        f"row: {numbers}."
+        f"It is undecided whether one {name} predicts the next row better than both standing still and a multiple of "
+        f"the row: {numbers}."
     )
 
 

@@ -30,7 +30,7 @@ class TokenOrder(Measure):
         """Intervene on the order of the tokens; the value is the change of a state when they are permuted."""
         interventions = reading.interventions
         permuted, others = interventions[PERMUTED], interventions[OTHERS_PERMUTED]
-        if interventions[ANOTHER_TEXT].token_change == 0.0:
+        if interventions.token_distance == 0.0:
             return self.skip("Every token has the same last state, so there is no distance to measure by.")
         low, high = bootstrap_change(permuted.token_change_N)
         change = (

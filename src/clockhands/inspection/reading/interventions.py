@@ -127,10 +127,14 @@ def compare_states(name: str, before_NtD: Tensor, after_NtD: Tensor) -> Effect:
 class Interventions:
     """The effects of all interventions that the model allows, by name.
 
-    ``ANOTHER_TEXT`` among them is a reference, no intervention: each text against the next one.
+    ``ANOTHER_TEXT`` among them is a reference, no intervention: each text against the next one. ``token_distance`` is
+    the mean squared distance of the last states of two tokens, ``text_distance`` that of the mean states of two texts;
+    each is 0 where these are all equal, and changes cannot be measured by it.
     """
 
     effects: tuple[Effect, ...]
+    token_distance: float
+    text_distance: float
 
     def __getitem__(self, name: str) -> Effect:
         """Return the effect of an intervention. Raises KeyError where the model does not allow it."""
@@ -172,7 +176,11 @@ def intervene(subject: Subject, capture: Capture) -> Interventions:
     effects.append(_permute(subject, capture, ids, before, generator))
     effects.append(_permute_others(subject, capture, ids, before, generator))
     effects.append(compare_states(ANOTHER_TEXT, before, before.roll(1, dims=0)))
-    return Interventions(tuple(effect for effect in effects if effect is not None))
+    return Interventions(
+        tuple(effect for effect in effects if effect is not None),
+        token_distance=measure_squared_distance(before.flatten(0, 1)),
+        text_distance=measure_squared_distance(before.mean(1)),
+    )
 
 
 def draw_orders(count: int, texts: int, generator: torch.Generator) -> Int[Tensor, "N t"]:

@@ -41,8 +41,8 @@ Other groups than those of ``term_groups``, though some names are alike (saved t
 """
 
 
-POSITION_ALONE = [*SENTENCE_TERMS].index("position–position")
-"""The place of position alone among ``SENTENCE_TERMS``."""
+TOKENS_ALONE, POSITION_ALONE = map([*SENTENCE_TERMS].index, ("word–word", "position–position"))
+"""The indices of tokens alone and of position alone among ``SENTENCE_TERMS``."""
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from clockhands.inspection.reading.token_ids import encode_bare, encode_text, find_special_tokens
 from clockhands.inspection.subject.subject import Subject
@@ -17,13 +18,17 @@ LEAST_WORDS, MOST_WORDS = 4, 20
 
 @dataclass(frozen=True)
 class Swap:
-    """A sentence before and after two of its words changed places: token ids and texts, and a decoder's source ids."""
+    """A sentence before and after two of its words changed places: token ids and texts, and a decoder's source ids.
+
+    ``unit``: what changed places: two words, or the first and the last token.
+    """
 
     before: list[int]
     after: list[int]
     text: str
     swapped: str
     source: list[int] | None = None
+    unit: Literal["word", "token"] = "word"
 
 
 def make_english_swaps(subject: Subject) -> Iterator[Swap]:
@@ -107,4 +112,4 @@ def _swap_tokens(subject: Subject, text: str, source: list[int] | None) -> Itera
     other = [ids[-1], *ids[1:-1], ids[0]]
     if _fits(subject, [*before, *ids, *after]):
         swapped = str(subject.tokenizer.decode(other))
-        yield Swap([*before, *ids, *after], [*before, *other, *after], text, swapped, source)
+        yield Swap([*before, *ids, *after], [*before, *other, *after], text, swapped, source, "token")

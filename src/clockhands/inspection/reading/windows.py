@@ -49,6 +49,14 @@ class Windows:
         return Windows(self.ids_NT[:count], self.ordinary_T, None if self.source_NS is None else self.source_NS[:count])
 
 
+def check_counts(length: int | None, count: int) -> None:
+    """Raise UsageError for windows of fewer tokens than ``SHORTEST``, and for fewer windows than ``FEWEST_TEXTS``."""
+    if length is not None and length < SHORTEST:
+        raise UsageError(f"length is {length}; a window needs at least {SHORTEST} tokens (--length, length=...)")
+    if count < FEWEST_TEXTS:
+        raise UsageError(f"count is {count}; at least {FEWEST_TEXTS} windows are needed (--texts, count=...)")
+
+
 def cut_windows(
     tokenizer: Any,
     texts: Sequence[str] | Tensor,
@@ -69,7 +77,7 @@ def cut_windows(
         return cut_ids(texts, count=count, max_length=max_length, length=min(length, texts.shape[-1]))
     _check_request(tokenizer, length, max_length)
     before, after = find_special_tokens(tokenizer, start)
-    most = length - len(before) - len(after)
+    most = _count_ordinary(length, before, after)
     stream: list[int] = []
     for text in texts:
         stream += encode_bare(tokenizer, text)
@@ -99,6 +107,17 @@ def _check_request(tokenizer: Any, length: int, max_length: int | None) -> None:
         )
 
 
+def _count_ordinary(length: int, before: Sequence[int], after: Sequence[int]) -> int:
+    """Return how many tokens of a window are no special ones. Raises UsageError for fewer than ``SHORTEST``."""
+    ordinary = length - len(before) - len(after)
+    if ordinary < SHORTEST:
+        raise UsageError(
+            f"of windows of {length} tokens {length - ordinary} are special ones, and at least {SHORTEST} others are "
+            "needed; give a greater --length (length=...)"
+        )
+    return ordinary
+
+
 def cut_pair_windows(
     tokenizer: Any,
     source_tokenizer: Any,
@@ -117,7 +136,7 @@ def cut_pair_windows(
     _check_request(tokenizer, length, max_length)
     before, after = find_special_tokens(tokenizer, start)
     source_before, source_after = find_special_tokens(source_tokenizer)
-    most = length - len(before) - len(after)
+    most = _count_ordinary(length, before, after)
     most_source = None if max_source_length is None else max_source_length - len(source_before) - len(source_after)
     rows: list[list[int]] = []
     sources: list[list[int]] = []

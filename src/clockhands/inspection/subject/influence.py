@@ -53,10 +53,12 @@ def find_influence(
     """Change the first, the middle and the last ordinary token of a few texts, and see which last states change.
 
     ``forward`` returns the hidden states of token ids (``Subject.forward``), and reads ``source_NS`` as ``source_BS``.
-    A token is replaced by the next larger id that occurs in the texts. Of texts that consist of one id alone nothing
-    can be told: no token is then said to see another.
+    A token is replaced by the next larger id that occurs in the texts, the largest by the smallest; in texts that
+    consist of one id alone, by an id beside it.
     """
     ids, vocabulary = ids_NT[:MOST_TEXTS], ids_NT.unique()
+    if len(vocabulary) == 1:
+        vocabulary = torch.cat([vocabulary - 1, vocabulary]) if int(vocabulary) else torch.tensor([0, 1])
     source = {} if source_NS is None else {"source_BS": source_NS[: len(ids)]}
     ordinary = torch.ones(ids.shape[1], dtype=torch.bool) if ordinary_T is None else ordinary_T
     positions = ordinary.nonzero().flatten().tolist()
