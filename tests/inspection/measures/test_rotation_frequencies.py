@@ -7,12 +7,11 @@ from typing import Any
 import pytest
 import torch
 
+from clockhands.inspection.measures.rotated_pairs import find_rotated_width, remove_rotation
 from clockhands.inspection.measures.rotation_frequencies import (
-    _remove_rotation,
     compute_pair_shares,
     compute_pair_sums,
     compute_unrotated_r2,
-    find_rotated_width,
 )
 from clockhands.inspection.reading.capture import capture
 from clockhands.inspection.reading.layer import Layer
@@ -83,7 +82,7 @@ def test_what_products_without_rotation_explain_is_a_squared_correlation() -> No
     """The slope of their covariance is no share: it changes when all rotated logits are scaled, and can be above 1."""
     recorded = read_own(PositionConfig("rope", {"fraction": 0.5}))[1]
     layer = recorded.layers[0]
-    still = _remove_rotation(layer)
+    still = remove_rotation(layer)
     assert still is not None
     logits, products = [], []
     for rows, call in layer.replay_all():
@@ -122,7 +121,7 @@ def test_without_rotation_the_products_are_what_they_are_without_rotation() -> N
     still = read_own(PositionConfig("rope", {"base": 1e30}))[1]
     turning = read_own(PositionConfig("rope"))[1]
     layer = turning.layers[0]
-    plain = _remove_rotation(layer)
+    plain = remove_rotation(layer)
     assert plain is not None
     q = plain.replay(layer.inputs_NTD[:4]).q_BHSK
     torch.testing.assert_close(q.norm(dim=-1), layer.replay(layer.inputs_NTD[:4]).q_BHSK.norm(dim=-1))
@@ -131,3 +130,33 @@ def test_without_rotation_the_products_are_what_they_are_without_rotation() -> N
     slower = compute_unrotated_r2(still.layers[0], still.ordinary_T)
     assert share is not None and slower is not None
     assert share < slower <= 1.0
+
+
+def test_layers_without_rotation_are_left_out_and_named() -> None:
+    """They were counted as rotated, and with partial rotation of the others they ended in a traceback."""
+    found = answer("kernel.frequencies", *read_own(PositionConfig("rope", {"fraction": 0.5}, skip_every=2)))
+    assert "; 50 % if all pairs carried the same)" in found.verdict, "one pair of two"
+    assert found.verdict.endswith("Layer 2 rotates no pair of channels at one speed; it is left out.")
+    assert [row[0] for row in found.table.rows] == [1]
+    whole = answer("kernel.frequencies", *read_own(PositionConfig("rope")))
+    assert "left out" not in whole.verdict and [row[0] for row in whole.table.rows] == [1, 2]
+
+
+def test_a_scheme_that_rotates_nothing_has_no_fastest_quarter() -> None:
+    """SSMax multiplies queries: "the fastest quarter of the rotated pairs" was told of it."""
+    found = answer("kernel.frequencies", *read_own(PositionConfig("ssmax")))
+    assert found.light == "skip" and found.verdict.startswith("No layer rotates each of its pairs of channels at one")
+
+
+def test_the_fastest_quarter_is_that_of_the_fastest_pair() -> None:
+    """Learned factors make the last pair the fastest, and it alone carries the logits; it was the slowest quarter."""
+    subject, _ = read_own(PositionConfig("rope", {"learned": True}))
+    stack: Any = subject.model
+    with torch.no_grad():
+        for scheme in dict.fromkeys(stack.schemes):
+            scheme.alpha_F.copy_(torch.tensor([1e-3, 1e-1, 1e1, 1e3]).log())
+        for block in stack.blocks:
+            rows = block.attention.qkv.weight[:64].unflatten(0, (2, 4, 8))
+            rows[:, :, [0, 1, 2, 4, 5, 6]] *= 1e-2
+    found = answer("kernel.frequencies", subject, capture(subject.model, subject.forward, draw_ids()))
+    assert found.value == pytest.approx(1.0, abs=1e-3)

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 
 import torch
+from torch.nn.utils.rnn import pad_sequence
 
-from clockhands.findings import SHARE, Figure, Finding, Panel, Reference, Table
+from clockhands.findings import SHARE, Figure, Finding, Panel, Reference, Table, join_words
 from clockhands.inspection.drawing import make_mark
 from clockhands.inspection.estimators.intervals import bootstrap_layer_mean
 from clockhands.inspection.measures.measure import ATTENTION_HEADING, WINDOWS, Measure, make_untrained_reference
+from clockhands.inspection.measures.rotated_pairs import find_rotated_width, order_pairs, remove_rotation
 from clockhands.inspection.number_format import describe_untrained, format_percent, format_percent_range
 from clockhands.inspection.reading.layer import Layer
 from clockhands.inspection.reading.logit_split import centre_logits
 from clockhands.inspection.reading.reading import Reading
 from clockhands.inspection.subject.subject import Subject
-from clockhands.model.attention import AttentionContext
-from clockhands.schemes import Composition, NoPosition, RoPE
-from clockhands.shapes import Bool, Float, Tensor
+from clockhands.shapes import Bool, Float, Int, Tensor
 
 
 class RotationFrequencies(Measure):
@@ -28,9 +28,10 @@ class RotationFrequencies(Measure):
     references = ("equal pairs", "untrained")
     method = (
         "The logit is a sum over the pairs of channels that rotate together: share of pair f = cov(s q_f·k_f, "
-        "logit)/var(logit), logits centred over keys, pairs ordered from the fastest. 'Unrotated' is R² of the logits "
-        "on q·k as it would be without rotation. Interval: texts resampled. Equal pairs: the share of a quarter of the "
-        "pairs if all had the same. Untrained: fresh weights."
+        "logit)/var(logit), logits centred over keys. Which pairs are fastest is read from queries and keys with and "
+        "without rotation; layers that rotate no pairs of channels at one speed each are left out. 'Unrotated' is R² "
+        "of the logits on q·k as it would be without rotation. Interval: texts resampled. Equal pairs: the share of a "
+        "quarter of the pairs if all had the same. Untrained: fresh weights."
     )
     source = "Su et al. 2021; shares after Barbero et al. 2024, who use norms"
     heading = ATTENTION_HEADING
@@ -44,49 +45,85 @@ class RotationFrequencies(Measure):
             return self.skip(f"No rotation was found. {subject.mechanism_sentence}")
         if subject.has_unlisted_architecture:
             return self.skip(f"Which channels a {subject.class_name} rotates together is not recorded here.")
-        sums = [compute_pair_sums(subject, layer, capture.ordinary_T) for layer in capture.layers]
-        shares_LF = torch.stack([compute_pair_shares(*layer_sums) for layer_sums in sums])
-        untrained_F = None if reading.control is None else _compute_mean_shares(subject, reading.control)
-        unrotated = [compute_unrotated_r2(layer, capture.ordinary_T) for layer in capture.layers]
-        pairs = shares_LF.shape[1] - 1
-        quarter = max(1, pairs // 4)
-        share = float(shares_LF.mean(0)[:quarter].sum())
-        untrained = float(untrained_F[:quarter].sum()) if untrained_F is not None else None
-        low, high = _bootstrap_quarter(sums, quarter)
+        orders = {index: order_pairs(subject, layer) for index, layer in enumerate(capture.layers)}
+        layers = {index: order_F for index, order_F in orders.items() if order_F is not None}
+        if not layers:
+            return self.skip(
+                "No layer rotates each of its pairs of channels at one speed, so that none is the fastest."
+            )
+        sums = [compute_pair_sums(subject, capture.layers[index], capture.ordinary_T) for index in layers]
+        shares = [compute_pair_shares(*layer_sums) for layer_sums in sums]
+        ordered = [shares_F[order_F] for shares_F, order_F in zip(shares, layers.values(), strict=True)]
+        quarters = [order_F[: max(1, len(order_F) // 4)] for order_F in layers.values()]
+        fresh = None if reading.control is None else _compute_untrained_shares(subject, reading.control, layers)
+        unrotated = [compute_unrotated_r2(capture.layers[index], capture.ordinary_T) for index in layers]
+        share, untrained = _average_quarter(ordered), None if fresh is None else _average_quarter(fresh)
+        equal = sum(len(quarter) / len(order_F) for quarter, order_F in zip(quarters, layers.values(), strict=True))
+        equal /= len(layers)
+        low, high = _bootstrap_quarters(sums, quarters)
         return self.make_finding(
             f"The fastest quarter of the rotated pairs carries {format_percent(share)} of the logits' variance (95 % "
-            f"interval {format_percent_range(low, high)}; equal pairs "
-            f"{format_percent(quarter / pairs)}{describe_untrained(untrained)}).{_describe_unrotated(unrotated)}",
+            f"interval {format_percent_range(low, high)}; {format_percent(equal)} if all pairs carried the same"
+            f"{describe_untrained(untrained)}).{_describe_unrotated(unrotated)}{_describe_left_out(orders)}",
             share,
             unit=SHARE,
             interval=(low, high),
-            references=(Reference("equal pairs", quarter / pairs), *make_untrained_reference(untrained)),
+            references=(Reference("equal pairs", equal), *make_untrained_reference(untrained)),
             light="info",
-            table=Table.of(
-                ("layer", "unrotated q·k", "dimensions not rotated", *(f"pair {pair}" for pair in range(pairs))),
-                [(index + 1, unrotated[index], row[-1], *row[:-1]) for index, row in enumerate(shares_LF)],
-            ),
-            figure=_draw_figure(shares_LF.mean(0), untrained_F, pairs),
+            table=_make_table([*layers], shares, unrotated),
+            figure=_draw_figure(ordered, fresh),
         )
 
 
-def _compute_mean_shares(subject: Subject, control: Reading) -> Float[Tensor, " F"]:
-    """Return the shares in the untrained model, the mean over its layers."""
-    layers, ordinary_T = control.capture.layers, control.capture.ordinary_T
-    return torch.stack([compute_pair_shares(*compute_pair_sums(subject, layer, ordinary_T)) for layer in layers]).mean(
-        0
-    )
+def _average_quarter(ordered: Sequence[Float[Tensor, " F"]]) -> float:
+    """Return the share of the fastest quarter of the pairs, the mean over layers; pairs are the fastest first."""
+    return sum(float(shares_F[: max(1, len(shares_F) // 4)].sum()) for shares_F in ordered) / len(ordered)
 
 
-def _bootstrap_quarter(sums: list[tuple[Tensor, Tensor]], quarter: int) -> tuple[float, float]:
-    """Return the 95 % interval of the share of the fastest ``quarter`` of the pairs, texts resampled."""
+def _compute_untrained_shares(
+    subject: Subject, control: Reading, layers: Mapping[int, Int[Tensor, " F"]]
+) -> list[Float[Tensor, " F"]]:
+    """Return the shares of the same pairs of the same layers in the untrained model, in the same order."""
+    ordinary_T = control.capture.ordinary_T
+    return [
+        compute_pair_shares(*compute_pair_sums(subject, control.capture.layers[index], ordinary_T))[order_F]
+        for index, order_F in layers.items()
+    ]
+
+
+def _bootstrap_quarters(
+    sums: Sequence[tuple[Tensor, Tensor]], quarters: Sequence[Int[Tensor, " q"]]
+) -> tuple[float, float]:
+    """Return the 95 % interval of the share of these pairs of each layer, the mean over layers, texts resampled."""
     return bootstrap_layer_mean(
-        torch.stack([products_NF[:, :quarter].sum(1) for products_NF, _ in sums]),
+        torch.stack([products_NF[:, pairs].sum(1) for (products_NF, _), pairs in zip(sums, quarters, strict=True)]),
         torch.stack([squares_N for _, squares_N in sums]),
     )
 
 
-def _describe_unrotated(shares: list[float | None]) -> str:
+def _describe_left_out(orders: Mapping[int, Int[Tensor, " F"] | None]) -> str:
+    """Name the layers that were left out; empty where none was."""
+    names = [str(index + 1) for index, order_F in orders.items() if order_F is None]
+    if not names:
+        return ""
+    which, verb = ("Layer", "rotates") if len(names) == 1 else ("Layers", "rotate")
+    left_out = "it is" if len(names) == 1 else "they are"
+    return f" {which} {join_words(names)} {verb} no pair of channels at one speed; {left_out} left out."
+
+
+def _make_table(
+    layers: Sequence[int], shares: Sequence[Float[Tensor, " F"]], unrotated: Sequence[float | None]
+) -> Table:
+    """List the share of every pair by layer, in the order of the channels; some layers may have fewer pairs."""
+    most = max(len(shares_F) for shares_F in shares) - 1
+    rows = []
+    for index, shares_F, r2 in zip(layers, shares, unrotated, strict=True):
+        *pairs, rest = shares_F.tolist()
+        rows.append((index + 1, r2, rest, *pairs, *[None] * (most - len(pairs))))
+    return Table.of(("layer", "unrotated q·k", "dimensions not rotated", *(f"pair {i}" for i in range(most))), rows)
+
+
+def _describe_unrotated(shares: Sequence[float | None]) -> str:
     """Say how much of the logits q·k would explain without rotation; empty where no layer could be run without it."""
     known = [share for share in shares if share is not None]
     if not known:
@@ -95,13 +132,22 @@ def _describe_unrotated(shares: list[float | None]) -> str:
     return f" q·k without rotation explains {mean} of the logits' variance (R², the mean over layers)."
 
 
-def _draw_figure(mean_F: Tensor, untrained_F: Tensor | None, pairs: int) -> Figure:
-    """Draw the share of every pair, trained and untrained."""
-    marks = [make_mark("bars", range(pairs), mean_F[:pairs], label="mean over layers", emphasis="main")]
-    if untrained_F is not None:
-        marks.append(make_mark("points", range(pairs), untrained_F[:pairs], label="untrained", emphasis="reference"))
+def _draw_figure(ordered: Sequence[Float[Tensor, " F"]], untrained: Sequence[Float[Tensor, " F"]] | None) -> Figure:
+    """Draw the share of every pair, the fastest first, trained and untrained."""
+    mean_F = _average_pairs(ordered)
+    marks = [make_mark("bars", range(len(mean_F)), mean_F, label="mean over layers", emphasis="main")]
+    if untrained is not None:
+        points = make_mark(
+            "points", range(len(mean_F)), _average_pairs(untrained), label="untrained", emphasis="reference"
+        )
+        marks.append(points)
     panel = Panel(tuple(marks), xlabel="pair of channels (0: fastest)", ylabel="share of logit variance")
     return Figure((panel,), title="What each pair of channels adds to the logits")
+
+
+def _average_pairs(ordered: Sequence[Float[Tensor, " F"]]) -> Float[Tensor, " F"]:
+    """Return the mean share of the pairs, the fastest first, over the layers that have so many."""
+    return pad_sequence([*ordered], batch_first=True, padding_value=torch.nan).nanmean(0)
 
 
 def compute_pair_shares(products_NF: Float[Tensor, "N F"], squares_N: Float[Tensor, " N"]) -> Float[Tensor, " F"]:
@@ -136,24 +182,9 @@ def compute_pair_sums(
     return torch.cat([pairs_NF, products_NK[:, width:].sum(1, keepdim=True)], dim=1), torch.cat(squares)
 
 
-def find_rotated_width(subject: Subject, layer: Layer, width: int) -> int:
-    """Return how many of the ``width`` channels of a head rotate: those that partial rotary leaves alone come last."""
-    if layer.scheme is not None:
-        parts = layer.scheme.parts if isinstance(layer.scheme, Composition) else (layer.scheme,)
-        ropes = [part for part in parts if isinstance(part, RoPE)]
-        return ropes[0].channels if ropes else width
-    rotary = getattr(getattr(subject.model, "config", None), "rotary_dim", None)
-    if isinstance(rotary, int):
-        return rotary
-    for name, buffer in subject.model.named_buffers():
-        if name.endswith("inv_freq"):
-            return 2 * len(buffer)
-    return width
-
-
 def compute_unrotated_r2(layer: Layer, ordinary_T: Bool[Tensor, " T"]) -> float | None:
     """Return R² of the logits, centred over keys, on q·k without rotation; None where the angles cannot be set to 0."""
-    unrotated_layer = _remove_rotation(layer)
+    unrotated_layer = remove_rotation(layer)
     if unrotated_layer is None:
         return None
     covariance = variance = products_variance = 0.0
@@ -167,20 +198,3 @@ def compute_unrotated_r2(layer: Layer, ordinary_T: Bool[Tensor, " T"]) -> float 
         variance += float(logits.square().sum())
         products_variance += float(products.square().sum())
     return covariance**2 / max(variance * products_variance, 1e-30)
-
-
-def _remove_rotation(layer: Layer) -> Layer | None:
-    """Return the same layer with all angles zero; None where the angles are not among its arguments.
-
-    A layer of this project is given no scheme, one of transformers cosines of 1 (times any factor) and sines of 0.
-    """
-    contexts = [arg for arg in layer.args if isinstance(arg, AttentionContext)]
-    if contexts:
-        args = tuple(replace(arg, scheme=NoPosition()) if arg is contexts[0] else arg for arg in layer.args)
-        return replace(layer, args=args)
-    angles = layer.kwargs.get("position_embeddings")
-    if not isinstance(angles, tuple) or len(angles) != 2:
-        return None
-    cos, sin = angles
-    zero_angles = ((cos**2 + sin**2).sqrt(), torch.zeros_like(sin))
-    return replace(layer, kwargs={**layer.kwargs, "position_embeddings": zero_angles})
