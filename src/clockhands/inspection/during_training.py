@@ -15,7 +15,7 @@ from clockhands.inspection.measures.directions import Directions
 from clockhands.inspection.measures.layer_probes import probe_layers
 from clockhands.inspection.measures.loudness import Levels, measure_levels
 from clockhands.inspection.measures.position_rows import read_rows
-from clockhands.inspection.measures.recovery import Recovery
+from clockhands.inspection.measures.recovery import Recovery, draw_sample
 from clockhands.inspection.measures.table_similarity import TableSimilarity
 from clockhands.inspection.reading.capture import Capture, capture
 from clockhands.inspection.reading.reading import Reading
@@ -64,13 +64,13 @@ def _measure_recovery(subject: Subject, windows: Windows) -> dict[str, float]:
 
 def _measure_louder_positions(subject: Subject, windows: Windows) -> dict[str, float]:
     """Return the share of tokens recovered with position vectors 4 and 16 times as long, and with random vectors."""
-    rows = Recovery().run(Reading(subject, _capture_ids(windows))).table.rows
-    shares = {float(factor or 0): (float(share or 0), float(chance or 0)) for factor, share, chance in rows}
+    sample = draw_sample(subject, _capture_ids(windows))
+    if isinstance(sample, str):
+        return {}
     return {
-        f"words recovered, {vectors} {factor:g} times as long": shares[factor][i]
+        f"words recovered, {name} {factor:g} times as long": float(sample.find_hits(factor * vectors).mean())
         for factor in (4.0, 16.0)
-        for i, vectors in enumerate(("positions", "random vectors"))
-        if factor in shares
+        for name, vectors in (("positions", sample.position), ("random vectors", sample.noise))
     }
 
 

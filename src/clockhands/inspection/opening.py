@@ -17,6 +17,7 @@ from clockhands.runs import Run, load_foreign_model, open_run, read_checked_conf
 from clockhands.runs.foreign import measure_weight_files
 
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json")
+"""A folder with one of these files has a tokenizer, so that failing to open it is a fault."""
 
 
 def open_subject(

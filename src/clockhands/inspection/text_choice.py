@@ -63,19 +63,18 @@ def _choose_pairs(subject: Subject, texts: Sequence[str] | None) -> Iterable[tup
     return None
 
 
-def describe_origin(subject: Subject, windows: Windows, default: bool) -> str:
+def describe_origin(subject: Subject, windows: Windows, is_default: bool) -> str:
     """Return where the windows come from and what the encoder read beside them, to follow "96 windows of 128 tokens".
 
-    ``default``: the caller passed no text.
+    ``is_default``: the caller passed no text.
     """
     training_text = subject.training_texts or subject.training_pairs
     origin = " of the text it was trained on" if training_text else " of Python's documentation"
-    origin = origin if default else ""
+    origin = origin if is_default else ""
     if windows.source_NS is None:
         return origin
-    return (
-        f"{origin}, beside {'what they translate' if default and subject.training_pairs else 'the same text as source'}"
-    )
+    translates = is_default and bool(subject.training_pairs)
+    return f"{origin}, beside {'what they translate' if translates else 'the same text as source'}"
 
 
 def _pair_with_itself(texts: Sequence[str]) -> Iterator[tuple[str, str]]:

@@ -9,7 +9,7 @@ from clockhands.inspection.estimators.probes import (
     STRENGTH,
     CrossValidation,
     Ridge,
-    correct_interval,
+    compute_corrected_interval,
     find_nearest_row,
     fit_network_r2,
 )
@@ -70,7 +70,8 @@ def test_the_interval_holds_the_true_score_and_an_uncorrected_one_does_not() -> 
     ]
     truth = float(torch.stack(runs).mean())
     held = {
-        ratio: sum(low <= truth <= high for low, high in (correct_interval(run, ratio) for run in runs)) / len(runs)
+        ratio: sum(low <= truth <= high for low, high in (compute_corrected_interval(run, ratio) for run in runs))
+        / len(runs)
         for ratio in (1 / 3, 0.0)
     }
     assert held[1 / 3] >= 0.9
@@ -78,7 +79,7 @@ def test_the_interval_holds_the_true_score_and_an_uncorrected_one_does_not() -> 
 
 
 def test_one_split_gives_no_interval_but_a_point() -> None:
-    assert correct_interval(torch.tensor([0.5]), 0.3) == (0.5, 0.5)
+    assert compute_corrected_interval(torch.tensor([0.5]), 0.3) == (0.5, 0.5)
 
 
 def test_a_network_reads_what_no_line_can() -> None:

@@ -6,7 +6,7 @@ import pytest
 import torch
 import transformers as hf
 
-from clockhands.inspection.measures.recovery import FACTORS, _describe_limit, _Sample
+from clockhands.inspection.measures.recovery import FACTORS, Sample, _describe_limit
 from clockhands.inspection.subject.subject import Subject
 from clockhands.model import PositionConfig
 
@@ -48,7 +48,7 @@ def test_how_much_longer_positions_may_be(last: float, said: str) -> None:
 def test_a_token_is_not_its_own_neighbour() -> None:
     """Where another row than the token's own was nearest, a neighbour that stayed was subtracted in its place."""
     rows = torch.tensor([[1, 0, 0, 0], [1, 1, 0, 0], [1, 0, 1, 0], [0, 0, 0, 1], [0, -1, 0, 0], [0, 0, -1, 0]]).float()
-    sample = _Sample(rows, torch.tensor([0]), torch.tensor([0]), torch.zeros(1, 4), torch.zeros(1, 4))
+    sample = Sample(rows, torch.tensor([0]), torch.tensor([0]), torch.zeros(1, 4), torch.zeros(1, 4))
     assert sample.compare_neighbours(torch.zeros(1, 4), count=2) == 1.0
     away = torch.tensor([[-0.9, 1.0, 1.0, 0.5]])
     order = torch.nn.functional.cosine_similarity(rows[:1] + away, rows).argsort(descending=True).tolist()

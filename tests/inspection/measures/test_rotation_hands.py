@@ -9,6 +9,7 @@ import torch
 
 from clockhands.inspection.measures.rotation_hands import RotationHands, read_rotation_hands
 from clockhands.inspection.reading.capture import capture
+from clockhands.inspection.reading.logit_parts import split_first_batch
 from clockhands.inspection.subject.subject import Subject
 
 from ..tiny import tiny
@@ -18,7 +19,7 @@ from .readings import draw_ids
 def read(name: str) -> list[RotationHands | None]:
     subject = Subject.of(tiny(name))
     recorded = capture(subject.model, subject.forward, draw_ids())
-    return [read_rotation_hands(subject, layer) for layer in recorded.layers]
+    return [read_rotation_hands(subject, layer, split_first_batch(layer)) for layer in recorded.layers]
 
 
 @pytest.mark.parametrize(
@@ -52,7 +53,7 @@ def test_weights_bound_what_the_pairs_add_to_the_constant_logit() -> None:
     """|q·k| of the constant part at any distance is at most the sum over pairs of |q_f| |k_f|, as Cauchy has it."""
     subject = Subject.of(tiny("llama"))
     layer = capture(subject.model, subject.forward, draw_ids()).layers[0]
-    hands = read_rotation_hands(subject, layer)
+    hands = read_rotation_hands(subject, layer, split_first_batch(layer))
     assert hands is not None
     mean = layer.inputs_NTD[1::2].double().mean((0, 1)).float().expand(1, layer.inputs_NTD.shape[1], -1)
     call = layer.replay(mean)

@@ -111,7 +111,7 @@ class Ridge:
         """Yield for each split the numbers of the m texts held out, and the predictions on them."""
         x_NTD = self.x_NTD if self.fit_NTD is None else self.fit_NTD
         x_offset, y_offset = x_NTD.mean((0, 1)), self.y_NTC.mean((0, 1))  # so that sums of squares do not cancel
-        sums = [_add_products(x_NTD[block] - x_offset, self.y_NTC[block] - y_offset) for block in self.splits.blocks]
+        sums = [_sum_products(x_NTD[block] - x_offset, self.y_NTC[block] - y_offset) for block in self.splits.blocks]
         totals = [torch.stack(parts).sum(0) for parts in zip(*sums, strict=True)]
         for blocks, (fitted, held_out) in zip(self.splits.held_out_blocks, self.splits, strict=True):
             gram, cross, x_sum, y_sum = (total - sum(sums[b][i] for b in blocks) for i, total in enumerate(totals))
@@ -122,13 +122,13 @@ class Ridge:
             yield held_out, (self.x_NTD[held_out] - x_mean) @ weights + y_mean
 
 
-def _add_products(x_nTD: Tensor, y_nTC: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def _sum_products(x_nTD: Tensor, y_nTC: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Return Σ x xᵀ, Σ x yᵀ, Σ x and Σ y over texts and tokens, in float64."""
     x, y = x_nTD.flatten(0, 1), y_nTC.flatten(0, 1)
     return (x.T @ x).double(), (x.T @ y).double(), x.double().sum(0), y.double().sum(0)
 
 
-def correct_interval(scores_n: Float[Tensor, " n"], held_out_ratio: float) -> tuple[float, float]:
+def compute_corrected_interval(scores_n: Float[Tensor, " n"], held_out_ratio: float) -> tuple[float, float]:
     """Return the 95 % interval of a score over n repeated splits, its variance corrected for their overlap.
 
     Student's t with the variance σ² (1/n + held_out_ratio), Nadeau & Bengio 2003, equation 9. For n < 2 both

@@ -11,13 +11,14 @@ from clockhands.inspection.drawing import make_mark, make_reference_line
 from clockhands.inspection.estimators.intervals import compute_central_range
 from clockhands.inspection.measures.distance_view import make_distance_view
 from clockhands.inspection.measures.measure import ATTENTION_HEADING, WINDOWS, Measure, make_untrained_reference
-from clockhands.inspection.measures.rotation_hands import read_rotation_hands
+from clockhands.inspection.measures.rotation_hands import RotationHands, read_rotation_hands
 from clockhands.inspection.number_format import describe_untrained, format_percent, format_percent_range
 from clockhands.inspection.reading.layer import Layer
-from clockhands.inspection.reading.logit_parts import split_by_batch
+from clockhands.inspection.reading.logit_parts import LogitParts, split_first_batch
 from clockhands.inspection.reading.logit_split import LogitSplit
 from clockhands.inspection.reading.reading import Reading
 from clockhands.inspection.reading.term_groups import DISTANCE, ROUNDING, compute_group_interval, sum_groups
+from clockhands.inspection.subject.subject import Subject
 from clockhands.shapes import Float, Tensor
 
 DISTANCE_MECHANISMS = {"rotary", "alibi", "buckets", "disentangled", "transformer-xl", "attention"}
@@ -58,7 +59,7 @@ class DistanceCurve(Measure):
         untrained_shares = _find_shares(reading.control.logit_splits) if reading.control else None
         largest = max(range(len(shares)), key=shares.__getitem__)
         untrained = untrained_shares[largest] if untrained_shares else None
-        curves, spreads = zip(*map(compute_distance_curve, reading.capture.layers), strict=True)
+        curves, spreads, hands = zip(*(_read_layer(subject, layer) for layer in reading.capture.layers), strict=True)
         low, high = compute_group_interval(splits[largest], DISTANCE)
         shuffled_n = _shuffle_distances(curves, splits)
         chance = compute_central_range(shuffled_n)
@@ -67,7 +68,6 @@ class DistanceCurve(Measure):
             f"(95 % interval {format_percent_range(low, high)}; distances shuffled {format_percent_range(*chance)}"
             f"{describe_untrained(untrained)})"
         )
-        hands = [read_rotation_hands(subject, layer) for layer in reading.capture.layers]
         return self.make_finding(
             _describe(largest, shares[largest], splits[largest], numbers, exceeds_chance),
             shares[largest],
@@ -87,6 +87,12 @@ class DistanceCurve(Measure):
                 "beyond": exceeds_chance,
             },
         )
+
+
+def _read_layer(subject: Subject, layer: Layer) -> tuple[Float[Tensor, "H J"], float, RotationHands | None]:
+    """Return what ``compute_distance_curve`` and ``read_rotation_hands`` return of a layer, from one split of it."""
+    parts = split_first_batch(layer)
+    return *compute_distance_curve(parts), read_rotation_hands(subject, layer, parts)
 
 
 def _find_shares(splits: Sequence[LogitSplit]) -> list[float]:
@@ -124,15 +130,14 @@ def _make_table(curves: Sequence[Float[Tensor, "H J"]], reach: int) -> Table:
     return Table.of(("layer", "head", "offset", "logit"), rows)
 
 
-def compute_distance_curve(layer: Layer) -> tuple[Float[Tensor, "H J"], float]:
-    """Compute the mean logit of distance alone at each offset, and its largest spread along a diagonal.
+def compute_distance_curve(parts: LogitParts) -> tuple[Float[Tensor, "H J"], float]:
+    """Compute a layer's mean logit of distance alone at each offset, and its largest spread along a diagonal.
 
     The offsets are −(T−1) … T−1, key position less query position. A spread of 0 means that the logit depends on the
     offset alone. Every query's logit at its own position is subtracted from its row, because ALiBi is often stored with
     another constant per row, which softmax cannot see. Offsets that the mask forbids are NaN. In float64. The curve is
     read on the first text: where queries and keys are normalised, their norms are those of that text.
     """
-    _, parts = next(split_by_batch(layer))
     logits_HST = (parts.compute_term("constant–constant") + parts.compute_term("added, constant"))[0].double().cpu()
     logits_HST = logits_HST - torch.diagonal(logits_HST, dim1=1, dim2=2)[..., None]
     logits_HST = logits_HST.masked_fill(~parts.real.mask_BHST[0].cpu(), torch.nan)

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from clockhands.inspection.measures.packing import LARGEST_INT16, pack_int8, pack_int16
+from clockhands.inspection.measures.base64_numbers import LARGEST_INT16, pack_int8, pack_int16
 from clockhands.inspection.measures.rotation_hands import RotationHands
 from clockhands.shapes import Float, Tensor
 

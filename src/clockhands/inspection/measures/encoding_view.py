@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from clockhands.inspection.measures.packing import LARGEST_INT8, pack_int8
+from clockhands.inspection.measures.base64_numbers import LARGEST_INT8, pack_int8
 from clockhands.shapes import Float, Tensor
 
 MOST_POSITIONS = 64

@@ -11,7 +11,7 @@ from clockhands.inspection.estimators.intervals import bound_exactly
 from clockhands.inspection.estimators.probes import (
     CrossValidation,
     Ridge,
-    correct_interval,
+    compute_corrected_interval,
     find_nearest_row,
     fit_network_r2,
 )
@@ -56,7 +56,8 @@ class ProbeScores:
         It is cut at 0 and 1, and exact where every position of every text is read back, or none.
         """
         intervals = [
-            correct_interval(shares_n, self.cross_validation.held_out_ratio) for shares_n in self.shares_by_split
+            compute_corrected_interval(shares_n, self.cross_validation.held_out_ratio)
+            for shares_n in self.shares_by_split
         ]
         cut = [(max(0.0, low), min(1.0, high)) for low, high in intervals]
         return [
@@ -147,7 +148,7 @@ def probe_without_residuals(subject: Subject, capture: Capture) -> tuple[Float[T
 
     Empty for a model whose residual connections cannot be removed (any that is not of this project).
     """
-    removal = subject.without_residuals()
+    removal = subject.remove_residuals()
     if removal is None:
         return ()
     splits = draw_splits(capture)

@@ -17,7 +17,7 @@ from clockhands.inspection.number_format import format_percent, format_percent_r
 from clockhands.inspection.reading.capture import FIRST_POSITION_NOTE, Capture
 from clockhands.inspection.reading.reading import Reading
 from clockhands.inspection.subject.input_table import find_power_of_two_above
-from clockhands.inspection.subject.tables import Tables
+from clockhands.inspection.subject.subject import Subject
 from clockhands.shapes import Float, Int, Tensor
 
 MOST_TOKENS = 2000
@@ -56,17 +56,9 @@ class Recovery(Measure):
 
     def run(self, reading: Reading) -> Finding:
         """Measure the tables at the input; the value is the share of tokens that are recovered."""
-        subject, capture = reading.subject, reading.capture
-        tables = subject.read_tables(capture.length)
-        if tables is None:
-            return self.skip(subject.explain_missing_table("Nothing is added to the token rows."))
-        if subject.concatenated:
-            return self.skip("Positions are concatenated with the tokens here, so nothing is added to them.")
-        if len(tables.tokens_VD) < 2:
-            return self.skip("The model knows one token only, which no other can be taken for.")
-        sample = _draw_sample(tables, capture)
-        if sample is None:
-            return self.skip("All position rows are equal: adding them moves every token by one vector.")
+        sample = draw_sample(reading.subject, reading.capture)
+        if isinstance(sample, str):
+            return self.skip(sample)
         sweep = [
             (factor, sample.find_hits(factor * sample.position), sample.find_hits(factor * sample.noise))
             for factor in FACTORS
@@ -106,7 +98,7 @@ def _describe_limit(sweep: Sweep) -> str:
 
 
 @dataclass(frozen=True)
-class _Sample:
+class Sample:
     """Tokens of a text at their own positions.
 
     ``rows`` are the centred token rows that a sum may be nearest to, ``targets`` the row of each token among them and
@@ -143,14 +135,21 @@ class _Sample:
         return float((before[:, :, None] == after[:, None, :]).any(-1).float().mean())
 
 
-def _draw_sample(tables: Tables, capture: Capture) -> _Sample | None:
-    """Draw tokens of the text at their own positions; None where all position rows are equal."""
+def draw_sample(subject: Subject, capture: Capture) -> Sample | str:
+    """Draw tokens of the text at their own positions, or return the reason why there is nothing to recover."""
+    tables = subject.read_tables(capture.length)
+    if tables is None:
+        return subject.explain_missing_table("Nothing is added to the token rows.")
+    if subject.concatenated:
+        return "Positions are concatenated with the tokens here, so nothing is added to them."
+    if len(tables.tokens_VD) < 2:
+        return "The model knows one token only, which no other can be taken for."
     # Cosines stay as they are when all vectors shrink alike.
     scale = max(find_power_of_two_above(tables.tokens_VD), find_power_of_two_above(tables.positions_ND))
     rows_TD = tables.positions_ND[: capture.length] / scale
     centred_TD = rows_TD - rows_TD[capture.counted_T].mean(0)
     if float(centred_TD[capture.counted_T].abs().max()) <= 1e-6 * float(rows_TD.abs().max()):
-        return None
+        return "All position rows are equal: adding them moves every token by one vector."
     generator = torch.Generator().manual_seed(0)
     counted = capture.counted_T.nonzero().flatten()
     ids = capture.ids_NT[:, counted]
@@ -162,7 +161,7 @@ def _draw_sample(tables: Tables, capture: Capture) -> _Sample | None:
     position = centred_TD[counted.repeat(len(ids))[drawn]]
     noise = F.normalize(torch.randn(position.shape, generator=torch.Generator().manual_seed(0)), dim=-1)
     noise = noise * position.norm(dim=-1, keepdim=True)
-    return _Sample(rows - rows.mean(0), targets, drawn // len(counted), position, noise)
+    return Sample(rows - rows.mean(0), targets, drawn // len(counted), position, noise)
 
 
 def _draw_figure(sweep: Sweep) -> Figure:

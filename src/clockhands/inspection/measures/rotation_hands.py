@@ -8,7 +8,7 @@ import torch
 
 from clockhands.inspection.measures.rotated_pairs import estimate_frequencies, find_rotated_width, pair_channels
 from clockhands.inspection.reading.layer import Layer
-from clockhands.inspection.reading.logit_parts import split_by_batch
+from clockhands.inspection.reading.logit_parts import LogitParts
 from clockhands.inspection.subject.subject import Subject
 from clockhands.shapes import Float, Tensor
 
@@ -24,15 +24,14 @@ class RotationHands:
     weights_HF: Float[Tensor, "H F"]
 
 
-def read_rotation_hands(subject: Subject, layer: Layer) -> RotationHands | None:
-    """Read the rotation of a layer from its constant queries and keys, which turn and do nothing else.
+def read_rotation_hands(subject: Subject, layer: Layer, parts: LogitParts) -> RotationHands | None:
+    """Read the rotation of a layer from its constant queries and keys (``parts``), which turn and do nothing else.
 
     None where nothing turns, where some pair turns at a speed that varies or differs between heads, and where it is not
     known which channels are paired.
     """
     if "rotary" not in subject.mechanisms or subject.has_unlisted_architecture:
         return None
-    _, parts = next(split_by_batch(layer))
     width = find_rotated_width(subject, layer, parts.q["constant"].shape[-1])
     queries, keys = (
         pair_channels(part["constant"][0, ..., :width], subject.interleaved) for part in (parts.q, parts.k)

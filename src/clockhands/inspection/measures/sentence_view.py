@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from clockhands.inspection.measures.packing import LARGEST_INT16, pack_int16
+from clockhands.inspection.measures.base64_numbers import LARGEST_INT16, pack_int16
 from clockhands.inspection.reading.sentence_split import POSITION_ALONE, SENTENCE_TERMS, SentenceLayer
 from clockhands.inspection.reading.sentences import Sentence
 

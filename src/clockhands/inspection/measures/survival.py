@@ -8,7 +8,7 @@ import torch
 
 from clockhands.findings import SHARE, Figure, Finding, Panel, Reference, Table
 from clockhands.inspection.drawing import make_mark, make_reference_line
-from clockhands.inspection.estimators.probes import correct_interval
+from clockhands.inspection.estimators.probes import compute_corrected_interval
 from clockhands.inspection.measures.layer_probes import (
     ProbeScores,
     fit_position_network,
@@ -119,7 +119,7 @@ def _describe_without_residuals(
     if not shares_by_split:
         return ""
     share = format_percent(float(shares_by_split[-1].mean()))
-    if correct_interval(shares_by_split[-1], held_out_ratio)[0] > chance:
+    if compute_corrected_interval(shares_by_split[-1], held_out_ratio)[0] > chance:
         return f" With the residual connections removed, {share} of positions are read back after the last layer."
     return (
         " With the residual connections removed, it is undecided whether any position can be read back after the last "

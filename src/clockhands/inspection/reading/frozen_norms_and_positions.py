@@ -27,6 +27,8 @@ def list_norms(module: nn.Module) -> list[nn.Module]:
 
     One after the attention is in the list too, but a replay never reaches it.
     """
+    # A norm of values ("v_norm") divides no query and no key, and one that is called with a second input, such as a
+    # gate, is none of those: in the shapes that ``_read_norm`` tries it would not run.
     norms = []
     for name, child in module.named_modules():
         last = name.rsplit(".", 1)[-1]
@@ -133,6 +135,7 @@ def _read_norm(norm: nn.Module, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     probe = signs.expand_as(x[:1])
     forward = type(norm).forward
     plus, minus = forward(norm, probe), forward(norm, -probe)
+    # A norm that centres gives the same for an input and for the input plus 3; ``uneven`` has a mean that is not zero.
     uneven = torch.arange(width, dtype=x.dtype, device=x.device).sin().expand_as(x[:1]) + signs
     centres = torch.allclose(forward(norm, uneven), forward(norm, uneven + 3.0), atol=1e-3)
     centred = x - x.mean(-1, keepdim=True) if centres else x

@@ -78,7 +78,7 @@ class HeadSums:
 
     def __init__(self, ordinary_T: Bool[Tensor, " T"]) -> None:
         self.ordinary_T, self.sums = ordinary_T, PositionSums()
-        self.to_first = torch.zeros(())
+        self.first_token_sum = torch.zeros(())
         self.mask_ST = torch.ones(1, 1, dtype=torch.bool)
         self.distances: list[Tensor] = []
 
@@ -86,16 +86,16 @@ class HeadSums:
         """Add the attention of one batch."""
         ordinary = self.ordinary_T
         weights = computed.weights_BHST.cpu()
-        weights_between = weights if bool(ordinary.all()) else weights[:, :, ordinary][..., ordinary]
-        self.to_first = self.to_first + weights[:, :, ordinary, 0].sum((0, 2), dtype=torch.float64) / int(
+        ordinary_weights = weights if bool(ordinary.all()) else weights[:, :, ordinary][..., ordinary]
+        self.first_token_sum = self.first_token_sum + weights[:, :, ordinary, 0].sum((0, 2), dtype=torch.float64) / int(
             ordinary.sum()
         )
         # Assumed to be the mask of every text and head: windows have one length and no padding.
         self.mask_ST = computed.mask_BHST[0, 0].cpu()[ordinary][:, ordinary]
         # What goes to special tokens is left out, so that attention between ordinary tokens sums to 1 again.
-        weights_between = weights_between / weights_between.sum(-1, keepdim=True).clamp_min(1e-12)
-        self.sums.add((weights_between.double() - self._make_uniform()) * self.mask_ST)
-        self.distances.append(self._measure_distance(weights_between))
+        ordinary_weights = ordinary_weights / ordinary_weights.sum(-1, keepdim=True).clamp_min(1e-12)
+        self.sums.add((ordinary_weights.double() - self._make_uniform()) * self.mask_ST)
+        self.distances.append(self._measure_distance(ordinary_weights))
 
     def _make_uniform(self) -> Float[Tensor, "S T"]:
         """Return uniform attention over the keys that each query may attend to."""
@@ -118,7 +118,7 @@ class HeadSums:
             by_position_H=by_position,
             by_position_interval_H2=by_position_interval_H2,
             attention_by_offset_HJ=_average_offsets(mean_HST, offset_ST),
-            first_token_H=self.to_first / num_texts,
+            first_token_H=self.first_token_sum / num_texts,
             distance_NH=torch.cat(self.distances),
             uniform_distance=float((uniform_ST * offset_ST.abs()).sum(-1)[queries].mean()),
             uniform_by_offset_J=_average_offsets(uniform_ST[None], offset_ST)[0],

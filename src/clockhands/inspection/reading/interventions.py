@@ -169,7 +169,7 @@ def intervene(subject: Subject, capture: Capture) -> Interventions:
     before = run_last_states(subject.forward, capture, ids)
     effects = [_shift(subject, capture, ids, step, before) for step in STEPS]
     if subject.read_tables() is not None:
-        with subject.with_mean_positions(capture.length):
+        with subject.average_positions(capture.length):
             after = run_last_states(subject.forward, capture, ids)
         effects.append(compare_states(MEAN_ROW, before, after))
     generator = torch.Generator().manual_seed(0)

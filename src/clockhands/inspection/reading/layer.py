@@ -50,11 +50,11 @@ class Layer:
     @property
     def batch(self) -> int:
         """The number of texts of one run: the recorded arguments, such as masks, have this size."""
-        return self._template.shape[1 if self.time_first else 0]
+        return self._recorded_input.shape[1 if self.time_first else 0]
 
     @property
-    def _template(self) -> Tensor:
-        """The input among the recorded arguments."""
+    def _recorded_input(self) -> Tensor:
+        """The input of the batch on which the arguments were recorded."""
         return get_input(self.args, self.kwargs)
 
     def replay(self, x_NTD: Float[Tensor, "N T D"]) -> ComputedAttention:
@@ -62,10 +62,10 @@ class Layer:
 
         Raises CheckpointError if the module computes no attention when it runs alone.
         """
-        count, template = len(x_NTD), self._template
+        count, recorded = len(x_NTD), self._recorded_input
         if count < self.batch:
             x_NTD = torch.cat([x_NTD, x_NTD[-1:].expand(self.batch - count, -1, -1)])
-        x = x_NTD.to(template)
+        x = x_NTD.to(recorded)
         x = x.transpose(0, 1) if self.time_first else x.contiguous()
         args, kwargs = _replace_input(self.args, self.kwargs, x)
         try:

@@ -121,6 +121,11 @@ def split_by_batch(layer: Layer, *, crossfit: bool = True) -> Iterator[tuple[Int
                 yield batch, _subtract(layer, layer.replay(x), at_mean, at_both)
 
 
+def split_first_batch(layer: Layer) -> LogitParts:
+    """Return the parts of the logits of the first batch, for what is the same in every text: the constant part."""
+    return next(split_by_batch(layer))[1]
+
+
 def split_text(layer: Layer, row: int, first_other: int) -> LogitParts:
     """Return the parts of the logits of one text; the means come from the texts ``first_other`` and later."""
     mean, position = compute_means(layer, torch.arange(first_other, len(layer.inputs_NTD)))

@@ -79,18 +79,14 @@ def split_sentence(subject: Subject, sentence: Sentence, windows: Windows) -> li
         source_NS=source_NS,
         batch=BATCH,
     )
-    has_swap = len(sentence.swapped_ids) == len(sentence.ids)
-    return [_read_layer(layer, sentence.ordinary_T, has_swap) for layer in recorded.layers]
+    return [_read_layer(layer, sentence) for layer in recorded.layers]
 
 
-def _read_layer(layer: Layer, ordinary_T: Bool[Tensor, " T"], has_swap: bool) -> SentenceLayer:
-    """Return what is shown of one layer, whose texts are those of ``make_comparison_rows``.
-
-    ``has_swap``: whether the second text is the sentence with two words swapped.
-    """
-    parts, split = split_text(layer, 0, first_other=2), split_logits(layer, ordinary_T)
+def _read_layer(layer: Layer, sentence: Sentence) -> SentenceLayer:
+    """Return what is shown of one layer, whose texts are those of ``make_comparison_rows``."""
+    parts, split = split_text(layer, 0, first_other=2), split_logits(layer, sentence.ordinary_T)
     terms_tHST = torch.stack([_sum_terms(parts, terms) for terms in SENTENCE_TERMS.values()])
-    included_BHST = parts.real.mark_ordinary_pairs(ordinary_T)
+    included_BHST = parts.real.mark_ordinary_pairs(sentence.ordinary_T)
     logits_HST = centre_logits(parts.real.logits_BHST, included_BHST)[0].double()
     cov_Ht = (terms_tHST * logits_HST).sum((-1, -2)).T.cpu()
     var_H = logits_HST.square().sum((-1, -2)).cpu()
@@ -98,7 +94,7 @@ def _read_layer(layer: Layer, ordinary_T: Bool[Tensor, " T"], has_swap: bool) ->
     centred = [centre_logits(term[None], parts.real.mask_BHST)[0] for term in terms_tHST]
     return SentenceLayer(
         parts.real.weights_BHST[0].float().cpu(),
-        layer.replay(layer.inputs_NTD[1:2]).weights_BHST[0].float().cpu() if has_swap else None,
+        layer.replay(layer.inputs_NTD[1:2]).weights_BHST[0].float().cpu() if sentence.has_comparable_swap else None,
         parts.real.mask_BHST[0, 0].cpu(),
         torch.stack(centred).float().cpu(),
         cov_Ht / var_H[:, None].clamp_min(1e-30),

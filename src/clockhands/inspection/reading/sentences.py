@@ -44,6 +44,11 @@ class Sentence:
     swapped_ids: list[int]
     source: list[int] | None = None
 
+    @property
+    def has_comparable_swap(self) -> bool:
+        """Whether the text with two words swapped has as many tokens as the sentence, so that both fit one batch."""
+        return len(self.swapped_ids) == len(self.ids)
+
 
 def encode_sentences(subject: Subject, texts: Sequence[str], *, option: str = "--sentence") -> list[Sentence]:
     """Return the sentences as this model reads them; ``option`` is the name of the option in the messages.
@@ -84,10 +89,9 @@ def make_comparison_rows(
     others are the first ordinary tokens of at most ``count`` windows, with the special tokens of the sentence.
     """
     ids_T = torch.tensor(sentence.ids)
-    has_swap = len(sentence.swapped_ids) == len(sentence.ids)
     others_NT = windows.ids_NT[:count][:, windows.ordinary_T][:, : int(sentence.ordinary_T.sum())]
     rows_NT = ids_T.repeat(2 + len(others_NT), 1)
-    rows_NT[1] = torch.tensor(sentence.swapped_ids) if has_swap else ids_T
+    rows_NT[1] = torch.tensor(sentence.swapped_ids) if sentence.has_comparable_swap else ids_T
     rows_NT[2:, sentence.ordinary_T] = others_NT
     if windows.source_NS is None or sentence.source is None:
         return rows_NT, None

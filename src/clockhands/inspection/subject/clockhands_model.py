@@ -190,7 +190,7 @@ class ClockhandsSubject(Subject):
         return self.stack.input.combine == "concatenate"
 
     @contextmanager
-    def with_mean_positions(self, length: int) -> Iterator[None]:
+    def average_positions(self, length: int) -> Iterator[None]:
         """Inside the block, every position vector at the input is the mean over the text, whatever ``length`` says."""
 
         def average(module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -204,7 +204,7 @@ class ClockhandsSubject(Subject):
             hook.remove()
 
     @contextmanager
-    def without_residuals(self) -> Iterator[None]:
+    def remove_residuals(self) -> Iterator[None]:
         """Inside the block, no layer adds its input to its output."""
         sublayers = [
             module for module in self.stack.modules() if isinstance(module, ResidualConnection) and module.adds_input

@@ -15,7 +15,10 @@ def select_stack(transformer: Transformer, side: Side | None) -> Stack:
 
 
 def name_mechanisms(schemes: SideSchemes) -> tuple[str, ...]:
-    """Return the names in ``families.MECHANISM_CLAUSES`` of what the schemes of a side do."""
+    """Return the names in ``families.MECHANISM_CLAUSES`` of what the schemes of a side do.
+
+    They go by hooks: SSMax and Temperature, which only scale queries in the hook ``rotate``, are "rotary" too.
+    """
     hooks = schemes.active_hooks()
     names = []
     if "encode" in hooks:

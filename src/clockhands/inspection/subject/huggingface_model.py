@@ -221,7 +221,7 @@ class HuggingFaceSubject(Subject, last=True):
         return None
 
     @contextmanager
-    def with_mean_positions(self, length: int) -> Iterator[None]:
+    def average_positions(self, length: int) -> Iterator[None]:
         tables = self.read_tables()
         if self.table is None or tables is None:
             raise CheckpointError(f"{self.name} has no position table at its input")
@@ -229,7 +229,7 @@ class HuggingFaceSubject(Subject, last=True):
         with self.table.replace_rows(self.model, mean_D.expand(length, -1)):
             yield
 
-    def without_residuals(self) -> AbstractContextManager[None] | None:
+    def remove_residuals(self) -> AbstractContextManager[None] | None:
         return None
 
     def build_untrained(self, seed: int = 0) -> Subject:

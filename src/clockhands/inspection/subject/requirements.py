@@ -22,9 +22,9 @@ _CONTENTS = {
 """What a model reads, by the name of its main input."""
 
 
-@runtime_checkable
+@runtime_checkable  # so that the tests, in which annotations are checked while they run, can check this one
 class SubjectLike(Protocol):
-    """What ``check_reads_tokens`` needs of a subject."""
+    """What ``check_reads_tokens`` needs of a subject: a protocol, since ``HuggingFaceSubject`` imports this module."""
 
     model: nn.Module
     encoder_decoder: nn.Module | None

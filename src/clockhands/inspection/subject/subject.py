@@ -233,14 +233,14 @@ class Subject(ABC):
         """
 
     @abstractmethod
-    def with_mean_positions(self, length: int) -> AbstractContextManager[None]:
+    def average_positions(self, length: int) -> AbstractContextManager[None]:
         """Inside the block, every position row is the mean of the first ``length``, for texts of that length.
 
         Only for a model whose ``read_tables`` returns tables; HuggingFaceSubject raises CheckpointError for another.
         """
 
     @abstractmethod
-    def without_residuals(self) -> AbstractContextManager[None] | None:
+    def remove_residuals(self) -> AbstractContextManager[None] | None:
         """Inside the block, no layer adds its input to its output; None where the model has no switch for that."""
 
     @abstractmethod

@@ -7,7 +7,7 @@ import struct
 
 import torch
 
-from clockhands.inspection.measures.packing import pack_int8, pack_int16
+from clockhands.inspection.measures.base64_numbers import pack_int8, pack_int16
 
 
 def test_numbers_of_16_bits_are_little_endian_integers() -> None:
