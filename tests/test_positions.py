@@ -311,6 +311,14 @@ def test_faults_are_named(name: str, options: dict[str, Any], message: str) -> N
         make_transform(name, options)
 
 
+@pytest.mark.parametrize("name", ["scaled.factor", "cape.max_scale", "cape.max_local_shift", "jittered.shift",
+                                  "jittered.jitter", "random-float.maximum"])  # fmt: skip
+def test_nan_is_refused_by_every_transform_that_is_made_without_a_configuration(name: str) -> None:
+    transform, _, option = name.partition(".")
+    with pytest.raises(UsageError, match=r"nan.*, but must be"):
+        positions.TRANSFORMS[transform](**{option: math.nan})
+
+
 @pytest.mark.parametrize("factor", [0.0, -2.0, math.nan])
 def test_positions_are_divided_by_nothing_that_is_not_above_zero(factor: float) -> None:
     with pytest.raises(PositionError, match=f"the factor, which is {factor}"):

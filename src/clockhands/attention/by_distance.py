@@ -18,7 +18,7 @@ __all__ = ["compute", "serves"]
 
 
 def serves(request: AttentionRequest) -> bool:
-    """Tell whether the bias is a function of the distance of tokens on a line, and tiles are worth their set-up."""
+    """Return whether the bias is a function of the distance of tokens on a line, and tiles are worth their set-up."""
     scheme, pos = request.scheme, (request.qpos_BS, request.kpos_BT)
     return (
         "bias" in request.hooks
@@ -53,7 +53,7 @@ def compute(request: AttentionRequest) -> Float[Tensor, "B H S Kv"]:
 def _fit_a_channel(request: AttentionRequest) -> Tensor:
     """Return for which heads one more channel serves, [H]; none if rows of the bias differ by more than a constant."""
     scheme = cast(DistanceBias, request.scheme)
-    # The gradient of the row would be a sum of 16-bit numbers that cancel.
+    # In 16 bits the gradient of the row would be a sum of rounded numbers that nearly cancel.
     coarse = scheme.needs_gradient and request.low_precision
     if scheme.queries_share_bias_row and not coarse and extra_channel.is_possible(request):
         return extra_channel.fits_channel(_make_middle_row(request), request.q_BHSK.dtype)

@@ -13,11 +13,11 @@ from clockhands.shapes import Float, Tensor
 __all__ = ["LONG", "compute", "serves"]
 
 LONG = 512
-"""Queries from which on tiles are the faster."""
+"""With this number of queries or more, tiles are faster than the fused kernel."""
 
 
 def serves(request: AttentionRequest) -> bool:
-    """Tell whether tiles beat the fused kernel without any bias: in 16 bits on a CPU without AMX from 512 tokens on."""
+    """Return whether tiles beat the fused kernel without a bias: from ``LONG`` on in 16 bits on a CPU without AMX."""
     return (
         request.causal
         and request.mask_BHST is None

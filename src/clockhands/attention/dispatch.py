@@ -17,7 +17,7 @@ class Kernel(Protocol):
     """A module that computes attention in one way."""
 
     def serves(self, request: AttentionRequest) -> bool:
-        """Tell whether this way is possible for the request, and the fastest of those that come after it."""
+        """Return whether this kernel can compute the request, and faster than every kernel after it in ``KERNELS``."""
 
     def compute(self, request: AttentionRequest) -> Tensor:
         """Compute the attended values: [B, H, S, Kv]."""
@@ -32,7 +32,7 @@ KERNELS: tuple[Kernel, ...] = (
     causal_tiles,
     fused_kernel,
 )
-"""In the order in which they are asked; the last serves every request."""
+"""The kernels in the order in which they are asked; the last serves every request."""
 
 
 def attend(
@@ -53,8 +53,8 @@ def attend(
 
     ``mask_BHST`` is True where a query may attend to a key (None: everywhere; one row of it serves all queries).
     ``causal`` adds the mask of the last S of T tokens (query s attends to keys up to T - S + s) and lets kernels skip
-    what it hides. ``scale`` multiplies q·k: ``scheme.scale(K)`` of the unrotated width unless given. ``rotated`` says
-    that q and k have been through ``scheme.rotate``. ``dropout`` acts on the weights; pass 0 outside training.
+    what it hides. ``scale`` multiplies q·k; None: ``scheme.scale(K)``. ``rotated`` says that q and k have been
+    through ``scheme.rotate``. ``dropout`` acts on the weights; pass 0 outside training.
     Keys and values may have G heads, fewer than H: each is that of H/G consecutive query heads.
     Returns [B, H, S, Kv]. Raises PositionError for positions that the scheme does not take, UsageError for key heads
     whose number does not divide H.

@@ -34,7 +34,7 @@ FEW_QUERIES, SHORT = 16, 128
 
 
 def serves(request: AttentionRequest) -> bool:
-    """Tell whether one row of the bias stands for all, and fits into a channel."""
+    """Return whether one row of the bias stands for all, and fits into a channel."""
     if (
         "bias" not in request.hooks
         or not request.scheme.queries_share_bias_row
@@ -43,7 +43,7 @@ def serves(request: AttentionRequest) -> bool:
     ):
         return False
     row = request.middle_row_BHT
-    # In 16 bits the gradient of the row would be a sum of 8-bit numbers that cancel.
+    # In 16 bits the gradient of the row would be a sum of rounded numbers that nearly cancel.
     return bool(fits_channel(row, request.q_BHSK.dtype).all()) and not (row.requires_grad and request.low_precision)
 
 
@@ -53,7 +53,7 @@ def compute(request: AttentionRequest) -> Float[Tensor, "B H S Kv"]:
 
 
 def is_possible(request: AttentionRequest) -> bool:
-    """Tell whether one more channel for the fused kernel of a CPU is possible and fast.
+    """Return whether one more channel for the fused kernel of a CPU is possible and fast.
 
     That kernel has no dropout. A GPU has FlexAttention, and its fused kernels want widths that 8 divides. The channel
     holds the row divided by ``scale``, which must not be so small that the numbers are infinite, nor below 0, where
@@ -76,7 +76,7 @@ def is_possible(request: AttentionRequest) -> bool:
 
 @cache
 def has_fast_low_precision() -> bool:
-    """Tell whether this processor multiplies tiles of 16-bit numbers (Intel's AMX).
+    """Return whether this processor multiplies tiles of 16-bit numbers (Intel's AMX).
 
     PyTorch's fused kernel is then the fastest in bfloat16 too.
     """
@@ -111,6 +111,7 @@ def attend_with_row(request: AttentionRequest, row_BHT: Float[Tensor, "#B H T"])
     if request.low_precision:
         parts.append((row_BHT - parts[0]).to(q_BHSK.dtype))
     if mask is not None:
+        # Half of the lowest number, so that adding q·k does not overflow to -inf.
         parts[0] = parts[0].masked_fill(~mask[:, :, 0], torch.finfo(q_BHSK.dtype).min / 2)
     q = torch.cat([q_BHSK, q_BHSK.new_ones(()).expand(*q_BHSK.shape[:3], len(parts))], dim=-1)
     k = torch.cat([k_BHTK, *(part[..., None].expand(*k_BHTK.shape[:3], 1) for part in parts)], dim=-1)

@@ -17,7 +17,7 @@ MANY_QUERIES, NARROWEST = 1024, 16
 
 
 def serves(request: AttentionRequest) -> bool:
-    """Tell whether FlexAttention serves.
+    """Return whether FlexAttention serves.
 
     It serves on CUDA, for many queries (compiling costs seconds, and a short bias is small), without dropout (it has
     none), and for schemes whose ``score_mod`` needs no whole bias.

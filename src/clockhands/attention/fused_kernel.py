@@ -40,7 +40,7 @@ def compute(request: AttentionRequest) -> Float[Tensor, "B H S Kv"]:
 def compute_with_bias(
     request: AttentionRequest, bias_BHST: Float[Tensor, "#B #H S T"] | None
 ) -> Float[Tensor, "B H S Kv"]:
-    """Compute attention with a bias that is there already: [B, H, S, Kv].
+    """Compute attention with a bias that has been computed, or with none: [B, H, S, Kv].
 
     ``is_causal`` of the fused kernel aligns at the top left, so it serves only where S equals T. It masks before it
     scales, so it serves only a scale above 0: -inf times 0 is NaN.
@@ -69,7 +69,7 @@ def attend_rotated(
     mask_BHST: Mask | None,
     scale: float,
 ) -> Float[Tensor, "B H S Kv"]:
-    """Attend where a scheme has nothing left to do once queries and keys are rotated: no hook, no dropout.
+    """Attend with rotated queries and keys, no further hook and no dropout: [B, H, S, Kv].
 
     A decoding step of one token spends as much time on choosing a kernel as in it; here only the kernel is called.
     """
@@ -91,19 +91,20 @@ def call_fused_kernel(
 
     On a CPU it takes values as wide as the queries; for narrower ones it would make all weights, so they are padded.
     """
-    spare = q_BHSK.shape[-1] - v_BHTK.shape[-1]
-    if spare > 0 and q_BHSK.device.type == "cpu" and q_BHSK.shape[-2] > 1:
-        return F.scaled_dot_product_attention(q_BHSK, k_BHTK, F.pad(v_BHTK, (0, spare)), **rest)[..., :-spare]
+    missing = q_BHSK.shape[-1] - v_BHTK.shape[-1]
+    if missing > 0 and q_BHSK.device.type == "cpu" and q_BHSK.shape[-2] > 1:
+        return F.scaled_dot_product_attention(q_BHSK, k_BHTK, F.pad(v_BHTK, (0, missing)), **rest)[..., :-missing]
     return F.scaled_dot_product_attention(q_BHSK, k_BHTK, v_BHTK, **rest)
 
 
 def prefers_plain_products(
     q_BHSK: Float[Tensor, "B H S K"], k_BHTK: Float[Tensor, "B H T K"], bias_BHST: Float[Tensor, "#B #H S T"] | None
 ) -> bool:
-    """Tell whether matrix products around a softmax beat the fused kernel, as measured on a CPU with torch 2.13.
+    """Return whether matrix products around a softmax beat the fused kernel, as measured on a CPU with torch 2.13.
 
-    In bfloat16 its backward pass is 2 to 4 times slower up to some 1,000 keys; with a bias that collects a gradient it
-    falls back to a slow form; one query row per batch row is 1.3 to 1.6 times slower from 64 rows on.
+    The fused kernel is slower than matrix products in three cases: 2 to 4 times in the backward pass in bfloat16 with
+    up to some 1,000 keys; with a bias that collects a gradient, for which it has only a slow form; and 1.3 to 1.6 times
+    with one query in each of 64 or more batch rows.
     """
     if q_BHSK.shape[-2] == 1 and q_BHSK.shape[0] < 64:  # first, for it is asked in every layer of every step
         return False

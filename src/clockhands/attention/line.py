@@ -40,8 +40,10 @@ def find_line(q_BS: Positions, k_BT: KeyPositions) -> Line | None:
     """
     if q_BS.dim() != 2:
         return None
+    # A batch with stride 0 is one row expanded to all, so that one row is compared instead of all.
     q_BS, k_BT = (x[:1] if x.stride(0) == 0 else x for x in (q_BS, k_BT))
     first_B, queries, keys = q_BS[:, 0] - k_BT[:, 0], q_BS.shape[1], k_BT.shape[1]
+    # The first jump in the positions of the keys ends the first run, and the next position begins the second.
     jumps = (k_BT[0].diff() != 1).nonzero()
     run = int(jumps[0]) + 1 if len(jumps) else keys
     line = Line(run, int(k_BT[0, run] - k_BT[0, 0])) if run < keys else Line(max(queries, keys), 1)

@@ -16,13 +16,13 @@ from clockhands.shapes import Float, Tensor
 __all__ = ["ELEMENTS", "ELEMENTS_OF_A_GPU", "FEW_QUERIES", "MANY_PAIRS", "ROWS", "compute", "serves"]
 
 ROWS, ELEMENTS, ELEMENTS_OF_A_GPU = 256, 1 << 19, 1 << 24
-"""Queries of a block at most, and logits of a block, about, on a CPU and on a GPU."""
+"""The most queries of a block, and about how many logits it has on a CPU and on a GPU."""
 FEW_QUERIES, MANY_PAIRS = 32, 1 << 22
-"""Up to so many queries, or entries of the whole bias [B, H, S, T], the bias is made in one piece."""
+"""With no more queries, or no more entries of the whole bias [B, H, S, T], than this the bias is made in one piece."""
 
 
 def serves(request: AttentionRequest) -> bool:
-    """Tell whether the whole bias would be large, and each of its rows needs its own query alone."""
+    """Return whether the whole bias would be large, and each of its rows needs its own query alone."""
     pairs = request.q_BHSK.shape[0] * request.q_BHSK.shape[1] * request.num_queries * request.num_keys
     return (
         "bias" in request.hooks
@@ -64,8 +64,8 @@ class _Blocks:
         for start in range(0, queries, rows):
             count = min(rows, queries - start)
             last = keys - queries + start + count if self.request.causal else keys
-            mine = [q.narrow(2, start, count), k.narrow(2, 0, last), v.narrow(2, 0, last)]
-            yield start, [*mine, qpos.narrow(axis, start, count), kpos.narrow(axis, 0, last)]
+            parts = [q.narrow(2, start, count), k.narrow(2, 0, last), v.narrow(2, 0, last)]
+            yield start, [*parts, qpos.narrow(axis, start, count), kpos.narrow(axis, 0, last)]
 
     def compute(self, start: int, q: Tensor, k: Tensor, v: Tensor, qpos: Tensor, kpos: Tensor) -> Tensor:
         """Compute a block's values; the same weights are dropped whenever it is computed."""

@@ -101,7 +101,10 @@ def make_request(
 
 
 def _share_heads(heads: int, x_BGTK: Float[Tensor, "B G T K"]) -> Float[Tensor, "B H T K"]:
-    """Repeat each head of keys or values for the query heads of its group: [B, H, T, K]."""
+    """Repeat each head of keys or values for the query heads of its group: [B, H, T, K].
+
+    Raises UsageError where the number of heads does not divide that of the query heads.
+    """
     groups = x_BGTK.shape[1]
     if groups == heads:
         return x_BGTK
@@ -118,7 +121,7 @@ def attend_reference(*args: Any, **options: Any) -> RecordedAttention:
 
 
 def serves(request: AttentionRequest) -> bool:
-    """Tell whether the scheme has a hook that needs whole rows."""
+    """Return whether the scheme has a hook that needs whole rows (``WHOLE_ROWS``)."""
     return bool(request.hooks & WHOLE_ROWS)
 
 

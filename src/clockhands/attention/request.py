@@ -79,12 +79,12 @@ class AttentionRequest:
     @cached_property
     def line(self) -> Line | None:
         """How the tokens stand on a line, or None if they do not; only with a ``DistanceBias``."""
-        return find_line(*self._on_a_line[:2])
+        return find_line(*self._whole_positions_and_curve[:2])
 
     @cached_property
     def curve_HN(self) -> Float[Tensor, "H N"]:
         """The bias at every distance that occurs, smallest first; only where ``line`` is not None."""
-        q_BS, k_BT, curve = self._on_a_line
+        q_BS, k_BT, curve = self._whole_positions_and_curve
         low, high = int(q_BS[0, 0] - k_BT[0, -1]), int(q_BS[0, -1] - k_BT[0, 0])
         return curve(torch.arange(low, high + 1, device=q_BS.device))
 
@@ -97,6 +97,6 @@ class AttentionRequest:
         return bias_BH1T[:, :, 0]
 
     @cached_property
-    def _on_a_line(self) -> tuple[Tensor, Tensor, Curve]:
+    def _whole_positions_and_curve(self) -> tuple[Tensor, Tensor, Curve]:
         """Whole positions of queries and of keys on a line, and the bias as a function of their distance."""
         return cast(DistanceBias, self.scheme).place_on_line(self.qpos_BS, self.kpos_BT)

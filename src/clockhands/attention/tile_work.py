@@ -14,7 +14,7 @@ from clockhands.shapes import Tensor
 __all__ = ["ELEMENTS", "LOG2E", "ROWS", "Tile", "TileWork"]
 
 ROWS, ELEMENTS = 128, 1 << 18
-"""Queries of a tile at most, and weights of a tile, about."""
+"""The most queries of a tile, and about how many weights it has."""
 LOG2E = 1 / math.log(2)
 """log2(e): e to the power of a logit is 2 to the power of this times the logit."""
 
@@ -62,6 +62,8 @@ class TileWork:
         self.q, self.k, self.v, self.curve = q, k, v, (curve * LOG2E).contiguous()
         self.masked = None if mask is None else ~mask.flip(-1)
         self.dropout, self.line, self.seed = dropout, line, seed
+        # The type of logits, weights and sums; the first and last index of each head's curve that a tile needs; and the
+        # logit, in units of ln 2, below which a weight is set to 0 (``_compute_powers``).
         self.wide = torch.promote_types(q.dtype, torch.float32)
         self.spans = _find_spans(
             self.curve, None if mask is not None else self._compute_reach(), line.get_offset(q.shape[1] - 1)
@@ -88,16 +90,16 @@ class TileWork:
                 if keys.start < keys.stop:
                     yield Tile(batch_heads, heads, slice(start, stop), keys)
 
-    def _split_heads(self, some: int) -> Iterator[tuple[slice, slice]]:
-        """Yield ``some`` heads at a time, as ``batch_heads`` and ``heads``: of one batch row, or all of a few rows."""
+    def _split_heads(self, count: int) -> Iterator[tuple[slice, slice]]:
+        """Yield ``count`` heads at a time, as ``batch_heads`` and ``heads``: of one batch row, or all of a few rows."""
         batch_heads, heads = self.q.shape[0], len(self.curve)
-        if some >= heads:
-            step = some // heads * heads
+        if count >= heads:
+            step = count // heads * heads
             yield from ((slice(at, min(at + step, batch_heads)), slice(0, heads)) for at in range(0, batch_heads, step))
             return
         for row in range(0, batch_heads, heads):
-            for at in range(0, heads, some):
-                end = min(at + some, heads)
+            for at in range(0, heads, count):
+                end = min(at + count, heads)
                 yield slice(row + at, row + end), slice(at, end)
 
     def _find_keys(self, low: int, high: int) -> slice:

@@ -128,9 +128,9 @@ class Jittered(Transform):
     def __post_init__(self) -> None:
         refuse_faults(
             "jittered",
-            ((self.shift or 0) < 0, f"shift is {self.shift}, but must be 0 or more"),
+            (not (self.shift or 0) >= 0, f"shift is {self.shift}, but must be 0 or more"),
             *(
-                (factor is not None and factor < 1, f"{name} is {factor}, but must be at least 1")
+                (factor is not None and not factor >= 1, f"{name} is {factor}, but must be at least 1")
                 for name, factor in (("jitter", self.jitter), ("rescale", self.rescale))
             ),
         )

@@ -128,8 +128,8 @@ class Cape(Transform):
         shifts = (self.max_global_shift, self.max_local_shift)
         refuse_faults(
             "cape",
-            (min(shifts) < 0, f"the largest shifts are {shifts}, but must be 0 or more"),
-            (self.max_scale < 1, f"max_scale is {self.max_scale}, but must be at least 1"),
+            (not all(largest >= 0 for largest in shifts), f"the largest shifts are {shifts}, but must be 0 or more"),
+            (not self.max_scale >= 1, f"max_scale is {self.max_scale}, but must be at least 1"),
         )
 
     @property
@@ -159,14 +159,14 @@ class Scaled(Transform):
     real_valued = True
 
     def __post_init__(self) -> None:
-        refuse_faults("scaled", (self.factor <= 0, f"factor is {self.factor}, but must be above 0"))
+        refuse_faults("scaled", (not self.factor > 0, f"factor is {self.factor}, but must be above 0"))
 
     def apply(self, pos_BS: Num[Tensor, "B S *A"], context: TransformContext) -> Float[Tensor, "B S *A"]:
         """Divide positions by ``factor``."""
         return interpolate(pos_BS, self.factor)
 
 
-TRANSFORMS: Catalogue[type[Any]] = Catalogue(
+TRANSFORMS: Catalogue[type[Transform]] = Catalogue(
     "position transform",
     {
         "shifted": Shifted,
@@ -185,5 +185,4 @@ def make_transform(name: str, options: Mapping[str, Any] | None = None) -> Trans
     values, faults = check_options(options or {}, options_of(TRANSFORMS[name]), name)
     if faults:
         raise ConfigError(faults, f"position transform {name!r}")
-    made: Transform = TRANSFORMS[name](**values)
-    return made
+    return TRANSFORMS[name](**values)
