@@ -26,6 +26,7 @@ from clockhands.schemes.rotary.rotation import Layout, compile_rotation
 
 HEADS, HEAD_DIM = 8, 64
 CALLS = 8
+FORMS: dict[str, Layout] = {"interleaved": "interleaved", "half": "half", "half compiled": "half"}
 SETTING = (
     "RoPE of q and k, batch 1, 8 heads of 64, as split off a projection [B, S, H, K]; cosines and sines are there "
     f"already on both sides; {CALLS} calls a round; table: 8192 x 512 in float32, first call. One thread, CPU time."
@@ -79,16 +80,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=11)
     parser.add_argument("--lengths", type=int, nargs="+", default=[512, 2048, 8192])
+    parser.add_argument("--forms", nargs="+", choices=FORMS, default=list(FORMS))
     asked = parser.parse_args()
     rounds, kept = asked.rounds, RESULTS / "positions.json"
     torch.set_num_threads(1)
     results: dict[str, Any] = json.loads(kept.read_text())["results"] if kept.exists() else {}
-    forms: tuple[tuple[str, Layout], ...] = (
-        ("interleaved", "interleaved"),
-        ("half", "half"),
-        ("half compiled", "half"),
-    )
-    for form, layout in forms:
+    for form in asked.forms:
+        layout = FORMS[form]
         compile_rotation(form == "half compiled")
         for length, dtype, backward in product(asked.lengths, (torch.float32, torch.bfloat16), (False, True)):
             name = f"RoPE {form}, {length}, {dtype}, {'forward and backward' if backward else 'forward'}"

@@ -32,8 +32,8 @@ __all__ = [
 ]
 
 Layout = Literal["interleaved", "half"]
-BLOCK = 1 << 18
-"""Numbers that one thread rotates at a time, which its cache holds."""
+BLOCK = 1 << 19
+"""Bytes that one thread rotates at a time, which its cache holds with those that they become."""
 
 
 class FormulaTable(NamedTuple):
@@ -115,20 +115,22 @@ def compile_rotation(enabled: bool = True, backend: str = "inductor") -> None:
     _compiled = torch.compile(rotate_halves_by_formula, backend=backend, dynamic=True) if enabled else None
 
 
-def _blocks(axis: int, x: Tensor, *others: Tensor) -> Iterator[tuple[Tensor, ...]]:
-    """Split x and its like along the positions into parts that are small enough for a processor's cache."""
-    rows = x.shape[axis]
-    if x.device.type == "cpu" and x.numel() > BLOCK:
-        rows = max(1, BLOCK * torch.get_num_threads() * rows // x.numel())
+def _blocks(axis: int, dtype: torch.dtype, x: Tensor, *others: Tensor) -> Iterator[tuple[Tensor, ...]]:
+    """Split x and its like along the positions into parts that, computed in ``dtype``, a processor's cache holds."""
+    rows, size = x.shape[axis], x.numel() * dtype.itemsize
+    if x.device.type == "cpu" and size > BLOCK:
+        rows = max(1, BLOCK * torch.get_num_threads() * rows // size)
     return zip(*(tensor.split(max(rows, 1), axis) for tensor in (x, *others)), strict=True)
 
 
 def _rotate_halves(x: Tensor, cos: Tensor, sin: Tensor, pairs: int, axis: int) -> Tensor:
-    out, first, second = torch.empty_like(x), slice(0, pairs), slice(pairs, 2 * pairs)
-    for part, c, s, to in _blocks(axis, x, cos, sin, out):
+    out = torch.empty_like(x)
+    # Halves are taken of the whole tensors: in each block their views would take as long as the products.
+    halves = [tensor.narrow(-1, start, pairs) for start in (0, pairs) for tensor in (x, sin, out)]
+    for part, c, to, a, sin_a, to_a, b, sin_b, to_b in _blocks(axis, x.dtype, x, cos, out, *halves):
         torch.mul(part, c, out=to)
-        to[..., first].addcmul_(part[..., second], s[..., first])
-        to[..., second].addcmul_(part[..., first], s[..., second])
+        to_a.addcmul_(b, sin_a)
+        to_b.addcmul_(a, sin_b)
     return out
 
 
@@ -141,7 +143,7 @@ def _rotate_neighbours(x: Tensor, cis: Tensor, axis: int) -> Tensor:
         torch.mul(_complex(source), cis, out=_complex(target))
         return out
     room = torch.empty(0, dtype=choose_working_dtype(x.dtype), device=x.device)
-    for part, c, to in _blocks(axis, source, cis, target):
+    for part, c, to in _blocks(axis, room.dtype, source, cis, target):
         room.resize_(part.shape).copy_(part)
         _complex(room).mul_(c)
         to.copy_(room)
