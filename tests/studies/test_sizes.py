@@ -17,7 +17,7 @@ def test_the_command_knows_every_size() -> None:
     assert tuple(SIZES) == SCALES
 
 
-WIDTHS = {"wide": 256, "gpu": 256, "paper": 512}
+WIDTHS = {"twice": 128, "wide": 256, "gpu": 256, "paper": 512}
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -27,6 +27,10 @@ def test_every_study_has_a_plan_in_every_size(name: str, size: str) -> None:
     task = planned.recipe.corpus, planned.recipe.tables["tokenizer"]["kind"]
     if size == "roles" and task != ("numbers", "morpheme"):
         with pytest.raises(ConfigError, match="the size roles is for studies of"):
+            STUDIES[name].make_plan(size=size)
+        return
+    if size == "twice" and "twice" not in STUDIES[name].sizes:
+        with pytest.raises(ConfigError, match=r"the size twice is for studies that say what it changes, under \[size"):
             STUDIES[name].make_plan(size=size)
         return
     scaled = STUDIES[name].make_plan(size=size)

@@ -19,7 +19,7 @@ from clockhands.training import TrainingData
 
 EXPLAINED = ("train", "validation", "test")
 """Splits of a corpus whose texts are as long as those in training."""
-BEYOND = (2, 4)
+BEYOND = (2, 4, 8)
 """Windows of a language model that many times longer than trained are read too."""
 
 

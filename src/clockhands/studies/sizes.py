@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from clockhands.errors import ConfigError, describe_unknown
-from clockhands.runs.recipe import load_recipe, vary_recipe
+from clockhands.runs.recipe import Recipe, load_recipe, vary_recipe
 
 Tables = Mapping[str, Any]
 
@@ -29,7 +29,7 @@ class Size:
     """``says``: what it is; ``times``: of the plan's budget; ``shape``: settings that all variants share.
 
     ``recipe``: of the task that takes the place of the study's; ``own``: the size whose changes in a study's file hold
-    here too, where the file says nothing of this one.
+    here too, where the file says nothing of this one. ``declared``: whether a study needs a table for this size.
     """
 
     says: str
@@ -37,6 +37,7 @@ class Size:
     shape: Tables = field(default_factory=dict)
     recipe: str = ""
     own: str = ""
+    declared: bool = False
 
 
 def _make_wide_shape(width: int, layers: int, rate: float, warmup: int) -> dict[str, Any]:
@@ -54,6 +55,11 @@ SIZES = {
         "on another task, English to Esperanto with clauses, with twice the budget: a minute a trial on one core",
         2,
         recipe="recipes/roles.toml",
+    ),
+    "twice": Size(
+        "width 128, else as planned, for studies that have a table for it: half a minute a trial on one core",
+        shape={"model.d_model": 128, "model.num_heads": 4, "model.d_ff": 512, "training.learning_rate": 3e-3},
+        declared=True,
     ),
     "wide": Size(
         "width 256, else as planned: minutes a trial on one core",
@@ -80,10 +86,12 @@ KEYS = ("variants", "budget", "change")
 def scale_plan(plan: Tables, own: Tables, name: str, folder: Path, source: str) -> dict[str, Any]:
     """Return the tables of a plan in a size of `SIZES`; ``own`` is what the study's file says of that size.
 
-    Raises ConfigError for an unknown key, a variant that the plan does not have, or a size of another task for a study
-    whose variants cannot be trained on it.
+    Raises ConfigError for an unknown key, a variant that the plan does not have, a size of another task for a study
+    whose variants cannot be trained on it, or a size that the study has to have a table for and has none.
     """
     size = SIZES[name]
+    if size.declared and not own:
+        raise ConfigError([f"the size {name} is for studies that say what it changes, under [size.{name}]"], source)
     variants = [dict(variant) for variant in plan.get("variant", ())]
     _check(own, [variant["name"] for variant in variants], source)
     scaled = {**plan, "budget": own.get("budget", {kind: size.times * n for kind, n in plan["budget"].items()})}
@@ -91,8 +99,7 @@ def scale_plan(plan: Tables, own: Tables, name: str, folder: Path, source: str) 
         scaled["recipe"] = _find_other_task(plan["recipe"], size.recipe, name, source)
     if size.shape:
         recipe = load_recipe(folder / plan["recipe"])
-        unused = "model.encoder_layers" if recipe.model.architecture == "decoder" else ""
-        scaled["recipe"] = vary_recipe(recipe, {key: value for key, value in size.shape.items() if key != unused})
+        scaled["recipe"] = vary_recipe(recipe, _fit_shape(size.shape, recipe, variants))
     kept = own.get("variants") or [variant["name"] for variant in variants]
     changes = {change["variant"]: change for change in own.get("change", ())}
     if variants:
@@ -100,6 +107,19 @@ def scale_plan(plan: Tables, own: Tables, name: str, folder: Path, source: str) 
             _change(variant, changes.get(variant["name"], {})) for variant in variants if variant["name"] in kept
         ]
     return scaled
+
+
+def _fit_shape(shape: Tables, recipe: Recipe, variants: Sequence[Tables]) -> dict[str, Any]:
+    """Return the settings of a size for a recipe: a decoder has no encoder, and a layout that repeats must fit.
+
+    Where a variant says what each layer has, there are as many layers as planned, or twice as many, and so on.
+    """
+    decoder = recipe.model.architecture == "decoder"
+    fitted = {key: value for key, value in shape.items() if not (decoder and key == "model.encoder_layers")}
+    if any("position.layers" in variant.get("set", {}) for variant in variants) and "model.decoder_layers" in fitted:
+        planned = recipe.model.decoder_layers
+        fitted["model.decoder_layers"] = planned * -(-fitted["model.decoder_layers"] // planned)
+    return fitted
 
 
 def _find_other_task(planned: str, other: str, name: str, source: str) -> str:
