@@ -32,7 +32,7 @@ def find_opening(translators: Translators) -> Finding:
         references=(Reference("without positions", blind[0], blind[1:]),),
         light="good" if written[0] == list(TWINS.values()) else "warn",
         table=Table.of(
-            ("English", "with positions", "without positions", "right"),
+            ("English", "with positions", "without positions", "correct"),
             list(zip(TWINS, *written, TWINS.values(), strict=True)),
         ),
         method=(
