@@ -280,8 +280,8 @@ function MatrixPicture({ matrix, rows, columns, cell, choose, keys, share, diffe
 }
 
 function formatCell(value: number, share: boolean): string {
-  if (share) return value === 0 ? "0" : value.toFixed(2).replace("-", "−").replace(/(?<=^|−)0\./, ".");
-  return value.toFixed(1).replace("-", "−");
+  if (share) return value === 0 ? "0" : value.toFixed(2).replace("-0.00", "0.00").replace("-", "−").replace(/(?<=^|−)0\./, ".");
+  return value.toFixed(1).replace("-0.0", "0.0").replace("-", "−");
 }
 
 interface TermsProps extends Traces {
