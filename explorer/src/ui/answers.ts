@@ -16,3 +16,10 @@ export function readAnswer(study: string, root: Document = document): StudyAnswe
   const [question, short, answer, command] = [read("h3"), read(".short"), read(".answer"), read("code")] as const;
   return answer && command ? { name: study, question, short, answer, command } : null;
 }
+
+/** The first statement of an answer, or the one that begins so: what comes before any aside, comparison or full stop. */
+export function cutFirst(answer: string, beginning = ""): string {
+  const from = Math.max(0, answer.indexOf(beginning));
+  const statement = answer.slice(from).split(/;|\.(?=\s|$)| \(/)[0]!;
+  return statement.charAt(0).toUpperCase() + statement.slice(1);
+}

@@ -50,10 +50,10 @@ export function concludeScale(outcomes: readonly Outcome[]): Conclusion {
   const answer = longer
     ? "√d keeps a word louder than the position that is added to it; without √d the position is the louder one."
     : "√d makes a word louder beside the position that is added to it.";
-  const names = ["with √d", "without √d", "with √d, positions louder"];
+  const names = ["with √d", "without √d", `positions × ${formatNumber(outcomes[2]!.live.controls.loudness ?? 1)}`];
   return {
     answer,
-    columns: ["", "word: loudness", "position", nameRight(outcomes[0]!)],
+    columns: ["loudness of", "word", "position", nameRight(outcomes[0]!)],
     rows: outcomes.map((outcome, index) => {
       const sizes = loud[index];
       return [names[index]!, ...(sizes ? [sizes.word, sizes.position].map((size) => formatNumber(size, 2)) : ["–", "–"]), tellRight(outcome)];

@@ -7,7 +7,7 @@ import { findMeasured, isWhole, useCount, type Counted } from "./count";
 import { compareWeights, pickAttention, tellTerms } from "./grid";
 import type { Conclude } from "./conclusions";
 import { bringToLife, isControlled, traceAfter, traceBefore, type Live } from "./live";
-import { readAnswer, type StudyAnswer } from "./answers";
+import { cutFirst, readAnswer, type StudyAnswer } from "./answers";
 import { canPlay, FIRST, playStep, SCENES, type Place, type Scene, type Step } from "./scenes";
 import { Count } from "./sentence";
 import { UNTOUCHED, type State } from "./state";
@@ -203,11 +203,11 @@ interface EndedProps {
 /** The end of a scene: the answer in one plain sentence, the numbers of this page, and what was measured, folded. */
 function Ended(props: EndedProps) {
   const { scene } = props;
-  const measured = useMemo(() => readAnswer(scene.measured ?? scene.study), [scene]);
+  const measured = useMemo(() => readAnswer(scene.measured?.study ?? scene.study), [scene]);
   return (
     <>
       {scene.conclude ? <Concluded {...props} conclude={scene.conclude} /> : <p class="plainly">{scene.answer ?? measured?.short}</p>}
-      {measured ? <Measured answer={measured} note={scene.note} short={scene.conclude !== undefined && scene.measured === undefined} /> : null}
+      {measured ? <Measured answer={measured} scene={scene} /> : null}
     </>
   );
 }
@@ -248,27 +248,37 @@ function Concluded({ scene, models, worker, conclude }: EndedProps & { conclude:
   );
 }
 
-/** What the study measured over many models, in its own words; `short`: with its answer in one sentence before it. */
-function Measured({ answer, note, short }: { answer: StudyAnswer; note: string | undefined; short: boolean }) {
+/** What the study measured over many models: its number, and folded all of it in its own words. */
+function Measured({ answer, scene }: { answer: StudyAnswer; scene: Scene }) {
+  // Where the page has a conclusion of its own, the answer in one sentence is not shown above, and stands here.
+  const short = scene.conclude !== undefined && scene.measured === undefined ? answer.short : "";
   return (
-    <details class="measured">
-      <summary>
-        Measured over many models, each trained anew: <code>{answer.command}</code>
-      </summary>
-      {note ? <p>{note}</p> : null}
-      {short && answer.short ? (
+    <>
+      <p class="number">{showNumbers(cutFirst(answer.answer, scene.measured?.beginning))}.</p>
+      <details class="measured">
+        <summary>
+          Measured over many models, each trained anew: <code>{answer.command}</code>
+        </summary>
+        {scene.note ? <p>{scene.note}</p> : null}
+        {short ? (
+          <p>
+            {answer.question} {short}
+          </p>
+        ) : null}
+        <p>{showNumbers(answer.answer)}</p>
         <p>
-          {answer.question} {answer.short}
+          <a href={`#study-${answer.name}`} onClick={(event) => showAnswer(event, answer.name)}>
+            Its place among the answers
+          </a>
         </p>
-      ) : null}
-      <p>{splitNumbers(answer.answer).map((part, index) => (index % 2 ? <b key={index}>{part}</b> : part))}</p>
-      <p>
-        <a href={`#study-${answer.name}`} onClick={(event) => showAnswer(event, answer.name)}>
-          Its place among the answers
-        </a>
-      </p>
-    </details>
+      </details>
+    </>
   );
+}
+
+/** A text with its numbers in bold. */
+function showNumbers(text: string) {
+  return splitNumbers(text).map((part, index) => (index % 2 ? <b key={index}>{part}</b> : part));
 }
 
 /** The address holds the state of the page, so that a link inside it scrolls and does not change it. */

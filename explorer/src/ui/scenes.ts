@@ -36,8 +36,8 @@ export interface Scene {
   steps: Step[];
   /** The answer in one plain sentence, where the page does not hold that of the answers page. */
   answer?: string;
-  /** The study whose answer tells more, where it is that of another question. */
-  measured?: string;
+  /** The study of another question whose answer tells more, and how the statement there begins. */
+  measured?: { study: string; beginning: string };
   /** What the models of the page make of the question: a plain answer, and a table with the numbers. */
   conclude?: Conclude;
   /** What is said before the answer of the study. */
@@ -84,8 +84,8 @@ export const SCENES: readonly Scene[] = [
     title: "What does the base do?",
     cast: "reader",
     conclude: concludeBase,
-    measured: "why-sine-and-cosine",
-    note: "With which base a model learns best cannot be seen in one trained model. The study trained models with bases of 100, 10,000 and a million:",
+    measured: { study: "why-sine-and-cosine", beginning: "with a base of" },
+    note: "With which base a model learns best cannot be seen in one trained model. Of other models, each trained with a base of its own:",
     steps: [
       { say: "A fast hand tells neighbours apart, but, like a second hand, soon points to the same place again; a slow one, like an hour hand, tells near from far.", set: { clock: 20 }, look: "hands", count: true, tell: tellSlowest },
       { say: "A base of 10: all hands but the first are faster.", set: { clock: 20, base: 10 }, look: "hands", count: true, tell: tellSlowest },

@@ -490,6 +490,7 @@ describe.skipIf(BROWSERS.length === 0).each(BROWSERS)("the page in %s", (name) =
     expect((await readTexts(page, ".plainly"))[0]).toMatch(/^√d (keeps|makes) a word louder/);
     expect((await readTexts(page, ".measured summary"))[0]).toContain("clockhands study scale");
     expect((await readTexts(page, ".measured p"))[0]).toBe("Why? It makes words louder.");
+    expect(await readTexts(page, ".number b")).toEqual(["98.6 [97.9, 99.3] %"]);
     expect(await page.$eval(".measured", (details) => (details as HTMLDetailsElement).open)).toBe(false);
     expect((await readTexts(page, ".measured b")).join()).toContain("98.6 [97.9, 99.3] %");
     await page.keyboard.press("Escape");

@@ -3,6 +3,7 @@ import type { HeldOutProgress } from "../../src/engine/api";
 import { readVectors } from "../engine/vectors";
 import { findMeasured } from "../../src/ui/count";
 import { concludeBase, concludeOrder, concludeScale, type Outcome } from "../../src/ui/conclusions";
+import { cutFirst } from "../../src/ui/answers";
 import { bringToLife } from "../../src/ui/live";
 import { tellLoudness } from "../../src/ui/loudness";
 import { DEFAULTS, type State } from "../../src/ui/state";
@@ -69,6 +70,16 @@ describe("what the base does", () => {
       expect(slower).toBe(`${wanted.filter((turn) => turn > 64).length} of ${hands}`);
     });
     expect(rows.map((row) => row.at(-1))).toEqual(["200", "…", "145"]);
+  });
+});
+
+describe("the number of a study's answer", () => {
+  const answer = "It is 9.5 [8.0, 11.0] % (worse by 1.5 [1.0, 2.0]); others 3 %; with a base of 10 it is 2.5 [2.0, 3.0] % (undecided).";
+
+  it("is in its first statement, or in one that begins with given words", () => {
+    expect(cutFirst(answer)).toBe("It is 9.5 [8.0, 11.0] %");
+    expect(cutFirst(answer, "with a base of")).toBe("With a base of 10 it is 2.5 [2.0, 3.0] %");
+    expect(cutFirst("One number.", "another thing")).toBe("One number");
   });
 });
 
