@@ -51,7 +51,8 @@ class Points(MarkKind):
         if mark.emphasis == "reference":  # seen on a bar of any colour, too
             look |= {"color": PAPER, "edgecolors": INK, "linewidths": 1.2}
         main = mark.emphasis == "main"  # lies on the others, which would hide it where values agree
-        points = plot.ax.scatter(x, y, s=(54 if main else 26) if len(x) <= 60 else 12, zorder=3.1 if main else 3, **look)
+        size = 12 if len(x) > 60 else 54 if main else 26
+        points = plot.ax.scatter(x, y, s=size, zorder=3.1 if main else 3, **look)
         draw_error_bars(plot, mark, style.colour, x, y)
         for index, place in enumerate(zip(x, y, strict=True)):
             plot.note(self.describe_value(mark, index), *place)
