@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, TypeAlias
 
-from clockhands.findings import Figure, Mark, Panel
+import numpy as np
+from numpy.typing import NDArray
+
+from clockhands.findings import Figure, Mark, Number, Panel, Scalar
 from clockhands.shapes import Float, Tensor
 
+Numbers: TypeAlias = Tensor | NDArray[Any] | Iterable[Number]
+"""One number for each point of a mark."""
+Values: TypeAlias = Numbers | Iterable[Scalar]
+"""Where the points of a mark stand: numbers, or names such as those of bars."""
 
-def to_tuple(values: Any) -> tuple[Any, ...]:
-    """Return a tensor, array or iterable as a tuple of Python's own numbers."""
-    values = values.tolist() if hasattr(values, "tolist") else values
-    return tuple(values)
+
+def to_tuple(values: Values) -> tuple[Any, ...]:
+    """Return values as a tuple of Python's own numbers, or of what an iterable yields."""
+    return tuple(values.tolist() if isinstance(values, Tensor | np.ndarray) else values)
 
 
-def make_mark(kind: str, x: Any = (), y: Any = (), *, low: Any = (), high: Any = (), **rest: Any) -> Mark:
+def make_mark(kind: str, x: Values = (), y: Values = (), *, low: Numbers = (), high: Numbers = (), **rest: Any) -> Mark:
     """Make a mark of any ``kind`` from tensors of one length; ``rest`` are other fields of ``Mark``."""
     return Mark(kind, x=to_tuple(x), y=to_tuple(y), low=to_tuple(low), high=to_tuple(high), **rest)
 
 
-def make_heatmap(z: Any, **rest: Any) -> Mark:
-    """Make a heatmap of a matrix, its first row on top; ``rest`` are other fields of ``Mark``."""
+def make_heatmap(z: Tensor | Iterable[Iterable[Number | None]], **rest: Any) -> Mark:
+    """Make a heatmap of a matrix, its first row on top, None for an empty cell; ``rest``: other fields of ``Mark``."""
     return Mark("heatmap", z=tuple(to_tuple(row) for row in z), **rest)
 
 

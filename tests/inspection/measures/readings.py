@@ -55,9 +55,9 @@ def split_layers(model: Any, texts: int = 48) -> list[Any]:
 
 
 @torch.no_grad()
-def attend_to_content() -> Any:
-    """Random queries and keys of tokens, and no position anywhere."""
-    model: Any = planted.uniform()
+def attend_to_content(scheme: str = "none") -> Any:
+    """Random queries and keys of tokens, and no position anywhere but what ``scheme`` adds."""
+    model: Any = planted.uniform("encoder", scheme)
     rows = model.encoder.blocks[0].attention.qkv.weight[:64]
     rows.copy_(torch.randn(64, 32, generator=torch.Generator().manual_seed(0)) / 8)
     return model

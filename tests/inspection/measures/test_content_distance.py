@@ -7,12 +7,13 @@ from typing import Any
 import pytest
 import torch
 import transformers as hf
+from torch import nn
 
 from clockhands.findings import Finding
 from clockhands.inspection.measures.content_distance import separate_terms
-from clockhands.inspection.reading.capture import capture
+from clockhands.inspection.reading.capture import Capture, capture
 from clockhands.inspection.reading.logit_parts import compute_means
-from clockhands.inspection.reading.logit_split import split_logits
+from clockhands.inspection.reading.logit_split import LogitSplit, split_logits
 from clockhands.inspection.subject.subject import Subject
 from clockhands.model import PositionConfig, Transformer, TransformerConfig
 
@@ -91,3 +92,24 @@ def test_a_term_that_is_switched_off_is_found_to_be_nothing(kind: str, kept: str
         found = separate_terms(layer)
         assert float(found[lost].abs().max()) < 1e-5
         assert float(found[1 - lost].abs().max()) > 1e-4
+
+
+def test_what_is_not_affine_is_not_separated() -> None:
+    """A layer in which tokens choose positions beside one of DeBERTa's; and queries of DeBERTa that are normalised."""
+    subject, recorded = read_own(PositionConfig("none", layers=["deberta", "repo"]))
+    chosen = answer("kernel.terms", subject, recorded, logit_splits=_split(recorded))
+    assert chosen.light == "skip" and chosen.verdict.startswith("Tokens choose their positions here, so that what is")
+    model = tiny("deberta-v2")
+    subject = Subject.of(model)
+    plain = capture(subject.model, subject.forward, draw_ids())
+    assert answer("kernel.terms", subject, plain, logit_splits=_split(plain)).light != "skip"
+    for layer in model.encoder.layer:
+        projection = layer.attention.self.query_proj
+        layer.attention.self.query_proj = nn.Sequential(projection, nn.LayerNorm(32))
+    recorded = capture(subject.model, subject.forward, draw_ids())
+    normed = answer("kernel.terms", subject, recorded, logit_splits=_split(recorded))
+    assert normed.light == "skip" and normed.verdict.startswith("Queries and keys are normalised here, so that what")
+
+
+def _split(recorded: Capture) -> list[LogitSplit]:
+    return [split_logits(layer, recorded.ordinary_T) for layer in recorded.layers]

@@ -6,12 +6,15 @@ from typing import Any
 
 import torch
 
+from clockhands.inspection.measures.cross_attention import CrossStatistics, _describe_largest
 from clockhands.inspection.reading.capture import Capture, capture
 from clockhands.inspection.subject.subject import Subject
 from clockhands.model import PositionConfig, Transformer, TransformerConfig
 
 from .. import planted
 from ..planted import VOCAB, answer
+from ..tiny import VOCAB as TINY_VOCAB
+from ..tiny import tiny
 
 
 @torch.no_grad()
@@ -42,3 +45,22 @@ def test_cross_attention_goes_by_position_where_it_knows_nothing_else() -> None:
         none.verdict
     )
     assert none.interval is not None and none.interval[0] <= 0 <= none.interval[1]
+
+
+def test_the_head_that_goes_by_position_most_is_named_with_what_it_puts_near() -> None:
+    layers = [
+        CrossStatistics(torch.tensor(shares), torch.zeros(8, 2), torch.tensor(near), near_uniform=0.25)
+        for shares, near in (([0.1, 0.2], [0.3, 0.3]), ([0.7, 0.1], [0.9, 0.2]))
+    ]
+    shares_LH = torch.stack([layer.by_position_H for layer in layers])
+    assert _describe_largest(shares_LH, layers) == (
+        "most in layer 2 head 0 (70 %), which puts 90 % of its attention within 2 positions of the target's own number "
+        "(uniform attention 25 %)"
+    )
+
+
+def test_an_encoder_has_no_cross_attention() -> None:
+    subject = Subject.of(tiny("bart"), side="encoder")
+    recorded = capture(subject.model, subject.forward, torch.randint(3, TINY_VOCAB, (8, 12)))
+    found = answer("heads.across", subject, recorded)
+    assert found.light == "skip" and found.verdict.startswith("An encoder reads its own text alone; only a decoder (")

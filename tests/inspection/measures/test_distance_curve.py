@@ -114,3 +114,12 @@ def test_t5_shares_its_first_layers_bias_and_it_is_the_table() -> None:
             bias = batch.compute_term("added, constant")
             torch.testing.assert_close(torch.diagonal(bias[0], dim1=1, dim2=2), table[0][:, None].expand(-1, WINDOW))
             assert math.isclose(float(bias[0, 1, 3, 2]), float(table[1, 1]), rel_tol=1e-5)
+
+
+@pytest.mark.parametrize(("scheme", "skipped"), [("learned", True), ("none", True), ("alibi", False)])
+def test_attention_that_adds_nothing_for_a_distance_is_not_asked(scheme: str, skipped: bool) -> None:
+    options = {"max_length": planted.LENGTH} if scheme == "learned" else {}
+    subject, recorded = planted.subject_of(planted.uniform("encoder", scheme, **options))
+    splits = [split_logits(layer, recorded.ordinary_T) for layer in recorded.layers]
+    verdict = planted.answer("kernel", subject, recorded, logit_splits=splits).verdict
+    assert verdict.startswith("Its attention adds nothing for a distance. ") == skipped

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import pytest
 import torch
 
+from clockhands.inspection.reading.computed_attention import ComputedAttention
 from clockhands.inspection.reading.head_statistics import HeadSums
 
 from .. import planted
@@ -36,7 +35,8 @@ def test_offsets_beyond_those_that_are_counted_are_not_denied(offset: int, named
     weights = torch.zeros(9, 1, length, length)
     weights[:, 0, torch.arange(length), (torch.arange(length) - offset).clamp_min(0)] = 1.0
     sums = HeadSums(torch.ones(length, dtype=torch.bool))
-    sums.add(SimpleNamespace(weights_BHST=weights, mask_BHST=torch.ones_like(weights).bool()))  # type: ignore[arg-type]
+    heads = torch.zeros(9, 1, length, 4)
+    sums.add(ComputedAttention(torch.nn.Identity(), heads, heads, weights, weights, torch.ones_like(weights).bool()))
     verdict = answer_heads("heads.positional", sums.summarise()).verdict
     assert (f"layer 1 head 0: offset -{offset}" in verdict) == named
     assert ("No head gives half of its attention to one offset (of at most 32 tokens)" in verdict) == (not named)

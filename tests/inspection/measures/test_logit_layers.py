@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 import torch
 
+from clockhands.inspection.measures.logit_layers import _describe_ends
+
 from .. import planted
 from .readings import (
     answer_splits,
@@ -59,3 +61,11 @@ def test_a_split_that_misses_the_logits_says_so() -> None:
     assert "The terms add up to the logits, with an error of at most" in answer_splits("logits.layers", [exact]).verdict
     missed = answer_splits("logits.layers", [replace(exact, error=0.3)])
     assert "But the terms miss the logits by up to 30 % of the largest" in missed.verdict and missed.light == "warn"
+
+
+def test_the_untrained_layers_are_told_where_there_are_any() -> None:
+    splits = [*split_layers(planted.copying()), *split_layers(attend_to_content())]
+    told = "Untrained, position alone accounts for "
+    assert _describe_ends(splits, [0.3, 0.1]).endswith(f" {told}30 % in the first layer and 10 % in the last.")
+    assert _describe_ends(splits[:1], [0.3]).endswith(f" {told}30 % in the first layer.")
+    assert told not in _describe_ends(splits, None)

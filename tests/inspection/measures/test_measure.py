@@ -149,6 +149,8 @@ def test_a_layer_that_cannot_be_run_alone_is_named_though_others_can() -> None:
     recorded = capture(subject.model, subject.forward, torch.randint(3, VOCAB, (8, 12)))
     assert len(recorded.layers) == 1
     assert recorded.unread_reason == "the attention of BertSelfAttention cannot be run alone (ValueError: alone)"
+    size = inspect(model, ids=torch.randint(3, VOCAB, (8, 12)), control=False).facts["size"]
+    assert str(size).startswith("2 layers, 4 heads, width 32"), "it had one layer, the one that could be read"
 
 
 def test_a_measure_that_needs_attention_is_left_out_where_none_can_be_read() -> None:

@@ -6,9 +6,10 @@ import pytest
 import torch
 import transformers as hf
 
+from clockhands.inspection import inspect
 from clockhands.inspection.measures.recovery import FACTORS, Sample, _describe_limit
 from clockhands.inspection.subject.subject import Subject
-from clockhands.model import PositionConfig
+from clockhands.model import PositionConfig, Transformer, TransformerConfig
 
 from ..planted import LENGTH, VOCAB, answer
 from .readings import (
@@ -89,3 +90,10 @@ def test_concatenated_positions_are_not_added() -> None:
     found = answer("recovery", *read_own(PositionConfig("sinusoidal", combine="concatenate", width=16), tying="none"))
     assert found.light == "skip" and found.verdict.startswith("Positions are concatenated with the tokens here")
     assert answer("recovery", *read_own(PositionConfig("sinusoidal"))).light != "skip"
+
+
+def test_a_model_of_one_token_has_no_other_to_take_it_for() -> None:
+    torch.manual_seed(0)
+    config = TransformerConfig(kind="decoder", vocab_size=1, d_model=8, num_heads=1, d_ff=8, decoder_layers=1)
+    findings = inspect(Transformer(config), ids=torch.zeros(8, 12, dtype=torch.long), control=False)
+    assert findings["recovery"].verdict == "The model knows one token only, which no other can be taken for."

@@ -21,7 +21,7 @@ from clockhands.model import PositionConfig
 from .. import planted
 from ..planted import answer
 from ..tiny import tiny
-from .readings import WINDOW, draw_ids, read_own
+from .readings import WINDOW, attend_to_content, draw_ids, read_own
 
 
 @pytest.mark.parametrize(("pairs", "least", "most"), [([0, 1], 0.9, 1.01), ([5, 6, 7], -0.01, 0.1)])
@@ -160,3 +160,9 @@ def test_the_fastest_quarter_is_that_of_the_fastest_pair() -> None:
             rows[:, :, [0, 1, 2, 4, 5, 6]] *= 1e-2
     found = answer("kernel.frequencies", subject, capture(subject.model, subject.forward, draw_ids()))
     assert found.value == pytest.approx(1.0, abs=1e-3)
+
+
+@pytest.mark.parametrize("scheme", ["none", "alibi", "rope"])
+def test_without_a_rotation_there_are_no_frequencies(scheme: str) -> None:
+    found = answer("kernel.frequencies", *planted.subject_of(attend_to_content(scheme)))
+    assert found.verdict.startswith("No rotation was found. ") == (found.light == "skip") == (scheme != "rope")

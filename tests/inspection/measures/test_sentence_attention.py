@@ -10,7 +10,9 @@ import torch
 from clockhands.findings import Findings
 from clockhands.inspection import inspect
 from clockhands.inspection.measures.measure import SENTENCES_HEADING
-from clockhands.inspection.reading.sentence_split import SENTENCE_TERMS
+from clockhands.inspection.measures.sentence_attention import _describe
+from clockhands.inspection.reading.sentence_split import SENTENCE_TERMS, SentenceLayer
+from clockhands.inspection.reading.sentences import Sentence
 from tests.inspection.words import WORDS, make_tokenizer
 
 from ..tiny import tiny
@@ -63,3 +65,16 @@ def test_the_view_holds_the_attention_of_every_head(found: Findings) -> None:
         weights = numbers[:2].double() / 32767
         assert torch.allclose(weights.sum(-1), torch.ones(2, 4, dtype=torch.float64), atol=2e-4)
         assert not bool(weights.triu(1).any())
+
+
+@pytest.mark.parametrize("added", [0.0, 0.2])
+def test_what_tokens_and_distances_add_together_is_told_where_they_do(added: float) -> None:
+    maps = torch.zeros(1, 2, 2)
+    shares = torch.tensor([0.4 - added, 0.1, 0.2, 0.3, added])
+    layer = SentenceLayer(maps, None, maps[0].bool(), torch.zeros(5, 1, 2, 2), shares[None], shares, torch.zeros(1))
+    sentence = Sentence("a b", [5, 6], ["a", "b"], torch.ones(2, dtype=torch.bool), "", [])
+    rest = ", what tokens and distances add together 20 %" if added else ""
+    assert _describe(sentence, [layer]) == (
+        f"“a b”: tokens alone account for {'20' if added else '40'} % of the logits' variance, tokens with positions "
+        f"30 %, positions alone 30 %{rest}; positions do most in layer 1 head 0 (30 %)."
+    )

@@ -47,7 +47,7 @@ def test_english_means_nothing_to_a_german_tokenizer(german: Any) -> None:
 
 def test_without_a_tokenizer() -> None:
     model = Transformer(TransformerConfig(kind="encoder", vocab_size=50, d_model=32, num_heads=4, d_ff=64))
-    assert _swapped(Subject.of(model), None).light == "skip"
+    assert _swapped(Subject.of(model), None).verdict == "Without a tokenizer there are no sentences to swap words in."
 
 
 def test_a_run_is_asked_in_its_own_language() -> None:
@@ -167,3 +167,15 @@ def test_sentences_longer_than_the_model_reads_are_left_out() -> None:
 def test_tokens_that_are_swapped_are_not_called_words(lines: list[str], said: str) -> None:
     tokenizer = train_tokenizer(["the small dog saw Anna cat Tom"], kind="word", task="language modelling")
     assert said in _swapped(_subject(tokenizer), ["\n".join(lines)]).verdict
+
+
+def test_a_tokenizer_of_another_model_is_named() -> None:
+    """Its ids are beyond the rows of tokens; of a tokenizer that fits, sentences are compared."""
+    text = ["\n".join(f"the small dog saw {name} today" for name in ("Annabella", "Bernhardine", "Christiane") * 3)]
+    tokenizer = train_tokenizer(text, kind="word", task="language modelling")
+    sizes = {"d_model": 32, "num_heads": 4, "d_ff": 64, "encoder_layers": 1}
+    for rows in (5, len(tokenizer)):
+        model = Transformer(TransformerConfig(kind="encoder", vocab_size=rows, **sizes))
+        verdict = _swapped(Subject.of(model, tokenizer), text).verdict
+        assert verdict.startswith("Its tokenizer gives the id ") == (rows == 5)
+        assert ("sentences of the given text, swapping" in verdict) == (rows > 5)

@@ -161,7 +161,9 @@ def test_a_size_that_varies_is_no_speed_that_varies() -> None:
 
 def test_each_hand_that_varies_is_told_by_what_of_it_does() -> None:
     """exp(iωt) (1 + i sin δt) changes its speed, exp(iωt) (1 + 0.4 cos δt) its size, and with one neighbour both do."""
-    hands = [_add_neighbours(_line(frequency=w), *a) for w, a in ((2, (-0.5, 0.5)), (1, (0.2, 0.2)), (0.5, (0.2, 0)))]
+    hands = [
+        _add_neighbours(_line(frequency=w), *a) for w, a in ((2.0, (-0.5, 0.5)), (1.0, (0.2, 0.2)), (0.5, (0.2, 0.0)))
+    ]
     verdict = describe_lines(replace(NO_LINES, rotating=(*hands, _line(frequency=0.2))), 400, 0.0)
     assert "4 hands turn, once in 3.1, 6.3, 12.6 and 31.4 tokens" in verdict
     assert "The speed of 1 of them varies: it consists of several lines, of one turn in 2.9 to 3.5 tokens." in verdict

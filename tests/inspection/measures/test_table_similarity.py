@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 
@@ -52,3 +54,13 @@ def test_a_table_that_is_as_similar_ahead_as_behind_is_symmetric() -> None:
     noise = torch.rand(40, 40, generator=torch.Generator().manual_seed(0))
     assert abs(compute_symmetry((noise + noise.T) / 2)) < 0.3
     assert compute_symmetry(torch.ones(40, 40)) == 0.0
+
+
+@pytest.mark.parametrize(("period", "cosine"), [(8, "0.71"), (4, "0.00"), (3, "−0.50")])
+def test_neighbours_have_the_cosine_of_one_step(period: int, cosine: str) -> None:
+    """Rows on a circle that turn by 2π/period, all around it."""
+    angle = 2 * math.pi * torch.arange(193.0) / period
+    rows = torch.stack([angle.cos(), angle.sin()], dim=1).repeat(1, 2)
+    assert (
+        f"; neighbours have cosine {cosine}, and similarity " in table_answer("table.similarity", learned(rows)).verdict
+    )

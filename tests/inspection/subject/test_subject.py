@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 import transformers as hf
@@ -80,3 +82,18 @@ def test_an_encoder_without_a_configuration_is_drawn_again_with_its_whole_model(
             for one in (fresh, again, subject.build_untrained(seed=2))
         )
         assert torch.equal(first, second) and not torch.equal(first, other)
+
+
+def test_what_enters_without_a_table_is_told_by_what_the_model_shows() -> None:
+    """A model of which nothing is known, and whose table was not found: its input depends on the position, or not."""
+    subject: Any = Subject.of(tiny("bert"))
+    subject.table, subject.mechanisms = None, ()
+    assert subject.explain_missing_table("Nothing.") == (
+        "Position enters the input of a BertModel, but not as the rows of one table that are added."
+    )
+    with torch.no_grad():
+        subject.model.embeddings.position_embeddings.weight.zero_()
+    assert subject.explain_missing_table("Nothing.") == (
+        "Nothing. What a BertModel adds at its input is the same at every position."
+    )
+    assert subject.mechanism_sentence.startswith("How position enters is not known for this architecture;")

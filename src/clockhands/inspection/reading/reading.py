@@ -56,8 +56,10 @@ class Reading:
     @cached_property
     def influence(self) -> Influence:
         """Which tokens influence which others."""
-        recorded = self.capture
-        return find_influence(self.subject.forward, recorded.ids_NT, recorded.ordinary_T, recorded.source_NS)
+        recorded, subject = self.capture, self.subject
+        return find_influence(
+            subject.forward, recorded.ids_NT, recorded.ordinary_T, recorded.source_NS, subject.vocabulary_size
+        )
 
     @cached_property
     def interventions(self) -> Interventions:

@@ -38,4 +38,4 @@ def encode_text(subject: Subject, text: str) -> tuple[list[int], Bool[Tensor, " 
     before, after = find_special_tokens(subject.tokenizer, subject.start_token)
     bare = encode_bare(subject.tokenizer, text)
     flags = [False] * len(before) + [True] * len(bare) + [False] * len(after)
-    return [*before, *bare, *after], torch.tensor(flags)
+    return [*before, *bare, *after], torch.tensor(flags, dtype=torch.bool)

@@ -49,15 +49,17 @@ def find_influence(
     ids_NT: Int[Tensor, "N T"],
     ordinary_T: Bool[Tensor, " T"] | None = None,
     source_NS: Int[Tensor, "N S"] | None = None,
+    vocabulary_size: int | None = None,
 ) -> Influence:
     """Change the first, the middle and the last ordinary token of a few texts, and see which last states change.
 
     ``forward`` returns the hidden states of token ids (``Subject.forward``), and reads ``source_NS`` as ``source_BS``.
     A token is replaced by the next larger id that occurs in the texts, the largest by the smallest; in texts that
-    consist of one id alone, by an id beside it.
+    consist of one id alone, by an id beside it. Of a model that knows one id (``vocabulary_size``) nothing can be told:
+    no token is then said to see another.
     """
     ids, vocabulary = ids_NT[:MOST_TEXTS], ids_NT.unique()
-    if len(vocabulary) == 1:
+    if len(vocabulary) == 1 and vocabulary_size != 1:
         vocabulary = torch.cat([vocabulary - 1, vocabulary]) if int(vocabulary) else torch.tensor([0, 1])
     source = {} if source_NS is None else {"source_BS": source_NS[: len(ids)]}
     ordinary = torch.ones(ids.shape[1], dtype=torch.bool) if ordinary_T is None else ordinary_T
