@@ -84,7 +84,7 @@ export const SCENES: readonly Scene[] = [
     title: "What does the base do?",
     cast: "reader",
     conclude: concludeBase,
-    measured: { study: "why-sine-and-cosine", beginning: "with a base of" },
+    measured: { study: "why-sine-and-cosine", beginning: "trained with a base of" },
     note: "With which base a model learns best cannot be seen in one trained model. Of other models, each trained with a base of its own:",
     steps: [
       { say: "A fast hand tells neighbours apart, but, like a second hand, soon points to the same place again; a slow one, like an hour hand, tells near from far.", set: { clock: 20 }, look: "hands", count: true, tell: tellSlowest },
