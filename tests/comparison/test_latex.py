@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
+import shutil
+import subprocess
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -64,7 +67,7 @@ def test_the_cells_hold_the_verdicts_and_bold_is_what_is_significant() -> None:
 
 def test_what_did_not_end_leaves_its_cells_empty() -> None:
     lost = rows(write_latex(shares({"base": [0.9] * 5, "lost": [None] * 5})))[1]
-    assert lost == ["lost", *["{--}"] * 7, "0/5"]
+    assert lost == [r"lost$^\dagger$", *["{--}"] * 7, "0/5"]
 
 
 def named(comparison: Comparison, name: str) -> Comparison:
@@ -98,3 +101,30 @@ def test_the_paragraph_says_what_was_done_and_cites_what_there_is() -> None:
     grouped = results()
     trials = tuple(replace(trial, groups=tuple(n // 2 for n in range(200))) for trial in grouped.trials)
     assert "200 test items in 100 groups" in write_latex(replace(grouped, trials=trials))
+
+
+def test_what_rests_on_an_exact_test_has_a_dagger_and_no_interval() -> None:
+    """Three of five seeds learn: no interval of three scores decides, the exact rank test of all five does."""
+    text = write_latex(shares({"base": [0.9] * 5, "fails": [0.85, 0.7, 0.75, 0.01, 0.02], "same": [0.9] * 5}))
+    by_name = {row[0]: row for row in rows(text)}
+    assert by_name[r"fails$^\dagger$"][2:8] == ["{--}"] * 6 and "same" in by_name
+    assert "by an exact test of all seeds" in text and "exact test of all" not in write_latex(results())
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="there is no TeX here")
+def test_a_real_tex_sets_it_within_the_page(tmp_path: Path) -> None:
+    """Two tables in the narrowest of the usual classes: no error, and nothing sticks out."""
+    made = [results(), shares({"base": [0.9] * 5, "√d × a name & of_many letters": [0.85, 0.7, 0.75, 0.01, 0.02]})]
+    packages = r"\usepackage{array,booktabs,siunitx,etoolbox,natbib} \robustify\bfseries"
+    body = "\n".join(write_latex(one) for one in made)
+    (tmp_path / "main.tex").write_text(
+        f"\\documentclass{{article}}\n{packages}\n\\begin{{document}}\n{body}\n"
+        "\\bibliographystyle{plainnat}\\bibliography{clockhands}\n\\end{document}\n",
+        "utf8",
+    )
+    commands = [["pdflatex", "-interaction=nonstopmode", "main.tex"]] * 3
+    commands.insert(1, ["bibtex", "main"])
+    said = [subprocess.run(one, cwd=tmp_path, capture_output=True, text=True, check=False) for one in commands]
+    assert [done.returncode for done in said] == [0] * 4, said[-1].stdout[-2000:]
+    assert not re.search(r"^!|Overfull|undefined", said[-1].stdout, re.MULTILINE)

@@ -17,8 +17,15 @@ SPECIAL = {"\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r
            "}": r"\}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "√": r"$\surd$",
            "·": r"$\cdot$", "×": r"$\times$", "−": r"$-$"}
 # fmt: on
-COLUMNS = ("Variant", "Score", "Low", "High", "Difference", "Low", "High", "$p$", "Learned")
-PREAMBLE = r"% in the preamble: \usepackage{booktabs,siunitx,etoolbox} \robustify\bfseries; citations are of natbib"
+COLUMNS = ("Variant", "Score", "Low", "High", "Diff.", "Low", "High", "$p$", "Learned")
+PREAMBLE = (
+    r"% in the preamble: \usepackage{array,booktabs,siunitx,etoolbox} \robustify\bfseries; citations are of natbib"
+)
+LONG_NAME = 22
+"""Letters of a name above which names are broken into lines, so that the table fits a page of 345 points."""
+BROKEN = r">{\raggedright\arraybackslash}p{.28\linewidth}"
+BOLD = r"\bfseries "
+DAGGER = r"$^\dagger$"
 NOTHING = "{--}"
 """In a column of numbers, what stands in braces is text."""
 
@@ -28,7 +35,8 @@ are paired by seed and item. Standard errors count seeds and {units} as samples 
 intervals and $p$ values {together}.{ceiling} Variants count as equivalent where two one-sided tests show a
 difference below {margin} \citep{{schuirmann1987}}. Seeds that diverged or did not learn are counted by
 themselves, with the exact interval of their share \citep{{clopper1934}}, and compared by Fisher's exact
-test after \citet{{tarone1990}}; scores are of the seeds that learned. Computed with Clockhands
+test after \citet{{tarone1990}}; scores are of the seeds that learned. Where too few learned for an
+interval, the scores of all seeds are compared by an exact rank test. Computed with Clockhands
 \citep{{clockhands}}."""
 CEILING = r""" Where fewer than ten {units} tell two variants apart, the exact interval of a share is
 taken where it is wider."""
@@ -57,7 +65,9 @@ BIBLIOGRAPHY = r"""@article{cameron2011, author = {Cameron, A. Colin and Gelbach
   journal = {Statistical Applications in Genetics and Molecular Biology}, volume = {3}, number = {1}, year = {2004}}
 @article{tarone1990, author = {Tarone, R. E.}, title = {A Modified {Bonferroni} Method for Discrete Data},
   journal = {Biometrics}, volume = {46}, number = {2}, pages = {515--522}, year = {1990}}
-@software{clockhands, title = {Clockhands: a Workbench for how {Transformers} Know Word Order}, version = {VERSION}}"""
+@misc{clockhands, author = {{The Clockhands authors}},
+  title = {Clockhands: the Workbench for how {Transformers} Know Word Order}, note = {Version VERSION},
+  year = {2026}}"""
 
 
 def write_latex(comparison: Comparison) -> str:
@@ -77,27 +87,44 @@ def write_latex(comparison: Comparison) -> str:
 def _write_table(comparison: Comparison, verdicts: Sequence[Verdict]) -> list[str]:
     """Return the lines of the table, with caption and label."""
     digits = comparison.plan.digits
-    number = f"S[table-format=3.{digits},detect-weight]"
-    signed = f"S[table-format=+3.{digits},detect-weight]"
-    columns = f"l{number * 3}{signed * 3}S[table-format=<1.3]c"
+    cells = [_write_row(verdict, digits) for verdict in verdicts]
+    formats = [_make_format([row[column] for row in cells]) for column in range(1, 8)]
+    names = BROKEN if any(len(verdict.variant) > LONG_NAME for verdict in verdicts) else "l"
+    ranked = any(DAGGER in row[0] for row in cells)
     head = " & ".join(name if name == "Variant" or name == "Learned" else f"{{{name}}}" for name in COLUMNS)
-    rows = [" & ".join(_write_row(verdict, digits)) + r" \\" for verdict in verdicts]
+    rows = [" & ".join(row) + r" \\" for row in cells]
     return [
-        r"\begin{table}", r"\centering", rf"\caption{{{_write_caption(comparison)}}}",
-        rf"\label{{tab:{_make_label(comparison.plan.title)}}}", rf"\begin{{tabular}}{{{columns}}}", r"\toprule",
+        r"\begin{table}", r"\centering\footnotesize\setlength{\tabcolsep}{3pt}",
+        rf"\caption{{{_write_caption(comparison, ranked)}}}", rf"\label{{tab:{_make_label(comparison.plan.title)}}}",
+        r"\smallskip", rf"\begin{{tabular}}{{{names}{''.join(formats)}c}}", r"\toprule",
         head + r" \\", r"\midrule", *rows, r"\bottomrule", r"\end{tabular}", r"\end{table}",
     ]  # fmt: skip
+
+
+def _make_format(cells: Sequence[str]) -> str:
+    """Return the column of siunitx for these cells, no wider than they need."""
+    numbers = [cell.removeprefix(BOLD).lstrip("<") for cell in cells if cell != NOTHING]
+    whole, decimals = 1, 1
+    for number in numbers:
+        before, _, after = number.lstrip("+-").partition(".")
+        whole, decimals = max(whole, len(before)), max(decimals, len(after))
+    sign = "+" if any(number[0] in "+-" for number in numbers) else ""
+    less = "<" if any("<" in cell for cell in cells) else ""
+    return f"S[table-format={less}{sign}{whole}.{decimals},detect-weight,retain-explicit-plus]"
 
 
 def _write_row(verdict: Verdict, digits: int) -> list[str]:
     """Return one verdict as the cells of ``COLUMNS``."""
     gap = verdict.difference
-    scores = (verdict.score, *(verdict.interval or (None, None)))
-    bold = r"\bfseries " if gap is not None and gap.significant and verdict.kind in ("better", "worse") else ""
+    if gap is not None and gap.seeds < MIN_SEEDS:
+        gap = None  # an interval over a few of the seeds tells nothing
+    scores = (verdict.score, *((None, None) if verdict.learning.mixed else verdict.interval or (None, None)))
+    decided = verdict.kind in ("better", "worse")
+    bold = BOLD if decided and gap is not None and gap.significant else ""
     differences = (None, None, None) if gap is None else (gap.value, gap.low, gap.high)
     learned, total = verdict.learning.counts
     return [
-        escape(verdict.variant),
+        escape(verdict.variant) + ("" if bold or not decided else DAGGER),
         *(NOTHING if value is None else f"{value:.{digits}f}" for value in scores),
         *(NOTHING if value is None else f"{bold}{value + 0.0:+.{digits}f}" for value in differences),
         NOTHING if gap is None else "<0.001" if gap.adjusted < 0.001 else f"{gap.adjusted:.3f}",
@@ -105,15 +132,17 @@ def _write_row(verdict: Verdict, digits: int) -> list[str]:
     ]
 
 
-def _write_caption(comparison: Comparison) -> str:
-    """Return the caption: the metric, the budget, and what the columns mean."""
+def _write_caption(comparison: Comparison, ranked: bool) -> str:
+    """Return the caption: the metric, the budget, and what the columns mean; ``ranked``: a name has a dagger."""
     plan = comparison.plan
     kind, amount = plan.budget
+    metric = METRICS[plan.metric]
+    dagger = r"$\dagger$: by an exact test of all seeds, since too few learned for an interval. " if ranked else ""
     return (
-        f"{escape(plan.title)}{'' if plan.title.endswith('?') else '.'} {escape(METRICS[plan.metric])}, "
+        f"{escape(plan.title)}{'' if plan.title.endswith('?') else '.'} {escape(metric[0].upper() + metric[1:])}, "
         f"{len(plan.seeds)} seeds, {amount:,g} {kind} each. Low and high bound \\SI{{95}}{{\\percent}} intervals; "
         f"of differences from {escape(plan.baseline)} they hold, as $p$ does, for all comparisons together. Bold: "
-        f"better or worse, by an interval over at least {MIN_SEEDS} seeds that excludes 0. Learned: seeds that "
+        f"better or worse, by an interval over at least {MIN_SEEDS} seeds that excludes 0. {dagger}Learned: seeds that "
         "learned, of all."
     )
 

@@ -30,7 +30,8 @@ METHOD = (
     "(Schuirmann 1987) show a difference below the plan's margin. In brackets the smallest difference that would have "
     "been detected with 80 % power. Learned: seeds that reached the score from which a seed counts as having learned, "
     "with the exact interval of their share, compared by Fisher's exact test (after Tarone 1990); scores are of the "
-    "seeds that learned, where some did. P: probability that a seed of the variant beats one of the baseline (Agarwal "
+    "seeds that learned, where some did; if too few did for an interval, an exact rank test "
+    "compares all seeds. P: probability that a seed of the variant beats one of the baseline (Agarwal "
     "et al. 2021). p: two-sided, for all comparisons together."
 )
 
