@@ -112,6 +112,8 @@ def test_what_the_cards_say_of_python_is_true(runs: dict[str, Run], tmp_path: Pa
         stdin=subprocess.DEVNULL, env={**environment, "HF_MODULES_CACHE": str(tmp_path / "modules")},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
+    asked = done.stdout + done.stderr
+    assert "Do you wish" not in asked and "of type ``" not in asked, "the lines ask nothing, and wait for no answer"
     for task, folder in folders.items():
         model, ids_BT = runs[task].model, torch.tensor([[4, 5, 6]])
         more = {"decoder_input_ids": ids_BT} if model.config.is_encoder_decoder else {}

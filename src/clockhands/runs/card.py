@@ -139,11 +139,11 @@ def _write_use(architecture: Architecture, *, shared: bool) -> str:
         f"from transformers import {auto_class}, AutoTokenizer",
         "",
         'folder = "."  # this folder, or its name on the hub; it needs `pip install clockhands`',
-        "tokenizer = AutoTokenizer.from_pretrained(folder)",
+        "tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=True)",
         f"model = {auto_class}.from_pretrained(folder, trust_remote_code=True)",
     ]
     if not shared:
-        lines.insert(4, 'target_tokenizer = AutoTokenizer.from_pretrained(folder, subfolder="target")')
+        lines.insert(4, 'target_tokenizer = AutoTokenizer.from_pretrained(folder, subfolder="target", trust_remote_code=True)')
     code = "```python\n" + "\n".join(lines) + "\n```"
     return (
         code
