@@ -101,6 +101,13 @@ def test_the_site_is_written_without_a_broken_link(tmp_path: Path) -> None:
             assert (page.parent / address).exists(), f"{page.name} links to {address}"
 
 
+def test_the_site_asks_no_other_host_for_its_search(tmp_path: Path) -> None:
+    """Material for MkDocs takes a script that search in files needs from elsewhere, unless there is one of ours."""
+    (script,) = re.findall(r"polyfills: \[(.*iframe-worker.*)\]", (ROOT / "mkdocs.yml").read_text("utf8"))
+    assert dict(site().list_places())[ROOT / "docs" / script] == script
+    assert "window.IFrameWorker" in (ROOT / "docs" / script).read_text("utf8")
+
+
 def test_a_link_to_nothing_is_named() -> None:
     made = site()
     with pytest.raises(made.BrokenLinkError, match=r"docs/traps\.md links to none\.md"):
