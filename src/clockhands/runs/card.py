@@ -143,7 +143,9 @@ def _write_use(architecture: Architecture, *, shared: bool) -> str:
         f"model = {auto_class}.from_pretrained(folder, trust_remote_code=True)",
     ]
     if not shared:
-        lines.insert(4, 'target_tokenizer = AutoTokenizer.from_pretrained(folder, subfolder="target", trust_remote_code=True)')
+        lines.insert(
+            4, 'target_tokenizer = AutoTokenizer.from_pretrained(folder, subfolder="target", trust_remote_code=True)'
+        )
     code = "```python\n" + "\n".join(lines) + "\n```"
     return (
         code
