@@ -10,7 +10,16 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from clockhands import positions
-from clockhands.attention import attend, attend_reference, extra_channel, line, query_blocks, record, tile_work
+from clockhands.attention import (
+    attend,
+    attend_reference,
+    extra_channel,
+    far_blocks,
+    line,
+    query_blocks,
+    record,
+    tile_work,
+)
 from clockhands.errors import UsageError
 from clockhands.schemes import CATALOGUE, Alibi, Scheme, Sizes, build
 
@@ -24,6 +33,7 @@ def _many_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tile_work, "ROWS", 16)
     monkeypatch.setattr(tile_work, "ELEMENTS", 16 * 40 * 2)
     monkeypatch.setattr(query_blocks, "ROWS", 24)
+    monkeypatch.setattr(far_blocks, "ROWS", 9)
     monkeypatch.setattr(extra_channel, "SHORT", 8)
     monkeypatch.setattr(query_blocks, "MANY_PAIRS", 64)
 
@@ -59,6 +69,10 @@ SCHEMES: list[tuple[str, dict[str, Any]]] = [
     ("grape", {}),
     ("carope", {}),
     ("chunks", {"size": 7}),
+    ("rerope", {"window": 5}),
+    ("rerope", {"window": 5, "factor": 2.0}),
+    ("self-extend", {"window": 6, "group": 3}),
+    ("dual-chunk", {"original_length": 16}),
     ("sinks", {}),
     ("composition", {"schemes": ("rope", {"scheme": "window", "left": 5})}),
     ("composition", {"schemes": ("rope", "alibi", {"scheme": "window", "left": 9})}),

@@ -5,7 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Protocol
 
-from clockhands.attention import by_distance, causal_tiles, extra_channel, flex, fused_kernel, query_blocks, reference
+from clockhands.attention import (
+    by_distance,
+    causal_tiles,
+    extra_channel,
+    far_blocks,
+    flex,
+    fused_kernel,
+    query_blocks,
+    reference,
+)
 from clockhands.attention.request import AttentionRequest, Mask
 from clockhands.schemes.scheme import KeyPositions, Positions, Scheme
 from clockhands.shapes import Float, Tensor
@@ -24,6 +33,7 @@ class Kernel(Protocol):
 
 
 KERNELS: tuple[Kernel, ...] = (
+    far_blocks,
     reference,
     by_distance,
     extra_channel,

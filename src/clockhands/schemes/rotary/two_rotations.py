@@ -19,8 +19,9 @@ from clockhands.schemes.rotary.rotation import Layout
 from clockhands.schemes.scheme import KeyPositions, Positions
 from clockhands.shapes import Bool, Float, Num, Tensor
 
-__all__ = ["FarPairs", "TwoRotations"]
+__all__ = ["FarPairs", "FarProducts", "TwoRotations"]
 
+FarProducts = tuple[Float[Tensor, "B H S K"], Float[Tensor, "B H T K"], Bool[Tensor, "B S T"]]
 FarPairs = tuple[Num[Tensor, "B S"], Num[Tensor, "B T"], Bool[Tensor, "B S T"]]
 
 
@@ -28,8 +29,8 @@ class TwoRotations(Rotary):
     """RoPE in which far pairs of query and key are rotated to other positions than near ones.
 
     A subclass says which pairs are far, and to which positions. ``rotate`` is that of RoPE, so that keys are cached
-    once; for far pairs, ``logits`` rotates queries and keys on from their own positions. All logits of a row are
-    computed two or three times, and exist whole.
+    once; for far pairs, ``logits`` rotates queries and keys on from their own positions. There all logits of a row are
+    computed two or three times, and exist whole; ``attention.far_blocks`` computes each once, some rows at a time.
     """
 
     def __init__(self, name: str, head_dim: int, base: float, layout: Layout) -> None:
@@ -65,14 +66,28 @@ class TwoRotations(Rotary):
 
         ``scale`` is the factor that q·k was multiplied by; None: 1/√d_head.
         """
-        qpos_BS, kpos_BT = drop_axis(qpos_BS, self.name), drop_axis(kpos_BT, self.name)
         scale = self.scale(self.head_dim) if scale is None else scale
         near_BHST = (q_BHSK @ k_BHTK.transpose(-1, -2) * scale).to(logits_BHST.dtype)
-        for new_qpos_BS, new_kpos_BT, far_BST in self.list_far_pairs(qpos_BS, kpos_BT):
-            q, k = self._rotate_on(q_BHSK, new_qpos_BS - qpos_BS), self._rotate_on(k_BHTK, new_kpos_BT - kpos_BT)
+        for q, k, far_BST in self.rotate_far(q_BHSK, k_BHTK, qpos_BS, kpos_BT):
             far_BHST = (q @ k.transpose(-1, -2) * scale).to(logits_BHST.dtype)
             logits_BHST = logits_BHST + (far_BHST - near_BHST).where(far_BST[:, None], 0.0)
         return logits_BHST
+
+    def rotate_far(
+        self, q_BHSK: Float[Tensor, "B H S K"], k_BHTK: Float[Tensor, "B H T K"], qpos_BS: Positions,
+        kpos_BT: KeyPositions,
+    ) -> Iterator[FarProducts]:  # fmt: skip
+        """Yield queries and keys, rotated before, as pairs that are far need them, and which pairs those are.
+
+        No pair is in two of them. Raises PositionError for positions of several coordinates.
+        """
+        qpos_BS, kpos_BT = drop_axis(qpos_BS, self.name), drop_axis(kpos_BT, self.name)
+        for new_qpos_BS, new_kpos_BT, far_BST in self.list_far_pairs(qpos_BS, kpos_BT):
+            yield (
+                self._rotate_on(q_BHSK, new_qpos_BS - qpos_BS),
+                self._rotate_on(k_BHTK, new_kpos_BT - kpos_BT),
+                far_BST,
+            )
 
     def _rotate_on(self, x_BHSK: Tensor, distance_BS: Num[Tensor, "B S"]) -> Tensor:
         # Not rotate_heads: its memo is for the positions that all layers share.
