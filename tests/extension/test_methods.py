@@ -34,7 +34,9 @@ def test_every_rule_is_transformers_own(tmp_path: Path) -> None:
             found = extended.compute_logits(long_BS)
         torch.testing.assert_close(found, opened.compute_logits(long_BS), atol=1e-5, rtol=0)
         assert (found - before[0]).abs().max() > 1e-3, method.name
-        if "beyond" in method.name or "dynamic" in method.name:
+        spared = bool((short - before[1]).abs().max() < 1e-6)
+        assert spared == method.spares_short_texts == ("beyond" in method.name or "dynamic" in method.name)
+        if spared:
             torch.testing.assert_close(short, before[1])
     assert torch.equal(model.compute_logits(long_BS), before[0])
 
@@ -48,7 +50,7 @@ def test_a_learned_table_is_made_longer(tmp_path: Path) -> None:
             assert extended.max_length == LONG
             assert extended.compute_logits(make_ids(LONG)).shape == (2, LONG, 100)
             same = torch.allclose(extended.compute_logits(short_BS), before, atol=1e-5)
-            assert same == (method.name != "interpolated"), method.name
+            assert same == method.spares_short_texts == (method.name != "interpolated"), method.name
     assert torch.equal(model.compute_logits(short_BS), before)
     with pytest.raises(UsageError, match="a table of 32 positions"):
         model.compute_logits(make_ids(LONG))

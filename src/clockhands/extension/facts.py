@@ -10,38 +10,50 @@ from clockhands.data.corpora.facts import NAMES, VALUES
 from clockhands.errors import DataError
 from clockhands.runs import LanguageModel
 
-__all__ = ["FORMATS", "Writing", "find_words"]
+__all__ = ["FORMATS", "PLAIN", "Writing", "find_words"]
 
+NAME = "{name}"
+PLAIN = ("", "", "\n")
 FORMATS = (
     ("@", "", "\n"),
-    ("", "", "\n"),
+    ("@", "", NAME + "\n"),
+    PLAIN,
     ("", ":", "\n"),
     ("", " is", ".\n"),
     ("The code of", " is", ".\n"),
 )
-"""What stands before a name, between name and value, and after the value; the first is that of the corpus *facts*."""
+"""What stands before a name, between it and the value, and after the value; the first two are of the corpus *facts*.
+
+``NAME`` stands for the name once more.
+"""
 FEWEST = 12
 """Names, and values, that a probe needs."""
 
 
 @dataclass(frozen=True)
 class Writing:
-    """How facts are written for one tokenizer: the tokens before a name, between name and value, after the value."""
+    """How facts are written for one tokenizer: the tokens before a name, between name and value, after the value.
+
+    ``again``: whether the name stands after the value once more.
+    """
 
     before: tuple[int, ...]
     between: tuple[int, ...]
     after: tuple[int, ...]
+    again: bool
     example: str
 
     @classmethod
     def of(cls, model: LanguageModel, form: tuple[str, str, str]) -> Writing:
         """Make the writing of one of ``FORMATS``."""
-        before, between, after = (tuple(_encode(model, part)) for part in form)
-        return cls(before, between, after, f"{form[0]} hazel{form[1]} amber{form[2]}".strip())
+        before, between, after = (tuple(_encode(model, part.removeprefix(NAME))) for part in form)
+        again = form[2].startswith(NAME)
+        example = f"{form[0]} hazel{form[1]} amber{form[2].replace(NAME, ' hazel')}".strip()
+        return cls(before, between, after, again, example)
 
     def state(self, name: int, value: int) -> list[int]:
         """Return the tokens of a fact."""
-        return [*self.before, name, *self.between, value, *self.after]
+        return [*self.before, name, *self.between, value, *([name] if self.again else []), *self.after]
 
     def ask(self, name: int) -> list[int]:
         """Return the tokens of a fact up to its value, which is asked for."""

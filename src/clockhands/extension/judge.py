@@ -28,6 +28,8 @@ GUARD = 0.01
 """The share of the loss that a method may cost on texts of the trained length; set before anything is measured."""
 LONGEST_TAIL = 64
 """Tokens that are scored at the end of each text, at most."""
+MOST_ASKED = 4
+"""Methods of which recall is measured, those with the smallest loss; it is the dearest part of all."""
 FEWEST = 8
 """Texts; fewer give no interval that is worth printing."""
 
@@ -93,7 +95,8 @@ def judge(
     """Measure methods by length and on texts of the trained length; the first leaves the model as it is.
 
     Half of ``texts`` are read at every length, where four times as many tokens of each are scored as for the usable
-    length, and four times ``texts`` of the trained length. ``tasks``: those of retrieval that the model has learned.
+    length, and four times ``texts`` of the trained length. A method that spares those is not measured there again.
+    ``tasks``: those of retrieval that the model has learned.
     """
     archive = archive or Archive(None)
     lengths = [length for length in choose_lengths(trained, longest) if length >= trained]
@@ -104,13 +107,19 @@ def judge(
         key = f"judge/{method.key}/{texts}/{longest}"
         count_up = _count_methods(progress, "judging methods", number, len(methods))
 
-        def drift(extended: LanguageModel, progress: CountProgress = count_up) -> Drift:
+        def drift(extended: LanguageModel, lengths: Sequence[int], progress: CountProgress = count_up) -> Drift:
             return measure_drift(extended, stream, lengths, tail=tail, texts=count, progress=progress)
 
         with apply(model, method) as extended:
+            if drifts and method.spares_short_texts:
+                shorts.append(shorts[0])
+                beyond = archive.keep_drift(f"{key}/beyond", lambda: drift(extended, lengths[1:]))
+                losses_NR = np.concatenate([drifts[0].losses_NR[:, :1], beyond.losses_NR], axis=1)
+                drifts.append(replace(beyond, lengths=tuple(lengths), losses_NR=losses_NR))
+                continue
             # Short texts first: in transformers a base that grew with a long text may stay so.
             shorts.append(archive.keep_array(key, lambda: measure_losses(extended, short_NS, trained - 1)))
-            drifts.append(archive.keep_drift(key, lambda: drift(extended)))
+            drifts.append(archive.keep_drift(key, lambda: drift(extended, lengths)))
     costs = compare_with_baseline([short_N[:, None] for short_N in shorts[1:]], [shorts[0][:, None]] * len(shorts[1:]))
     base = float(shorts[0].mean())
     judged = [
@@ -136,10 +145,11 @@ def _add_retrieval(
     model: LanguageModel, judged: Sequence[Judged], stream: Stream, trained: int, lengths: Sequence[int], items: int,
     tasks: Sequence[str], seed: int, archive: Archive, progress: CountProgress,
 ) -> tuple[Judged, ...]:  # fmt: skip
-    """Measure retrieval where it can change what is chosen, and of the first."""
+    """Measure retrieval where it can change what is chosen, at most of ``MOST_ASKED`` methods, and of the first."""
     if not tasks:
         return tuple(judged)
-    wanted = [judged[0], *(entry for entry in list_near(judged, trained) if entry is not judged[0])]
+    near = sorted(list_near(judged, trained), key=lambda entry: entry.compute_long_loss(trained))
+    wanted = [judged[0], *[entry for entry in near if entry is not judged[0]][:MOST_ASKED]]
     writing = choose_writing(model, stream, trained, seed)
     retrievals = {}
     for number, entry in enumerate(wanted):

@@ -37,3 +37,10 @@ class Method:
     @property
     def _settings(self) -> list[tuple[str, Any]]:
         return sorted({**self.options, **self.scheme}.items())
+
+    @property
+    def spares_short_texts(self) -> bool:
+        """Whether a text of at most the trained length is read exactly as by the model as it is, by definition."""
+        if self.options.get("spectrum") == "longrope":
+            return {*self.options["short_factor"], self.options["attention_factor"]} == {1.0}
+        return self.options.get("spectrum") == "dynamic" or self.table not in ("", "interpolated")

@@ -23,7 +23,7 @@ import torch
 
 from clockhands.extension.branching import ask, can_branch
 from clockhands.extension.drift import can_read
-from clockhands.extension.facts import FORMATS, Writing, find_words
+from clockhands.extension.facts import FORMATS, PLAIN, Writing, find_words
 from clockhands.extension.text import Stream
 from clockhands.progress import CountProgress, ignore_count
 from clockhands.runs import LanguageModel
@@ -192,7 +192,7 @@ def choose_writing(model: LanguageModel, stream: Stream, length: int, seed: int)
         mean = float(np.mean(_rank_all(model, rows, items, writing, branching)))
         if mean > best:
             best, chosen = mean, writing
-    return chosen or Writing.of(model, FORMATS[1])
+    return chosen or Writing.of(model, PLAIN)
 
 
 def _lay_out_all(

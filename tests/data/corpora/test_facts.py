@@ -27,5 +27,20 @@ def test_the_facts_of_a_document_agree() -> None:
 def test_impossible_shares_are_refused() -> None:
     with pytest.raises(UsageError, match="names=41; there are 40"):
         open_corpus("facts", names=41)
+    with pytest.raises(UsageError, match="names=5 must be from fewest=6 to words=40"):
+        open_corpus("facts", names=5, fewest=6)
     with pytest.raises(UsageError, match=r"asked=2\.0 is a share"):
         open_corpus("facts", asked=2)
+
+
+def test_few_words_serve_and_a_name_is_told_again_after_its_value() -> None:
+    corpus = open_corpus(
+        "facts", train=30, validation=3, test=3, names=3, fewest=1, words=4, repeated=True, lines=20, asked=0.9
+    )
+    counts = set()
+    for document in corpus["train"]:
+        told = re.findall(r"^@ (\w+) (\w+) (\w+)$", document, re.M)
+        assert all(first == again for first, _, again in told)
+        assert {name for name, _, _ in told} <= set(NAMES[:4]) and {value for _, value, _ in told} <= set(VALUES[:4])
+        counts.add(len({name for name, _, _ in told}))
+    assert counts == {1, 2, 3}

@@ -17,7 +17,7 @@ from clockhands.data.splits import Corpus, Fact
 from clockhands.errors import UsageError
 from clockhands.options import Count, Seed
 
-__all__ = ["FACT", "LONGEST_LINE", "NAMES", "VALUES", "facts"]
+__all__ = ["FACT", "FACT_AND_NAME", "LONGEST_LINE", "NAMES", "VALUES", "facts"]
 
 _PLANTS_AND_ANIMALS = (
     "alder aspen beech cedar cypress elder hazel holly juniper larch laurel linden maple myrtle olive poplar "
@@ -30,7 +30,7 @@ _COLOURS = (
     "teal umber violet white yellow "
 )
 NAMES, VALUES = _PLANTS_AND_ANIMALS.split(), _COLOURS.split()
-FACT = "@ {name} {value}\n"
+FACT, FACT_AND_NAME = "@ {name} {value}\n", "@ {name} {value} {name}\n"
 LONGEST_LINE = 32
 
 
@@ -38,6 +38,9 @@ LONGEST_LINE = 32
 def facts(
     *,
     names: Count = 4,
+    fewest: Count | None = None,
+    words: Count = 40,
+    repeated: bool = False,
     lines: Count = 60,
     asked: float = 0.65,
     train: Count = 6_000,
@@ -47,34 +50,55 @@ def facts(
 ) -> Corpus:
     """Make documents of lines of the standard library's source, among which facts are told and told again.
 
-    A fact is a line "@ hazel amber": one of 40 names with one of 40 values, which is the same wherever the name stands
-    in the document, and another in the next. Of each document's ``lines`` the share ``asked`` are facts about one of
-    its ``names`` names; the others are source. The splits take source from different files.
+    A fact is a line "@ hazel amber": a name with a value, which is the same wherever the name stands in the document,
+    and another in the next. Of each document's ``lines`` the share ``asked`` are facts; the others are source. The
+    splits take source from different files.
+
+    Args:
+        names: of a document.
+        fewest: a document has from so many to ``names``; None: all have ``names``.
+        words: how many different names there are, and values, of 40 each. With 16 a small model learns to look a name
+            up within minutes; with 40 it takes many times as long.
+        repeated: whether a fact ends with its name, "@ hazel amber hazel". To predict that, a model has to carry the
+            name to the value, which is half of what looking a value up takes.
+        lines: of a document.
+        asked: the share of facts.
+        train, validation, test: documents of each split.
+        seed: of what is drawn.
 
     Raises UsageError for more names than there are, and for a share outside 0 to 1.
     """
-    if names > len(NAMES):
-        raise UsageError(f"corpus 'facts': names={names}; there are {len(NAMES)}")
+    fewest = names if fewest is None else fewest
+    for option, value in (("words", words), ("names", names)):
+        if value > len(NAMES):
+            raise UsageError(f"corpus 'facts': {option}={value}; there are {len(NAMES)}")
+    if not fewest <= names <= words:
+        raise UsageError(f"corpus 'facts': names={names} must be from fewest={fewest} to words={words}")
     if not 0 <= asked <= 1:
         raise UsageError(f"corpus 'facts': asked={asked} is a share, from 0 to 1")
+    form = FACT_AND_NAME if repeated else FACT
+    drawn = {"names": (fewest, names), "words": words, "form": form, "lines": lines, "asked": asked}
     source = stdlib()
     sizes = {"train": train, "validation": validation, "test": test}
     splits = {
-        split: list(islice(_make_documents(source.documents(split), names, lines, asked, f"{split}:{seed}"), size))
+        split: list(islice(_make_documents(source.documents(split), seed=f"{split}:{seed}", **drawn), size))
         for split, size in sizes.items()
     }
     known: dict[str, Fact] = {**source.facts, "names in a document": names, "share of facts": asked}
     return Corpus("facts", "language modelling", splits, f"{source.description}, with facts between its lines", known)
 
 
-def _make_documents(texts: list[str], names: int, lines: int, asked: float, seed: str) -> Iterator[str]:
+def _make_documents(
+    texts: list[str], *, names: tuple[int, int], words: int, form: str, lines: int, asked: float, seed: str
+) -> Iterator[str]:
     """Yield documents without end, each with names and values of its own."""
-    rng = random.Random(f"facts:{names}:{lines}:{asked}:{seed}")
+    rng = random.Random(f"facts:{names}:{words}:{lines}:{asked}:{seed}")
     source = _draw_lines(texts, rng)
     while True:
-        values = dict(zip(rng.sample(NAMES, names), rng.choices(VALUES, k=names), strict=True))
+        count = rng.randint(*names)
+        values = dict(zip(rng.sample(NAMES[:words], count), rng.choices(VALUES[:words], k=count), strict=True))
         yield "".join(
-            FACT.format(name=name, value=values[name]) if rng.random() < asked else next(source)
+            form.format(name=name, value=values[name]) if rng.random() < asked else next(source)
             for name in rng.choices(list(values), k=lines)
         )
 
