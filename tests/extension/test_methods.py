@@ -9,9 +9,9 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from clockhands.errors import UsageError
-from clockhands.extension import apply, list_methods
+from clockhands.extension import apply, list_methods, write_extended
 from clockhands.runs import open_language_model
-from tests.runs.tiny import LENGTH, save_model
+from tests.runs.tiny import LENGTH, save_model, save_own_model
 
 LONG = 4 * LENGTH
 
@@ -52,6 +52,25 @@ def test_a_learned_table_is_made_longer(tmp_path: Path) -> None:
             same = torch.allclose(extended.compute_logits(short_BS), before, atol=1e-5)
             assert same == method.spares_short_texts == (method.name != "interpolated"), method.name
     assert torch.equal(model.compute_logits(short_BS), before)
+    with pytest.raises(UsageError, match="a table of 32 positions"):
+        model.compute_logits(make_ids(LONG))
+
+
+def test_a_learned_table_of_ours_is_made_longer_and_written(tmp_path: Path) -> None:
+    table = {"scheme": "learned", "options": {"max_length": LENGTH, "std": 1.0}}
+    model = open_language_model(save_own_model(tmp_path / "ours", table))
+    assert model.max_length == LENGTH
+    before = model.compute_logits(make_ids(LENGTH))
+    for method in list_methods(model, LENGTH, LONG)[1:]:
+        with apply(model, method) as extended:
+            assert extended.max_length == LONG
+            long = extended.compute_logits(make_ids(LONG))
+            same = torch.allclose(extended.compute_logits(make_ids(LENGTH)), before, atol=1e-5)
+        assert same == method.spares_short_texts == (method.name != "interpolated"), method.name
+    assert write_extended(model, method, LONG, tmp_path / "longer") < 1e-5
+    written = open_language_model(tmp_path / "longer")
+    assert written.max_length == LONG
+    torch.testing.assert_close(written.compute_logits(make_ids(LONG)), long)
     with pytest.raises(UsageError, match="a table of 32 positions"):
         model.compute_logits(make_ids(LONG))
 

@@ -17,6 +17,10 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 
+from clockhands.model import make_preset
+from clockhands.model.huggingface import ClockhandsForCausalLM
+from clockhands.model.huggingface_config import ClockhandsConfig
+
 LENGTH = 32
 """Tokens of the texts that they claim to be trained on."""
 
@@ -51,6 +55,16 @@ def save_model(folder: Path, kind: str, *, start: bool = False, **changed: Any) 
     model = AutoModelForCausalLM.from_config(make_config(kind, initializer_range=0.2, **changed))
     model.save_pretrained(folder)
     make_tokenizer(start=start).save_pretrained(folder)
+    return folder
+
+
+def save_own_model(folder: Path, position: dict[str, Any]) -> Path:
+    """Save a tiny language model of this project with fresh weights and its tokenizer."""
+    torch.manual_seed(0)
+    sizes = {"kind": "decoder", "vocab_size": 100, "d_model": 32, "num_heads": 2, "d_ff": 48}
+    config = ClockhandsConfig(transformer=make_preset("tiny", {**sizes, "decoder": position}).to_dict(), pad_token_id=0)
+    ClockhandsForCausalLM(config).save_pretrained(folder)
+    make_tokenizer().save_pretrained(folder)
     return folder
 
 

@@ -15,6 +15,7 @@ from clockhands.extension.attention_methods import find_refusal, lay_scheme, lis
 from clockhands.extension.method import Method
 from clockhands.extension.tables import STRETCHES, stretch_table
 from clockhands.runs import LanguageModel, is_run, open_language_model
+from clockhands.runs.changed_positions import change_table, find_table_length
 from clockhands.runs.foreign_positions import change_foreign_positions, find_rotation, measure_channels
 from clockhands.runs.language_model import find_position_table
 from clockhands.schemes.rotary.spectra import make_spectrum
@@ -50,12 +51,12 @@ def list_methods(model: LanguageModel, trained: int, longest: int) -> list[Metho
     if rope is not None:
         others = [] if find_refusal(model, *rope) else list_attention_methods(rope[1], trained, longest)
         return [plain, *_list_rope_methods(*rope, trained, longest / trained), *others]
-    if find_position_table(model.model) is not None and not is_run(model.source):
+    if find_position_table(model.model) is not None or find_table_length(model.model) is not None:
         ways = {name: what for name, (what, _) in STRETCHES.items()}
         return [plain, *(Method(name, what, table=name, rows=longest) for name, what in ways.items())]
     raise UsageError(
         f"{model.source} has no positions that can be extended: neither frequencies of a plain rotation, nor a learned "
-        "table in a model of transformers; --only measure says how far it reads as it is"
+        "table; --only measure says how far it reads as it is"
     )
 
 
@@ -116,7 +117,10 @@ def _compare_with_plain(name: str, options: Mapping[str, Any], channels: int, ba
 @contextmanager
 def apply(model: LanguageModel, method: Method) -> Iterator[LanguageModel]:
     """Lay a method over a model inside the context, and take it off again. A run is opened once more for it."""
-    if method.table:
+    if method.table and is_run(model.source):
+        stretched = change_table(model.model, method.rows, lambda table, rows: stretch_table(table, rows, method.table))
+        yield LanguageModel(model.source, stretched, model.tokenizer)
+    elif method.table:
         with _swap_table(model, method):
             yield LanguageModel(model.source, model.model, model.tokenizer)
     elif method.scheme:

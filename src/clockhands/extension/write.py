@@ -122,10 +122,10 @@ def _write_files(extended: LanguageModel, method: Method, longest: int, place: P
     source = Path(extended.source)
     if is_run(extended.source):
         _copy(source, place)
-        if weights:
+        if weights or method.table:
             extended.model.save_pretrained(place)
         config = copy.deepcopy(extended.model.config)
-        if not method.scheme:  # with one, the model has the configuration already
+        if method.options:  # with another scheme or table, the model has the configuration already
             config = change_positions(config, method.options)
         config.architectures = extended.model.config.architectures or [type(extended.model).__name__]
         config.save_pretrained(place)

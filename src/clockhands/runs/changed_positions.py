@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
+
+import torch
 
 from clockhands.errors import CheckpointError, UsageError, describe_unknown
 from clockhands.model.position_config import REPEAT, PositionConfig
 from clockhands.options import options_of
-from clockhands.schemes import CATALOGUE
+from clockhands.schemes import CATALOGUE, Learned
 
 if TYPE_CHECKING:
     from clockhands.model.huggingface_config import ClockhandsConfig
 
-__all__ = ["change_positions", "change_scheme"]
+__all__ = ["change_positions", "change_scheme", "change_table", "find_table_length"]
 
 
 def change_positions(config: ClockhandsConfig, overrides: Mapping[str, Any]) -> ClockhandsConfig:
@@ -55,6 +57,28 @@ def change_scheme(model: Any, table: Mapping[str, Any]) -> Any:
     faults = sorted([*strange.missing_keys, *strange.unexpected_keys])
     if faults:
         raise CheckpointError(f"with the scheme {position['scheme']} the model has other weights: {', '.join(faults)}")
+    return made.to(model.device, model.dtype).eval()
+
+
+def find_table_length(model: Any) -> int | None:
+    """Return the positions of a model's learned table; None where it has none, or reads on with the last row."""
+    lengths = [part.max_length for part in model.modules() if isinstance(part, Learned) and part.beyond == "raise"]
+    return min(lengths, default=None)
+
+
+def change_table(model: Any, rows: int, stretch: Callable[[torch.Tensor, int], torch.Tensor]) -> Any:
+    """Return a copy of a model whose learned tables of positions have ``rows`` rows, made by ``stretch`` from its own.
+
+    Raises UsageError for a model without one.
+    """
+    made = type(model)(change_positions(model.config, {"max_length": rows}))
+    state = model.state_dict()
+    for name, part in model.named_modules():
+        if isinstance(part, Learned):
+            table_LP = part.table_LP.detach()
+            longer_RP = stretch(table_LP[part.offset :], rows).to(table_LP.dtype)
+            state[f"{name}.table_LP"] = torch.cat([table_LP[: part.offset], longer_RP])
+    made.load_state_dict(state)
     return made.to(model.device, model.dtype).eval()
 
 

@@ -25,6 +25,7 @@ from clockhands.pretrained import (
     load_tokenizer,
     read_configuration,
 )
+from clockhands.runs.changed_positions import find_table_length
 from clockhands.runs.folder import RECIPE
 from clockhands.runs.foreign import (
     load_foreign_model,
@@ -95,7 +96,7 @@ class LanguageModel:
         """The most tokens that it can read: the rows of its learned table of positions; None without such a table."""
         named_table = find_position_table(self.model)
         if named_table is None:
-            return None
+            return find_table_length(self.model)
         _, table = named_table
         return int(table.num_embeddings) - int(getattr(table, "offset", 0))
 
