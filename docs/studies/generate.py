@@ -41,6 +41,8 @@ READING_GUIDE = HERE / "reading.txt"
 EXACT = HERE / "exact.json"
 INSPECTED = HERE / "minilm.json"
 """Of all-MiniLM-L6-v2, a trained sentence encoder: `clockhands inspect MODEL --texts 48 --no-control --json`."""
+LONGER = HERE / "extending.json"
+"""Of texts longer than the trained ones: `python docs/studies/extending.py FOLDER`."""
 ENCODER = HERE / "encoder.json"
 """Of the weights of the same encoder: `generate.py --encoder MODEL`."""
 
@@ -80,7 +82,8 @@ def read_facts() -> Facts:
     """Return what was computed without training, by fact."""
     facts: Facts = json.loads(EXACT.read_text("utf8"))
     read = {name: json.loads(path.read_text("utf8")) for name, path in (("minilm", INSPECTED), ("encoder", ENCODER))}
-    return {**facts, **read}
+    longer = json.loads(LONGER.read_text("utf8")) if LONGER.is_file() else {}
+    return {**facts, **read, **longer}
 
 
 def keep_inspected(findings: Findings) -> None:

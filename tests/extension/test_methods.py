@@ -56,6 +56,28 @@ def test_a_learned_table_is_made_longer(tmp_path: Path) -> None:
         model.compute_logits(make_ids(LONG))
 
 
+WINDOWS = {"scheme": "rope", "layers": [{"scheme": "window", "left": 7}, "none"]}
+
+
+@pytest.mark.parametrize(("position", "methods"), [("rope", 17), (WINDOWS, 11)])
+def test_every_rule_on_a_model_of_ours_is_that_of_its_configuration(
+    position: str | dict[str, object], methods: int, tmp_path: Path
+) -> None:
+    """Where layers differ, no method replaces all of them by one scheme."""
+    folder = save_own_model(tmp_path, position)
+    model = open_language_model(folder)
+    before = model.compute_logits(make_ids(LONG))
+    listed = list_methods(model, LENGTH, LONG)
+    assert len(listed) == methods
+    for method in listed[1:11]:
+        with apply(model, method) as extended:
+            found = extended.compute_logits(make_ids(LONG))
+        opened = open_language_model(folder, position=method.options)
+        torch.testing.assert_close(found, opened.compute_logits(make_ids(LONG)))
+        assert (found - before).abs().max() > 1e-4, method.name
+    assert torch.equal(model.compute_logits(make_ids(LONG)), before)
+
+
 def test_a_learned_table_of_ours_is_made_longer_and_written(tmp_path: Path) -> None:
     table = {"scheme": "learned", "options": {"max_length": LENGTH, "std": 1.0}}
     model = open_language_model(save_own_model(tmp_path / "ours", table))

@@ -58,7 +58,7 @@ def save_model(folder: Path, kind: str, *, start: bool = False, **changed: Any) 
     return folder
 
 
-def save_own_model(folder: Path, position: dict[str, Any]) -> Path:
+def save_own_model(folder: Path, position: str | dict[str, Any]) -> Path:
     """Save a tiny language model of this project with fresh weights and its tokenizer."""
     torch.manual_seed(0)
     sizes = {"kind": "decoder", "vocab_size": 100, "d_model": 32, "num_heads": 2, "d_ff": 48}

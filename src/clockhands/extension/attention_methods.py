@@ -68,6 +68,8 @@ def find_refusal(model: LanguageModel, channels: int, base: float) -> str:
     as other logits.
     """
     if is_run(model.source):
+        if model.model.config.transformer_config.get_position_config("decoder").layers is not None:
+            return "its layers have different positions, and a method has one for all"
         width = model.model.config.head_dim
         return "" if channels == width else f"{channels} of {width} channels of a head turn, and two rotations need all"
     vocabulary = model.vocabulary_size

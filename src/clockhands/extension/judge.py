@@ -21,6 +21,7 @@ from clockhands.extension.retrieval import Retrieval, choose_writing, measure_re
 from clockhands.extension.text import Stream, cut_texts
 from clockhands.progress import CountProgress, ignore_count
 from clockhands.runs import LanguageModel
+from clockhands.shapes import Float
 
 __all__ = ["GUARD", "Judged", "judge", "list_near"]
 
@@ -102,7 +103,8 @@ def judge(
     lengths = [length for length in choose_lengths(trained, longest) if length >= trained]
     tail, count = max(4, min(LONGEST_TAIL, trained // 4)), max(FEWEST, texts // 2)
     short_NS = cut_texts(stream, trained, trained - 1, 4 * texts, model.start_ids)
-    drifts, shorts = [], []
+    drifts: list[Drift] = []
+    shorts: list[Float[np.ndarray, " N"]] = []
     for number, method in enumerate(methods):
         key = f"judge/{method.key}/{texts}/{longest}"
         count_up = _count_methods(progress, "judging methods", number, len(methods))

@@ -14,8 +14,8 @@ from clockhands.errors import UsageError
 from clockhands.extension.attention_methods import find_refusal, lay_scheme, list_attention_methods
 from clockhands.extension.method import Method
 from clockhands.extension.tables import STRETCHES, stretch_table
-from clockhands.runs import LanguageModel, is_run, open_language_model
-from clockhands.runs.changed_positions import change_table, find_table_length
+from clockhands.runs import LanguageModel, is_run
+from clockhands.runs.changed_positions import change_options, change_table, find_table_length
 from clockhands.runs.foreign_positions import change_foreign_positions, find_rotation, measure_channels
 from clockhands.runs.language_model import find_position_table
 from clockhands.schemes.rotary.spectra import make_spectrum
@@ -116,7 +116,7 @@ def _compare_with_plain(name: str, options: Mapping[str, Any], channels: int, ba
 
 @contextmanager
 def apply(model: LanguageModel, method: Method) -> Iterator[LanguageModel]:
-    """Lay a method over a model inside the context, and take it off again. A run is opened once more for it."""
+    """Lay a method over a model inside the context, and take it off again. A run is copied for it."""
     if method.table and is_run(model.source):
         stretched = change_table(model.model, method.rows, lambda table, rows: stretch_table(table, rows, method.table))
         yield LanguageModel(model.source, stretched, model.tokenizer)
@@ -129,8 +129,7 @@ def apply(model: LanguageModel, method: Method) -> Iterator[LanguageModel]:
     elif not method.options:
         yield model
     elif is_run(model.source):
-        device = str(model.device)
-        yield open_language_model(model.source, device=device, dtype=model.model.dtype, position=method.options)
+        yield LanguageModel(model.source, change_options(model.model, method.options), model.tokenizer)
     else:
         with _swap_rotation(model, method.options):
             yield model

@@ -15,7 +15,7 @@ from clockhands.schemes import CATALOGUE, Learned
 if TYPE_CHECKING:
     from clockhands.model.huggingface_config import ClockhandsConfig
 
-__all__ = ["change_positions", "change_scheme", "change_table", "find_table_length"]
+__all__ = ["change_options", "change_positions", "change_scheme", "change_table", "find_table_length"]
 
 
 def change_positions(config: ClockhandsConfig, overrides: Mapping[str, Any]) -> ClockhandsConfig:
@@ -57,6 +57,16 @@ def change_scheme(model: Any, table: Mapping[str, Any]) -> Any:
     faults = sorted([*strange.missing_keys, *strange.unexpected_keys])
     if faults:
         raise CheckpointError(f"with the scheme {position['scheme']} the model has other weights: {', '.join(faults)}")
+    return made.to(model.device, model.dtype).eval()
+
+
+def change_options(model: Any, overrides: Mapping[str, Any]) -> Any:
+    """Return a copy of a model with other options of its schemes and the same weights.
+
+    Raises what ``change_positions`` raises.
+    """
+    made = type(model)(change_positions(model.config, overrides))
+    made.load_state_dict(model.state_dict())
     return made.to(model.device, model.dtype).eval()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from clockhands.comparison import Comparison
@@ -42,7 +43,7 @@ def write_answers(questions: Iterable[Question], measured: Measured, facts: Fact
     Raises ConfigError where a sentence rests on verdicts that did not come out.
     """
     ordered = sorted(questions, key=lambda question: (list(TOPICS).index(question.topic), question.place))
-    check_rests(ordered, measured)
+    check_rests(ordered, measured, facts)
     parts = ["# Answers", "", INTRODUCTION, ""]
     parts += _write_contents(ordered)
     parts += [fill(guide.strip(), measured, facts), ""] if guide else []
@@ -205,19 +206,21 @@ def format_fact(rest: str, facts: Facts) -> str:
     path, _, digits = rest.partition(":")
     name, _, key = path.partition(".")
     value = facts[name][key]
+    if isinstance(value, str):
+        return value
     if digits:
         return f"{value:,.{int(digits)}f}"
     return f"{value:,}" if isinstance(value, int) else f"{value:.3g}"
 
 
-def check_rests(questions: Iterable[Question], measured: Measured) -> None:
+def check_rests(questions: Iterable[Question], measured: Measured, facts: Facts = MappingProxyType({})) -> None:
     """Raise ConfigError with every verdict that a sentence rests on and that is of another task or did not come out."""
     faults = []
     for question in questions:
-        faults += _find_fallen(f"the answer of {question.name}", question.rests, measured)
+        faults += _find_fallen(f"the answer of {question.name}", question.rests, measured, facts)
         faults += _find_reversed(question, measured)
         for claim in question.claims:
-            faults += _find_fallen(f"{question.name}: {claim.says!r}", claim.rests, measured)
+            faults += _find_fallen(f"{question.name}: {claim.says!r}", claim.rests, measured, facts)
     if faults:
         raise ConfigError(faults, "the answers")
 
@@ -235,9 +238,12 @@ def _find_reversed(question: Question, measured: Measured) -> list[str]:
     ]
 
 
-def _find_fallen(sentence: str, rests: Rests, measured: Measured) -> list[str]:
+def _find_fallen(sentence: str, rests: Rests, measured: Measured, facts: Facts) -> list[str]:
     faults = []
     for name, kinds in rests.items():
+        if name in facts:
+            faults += _compare_facts(sentence, name, kinds, facts[name])
+            continue
         study, _, size = name.partition(".")
         if earlier := describe_earlier_plan(STUDIES[study], measured[name], size or "cpu"):
             faults.append(f"{sentence} rests on the study {name}. {earlier}")
@@ -254,3 +260,12 @@ def _find_fallen(sentence: str, rests: Rests, measured: Measured) -> list[str]:
                     f"{sentence} rests on {variant!r} being {kind}, and the study {name} found {measured_kind}"
                 )
     return faults
+
+
+def _compare_facts(sentence: str, name: str, kinds: Mapping[str, str], values: Mapping[str, Any]) -> list[str]:
+    """Return a fault for each verdict of a fact, "VALUE, verdict", that is not the one that a sentence rests on."""
+    return [
+        f"{sentence} rests on {value!r} being {kind}, and {name} has {values[f'{value}, verdict']}"
+        for value, kind in kinds.items()
+        if values[f"{value}, verdict"] != kind
+    ]

@@ -60,7 +60,7 @@ Topic = Literal["input", "layers", "rotation"]
 MOST_WORDS = 25
 """An answer of more words cannot be said back after one reading."""
 
-Rests = Mapping[str, Mapping[str, Kind | Literal["later", "grows", "holds"]]]
+Rests = Mapping[str, Mapping[str, Kind | Literal["later", "grows", "holds", "more", "less"]]]
 """Verdicts by study and variant, without which a sentence falls; "later": it reaches the target later (`pace.py`);
 "grows", "holds": its loss on longer text (`literature.py`)."""
 

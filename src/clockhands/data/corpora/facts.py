@@ -10,6 +10,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from itertools import islice
+from typing import Any
 
 from clockhands.data.catalogue import corpus
 from clockhands.data.corpora.stdlib import stdlib
@@ -77,7 +78,7 @@ def facts(
     if not 0 <= asked <= 1:
         raise UsageError(f"corpus 'facts': asked={asked} is a share, from 0 to 1")
     form = FACT_AND_NAME if repeated else FACT
-    drawn = {"names": (fewest, names), "words": words, "form": form, "lines": lines, "asked": asked}
+    drawn: dict[str, Any] = {"names": (fewest, names), "words": words, "form": form, "lines": lines, "asked": asked}
     source = stdlib()
     sizes = {"train": train, "validation": validation, "test": test}
     splits = {
