@@ -65,10 +65,10 @@ def test_the_cards_of_a_comparison_are_its_decided_differences() -> None:
 def test_where_nobody_learned_the_page_says_so_and_draws_no_scores() -> None:
     findings = conclude(shares({"base": [0.0] * 5, "other": [0.0] * 5}))
     finding = findings["compare.verdict"]
-    assert finding.details["opening"].startswith("Nobody learned. Nothing was learned by any variant")
+    assert finding.details["opening"].startswith("Nothing was learned by any variant")
     assert finding.details["compared"] == []
     page = make_page(findings)
-    assert "Nobody learned." in page.split("</header>")[0] and '<ul class="cards"' not in page
+    assert "Nothing was learned by any variant" in page.split("</header>")[0] and '<ul class="cards"' not in page
     section = page[page.index('id="compare-verdict"') :].split("</section>")[0]
     assert '<div class="plot' not in section
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import lru_cache
 
@@ -9,10 +10,12 @@ import numpy as np
 from scipy import optimize, stats
 
 ALPHA = 0.05
+"""The error of an interval: it holds at 95 %."""
 LEARNING_ALPHA = 0.03
+"""The error of the test of how many seeds learned: it is one more test beside that of the scores, and both together
+should be false in at most 7 of 100 comparisons."""
 DIVISIONS = 200_000
-"""Of the test of how many seeds learned: it is one more test beside that of the scores, and both together should be
-false in at most 7 of 100 comparisons."""
+"""Divisions of the values over which a rank test goes; where there are more, so many are drawn at random."""
 LOWEST_P = 1e-12
 """Smaller ones are not told apart."""
 
@@ -73,10 +76,9 @@ def compare_counts(
 
 
 def compare_ranks(ours: Sequence[float], theirs: Sequence[float]) -> float:
-    """Return the p of the exact two-sided rank test, over all divisions of the values (Wilcoxon 1945).
+    """Return the p of the two-sided rank test, over all divisions of the values in two (Wilcoxon 1945).
 
-    Of more than ten against ten values there are more divisions than `DIVISIONS`; so many are then drawn at random.
-
+    It is exact where ``has_few_divisions``; of more than ten against ten values, ``DIVISIONS`` are drawn at random.
     It holds whatever the values are drawn from, infinite ones too. That seeds of two variants share data and order, and
     are compared as if they did not, makes the p larger, not smaller. 1 for no value.
 
@@ -93,7 +95,13 @@ def compare_ranks(ours: Sequence[float], theirs: Sequence[float]) -> float:
     return float(test.pvalue)
 
 
+def has_few_divisions(ours: int, theirs: int) -> bool:
+    """Tell whether ``compare_ranks`` of so many against so many values goes over all divisions, and so is exact."""
+    return math.comb(ours + theirs, ours) <= DIVISIONS
+
+
 def _find_distance(ours: np.ndarray, theirs: np.ndarray, axis: int = -1) -> np.ndarray:
+    """Return how far the mean ranks of two groups are apart."""
     return np.abs(ours.mean(axis) - theirs.mean(axis))
 
 

@@ -52,12 +52,11 @@ def run_plan(
 def _open(plan: Plan, folder: ComparisonFolder) -> Comparison:
     """Open the folder of a plan; a new one is written once the costs are measured."""
     comparison = folder.open(plan, None)
-    if comparison is None:
-        from clockhands.comparison.cost import measure_costs
+    if comparison is not None:
+        return comparison
+    from clockhands.comparison.cost import measure_costs
 
-        comparison = folder.open(plan, measure_costs(plan))
-    assert comparison is not None
-    return comparison
+    return folder.open(plan, measure_costs(plan))
 
 
 def _run(

@@ -14,6 +14,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import overload
 
 from clockhands.comparison.plan import UNHASHED, Plan
 from clockhands.comparison.results import Comparison, Cost, read_costs
@@ -24,6 +25,7 @@ from clockhands.findings import join_words
 from clockhands.locking import LOCK
 
 PLAN, RESULTS = "plan.json", "results.jsonl"
+"""The files of a folder: the plan with the costs of its variants, and a line for each trial that ended."""
 
 
 class ComparisonFolder:
@@ -31,6 +33,12 @@ class ComparisonFolder:
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
+
+    @overload
+    def open(self, plan: Plan, costs: Mapping[str, Cost]) -> Comparison: ...
+
+    @overload
+    def open(self, plan: Plan, costs: None) -> Comparison | None: ...
 
     def open(self, plan: Plan, costs: Mapping[str, Cost] | None) -> Comparison | None:
         """Return what this plan gave so far; None where the folder is new and ``costs`` are not known yet.

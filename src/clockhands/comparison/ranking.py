@@ -1,7 +1,7 @@
 """Variants of which too few seeds learned, judged by the ranks of all their seeds.
 
-Where some seeds fail, no interval of a mean holds; the exact rank test needs none, and holds whatever scores are drawn
-from. It can only tell which of two has the higher scores, not by how much.
+Where some seeds fail, no interval of a mean holds; the rank test needs none, and holds whatever scores are drawn from.
+It can only tell which of two has the higher scores, not by how much. Up to ten seeds a side it is exact.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from clockhands.comparison.exact import LEARNING_ALPHA, compare_ranks
+from clockhands.comparison.exact import LEARNING_ALPHA, compare_ranks, has_few_divisions
 from clockhands.comparison.learning import Learning
 from clockhands.comparison.plan import Plan
 from clockhands.comparison.statistics import MIN_SEEDS
@@ -37,7 +37,7 @@ def rank_torn(
 
 
 def _is_torn(ours: Sequence[float], theirs: Sequence[float], learned: Learning, base: Learning) -> bool:
-    """Whether some seeds learned and some did not, so that too few learned in both for an interval."""
+    """Tell whether some seeds learned and some did not, so that too few learned in both for an interval."""
     few = len({*learned.scored} & {*base.scored}) < MIN_SEEDS
     return (learned.mixed or base.mixed) and few and min(len(ours), len(theirs)) >= MIN_SEEDS
 
@@ -45,13 +45,12 @@ def _is_torn(ours: Sequence[float], theirs: Sequence[float], learned: Learning, 
 def _describe_ranks(
     ours: Sequence[float], theirs: Sequence[float], plan: Plan, p: float, counts: str
 ) -> tuple[Kind, str]:
+    """Say whose seeds score higher, with the range of both; ``p`` is that of their ranks."""
     above = float(np.median(ours)) > float(np.median(theirs))
     kind: Kind = "better" if above == plan.higher_is_better else "worse"
     mine, other = (f"{min(values):.{plan.digits}f} to {max(values):.{plan.digits}f}" for values in (ours, theirs))
-    return (
-        kind,
-        f"{kind}: its seeds score {mine}, and the baseline's {other} (exact rank test, p {format_p(p)}); {counts}",
-    )
+    test = "exact rank test" if has_few_divisions(len(ours), len(theirs)) else "rank test over random divisions"
+    return kind, f"{kind}: its seeds score {mine}, and the baseline's {other} ({test}, p {format_p(p)}); {counts}"
 
 
 def describe_counts(ours: Learning, base: Learning) -> str:

@@ -105,7 +105,7 @@ def summarise_verdicts(verdicts: Sequence[Verdict]) -> str:
     """Return who is better and worse than the baseline, and of whom that is not known, in two or three sentences."""
     baseline, *others = verdicts
     if warning := warn_of_nothing(verdicts):
-        return f"Nobody learned. {warning}"
+        return warning
     words = {
         "better": f"Better than “{baseline.variant}”",
         "worse": f"Worse than “{baseline.variant}”",

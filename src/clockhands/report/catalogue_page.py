@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from clockhands.report.render import render_page
 
 LEAD = "Each row is one scheme, under its default options. Follow a name to its equation, options, source and picture."
+"""What stands above the table."""
 
 
 def make_catalogue_page(columns: Sequence[str], rows: Sequence[Sequence[str]], filters: Sequence[str]) -> str:

@@ -21,7 +21,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 
 from clockhands.findings import Finding, Light, Number, Reference
 from clockhands.report.text import format_interval, format_quantity
@@ -146,6 +146,7 @@ def _make_card_of(name: str, finding: Finding, entry: Mapping[str, Any]) -> Card
 
 
 def _make_card(name: str, finding: Finding) -> Card:
+    """Return the card of a finding, with its first reference and the first sentence of its verdict."""
     reference = finding.references[0] if finding.references else None
     return _complete(
         Card(
@@ -159,7 +160,6 @@ def _complete(card: Card) -> Card:
     """Return the card with its picture, where it has a number and a reference."""
     if card.reference is None or not _is_number(card.value):
         return card
-    assert isinstance(card.value, (int, float))
     strip = draw_strip(card.value, card.unit, card.interval, card.reference)
     return Card(**{**card.__dict__, "strip": strip})
 
@@ -184,24 +184,27 @@ def draw_strip(value: Number, unit: str, interval: Interval | None, reference: R
 
 
 def _measure_card(card: Card) -> float | None:
+    """Return the distance of a card's value from its reference; None where it has none."""
     if card.reference is None or not _is_number(card.value):
         return None
-    assert isinstance(card.value, (int, float))
     return measure_distance(card.value, card.interval, card.reference)
 
 
 def _is_large(card: Card) -> bool:
-    """Tell whether a value and its reference differ by a tenth of the larger at least."""
-    assert card.reference is not None and isinstance(card.value, (int, float))
+    """Tell whether a value and its reference differ by a tenth of the larger at least; not so where one is missing."""
+    if card.reference is None or not _is_number(card.value):
+        return False
     value, reference = float(card.value), float(card.reference.value)
     return abs(value - reference) >= LEAST_DIFFERENCE * max(abs(value), abs(reference))
 
 
 def _opens(finding: Finding) -> bool:
+    """Tell whether a finding has a text with which it opens the page."""
     return bool(finding.details.get("opening"))
 
 
-def _is_number(value: object) -> bool:
+def _is_number(value: object) -> TypeGuard[Number]:
+    """Tell whether a value is a number, and no flag."""
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
@@ -211,4 +214,5 @@ def _make_interval(ends: Sequence[Number] | None) -> Interval | None:
 
 
 def _take_first_sentence(text: str) -> str:
+    """Return the text up to its first full stop, or to its first line break."""
     return _SENTENCE_END.split(text.strip(), maxsplit=1)[0]

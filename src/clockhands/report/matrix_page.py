@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +18,11 @@ VERDICT_WORDS = {
     "N/A": "does not apply",
     "LIBRARY": "fails by its library",
 }
-
-
+"""Each verdict of a check as the page writes it."""
 SIGNS = {"PASS": "✓", "FAIL": "×", "WARN": "!", "PROPERTY": "·", "N/A": "–", "LIBRARY": "○"}
 """What stands in a cell, so that no verdict is told by its colour alone."""
 _SEVERITY = ("N/A", "PASS", "PROPERTY", "WARN", "LIBRARY", "FAIL")
+"""The verdicts from the least to the worst."""
 
 
 def make_matrix_page(data: Mapping[str, Any]) -> str:
@@ -92,7 +92,7 @@ def write_matrix(data: Mapping[str, Any], folder: str | Path) -> list[Path]:
     ]
 
 
-def _label_by_value(values: Any) -> list[tuple[str, str]]:
+def _label_by_value(values: Iterable[str]) -> list[tuple[str, str]]:
     """Return the choices of a filter whose values are their own labels."""
     return [(value, value) for value in values]
 

@@ -52,8 +52,11 @@ def _combine_facts(names: tuple[str, str], a: Findings, b: Findings) -> dict[str
 
 
 def _combine_findings(names: tuple[str, str], a: Finding | None, b: Finding | None) -> tuple[Finding, ...]:
-    """Return one finding made of two, or both apart where they are not comparable."""
-    if a is None or b is None or "skip" in (a.light, b.light):
+    """Return one finding made of two, or both apart where they are not comparable; what only one has as it is."""
+    if a is None or b is None:
+        only = (("A", names[0], a), ("B", names[1], b))
+        return tuple(_mark_only(side, name, item) for side, name, item in only if item is not None)
+    if "skip" in (a.light, b.light):
         return (_pair_findings(names, a, b),)
     differ = [key for key in a.basis if key in b.basis and a.basis[key] != b.basis[key]]
     if not differ:
@@ -71,13 +74,13 @@ def _combine_findings(names: tuple[str, str], a: Finding | None, b: Finding | No
     )
 
 
-def _pair_findings(names: tuple[str, str], a: Finding | None, b: Finding | None) -> Finding:
-    """Return one finding made of two comparable ones; where there is only one, that one, with whose it is."""
-    if a is None or b is None:
-        only = a or b
-        assert only is not None
-        side, name = ("A", names[0]) if a else ("B", names[1])
-        return replace(only, verdict=f"Measured in {side} only ({name}). {only.verdict}")
+def _mark_only(side: str, name: str, finding: Finding) -> Finding:
+    """Return a finding that only one of the two has, with whose it is."""
+    return replace(finding, verdict=f"Measured in {side} only ({name}). {finding.verdict}")
+
+
+def _pair_findings(names: tuple[str, str], a: Finding, b: Finding) -> Finding:
+    """Return one finding made of two comparable ones."""
     if a.light == b.light == "skip":
         same = a.verdict == b.verdict
         return a if same else replace(a, verdict=f"A: {a.verdict} B: {b.verdict}")

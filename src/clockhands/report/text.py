@@ -6,12 +6,19 @@ import math
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
-from clockhands.findings import SHARE, Finding, choose_digits
+from clockhands.findings import SHARE, Finding, Light, Number, Scalar, choose_digits
 
-LIGHTS = {"good": "✓", "warn": "!", "bad": "✕", "info": "•", "skip": "–"}
-MEANINGS = {"good": "good", "warn": "to watch", "bad": "bad", "info": "to know", "skip": "not applicable"}
+LIGHTS: dict[Light, str] = {"good": "✓", "warn": "!", "bad": "✕", "info": "•", "skip": "–"}
+"""The sign of each light."""
+MEANINGS: dict[Light, str] = {
+    "good": "good",
+    "warn": "to watch",
+    "bad": "bad",
+    "info": "to know",
+    "skip": "not applicable",
+}
+"""Each light in words, in the order in which they are counted."""
 _ABSOLUTE = re.compile(r"(?<![\w.:/~…<\\-])(?:/|[A-Za-z]:[/\\])((?:[\w.+@-]+[/\\])+)([\w.+@-]+)")
 """A path from the root with at least one folder; no address, no tag, no fraction."""
 _MINUS = re.compile(r"(?<![^\s(\[,±])-(?=\.?\d)")
@@ -19,7 +26,9 @@ _MINUS = re.compile(r"(?<![^\s(\[,±])-(?=\.?\d)")
 _SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 _CONTROL = {code: chr(0x2400 + code) for code in range(32)} | {127: "␡", 0xFFFE: "\ufffd", 0xFFFF: "\ufffd"}
 _CONTROL |= dict.fromkeys((*range(128, 160), *range(55296, 57344)), "�")
+"""A visible sign for each control character and each broken surrogate."""
 _LINES = {code: sign for code, sign in _CONTROL.items() if code != 10}
+"""The same without the line break, which stays one."""
 
 
 def replace_controls(text: object, *, lines: bool = False) -> str:
@@ -35,7 +44,7 @@ def use_minus(text: str) -> str:
     return _MINUS.sub("−", text)
 
 
-def format_number(value: Any, digits: int = 3) -> str:
+def format_number(value: Scalar, digits: int = 3) -> str:
     """Return three significant digits, ``12,345`` whole, and ``4.2 × 10⁻⁷`` where zeros would hide the value."""
     if value is None:
         return "–"
@@ -71,20 +80,21 @@ def scale_unit(unit: str) -> tuple[float, str]:
     return (100.0, f"% {rest}".strip()) if first == SHARE else (1.0, unit)
 
 
-def format_amount(value: Any, unit: str = "") -> str:
+def format_amount(value: Scalar, unit: str = "") -> str:
     """Return a number of this unit as a reader sees it, without the unit."""
     factor, _ = scale_unit(unit)
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return format_number(value * factor if is_number and factor != 1.0 else value)
+    if isinstance(value, (int, float)) and not isinstance(value, bool) and factor != 1.0:
+        return format_number(value * factor)
+    return format_number(value)
 
 
-def format_quantity(value: Any, unit: str = "") -> str:
+def format_quantity(value: Scalar, unit: str = "") -> str:
     """Return a number and its unit, with a space that does not break."""
     shown = format_amount(value, unit)
     return f"{shown}\u00a0{replace_controls(scale_unit(unit)[1])}" if unit else shown
 
 
-def format_interval(interval: Sequence[Any] | None, unit: str = "") -> str:
+def format_interval(interval: Sequence[Number] | None, unit: str = "") -> str:
     """Return ``[0.21, 0.34]``, with more digits where three do not keep the ends apart; or nothing."""
     if not interval:
         return ""

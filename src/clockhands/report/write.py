@@ -41,8 +41,9 @@ def _compose_files(findings: Findings, name: str, title: str | None) -> dict[str
     drawn = draw_figures(findings)
     out = {name: compose(findings, drawn, title=title, files=True), "findings.json": findings.to_json()}
     for slug, finding in zip(make_slugs(findings), findings, strict=True):
-        if slug in drawn:
-            out |= _make_figure_files(slug, finding, drawn[slug], findings.signature)
+        if slug in drawn and finding.figure is not None:
+            figure_title = finding.figure.title or finding.question
+            out |= _make_figure_files(slug, finding, drawn[slug], figure_title, findings.signature)
         if (values := read_values(finding)).rows:
             out[f"tables/{slug}.csv"] = to_csv(values)
     first = next((finding.figure for finding in findings if finding.figure), None)
@@ -50,15 +51,14 @@ def _compose_files(findings: Findings, name: str, title: str | None) -> dict[str
     return {path: text.encode("utf8") for path, text in out.items()} | preview
 
 
-def _make_figure_files(slug: str, finding: Finding, drawn: DrawnFigure, signature: str) -> dict[str, str]:
+def _make_figure_files(slug: str, finding: Finding, drawn: DrawnFigure, title: str, signature: str) -> dict[str, str]:
     """Return the files of one figure by their paths: as on the page, and in the two widths of print."""
     from clockhands.report.figures import make_file  # late, as above
 
-    assert finding.figure is not None
     measured = describe_measured(finding, signature)
     make = partial(
         make_file,
-        title=finding.figure.title or finding.question,
+        title=title,
         description=" ".join(filter(None, (finding.verdict, measured))),
     )
     narrow, wide = PAPER_WIDTHS
