@@ -11,7 +11,7 @@ from transformers import Gemma3TextConfig, GPT2Config, LlamaForCausalLM
 
 from clockhands.errors import UsageError
 from clockhands.runs import open_language_model
-from clockhands.runs.foreign_positions import change_foreign_positions, find_rotation
+from clockhands.runs.foreign_positions import change_foreign_positions, find_rope_table
 from tests.runs.tiny import LENGTH, make_config, save_model
 
 BASE = {"rope_theta": 10_000.0}
@@ -54,7 +54,7 @@ def test_layers_that_see_a_window_keep_their_rotation() -> None:
     local = dict(config.rope_parameters["sliding_attention"])
     change_foreign_positions(config, {"spectrum": "linear", "factor": 8.0}, "gemma", 4096)
     assert config.rope_parameters["sliding_attention"] == local
-    assert find_rotation(config) == {"rope_type": "linear", "rope_theta": 1_000_000.0, "factor": 8.0}
+    assert find_rope_table(config) == {"rope_type": "linear", "rope_theta": 1_000_000.0, "factor": 8.0}
 
 
 def test_a_model_that_rotates_nothing_takes_no_option() -> None:

@@ -16,7 +16,7 @@ from clockhands.extension.method import Method
 from clockhands.extension.tables import STRETCHES, stretch_table
 from clockhands.runs import LanguageModel, is_run
 from clockhands.runs.changed_positions import change_options, change_table, find_table_length
-from clockhands.runs.foreign_positions import change_foreign_positions, find_rotation, measure_channels
+from clockhands.runs.foreign_positions import change_foreign_positions, count_rotated_channels, find_rope_table
 from clockhands.runs.language_model import find_position_table
 from clockhands.schemes.rotary.spectra import make_spectrum
 
@@ -35,10 +35,10 @@ def find_rope(model: LanguageModel) -> tuple[int, float] | None:
             return None
         share = position.options.get("fraction") or 1.0
         return int(config.resolved_head_dim * share) // 2 * 2, float(position.options.get("base") or 10_000.0)
-    rotation = find_rotation(model.model.config)
+    rotation = find_rope_table(model.model.config)
     if rotation is None or "rope_theta" not in rotation:
         return None
-    return measure_channels(model.model.config, rotation), float(rotation["rope_theta"])
+    return count_rotated_channels(model.model.config, rotation), float(rotation["rope_theta"])
 
 
 def list_methods(model: LanguageModel, trained: int, longest: int) -> list[Method]:

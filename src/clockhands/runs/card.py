@@ -1,4 +1,4 @@
-"""Writes the model card of a run: what the model is, how it was trained, what was found, how it is opened."""
+"""Write the model card of a run: what the model is, how it was trained, what was found, how it is opened."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from clockhands.files import write_text
 from clockhands.findings import Findings
 from clockhands.model.config import TransformerConfig
 from clockhands.model.config_types import Architecture
-from clockhands.runs.folder import CARD, CARD_MARK, is_written_card
+from clockhands.runs.folder import CARD, CARD_MARK, is_generated_card
 from clockhands.runs.run import ACTIONS, COMMANDS, Run
 
 __all__ = ["FINDINGS", "describe_perplexity", "make_card", "write_card"]
 
 FINDINGS = "findings.json"
 """Where ``inspect --out RUN``, ``evaluate --out`` and the tour put what they measured."""
-TASKS = {"encoder-decoder": "translation", "decoder": "text-generation", "encoder": "fill-mask"}
-"""What the hub calls the use of each architecture."""
-HIGHEST = 50.0
+PIPELINE_TAGS = {"encoder-decoder": "translation", "decoder": "text-generation", "encoder": "fill-mask"}
+"""The hub's ``pipeline_tag`` for each architecture: what its models are used for."""
+HIGHEST_LOSS = 50.0
 """The loss up to which e^loss is a number that says something; far above it, it does not fit into a float."""
 
 
@@ -34,14 +34,14 @@ def write_card(run: Run) -> Path | None:
     A card that somebody else wrote, or whose mark was taken out, stays as it is; then None is returned.
     """
     path = run.path / CARD
-    if path.exists() and not is_written_card(path):
+    if path.exists() and not is_generated_card(path):
         return None
     return write_text(path, make_card(run))
 
 
 def describe_perplexity(loss: float) -> str:
     """Return the perplexity of a loss in nats per token as text, e^loss; of a loss that is too large, a bound."""
-    return f"perplexity {math.exp(loss):,.1f}" if loss < HIGHEST else f"perplexity above e^{HIGHEST:.0f}"
+    return f"perplexity {math.exp(loss):,.1f}" if loss < HIGHEST_LOSS else f"perplexity above e^{HIGHEST_LOSS:.0f}"
 
 
 def make_card(run: Run) -> str:
@@ -59,7 +59,7 @@ def make_card(run: Run) -> str:
     tags = sorted(schemes - {"none"}) or ["none"]
     data = ModelCardData(
         library_name="transformers",
-        pipeline_tag=TASKS[architecture],
+        pipeline_tag=PIPELINE_TAGS[architecture],
         tags=["clockhands", "positional-encoding", *tags],
     )
     parts = [
@@ -101,7 +101,7 @@ def _describe_training(run: Run) -> str:
     losses = run.validation_losses
     if run.model_loss is not None:
         step, loss = run.model_loss
-        perplexity = f" ({describe_perplexity(loss)})" if loss < HIGHEST else ""
+        perplexity = f" ({describe_perplexity(loss)})" if loss < HIGHEST_LOSS else ""
         sentences.append(f"The validation loss after {step:,} steps is {loss:.4f} nats per token{perplexity}.")
         if step != record.get("step"):
             sentences.append("The weights are those of that step.")

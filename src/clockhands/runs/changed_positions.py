@@ -43,9 +43,10 @@ def change_positions(config: ClockhandsConfig, overrides: Mapping[str, Any]) -> 
 
 
 def change_scheme(model: Any, table: Mapping[str, Any]) -> Any:
-    """Return a copy of a decoder with another scheme on it and the same weights; ``table`` as a recipe has it.
+    """Return a copy of a decoder with another scheme and the same weights, in evaluation mode.
 
-    Raises ConfigError for a table with faults, CheckpointError where the weights of the two differ.
+    ``table``: the table ``[position]`` of a recipe. Raises ConfigError for a table with faults, CheckpointError where
+    the weights of the two differ.
     """
     config = model.config
     position = PositionConfig.from_dict(dict(table)).to_dict()
@@ -53,8 +54,8 @@ def change_scheme(model: Any, table: Mapping[str, Any]) -> Any:
         **{**_other_fields(config), "transformer": {**config.transformer_config.to_dict(), "decoder": position}}
     )
     made = type(model)(changed)
-    strange = made.load_state_dict(model.state_dict(), strict=False)
-    faults = sorted([*strange.missing_keys, *strange.unexpected_keys])
+    report = made.load_state_dict(model.state_dict(), strict=False)
+    faults = sorted([*report.missing_keys, *report.unexpected_keys])
     if faults:
         raise CheckpointError(f"with the scheme {position['scheme']} the model has other weights: {', '.join(faults)}")
     return made.to(model.device, model.dtype).eval()
@@ -94,8 +95,7 @@ def change_table(model: Any, rows: int, stretch: Callable[[torch.Tensor, int], t
 
 def _change_options(position: Mapping[str, Any], overrides: Mapping[str, Any], known: set[str]) -> dict[str, Any]:
     """Return a side's table with the options of all its schemes changed; the options that they have join ``known``."""
-    common = _change_entry({"scheme": position["scheme"], **position["options"]}, overrides, known)
-    assert isinstance(common, dict)
+    common: dict[str, Any] = _change_entry({"scheme": position["scheme"], **position["options"]}, overrides, known)
     table = {**position, "options": {key: value for key, value in common.items() if key != "scheme"}}
     if "layers" not in position:
         return table
@@ -112,7 +112,7 @@ def _change_entry(entry: Any, overrides: Mapping[str, Any], known: set[str]) -> 
         return {**entry, "schemes": [_change_entry(part, overrides, known) for part in entry["schemes"]]}
     table = {"scheme": entry} if isinstance(entry, str) else entry
     names = options_of(CATALOGUE[table["scheme"]]).keys()
-    known.update(names)  # `|=` with keys would make another set
+    known.update(names)  # not |=, which makes another set of keys
     changed = {key: value for key, value in overrides.items() if key in names}
     return {**table, **changed} if changed else entry
 

@@ -205,9 +205,9 @@ def average_weights(checkpoints: Sequence[Path]) -> dict[str, Tensor]:
     expected: dict[str, tuple[torch.Size, torch.dtype]] = {}
     for path in checkpoints:
         weights = read_weights(path)
-        kinds = {name: (tensor.shape, tensor.dtype) for name, tensor in weights.items()}
-        if kinds != (expected := expected or kinds):
-            differing = next(name for name in {**expected, **kinds} if expected.get(name) != kinds.get(name))
+        types = {name: (tensor.shape, tensor.dtype) for name, tensor in weights.items()}
+        if types != (expected := expected or types):
+            differing = next(name for name in {**expected, **types} if expected.get(name) != types.get(name))
             raise CheckpointError(
                 f"{path} holds other weights than {checkpoints[0]} ({differing}); they cannot be averaged"
             )

@@ -1,4 +1,4 @@
-"""The folder of a run: the names of its files, and functions that start a run and read what it records, in whole files.
+"""The folder of a run: the names of its files, and functions that start a run and read what it records.
 
 ::
 
@@ -47,7 +47,7 @@ __all__ = [
     "add_facts",
     "describe_missing",
     "find_model_folder",
-    "is_written_card",
+    "is_generated_card",
     "read_metrics",
     "refuse_existing",
     "refuse_obstacles",
@@ -147,15 +147,15 @@ def tidy_folder(path: Path) -> None:
     checkpoints.remove_leftovers(path / "checkpoints")
 
 
-def is_written_card(path: Path) -> bool:
-    """Return whether a model card is one that training wrote, and that nobody claimed by taking ``CARD_MARK`` out."""
+def is_generated_card(path: Path) -> bool:
+    """Return whether training wrote a model card, and nobody has taken ``CARD_MARK`` out of it to keep it."""
     return path.is_file() and CARD_MARK in path.read_text("utf8", errors="replace")
 
 
 def _is_run_file(path: Path) -> bool:
     """Return whether a file is one that a run writes. A model card may be somebody's own."""
     return any(fnmatchcase(path.name, pattern) for pattern in RUN_FILES) and (
-        path.name != CARD or is_written_card(path)
+        path.name != CARD or is_generated_card(path)
     )
 
 

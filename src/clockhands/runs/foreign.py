@@ -1,4 +1,4 @@
-"""Opens Hugging Face models of other projects, and refuses those that it cannot measure before weights are read."""
+"""Open Hugging Face models of other projects, and refuse those that cannot be measured before weights are read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Gives a Hugging Face model another position configuration, in the names that our own schemes have for it."""
+"""Change the rotation in a configuration of transformers by options of our scheme *rope*."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from clockhands.options import options_of
 from clockhands.schemes import RoPE
 from clockhands.schemes.rotary.spectra import SPECTRA, make_spectrum
 
-__all__ = ["change_foreign_positions", "find_rotation", "list_rope_tables", "measure_channels"]
+__all__ = ["change_foreign_positions", "count_rotated_channels", "find_rope_table", "list_rope_tables"]
 
 FIXED = ("layout", "fraction", "learned", "ramp", "unscaled_first")
 """Options of our RoPE that are fixed by the weights, or that no configuration of transformers can express."""
@@ -27,13 +27,13 @@ def list_rope_tables(config: Any) -> Iterator[tuple[str, dict[str, Any]]]:
             yield kind, dict(table)
 
 
-def find_rotation(config: Any) -> dict[str, Any] | None:
-    """Return the table of the layers that see the whole text; None for a model whose configuration rotates nothing."""
+def find_rope_table(config: Any) -> dict[str, Any] | None:
+    """Return the table of ``rope_parameters`` of the layers that attend to the whole text; None if there is none."""
     tables = [table for kind, table in list_rope_tables(config) if not _is_local(kind)]
     return tables[0] if tables else None
 
 
-def measure_channels(config: Any, table: Mapping[str, Any]) -> int:
+def count_rotated_channels(config: Any, table: Mapping[str, Any]) -> int:
     """Return how many channels of a head rotate under a table of ``rope_parameters``."""
     text = config.get_text_config(decoder=True)
     width = getattr(text, "head_dim", None) or text.hidden_size // text.num_attention_heads
@@ -44,11 +44,11 @@ def change_foreign_positions(config: Any, overrides: Mapping[str, Any], source: 
     """Write other frequencies into a configuration of transformers.
 
     ``overrides``: options of our scheme *rope* that decide its frequencies, by name. ``length``: the trained length,
-    for the spectra that need it. Where kinds of layers rotate differently, those with a sliding window stay as they
-    are. Raises UsageError for a model without ``rope_parameters`` and for an option that has no
-    meaning there, ConfigError for a value that the spectrum refuses.
+    for the spectra that need it. Where kinds of layers rotate differently, those that attend to a part of the text only
+    stay as they are. Raises UsageError for a model without ``rope_parameters`` and for an option that has no meaning
+    there, ConfigError for a value that the spectrum refuses.
     """
-    rotation = find_rotation(config)
+    rotation = find_rope_table(config)
     if rotation is None:
         raise UsageError(
             f"{source} ({config.model_type}) has no rope_parameters in its configuration, so no option of position can "
@@ -83,7 +83,7 @@ def _make_table(
     name = name or "default"
     if "original_length" in SPECTRA[name].__dataclass_fields__ and length is not None:
         options.setdefault("original_length", length)
-    channels = measure_channels(config, table)
+    channels = count_rotated_channels(config, table)
     made = make_spectrum(name, channels, options).to_hf_config(base, channels)
     # transformers writes this key into the table of a model that rotates a part of its channels.
     if "partial_rotary_factor" in table:

@@ -1,4 +1,4 @@
-"""Uploads a trained run to the Hugging Face hub, as a model that transformers opens there."""
+"""Upload a trained run to the Hugging Face hub, as a model that transformers opens there."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from clockhands.errors import CheckpointError, ClockhandsError, UsageError
 from clockhands.pretrained import CONFIG, LOADING_CODE
 from clockhands.runs.card import make_card
 from clockhands.runs.export import LOADER, add_auto_map
-from clockhands.runs.folder import CARD, is_written_card
+from clockhands.runs.folder import CARD, is_generated_card
 from clockhands.runs.run import Run, open_run
 
 __all__ = ["collect_files", "push_run"]
@@ -31,7 +31,7 @@ def push_run(
 ) -> str:
     """Upload a finished run to the hub as the model ``name`` (USER/MODEL), in one commit; return its address.
 
-    The repository is made if it is missing, ``private`` if that is asked for. ``revision``: a branch that exists there.
+    The repository is made if it is missing; with ``private`` it is a private one. ``revision``: a branch that exists.
     Raises UsageError for a name that the hub does not allow, CheckpointError for a run that is not finished or cannot
     be opened, ClockhandsError if the hub cannot be reached or refuses.
     """
@@ -69,7 +69,7 @@ def collect_files(run: str | Path) -> dict[str, Path | bytes]:
     model = open_run(opened, device="cpu").model
     config: dict[str, Any] = json.loads((opened.path / CONFIG).read_text("utf8"))
     card = opened.path / CARD
-    is_own_card = _lies_in(card, opened.path) and not is_written_card(card)
+    is_own_card = _lies_in(card, opened.path) and not is_generated_card(card)
     files: dict[str, Path | bytes] = {
         CARD: card if is_own_card else make_card(opened).encode(),
         CONFIG: (json.dumps(add_auto_map(config, model), indent=2, sort_keys=True) + "\n").encode(),

@@ -25,7 +25,7 @@ from clockhands.runs.folder import BEGIN, add_facts
 from clockhands.runs.recipe.inheritance import (
     find_tokenizer_folder,
     make_model_table,
-    read_architecture,
+    read_model_config,
     require_model_folder,
 )
 from clockhands.shapes import Tensor
@@ -81,7 +81,7 @@ def read_begin_weights(recipe: Recipe, material: TrainingData) -> BeginWeights |
     if recipe.training.begin_from is None:
         return None
     source = Path(recipe.training.begin_from)
-    config = read_architecture(source)
+    config = read_model_config(source)
     opened = _open(source)
     tokenizers = open_tokenizers(find_tokenizer_folder(source), opened.config)  # type: ignore[arg-type]
     _raise(

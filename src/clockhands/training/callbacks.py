@@ -108,7 +108,7 @@ class Flow(Watcher):
         control.should_evaluate = self.validates and (control.should_evaluate or last)
         stop, due = self._agree(args, state)
         control.should_training_stop = control.should_training_stop or stop
-        control.should_save = control.should_save or stop or due or (last and self.training.saves)
+        control.should_save = control.should_save or stop or due or (last and self.training.is_saved_regularly)
         control.should_log = control.should_log or last
 
     def on_evaluate(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
@@ -118,7 +118,7 @@ class Flow(Watcher):
             control.should_save = True
         if keeping.is_exhausted(losses, self.training.patience):
             control.should_training_stop = True
-            control.should_save = control.should_save or self.training.saves
+            control.should_save = control.should_save or self.training.is_saved_regularly
 
     def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         """Start the clock for the next checkpoint."""
@@ -140,7 +140,7 @@ class Flow(Watcher):
         return bool(stop), bool(due)
 
     def _is_due(self) -> bool:
-        if self.training.save_steps or not self.training.saves:
+        if self.training.save_steps or not self.training.is_saved_regularly:
             return False
         pause = max(60 * self.training.save_minutes, self.trainer.saving_seconds / MAX_SAVING_SHARE)
         return time.monotonic() - self.saved >= pause

@@ -112,7 +112,7 @@ def _choose_export(training: Training, updates: int, *, validates: bool) -> Trai
         eval_steps = interval if validates and interval < updates else None
     export = training.export
     if export == "auto":
-        has_lowest = validates and eval_steps is not None and training.average == "none" and training.saves
+        has_lowest = validates and eval_steps is not None and training.average == "none" and training.is_saved_regularly
         export = "lowest" if has_lowest else "last"
     return replace(training, eval_steps=eval_steps, export=export)
 

@@ -42,7 +42,7 @@ def test_all_faults_are_reported_together_with_the_nearest_names() -> None:
         "unknown table 'positoin'; did you mean 'position'?",
         "unknown key in [data] 'trian'; did you mean 'train'?",
         "unknown key in [model] 'd_modle'; did you mean 'd_model'?",
-        "model.norm is 'both', but must be one of 'post', 'pre'",
+        "model.norm is 'both', but must be one of 'post', 'pre', 'output', 'sandwich'",
         "num_heads is 7, which does not divide d_model 512; take 8, or set head_dim",
         "position.scheme: unknown scheme 'ropee'; did you mean 'rope'?",
         "unknown key in [training] 'max_step'; did you mean 'max_steps'?",

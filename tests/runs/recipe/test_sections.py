@@ -53,5 +53,5 @@ def test_auto_has_to_be_a_number_before_it_is_used() -> None:
 
 
 def test_checkpoints_are_saved_by_steps_or_by_the_clock() -> None:
-    assert Training(save_steps=5, save_minutes=0.0).saves and Training().saves
-    assert not Training(save_minutes=0.0).saves
+    assert Training(save_steps=5, save_minutes=0.0).is_saved_regularly and Training().is_saved_regularly
+    assert not Training(save_minutes=0.0).is_saved_regularly

@@ -25,20 +25,20 @@ __all__ = [
     "make_model_table",
     "make_position_table",
     "make_tokenizer_table",
-    "read_architecture",
+    "read_model_config",
     "require_model_folder",
 ]
 
-FindLength: TypeAlias = Callable[[Path], int | None]
-"""The trained length of the run in a folder, in tokens; None if its recipe names none."""
+LengthFinder: TypeAlias = Callable[[Path], int | None]
+"""A function that returns the trained length of the run in a folder, in tokens; None if its recipe names none."""
 
 
-def inherit(tables: Tables, overrides: Mapping[str, Any], find_trained_length: FindLength) -> Tables:
+def inherit(tables: Tables, overrides: Mapping[str, Any], find_trained_length: LengthFinder) -> Tables:
     """Return the tables of a recipe with what they leave out of [model], [position] and [tokenizer] filled in.
 
     The values are those of the folder ``training.begin_from``, which ``overrides`` may set. A recipe that leaves
     nothing out, such as the resolved one of a run, is returned as it is, and nothing is opened.
-    ``find_trained_length`` reads the recipe of a run, and so needs all that this module is a part of. Raises
+    ``find_trained_length`` is passed in because it reads a recipe, and reading a recipe needs this module. Raises
     CheckpointError if the folder has no model of this project.
     """
     training = tables.get("training")
@@ -49,9 +49,9 @@ def inherit(tables: Tables, overrides: Mapping[str, Any], find_trained_length: F
     tables, begin_from = dict(tables), Path(make_absolute(begin_from, Path.cwd()))
     model, position = tables.get("model", {}), tables.get("position", {})
     if isinstance(model, Mapping) and "preset" not in model and not _is_complete(model):
-        tables["model"] = {**make_model_table(read_architecture(begin_from)), **model}
+        tables["model"] = {**make_model_table(read_model_config(begin_from)), **model}
     if isinstance(position, Mapping) and not {"scheme", *SIDES} & position.keys():
-        inherited = {**make_position_table(read_architecture(begin_from)), **position}
+        inherited = {**make_position_table(read_model_config(begin_from)), **position}
         if (begin_from / RECIPE).is_file() and _needs_trained_length(inherited, overrides):
             length = find_trained_length(begin_from)
             inherited |= {} if length is None else {"original_length": length}
@@ -63,8 +63,8 @@ def inherit(tables: Tables, overrides: Mapping[str, Any], find_trained_length: F
 
 def _needs_trained_length(position: Mapping[str, Any], overrides: Mapping[str, Any]) -> bool:
     """Return whether a position with these overrides has a spectrum without the trained length that it needs."""
-    said = {key.removeprefix("position."): value for key, value in overrides.items() if key.startswith("position.")}
-    return lacks_trained_length({**position, **said})
+    changed = {key.removeprefix("position."): value for key, value in overrides.items() if key.startswith("position.")}
+    return lacks_trained_length({**position, **changed})
 
 
 def require_model_folder(begin_from: Path) -> Path:
@@ -79,8 +79,8 @@ def require_model_folder(begin_from: Path) -> Path:
     return model_folder
 
 
-def read_architecture(begin_from: Path) -> TransformerConfig:
-    """Read the architecture of the model to begin from. Raises CheckpointError for a model of another project."""
+def read_model_config(begin_from: Path) -> TransformerConfig:
+    """Read the configuration of the model to begin from. Raises CheckpointError for a model of another project."""
     folder = require_model_folder(begin_from)
     try:
         return read_clockhands_config(folder)[1]
@@ -99,7 +99,7 @@ def find_tokenizer_folder(begin_from: Path) -> Path:
 
 
 def make_model_table(config: TransformerConfig) -> dict[str, Any]:
-    """Make the table [model] of a recipe from an architecture."""
+    """Make the table [model] of a recipe from the configuration of a model."""
     return {key: value for key, value in config.to_dict().items() if key not in (*SIDES, *FROM_DATA)}
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from clockhands.data import CORPORA
 from clockhands.model.config import TransformerConfig
+from clockhands.model.config_types import Side
 from clockhands.model.position_config import PositionConfig, spell_out_short_forms
 from clockhands.model.presets import PRESETS
 from clockhands.options import Option, options_of, takes_path
@@ -40,7 +41,7 @@ SECTIONS: dict[str, type[Any]] = {"tokenizer": Tokenization, "batches": Batching
 """The tables that are read into a dataclass each."""
 TABLES = ("data", "tokenizer", "model", "position", "batches", "training")
 """All tables, in the order in which they are written."""
-SIDES = ("encoder", "decoder", "cross")
+SIDES: tuple[Side, ...] = get_args(Side)
 """Parts of a model that may have positions of their own, each in a table within ``[position]``."""
 SELECTORS = {"data": "corpus", "model": "preset", "position": "scheme"}
 """By table, the key on which its other keys depend; changing it resets those."""

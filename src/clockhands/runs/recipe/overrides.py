@@ -114,6 +114,7 @@ def _set_in_table(tables: Tables, table: str, key: str, value: Any) -> None:
         if not isinstance(inner, dict):
             raise UsageError(f"cannot set '{table}.{key}': {table} is {show_value(inner)}, and must be a table")
         place = inner
+    # The other keys of a table belong to its scheme, corpus or preset, and go when that is another one.
     selectors = (SELECTORS.get(table.split(".")[0]), *(("schemes", "preset") if table.startswith("position") else ()))
     if key in selectors and place.get(key) != value:
         for other in [name for name in place if name not in KEPT]:

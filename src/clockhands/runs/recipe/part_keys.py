@@ -17,6 +17,7 @@ _INDEXED = r"\.(?:layers|schemes)\[\d+\]"
 PART = re.compile(
     rf"position(?:\.(?:{'|'.join(SIDES)}))?(?:\.kinds\.[^.\[]+(?:{_INDEXED})?|{_INDEXED}(?:\.schemes\[\d+\])?)"
 )
+"""A dotted name of one scheme among several: ``position.encoder.layers[0]``, ``position.kinds.local.schemes[1]``."""
 
 
 def is_part(table: str) -> bool:
@@ -58,7 +59,7 @@ def _list_steps(table: str) -> Iterator[str | int]:
 
 
 def _enter(place: Any, name: str | int, table: str, key: str) -> Any:
-    """Return what stands under a key or an index, the name of a scheme made a table of it."""
+    """Return what stands under a key or an index; the name of a scheme there becomes its table ``{scheme = ...}``."""
     missing = UsageError(f"cannot set '{table}.{key}': there is no {name!r} in {show_value(place)}")
     if isinstance(name, int):
         if not isinstance(place, list) or name >= len(place):

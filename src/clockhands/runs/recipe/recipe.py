@@ -40,7 +40,7 @@ from clockhands.runs.recipe.validation import (
 from clockhands.schemes.rotary.saved_options import complete_saved_position
 
 __all__ = [
-    "USUAL_SIZES",
+    "DEFAULT_SIZES",
     "Recipe",
     "inherit_tables",
     "load_recipe",
@@ -51,8 +51,8 @@ __all__ = [
     "vary_recipe",
 ]
 
-USUAL_SIZES = {"encoder-decoder": 64, "decoder": 16, "encoder": 64}
-"""Pairs or windows in a batch: about 2,000 predicted tokens, of a masked language model about 1,200."""
+DEFAULT_SIZES = {"encoder-decoder": 64, "decoder": 16, "encoder": 64}
+"""Pairs or windows in a batch by default: about 2,000 predicted tokens, or 1,200 of a masked language model."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class Recipe:
 
     @property
     def trained_length(self) -> int | None:
-        """How many tokens the texts have at most; None for pairs without a bound."""
+        """The most tokens that a text in training can have; None for pairs without a bound."""
         return self.batches.max_length if self.model.architecture == "encoder-decoder" else self.batches.window
 
     @classmethod
@@ -107,7 +107,7 @@ class Recipe:
         if faults or model is None:
             raise ConfigError(list(dict.fromkeys(faults)), source)
         if not {"tokens", "size"} & set(recipe_tables["batches"]):
-            sections["batches"] = replace(sections["batches"], size=USUAL_SIZES[model.architecture])
+            sections["batches"] = replace(sections["batches"], size=DEFAULT_SIZES[model.architecture])
         resolved = {
             "data": {"corpus": corpus, **data},
             "tokenizer": asdict(sections["tokenizer"]),
@@ -120,11 +120,13 @@ class Recipe:
 
     def to_toml(self) -> str:
         """Return the recipe as the text of a file that ``load_recipe`` reads back to the same recipe."""
-        usual = {
+        defaults = {
             table: {name: option.default for name, option in find_keys(self.tables, table).items()}
             for table in ("data", *SECTIONS)
         }
-        return tomli_w.dumps({name: _make_writable(table, usual.get(name, {})) for name, table in self.tables.items()})
+        return tomli_w.dumps(
+            {name: _make_writable(table, defaults.get(name, {})) for name, table in self.tables.items()}
+        )
 
 
 def load_recipe(path: str | Path, overrides: Mapping[str, Any] | None = None, *, written: bool = False) -> Recipe:
@@ -162,8 +164,8 @@ def make_recipe(
 
 def make_run_recipe(tables: Tables, source: str) -> Recipe:
     """Make the resolved recipe of a run, of any version, from the tables of its file ``source``. Raises ConfigError."""
-    # Older run folders leave out what nobody gave. What was meant was not ``auto``, but the schedule's own rate
-    # (None), no warm-up, one evaluation at the end, and the weights of the last step.
+    # In older run folders a setting that nobody gave is missing. Its default was not ``auto`` then: the rate was the
+    # schedule's own (None), there was no warm-up, one evaluation at the end, and the last step's weights were exported.
     older_defaults = {"learning_rate": "none", "warmup_steps": 0, "eval_steps": "none", "export": "last"}
     tables = {**tables, "training": {**older_defaults, **tables.get("training", {})}}
     if "position" in tables:
@@ -180,6 +182,7 @@ def inherit_tables(tables: Tables, overrides: Mapping[str, Any]) -> Tables:
 
 
 def _find_trained_length(run: Path) -> int | None:
+    """Return the trained length of the run in a folder, in tokens; None if its recipe names none."""
     path = run / RECIPE
     return make_run_recipe(read_tables(path), str(path)).trained_length
 

@@ -10,11 +10,11 @@ from clockhands.data import Normalisation, TokenKind
 from clockhands.model.loss import SmoothingMode
 from clockhands.options import Count, NotNegative, Positive, Range, Seed, Share
 
-__all__ = ["Batching", "Logger", "Tokenization", "Training", "Vocabulary"]
+__all__ = ["Batching", "BoundedCount", "Logger", "Tokenization", "Training"]
 
 Logger = Literal["tensorboard", "wandb", "mlflow", "trackio"]
-Vocabulary: TypeAlias = Annotated[int, Range(least=1, most=10_000_000)]
-"""A number of tokens; the largest vocabularies in use have a quarter of a million."""
+BoundedCount: TypeAlias = Annotated[int, Range(least=1, most=10_000_000)]
+"""A number of tokens, or of occurrences of one; the largest vocabularies in use have a quarter of a million tokens."""
 
 
 @dataclass(frozen=True)
@@ -27,11 +27,11 @@ class Tokenization:
     """
 
     kind: TokenKind = "bpe"
-    vocabulary: Vocabulary | None = None
+    vocabulary: BoundedCount | None = None
     shared: bool = True
     lowercase: bool = False
     normalisation: Normalisation = "nfc"
-    min_frequency: Vocabulary = 1
+    min_frequency: BoundedCount = 1
     name: str | None = None
     target_name: str | None = None
 
@@ -61,7 +61,7 @@ class Tokenization:
 class Batching:
     """``[batches]``: how examples are put together. ``tokens`` or ``size`` bounds a batch over all processes.
 
-    ``tokens``: examples times the longest side, pads included. ``bucketed``: a batch holds examples of similar lengths.
+    ``tokens``: examples times the longest side, padding included. ``bucketed``: examples of a batch have like lengths.
     ``max_length``: pairs with a longer side are refused (``raise``), left out (``drop``) or shortened (``cut``); where
     none is given, pairs with a side of more than 1,024 tokens are left out.
     A language model reads windows of ``window`` tokens that start anywhere; ``per_epoch`` batches count as an epoch.
@@ -109,8 +109,8 @@ class Training:
     better validation loss until training stops. The validation loss is computed every ``eval_steps`` steps (``auto``: a
     tenth of all steps, at least 100) and at the end. ``export``: the model saved at the end has the weights of the
     ``last`` step, or those of the evaluation with the ``lowest`` validation loss; ``auto`` is the lowest wherever there
-    are several evaluations and ``average`` is not given. ``average``: it is instead the mean of the ``keep`` last or
-    best checkpoints. ``device`` is ``auto``, ``cpu``, ``cuda``.
+    are several evaluations and ``average`` is not given. ``average``: the saved weights are the mean of the ``keep``
+    last or best checkpoints. ``device`` is ``auto``, ``cpu``, ``cuda``.
     ``precision`` is ``fp32``, ``bf16`` or ``auto``: bf16 on a GPU that has it, and on a CPU where a measurement of some
     milliseconds finds it at least 1.3 times as fast as fp32 (the run keeps what was decided). ``sharded``: the
     processes that torchrun or accelerate started keep a part of the model each (FSDP2) instead of a copy (DDP).
@@ -156,7 +156,11 @@ class Training:
 
     @property
     def rate(self) -> float:
-        """The peak learning rate, or the factor of the paper's schedule; None: as in runs older than ``auto``."""
+        """The peak learning rate, or the factor of the paper's schedule.
+
+        Where ``learning_rate`` is None, it is the default of the schedule, as in runs older than ``auto``. Raises
+        ValueError while ``learning_rate`` is still ``auto``.
+        """
         if self.learning_rate is None:
             return 1.0 if self.schedule == "paper" else 5e-4
         if isinstance(self.learning_rate, str):
@@ -165,7 +169,7 @@ class Training:
 
     @property
     def warmup(self) -> int:
-        """The number of updates of the warm-up."""
+        """The number of updates of the warm-up. Raises ValueError while ``warmup_steps`` is still ``auto``."""
         if isinstance(self.warmup_steps, str):
             raise ValueError("training.warmup_steps is 'auto'; training.defaults.fill_in_auto puts a number there")
         return self.warmup_steps
@@ -176,7 +180,7 @@ class Training:
         return None if isinstance(self.eval_steps, str) else self.eval_steps
 
     @property
-    def saves(self) -> bool:
+    def is_saved_regularly(self) -> bool:
         """Whether checkpoints are saved at intervals; when training is stopped, one is saved in any case."""
         return bool(self.save_steps) or self.save_minutes > 0
 

@@ -27,8 +27,8 @@ from clockhands.schemes import CATALOGUE
 from clockhands.schemes.position_presets import POSITION_PRESETS
 
 __all__ = [
+    "DEFAULT_ARCHITECTURES",
     "SHAPE",
-    "USUAL_ARCHITECTURES",
     "check_tokenizer",
     "fill_in_options",
     "read_corpus",
@@ -37,7 +37,7 @@ __all__ = [
     "select_tables",
 ]
 
-USUAL_ARCHITECTURES: dict[Task, str] = {"translation": "encoder-decoder", "language modelling": "decoder"}
+DEFAULT_ARCHITECTURES: dict[Task, str] = {"translation": "encoder-decoder", "language modelling": "decoder"}
 """The architecture for a task where the recipe names none."""
 SHAPE = {
     "kind",
@@ -114,8 +114,8 @@ def read_model(
     table = dict(tables["model"])
     preset = table.pop("preset", None)
     values, wrong = check_options(table, list_model_options(), "model", noun="key in [model]")
-    sides, strange = _read_sides(tables["position"])
-    faults += wrong + strange
+    sides, wrong_sides = _read_sides(tables["position"])
+    faults += wrong + wrong_sides
     if preset is not None and PRESETS.find(preset) is None:
         faults.append(PRESETS.describe_unknown_name(preset))
         return None  # The sizes that the preset would have given are not known: nothing fits or fails to fit them.
@@ -126,7 +126,7 @@ def read_model(
     replaced |= set() if data_is_valid or "kind" in values else {"kind"}
     if replaced & SHAPE:
         sides = {side: {"scheme": "none"} for side in SIDES}
-    whole = {"kind": USUAL_ARCHITECTURES[task], **(PRESETS.find(preset) or {}), **values, **sides}
+    whole = {"kind": DEFAULT_ARCHITECTURES[task], **(PRESETS.find(preset) or {}), **values, **sides}
     config, wrong = _make_model(whole, replaced, tables["position"])
     faults += wrong
     if config is None or not data_is_valid or "kind" in replaced:
@@ -200,7 +200,10 @@ def _find_task_faults(config: TransformerConfig, corpus: str, task: Task) -> lis
 
 
 def fill_in_options(position: Mapping[str, Any] | str) -> dict[str, Any]:
-    """Return a position table, and those of the sides within it, with all options of their schemes."""
+    """Return a position table, and those of the sides within it, with the defaults of all options of their schemes.
+
+    Options whose default is None or an empty table are left out.
+    """
     table = {"scheme": position} if isinstance(position, str) else dict(position)
     own = list_position_options(table) if "scheme" in table else {}
     fixed: tuple[Any, ...] = (MISSING, {}, None)
