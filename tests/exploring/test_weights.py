@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from clockhands.exploring.weights import pack_weights
+from clockhands.exploring.weights import hold_packed, pack_weights
 from tests.exploring.models import make_run
 
 
@@ -34,3 +34,16 @@ def test_tied_matrices_share_a_place_and_half_precision_rounds(tmp_path: Path) -
     ours = np.frombuffer(packed, "<f2")[start : start + weight.numel()]
     assert np.array_equal(ours, weight.detach().flatten().to(torch.float16).numpy())
     assert len(packed) == 2 * sum(parameter.numel() for parameter in run.model.parameters())
+
+
+def test_a_run_holds_what_is_packed_inside_the_block_alone(tmp_path: Path) -> None:
+    run = make_run(tmp_path, encoder="learned", decoder="t5")
+    trained = {name: tensor.clone() for name, tensor in run.model.state_dict().items()}
+    half, _ = pack_weights(run)
+    with hold_packed(run):
+        whole, places = pack_weights(run, "float32")
+        rounded = {name: tensor.clone() for name, tensor in run.model.state_dict().items()}
+    assert np.array_equal(np.frombuffer(half, "<f2").astype("<f4"), np.frombuffer(whole, "<f4"))
+    assert len(places) > 20
+    assert any(not torch.equal(rounded[name], tensor) for name, tensor in trained.items())
+    assert all(torch.equal(run.model.state_dict()[name], tensor) for name, tensor in trained.items())

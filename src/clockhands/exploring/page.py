@@ -17,6 +17,7 @@ from clockhands.exploring.recorded import record_model
 from clockhands.exploring.story import compose_findings
 from clockhands.exploring.support import check_support
 from clockhands.exploring.trained_order import MOST_TOKENS, describe_order
+from clockhands.exploring.weights import hold_packed
 from clockhands.inspection import Subject, open_subject
 from clockhands.pretrained import is_own
 from clockhands.report.explorer_page import make_explorer_page
@@ -104,7 +105,8 @@ def prepare_model(run: Run, name: str, label: str, texts: Sequence[str] = ()) ->
     corpus = open_corpus(recipe.corpus, **recipe.corpus_options)
     task, pairs = _read_held_out(run, corpus)
     model = describe_model(run, name, label, task, pairs)
-    model.data["measured"] = measure(run, pairs)
+    with hold_packed(run):
+        model.data["measured"] = measure(run, pairs)
     model.data["texts"] = list(texts)
     tokens = model.data["tokens"]
     if corpus.task == "translation" and "train" in corpus and len(tokens) <= MOST_TOKENS:

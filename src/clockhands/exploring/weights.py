@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -11,7 +13,7 @@ from clockhands.exploring.support import list_stacks
 from clockhands.runs import Run
 from clockhands.shapes import Tensor
 
-__all__ = ["pack_weights"]
+__all__ = ["hold_packed", "pack_weights"]
 
 _TABLES = {"learned": "table_LP", "t5": "table_HN"}
 """The parameter of a scheme that is its table."""
@@ -36,6 +38,24 @@ def pack_weights(run: Run, dtype: str = "float16") -> tuple[bytes, dict[str, Any
             offset += tensor.numel()
         places[name] = place
     return b"".join(array.tobytes() for array in numbers), places
+
+
+@contextmanager
+@torch.no_grad()
+def hold_packed(run: Run, dtype: torch.dtype = torch.float16) -> Iterator[None]:
+    """Round the weights inside the block as ``pack_weights`` does, so that a run counts what a page counts.
+
+    Where two tokens are nearly as likely, weights of half precision write another text than whole ones.
+    """
+    tensors = list(_list_tensors(run).values())
+    trained = [tensor.detach().clone() for tensor in tensors]
+    try:
+        for tensor in tensors:
+            tensor.copy_(tensor.to(dtype))
+        yield
+    finally:
+        for tensor, values in zip(tensors, trained, strict=True):
+            tensor.copy_(values)
 
 
 def _list_tensors(run: Run) -> dict[str, Tensor]:
