@@ -94,3 +94,10 @@ def test_an_order_that_a_text_tells_is_checked(tides: Comparison) -> None:
         check_rests([replace(ASKED, ordered=(("tides", turned), ("tides", equal)))], measured)
     assert "says 'The worse one is right more often.', and the study tides found it contradicted" in str(raised.value)
     assert "says 'The same one is right more often.', and the study tides found it undecided" in str(raised.value)
+
+
+def test_a_study_that_has_not_ended_says_so(tides: Comparison) -> None:
+    begun = replace(tides, trials=tides.trials[:1])
+    page = write_answers([replace(ASKED, rows=())], {"tides": begun}, FACTS)
+    assert "Not all of it has been run: 0 to 1 of 6 seeds of each variant so far" in page
+    assert "has been run" not in write_answers([ASKED], {"tides": tides}, FACTS)

@@ -11,7 +11,7 @@ from clockhands.comparison import Comparison
 from clockhands.comparison.verdicts import judge, score_matrix
 from clockhands.errors import ConfigError
 from clockhands.studies import STUDIES
-from clockhands.studies.answer import fill_slots
+from clockhands.studies.answer import describe_missing, fill_slots
 from clockhands.studies.literature import GROWS, HOLDS, check_ordering, judge_longer_text
 from clockhands.studies.pace import LATER, find_pace_verdict
 from clockhands.studies.question import Claim, Question, Rests
@@ -144,13 +144,13 @@ def _write_details(question: Question, measured: Measured) -> list[str]:
     """What is folded away: further words, and for each study its answer in figures with its page and command."""
     folded = [question.details] if question.details else []
     for name in question.studies:
+        study = STUDIES[name]
+        command = f"`clockhands study {name}{' --text FOLDER' if study.text.files else ''}`"
         if name in measured:
-            folded.append(
-                f"[{STUDIES[name].question}](studies/{name}.md): {STUDIES[name].design} Again with "
-                f"`clockhands study {name}`."
-            )
+            missing = f" {describe_missing(measured[name])}" if measured[name].missing else ""
+            folded.append(f"[{study.question}](studies/{name}.md): {study.design}{missing} Again with {command}.")
         else:
-            folded.append(f"Not measured yet; the study is ready: `clockhands study {name}`.")
+            folded.append(f"Not measured yet; the study is ready: {command}.")
     if not folded:
         return []
     return ['<details markdown="1"><summary>Details</summary>', "", "\n\n".join(folded), "", "</details>", ""]
