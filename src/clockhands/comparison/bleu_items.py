@@ -29,10 +29,10 @@ def linearise_bleu(hypotheses: Sequence[str], references: Sequence[str]) -> Floa
     """
     from sacrebleu.metrics.bleu import BLEU
 
-    whole = BLEU(tokenize=TOKENIZATION).corpus_score(list(hypotheses), [list(references)])
+    whole = BLEU(tokenize=TOKENIZATION, force=True).corpus_score(list(hypotheses), [list(references)])
     if not whole.score:
         return np.zeros(len(hypotheses))
-    single = BLEU(tokenize=TOKENIZATION, effective_order=True)
+    single = BLEU(tokenize=TOKENIZATION, effective_order=True, force=True)
     parts = [single.sentence_score(text, [wanted]) for text, wanted in zip(hypotheses, references, strict=True)]
     right_N4, total_N4 = np.array([p.counts for p in parts], float), np.array([p.totals for p in parts], float)
     written_N, wanted_N = np.array([[p.sys_len, p.ref_len] for p in parts], float).T
