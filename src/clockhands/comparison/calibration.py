@@ -21,8 +21,11 @@ from clockhands.comparison.verdicts import Verdict, judge
 from clockhands.shapes import Float
 
 ITEMS = 300
+"""Test items of a drawn comparison."""
 LEVEL = 50.0
+"""The score, in points, of every variant, except under a law that sets a ``share``."""
 SEEDS, VARIANTS = (5, 10), (1, 11, 42)
+"""Numbers of seeds, and of variants besides the baseline, that are tried with every law."""
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from clockhands.training.architecture import build, configure
 from clockhands.training.memory_check import check_batches, check_recipe
 
 TIMED = 3
+"""Batches that are timed, after one that is not."""
 CLOSE = 0.005
 """Parameters differ by at most this share where they are matched: one unit of a feed-forward layer is a step."""
 

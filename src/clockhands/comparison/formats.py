@@ -13,6 +13,7 @@ from clockhands.comparison.verdicts import Verdict, format_score, judge
 from clockhands.findings import choose_digits
 
 COLUMNS = ("variant", "score", "difference", "P(better)", "p", "learned", "verdict")
+"""The columns of the table for a README."""
 
 
 def format_rows(comparison: Comparison) -> list[tuple[str, ...]]:

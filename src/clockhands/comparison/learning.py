@@ -14,9 +14,9 @@ from clockhands.comparison.exact import bound_share
 from clockhands.comparison.results import Comparison
 
 SHARE = {"exact": 0.2, "bleu": 0.2, "chrf": 0.5}
-"""Of the best seed of a comparison: a seed below it has not learned, where the plan does not say what has."""
+"""A seed that scores less than this share of the best seed has not learned, unless the plan says what has."""
 LEAST = {"exact": 1.0, "bleu": 1.0, "chrf": 5.0}
-"""Below it no seed has learned, however bad the others are."""
+"""Points below which no seed has learned, however bad the others are."""
 
 
 @dataclass(frozen=True)

@@ -16,13 +16,13 @@ from clockhands.inspection.reading.windows import select_one_length
 from clockhands.training import TrainingData
 
 TEXTS = 96
-"""Of one length; so many at least where the corpus has them."""
+"""Texts of one length that are measured on: the length is one of which the corpus has so many, where there is one."""
 MOST_READ = 5000
-"""Training sources among which they are sought."""
+"""Training sources among which these texts are looked for."""
 
 
 class Inside:
-    """Looks into the models of one trial, always with the same texts."""
+    """Measures inside the models of one trial, always on the same texts, with the ``measures`` of a plan."""
 
     def __init__(self, material: TrainingData, measures: Sequence[str]) -> None:
         self.material, self.measures = material, measures
@@ -35,7 +35,7 @@ class Inside:
 
     @torch.no_grad()
     def look(self, model: Any, measures: Sequence[str] | None = None) -> dict[str, float]:
-        """Numbers by name; a measure that does not apply to a model (no encoding at the input) gives none."""
+        """Measure a model; return numbers by name, none of a measure that does not apply (no encoding at the input)."""
         numbers: dict[str, float] = {}
         for name in self.measures if measures is None else measures:
             numbers |= MEASURE_FUNCTIONS[name](Subject.of(model), self.texts)
@@ -43,7 +43,7 @@ class Inside:
 
 
 class During(TrainerCallback):
-    """Looks whenever the validation loss is taken, with those measures that cost next to nothing."""
+    """Measures whenever the validation loss is taken, as far as that costs next to nothing; ``seen``: step, numbers."""
 
     def __init__(self, inside: Inside) -> None:
         self.inside = inside

@@ -11,12 +11,17 @@ from clockhands.options import LARGEST_SEED, check_value, fits
 from clockhands.runs.recipe import Recipe
 
 METRICS = {"exact": "exact match %", "bleu": "BLEU", "chrf": "chrF of a sentence", "loss": "loss, nats per token"}
+"""What variants are judged by: the name in a plan, and on pages."""
 MARGINS = {"exact": 1.0, "bleu": 0.3, "chrf": 0.3, "loss": 0.01}
 """Smaller differences count as equal, unless the plan sets another margin: in points, or nats per token."""
 MATCHES = ("width", "parameters", "compute")
+"""What all variants can have alike besides their budget."""
 BUDGETS = ("steps", "tokens", "seconds")
+"""What the training of every variant can be limited by."""
 MOST_SEEDS = 1000
+"""The most seeds of a plan."""
 MEASURES = ("loudness", "directions", "recovery", "louder", "shift", "survival")
+"""What can be measured inside the models: names in ``inside = [...]`` of a plan."""
 
 
 def read_seeds(seeds: int | Sequence[int], faults: list[str]) -> tuple[int, ...]:

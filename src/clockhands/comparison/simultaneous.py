@@ -35,6 +35,7 @@ from clockhands.comparison.variance_parts import Matrix, VarianceParts, estimate
 from clockhands.shapes import Float
 
 DRAWS = 4000
+"""Draws of what chance alone gives."""
 FEWEST_VARIANCES = 5
 """Fewer variances tell nothing of their spread; each stands alone."""
 

@@ -16,6 +16,7 @@ from clockhands.shapes import Float
 
 Status = Literal["finished", "diverged", "failed"]
 STATUSES: tuple[Status, ...] = ("finished", "diverged", "failed")
+"""How a trial can end, in the order in which pages tell it."""
 Values = Mapping[str, float]
 """Measured numbers by the name of what was measured."""
 

@@ -30,7 +30,7 @@ from clockhands.training.defaults import export_last
 from clockhands.training.precision import choose_unmeasured_precision
 
 MOST_POINTS = 200
-"""Of a learning curve, so that a long training does not fill the file."""
+"""Points that are kept of a learning curve, so that a long training does not fill the file."""
 
 
 def run_trial(job: Job) -> Trial:
@@ -62,6 +62,7 @@ def load_material(recipe: Recipe) -> TrainingData:
 
 
 _MATERIALS: dict[str, TrainingData] = {}
+"""The material of the last recipe, by its key (``make_material_key``)."""
 
 
 def _train_and_measure(job: Job) -> dict[str, Any]:

@@ -136,7 +136,7 @@ def test_layers_without_rotation_are_left_out_and_named() -> None:
     """They were counted as rotated, and with partial rotation of the others they ended in a traceback."""
     found = answer("kernel.frequencies", *read_own(PositionConfig("rope", {"fraction": 0.5}, skip_every=2)))
     assert "; 50 % if all pairs carried the same)" in found.verdict, "one pair of two"
-    assert found.verdict.endswith("Layer 2 rotates no pair of channels at one speed; it is left out.")
+    assert found.verdict.endswith("Layer 2 does not rotate each pair of channels at one speed; it is left out.")
     assert [row[0] for row in found.table.rows] == [1]
     whole = answer("kernel.frequencies", *read_own(PositionConfig("rope")))
     assert "left out" not in whole.verdict and [row[0] for row in whole.table.rows] == [1, 2]

@@ -75,8 +75,8 @@ def _describe_varying(hands: Sequence[SpectralLine], num_rows: int) -> str:
 def find_variation(line: SpectralLine, num_rows: int) -> str:
     """Return what of a hand with parts varies: ``speed``, ``size``, or ``speed or size`` where that is not clear.
 
-    The logarithm of its path is that of its size plus i times its angle, and the one varies ``CLEAR`` times as much as
-    the other where neighbouring lines change only the one. With two lines alone both vary alike.
+    The logarithm of its path is the logarithm of its size plus i times its angle. What varies ``CLEAR`` times as much
+    as the other is named; a hand of two lines alone varies alike in both.
     """
     path = line.compute_path(num_rows)
     times, angles = make_times(num_rows), np.unwrap(np.angle(path))

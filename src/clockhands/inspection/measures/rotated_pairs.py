@@ -1,4 +1,4 @@
-"""The pairs of channels that an attention layer rotates: how many there are, how fast each turns, and none of it."""
+"""Which pairs of channels an attention layer rotates, how fast each turns, and the layer without its rotation."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def estimate_frequencies(rotating_HTF: Num[Tensor, "H T F"]) -> Float[Tensor, " 
 
 
 def order_pairs(subject: Subject, layer: Layer) -> Int[Tensor, " F"] | None:
-    """Return the numbers of the pairs that a layer rotates, the fastest first; None where it rotates none at one speed.
+    """Return the numbers of the pairs that a layer rotates, the fastest first; None unless each has one speed.
 
     The rotation is read from queries and keys with and without it. Where it cannot be taken away, where tokens choose
     positions, and where a pair is zero, pairs are in the order of their channels, as RoPE has them.

@@ -106,9 +106,8 @@ def _describe_left_out(orders: Mapping[int, Int[Tensor, " F"] | None]) -> str:
     names = [str(index + 1) for index, order_F in orders.items() if order_F is None]
     if not names:
         return ""
-    which, verb = ("Layer", "rotates") if len(names) == 1 else ("Layers", "rotate")
-    left_out = "it is" if len(names) == 1 else "they are"
-    return f" {which} {join_words(names)} {verb} no pair of channels at one speed; {left_out} left out."
+    which, verb, left_out = ("Layer", "does", "it is") if len(names) == 1 else ("Layers", "do", "they are")
+    return f" {which} {join_words(names)} {verb} not rotate each pair of channels at one speed; {left_out} left out."
 
 
 def _make_table(

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 INK, FAINT, GRID, GREY = "#24292f", "#57606a", "#d8dde3", "#6e7781"
+"""The colours of text and axes, of labels, of the grid, and of references."""
 PAPER = "#fdfdfb"
+"""The colour of the page, for rims that part a mark from what lies below it."""
 # Okabe & Ito (2008): told apart with every common kind of colour vision; their yellow is left out, and their orange and
 # light blue are darker, for a contrast of 3 to 1 on paper.
 SERIES = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#c08500", "#1d98dd")
 # Steps of viridis, for more series than six: layers or heads, which have an order. The last are darker, as above.
 RAMP = ("#482878", "#424086", "#38598c", "#2d708e", "#25858e", "#1e9b8a", "#27a275", "#37a450", "#5ca225", "#829a17")
 DARK = {
+    # What each colour becomes on a dark screen.
     INK: "#e6e9ed",
     FAINT: "#a9b2bd",
     GRID: "#343b44",
@@ -35,8 +38,13 @@ DARK = {
 MARKERS = ("o", "s", "^", "D", "v", "P")
 DASHES = ("-", (0, (5, 1.6)), (0, (1.2, 1.2)), (0, (6, 1.6, 1.2, 1.6)))
 GREY_DASHES = ((0, (4, 2.2)), (0, (1.2, 1.8)), (0, (7, 2, 1.2, 2)))
+"""Symbols, dashes of series and dashes of references, in the order in which they are used."""
 SEQUENTIAL, DIVERGING = "viridis", "RdBu_r"
+"""Matplotlib's colour maps of heatmaps, and of those in which zero is in the middle."""
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
+
+Dash: TypeAlias = str | tuple[int, tuple[float, ...]]
+"""A line style of Matplotlib: its sign, or where it begins and the lengths of strokes and gaps, in line widths."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +53,7 @@ class Appearance:
 
     colour: str
     marker: str = "o"
-    dash: Any = "-"
+    dash: Dash = "-"
     width: float = 1.5
 
 

@@ -15,6 +15,7 @@ _SVG, _LINK = "http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"
 _FAMILY = re.compile(r"font-family: [^;]+;? ?")
 _SPACES = re.compile(r"\s*([MLHVCQZz])\s*")
 _DIGITS = re.compile(r"-?\d+\.\d{3,}")
+"""In the text of an SVG: the font of a style, spaces around the letters of a path, and numbers of many decimals."""
 
 
 @dataclass(frozen=True)
@@ -68,9 +69,8 @@ def _set_print_size(opening: str, width: float | None) -> str:
     """Return the opening tag of an SVG with its width in millimetres, and the height that belongs to it."""
     if width is None:
         return opening
-    box = re.search(r' viewBox="0 0 ([\d.]+) ([\d.]+)"', opening)
-    assert box, "Matplotlib writes one"
-    height = width * float(box[2]) / float(box[1])
+    ((across, down),) = re.findall(r' viewBox="0 0 ([\d.]+) ([\d.]+)"', opening)  # Matplotlib writes one
+    height = width * float(down) / float(across)
     opening = re.sub(r' width="[\d.]+"', f' width="{width:g}mm"', opening)
     return re.sub(r' height="[\d.]+"', f' height="{height:.1f}mm"', opening)
 
