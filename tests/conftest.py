@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Iterator, Mapping, Sequence
+import sys
+from collections.abc import Iterator
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -23,11 +23,15 @@ if os.environ.get("CHECK_SHAPES"):
 
 import torch
 
-from clockhands.files import write_bytes
+from tests.curves import leave_curves_empty
 from tests.shaped import is_place, is_shaped
 
 # One thread for each process of tests, unless the environment says otherwise.
 torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS") or 1))
+MANY = 1_000
+"""With fewer tests, those that are left out are skipped one by one, each with its reason."""
+_imported = len(sys.modules)
+"""How many modules there were at the last freeze."""
 SHARED = Path(__file__).resolve().parent.parent.parent / "shared"
 
 
@@ -44,27 +48,44 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     left_out = [name for name in ("slow", "exhaustive") if not config.getoption(f"--{name}")]
-    for item in items:
-        for name in left_out:
-            if name in item.keywords:
-                item.add_marker(pytest.mark.skip(reason=f"{name}: run with --{name}"))
+    marked = [(item, name) for name in left_out for item in items if name in item.keywords]
+    if len(items) > MANY:
+        # To skip a test takes as long as to run a small one, and there are thousands.
+        _deselect(config, items, {item for item, _ in marked})
+    else:
+        for item, name in marked:
+            item.add_marker(pytest.mark.skip(reason=f"{name}: run with --{name}"))
     if choice := config.getoption("--shaped"):
         _choose(config, items, shaped=choice == "only")
 
 
 def _choose(config: pytest.Config, items: list[pytest.Item], *, shaped: bool) -> None:
-    left_out = [item for item in items if is_shaped(item.path, item.name) is not shaped]
-    config.hook.pytest_deselected(items=left_out)
-    items[:] = [item for item in items if is_shaped(item.path, item.name) is shaped]
+    _deselect(config, items, {item for item in items if is_shaped(item.path, item.name) is not shaped})
+
+
+def _deselect(config: pytest.Config, items: list[pytest.Item], left_out: set[pytest.Item]) -> None:
+    config.hook.pytest_deselected(items=[item for item in items if item in left_out])
+    items[:] = [item for item in items if item not in left_out]
 
 
 def pytest_collection_finish() -> None:
     """Keep what is there by now out of every later collection of garbage: millions of objects that stay to the end.
 
-    The Trainer collects after each training, pytest in each process that a test starts.
+    The Trainer collects after each training, pytest in each process that a test starts. Collections by themselves come
+    seldom: a test makes tens of thousands of objects, nearly all of which are gone without one.
     """
     gc.collect()
     gc.freeze()
+    gc.set_threshold(50_000, 20, 20)
+
+
+def pytest_runtest_teardown(nextitem: pytest.Item | None) -> None:
+    """Keep what a test imported out of later collections too."""
+    global _imported
+    if nextitem is not None and len(sys.modules) > _imported + 100:
+        _imported = len(sys.modules)
+        gc.collect()
+        gc.freeze()
 
 
 @pytest.fixture(autouse=True)
@@ -87,12 +108,8 @@ def _curves_undrawn() -> Iterator[None]:
     ``tests/training/test_curves.py`` draws them, and so does a run of ``tests/training/test_start.py``.
     """
 
-    def leave_empty(metrics: Sequence[Mapping[str, Any]], path: Path, title: str) -> Path | None:
-        drawn = any("loss" in line or "validation_loss" in line for line in metrics)
-        return write_bytes(path, b'<svg xmlns="http://www.w3.org/2000/svg"/>') if drawn else None
-
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("clockhands.training.session.draw_curves", leave_empty)
+        patch.setattr("clockhands.training.session.draw_curves", leave_curves_empty)
         yield
 
 

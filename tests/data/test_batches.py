@@ -11,14 +11,11 @@ from hypothesis import strategies as st
 from torch.utils.data import DataLoader
 
 from clockhands.data import (
-    Corpus,
     LengthBatches,
     PairCollator,
     PairDataset,
     PlannedBatches,
     RandomBatches,
-    Tokenizers,
-    encode_pairs,
     padding_share,
 )
 from clockhands.data.encoding import IGNORED_LABEL, Ragged
@@ -172,9 +169,8 @@ def test_the_loader_of_the_trainer_keeps_the_order(data: PairDataset) -> None:
     assert [len(batch["labels"]) for batch in skip_first_batches(loader, 3)] == expected[3:]
 
 
-def test_multi30k_pads_at_most_five_percent(multi30k: tuple[Corpus, Tokenizers]) -> None:
-    corpus, tokenizers = multi30k
-    data = encode_pairs(corpus.pairs("train"), tokenizers)
+def test_multi30k_pads_at_most_five_percent(encoded_multi30k: PairDataset) -> None:
+    data = encoded_multi30k
     assert len(data) == 29_000
     for epoch in range(3):
         batches = made(data.lengths, {"tokens": 4096}, seed=1)

@@ -128,9 +128,8 @@ def test_texts_are_encoded_many_at_a_time(monkeypatch: pytest.MonkeyPatch) -> No
     assert counting.given == [CHUNK, 5]
 
 
-def test_multi30k_is_encoded_and_decoded(multi30k: tuple[Corpus, Tokenizers]) -> None:
-    corpus, tokenizers = multi30k
-    data = encode_pairs(corpus.pairs("train"), tokenizers)
+def test_multi30k_is_encoded_and_decoded(multi30k: tuple[Corpus, Tokenizers], encoded_multi30k: Any) -> None:
+    (corpus, tokenizers), data = multi30k, encoded_multi30k
     pair = corpus.pairs("train")[1234]
     written = tokenizers.target.decode(data[1234]["labels"], skip_special_tokens=True)
     assert written == pair.target

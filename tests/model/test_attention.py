@@ -52,7 +52,7 @@ def oracle(scheme: Scheme, name: str, options: Options, layer: Any, data: tuple[
     return out.transpose(0, 1).flatten(1) @ layer.out.weight.double().T + layer.out.bias.double()
 
 
-@attending("grouped")
+@attending("grouped", in_turn=True)
 @torch.no_grad()
 def test_grouped_heads_equal_the_oracle(name: str, options: Options, causal: bool) -> None:
     scheme, layer = make(name, options, causal), built(SelfAttention)
@@ -74,7 +74,7 @@ def test_grouped_heads_between_target_and_source_equal_the_oracle(name: str, opt
     torch.testing.assert_close(got[1].double(), wanted, atol=1e-4, rtol=1e-4)
 
 
-@attending("grouped")
+@attending("grouped", in_turn=True)
 @torch.no_grad()
 def test_a_scheme_says_whether_it_rotates_equal_keys_alike_in_every_head_and_how_wide_they_become(
     name: str, options: Options, causal: bool

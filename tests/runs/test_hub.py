@@ -99,14 +99,23 @@ def push(run: Run, endpoint: str, *more: str) -> Any:
     return subprocess.run(words, capture_output=True, text=True, check=False, env=environment, timeout=300)
 
 
-def test_a_run_is_uploaded_in_one_commit_and_opens_again(run: Run, hub: Any, tmp_path: Path) -> None:
-    endpoint = f"http://127.0.0.1:{hub.server_port}"
-    done = push(run, endpoint, "--private")
-    assert (done.returncode, done.stderr) == (0, ""), done.stderr
-    assert done.stdout.strip() == f"{endpoint}/me/numbers"
+@pytest.fixture
+def here(hub: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The hub as this process sees it: what huggingface_hub read from the environment when it was imported, changed."""
+    monkeypatch.setattr(constants, "ENDPOINT", f"http://127.0.0.1:{hub.server_port}")
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setenv("HF_TOKEN", "hf_right")
+    return hub
+
+
+def test_a_run_is_uploaded_in_one_commit_and_opens_again(
+    run: Run, here: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["push", str(run.path), "me/numbers", "--private"]) == 0
+    assert capsys.readouterr() == (f"http://127.0.0.1:{here.server_port}/me/numbers\n", "")
     # huggingface_hub 2 asks for a visibility, huggingface_hub 1 for a private repository.
-    assert hub.created[0].get("visibility") == "private" or hub.created[0].get("private") is True
-    sent = hub.committed
+    assert here.created[0].get("visibility") == "private" or here.created[0].get("private") is True
+    sent = here.committed
     assert {"README.md", "config.json", "model.safetensors", "modeling_clockhands.py", "tokenizer.json"} <= set(sent)
     assert not {"recipe.toml", "run.json"} & set(sent) and not [name for name in sent if "checkpoint" in name]
     assert not [name for name, content in sent.items() if str(run.path.parent).encode() in content]
@@ -115,13 +124,14 @@ def test_a_run_is_uploaded_in_one_commit_and_opens_again(run: Run, hub: Any, tmp
     assert main(["translate", str(tmp_path), "the dog bit Tom", "--device", "cpu"]) == 0
 
 
-@pytest.fixture
-def here(hub: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The hub as this process sees it: what huggingface_hub read from the environment when it was imported, changed."""
-    monkeypatch.setattr(constants, "ENDPOINT", f"http://127.0.0.1:{hub.server_port}")
-    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
-    monkeypatch.setenv("HF_TOKEN", "hf_right")
-    return hub
+@pytest.mark.slow
+def test_the_command_sends_the_same_in_a_process_of_its_own(run: Run, hub: Any) -> None:
+    """There huggingface_hub reads its settings from the environment, and may show bars; here they were changed."""
+    endpoint = f"http://127.0.0.1:{hub.server_port}"
+    done = push(run, endpoint, "--private")
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr
+    assert done.stdout.strip() == f"{endpoint}/me/numbers"
+    assert {"README.md", "config.json", "model.safetensors", "modeling_clockhands.py"} <= set(hub.committed)
 
 
 def test_private_is_not_promised_of_a_repository_that_is_public(

@@ -33,9 +33,9 @@ def every(law: str, sides: tuple[bool, ...] = (True, False), *, in_turn: bool = 
     return cases(law, sides, lambda scheme: True, in_turn=in_turn)
 
 
-def attending(law: str) -> pytest.MarkDecorator:
+def attending(law: str, sides: tuple[bool, ...] = (True, False), *, in_turn: bool = False) -> pytest.MarkDecorator:
     """Run a law over every scheme, variant and side that does not act at the embedding alone."""
-    return cases(law, (True, False), lambda scheme: scheme.active_hooks() != {"encode"})
+    return cases(law, sides, lambda scheme: scheme.active_hooks() != {"encode"}, in_turn=in_turn)
 
 
 def between(law: str, *, variants: bool = True) -> pytest.MarkDecorator:

@@ -59,7 +59,7 @@ def seed_scores(name: str) -> dict[str, list[float]]:
 def mean_score(name: str, variant: str) -> float:
     """Over the seeds that reached a fifth of the best, or over all where none did; of a loss over all."""
     scores = seed_scores(name)[variant]
-    if STUDIES[name].make_plan().metric == "loss":
+    if STUDIES[name].planned.metric == "loss":
         return fmean(scores)
     best = max(score for row in seed_scores(name).values() for score in row)
     return fmean([score for score in scores if score >= best / 5] or scores)
@@ -69,7 +69,7 @@ def truth(name: str, kind: str, rest: str) -> float:
     if kind == "score":
         return mean_score(name, rest)
     if kind == "verdict":
-        baseline = STUDIES[name].make_plan().baseline
+        baseline = STUDIES[name].planned.baseline
         return mean_score(name, rest) - mean_score(name, baseline)
     variant, _, key = rest.rpartition(":")
     trials = [trial for trial in raw(name) if trial["variant"] == variant]
@@ -95,7 +95,7 @@ def test_every_figure_of_an_answer_is_that_of_the_results(name: str) -> None:
             assert low < truth(name, kind, rest) < high, f"{rest}: {text}"
             continue
         if ends := re.search(r"its seeds score ([\d.]+) to ([\d.]+), and the baseline's ([\d.]+) to ([\d.]+)", text):
-            ranges = [seed_scores(name)[variant] for variant in (rest, STUDIES[name].make_plan().baseline)]
+            ranges = [seed_scores(name)[variant] for variant in (rest, STUDIES[name].planned.baseline)]
             shown = [min(ranges[0]), max(ranges[0]), min(ranges[1]), max(ranges[1])]
             assert [float(end) for end in ends.groups()] == pytest.approx(shown, abs=0.051)
             continue
@@ -111,7 +111,7 @@ def test_every_result_has_its_study() -> None:
 
 
 def test_the_ceiling_is_that_of_the_plan() -> None:
-    share = find_plan_ceiling(STUDIES["order-at-all"].make_plan()).share
+    share = find_plan_ceiling(STUDIES["order-at-all"].planned).share
     assert f"{100 * share:.1f} %" in answer("order-at-all") and 0.22 < share < 0.28
 
 

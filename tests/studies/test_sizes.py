@@ -23,7 +23,7 @@ WIDTHS = {"twice": 128, "wide": 256, "gpu": 256, "paper": 512}
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("name", STUDIES)
 def test_every_study_has_a_plan_in_every_size(name: str, size: str) -> None:
-    planned = STUDIES[name].make_plan()
+    planned = STUDIES[name].planned
     task = planned.recipe.corpus, planned.recipe.tables["tokenizer"]["kind"]
     if size == "roles" and task != ("numbers", "morpheme"):
         with pytest.raises(ConfigError, match="the size roles is for studies of"):

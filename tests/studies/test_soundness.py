@@ -100,7 +100,7 @@ def test_reasons_are_checked_and_change_no_folder() -> None:
 @pytest.mark.parametrize("name", STUDIES)
 def test_every_built_in_study_may_run(name: str) -> None:
     """What is above the bounds has its reason."""
-    made = STUDIES[name].make_plan()
+    made = STUDIES[name].planned
     judged = not STUDIES[name].unscored and "ceiling" not in STUDIES[name].despite
     if made.recipe.corpus in ("numbers", "roles") and judged:
         from clockhands.comparison.ceiling_finding import find_plan_ceiling

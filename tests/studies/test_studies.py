@@ -25,7 +25,7 @@ def test_every_file_of_the_folder_is_a_study() -> None:
 
 @pytest.mark.parametrize("name", STUDIES)
 def test_a_study_has_seeds_enough_and_counts_its_trials(name: str) -> None:
-    study, plan = STUDIES[name], STUDIES[name].make_plan()
+    study, plan = STUDIES[name], STUDIES[name].planned
     assert len(plan.seeds) >= MIN_SEEDS
     assert (plan.title, len(plan.trials)) == (study.question, study.trials)
     variants = {variant.name for variant in plan.variants}

@@ -11,6 +11,7 @@ has made one. ``torchrun`` itself starts a training in the slow tests.
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import subprocess
@@ -26,6 +27,8 @@ from transformers import TrainerCallback
 
 from clockhands import training
 from clockhands.cli import main
+from clockhands.training import session  # here, for all: else each process would import it, and the Trainer with it
+from tests.curves import leave_curves_empty
 
 ROOT = Path(__file__).parents[2]
 
@@ -76,6 +79,9 @@ def run_words(words: list[str], counted: str | None) -> None:
 
 def serve() -> None:
     """Answer until the input ends."""
+    session.draw_curves = leave_curves_empty
+    gc.collect()
+    gc.freeze()
     # Whatever a training prints goes to standard error; the answers alone go to standard output.
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)

@@ -97,10 +97,10 @@ def _words(text: str | None) -> list[str] | None:
 
 
 def _progress() -> Callable[[Outcome], None]:
-    def tell(outcome: Outcome) -> None:
+    def show(outcome: Outcome) -> None:
         print(f"\r\033[K{outcome.check} {outcome.verdict}", end="", file=sys.stderr, flush=True)
 
-    return tell
+    return show
 
 
 def _print_result(result: Result, verbose: bool) -> None:

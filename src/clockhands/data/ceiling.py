@@ -41,8 +41,8 @@ def find_ceiling(corpus: Corpus, tokenizers: Tokenizers, window: int = 128, *, m
         read = f"{len(stream):,} tokens of the {split} split in windows of {min(window, len(stream)):,}"
         return _measure_windows(stream, window, read, masked=masked)
     bags = _make_bags(tokenizers.source)
-    found = (population.measure(bags) for population in corpus.populations)
-    known = next((ceiling for ceiling in found if ceiling is not None), None)
+    ceilings = (population.measure(bags) for population in corpus.populations)
+    known = next((ceiling for ceiling in ceilings if ceiling is not None), None)
     return known or Listed(corpus.pairs(split), f"the {len(corpus[split]):,} pairs of the {split} split").measure(bags)
 
 

@@ -40,14 +40,14 @@ def huggingface(
     Raises UsageError where the ``datasets`` package is not installed, for an unknown split; DataError where the data
     set cannot be opened, for a missing column and for blank sides (unless ``skip_blank``).
     """
-    found = _open(dataset, subset, revision)
-    if train not in found:
-        raise UsageError(f"data set {dataset!r}: {describe_unknown('split', train, found)}")
+    opened = _open(dataset, subset, revision)
+    if train not in opened:
+        raise UsageError(f"data set {dataset!r}: {describe_unknown('split', train, opened)}")
     wanted = {"train": train, "validation": validation, "test": test}
     splits: dict[str, Items] = {}
     for split, there in wanted.items():
-        if there is not None and there in found:
-            rows = _read_rows(found[there], f"{dataset}[{there}]")
+        if there is not None and there in opened:
+            rows = _read_rows(opened[there], f"{dataset}[{there}]")
             if text is not None:
                 splits[split] = [document for place, row in rows if (document := read_column(row, text, place)).strip()]
             else:

@@ -43,13 +43,13 @@ def find_roots(texts: Iterable[str], roots: Iterable[str]) -> tuple[str, ...]:
     "einhundert" and "zweihundert", with "zwei" known, that is "hundert", and then "ein".
     """
     words = {word for text in texts for word in re.findall(r"\w+", text)}
-    found = set(roots)
+    forms = set(roots)
     while True:
-        known = re.compile(_make_alternatives(found))
+        known = re.compile(_make_alternatives(forms))
         left = Counter(part for word in words for part in known.split(word) if part)
         if not left:
-            return tuple(sorted(found))
-        found.add(max(left, key=lambda part: (left[part] * len(part), part)))
+            return tuple(sorted(forms))
+        forms.add(max(left, key=lambda part: (left[part] * len(part), part)))
 
 
 def make_tokenizer(morphemes: Morphemes, special: Sequence[str], normalizer: Any) -> Tokenizer:

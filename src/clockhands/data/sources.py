@@ -53,12 +53,12 @@ def parallel(
         "test": (test_source, test_target),
     }
     splits: dict[str, Items] = {}
-    for split, (one, other) in sides.items():
-        if (one is None) != (other is None):
-            given, missing = ("source", "target") if other is None else ("target", "source")
-            raise UsageError(f"the {split} {given} file has no {missing} file beside it; give both or neither")
-        if one is not None and other is not None:
-            splits[split] = _read_sides(_list_paths(one), _list_paths(other), encoding, skip_blank)
+    for split, (sources, targets) in sides.items():
+        if (sources is None) != (targets is None):
+            named, missing = ("source", "target") if targets is None else ("target", "source")
+            raise UsageError(f"the {split} {named} file has no {missing} file beside it; give both or neither")
+        if sources is not None and targets is not None:
+            splits[split] = _read_sides(_list_paths(sources), _list_paths(targets), encoding, skip_blank)
     return make_corpus("parallel", "translation", splits, holdout, f"{_join_names(source)} to {_join_names(target)}")
 
 
@@ -125,8 +125,8 @@ def text(
 def _read_each(
     read: Callable[[Paths], Items], train: Paths, validation: Paths | None, test: Paths | None
 ) -> dict[str, Items]:
-    given = {"train": train, "validation": validation, "test": test}
-    return {split: read(paths) for split, paths in given.items() if paths is not None}
+    files = {"train": train, "validation": validation, "test": test}
+    return {split: read(paths) for split, paths in files.items() if paths is not None}
 
 
 def _read_sides(

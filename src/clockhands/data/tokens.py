@@ -114,8 +114,8 @@ def train_tokenizers(
         )
 
     if shared or corpus.task == "language modelling":
-        one = learn(corpus.texts("train"))
-        return Tokenizers(one, one)
+        both = learn(corpus.texts("train"))
+        return Tokenizers(both, both)
     return Tokenizers(learn(corpus.sources("train")), learn(corpus.targets("train")))
 
 

@@ -97,12 +97,18 @@ def compare(model: ClockhandsForSeq2SeqLM, beam: int, cache: bool, penalty: floa
 OPTIONS = {"swin": {"scheme": "swin", "rows": 2 * LONGEST}}
 
 
-@pytest.mark.parametrize("name", CATALOGUE)
-def test_every_scheme_writes_what_generate_writes(name: str) -> None:
+# By beams, and every other greedily too: tests/model/test_lean.py compares the steps of all. Both with --exhaustive.
+WITH_BEAMS = [
+    pytest.param(name, beam, marks=pytest.mark.exhaustive if number % 2 and beam == 1 else ())
+    for number, name in enumerate(CATALOGUE)
+    for beam in (1, 3)
+]
+
+
+@pytest.mark.parametrize(("name", "beam"), WITH_BEAMS)
+def test_every_scheme_writes_what_generate_writes(name: str, beam: int) -> None:
     scheme = OPTIONS.get(name, name)
-    model = writer(scheme, encoder=side_of_reading(name) if scheme == name else scheme)
-    for beam in (1, 3):
-        compare(model, beam, cache=True)
+    compare(writer(scheme, encoder=side_of_reading(name) if scheme == name else scheme), beam, cache=True)
 
 
 def test_the_texts_compared_are_worth_comparing() -> None:

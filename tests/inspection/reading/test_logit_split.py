@@ -61,8 +61,21 @@ def test_falcon_with_alibi_is_read_as_published() -> None:
     torch.testing.assert_close(slope, torch.full_like(slope, 2.0**-2 * 8**-0.5), rtol=1e-3, atol=1e-5)
 
 
-@pytest.mark.parametrize("name", sorted(CONFIGS))
-@pytest.mark.parametrize("kind", [torch.float32, torch.float64], ids=["float32", "float64"])
+# In float64, where a term that is missing shows most; in float32 one model for each way in which position enters.
+IN_FLOAT32 = {"bert", "gpt2", "t5", "llama", "bloom", "deberta-v2"}
+assert CONFIGS.keys() >= IN_FLOAT32
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [pytest.param(name, torch.float64, id=f"float64-{name}") for name in sorted(CONFIGS)]
+    + [
+        pytest.param(
+            name, torch.float32, id=f"float32-{name}", marks=() if name in IN_FLOAT32 else pytest.mark.exhaustive
+        )
+        for name in sorted(CONFIGS)
+    ],
+)
 def test_the_terms_sum_to_the_logits(name: str, kind: torch.dtype) -> None:
     subject = Subject.of(tiny(name).to(kind))
     recorded = capture(subject.model, subject.forward, _ids(), batch=2)

@@ -35,6 +35,8 @@ class HFModel:
         self.causal = task != "masked"
         self.cache_name = _cache_name(model) if self.causal else None
         self.takes = self._takes()
+        self.special = self._list_special()
+        """Token ids with a meaning of their own, which the checks do not use as text."""
 
     def _takes(self) -> frozenset[str]:
         names = list_arguments(self.module)
@@ -49,9 +51,7 @@ class HFModel:
             takes.add("images")
         return frozenset(takes | ({"cache"} if self.cache_name else set()))
 
-    @property
-    def special(self) -> set[int]:
-        """Token ids with a meaning of their own, which the checks do not use as text."""
+    def _list_special(self) -> set[int]:
         numbers: set[int] = set()
         for config in (self.module.config, self.config):
             for name, value in config.to_dict().items():

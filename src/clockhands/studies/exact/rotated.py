@@ -64,17 +64,17 @@ def compare_cached_keys() -> Numbers:
     """
     query, keys, positions = draw(LENGTH, WIDTH, seed=1), draw(LENGTH, WIDTH, seed=2), torch.arange(LENGTH)
     cached, fresh = rotate(keys, positions), rotate(keys, positions, base=500_000.0)
-    asked, asked_anew = rotate(query, positions), rotate(query, positions, base=500_000.0)
-    true, true_anew = score(asked, rotate(keys, positions)), score(asked_anew, fresh)
-    moved = score(asked, rotate(keys, positions + 7))
+    queries, queries_anew = rotate(query, positions), rotate(query, positions, base=500_000.0)
+    true, true_anew = score(queries, rotate(keys, positions)), score(queries_anew, fresh)
+    moved = score(queries, rotate(keys, positions + 7))
     spread = true.std()
     return {
-        "as cached": float((score(asked, cached) - true).abs().max() / spread),
-        "base changed": float((score(asked_anew, cached) - true_anew).abs().max() / spread),
+        "as cached": float((score(queries, cached) - true).abs().max() / spread),
+        "base changed": float((score(queries_anew, cached) - true_anew).abs().max() / spread),
         "moved, rotated on": float(
-            (score(asked, rotate(cached, torch.full_like(positions, 7))) - moved).abs().max() / spread
+            (score(queries, rotate(cached, torch.full_like(positions, 7))) - moved).abs().max() / spread
         ),
-        "moved, left": float((score(asked, cached) - moved).abs().max() / spread),
+        "moved, left": float((score(queries, cached) - moved).abs().max() / spread),
     }
 
 

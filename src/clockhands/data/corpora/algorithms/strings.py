@@ -79,8 +79,8 @@ def draw_recall(length: int, rng: random.Random) -> Symbols:
     count = min((length - 1) // 3, KEYS, VALUES)
     keys = [f"k{number}" for number in rng.sample(range(KEYS), count)]
     values = [f"v{number}" for number in rng.sample(range(VALUES), count)]
-    asked = rng.sample(keys, min(count, length - 1 - 2 * count))
-    return [*(symbol for pair in zip(keys, values, strict=True) for symbol in pair), "?", *asked]
+    wanted = rng.sample(keys, min(count, length - 1 - 2 * count))
+    return [*(symbol for pair in zip(keys, values, strict=True) for symbol in pair), "?", *wanted]
 
 
 def solve_recall(symbols: Symbols) -> Symbols:

@@ -36,8 +36,8 @@ class Task:
     def draw_with_rearranged(self, lengths: Sequence[int], rng: random.Random) -> tuple[Pair, list[Pair]]:
         """Draw a string, and with it others of the same symbols."""
         symbols = self.draw(rng.choice(lengths), rng)
-        found = {tuple(symbols), *(tuple(self.rearrange(symbols, rng)) for _ in range(REARRANGED))}
-        return self.make_pair(symbols), [self.make_pair(list(other)) for other in sorted(found)]
+        rearranged = {tuple(symbols), *(tuple(self.rearrange(symbols, rng)) for _ in range(REARRANGED))}
+        return self.make_pair(symbols), [self.make_pair(list(other)) for other in sorted(rearranged)]
 
 
 def draw_letters(alphabet: str) -> Callable[[int, random.Random], Symbols]:

@@ -23,18 +23,18 @@ def draw_binary(operator: str) -> Callable[[int, random.Random], Symbols]:
     """Return a function that draws two numbers above 0, their lowest bit first, with an operator between them."""
 
     def draw(length: int, rng: random.Random) -> Symbols:
-        first = rng.randrange(1, length - 1)
-        sizes = (first, length - 1 - first)
-        one, other = (f"{rng.randrange(1, 2**size):0{size}b}"[::-1] for size in sizes)
-        return [*one, operator, *other]
+        size_of_first = rng.randrange(1, length - 1)
+        sizes = (size_of_first, length - 1 - size_of_first)
+        first, second = (f"{rng.randrange(1, 2**size):0{size}b}"[::-1] for size in sizes)
+        return [*first, operator, *second]
 
     return draw
 
 
 def solve_binary(symbols: Symbols, operator: str) -> Symbols:
     """Return the sum or product, its lowest bit first."""
-    one, other = (int(part[::-1], 2) for part in "".join(symbols).split(operator))
-    return list(f"{one + other if operator == '+' else one * other:b}"[::-1])
+    first, second = (int(part[::-1], 2) for part in "".join(symbols).split(operator))
+    return list(f"{first + second if operator == '+' else first * second:b}"[::-1])
 
 
 def draw_square(length: int, rng: random.Random) -> Symbols:

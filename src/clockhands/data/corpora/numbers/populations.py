@@ -38,14 +38,14 @@ class _Spelled:
         """Return the exact ceiling; None where words or tokens of a number are not those of its halves."""
         weights_N = np.concatenate([np.full(end - start, quota / (end - start)) for start, end, quota in self.quotas])
         thousands = range(1, max(self.largest // 1000, 1) + 1)
-        one = spell(1000, self.source)
+        thousand = spell(1000, self.source)
         followed = [spell(1000 + rest, self.source) for rest in range(1000)]
-        if not all(text.startswith(one) for text in followed):
+        if not all(text.startswith(thousand) for text in followed):
             return None
         return Composed(
             alone=[spell(number, self.source) for number in range(1000)],
             heads=[spell(1000 * count, self.source) for count in thousands],
-            tails=[text.removeprefix(one) for text in followed],
+            tails=[text.removeprefix(thousand) for text in followed],
             weights_N=weights_N,
             whole=partial(spell, language=self.source),
             description=f"exact, over all {self.largest + 1:,} numbers",
