@@ -199,7 +199,7 @@ BY_BLOCKS = [
     for name, kind in CATALOGUE.items()
     if kind.rowwise and name != "tupe" and not kind.hooks() & {"locate", "logits", "weigh", "values"}
 ]
-ROWS, COLUMNS = 24, 40
+ROWS, COLUMNS = 32, 40
 OPTIONS: dict[str, dict[str, Any]] = {
     "dynamic": {"hidden": 4}, "log-cpb": {"hidden": 4}, "swin": {"rows": ROWS, "columns": COLUMNS},
     "learned": {"max_length": ROWS * COLUMNS}, "diet": {"max_length": ROWS * COLUMNS}, "deberta": {"span": 16},
@@ -208,7 +208,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("name", BY_BLOCKS)
 def test_no_function_of_positions_makes_a_tensor_of_all_pairs(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Forward and backward, at 960 tokens: every function of i - j, of offsets on a grid, and of single rows."""
+    """Forward and backward, at 1280 tokens: every function of i - j, of offsets on a grid, and of single rows."""
     monkeypatch.undo()
     length = ROWS * COLUMNS
     scheme = make(name, True, **OPTIONS.get(name, {}))

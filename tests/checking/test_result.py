@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from clockhands.checking.checks.check import CHECKS, USES, check, select
-from clockhands.checking.result import Result, changes, load, sentence
+from clockhands.checking.outcome_words import sentence
+from clockhands.checking.result import Result, changes, load
 from clockhands.checking.runtimes.law import LAWS
 from clockhands.checking.verdict.outcome import Outcome
 from clockhands.errors import DataError, UsageError

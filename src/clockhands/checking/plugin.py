@@ -36,7 +36,7 @@ class Conformance:
 
     def require(self) -> None:
         """Fail the test with the cause if the check failed; skip it if it does not apply."""
-        from clockhands.checking.result import sentence
+        from clockhands.checking.outcome_words import sentence
 
         outcome = self.outcome
         if outcome.verdict == "N/A":

@@ -104,13 +104,15 @@ def _progress() -> Callable[[Outcome], None]:
 
 
 def _print_result(result: Result, verbose: bool) -> None:
-    from clockhands.checking.result import sentence
+    from clockhands.checking.outcome_words import sentence
 
     if sys.stderr.isatty():
         print("\r\033[K", end="", file=sys.stderr)
     print(result.summary())
     versions = " · ".join(f"{name} {version}" for name, version in result.versions.items())
-    print(f"{result.model} · {result.scheme} · {len(result.outcomes)} checks in {result.seconds:.1f} s · {versions}")
+    count = len(result.outcomes)
+    checks = f"{count} check{'s' * (count != 1)}"
+    print(f"{result.model} · {result.scheme} · {checks} in {result.seconds:.1f} s · {versions}")
     for verdict in _ORDER:
         outcomes = [outcome for outcome in result.outcomes if outcome.verdict == verdict]
         if verdict in ("PASS", "N/A") and not verbose:

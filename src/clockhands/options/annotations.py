@@ -6,7 +6,6 @@ import collections.abc
 import math
 import types
 import typing
-from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -109,7 +108,6 @@ def get_item_type(type_: Any) -> Any:
     return typing.Union[types_] if types_ else Any  # noqa: UP007
 
 
-@cache
 def _strip_annotation(type_: Any) -> Any:
     """Return a type without what ``Annotated`` adds to it."""
     return typing.get_args(type_)[0] if typing.get_origin(type_) is Annotated else type_
@@ -120,13 +118,12 @@ def _list_members(type_: Any) -> tuple[Any, ...]:
     return typing.get_args(type_) if typing.get_origin(type_) in _UNIONS else (type_,)
 
 
-@cache
-def _list_ranges(type_: Any) -> tuple[tuple[Any, Range | None], ...]:
+def _list_ranges(type_: Any) -> list[tuple[Any, Range | None]]:
     """Return each member of a union with the range that its annotation gives."""
-    return tuple(
+    return [
         (part, next((extra for extra in getattr(part, "__metadata__", ()) if isinstance(extra, Range)), None))
         for part in _list_members(type_)
-    )
+    ]
 
 
 def _is_choice(type_: Any, value: str) -> bool:

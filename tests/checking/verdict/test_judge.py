@@ -12,7 +12,7 @@ from clockhands.checking import examine
 from clockhands.checking.checks.check import CHECKS, Check, Measurement
 from clockhands.checking.models.make_subjects import from_model
 from clockhands.checking.models.subject import Subject
-from clockhands.checking.result import sentence
+from clockhands.checking.outcome_words import sentence
 from clockhands.checking.verdict.judge import judge
 from clockhands.checking.verdict.measure import Evidence
 from tests.checking.checks import planted
