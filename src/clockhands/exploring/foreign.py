@@ -17,6 +17,8 @@ from clockhands.data import Tokenizers
 from clockhands.errors import ClockhandsError, UsageError
 from clockhands.exploring.support import LARGEST
 from clockhands.inspection.subject import Subject
+from clockhands.model.huggingface import ClockhandsForCausalLM
+from clockhands.model.huggingface_config import ClockhandsConfig
 from clockhands.runs import Run
 from clockhands.shapes import Tensor
 
@@ -77,9 +79,6 @@ def convert_checkpoint(subject: Subject, source: str | Path) -> Run:
 
 def _convert(family: Family, original: Any) -> Any:
     """Build a model of ours, and copy the weights into it."""
-    from clockhands.model.huggingface import ClockhandsForCausalLM
-    from clockhands.model.huggingface_config import ClockhandsConfig
-
     config = original.config
     # A configuration that says nothing has the ids of the whole GPT-2, which a small vocabulary does not hold.
     ids: dict[str, Any] = {name: _keep_known_ids(getattr(config, name, None), config.vocab_size) for name in _SPECIAL}

@@ -6,6 +6,7 @@ import copy
 from typing import Any, cast
 
 import torch
+from transformers import PreTrainedModel
 
 from clockhands.checking.models.adapter import Adapter, adapt
 from clockhands.checking.models.builds import Build, Task
@@ -49,8 +50,6 @@ def from_model(
     and what it is if its class does not tell. ``optional`` are attributes for a module or function.
     Raises UsageError where they would be ignored.
     """
-    from transformers import PreTrainedModel
-
     if optional and isinstance(model, (PreTrainedModel, Adapter)):
         raise UsageError(
             f"{', '.join(optional)}: the {type(model).__name__} says itself what it is; only a plain module or a "
