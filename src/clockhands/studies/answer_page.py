@@ -232,9 +232,10 @@ def _find_reversed(question: Question, measured: Measured) -> list[str]:
         for study, ordering in question.ordered
     ]
     return [
-        f"the text of {question.name} says {one.claim!r}, and the study {study} found it {one.verdict} ({one.measured})"
-        for study, one in checked
-        if not one.verdict.startswith("reproduced")
+        f"the text of {question.name} says {check.claim!r}, and the study {study} found it {check.verdict} "
+        f"({check.measured})"
+        for study, check in checked
+        if not check.verdict.startswith("reproduced")
     ]
 
 

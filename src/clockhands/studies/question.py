@@ -136,8 +136,8 @@ def read_question(path: str | Path) -> Question:
         claims=tuple(Claim(**claim) for claim in tables.get("claim", ())),
         studies=tuple(tables.get("studies", ())),
         ordered=tuple(
-            (told["study"], Ordering(source="", **{key: told[key] for key in told if key != "study"}))
-            for told in tables.get("ordered", ())
+            (order["study"], Ordering(source="", **{key: order[key] for key in order if key != "study"}))
+            for order in tables.get("ordered", ())
         ),
         **{key: tables[key] for key in ("asked", "place", "topic", "answer", "why", "caption", "limits")},
         **{key: tables[key] for key in ("details", "rests") if key in tables},
