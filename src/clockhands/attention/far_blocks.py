@@ -1,4 +1,4 @@
-"""Attention with two rotations by blocks of queries: of every block, near keys and far keys are multiplied apart."""
+"""Attention by blocks of queries for schemes that rotate far pairs of tokens otherwise than near ones."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from clockhands.shapes import Bool, Float, Tensor
 __all__ = ["ROWS", "compute", "serves"]
 
 ROWS = 128
-"""Queries of a block at most."""
+"""The most queries of a block."""
 
 
 def serves(request: AttentionRequest) -> bool:
-    """Tell whether far pairs rotate otherwise than near ones, and nothing else is to be done to logits or weights."""
+    """Return whether far pairs rotate otherwise, in more than ``FEW_QUERIES`` queries and without dropout."""
     return (
         isinstance(request.scheme, TwoRotations)
         and not request.dropout
@@ -32,8 +32,8 @@ def serves(request: AttentionRequest) -> bool:
 def compute(request: AttentionRequest) -> Float[Tensor, "B H S Kv"]:
     """Compute the attended values some queries at a time: [B, H, S, Kv].
 
-    Under a causal mask a block has only the keys up to its last query. Of a block, each rotation multiplies only the
-    keys from the first to the last that needs it, which are few more than do: distance alone tells far from near.
+    Under a causal mask a block has only the keys up to its last query. Each rotation multiplies only the keys from the
+    first to the last that needs it. These are few more than need it, since distance alone tells far from near.
     """
     scheme, q, k = cast("TwoRotations", request.scheme), request.q_BHSK, request.k_BHTK
     far = list(scheme.rotate_far(q, k, request.qpos_BS, request.kpos_BT))

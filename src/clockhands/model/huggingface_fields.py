@@ -32,7 +32,7 @@ REFUSED = {
     "modernbert": "the attention of its first layer, and of no other, has no norm before it",
     "mpnet": "it is an encoder, and weights are copied between decoders",
 }
-"""Architectures whose layouts are written and whose weights are not copied: what no option of our layers is."""
+"""Architectures whose keys about position are made and whose weights are not copied, each with the reason."""
 ACTIVATION_NAMES = {"silu": "silu", "gelu": "gelu", "gelu_pytorch_tanh": "gelu-tanh", "relu": "relu"}
 """The names of activations in transformers, each with its name here."""
 KEYS: dict[str, dict[str, str | None]] = {
@@ -68,7 +68,7 @@ def check_architecture(model_type: str) -> None:
 
 
 def find_obstacles(config: Any) -> Iterator[str]:
-    """Yield what a configuration of transformers says and our layers have no option for."""
+    """Yield the settings of a configuration of transformers for which our layers have no option, one clause each."""
     for key, off in OFF.get(config.model_type, {}).items():
         value = getattr(config, key, off)
         if value != off:
@@ -76,6 +76,7 @@ def find_obstacles(config: Any) -> Iterator[str]:
 
 
 def _find_key(setting: str, model_type: str) -> str | None:
+    """Return the key that an architecture has for one of the settings of ``KEYS``; None if it has none."""
     names = KEYS[setting]
     return names[model_type] if model_type in names else names[""]
 
@@ -112,7 +113,7 @@ def make_keys(ours: TransformerConfig, model_type: str) -> dict[str, Any]:
     if model_type == "gemma3_text":
         scale = ours.attention_scale or ours.resolved_head_dim**-0.5
         table["query_pre_attn_scalar"] = round(scale**-2)
-    if model_type == "stablelm":  # its heads are as wide as they share the states
+    if model_type == "stablelm":  # it has no key for the width of a head, which is d_model / num_heads
         del table["head_dim"]
     return {**table, **OFF.get(model_type, {})}
 

@@ -42,7 +42,7 @@ INTERLEAVED = ("cohere2", "llama4_text")
 
 
 class Pair(NamedTuple):
-    """A parameter of ours, and those of theirs that it is made of row after row, ``shift`` below it."""
+    """A parameter of ours, and those of theirs that it consists of, row after row; ``shift`` is added to theirs."""
 
     own: Tensor
     parts: list[Tensor]
