@@ -107,7 +107,7 @@ class Browser:
         return self.call("Page.captureScreenshot", captureBeyondViewport=True)["data"]
 
     def _next(self) -> dict[str, Any]:
-        deadline = time.monotonic() + 40
+        deadline = time.monotonic() + 180  # axe reads the 18,000 cells of the matrix, perhaps on a loaded machine
         while b"\0" not in self._rest:
             assert time.monotonic() < deadline, "Chromium does not answer"
             try:
