@@ -13,6 +13,7 @@ import json
 import math
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -63,9 +64,12 @@ def measure_yarn(folder: Path) -> dict[str, Any]:
     for name, method in {"none": Method("none", ""), **rivals}.items():
         with apply(model, method) as laid:
             losses[name] = measure_losses(laid, texts_NS, trained - 1)[:, None]
-    costs = compare_with_baseline([losses[name] for name in rivals], [losses["none"]] * len(rivals))
+    against = {"yarn": "none", "frequencies": "none", "temperature": "none"}
+    against |= {"frequencies over temperature": "temperature", "temperature beside frequencies": "frequencies"}
+    ours = [losses["frequencies" if " over " in name else "yarn" if " beside " in name else name] for name in against]
+    costs = compare_with_baseline(ours, [losses[name] for name in against.values()])
     kept = {"loss": float(losses["none"].mean()), "texts": len(texts_NS), "weights": hash_weights(model)}
-    for name, cost in zip(rivals, costs, strict=True):
+    for name, cost in zip(against, costs, strict=True):
         kept |= _tell(name, cost)
         kept[f"{name}, %"] = 100 * cost.value / kept["loss"]
     return kept
@@ -105,19 +109,21 @@ def measure_table(folder: Path) -> dict[str, Any]:
     before_NS = cut_texts(parts[1], longest, tail, TEXTS, model.start_ids)[:, -trained:]
     before_N = measure_losses(model, before_NS, tail)[:, None]
     kept["loss"] = float(before_N.mean())
-    losses = {}
-    for method in list_methods(model, trained, longest)[1:]:
+    losses, trained_on = {}, {}
+    stretched = {method.name: method for method in list_methods(model, trained, longest)[1:]}
+    for name, method in stretched.items():
         with apply(model, method) as laid:
-            losses[method.name] = measure_drift(laid, parts[1], [longest], tail=tail, texts=TEXTS).losses_NR
-            if method.name == "interpolated":
-                tune(laid, parts[0], Tuning(STEPS, "full"), trained, longest)
-                drift = measure_drift(laid, parts[1], [longest], tail=tail, texts=TEXTS)
-                losses["interpolated, trained"] = drift.losses_NR
-    changes = compare_with_baseline(list(losses.values()), [before_N] * len(losses))
-    for name, change in zip(losses, changes, strict=True):
+            losses[name] = measure_drift(laid, parts[1], [longest], tail=tail, texts=TEXTS).losses_NR
+    for name, length in (("interpolated", longest), ("held", trained)):  # held at its own length, it is a copy
+        with apply(model, replace(stretched[name], rows=length)) as laid:
+            tune(laid, parts[0], Tuning(STEPS, "full"), trained, length)
+            texts_NS = cut_texts(parts[1], longest, tail, TEXTS, model.start_ids)[:, -length:]
+            trained_on[name] = measure_losses(laid, texts_NS, tail)[:, None]
+    ours = [*losses.values(), trained_on["interpolated"]]
+    changes = compare_with_baseline(ours, [before_N] * len(losses) + [trained_on["held"]])
+    for name, change in zip([*losses, "interpolated, both trained"], changes, strict=True):
         kept |= _tell(name, change)
-    ways = [name for name in losses if "trained" not in name]
-    kept["best"] = min(ways, key=lambda name: kept[name])
+    kept["best"] = min(losses, key=lambda name: kept[name])
     return kept
 
 

@@ -11,7 +11,7 @@ import torch
 from clockhands.extension.branching import ask, can_branch
 from clockhands.runs import LanguageModel, open_language_model
 from tests.extension.planted import make_planted
-from tests.runs.tiny import save_model
+from tests.runs.tiny import save_model, save_own_model
 
 
 @pytest.mark.parametrize("kind", ["llama", "gpt2", "mpt"])
@@ -36,3 +36,13 @@ def test_a_model_that_forgets_its_cache_is_read_anew(tmp_path: Path) -> None:
 
     model.model.__class__ = Forgetful
     assert not can_branch(LanguageModel("x", model.model, model.tokenizer))
+
+
+def test_a_model_of_ours_whose_keys_grow_stale_is_read_whole(tmp_path: Path) -> None:
+    """A base that grows with the text turns cached keys otherwise than the text with its question would."""
+    table = {"scheme": "rope", "options": {"spectrum": "dynamic", "factor": 4.0, "original_length": 16}}
+    model = open_language_model(save_own_model(tmp_path, table))
+    rng = np.random.default_rng(0)
+    context_NC, asked_NKQ = rng.integers(3, 99, (2, 40)), rng.integers(3, 99, (2, 2, 2))
+    found = ask(model, context_NC, asked_NKQ, branching=True)
+    torch.testing.assert_close(found, ask(model, context_NC, asked_NKQ, branching=False), atol=1e-5, rtol=1e-4)

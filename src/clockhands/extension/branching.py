@@ -7,6 +7,7 @@ import copy
 import numpy as np
 import torch
 
+from clockhands.errors import PositionError
 from clockhands.extension.drift import choose_batch_tokens, compute_tail_logits
 from clockhands.runs import LanguageModel
 from clockhands.shapes import Float, Int, Tensor
@@ -39,7 +40,8 @@ def ask(
     """Compute the logits after each of K questions of N texts, in float32 on the CPU.
 
     ``branching``: each text is read once, and every question goes on from a copy of its cache, with positions and rules
-    as while the model writes; else each is read whole.
+    as while the model writes; else each is read whole, and so it is by a model of ours whose positions follow from the
+    length of the text.
     """
     batch = max(1, choose_batch_tokens(model) // context_NC.shape[1])
     pieces = []
@@ -47,8 +49,11 @@ def ask(
         context_BC = torch.from_numpy(context_NC[first : first + batch])
         asked_KBQ = torch.from_numpy(asked_NKQ[first : first + batch]).transpose(0, 1)
         if branching:
-            logits = _read_on(model, context_BC, asked_KBQ)
-        else:
+            try:
+                logits = _read_on(model, context_BC, asked_KBQ)
+            except PositionError:  # ours refuse a cache whose keys a longer text makes stale
+                branching = False
+        if not branching:
             whole = (torch.cat([context_BC, asked_BQ], 1) for asked_BQ in asked_KBQ)
             logits = [compute_tail_logits(model, ids_BS, 1)[:, -1] for ids_BS in whole]
         pieces.append(torch.stack([logits_BV.float().cpu() for logits_BV in logits], dim=1))
