@@ -16,8 +16,10 @@ import psutil
 import pytest
 
 from clockhands.checking import sweep as sweeping
+from clockhands.checking.code_version import identify_code
 from clockhands.checking.result import Result, versions
 from clockhands.checking.verdict.outcome import Outcome
+from clockhands.errors import DataError
 
 
 def serve(pipe: Connection, *_: Any) -> None:
@@ -92,8 +94,23 @@ def test_what_another_version_found_is_done_again(quick: None, tmp_path: Path) -
     old = Result("a:causal", "causal", "RoPE", (), {**versions(), "transformers": "4.0"})
     (tmp_path / "results.jsonl").write_text(json.dumps(old.as_dict()) + "\n")
     (found,) = sweeping.sweep(["a:causal"], tmp_path)
-    assert found.versions == versions()
+    assert found.versions == {**versions(), "code": identify_code()}
     assert found.outcomes
+
+
+def test_what_other_checks_measured_is_done_again_after_what_nobody_did(quick: None, tmp_path: Path) -> None:
+    old = Result("a:causal", "causal", "RoPE", (Outcome("shift", "FAIL", 1.0),), {**versions(), "code": "0ld"})
+    (tmp_path / "results.jsonl").write_text(json.dumps(old.as_dict()) + "\n")
+    assert [kept.versions["code"] for kept in sweeping.read_kept(tmp_path)] == ["0ld"]
+    told: list[str] = []
+    sweeping.sweep(["a:causal", "b:causal"], tmp_path, progress=lambda result, *_: told.append(result.model))
+    assert told == ["b:causal", "a:causal"]
+    assert {kept.versions["code"] for kept in sweeping.read_kept(tmp_path)} == {identify_code()}
+
+
+def test_nothing_kept_is_said(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="holds no result of a sweep: run clockhands check --all"):
+        sweeping.read_kept(tmp_path)
 
 
 def test_a_real_worker_checks_a_real_architecture(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from clockhands.checking.checks.check import CHECKS
+from clockhands.checking.code_version import identify_code
 from clockhands.checking.result import Result, versions
 from clockhands.checking.runtimes.law import LAWS
 from clockhands.checking.verdict.outcome import Outcome
@@ -90,10 +91,10 @@ def test_the_matrix_is_1_if_anything_fails(
     """Results are kept from a sweep before, so that nothing is checked again: the exit code is about them."""
     monkeypatch.setattr("clockhands.checking.sweep.list_builds", lambda: ["x:causal"])
     kept = tmp_path / "results.jsonl"
-    command = ["check", "--all", str(tmp_path), "--only", "shift"]
+    command, installed = ["check", "--all", str(tmp_path), "--only", "shift"], {**versions(), "code": identify_code()}
     for verdict, code in (("PASS", 0), ("WARN", 0), ("LIBRARY", 0), ("FAIL", 1)):
         outcome = Outcome("shift", verdict, 1.0)
-        kept.write_text(json.dumps(Result("x:causal", "causal", "RoPE", (outcome,), versions()).as_dict()) + "\n")
+        kept.write_text(json.dumps(Result("x:causal", "causal", "RoPE", (outcome,), installed).as_dict()) + "\n")
         assert main(command) == code
         err = capsys.readouterr().err
         assert ("1 checks fail or models cannot be built; --baseline" in err) == bool(code)
@@ -101,7 +102,7 @@ def test_the_matrix_is_1_if_anything_fails(
     before = tmp_path / "before.jsonl"
     before.write_text(kept.read_text())
     assert main([*command, "--baseline", str(before)]) == 0
-    broken = Result("x:causal", "causal", "", (), versions(), fault="cannot be built")
+    broken = Result("x:causal", "causal", "", (), installed, fault="cannot be built")
     kept.write_text(json.dumps(broken.as_dict()) + "\n")
     assert main(command) == 1
 
@@ -129,7 +130,7 @@ def test_the_checks_of_a_group_are_listed_together(
 
 
 WRONG = {
-    (): "name one thing to check: a model, --type NAME, --all (or --list)",
+    (): "name one thing to check: a model, --type NAME, --all, --board FOLDER (or --list)",
     ("m", "--type", "llama"): "name one thing to check",
     ("--type", "llama"): "--type llama names no weights: add --tiny",
     ("--all", "f", "--jobs", "0"): "--jobs is 0; it must be 1 or more",
@@ -153,3 +154,27 @@ WRONG = {
 def test_wrong_usage_is_told_in_one_line(given: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", *given]) == 2
     assert WRONG[given] in capsys.readouterr().err
+
+
+def test_a_badge_and_a_card_are_written(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    badge, card = tmp_path / "badge.svg", tmp_path / "card.md"
+    command = ["check", "--type", "gpt2", "--tiny", "--only", "shift", "--badge", str(badge), "--card", str(card)]
+    assert main(command) == 0
+    assert "transformers" in badge.read_text()
+    assert "How gpt2:causal handles position" in card.read_text()
+    assert main(["check", "--type", "bert", "--tiny", "--badge", str(badge)]) == 2
+    assert "name one" in capsys.readouterr().err
+
+
+def test_options_of_sweeps_are_honoured_or_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    for words, told in (
+        (["--all", str(tmp_path), "--kept", "--jobs", "1"], "--kept checks nothing"),
+        (["--all", str(tmp_path), "--builds", "bert"], "name one"),
+        (["--all", str(tmp_path), "--builds", "nobody"], "unknown architecture 'nobody'"),
+        (["--all", str(tmp_path), "--releases", "2"], "--releases is about --board"),
+        (["--board", str(tmp_path), "--badge", "b.svg"], "--board does not go with --badge"),
+        (["--board", str(tmp_path), "--releases", "all"], "neither a number of minor releases"),
+        (["--all", str(tmp_path), "--card", "c.md"], "--all does not go with --card"),
+    ):
+        assert main(["check", *words]) == 2
+        assert told in capsys.readouterr().err

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from clockhands.checking.checks.check import CHECKS, USES
+from clockhands.checking.code_version import identify_code
 from clockhands.checking.result import Result
 from clockhands.checking.verdict.outcome import Outcome
 
@@ -20,16 +21,20 @@ def matrix(results: Sequence[Result]) -> dict[str, Any]:
 
     Columns are ``checks``, in their order; a row's ``cells`` are by check name, ``source.`` before those of the source
     side of an encoder-decoder. ``causes`` are the same failures by what causes them, those of the library first.
-    ``reliance`` of a row is the number of the text that says what may be relied on.
+    ``reliance`` of a row is the number of the text that says what may be relied on, ``code`` that of the version of the
+    checks that measured it, in ``codes``; the newest of them is the first.
     """
     texts: dict[str, int] = {"": 0}
-    rows = [_row(result, texts) for result in results]
+    codes = list(dict.fromkeys((identify_code(), *(result.versions.get("code", "") for result in results))))
+    rows = [_row(result, texts, codes) for result in results]
     versions = next((dict(result.versions) for result in results if result.versions), {})
+    versions.pop("code", None)
     checks = [{"name": c.name, "asserts": c.asserts, "catches": c.catches} for c in CHECKS.values() if not c.optional]
     counts = {verdict: sum(result.count(verdict) for result in results) for verdict in VERDICTS}
     return {
         "schema": SCHEMA,
         "versions": versions,
+        "codes": codes,
         "verdicts": list(VERDICTS),
         "counts": counts,
         "uses": list(USES),
@@ -77,12 +82,13 @@ def _cause(shared: bool, cause: str, touched: Sequence[tuple[str, Outcome]]) -> 
     }
 
 
-def _row(result: Result, texts: dict[str, int]) -> dict[str, Any]:
+def _row(result: Result, texts: dict[str, int], codes: Sequence[str]) -> dict[str, Any]:
     return {
         "model": result.model,
         "kind": result.task,
         "scheme": result.scheme,
         "fault": result.fault,
+        "code": codes.index(result.versions.get("code", "")),
         "rely": [None if safe is None else int(safe) for safe in result.rely().values()],
         "reliance": texts.setdefault(result.reliance(), len(texts)),
         "cells": {outcome.check: _cell(outcome, texts) for outcome in result.outcomes},

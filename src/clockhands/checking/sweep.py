@@ -9,7 +9,7 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -17,6 +17,7 @@ from pathlib import Path
 import psutil
 
 from clockhands.checking.checks.check import select
+from clockhands.checking.code_version import identify_code
 from clockhands.checking.result import Result, versions
 from clockhands.errors import DataError
 
@@ -45,6 +46,8 @@ def sweep(
 ) -> list[Result]:
     """Check the named builds; what ``folder/results.jsonl`` holds of these versions and checks is not done again.
 
+    Builds that the folder has no result of come first, then those that another version of the checks measured.
+
     ``limit``: seconds for one architecture, those not counted in which it or this process was suspended; past it the
     worker is ended and the architecture recorded as hanging.
     Results come back in the order of ``names``. Raises UsageError for a check that does not exist.
@@ -53,17 +56,29 @@ def sweep(
     wanted = {check.name for check in select(only, slow)}  # Here once, and not in every worker.
     path = Path(folder) / "results.jsonl"
     path.parent.mkdir(parents=True, exist_ok=True)
-    installed = versions()
+    installed = {**versions(), "code": identify_code()}
+    older = {kept.model for kept in _kept(path)}
     done = {kept.model: kept for kept in _kept(path) if kept.versions == installed and _answers(kept, wanted)}
-    todo = deque(name for name in names if name not in done)
+    todo = deque(sorted((name for name in names if name not in done), key=lambda name: name in older))
     with path.open("a", encoding="utf8") as stream:
-        for result in _run(todo, only, slow, min(workers, max(len(todo), 1)), limit):
+        for measured in _run(todo, only, slow, min(workers, max(len(todo), 1)), limit):
+            result = replace(measured, versions={**measured.versions, "code": installed["code"]})
             stream.write(json.dumps(result.as_dict(), ensure_ascii=False) + "\n")
             stream.flush()
             done[result.model] = result
             if progress is not None:
                 progress(result, sum(name in done for name in names), len(names))
     return [done[name] for name in names if name in done]
+
+
+def read_kept(folder: str | Path) -> list[Result]:
+    """Return the last result of each build that a sweep left in a folder. Raises DataError if there is none."""
+    path = Path(folder) / "results.jsonl"
+    kept = {result.model: result for result in _kept(path)}
+    if not kept:
+        raise DataError(f"{path} holds no result of a sweep: run clockhands check --all {folder} first")
+    order = {name: number for number, name in enumerate(list_builds())}
+    return sorted(kept.values(), key=lambda result: order.get(result.model, len(order)))
 
 
 def _answers(result: Result, wanted: set[str]) -> bool:

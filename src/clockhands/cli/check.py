@@ -25,7 +25,15 @@ EXAMPLES = (
     "clockhands check --type gpt2 --tiny --json",
     "clockhands check --list",
 )
-_CHECKING = ("only", "slow", "baseline", "report", "verbose")  # with these --against is one more thing to check
+_CHECKING = (
+    "only",
+    "slow",
+    "baseline",
+    "report",
+    "badge",
+    "card",
+    "verbose",
+)  # with these --against is one more thing to check
 _ORDER = ("FAIL", "LIBRARY", "WARN", "PROPERTY", "PASS", "N/A")
 
 
@@ -39,6 +47,8 @@ def run(options: argparse.Namespace) -> int:
         return _list(_words(options.only))
     if options.all:
         return _matrix(options)
+    if options.board:
+        return _board(options)
     if options.against and not options.runtime and not any(getattr(options, name) for name in _CHECKING):
         return _against(options)
     return _checked(options)
@@ -47,6 +57,10 @@ def run(options: argparse.Namespace) -> int:
 def _checked(options: argparse.Namespace) -> int:
     """The checks, and what the comparison with a reference says if there is one: both must hold."""
     before = _baseline(options)
+    if options.type and (options.badge or options.card):
+        from clockhands.checking.examination import only_build
+
+        only_build(options.type)  # they are about one model
     deviation = _compare(options) if options.against and not options.runtime else None
     results = _examine(options)
     if options.json:
@@ -58,6 +72,7 @@ def _checked(options: argparse.Namespace) -> int:
             print(deviation.text())
         for result in results:
             _print_result(result, options.verbose)
+    _write_for_readme(results[0], options)
     if options.report:
         from clockhands.report import write
 
@@ -69,6 +84,20 @@ def _checked(options: argparse.Namespace) -> int:
                     findings = replace(findings, items=(deviation.to_finding(), *findings.items))
                 print(f"report: {write(findings, folder)[0]}", file=sys.stderr)
     return _exit_code(results, before, options.baseline) or int(deviation is not None and not deviation.same)
+
+
+def _write_for_readme(result: Result, options: argparse.Namespace) -> None:
+    """Write the badge and the card."""
+    from clockhands.checking.card import describe_badge, describe_versions, make_card
+    from clockhands.files import write_text
+    from clockhands.report.badge import make_badge
+
+    if options.badge:
+        message, light = describe_badge(result)
+        title = f"{result.summary()}. {describe_versions(result)}"
+        print(f"badge: {write_text(options.badge, make_badge('position', message, light, title))}", file=sys.stderr)
+    if options.card:
+        print(f"card: {write_text(options.card, make_card(result))}", file=sys.stderr)
 
 
 def _examine(options: argparse.Namespace) -> list[Result]:
@@ -149,7 +178,7 @@ def _list(only: list[str] | None) -> int:
 
 def _matrix(options: argparse.Namespace) -> int:
     from clockhands.checking.matrix import matrix
-    from clockhands.checking.sweep import list_builds, sweep
+    from clockhands.checking.sweep import read_kept, sweep
     from clockhands.report.matrix_page import write_matrix
 
     def progress(result: Result, done: int, total: int) -> None:
@@ -161,14 +190,18 @@ def _matrix(options: argparse.Namespace) -> int:
 
     before = _baseline(options)
     with report_new_folder(options.all):
-        results = sweep(
-            list_builds(),
-            options.all,
-            only=_words(options.only),
-            slow=options.slow,
-            workers=options.jobs or 1,
-            limit=options.limit or 120.0,
-            progress=progress,
+        results = (
+            read_kept(options.all)
+            if options.kept
+            else sweep(
+                _choose_builds(options),
+                options.all,
+                only=_words(options.only),
+                slow=options.slow,
+                workers=options.jobs or 1,
+                limit=options.limit or 120.0,
+                progress=progress,
+            )
         )
     for path in write_matrix(matrix(results), options.all):
         print(path)
@@ -177,6 +210,39 @@ def _matrix(options: argparse.Namespace) -> int:
         advice = f"--baseline {options.all}/results.jsonl fails only if a check became worse"
         print(f"{failures} checks fail or models cannot be built; {advice}", file=sys.stderr)
     return _exit_code(results, before, options.baseline, covers_all=True)
+
+
+def _choose_builds(options: argparse.Namespace) -> list[str]:
+    """Return the named builds, or all. Raises UsageError for a name that is none, or stands for several."""
+    from clockhands.checking.sweep import list_builds
+
+    if not options.builds:
+        return list_builds()
+    from clockhands.checking.examination import only_build
+
+    return [only_build(name).name for name in _words(options.builds) or []]
+
+
+def _board(options: argparse.Namespace) -> int:
+    from pathlib import Path
+
+    from clockhands.checking.board import compare_releases, find_releases, sweep_release
+    from clockhands.report.board_page import write_board
+
+    def show(text: str) -> None:
+        print(text, file=sys.stderr, flush=True)
+
+    passed_on = [(f"--{name}", getattr(options, name)) for name in ("only", "jobs", "limit")]
+    options_of_sweep = [word for name, value in passed_on if value is not None for word in (name, str(value))]
+    options_of_sweep += ["--slow"] if options.slow else []
+    builds = _choose_builds(options) if options.builds else []
+    swept = {}
+    with report_new_folder(options.board):
+        for release in find_releases(options.releases or "5"):
+            swept[release] = sweep_release(Path(options.board).absolute(), release, builds, options_of_sweep, show)
+    for path in write_board(compare_releases(swept, whole=not builds), options.board):
+        print(path)
+    return 0
 
 
 def _against(options: argparse.Namespace) -> int:

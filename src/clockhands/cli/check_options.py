@@ -10,8 +10,8 @@ from clockhands.errors import UsageError
 __all__ = ["arguments", "validate"]
 
 _WEIGHTS = ("dtype", "device", "weights")
-_OUTPUT = ("json", "report", "verbose")
-_SWEEP = ("jobs", "limit")
+_OUTPUT = ("json", "report", "badge", "card", "verbose")
+_SWEEP = ("jobs", "limit", "kept", "builds", "releases")
 # What a way of checking has no use for, and why: an option is honoured or refused, never dropped.
 _REFUSED: dict[str, tuple[tuple[str, ...], str]] = {
     "list": (
@@ -21,6 +21,10 @@ _REFUSED: dict[str, tuple[tuple[str, ...], str]] = {
     "all": (
         ("against", "trust_remote_code", "threads", *_OUTPUT, *_WEIGHTS),
         "every architecture is shrunk, in a process of one thread, and the results are files in the folder",
+    ),
+    "board": (
+        ("against", "baseline", "trust_remote_code", "threads", "kept", *_OUTPUT, *_WEIGHTS),
+        "every architecture is shrunk, in processes of other environments, and the results are files in the folder",
     ),
     "against": (_SWEEP, "it compares two models by their logits"),
     "tiny": ((*_WEIGHTS, *_SWEEP), "the weights are initialised at random, in float32 on the CPU, in one process"),
@@ -74,6 +78,10 @@ def _add_output(parser: argparse.ArgumentParser) -> None:
     """Declare what is printed and written."""
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
     parser.add_argument("--report", metavar="FOLDER", help="write a page with all outcomes to FOLDER")
+    parser.add_argument("--badge", metavar="FILE", help="write an SVG for a README: what passed, with which versions")
+    parser.add_argument(
+        "--card", metavar="FILE", help="write Markdown for a README: faults of the model, of its library, safe uses"
+    )
     parser.add_argument("--verbose", action="store_true", help="list every check, also what passed or does not apply")
     parser.add_argument("--list", action="store_true", help="list all checks: what each asserts and catches")
 
@@ -86,6 +94,19 @@ def _add_sweep(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         const="runs/conformance",
         help="check every architecture that transformers can build and write the matrix to FOLDER (default: %(const)s)",
+    )
+    parser.add_argument("--builds", metavar="A,B", help="with --all or --board: only these architectures")
+    parser.add_argument(
+        "--board",
+        metavar="FOLDER",
+        help="sweep under several releases of transformers, each in an environment that pip makes in FOLDER, and write "
+        "what each broke and mended to FOLDER",
+    )
+    parser.add_argument(
+        "--releases", metavar="N", help="with --board: how many minor releases, or which: 5.22.2,5.23.0 (default: 5)"
+    )
+    parser.add_argument(
+        "--kept", action="store_true", help="with --all: check nothing, write the matrix of what FOLDER holds so far"
     )
     parser.add_argument("--jobs", type=as_int, help="number of processes for --all (default: 1)")
     parser.add_argument("--limit", type=as_float, help="seconds allowed for one architecture of --all (default: 120)")
@@ -110,9 +131,11 @@ def validate(options: argparse.Namespace) -> None:
     ``runtime`` is set on the options: whether the model is one that another program runs.
     """
     options.runtime = _is_runtime(options.model)
-    named = [bool(options.model), bool(options.type), bool(options.all), options.list]
+    named = [bool(options.model), bool(options.type), bool(options.all), bool(options.board), options.list]
     if sum(named) != 1:
-        raise UsageError("name one thing to check: a model, --type NAME, --all (or --list)")
+        raise UsageError("name one thing to check: a model, --type NAME, --all, --board FOLDER (or --list)")
+    if options.releases and not options.board:
+        raise UsageError("--releases is about --board FOLDER")
     if options.served and not str(options.model).startswith(("http://", "https://")):
         raise UsageError(f"--model {options.served} is about a server: name its address, http://127.0.0.1:8000/v1")
     if options.type and not options.tiny:
@@ -120,11 +143,13 @@ def validate(options: argparse.Namespace) -> None:
     for mode, (refused, why) in _REFUSED.items():
         used = [f"--{name.replace('_', '-')}" for name in refused if getattr(options, name) not in (None, False)]
         # A reference may be a folder with code of its own, and --all is tiny in any case.
-        outruled = (mode == "type" and options.against) or (mode == "tiny" and options.all)
+        outruled = (mode == "type" and options.against) or (mode == "tiny" and (options.all or options.board))
         outruled = outruled or (mode == "against" and options.runtime)
         if getattr(options, mode) and used and not outruled:
             label = {"model": "a model", "runtime": f"{options.model} (a runtime)"}.get(mode, f"--{mode}")
             raise UsageError(f"{label} does not go with {', '.join(used)}: {why}")
+    if options.kept and (options.only or options.slow or options.jobs or options.limit or options.builds):
+        raise UsageError("--kept checks nothing: it does not go with --only, --slow, --jobs, --limit, --builds")
     if options.jobs is not None:
         from clockhands.devices import check_threads
 

@@ -47,8 +47,21 @@ def make_matrix_page(data: Mapping[str, Any]) -> str:
         filters=filters,
         words=VERDICT_WORDS,
         choose_worst=choose_worst,
+        code_sentence=describe_codes(data),
         tells_libraries="LIBRARY" in data["verdicts"],
     )
+
+
+def describe_codes(data: Mapping[str, Any]) -> str:
+    """Say which version of the checks measured how many architectures; empty where the data does not tell."""
+    codes = data.get("codes")
+    if not codes:
+        return ""
+    counts = [sum(row["code"] == number for row in data["rows"]) for number in range(len(codes))]
+    if counts[0] == len(data["rows"]):
+        return f"All were measured with version {codes[0]} of the checks."
+    parts = [f"{count} with version {code or 'unknown'}" for count, code in zip(counts, codes, strict=True) if count]
+    return f"They were not measured at once: {', '.join(parts)} of the checks. A row tells its version."
 
 
 def list_groups(data: Mapping[str, Any]) -> list[dict[str, Any]]:

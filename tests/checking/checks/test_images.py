@@ -24,8 +24,8 @@ def mended(self: Any, past_key_values: Any = None, attention_mask: Any = None, *
     past = 0 if past_key_values is None else past_key_values.get_seq_length()
     rows, length = given["inputs_embeds"].shape[:2]
     before = self.rope_deltas if past and self.rope_deltas is not None else torch.zeros(rows, 1, dtype=torch.long)
-    if given["image_grid_thw"] is not None:
-        kept = {name: given[name] for name in ("input_ids", "image_grid_thw", "mm_token_type_ids")}
+    if given["image_grid_thw"] is not None or given["video_grid_thw"] is not None:
+        kept = {name: given[name] for name in ("input_ids", "image_grid_thw", "video_grid_thw", "mm_token_type_ids")}
         own = None if attention_mask is None else attention_mask[:, -length:]
         positions, deltas = self.get_rope_index(**kept, attention_mask=own)
         self.rope_deltas = before + deltas

@@ -8,9 +8,11 @@ import transformers
 from transformers import CONFIG_MAPPING
 
 from clockhands.checking.models.builds import Build, find
+from clockhands.checking.models.huggingface import HFModel
 from clockhands.checking.models.shrinking import shrink, tiny_config
 from clockhands.checking.models.tiny import build_model, make_position_audible
 from clockhands.errors import UsageError
+from tests.checking.models.multimodal_page import PAGE, make_page, make_rows
 
 SAMPLE = [
     "llama:causal",
@@ -80,3 +82,23 @@ def test_matrices_have_the_spread_of_their_inputs_also_where_they_are_transposed
             next(p for at, p in make_position_audible(model).named_parameters() if at.endswith(name)).detach().std()
         )
         assert float(spread) == pytest.approx(1.2 / 4, rel=0.1)
+
+
+def test_every_multimodal_type_is_built_or_says_why_not() -> None:
+    for name, what, why in make_rows():
+        assert bool(what) != bool(why), name
+
+
+@pytest.mark.skipif(transformers.__version__ != "5.23.0", reason="the page is about this version")
+def test_the_page_of_multimodal_types_is_up_to_date() -> None:
+    assert PAGE.read_text("utf8") == make_page(), "python -m tests.checking.models.multimodal_page"
+
+
+@pytest.mark.parametrize("name", ["llava", "granite_speech", "florence2", "qwen3_5", "qwen2_5_omni_thinker"])
+def test_a_model_that_reads_more_than_text_is_built_whole_and_reads_text(name: str) -> None:
+    (build,) = find(name)
+    model = build_model(tiny_config(build), build.task)
+    assert type(model).__name__.endswith("ForConditionalGeneration")
+    adapter = HFModel(model, build.task)
+    assert adapter.logits(torch.arange(20, 28).unsqueeze(0)).shape == (1, 8, 160)
+    assert sum(parameter.numel() for parameter in model.parameters()) < 10_000_000

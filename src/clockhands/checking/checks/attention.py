@@ -73,7 +73,12 @@ def _with(subject: Subject, name: str) -> Subject:
 
 def _build_with(adapter: Any, name: str) -> Any:
     module = adapter.module
-    model = build_model(module.config, adapter.task, 0, name, type(module)).to(next(module.parameters()).dtype)
+    try:
+        model = build_model(module.config, adapter.task, 0, name, type(module)).to(next(module.parameters()).dtype)
+    except ValueError as refusal:
+        if "does not support an attention implementation" not in str(refusal):
+            raise
+        raise Inapplicable(f"a part of the model has no {name}: {str(refusal)[:80]}") from refusal
     model.load_state_dict(module.state_dict())
     return model.to(find_device(module))
 

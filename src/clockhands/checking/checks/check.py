@@ -44,6 +44,7 @@ USES = (
     "batches of images",
     "images in a chat",
     "packing with images",
+    "videos",
     "other attention implementations",
     "compile and export",
 )

@@ -154,6 +154,7 @@ def _used(subject: Subject, key: str) -> list[tuple[Any, ...]]:
         words = [str(part) for part in path]
         named = [word for word in words if word.endswith(("_attention", "hybrid", "hybrid_sliding"))]
         foreign = any("vision" in word or "audio" in word or "patcher" in word for word in words)
+        foreign = foreign or (isinstance(raw.get("text_config"), dict) and words[0] != "text_config")
         if path == (key,) and key in parameters:
             continue  # the old name beside the new one, which is the one that is read
         if (key == "sliding_window" and not _slides(raw, path)) or (path[0] == "decoder" and not subject.aligned):

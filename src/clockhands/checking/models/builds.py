@@ -15,10 +15,14 @@ from transformers.models.auto import modeling_auto
 from clockhands.errors import UsageError, describe_unknown
 
 Task = Literal["causal", "masked", "seq2seq"]
-_LISTS = {
+LISTS = {
     "causal": modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
     "masked": modeling_auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES,
     "seq2seq": modeling_auto.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES,
+}
+MULTIMODAL = {
+    **modeling_auto.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES,
+    **modeling_auto.MODEL_FOR_MULTIMODAL_LM_MAPPING_NAMES,
 }
 
 
@@ -40,25 +44,49 @@ class Build:
 @functools.cache
 def overrides() -> dict[str, Any]:
     """Return the shrinking rules and the exceptions of single models, from ``overrides.toml``."""
-    return tomllib.loads(resources.files(__package__).joinpath("overrides.toml").read_text("utf8"))
+    return _read("overrides.toml")
+
+
+@functools.cache
+def multimodal() -> dict[str, Any]:
+    """Return the same for models that read more than text, from ``multimodal.toml``."""
+    return _read("multimodal.toml")
+
+
+def _read(name: str) -> dict[str, Any]:
+    return tomllib.loads(resources.files(__package__).joinpath(name).read_text("utf8"))
 
 
 def architectures(task: Task | None = None) -> Iterator[Build]:
     """Yield every text architecture of the installed transformers, with its variants, in alphabetical order.
 
-    Among them are models that read images too and whose text has three axes of position.
+    Among them are models that read images or sound too, where they can be given text alone.
     """
-    data = overrides()
     tasks: tuple[Task, ...] = ("causal", "masked", "seq2seq")
     for chosen in tasks if task is None else (task,):
-        images = data["images"]["types"] if chosen == "causal" else ()
-        for name in sorted({*_LISTS[chosen], *images}):
-            if name in CONFIG_MAPPING and f"{name}:{chosen}" not in data["skip"] and name not in data["skip"]:
+        for name in sorted({*LISTS[chosen], *_list_multimodal(chosen)}):
+            if name in CONFIG_MAPPING and not _find_reason(name, chosen):
                 yield Build(name, chosen)
-    for full, variant in data.get("variant", {}).items():
+    for full, variant in overrides().get("variant", {}).items():
         base, _, label = full.partition("+")
         if task in (None, variant["task"]):
             yield Build(base, variant["task"], label, variant["set"])
+
+
+def _list_multimodal(task: Task) -> set[str]:
+    """Return the types that read more than text and whose text part has this task."""
+    decoders, pairs = (set(multimodal()[kind]["types"]) for kind in ("decoders", "seq2seq"))
+    listed = {name for names in LISTS.values() for name in names}
+    wrappers = (set(MULTIMODAL) - listed) | (decoders & listed)
+    return {"causal": wrappers - pairs, "seq2seq": wrappers & pairs, "masked": set()}[task]
+
+
+def _find_reason(name: str, task: str) -> str:
+    """Return why an architecture is not built; empty if it is."""
+    if task == "seq2seq" and name in multimodal()["decoders"]["types"]:
+        return "a causal decoder listed under seq2seq as well"
+    skipped = {**overrides()["skip"], **multimodal()["skip"]}
+    return str(skipped.get(f"{name}:{task}") or skipped.get(name) or "")
 
 
 def find(type_name: str) -> list[Build]:
@@ -70,7 +98,7 @@ def find(type_name: str) -> list[Build]:
     matching = [build for build in every if type_name in (build.name, build.name.partition(":")[0])]
     if matching:
         return matching
-    reason = overrides()["skip"].get(type_name)
+    reason = _find_reason(*type_name.split(":", 1)) if ":" in type_name else _find_reason(type_name, "")
     if reason:
         raise UsageError(f"architecture {type_name!r} is not checked: {reason}")
     raise UsageError(describe_unknown("architecture", type_name, {build.name.partition(":")[0] for build in every}))

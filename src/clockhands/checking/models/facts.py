@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,7 +17,7 @@ _TABLE = re.compile(
     r"(^|\.)(wpe|pos_emb\w*|pos_embed\w*|position_embedding\w*|embed_positions|positions?_emb\w*|embedding_?positions?|"
     r"learned_pos\w*|position_enc\w*|positional\w*|pos_encoding|position_ids_embedding)(\.|$)"
 )
-_SEEN = re.compile(r"(^|\.)(visual|vision\w*|audio\w*)(\.|$)")  # what reads images and sound has places of its own
+_SEEN = re.compile(r"(^|\.)(visual|vision\w*|audio\w*)(\.|$)")
 _RECURRENT = re.compile(
     r"Mamba|Rwkv|xLSTM|mLSTM|Recurrent|GatedDelta|LinearAttention|LightningAttention|ShortConv|KimiDelta|Mixer2|Conv1d"
 )
@@ -51,8 +52,9 @@ def detect(adapter: Adapter) -> Facts:
     promises = [m.declares for m in module.modules() if isinstance(m, Scheme)]
     if promises:
         return replace(_declared(module, promises), first=first_position(adapter, adapter.vocabulary))
-    tables = [name for name, _ in _named(module) if _TABLE.search(name) and not _SEEN.search(name)]
-    classes = {type(m).__name__ for name, m in module.named_modules() if not _SEEN.search(name)}
+    reads = _reads_text(module)
+    tables = [name for name, _ in _named(module) if _TABLE.search(name) and reads(name)]
+    classes = {type(m).__name__ for name, m in module.named_modules() if reads(name)}
     rotary = any("rotary" in name.lower() or "rope" in name.lower() for name in classes)
     facts = Facts(
         scheme=_scheme(classes, tables, rotary, config),
@@ -65,6 +67,12 @@ def detect(adapter: Adapter) -> Facts:
         or getattr(adapter, "max_length", None),
     )
     return replace(facts, first=first_position(adapter, adapter.vocabulary))
+
+
+def _reads_text(module: nn.Module) -> Callable[[str], bool]:
+    """Return whether a part of the model, by its name, is of the text: what reads images has places of its own."""
+    named = any("language_model" in name for name, _ in module.named_modules())
+    return lambda name: "language_model" in name if named else not _SEEN.search(name)
 
 
 def _declared(module: nn.Module, promises: list[Declares]) -> Facts:
@@ -113,7 +121,7 @@ def _claimed_length(config: Any, writes: bool) -> int | None:
     own = ("max_target_positions", "max_decoder_position_embeddings")
     source = ("max_source_positions", "max_encoder_position_embeddings")
     named = _first(config, "max_position_embeddings", "n_positions", *(own if writes else source), "max_seq_len")
-    part = getattr(config, "decoder" if writes else "encoder", None)
+    part = getattr(config, "decoder" if writes else "encoder", None) or getattr(config, "text_config", None)
     return named or (None if part is None else _claimed_length(part, writes))
 
 

@@ -9,6 +9,9 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from clockhands.checking.models.builds import multimodal
+from clockhands.checking.models.processors import find_processor
+
 _CACHES = ("past_key_values", "cache_params", "state")
 _SOURCE_SEED = 99
 
@@ -47,8 +50,7 @@ class HFModel:
             "documents": f"{prefix}document_ids",
         }
         takes = {what for what, name in spellings.items() if name in names}
-        if reads_images(self.module):
-            takes.add("images")
+        takes |= list_pictures(self.module.config)
         return frozenset(takes | ({"cache"} if self.cache_name else set()))
 
     def _list_special(self) -> set[int]:
@@ -175,9 +177,11 @@ def _vocabularies(model: PreTrainedModel, task: str) -> tuple[int, int]:
     return int(read if written is None else written.shape[0]), int(read)
 
 
-def reads_images(model: PreTrainedModel) -> bool:
-    """Return whether the model reads images and makes positions of three axes for them."""
-    return hasattr(getattr(model, "model", None), "get_rope_index") and hasattr(model.config, "image_token_id")
+def list_pictures(config: Any) -> set[str]:
+    """Return whether prompts with images and videos can be made for a type whose text has three axes of position."""
+    name, known = getattr(config, "model_type", ""), multimodal()
+    kinds = {kind for kind in ("images", "videos") if name in known[kind]["types"]}
+    return kinds if kinds and find_processor(name) is not None else set()
 
 
 def list_arguments(model: PreTrainedModel) -> set[str]:
@@ -191,5 +195,8 @@ def list_arguments(model: PreTrainedModel) -> set[str]:
 
 
 def _cache_name(model: PreTrainedModel) -> str | None:
+    """Return the argument for the cache; a wrapper hands ``use_cache`` on to its text part without naming it."""
     names = list_arguments(model)
-    return next((name for name in _CACHES if name in names), None) if "use_cache" in names else None
+    kinds = {parameter.kind for parameter in inspect.signature(model.forward).parameters.values()}
+    decides = "use_cache" in names or inspect.Parameter.VAR_KEYWORD in kinds
+    return next((name for name in _CACHES if name in names), None) if decides else None

@@ -1,100 +1,160 @@
-"""Prompts with images for models whose text has three axes of position: time, height and width."""
+"""Prompts with images and videos for models whose text has three axes of position: time, height and width."""
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from clockhands.checking.models.huggingface import Held
+from clockhands.checking.models.huggingface import Held, list_arguments
+from clockhands.checking.models.processors import find_borders, make_processor
 from clockhands.checking.models.subject import Subject
+
+Grid = tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class Request:
+    """One row as somebody writes it: text with a placeholder for each picture, and the pictures."""
+
+    text: str
+    images: tuple[Tensor, ...] = ()
+    videos: tuple[Tensor, ...] = ()
 
 
 @dataclass(frozen=True)
 class Prompt:
-    """Rows of text with images in them, as a processor gives them to the model.
+    """Rows of text with images in them, as the processor of the type gives them to the model.
 
-    ``mm_token_type_ids`` is 1 where an image stands; ``image_grid_thw`` counts the patches of each image by axis,
-    and ``pixel_values`` has a row for each patch.
+    ``rows`` are the arguments with a value for each token [rows, tokens], ``seen`` those about pictures: their patches,
+    how many there are by axis, and the seconds between the frames of a video. ``requests`` made the rows.
     """
 
-    input_ids: Tensor
-    mm_token_type_ids: Tensor
-    pixel_values: Tensor
-    image_grid_thw: Tensor
-    attention_mask: Tensor
+    rows: dict[str, Tensor]
+    seen: dict[str, Tensor]
+    holders: tuple[int, ...]
+    requests: tuple[Request, ...]
 
     @property
     def length(self) -> int:
         """How many tokens each row has, those of images and pads included."""
-        return self.input_ids.shape[1]
+        return self.rows["input_ids"].shape[1]
+
+    @property
+    def attention_mask(self) -> Tensor:
+        """The mask of all rows: 1 where a token stands, 0 for a pad."""
+        return self.rows["attention_mask"]
 
     def cut(self, start: int, stop: int) -> dict[str, Any]:
-        """Return the arguments of a piece of one row. An image belongs to the piece in which it stands whole."""
-        piece = self.mm_token_type_ids[:, start:stop]
-        inputs: dict[str, Any] = {"input_ids": self.input_ids[:, start:stop]}
-        if piece.any():
-            inputs |= {"mm_token_type_ids": piece, "pixel_values": self.pixel_values}
-            inputs["image_grid_thw"] = self.image_grid_thw
-        return inputs
+        """Return the arguments of a piece, without a mask. A picture belongs to the piece in which it stands whole."""
+        inputs = {name: row[:, start:stop] for name, row in self.rows.items() if name != "attention_mask"}
+        if torch.isin(inputs["input_ids"], torch.tensor(self.holders, device=inputs["input_ids"].device)).any():
+            return {**inputs, **self.seen}
+        return {name: row for name, row in inputs.items() if name == "input_ids"}
 
     def as_inputs(self) -> dict[str, Any]:
         """Return the arguments of the whole."""
-        return {item.name: getattr(self, item.name) for item in fields(self)}
+        return {**self.rows, **self.seen}
 
 
-def draw_prompt(subject: Subject, grid: tuple[int, int], before: int, after: int, salt: int = 0) -> Prompt:
-    """Return one row: ``before`` tokens of text, an image of ``grid`` patches with its borders, ``after`` tokens."""
-    module: Any = subject.module
-    config = module.config
-    vision = config.vision_config
-    height, width = grid
-    text = subject.tokens(1, before + after, salt)
-    start, end = (_read(config, f"vision_{side}_token_id", f"image_{side}_token_id") for side in ("start", "end"))
-    count = height * width // vision.spatial_merge_size**2
-    image = [start, *[config.image_token_id] * count, end]
-    ids = torch.cat([text[:, :before], text.new_tensor([image]), text[:, before:]], 1)
-    channels = getattr(vision, "in_channels", None) or vision.num_channels
-    width_of_patch = channels * vision.temporal_patch_size * vision.patch_size**2
+def draw_prompt(
+    subject: Subject, grid: Grid, before: int, after: int, salt: int = 0, video: bool = False, fps: float | None = None
+) -> Prompt:
+    """Return one row: ``before`` tokens of text, an image or video of ``grid`` patches, ``after`` tokens.
+
+    Raises LookupError where no processor can be made.
+    """
+    return draw_row(subject, [before, (grid, video), after], salt, fps)
+
+
+def draw_row(
+    subject: Subject, parts: Sequence[int | tuple[Grid, bool]], salt: int = 0, fps: float | None = None
+) -> Prompt:
+    """Return one row of ``parts``: so many tokens of text, or a picture by its grid and whether it is a video."""
+    processor = make_processor(_config(subject))
     generator = torch.Generator().manual_seed(1000 * subject.seed + salt)
-    pixels = torch.randn(height * width, width_of_patch, generator=generator).to(ids.device, subject.dtype)
-    kinds = (ids == config.image_token_id).int()
-    return Prompt(ids, kinds, pixels, torch.tensor([[1, height, width]], device=ids.device), torch.ones_like(ids))
+    text = subject.tokens(1, sum(part for part in parts if isinstance(part, int)), salt)[0].tolist()
+    words: list[str] = []
+    images: list[Tensor] = []
+    videos: list[Tensor] = []
+    for part in parts:
+        if isinstance(part, int):
+            words += [f"t{text.pop(0)}" for _ in range(part)]
+            continue
+        grid, video = part
+        maker = processor.video_processor if video else processor.image_processor
+        (videos if video else images).append(maker.draw(grid, generator))
+        words.append(_place(processor, _config(subject), video))
+    return process(subject, [Request(" ".join(words), tuple(images), tuple(videos))], fps)
 
 
-def pad_left(prompts: Sequence[Prompt]) -> Prompt:
-    """Return prompts of one row each as one batch, the shorter ones padded on the left."""
-    longest = max(prompt.length for prompt in prompts)
+def _place(processor: Any, config: Any, video: bool) -> str:
+    """Return the placeholder of a picture with its borders."""
+    holder = processor.video_token if video else processor.image_token
+    start, end = processor.tokenizer.convert_ids_to_tokens(list(find_borders(config, "video" if video else "image")))
+    return f"{start}{holder}{end}"
 
-    def join(name: str) -> Tensor:
-        rows = [getattr(prompt, name) for prompt in prompts]
-        return torch.cat([torch.nn.functional.pad(row, (longest - row.shape[1], 0)) for row in rows])
 
-    images = {name: torch.cat([getattr(p, name) for p in prompts]) for name in ("pixel_values", "image_grid_thw")}
-    rows = {name: join(name) for name in ("input_ids", "mm_token_type_ids", "attention_mask")}
-    return Prompt(**rows, **images)
+def process(subject: Subject, requests: Sequence[Request], fps: float | None = None) -> Prompt:
+    """Return the rows that the processor makes of requests, the shorter ones padded on the left."""
+    config = _config(subject)
+    processor = make_processor(config, fps)
+    images = [picture for request in requests for picture in request.images]
+    videos = [picture for request in requests for picture in request.videos]
+    inputs: dict[str, Any] = {"text": [request.text for request in requests]}
+    inputs |= ({"images": images} if images else {}) | ({"videos": videos} if videos else {})
+    if videos and fps is not None:
+        inputs["fps"] = fps  # some processors look here, and not at what is known of the film
+    kinds = "mm_token_type_ids" in list_arguments(_module(subject))
+    made = processor(**inputs, padding=True, return_tensors="pt", return_mm_token_type_ids=kinds)
+    device = next(_module(subject).parameters()).device
+    tensors = {name: torch.as_tensor(value).to(device) for name, value in made.items() if name != "token_type_ids"}
+    shape = tensors["input_ids"].shape
+    rows = {name: value for name, value in tensors.items() if value.shape == shape}
+    seen = {name: value for name, value in tensors.items() if name not in rows}
+    seen = {name: value.to(subject.dtype) if name.startswith("pixel") else value for name, value in seen.items()}
+    holders = (processor.image_token_id, getattr(processor, "video_token_id", processor.image_token_id))
+    return Prompt(rows, seen, holders, tuple(requests))
+
+
+def pad_left(subject: Subject, prompts: Sequence[Prompt]) -> Prompt:
+    """Return prompts as one batch, made by the processor of all their texts and pictures."""
+    return process(subject, [request for prompt in prompts for request in prompt.requests])
+
+
+def find_axes(module: Any) -> Any:
+    """Return the part of a model that makes positions of three axes; None if it has none."""
+    parts = (getattr(module, "model", None), module)
+    return next((part for part in parts if hasattr(part, "get_rope_index")), None)
 
 
 def count_positions(subject: Subject, prompt: Prompt) -> Tensor:
-    """Return the positions [3, rows, tokens] that the model itself makes for a prompt, on a copy of it."""
-    twin: Any = subject.copy_untouched().module
+    """Return the positions [axes, rows, tokens] that the model itself makes for a prompt, on a copy of it."""
+    axes = find_axes(subject.copy_untouched().module)
     inputs = prompt.as_inputs()
-    inputs.pop("pixel_values")
-    return twin.model.get_rope_index(**inputs)[0]
+    if "video_second_per_grid" in inputs:
+        inputs["second_per_grids"] = inputs["video_second_per_grid"]
+    taken = inspect.signature(axes.get_rope_index).parameters
+    anything = any(parameter.kind is parameter.VAR_KEYWORD for parameter in taken.values())
+    return axes.get_rope_index(**{name: value for name, value in inputs.items() if anything or name in taken})[0]
 
 
 def read(subject: Subject, inputs: dict[str, Any], cache: Held | None = None) -> Tensor:
     """Return the logits of every token of the piece; a given ``cache`` is used and extended."""
-    module: Any = subject.module
     with torch.no_grad():
-        output = module(**inputs, past_key_values=cache.state if cache else None, use_cache=cache is not None)
+        output = _module(subject)(**inputs, past_key_values=cache.state if cache else None, use_cache=cache is not None)
     if cache is not None:
         cache.state = output.past_key_values
     return output.logits
 
 
-def _read(config: Any, *names: str) -> int:
-    return next(getattr(config, name) for name in names if getattr(config, name, None) is not None)
+def _module(subject: Subject) -> Any:
+    return subject.module
+
+
+def _config(subject: Subject) -> Any:
+    return _module(subject).config

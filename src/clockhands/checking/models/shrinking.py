@@ -8,15 +8,16 @@ from typing import Any
 
 from transformers import CONFIG_MAPPING, PretrainedConfig
 
-from clockhands.checking.models.builds import Build, overrides
+from clockhands.checking.models.builds import Build, multimodal, overrides
 
 _DEPTHS = ("num_hidden_layers", "num_layers", "n_layer", "n_layers", "num_blocks")
+_SEEN = ("vision", "audio", "vq", "visual", "qformer", "projector", "adaptor", "adapter")  # parts that read no text
 _HEADS = ("num_attention_heads", "n_heads", "n_head", "num_heads", "swa_num_attention_heads")
 
 
 def tiny_config(build: Build) -> PretrainedConfig:
     """Return the shrunk default configuration of an architecture."""
-    initial = overrides().get("initial", {}).get(build.type, {})
+    initial = {**overrides()["initial"], **multimodal()["initial"]}.get(build.type, {})
     return shrink(CONFIG_MAPPING[build.type](**copy.deepcopy(initial)), build)
 
 
@@ -37,9 +38,8 @@ def shrink(config: PretrainedConfig, build: Build) -> PretrainedConfig:
 
 
 def _settings(build: Build) -> dict[str, Any]:
-    tables = overrides()
-    common = tables.get("set", {}).get(build.type, {})
-    return {**common, **tables.get("set", {}).get(f"{build.type}:{build.task}", {})}
+    settings = {**overrides()["set"], **multimodal()["set"]}
+    return {**settings.get(build.type, {}), **settings.get(f"{build.type}:{build.task}", {})}
 
 
 def _put(raw: dict[str, Any], path: str, value: Any) -> None:
@@ -49,9 +49,11 @@ def _put(raw: dict[str, Any], path: str, value: Any) -> None:
     raw[last] = value
 
 
-def _shrink_dict(raw: dict[str, Any], special: bool = True) -> None:
-    """Apply the size rules to one level of a configuration and to those below."""
+def _shrink_dict(raw: dict[str, Any], part: str = "") -> None:
+    """Apply the size rules to one level of a configuration and to those below; ``part`` is the name of this level."""
     sizes = overrides()["sizes"]
+    if any(word in part for word in _SEEN):
+        sizes = {**sizes, **multimodal()["sizes"]}
     _shrink_layer_lists(raw)
     heads = next((raw[name] for name in _HEADS if isinstance(raw.get(name), int)), None)
     for name in overrides()["groups"]["names"]:
@@ -61,10 +63,10 @@ def _shrink_dict(raw: dict[str, Any], special: bool = True) -> None:
         raw["head_dim"] = _Exact(_head_width(raw))
     for key, value in raw.items():
         if isinstance(value, dict) and key not in ("id2label", "label2id", "rope_parameters"):
-            _shrink_dict(value)
+            _shrink_dict(value, str(key))
         elif key in sizes and type(value) is int and value > 0:
             raw[key] = sizes[key]
-        elif key.endswith(("_token_id", "_token_index")):
+        elif str(key).endswith(("_token_id", "_token_index")):
             raw[key] = _token(key, value)
     _shrink_rope(raw.get("rope_parameters"))
 

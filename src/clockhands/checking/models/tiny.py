@@ -13,13 +13,15 @@ from transformers import (
     AutoModelForCausalLM,
     AutoModelForImageTextToText,
     AutoModelForMaskedLM,
+    AutoModelForMultimodalLM,
     AutoModelForSeq2SeqLM,
     PretrainedConfig,
     PreTrainedModel,
 )
+from transformers.models.auto import modeling_auto
 
 from clockhands import pretrained
-from clockhands.checking.models.builds import Task, overrides
+from clockhands.checking.models.builds import LISTS, MULTIMODAL, Task, multimodal
 
 _AUTO = {"causal": AutoModelForCausalLM, "masked": AutoModelForMaskedLM, "seq2seq": AutoModelForSeq2SeqLM}
 _TABLE = re.compile(r"(^|\.)(pos|position|positional|rel|relative)_?(emb|enc|table|bias)\w*$")
@@ -40,13 +42,23 @@ def build_model(
     torch.manual_seed(seed)
     options = {} if attention is None else {"attn_implementation": attention}
     arguments: dict[str, Any] = {"dtype": torch.float32, **options}
-    opener = AutoModelForImageTextToText if config.model_type in overrides()["images"]["types"] else _AUTO[task]
+    opener = _choose_opener(config.model_type, task)
     model = (
         pretrained.build_model(opener, config, **arguments) if cls is None else cls._from_config(config, **arguments)
     )
     if hasattr(model, "set_experts_implementation"):
         model.set_experts_implementation("eager")
     return make_position_audible(model.eval(), seed)
+
+
+def _choose_opener(type_name: str, task: Task) -> Any:
+    """Return the Auto class of a type; those that read images are built with what reads them."""
+    if type_name in multimodal()["images"]["types"] or type_name not in LISTS[task]:
+        if type_name in modeling_auto.MODEL_FOR_MULTIMODAL_LM_MAPPING_NAMES:
+            return AutoModelForMultimodalLM
+        if type_name in MULTIMODAL:
+            return AutoModelForImageTextToText
+    return _AUTO["seq2seq" if type_name in multimodal()["decoders"]["types"] else task]
 
 
 @torch.no_grad()

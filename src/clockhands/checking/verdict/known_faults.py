@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 import transformers
+from transformers.models.auto import modeling_auto
 
 from clockhands.checking.models.subject import Subject
 from clockhands.checking.verdict.evidence import EVIDENCE
@@ -51,9 +52,19 @@ class KnownFault:
 
     def find_lines(self, architecture: str) -> tuple[str, ...]:
         """Return ``file.py:line`` of the code, as far as the installed version still has it."""
-        base = architecture.partition(":")[0].partition("+")[0].replace("-", "_")
+        base = find_folder(architecture.partition(":")[0].partition("+")[0])
         lines = (find_line(*code.replace("{type}", base).split(": ", 1)) for code in self.code)
         return tuple(line for line in lines if line)
+
+
+@functools.cache
+def find_folder(type_name: str) -> str:
+    """Return the folder of transformers' models with the code of a type; a part of a model is in that of the whole."""
+    own = type_name.replace("-", "_")
+    if (Path(transformers.__file__).parent / "models" / own / f"modeling_{own}.py").exists():
+        return own
+    whole = modeling_auto.MODEL_FOR_MULTIMODAL_LM_MAPPING_NAMES.get(type_name)
+    return str(getattr(transformers, whole).__module__.split(".")[2]) if whole else own
 
 
 @functools.cache

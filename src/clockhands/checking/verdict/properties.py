@@ -116,7 +116,16 @@ _RULES = (
     ),
     _Rule(
         (
-            *("padding.", "packing.", "cache.padded", "cache.prefill", "cache.rollback_rows", "shift"),
+            *(
+                "padding.",
+                "packing.",
+                "images.packing",
+                "videos.packing",
+                "cache.padded",
+                "cache.prefill",
+                "cache.rollback_rows",
+                "shift",
+            ),
             *("generate.left_padded", "batch."),
         ),
         _recurrent,

@@ -173,6 +173,7 @@ function showModel(row) {
     }
   }
   open(row.model, element("h2", row.model), element("p", row.fault || `Position by: ${row.scheme}.`),
+    ...(data.codes ? [element("p", `Measured with version ${data.codes[row.code] || "unknown"} of the checks.`)] : []),
     element("p", data.texts[row.reliance]), list,
     element("pre", `clockhands check --type ${row.model} --tiny`));
 }

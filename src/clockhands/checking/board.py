@@ -1,0 +1,158 @@
+"""The board: the same sweep under several releases of transformers, and what each of them broke and mended."""
+
+from __future__ import annotations
+
+import re
+import site
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from clockhands.checking.matrix import list_causes
+from clockhands.checking.result import Result
+from clockhands.checking.sweep import read_kept
+from clockhands.errors import CheckpointError, UsageError
+from clockhands.files import write_text
+
+_RELEASE = re.compile(r"\d+\.\d+\.\d+")
+_BAD = ("FAIL", "LIBRARY")
+Progress = Callable[[str], None]
+
+
+def find_releases(wanted: str) -> list[str]:
+    """Return releases of transformers, the oldest first: those named (``5.22.2,5.23.0``), or the last so many minors.
+
+    How many there are is asked of the package index, by pip. Raises UsageError for anything else.
+    """
+    names = [name.strip() for name in wanted.split(",") if name.strip()]
+    if names and all(_RELEASE.fullmatch(name) for name in names):
+        return sorted(set(names), key=_number)
+    if not wanted.isdigit() or int(wanted) < 1:
+        raise UsageError(
+            f"--releases {wanted} is neither a number of minor releases nor versions such as 5.22.2,5.23.0"
+        )
+    listed = _run([sys.executable, "-m", "pip", "index", "versions", "transformers"], "asking for releases").stdout
+    every = [name.strip() for name in _after_colon(listed) if _RELEASE.fullmatch(name.strip())]
+    return choose_minors(every, int(wanted))
+
+
+def choose_minors(releases: Iterable[str], count: int) -> list[str]:
+    """Return the newest release of each of the last ``count`` minor ones."""
+    newest = {_number(release)[:2]: release for release in sorted(releases, key=_number)}
+    return [newest[minor] for minor in sorted(newest)][-count:]
+
+
+def _after_colon(listed: str) -> list[str]:
+    line = next((line for line in listed.splitlines() if line.startswith("Available versions:")), "")
+    return line.partition(":")[2].split(",")
+
+
+def _number(release: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in release.split("."))
+
+
+def make_environment(folder: Path, release: str, progress: Progress | None = None) -> Path:
+    """Return the Python of an environment with this release over the packages that run now; made if it is not there.
+
+    Only what the release asks for in another version is installed beside it. Raises CheckpointError if pip fails.
+    """
+    root = folder / "environments" / release
+    python = root / "bin" / "python"
+    if (root / "complete").exists():
+        return python
+    if progress is not None:
+        progress(f"making an environment for transformers {release}")
+    doing = f"making the environment of transformers {release}"
+    _run([sys.executable, "-m", "venv", "--clear", str(root)], doing)
+    # Alone first: pip would otherwise see the release that is installed here, which it must not touch.
+    _run([str(python), "-m", "pip", "install", "--quiet", "--no-deps", f"transformers=={release}"], doing)
+    places = [path for path in sys.path if path and (path.endswith("-packages") or path in _source_folders())]
+    (packages,) = root.glob("lib/python*/site-packages")
+    write_text(packages / "zz_running_packages.pth", "\n".join(places) + "\n")
+    _run([str(python), "-m", "pip", "install", "--quiet", f"transformers=={release}"], doing)
+    write_text(root / "complete", release + "\n")
+    return python
+
+
+def _source_folders() -> set[str]:
+    """Return where clockhands is imported from if it is installed as a source tree."""
+    return {str(Path(__file__).parents[2])} - set(site.getsitepackages())
+
+
+def sweep_release(
+    folder: Path, release: str, builds: Sequence[str], options: Sequence[str], progress: Progress | None = None
+) -> list[Result]:
+    """Sweep under one release, in a process of its environment, and return its results; what was done is kept."""
+    python = make_environment(folder, release, progress)
+    if progress is not None:
+        progress(f"sweeping under transformers {release}")
+    listing = "from clockhands.checking.sweep import list_builds; print(*list_builds())"
+    has = set(_run([str(python), "-c", listing], f"asking transformers {release} for its architectures").stdout.split())
+    known = [build for build in builds if build in has]
+    if builds and not known:
+        raise CheckpointError(f"transformers {release} has none of {', '.join(builds)}")
+    command = [str(python), "-m", "clockhands", "check", "--all", str(folder / release), *options]
+    command += ["--builds", ",".join(known)] if builds else []
+    done = subprocess.run(command, stdout=subprocess.DEVNULL, check=False)
+    if done.returncode not in (0, 1):  # 1: something failed, which is what the board is about
+        raise CheckpointError(f"the sweep under transformers {release} ended with code {done.returncode}: {command}")
+    results = read_kept(folder / release)
+    return [result for result in results if not builds or result.model in builds]
+
+
+def _run(command: Sequence[str], doing: str) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        last = " ".join((done.stderr or done.stdout).strip().splitlines()[-2:])
+        raise CheckpointError(f"{doing} failed with code {done.returncode}: {last}")
+    return done
+
+
+def compare_releases(swept: Mapping[str, Sequence[Result]], whole: bool) -> dict[str, Any]:
+    """Return plain data: by release the counts, what it broke and mended against the one before, and its causes.
+
+    ``whole``: whether all architectures were swept, or a sample. A build that a release does not know yet is no fault
+    of it. ``broke`` and ``mended`` are lists of [model, check, verdict before, verdict now, cause].
+    """
+    models = list(dict.fromkeys(result.model for results in swept.values() for result in results))
+    entries: list[dict[str, Any]] = []
+    before: dict[str, dict[str, str]] | None = None
+    for release, results in swept.items():
+        verdicts = {result.model: _by_check(result) for result in results if not result.fault}
+        changes = _compare(before, results) if before is not None else []
+        entries.append(
+            {
+                "release": release,
+                "builds": len(verdicts),
+                "absent": [model for model in models if model not in verdicts],
+                "own": sum(verdict == "FAIL" for cells in verdicts.values() for verdict in cells.values()),
+                "library": sum(verdict == "LIBRARY" for cells in verdicts.values() for verdict in cells.values()),
+                "broke": [change for change in changes if change[3] in _BAD],
+                "mended": [change for change in changes if change[2] in _BAD],
+                "causes": list_causes(results),
+                "versions": dict(next((result.versions for result in results if result.versions), {})),
+            }
+        )
+        before = verdicts
+    return {"schema": 1, "whole": whole, "models": models, "releases": entries}
+
+
+def _by_check(result: Result) -> dict[str, str]:
+    return {outcome.check: outcome.verdict for outcome in result.outcomes}
+
+
+def _compare(before: Mapping[str, Mapping[str, str]], results: Sequence[Result]) -> list[list[str]]:
+    """Return the cells that fail under one of two releases alone, of builds that both know."""
+    changes: list[list[str]] = []
+    for result in results:
+        old = before.get(result.model)
+        if old is None or result.fault:
+            continue
+        for outcome in result.outcomes:
+            was = old.get(outcome.check)
+            if was is not None and (was in _BAD) != (outcome.verdict in _BAD):
+                cause = outcome.cause or outcome.reason or outcome.note
+                changes.append([result.model, outcome.check, was, outcome.verdict, cause])
+    return changes
