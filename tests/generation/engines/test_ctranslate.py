@@ -145,6 +145,14 @@ def test_all_reasons_are_named() -> None:
         CTranslate2Engine(writer(decoder=projected))
 
 
+def test_a_model_without_an_end_token_is_refused() -> None:
+    """CTranslate2 would end its texts at another token, where the engine clockhands goes on."""
+    endless = writer()
+    endless.config.eos_token_id = None
+    with pytest.raises(UsageError, match=r"no token that ends a text \(eos_token_id\)"):
+        CTranslate2Engine(endless)
+
+
 def test_a_run_is_translated_by_either_engine(translator: Run) -> None:
     texts = ["Tom saw Anna", "Anna saw Tom", "", "Anna saw Anna"]
     ours = list(translate(translator, texts))

@@ -47,7 +47,11 @@ class CTranslate2Engine(Engine):
     def __init__(self, model: ClockhandsPreTrainedModel, compute_type: str | None = None) -> None:
         super().__init__(model, compute_type)
         self.package = import_package()
+        self.end_tokens = get_end_tokens(model)
         obstacles = list_obstacles(model.transformer)
+        if not self.end_tokens:
+            # CTranslate2 ends a text at some token in any case; the engine clockhands goes on to the length bound.
+            obstacles.append("its configuration names no token that ends a text (eos_token_id)")
         if obstacles:
             raise UsageError(
                 f"CTranslate2 cannot run this model: {'; '.join(obstacles)}. Leave the engine out (--engine): "
@@ -58,7 +62,6 @@ class CTranslate2Engine(Engine):
         if self.compute_type not in types:
             noun = f"compute type of CTranslate2 on this {device}"
             raise UsageError(describe_unknown(noun, self.compute_type, types))
-        self.end_tokens = get_end_tokens(model)
         self.table_lengths = [0, 0]
         """The positions in the tables of source and target; 0 before the first batch."""
         self.translator: Any = None

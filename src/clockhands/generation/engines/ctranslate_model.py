@@ -78,8 +78,10 @@ def save_model(
         ("target", transformer.config.vocab_size),
     ):
         getattr(spec, f"register_{side}_vocabulary")(list(map(str, range(size))))
+    # The default names, such as <unk>, are not in this vocabulary. No token is unknown, so that any may stand for it.
     start = str(get_start_token(model))
     spec.config.bos_token = spec.config.decoder_start_token = spec.config.unk_token = start
+    # Without an end token, CTranslate2 would end a text at the start token; the engine refuses such a model.
     spec.config.eos_token = str(next(iter(get_end_tokens(model)), start))
     spec.config.layer_norm_epsilon = transformer.config.norm_eps
     spec.validate()
