@@ -31,7 +31,7 @@ def test_samples_differ_and_an_empty_prompt_starts_a_text(writer: Run) -> None:
     [
         ({"tokens": 0}, "tokens is 0; it must be 1 or more"),
         ({"temperature": -1.0}, "temperature is -1.0; it must be 0 or more"),
-        ({"top_p": 1.5}, "top_p is 1.5; it is a share of the probability, above 0 and at most 1"),
+        ({"top_p": 1.5}, "top_p is 1.5; it is a share of the probability, from 1e-09 to 1"),
         (
             {"samples": 2, "temperature": 0.0},
             "with temperature 0 all would be the same; leave samples out, or give a temperature of at least 0.001",
@@ -40,7 +40,8 @@ def test_samples_differ_and_an_empty_prompt_starts_a_text(writer: Run) -> None:
         ({"temperature": 1e-320}, "temperature is 1e-320; the least is 0.001, or 0 for the likeliest token"),
         ({"temperature": math.nan}, "temperature is nan; it must be 0 or more"),
         ({"temperature": math.inf}, "temperature is inf; it must be finite"),
-        ({"top_p": math.nan}, "top_p is nan; it is a share of the probability, above 0 and at most 1"),
+        ({"top_p": 1e-10}, "top_p is 1e-10; it is a share of the probability, from 1e-09 to 1"),
+        ({"top_p": math.nan}, "top_p is nan; it is a share of the probability, from 1e-09 to 1"),
         ({"top_k": -3}, "top_k is -3; it must be 0 or more"),
         ({"max_prompt": 0}, "max_prompt is 0; it must be 1 or more"),
         ({"beam": 2, "top_k": 3}, "with beam 2 nothing is sampled: leave out top_k"),

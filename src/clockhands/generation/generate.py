@@ -19,8 +19,9 @@ from clockhands.runs import LanguageModel, Run
 __all__ = ["generate"]
 
 LEAST_VALUES = {"tokens": 1, "temperature": 0, "top_k": 0, "beam": 1, "samples": 1, "max_prompt": 1}
-"""The least value of each argument; ``top_p``, a share that must be above 0, has ``MIN_TOP_P``."""
+"""The least value of each argument but ``top_p``."""
 MIN_TOP_P = 1e-9
+"""The least ``top_p``. It leaves only the likeliest token, whose probability is at least 1 / vocabulary size."""
 SAMPLING_DEFAULTS = {"temperature": 0.8, "top_k": 0, "top_p": 1.0}
 """The value of each sampling option that is None, where something is sampled."""
 MIN_TEMPERATURE = 1e-3
@@ -141,7 +142,7 @@ def _check_ranges(**values: float | int | None) -> None:
              if name in known and not known[name] >= least]  # fmt: skip
     wrong += [f"{name} is {value}; it must be finite" for name, value in known.items() if value == math.inf]
     if not MIN_TOP_P <= known.get("top_p", 1) <= 1:
-        wrong.append(f"top_p is {known['top_p']}; it is a share of the probability, above 0 and at most 1")
+        wrong.append(f"top_p is {known['top_p']}; it is a share of the probability, from {MIN_TOP_P} to 1")
     if 0 < known.get("temperature", 1) < MIN_TEMPERATURE:
         bound = f"the least is {MIN_TEMPERATURE}, or 0 for the likeliest token"
         wrong.append(f"temperature is {known['temperature']}; {bound}")
