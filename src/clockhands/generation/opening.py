@@ -12,7 +12,7 @@ __all__ = ["to_language_model"]
 def to_language_model(run: str | Path | Run | LanguageModel, action: str) -> LanguageModel:
     """Return ``run`` as a language model, and open it if it is a folder or a hub name.
 
-    ``action``: what it is for, in the message for a run that does not continue text: "generate".
+    ``action``: what the model is to do, such as "generate", for the message about a run that does not continue text.
     Raises what ``open_run`` and ``open_language_model`` raise.
     """
     if isinstance(run, LanguageModel):

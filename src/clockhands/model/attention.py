@@ -65,7 +65,7 @@ class Attention(nn.Module):
         self,
         cache: KVCache,
         layer: int,
-        k_BHSK: Float[Tensor, "B H S Kp"],
+        k_BHSKp: Float[Tensor, "B H S Kp"],
         v_BHSK: Float[Tensor, "B H S Kv"],
         shared_keys: bool = True,
     ) -> tuple[Float[Tensor, "B H T Kp"], Float[Tensor, "B H T Kv"]]:
@@ -75,9 +75,9 @@ class Attention(nn.Module):
         ``shared_keys``: whether the keys of a group are equal; if not, the cache stores one for every query head.
         """
         if self.group_size == 1 or not shared_keys:
-            return cache.update(k_BHSK, v_BHSK, layer)
-        k_BGTK, v_BGTK = cache.update(k_BHSK[:, :: self.group_size], v_BHSK[:, :: self.group_size], layer)
-        return self.repeat_heads(k_BGTK), self.repeat_heads(v_BGTK)
+            return cache.update(k_BHSKp, v_BHSK, layer)
+        k_BGTKp, v_BGTK = cache.update(k_BHSKp[:, :: self.group_size], v_BHSK[:, :: self.group_size], layer)
+        return self.repeat_heads(k_BGTKp), self.repeat_heads(v_BGTK)
 
     def attend_heads(
         self,
@@ -142,7 +142,7 @@ class Attention(nn.Module):
 
 
 def make_head_norm(config: TransformerConfig, width: int) -> nn.RMSNorm | None:
-    """Make the norm of queries or keys, whose heads have ``width`` channels together; None without one."""
+    """Make the norm of queries or keys, whose heads have ``width`` channels together; None if there is no norm."""
     if config.query_key_norm == "none":
         return None
     return nn.RMSNorm(config.resolved_head_dim if config.query_key_norm == "head" else width, eps=config.norm_eps)

@@ -60,6 +60,7 @@ class ResidualConnection(nn.Module):
     def __init__(self, config: TransformerConfig, dropout: float) -> None:
         super().__init__()
         self.pre_norm, self.adds_input = config.norm in ("pre", "sandwich"), config.residual
+        # With "output", the only norm is that of f's output.
         self.norm = make_norm(config) if config.norm != "output" else nn.Identity()
         self.output_norm = make_norm(config) if config.norm in ("output", "sandwich") else None
         self.dropout = nn.Dropout(dropout)
@@ -100,7 +101,10 @@ class Block(nn.Module):
         source_BTD: Float[Tensor, "B T D"] | None = None,
         cross_context: AttentionContext | None = None,
     ) -> Float[Tensor, "B S D"]:
-        """Compute one layer: [B, S, D] to [B, S, D]. ``source_BTD`` and ``cross_context`` are for cross-attention."""
+        """Compute one layer: [B, S, D] to [B, S, D]. ``source_BTD`` and ``cross_context`` are for cross-attention.
+
+        Raises PositionError as ``SelfAttention`` and ``CrossAttention`` do.
+        """
         if self.parallel:
             sum_BSD = self.attention_residual.apply_sublayer(x_BSD, lambda y: self.attention(y, context))
             sum_BSD = sum_BSD + self.feed_forward_residual.apply_sublayer(x_BSD, self.feed_forward)

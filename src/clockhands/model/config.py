@@ -206,7 +206,7 @@ class TransformerConfig:
 
     @property
     def has_final_norm(self) -> bool:
-        """Whether a norm follows the last layer: ``final_norm``, or if that is None, unless ``norm = "post"``."""
+        """Whether a norm follows the last layer: ``final_norm``; where that is None, if ``norm`` is not ``post``."""
         return self.norm != "post" if self.final_norm is None else self.final_norm
 
     def has_cross_attention(self, side: StackSide) -> bool:

@@ -182,6 +182,7 @@ def find_scheme_faults(config: TransformerConfig, side: Side) -> list[str]:
     except ConfigError as error:
         return [f"{side}: {sentence}" for sentence in error.faults]
     except (RuntimeError, TypeError, ValueError, ArithmeticError, MemoryError) as error:
+        # From PyTorch, such as for a table that is too large, or from a scheme of another package.
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         return [f"{side}: {position.name} cannot be built with these sizes and options: {reason}"]
     return find_hook_faults(summary, position, side, config.is_causal(side))

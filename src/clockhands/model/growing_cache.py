@@ -85,7 +85,7 @@ class _SourceLayer(LayerCache):
 
     @property
     def keys(self) -> Float[Tensor, "B H T Kp"]:
-        """Keys of all tokens of the source; the buffer has no other rows."""
+        """Keys of all tokens of the source, which fill the buffer."""
         return self._keys
 
     @property
@@ -103,7 +103,10 @@ class SourceCache(GrowingCache):
 def _enlarge(
     new_BHNK: Float[Tensor, "B H N K"], old_BHTK: Float[Tensor, "_B _H T _K"], length: int
 ) -> Float[Tensor, "B H T2 K"]:
-    """Return a buffer that begins with ``length`` old tokens, with room for twice as many as old and new ones."""
+    """Return a buffer that begins with ``length`` old tokens, with room for twice as many as old and new ones.
+
+    The old buffer of a layer without tokens has size 0 on every axis.
+    """
     batch, heads, new, width = new_BHNK.shape
     buffer = new_BHNK.new_empty(batch, heads, max(SMALLEST_BUFFER, 2 * (length + new)), width)
     if length:

@@ -68,7 +68,8 @@ class ClockhandsForSeq2SeqLM(ClockhandsPreTrainedModel, CacheAwareGenerationMixi
         target (``decoder_...``) of [B, S]; positions may be [B, T, A] or [B, S, A], and are counted if not given.
         ``document_ids`` number documents packed into a row, in the source and in the target; tokens attend to those of
         equal number. ``num_items_in_batch`` divides the loss instead of the number of labels. Raises UsageError where
-        there is no source or no target.
+        there is no source or no target, CheckpointError where labels need a start token and there is none
+        (``shift_right``), and PositionError as ``Transformer.encode`` and ``Transformer.decode``.
         """
         ids_BS = self.choose_decoder_ids(decoder_input_ids, labels)
         mask_BT = check_padding_mask(decoder_attention_mask)
@@ -195,7 +196,8 @@ class ClockhandsForCausalLM(ClockhandsPreTrainedModel, CacheAwareGenerationMixin
         """Compute logits [B, S, V], and the loss if ``labels`` [B, S] are given (-100: nothing to learn there).
 
         The loss is that of predicting each label from the tokens before it; while training with labels, the logits are
-        None. The other arguments are those of ``ClockhandsForSeq2SeqLM.forward`` for its target.
+        None. The other arguments are those of ``ClockhandsForSeq2SeqLM.forward`` for its target. Raises PositionError
+        as ``Transformer.decode``.
         """
         if past_key_values is None and self.wants_cache(use_cache, labels):
             past_key_values = DynamicCache()
@@ -227,7 +229,7 @@ class ClockhandsForMaskedLM(ClockhandsPreTrainedModel):
         """Compute logits [B, S, V], and the loss if ``labels`` [B, S] are given (-100: nothing to learn there).
 
         While training with labels, the logits are None. The other arguments are those of
-        ``ClockhandsForSeq2SeqLM.forward`` for its source.
+        ``ClockhandsForSeq2SeqLM.forward`` for its source. Raises PositionError as ``Transformer.encode``.
         """
         layer_states = self.make_layer_state_list(output_hidden_states)
         tokens = TokenBatch(input_ids, check_padding_mask(attention_mask), position_ids, document_ids)

@@ -46,8 +46,8 @@ class ClockhandsPreTrainedModel(PreTrainedModel):
     base_model_prefix = "model"
     config: ClockhandsConfig
     main_input_name = "input_ids"
-    accepts_loss_kwargs = True
-    _supports_sdpa = True
+    accepts_loss_kwargs = True  # the Trainer passes num_items_in_batch to ``forward``
+    _supports_sdpa = True  # so that attn_implementation="sdpa" is no error; ``attend`` chooses its kernel itself
     _can_compile_fullgraph = False  # generate must not compile by itself: not every scheme can be traced with a cache
     architecture: ClassVar[Architecture]
     auto_class: ClassVar[Any]  # the Auto classes of transformers have no public base

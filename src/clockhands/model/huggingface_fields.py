@@ -1,4 +1,7 @@
-"""Configurations of decoders of transformers as fields of ours, without position, and what no field expresses."""
+"""Translate configurations of decoders of transformers to fields of a ``TransformerConfig`` and back, besides position.
+
+What no field or no key expresses is refused. An architecture is here a ``model_type`` of transformers.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ DECODERS: dict[str, dict[str, Any]] = {
     "gemma3_text": {"norm": "sandwich", "query_key_norm": "head", "token_scale": "sqrt"},
     "olmo3": {"norm": "output", "query_key_norm": "joint"},
 }
-"""The architectures, by ``model_type``, whose layers are ours with these settings; the others are those of Llama."""
+"""The architectures, by ``model_type``, whose layers are ours with these settings, and all others as in Llama."""
 REFUSED = {
     "gpt_oss": "its feed-forward layers are mixtures of experts",
     "qwen3_next": "most of its layers are gated delta nets, and its attention has a gate on its output",
@@ -56,7 +59,7 @@ NOT_COMPARED = {
     "encoder_layers", "source_vocab_size", "causal_encoder", "initialisation", "dropout", "dropout_places", "encoder",
     "decoder", "cross",
 }  # fmt: skip
-"""Fields that a decoder does not have or only training reads; position is compared by ``make_position_keys``."""
+"""Fields that a decoder does not have, or that only training reads; ``make_position_keys`` compares position."""
 
 
 def check_architecture(model_type: str) -> None:
@@ -85,17 +88,17 @@ def read_fields(config: Any) -> dict[str, Any]:
     """Return the fields of a ``TransformerConfig``, besides position, for a configuration of transformers."""
     model, heads = config.model_type, config.num_attention_heads
     keys = {setting: _find_key(setting, model) for setting in KEYS}
-    own = {setting: getattr(config, key) for setting, key in keys.items() if key is not None}
-    own["activation"] = ACTIVATION_NAMES.get(own["activation"], own["activation"])
+    values = {setting: getattr(config, key) for setting, key in keys.items() if key is not None}
+    values["activation"] = ACTIVATION_NAMES.get(values["activation"], values["activation"])
     if model == "gemma3_text":
-        own["attention_scale"] = config.query_pre_attn_scalar**-0.5
+        values["attention_scale"] = config.query_pre_attn_scalar**-0.5
     return {
         "kind": "decoder", "vocab_size": config.vocab_size, "d_model": config.hidden_size, "num_heads": heads,
         "num_kv_heads": config.num_key_value_heads,
         "head_dim": getattr(config, "head_dim", None) or config.hidden_size // heads,
         "decoder_layers": config.num_hidden_layers, "norm": "pre", "norm_kind": "rms", "token_scale": "one",
         "tying": "target" if config.tie_word_embeddings else "none", "gated": True, "ffn_bias": False,
-        "dropout": float(config.attention_dropout), "dropout_places": ("attention",), **DECODERS[model], **own,
+        "dropout": float(config.attention_dropout), "dropout_places": ("attention",), **DECODERS[model], **values,
     }  # fmt: skip
 
 
@@ -112,7 +115,7 @@ def make_keys(ours: TransformerConfig, model_type: str) -> dict[str, Any]:
     }  # fmt: skip
     if model_type == "gemma3_text":
         scale = ours.attention_scale or ours.resolved_head_dim**-0.5
-        table["query_pre_attn_scalar"] = round(scale**-2)
+        table["query_pre_attn_scalar"] = round(scale**-2)  # an integer; ``check_fields`` sees what rounding changes
     if model_type == "stablelm":  # it has no key for the width of a head, which is d_model / num_heads
         del table["head_dim"]
     return {**table, **OFF.get(model_type, {})}

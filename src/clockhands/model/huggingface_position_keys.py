@@ -1,8 +1,8 @@
 """Make the keys about position of a configuration of transformers from a ``PositionConfig``.
 
 The keys say how each layer rotates, and which window, chunks or other schemes it has. They are read back and compared
-layer by layer with what they were made from, and an architecture that has no keys for it is refused. Whether the
-architecture has a causal mask is not compared.
+layer by layer with what they were made from, and an architecture is refused if its keys do not say all of that.
+Whether the architecture has a causal mask is not compared. An architecture is here a ``model_type`` of transformers.
 """
 
 from __future__ import annotations
@@ -88,7 +88,10 @@ def convert_position_keys(source: str | Path, model_type: str) -> dict[str, Any]
 
 
 def _find_head_dim(positions: Positions, raw: Mapping[str, Any]) -> int:
-    """Return the width of a head of queries, including the channels that do not rotate."""
+    """Return the width of a head of queries, including the channels that do not rotate.
+
+    It is 1 where the configuration does not say it: then nothing rotates, and the width is not needed.
+    """
     text = raw.get("text_config") or raw
     width = next((layer.rotation.head_dim for layer in positions.layers if layer.rotation), None)
     if text.get("qk_nope_head_dim") is not None:
@@ -140,9 +143,11 @@ def _make_keys(layers: Sequence[Parts], model_type: str, head_dim: int) -> dict[
     kinds = [_name_kind(layer, supported) for layer in layers]
     window = next((layer["window"]["left"] for layer in layers if "window" in layer), None)
     chunk = next((layer["chunks"]["size"] for layer in layers if "chunks" in layer), None)
+    # Reversed, so that the first layer of each kind is the one that stays.
     ropes = {kind: layer["rope"] for kind, layer in reversed([*zip(kinds, layers, strict=True)]) if "rope" in layer}
     if {"windows", "chunks", "full attention"} & set(supported):
         keys["layer_types"] = kinds
+    # A window of transformers counts the query itself, and that of ModernBERT both sides.
     if "local_attention" in supported:
         keys |= {} if window is None else {"local_attention": 2 * window}
     elif "windows" in supported or "one window" in supported:
@@ -156,10 +161,12 @@ def _make_keys(layers: Sequence[Parts], model_type: str, head_dim: int) -> dict[
     if "temperature" in supported:
         keys |= _make_temperature_keys(layers)
     tables = {kind: _make_rope_table(options, head_dim, "slice" not in supported) for kind, options in ropes.items()}
+    # The dynamic rule of transformers reads the trained length there.
     lengths = [options["original_length"] for options in ropes.values() if options["spectrum"] == "dynamic"]
     keys |= {"max_position_embeddings": lengths[0]} if lengths else {}
     if tables:
         keys["rope_parameters"] = tables if "rotation by kind" in supported else next(iter(tables.values()))
+    # Of these architectures, a slice of each head rotates, and keys say its width and that of the rest.
     if "slice" in supported:
         width = next((RoPE(head_dim, **options).channels for options in ropes.values()), 0)
         keys |= {"qk_rope_head_dim": width, "qk_nope_head_dim": head_dim - width, "head_dim": width}

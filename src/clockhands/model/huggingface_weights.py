@@ -41,7 +41,7 @@ INTERLEAVED = ("cohere2", "llama4_text")
 """Architectures that pair neighbouring channels; the others pair halves."""
 
 
-class Pair(NamedTuple):
+class _ParameterPair(NamedTuple):
     """A parameter of ours, and those of theirs that it consists of, row after row; ``shift`` is added to theirs."""
 
     own: Tensor
@@ -99,46 +99,47 @@ def copy_to_transformers(ours: ClockhandsForCausalLM, model_type: str) -> PreTra
     return made
 
 
-def _pair_weights(ours: Transformer, theirs: Any) -> Iterator[Pair]:
+def _pair_weights(ours: Transformer, theirs: Any) -> Iterator[_ParameterPair]:
     """Yield each parameter of ours with those of theirs that it is made of."""
     stack: Any = ours.get_stack("decoder")
     # Gemma's norms multiply by 1 + w.
     shift = 1.0 if theirs.config.model_type == "gemma3_text" else 0.0
-    yield Pair(stack.input.tokens.weight, [theirs.model.embed_tokens.weight])
-    yield Pair(ours.output.weight, [theirs.lm_head.weight])
+    yield _ParameterPair(stack.input.tokens.weight, [theirs.model.embed_tokens.weight])
+    yield _ParameterPair(ours.output.weight, [theirs.lm_head.weight])
     yield from _pair_modules(stack.norm, theirs.model.norm, shift=shift)
     for block, layer in zip(stack.blocks, theirs.model.layers, strict=True):
-        own, mlp = layer.self_attn, layer.feed_forward if hasattr(layer, "feed_forward") else layer.mlp
+        attention, mlp = layer.self_attn, layer.feed_forward if hasattr(layer, "feed_forward") else layer.mlp
         yield from _pair_norms(block, layer, ours.config, shift)
-        yield from _pair_modules(block.attention.qkv, own.q_proj, own.k_proj, own.v_proj)
-        yield from _pair_modules(block.attention.out, own.o_proj)
+        yield from _pair_modules(block.attention.qkv, attention.q_proj, attention.k_proj, attention.v_proj)
+        yield from _pair_modules(block.attention.out, attention.o_proj)
         if block.attention.q_norm is not None:
-            yield from _pair_modules(block.attention.q_norm, own.q_norm, shift=shift)
-            yield from _pair_modules(block.attention.k_norm, own.k_norm, shift=shift)
+            yield from _pair_modules(block.attention.q_norm, attention.q_norm, shift=shift)
+            yield from _pair_modules(block.attention.k_norm, attention.k_norm, shift=shift)
         yield from _pair_modules(block.feed_forward.up, mlp.gate_proj, mlp.up_proj)
         yield from _pair_modules(block.feed_forward.down, mlp.down_proj)
 
 
-def _pair_norms(block: Any, layer: Any, config: TransformerConfig, shift: float) -> Iterator[Pair]:
+def _pair_norms(block: Any, layer: Any, config: TransformerConfig, shift: float) -> Iterator[_ParameterPair]:
     """Yield the norms of the sublayers: of their inputs, of their outputs, or of both."""
     first: ResidualConnection = block.attention_residual
     second: ResidualConnection = block.feed_forward_residual
     if config.norm != "output":
-        after_attention = "pre_feedforward_layernorm" if config.norm == "sandwich" else "post_attention_layernorm"
+        # Llama names the norm before the feed-forward layer after the attention that precedes it.
+        feed_forward_norm = "pre_feedforward_layernorm" if config.norm == "sandwich" else "post_attention_layernorm"
         yield from _pair_modules(first.norm, layer.input_layernorm, shift=shift)
         yield from _pair_modules(
-            second.norm, layer.input_layernorm if config.parallel else getattr(layer, after_attention), shift=shift
+            second.norm, layer.input_layernorm if config.parallel else getattr(layer, feed_forward_norm), shift=shift
         )
     if first.output_norm is not None:
         yield from _pair_modules(first.output_norm, layer.post_attention_layernorm, shift=shift)
         yield from _pair_modules(second.output_norm, layer.post_feedforward_layernorm, shift=shift)
 
 
-def _pair_modules(own: Any, *theirs: Any, shift: float = 0.0) -> Iterator[Pair]:
+def _pair_modules(own: Any, *theirs: Any, shift: float = 0.0) -> Iterator[_ParameterPair]:
     """Yield the weight of a module of ours with those of one or several of theirs, and the bias if there is one."""
-    yield Pair(own.weight, [module.weight for module in theirs], shift)
+    yield _ParameterPair(own.weight, [module.weight for module in theirs], shift)
     if getattr(own, "bias", None) is not None:
-        yield Pair(own.bias, [module.bias for module in theirs])
+        yield _ParameterPair(own.bias, [module.bias for module in theirs])
 
 
 def _change_pairing(transformer: Transformer, to: Layout) -> None:

@@ -80,6 +80,7 @@ def find_window(scheme: Scheme) -> int | None:
     """
     parts = scheme.parts if isinstance(scheme, Composition) else (scheme,)
     for part in parts:
+        # A bias by distance, chunks and sinks change only the weights of keys to which the query attends.
         if not isinstance(part, (Chunks, DistanceBias, Sinks)) and not part.active_hooks() <= {"encode", "rotate"}:
             return None
     windows = [part.left for part in parts if isinstance(part, Window)]

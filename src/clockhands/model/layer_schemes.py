@@ -136,8 +136,8 @@ def build_side(position: PositionConfig, num_layers: int, sizes: Sizes, first: S
     """Build the schemes of a side: one for all layers with equal entries, or one for each if a part is ``per_layer``.
 
     A part that is ``per_layer`` (``Scheme``) has parameters of its own in every layer. Of any other part there is one
-    instance for all layers that have it by ``scheme``, and one for all layers that have it by equal entries of
-    ``layers``. ``first``: an instance of the scheme that all layers have, built before; None: it is built here. A valid
+    instance: for all layers if ``scheme`` names it, and for all layers with the same entry if ``layers`` does.
+    ``first``: an instance of the scheme that all layers have, built before; None: it is built here. A valid
     configuration is assumed; raises ConfigError where schemes refuse the sizes, or each other.
     """
 
@@ -166,15 +166,16 @@ def build_side(position: PositionConfig, num_layers: int, sizes: Sizes, first: S
             module_of_layer.append(modules.index(scheme))
         else:
             module_of_layer.append(module_of_key[key])
+    # With a part that is ``per_layer``, ``first`` is not among the modules; its parts are in the first layer's scheme.
     return BuiltSchemes(modules, module_of_layer, modules[module_of_layer[0]] if first.per_layer else first)
 
 
 def _build_without_schedule(first: Scheme, build_common: Callable[[], Scheme], num_layers: int) -> BuiltSchemes:
-    """Return ``first`` for all layers, or with a part that is ``per_layer`` another one for each layer after it."""
+    """Return ``first`` for all layers, or with a part that is ``per_layer`` a new instance for each later layer."""
     others = [build_common() for _ in range(num_layers - 1 if first.per_layer else 0)]
     for scheme in others:
         _share_parts(first, scheme)
-    return BuiltSchemes([first, *others], [layer if others else 0 for layer in range(max(num_layers, 1))], first)
+    return BuiltSchemes([first, *others], [layer if others else 0 for layer in range(num_layers)], first)
 
 
 def _join_common_and_own(first: Scheme, common: Scheme, own_parts: list[Scheme]) -> Scheme:
@@ -191,6 +192,7 @@ def _join_common_and_own(first: Scheme, common: Scheme, own_parts: list[Scheme])
     first_parts = first.parts if isinstance(first, Composition) else (first,)
     common_parts = common.parts if isinstance(common, Composition) else (common,)
     scheme = Composition(schemes=[*common_parts, *own_parts])
+    # Shared parts have one owner: ``first``, or with a part that is ``per_layer`` the scheme of the first layer.
     if common is not first or not first.per_layer:
         scheme.borrow({index: part for index, part in enumerate(first_parts) if not part.per_layer})
     return scheme

@@ -95,7 +95,8 @@ class LeanDecoder:
         """Read W tokens a row, all at the next position, and return the decoder's last states: [B, W, D].
 
         They are W hypotheses of a beam. ``mask_B1WM`` is over all cached keys and these tokens; None: every token may
-        attend to all. Raises PositionError once the text is longer than ``Stack.cache_limit``.
+        attend to all. Raises PositionError once the text is longer than ``Stack.cache_limit``, and for a position that
+        a scheme does not take.
         """
         self.stack.refuse_stale_cache(state.length + 1)
         batch, beam = ids_BW.shape

@@ -64,6 +64,7 @@ def cross_entropy(
     labels_N = labels_N.reshape(-1)
     labelled_N = labels_N != IGNORED_LABEL
     rows_ND = states_ND.reshape(-1, states_ND.shape[-1])[labelled_N]
+    # Autocast does not reach into an autograd.Function, which is given the type of its products.
     dtype = torch.get_autocast_dtype(rows_ND.device.type) if torch.is_autocast_enabled(rows_ND.device.type) else None
     if not torch.is_grad_enabled():
         # The forward pass computes gradients if an input requires one, and parameters do so even under no_grad.

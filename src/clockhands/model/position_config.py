@@ -65,8 +65,8 @@ class PositionConfig:
 
         An example of a table is ``{"scheme": "rope", "base": 500.0}``. ``preset`` names a table of
         ``POSITION_PRESETS``, in which other keys replace its own. Without ``scheme``, ``schemes`` are the parts of a
-        composition. ``origin``: where the table comes from, for messages.
-        Raises ConfigError for values of a wrong type or out of range, and for an unknown preset.
+        composition. ``origin``: where the table comes from, for messages. A ``PositionConfig`` is
+        returned as it is. Raises ConfigError for values of a wrong type or out of range, and for an unknown preset.
         """
         if isinstance(table, PositionConfig):
             return table
@@ -102,7 +102,10 @@ class PositionConfig:
 
     @property
     def name(self) -> str:
-        """The schemes in words, for messages and pages: ``rope``, ``rope + window`` or ``rope + window | none``."""
+        """The schemes in words, for messages and pages: ``rope``, ``rope + window`` or ``rope + window | none``.
+
+        ``+`` joins the schemes of a layer, and ``|`` stands between layers of different schemes.
+        """
         common = [] if self.scheme == "none" and self.layers else [_name_entry({"scheme": self.scheme, **self.options})]
         layers = [
             _name_entry(self.kinds.get(entry, entry) if isinstance(entry, str) else entry) for entry in self.pattern

@@ -20,7 +20,7 @@ LAYER_OVERHEAD = 2**17
 TRAINING_COPIES = 4
 """Numbers stored for each parameter in training: itself, its gradient, and Adam's two moments."""
 MEMORY_FACTOR = 1.2
-"""The least memory in which a model can compute anything, divided by the memory of its parameters."""
+"""The memory that a model is assumed to need, divided by that of its parameters: a fifth more, for its states."""
 
 
 def count_parameters(config: TransformerConfig) -> int:
@@ -34,8 +34,9 @@ def count_parameters(config: TransformerConfig) -> int:
 
 
 def count_bytes(config: TransformerConfig, *, training: bool = False, bytes_per_parameter: int = 4) -> int:
-    """Count the bytes that a model needs at least, besides its data, to be used or (``training``) trained with Adam.
+    """Estimate the bytes that a model needs, besides its data, to be used or (``training``) trained with Adam.
 
+    They follow from its parameters and layers alone, however long the texts are (``MEMORY_FACTOR``).
     ``bytes_per_parameter``: 4 for float32.
     """
     copies = TRAINING_COPIES if training else 1

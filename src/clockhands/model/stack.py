@@ -165,7 +165,8 @@ class Stack(nn.Module):
         """Compute the last states: ids [B, S] to [B, S, D].
 
         The input of every layer and the last states are appended to ``layer_states`` if that is a list. The arguments
-        from ``source`` to ``cross_cache`` are for the decoder of an encoder-decoder.
+        from ``source`` to ``cross_cache`` are for the decoder of an encoder-decoder. Raises PositionError for positions
+        that a scheme does not take.
         """
         x = self.input(ids_BS, self.encode_positions(placement.qpos_BS))
         contexts = []
@@ -178,7 +179,10 @@ class Stack(nn.Module):
         return self.run_blocks(x, contexts, None if source is None else source.states_BTD, layer_states)
 
     def encode_positions(self, pos_BS: Positions) -> Float[Tensor, "#B S P"] | None:
-        """Compute the encoding of positions that the input layer combines with the tokens; None if there is none."""
+        """Compute the encoding of positions that the input layer combines with the tokens; None if there is none.
+
+        Raises PositionError for positions that the scheme does not take.
+        """
         # Rows at the same positions share one encoding.
         return self.schemes.at_input.encode(take_shared_row(pos_BS))
 
@@ -193,7 +197,7 @@ class Stack(nn.Module):
 
         ``contexts``: those of self-attention and of cross-attention for each layer. ``source_BTD``: the states that
         cross-attention reads. The input of every layer and the last states are appended to ``layer_states`` if that is
-        a list.
+        a list. Raises PositionError for positions that a scheme does not take.
         """
         x = x_BSD
         for layer, (block, (context, cross_context)) in enumerate(zip(self.blocks, contexts, strict=True)):

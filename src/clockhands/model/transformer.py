@@ -97,7 +97,10 @@ class Transformer(nn.Module):
 
     @torch.no_grad()
     def restore_tables(self) -> None:
-        """Make the schemes' fixed tables again: no checkpoint holds them, and loading begins on the meta device."""
+        """Make the schemes' fixed tables again: no checkpoint holds them, and loading begins on the meta device.
+
+        The state of the random generator stays as it is, although schemes with parameters draw them here.
+        """
         for side in self.config.sides:
             schemes = self.cross_schemes if side == "cross" else self.get_stack(side).schemes
             if schemes is None or not schemes.built_on_meta:
@@ -111,7 +114,8 @@ class Transformer(nn.Module):
         """Encode a source: the encoder's last states, [B, T, D], with positions and mask.
 
         The input of every layer and the last states are appended to ``layer_states`` if that is a list. Raises
-        UsageError if the model has no encoder, and PositionError for positions that a scheme does not take.
+        UsageError if the model has no encoder, and PositionError for a mask that is too short and for positions that a
+        scheme does not take.
         """
         if self.encoder is None:
             raise UsageError("a decoder-only model has no encoder; call decode")
@@ -120,7 +124,10 @@ class Transformer(nn.Module):
         return EncodedSource(states_BSD, counted_BS, select_mask_of_new_tokens(tokens, 0), tokens.documents_BS)
 
     def rebuild_source(self, states_BTD: Float[Tensor, "B T D"], tokens: TokenBatch) -> EncodedSource:
-        """Rebuild an encoded source from the encoder's last states [B, T, D]; ``tokens`` has its mask and positions."""
+        """Rebuild an encoded source from the encoder's last states [B, T, D]; ``tokens`` has its mask and positions.
+
+        Raises PositionError for a mask that is too short.
+        """
         mask_BT = select_mask_of_new_tokens(tokens, 0)
         return EncodedSource(states_BTD, count_positions(tokens), mask_BT, tokens.documents_BS)
 
@@ -138,7 +145,8 @@ class Transformer(nn.Module):
         cross-attention, to which keys and values are added; with them, ``tokens`` has the ids of the S new tokens
         alone, and a mask over cached and new ones. The input of every layer and the last states are appended to
         ``layer_states`` if that is a list. Raises UsageError if there is no decoder or no source, and PositionError
-        where cached keys are stale and for positions that a scheme does not take.
+        where cached keys are stale or missing, for a mask that does not cover cached and new tokens, for packed
+        documents after cached tokens, and for positions that a scheme does not take.
         """
         if self.decoder is None:
             raise UsageError("an encoder-only model has no decoder; call encode")
@@ -155,8 +163,8 @@ class Transformer(nn.Module):
 
         The placement has the positions that the schemes read: the counted ones after the transform of the side. While
         a static cache is traced, the number of cached tokens is a tensor, and the mask is made over the whole cache.
-        Raises PositionError where cached keys would be stale, and for a scheme with ``locate`` while a static cache is
-        traced.
+        Raises PositionError where cached keys would be stale or missing, for a scheme with ``locate`` while a static
+        cache is traced, and what ``count_positions`` raises.
         """
         stack = self.get_stack(side)
         past = count_cached_tokens(cache)

@@ -27,7 +27,11 @@ class WindowLayer(DynamicSlidingWindowLayer):
 
 
 def keep_windows(cache: Cache, stack: Stack) -> None:
-    """Let a cache that is still empty keep only the windows of those layers of a stack that have one."""
+    """Let a cache that is still empty keep only the windows of those layers of a stack that have one.
+
+    It stays as it is if a transform moves positions or a position has several coordinates: then a window of positions
+    may reach tokens that are further back in the row.
+    """
     windows = [find_window(stack.schemes.get_scheme(layer)) for layer in range(len(stack.blocks))]
     if stack.transform is None and stack.schemes.axes in (None, 1) and any(window is not None for window in windows):
         # The window of transformers counts the query itself, and a layer keeps one token less than that: ``window``
