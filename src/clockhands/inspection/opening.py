@@ -11,7 +11,8 @@ from torch import nn
 from clockhands.data import Corpus, corpus_options, open_corpus
 from clockhands.devices import open_device
 from clockhands.errors import CheckpointError, ClockhandsError
-from clockhands.inspection.subject.subject import Side, Subject
+from clockhands.inspection.subject.side import Side
+from clockhands.inspection.subject.subject import Subject
 from clockhands.pretrained import check_fits, count_numbers, is_known, is_own, load_tokenizer
 from clockhands.runs import Run, load_foreign_model, open_run, read_checked_config, refuse_unknown_positions
 from clockhands.runs.foreign import measure_weight_files

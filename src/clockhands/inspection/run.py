@@ -24,7 +24,8 @@ from clockhands.inspection.reading.memory_check import check_memory
 from clockhands.inspection.reading.reading import Reading, read_model
 from clockhands.inspection.reading.sentences import check_sentence_lengths, encode_sentences
 from clockhands.inspection.reading.windows import Ids, Windows, check_counts, read_ids
-from clockhands.inspection.subject.subject import Side, Subject
+from clockhands.inspection.subject.side import Side
+from clockhands.inspection.subject.subject import Subject
 from clockhands.inspection.text_choice import choose_windows, describe_origin
 from clockhands.pretrained import first_line
 from clockhands.shapes import Tensor
@@ -34,7 +35,7 @@ ModelSource: TypeAlias = nn.Module | Subject | str | Path
 DEFAULT_COUNT = 96
 """Windows of text that are read, unless ``count`` says another number."""
 MOST_PARAMETERS = 400_000_000
-"""Parameters of a model above which no untrained control is built by default: it takes as much memory again."""
+"""Parameters of a model from which on no untrained control is built by default: it takes as much memory again."""
 
 
 def inspect(

@@ -2,7 +2,8 @@
 
 from clockhands.inspection.subject.clockhands_model import ClockhandsSubject
 from clockhands.inspection.subject.huggingface_model import HuggingFaceSubject
-from clockhands.inspection.subject.subject import Side, Subject
+from clockhands.inspection.subject.side import Side
+from clockhands.inspection.subject.subject import Subject
 from clockhands.inspection.subject.tables import Tables
 
 __all__ = ["ClockhandsSubject", "HuggingFaceSubject", "Side", "Subject", "Tables"]

@@ -18,7 +18,8 @@ from clockhands.inspection.subject.clockhands_stack import (
     select_stack,
 )
 from clockhands.inspection.subject.families import describe_mechanisms
-from clockhands.inspection.subject.subject import Side, Subject, choose_side
+from clockhands.inspection.subject.side import Side, choose_side
+from clockhands.inspection.subject.subject import Subject
 from clockhands.inspection.subject.tables import Tables, pad_side_by_side
 from clockhands.model.block import ResidualConnection
 from clockhands.model.stack import Stack

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from clockhands.inspection.subject.subject import Side
+from clockhands.inspection.subject.side import Side
 from clockhands.model.stack import SideSchemes, Stack
 from clockhands.model.transformer import Transformer
 from clockhands.schemes import Declares

@@ -22,7 +22,8 @@ from clockhands.inspection.subject.foreign_forward import (
 )
 from clockhands.inspection.subject.input_table import InputTable
 from clockhands.inspection.subject.requirements import check_reads_tokens, read_configuration
-from clockhands.inspection.subject.subject import Side, Subject, choose_side
+from clockhands.inspection.subject.side import Side, choose_side
+from clockhands.inspection.subject.subject import Subject
 from clockhands.inspection.subject.table_search import PROBE_LENGTH, find_input_table, is_position_at_input
 from clockhands.inspection.subject.tables import Tables
 from clockhands.shapes import Float, Int, Tensor

@@ -10,17 +10,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import Any, ClassVar
 
 import torch
 from torch import nn
 
-from clockhands.errors import CheckpointError, DataError, UsageError
+from clockhands.errors import CheckpointError, DataError
+from clockhands.inspection.subject.side import Side
 from clockhands.inspection.subject.tables import Tables
 from clockhands.shapes import Float, Tensor
-
-Side: TypeAlias = Literal["encoder", "decoder"]
-"""One of the two stacks of an encoder-decoder."""
 
 
 @dataclass
@@ -53,7 +51,7 @@ class Subject(ABC):
     _subclasses: ClassVar[list[type[Subject]]] = []
 
     def __init_subclass__(cls, *, last: bool = False) -> None:
-        """Register a subclass: ``of`` offers it a model before those that are there, or with ``last`` after them."""
+        """Register a subclass. ``of`` asks the newest one first if it accepts a model, and one with ``last`` last."""
         super().__init_subclass__()
         Subject._subclasses.insert(len(Subject._subclasses) if last else 0, cls)
 
@@ -199,7 +197,10 @@ class Subject(ABC):
         return {name: module for name, module in modules.items() if module is not None}
 
     def to_float32(self) -> Subject:
-        """Return this subject, or a copy in float32 if its weights are narrower: what is measured would overflow."""
+        """Return this subject, or a copy in float32 if its weights are narrower.
+
+        Squares and sums of states would overflow in float16, and keep two digits in bfloat16.
+        """
         modules = self.list_modules()
         weights = (weight for module in modules.values() for weight in module.parameters())
         if all(torch.finfo(weight.dtype).bits >= 32 for weight in weights if weight.is_floating_point()):
@@ -246,10 +247,3 @@ class Subject(ABC):
     @abstractmethod
     def build_untrained(self, seed: int = 0) -> Subject:
         """Return the same architecture with weights initialised again, as its class does it: the usual control."""
-
-
-def choose_side(side: Side | None, is_encoder_decoder: bool, name: str) -> Side | None:
-    """Return the side of the model ``name`` to inspect. Raises UsageError for a side that it does not have."""
-    if side is not None and not is_encoder_decoder:
-        raise UsageError(f"{name} is no encoder-decoder, so it has no {side} side to choose; leave the side out")
-    return (side or "encoder") if is_encoder_decoder else None
