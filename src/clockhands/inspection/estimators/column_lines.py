@@ -76,8 +76,8 @@ class SpectralLine:
     def compute_path(self, count: int) -> NDArray[np.complex128]:
         """Return where the hand stands at each of ``count`` rows: its angle and its size, as complex numbers [count].
 
-        They are seen from the strongest of its parts, in which a line alone stands still on a circle. The complex
-        amplitudes are summed, not the rows: an elliptic orbit would look like a speed that varies.
+        They are projected on the strongest of its parts: a line without parts goes round a circle in equal steps. The
+        complex amplitudes are summed, not the rows: an elliptic orbit would look like a speed that varies.
         """
         parts = self.parts or (self,)
         seen_from = max(parts, key=lambda part: part.share).amplitude_D.conj()

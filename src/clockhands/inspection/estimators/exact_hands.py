@@ -30,7 +30,7 @@ def read_exact_hands(rows_ND: Float[Tensor, "N D"]) -> ExactHands:
     """Read the hands of a table of sinusoids that was computed; none unless every pair that is not zero is a hand.
 
     Of the two ways in which ``list_pairings`` pairs the columns, the first that gives hands is taken. Nothing is
-    estimated, so that hands far slower than the table are read too.
+    estimated, so that hands are read too which need many more rows for a turn than the table has.
     """
     if rows_ND.shape[1] % 2:
         return ExactHands()

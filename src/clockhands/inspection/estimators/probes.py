@@ -93,7 +93,7 @@ def solve_ridge(gram_DD: Float[Tensor, "D D"], cross_DC: Float[Tensor, "D C"]) -
 
 @dataclass
 class Ridge:
-    """Ridge regression with intercept on every split: each block is summed up once, whatever number of splits.
+    """Ridge regression with intercept on every split: each block is summed up once for all splits.
 
     Attributes:
         x_NTD: the states of N texts of T tokens, in float32.

@@ -20,32 +20,15 @@ from clockhands.inspection.estimators.column_lines import (
     SpectralLine,
     take_column_lines,
 )
-from clockhands.inspection.estimators.surrogates import (
-    LEAST_TURNS,
-    PATIENCE,
-    measure_surrogates,
-    project_on_components,
-)
-from clockhands.inspection.estimators.wave_fit import (
-    END_PART,
-    LEAST_SEPARATION,
-    Array,
-    WaveModel,
-    find_peak,
-    fit_waves,
-    make_times,
-    make_trend,
-    measure_agreement,
-    refine_frequencies,
-)
+from clockhands.inspection.estimators.line_search import search_lines, undo_whitening
+from clockhands.inspection.estimators.surrogates import LEAST_TURNS, measure_surrogates, project_on_components
+from clockhands.inspection.estimators.wave_fit import LEAST_SEPARATION, Array, make_times, make_trend
 
 LEAST_ROUNDNESS = 1 / 3
 """The least ratio of an orbit's short axis to its long one; below it a line oscillates and does not rotate."""
 SAME_HAND_TURNS, SAME_HAND_SPEED = 3.0, 0.15
 """Neighbouring lines in one plane are one hand if they differ by so many turns within the table, or by
 this part of the speed, at most."""
-MOST_LINES = 48
-"""Lines that are fitted to a table at most."""
 STEEP_SHARE, STEEP_ROWS = 0.3, 32
 """From this share of its variance, and this number of rows, the trend of a table is fitted with decays too."""
 STEEP_TURNS = 2.98
@@ -104,13 +87,17 @@ def find_lines(table: Array, seed: int = 0) -> TableLines:
 
 
 def _join(column_lines: list[SpectralLine], mixed: tuple[SpectralLine, ...], separation: float) -> list[SpectralLine]:
-    """Return all lines; a mixed hand of which two columns happen to show a circle becomes one with that circle."""
+    """Return all lines, a line across columns joined with the pair of columns that has the same frequency.
+
+    Two columns of a hand that lies across columns may happen to show a circle, which was then taken out before.
+    """
     joined = list(column_lines)
     for line in mixed:
         near = (other for other in joined if other.columns and abs(other.frequency - line.frequency) < separation)
         same = next(near, None)
         if same is not None:
             joined.remove(same)
+            # The plane of a line with parts is that of its strongest part.
             plane_2D = line.plane_2D if line.parts else line.plane_2D + same.plane_2D
             line = replace(line, plane_2D=plane_2D, share=line.share + same.share)
         joined.append(line)
@@ -124,8 +111,12 @@ def _find_mixed_lines(rows: Array, variance: float, seed: int) -> TableLines:
     coefficient = -fit_autoregression(rows, 1)[1]
     whitened, components = project_on_components(rows[1:] - coefficient * rows[:-1])
     steep = _is_steep(rows)
-    model = _search(whitened, steep)
-    lines = _undo_whitening(model, whitened, components, coefficient, variance, steep) if len(model.frequencies) else []
+    model = search_lines(whitened, steep=steep)
+    lines = (
+        undo_whitening(model, whitened, components, coefficient, variance, steep=steep)
+        if len(model.frequencies)
+        else []
+    )
     least_turns = STEEP_TURNS if steep else LEAST_TURNS
     least_frequency = least_turns * 2 * np.pi / len(rows)
     lines = [line for line in lines if line.frequency >= least_frequency and line.share >= LEAST_SHARE]
@@ -188,65 +179,3 @@ def _combine_parts(parts: list[SpectralLine], num_rows: int) -> SpectralLine:
     total, alone = float((path**2).sum()), float((strongest.compute_rows(num_rows) ** 2).sum())
     agreement = min(part.agreement for part in parts)
     return replace(line, frequency=speed, share=strongest.share * total / alone, agreement=agreement)
-
-
-def _search(rows: Array, steep: bool) -> WaveModel:
-    """Add lines to a model one by one, until ``PATIENCE`` of them did not agree with themselves.
-
-    A line that does not agree counts half if its peak is three times the median of the periodogram or more, and so does
-    one that cannot be fitted beside those before it.
-    """
-    trend = make_trend(len(rows), steep=steep)
-    model = fit_waves(rows, np.zeros(0), trend)
-    most = min(MOST_LINES, int((END_PART * len(rows) / 2 - trend.shape[1]) / 2))
-    total, failures, rejected = float((rows**2).sum()), 0.0, np.zeros(0)
-    while len(model.frequencies) < most and failures < PATIENCE:
-        frequency, height = find_peak(model.residual, np.append(model.frequencies, rejected))
-        if height == 0 or float((model.residual**2).sum()) < 1e-12 * total:
-            break
-        extended = refine_frequencies(rows, np.append(model.frequencies, frequency), trend, steps=2)
-        if _are_inseparable(extended.frequencies, len(rows)):
-            rejected = np.append(rejected, frequency)
-            failures += 0.5
-            continue
-        model = extended
-        if measure_agreement(rows, model.frequencies, steep=steep)[-1] < LEAST_AGREEMENT:
-            failures += 1 if height < 3 else 0.5
-    if not len(model.frequencies):
-        return model
-    final = refine_frequencies(rows, model.frequencies, trend, steps=15)
-    return model if _are_inseparable(final.frequencies, len(rows)) else final
-
-
-def _are_inseparable(frequencies: Array, num_rows: int) -> bool:
-    """Tell whether two frequencies are so close that their amplitudes cannot be told apart."""
-    return bool((np.diff(np.sort(frequencies)) * num_rows < LEAST_SEPARATION * 2 * np.pi).any())
-
-
-def _undo_whitening(
-    model: WaveModel, whitened: Array, components: Array, coefficient: float, variance: float, steep: bool
-) -> list[SpectralLine]:
-    """Return the lines of the table itself from those fitted to its whitened rows.
-
-    ``coefficient`` φ is that of the filter x_t − φ x_(t−1), ``components`` [C, D] those of the whitened coordinates.
-    """
-    agreement = measure_agreement(whitened, model.frequencies, steep=steep)
-    errors = model.compute_standard_errors()
-    lines = []
-    for index, frequency in enumerate(model.frequencies):
-        cosine, sine = model.amplitudes[2 * index : 2 * index + 2]
-        # A wave of amplitude c leaves the filter x_t − φ x_(t−1) with c (1 − φ e^(−iω)), half a row later.
-        amplitude = (cosine - 1j * sine) / (1 - coefficient * np.exp(-1j * frequency)) * np.exp(-0.5j * frequency)
-        plane_2D = np.stack([amplitude.real, -amplitude.imag]) @ components
-        axes = np.linalg.svd(plane_2D, compute_uv=False)
-        lines.append(
-            SpectralLine(
-                frequency=float(frequency),
-                plane_2D=plane_2D,
-                share=float((axes**2).sum() / 2 / variance),
-                agreement=float(agreement[index]),
-                roundness=float(axes[-1] / axes[0]) if len(axes) > 1 else 0.0,
-                error=float(errors[index]),
-            )
-        )
-    return lines
