@@ -98,7 +98,16 @@ def test_what_is_not_affine_is_not_separated() -> None:
     """A layer in which tokens choose positions beside one of DeBERTa's; and queries of DeBERTa that are normalised."""
     subject, recorded = read_own(PositionConfig("none", layers=["deberta", "repo"]))
     chosen = answer("kernel.terms", subject, recorded, logit_splits=_split(recorded))
-    assert chosen.light == "skip" and chosen.verdict.startswith("Tokens choose their positions here, so that what is")
+    assert chosen.light == "skip" and chosen.verdict.startswith("Tokens choose their positions here, so that what")
+    for name, start in (
+        ("forgetting", "Tokens choose their positions"),
+        ("cope", "Logits are rewritten by the tokens"),
+    ):
+        subject, recorded = read_own(PositionConfig(name))
+        changed = answer("kernel.terms", subject, recorded, logit_splits=_split(recorded))
+        assert changed.light == "skip" and changed.verdict.startswith(start), (
+            "it said that nothing added depends on them"
+        )
     model = tiny("deberta-v2")
     subject = Subject.of(model)
     plain = capture(subject.model, subject.forward, draw_ids())

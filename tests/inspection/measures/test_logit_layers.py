@@ -61,6 +61,7 @@ def test_a_split_that_misses_the_logits_says_so() -> None:
     assert "The terms add up to the logits, with an error of at most" in answer_splits("logits.layers", [exact]).verdict
     missed = answer_splits("logits.layers", [replace(exact, error=0.3)])
     assert "But the terms miss the logits by up to 30 % of the largest" in missed.verdict and missed.light == "warn"
+    assert "by up to 0.02 % of the largest" in answer_splits("logits.layers", [replace(exact, error=2e-4)]).verdict
 
 
 def test_the_untrained_layers_are_told_where_there_are_any() -> None:

@@ -110,7 +110,7 @@ def test_what_swings_is_no_hand() -> None:
     rows = wave[:, None] * torch.randn(64, generator=generator) + 0.05 * torch.randn(128, 64, generator=generator)
     verdict = found(rows).verdict
     assert verdict.startswith("No hand")
-    assert "The table swings back and forth without turning, once in 12.0 tokens." in verdict
+    assert "One spectral line swings back and forth without turning, once in 12.0 tokens." in verdict
 
 
 def test_a_trend_is_reported_as_too_slow() -> None:

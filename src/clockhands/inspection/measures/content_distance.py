@@ -95,18 +95,16 @@ class ContentDistance(Measure):
     def run(self, reading: Reading) -> Finding:
         """Measure every layer; the value is the share of f and g together, the mean over layers."""
         capture, splits, control = reading.capture, reading.logit_splits, reading.control
+        reason = _explain_token_positions(capture.layers)
+        if reason:
+            return self.skip(reason)
         added = [abs(float(split.compute_layer_shares()[TERMS.index("added, content")])) for split in splits]
         if max(added) < ROUNDING:
             return self.skip(
                 f"Nothing that is added to its logits depends on a token. {reading.subject.mechanism_sentence}"
             )
         if any(layer.needs_freezing for layer in capture.layers):
-            reason = (
-                "Tokens choose their positions here"
-                if any(layer.locates_tokens for layer in capture.layers)
-                else "Queries and keys are normalised here"
-            )
-            return self.skip(f"{reason}, so that what is added is not affine in the input.")
+            return self.skip("Queries and keys are normalised here, so that what is added is not affine in the input.")
         sums = _sum_layers(capture)
         shares = _compute_shares(sums, splits)
         low, high = _bootstrap(sums)
@@ -124,6 +122,20 @@ class ContentDistance(Measure):
             figure=_draw_figure(shares),
             details={"query_words": query, "key_words": key},
         )
+
+
+def _explain_token_positions(layers: Sequence[Layer]) -> str:
+    """Say why f and g do not exist where positions, or rows of logits, are computed from the tokens; else empty.
+
+    There the split has what tokens add in its term ``data-dependent``, and none in ``added, content``.
+    """
+    if any(layer.locates_tokens for layer in layers):
+        return (
+            "Tokens choose their positions here, so that what positions add to the logits is not affine in the input."
+        )
+    if any(layer.rewrites_logits for layer in layers):
+        return "Logits are rewritten by the tokens here, so that what is added is not affine in the input."
+    return ""
 
 
 def _describe(query: float, key: float, low: float, numbers: str) -> str:

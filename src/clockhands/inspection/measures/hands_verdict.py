@@ -89,7 +89,8 @@ def _describe_oscillating(lines: Sequence[SpectralLine]) -> str:
     """Say which lines swing without turning; empty where none does."""
     if not lines:
         return ""
-    return f"The table swings back and forth without turning, once in {_list_periods(lines)} tokens."
+    swings = "One spectral line swings" if len(lines) == 1 else f"{len(lines)} spectral lines swing"
+    return f"{swings} back and forth without turning, once in {_list_periods(lines)} tokens."
 
 
 def find_period_range(line: SpectralLine) -> tuple[float, float]:
@@ -122,7 +123,8 @@ def describe_exact_hands(periods: Sequence[float], zero_pairs: int, num_rows: in
     verb = "makes" if slower == 1 else "make"
     slow = f" {slower} of them {verb} fewer than two turns within the {num_rows} rows that were read." if slower else ""
     pairs = "that are not zero turn" if zero_pairs else "turn"
+    slowest = f"{periods[-1]:,.0f}" if periods[-1] >= 100 else f"{periods[-1]:.1f}"
     return (
         f"All {len(periods)} pairs of columns {pairs} at exactly constant speed, once in {periods[0]:.1f} to "
-        f"{periods[-1]:,.0f} tokens.{zero}{slow}"
+        f"{slowest} tokens.{zero}{slow}"
     )

@@ -104,10 +104,8 @@ def _describe_exactness(error: float, data_dependent: float) -> str:
         )
     if error <= EXACT:
         return f"{choice}The terms add up to the logits, with an error of at most {error:.0e} of the largest logit."
-    return (
-        f"{choice}But the terms miss the logits by up to {format_percent(error)} of the largest logit: take them as a "
-        "rough guide."
-    )
+    size = format_percent(error) if error >= 0.001 else f"{100 * error:.2f} %"  # not 0.0 %
+    return f"{choice}But the terms miss the logits by up to {size} of the largest logit: take them as a rough guide."
 
 
 def _make_table(shares: Sequence[Tensor], splits: Sequence[LogitSplit]) -> Table:

@@ -132,7 +132,8 @@ def _describe(sentence: Sentence, changes: Changes | str) -> str:
         return f"“{sentence.text}”: {changes}."
     words = list_words(sentence.text)
     left_out = len(_list_pairs(sentence)) - len(changes)
-    note = f" Not measured: {left_out} swaps that make it longer than the model reads." if left_out else ""
+    swaps = "one swap that makes" if left_out == 1 else f"{left_out} swaps that make"
+    note = f" Not measured: {swaps} it longer than the model reads." if left_out else ""
     if len(words) > MOST_WORDS:
         note += f" Words after the first {MOST_WORDS} were left where they are."
     most, least = max(changes, key=lambda pair: changes[pair]), min(changes, key=lambda pair: changes[pair])

@@ -103,4 +103,4 @@ def _draw_figure(errors: list[StepErrors]) -> Figure:
         make_mark("line", steps, [error.multiple for error in errors], label="best multiple", emphasis="reference"),
     )
     panel = Panel(lines, xlabel="step k, in positions", ylabel="held-out error", xscale="log")
-    return Figure((panel,), title="Error of the next row as predicted from this one, by step")
+    return Figure((panel,), title="Error of the row k positions later, predicted from this one")

@@ -138,9 +138,10 @@ def capture(
 
 def _check_lengths(states: tuple[Tensor, ...], length: int, model: nn.Module) -> None:
     """Raise CheckpointError unless there is one state for each of ``length`` tokens."""
-    if any(state.shape[1] != length for state in states):
+    other = next((state.shape[1] for state in states if state.shape[1] != length), None)
+    if other is not None:
         raise CheckpointError(
-            f"{type(model).__name__} gives {max(state.shape[1] for state in states)} states for {length} tokens, so "
+            f"{type(model).__name__} gives {other} states for {length} tokens, so "
             "they do not belong to positions; try another --length (length=...)"
         )
 
