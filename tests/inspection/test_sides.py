@@ -115,7 +115,7 @@ def test_a_page_for_the_decoder_and_one_for_both(name: str) -> None:
     assert found["decoder"].facts["model"] == f"{name} (decoder)"
     assert found["decoder"].facts["attention"] == "each token sees those before it"
     assert found["encoder"].facts["attention"] == "every token sees all others"
-    assert found["decoder"].facts["text"] == "12 windows of 20 tokens, beside the same text as source"
+    assert found["decoder"].facts["text"] == "12 windows of 20 tokens, with the same text as source"
     assert "Stack" not in str(found["decoder"].facts["class"])
     assert found["decoder"]["logits.layers"].details["error"] < 1e-5
     assert found["encoder"]["heads.across"].light == "skip"

@@ -15,10 +15,10 @@ from clockhands.inspection.text_choice import describe_origin
     [
         (["a"], None, True, False, " of the text it was trained on"),
         (None, None, True, False, " of Python's documentation"),
-        (None, [("a", "b")], True, True, " of the text it was trained on, beside what they translate"),
-        (None, None, True, True, " of Python's documentation, beside the same text as source"),
+        (None, [("a", "b")], True, True, " of the text it was trained on, with the sources that they translate"),
+        (None, None, True, True, " of Python's documentation, with the same text as source"),
         (["a"], None, False, False, ""),
-        (None, [("a", "b")], False, True, ", beside the same text as source"),
+        (None, [("a", "b")], False, True, ", with the same text as source"),
     ],
 )
 def test_the_origin_of_the_text_is_told(texts: Any, pairs: Any, default: bool, source: bool, told: str) -> None:

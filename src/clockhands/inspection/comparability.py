@@ -15,7 +15,7 @@ from clockhands.inspection.subject.subject import Subject
 from clockhands.shapes import Tensor
 
 MOST_COMPARED = 1000
-"""The most texts, or tokens of one long text, by which it is told whether two models were measured on the same."""
+"""The most texts, or tokens of one long text, by which it is told whether two models read the same text."""
 
 
 def read_basis(reading: Reading, texts: Sequence[str] | Ids | None) -> dict[str, str]:

@@ -38,7 +38,7 @@ def _capture_ids(windows: Windows) -> Capture:
 
 
 def _measure_loudness(subject: Subject, windows: Windows) -> dict[str, float]:
-    """Return how loud tokens and positions are at the input."""
+    """Return token length over position length at the input, and position's share of the squared length."""
     levels = read_input_levels(subject, windows)
     return {} if levels is None else {"word over position": levels.ratio, "position's share": levels.share}
 
@@ -75,7 +75,7 @@ def _measure_louder_positions(subject: Subject, windows: Windows) -> dict[str, f
 
 
 def _measure_steps(subject: Subject, windows: Windows) -> dict[str, float]:
-    """Return how well one linear map or rotation makes every step, and how well distance tells similarity."""
+    """Return the errors with which one map predicts every next row, and what distance explains of row similarities."""
     rows = read_rows(subject)
     if isinstance(rows, str):
         return {}

@@ -16,7 +16,7 @@ from clockhands.shapes import Tensor
 SHORTEST_WINDOW = 16
 """The fewest tokens of a window whose length follows the training text."""
 MOST_PIECE_CHARACTERS = 80
-"""The most characters of a piece of text that stands for a source and for its own translation."""
+"""A line that is both source and target of a decoder is cut into pieces of at most so many characters."""
 
 
 def choose_windows(subject: Subject, texts: Sequence[str] | Ids | None, length: int | None, count: int) -> Windows:
@@ -55,7 +55,7 @@ def _choose_texts(subject: Subject, texts: Sequence[str] | None) -> Sequence[str
 
 
 def _choose_pairs(subject: Subject, texts: Sequence[str] | None) -> Iterable[tuple[str, str]] | None:
-    """Return what a decoder reads as pairs of source and target; None for texts that are cut by themselves."""
+    """Return pairs of source and target for a decoder; None where texts are cut into windows without a source."""
     if texts is None and subject.training_pairs is not None:
         return subject.training_pairs
     if subject.reads_source and subject.source_tokenizer is not None:
@@ -74,11 +74,11 @@ def describe_origin(subject: Subject, windows: Windows, is_default: bool) -> str
     if windows.source_NS is None:
         return origin
     translates = is_default and bool(subject.training_pairs)
-    return f"{origin}, beside {'what they translate' if translates else 'the same text as source'}"
+    return f"{origin}, with {'the sources that they translate' if translates else 'the same text as source'}"
 
 
 def _pair_with_itself(texts: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield every line of the texts, long ones in pieces, as source and as its own translation."""
+    """Yield every line of the texts, long ones in pieces, as a source and as its own target."""
     for text in texts:
         for line in text.split("\n"):
             for piece in textwrap.wrap(line, MOST_PIECE_CHARACTERS, break_on_hyphens=False):

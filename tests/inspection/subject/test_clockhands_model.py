@@ -28,7 +28,7 @@ def test_the_next_logits_are_those_of_the_last_token() -> None:
         (
             "decoder",
             {"scheme": "none"},
-            "Nothing tells it position, except a causal mask where it has one.",
+            "Nothing tells the model position, except a causal mask where it has one.",
             ("none",),
         ),
         ("decoder", {"scheme": "alibi"}, "Alibi: position enters the attention itself.", ("attention",)),

@@ -28,6 +28,8 @@ MOST_NAMED = 5
 class Levels:
     """Mean squared lengths of the three parts of the input: of centred token and position rows, and of the constant.
 
+    The constant is what every token of every text is given alike: both means and a segment vector.
+
     ``token_N`` is the part of the tokens text by text, from which the interval is computed.
     """
 

@@ -87,7 +87,7 @@ def _describe(shares: list[float], interval: tuple[float, float] | None, untrain
     )
     return (
         f"Position accounts for {format_percent(shares[0])} of the variance of the states after the embedding and for "
-        f"{format_percent(shares[-1])} after the last layer{note}; for the most, "
+        f"{format_percent(shares[-1])} after the last layer{note}; the largest share is "
         f"{format_percent(shares[peak])}, {_name_layer(peak)}.{undecided}"
     )
 

@@ -22,7 +22,8 @@ from clockhands.inspection.reading.reading import Reading
 from clockhands.shapes import Float, Tensor
 
 LEAST_LINEAR = 0.03
-"""A network is tried where the probe of no layer reads back this share of positions, or three times chance if more."""
+"""A network is tried where no layer's probe reads back this share of positions, or three times chance if that is
+more."""
 
 
 class Survival(Measure):

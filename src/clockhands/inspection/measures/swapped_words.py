@@ -114,12 +114,10 @@ def _find_fault(subject: Subject, swaps: list[Swap], *, is_english: bool) -> str
             "of tokens: the tokenizer belongs to another model."
         )
     if len(swaps) < FEWEST_SENTENCES:
-        sentences = (
-            "built-in English sentences" if is_english else f"lines of the text, which have at most {MOST_WORDS} words,"
-        )
+        sentences = "built-in English sentences" if is_english else f"lines of the text of at most {MOST_WORDS} words"
         return (
-            f"At least {FEWEST_SENTENCES} {sentences} are needed in which two words can be swapped and that the model "
-            f"is long enough for; there are {len(swaps)}."
+            f"At least {FEWEST_SENTENCES} {sentences} are needed in which two words can be swapped and that are not "
+            f"longer than the model reads; there are {len(swaps)}."
         )
     return ""
 

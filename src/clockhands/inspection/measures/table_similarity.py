@@ -18,7 +18,8 @@ from clockhands.shapes import Float, Tensor
 SHUFFLES = 20
 """Random orders of the rows that the similarity is compared with."""
 CLEAR = 2.0
-"""The finding is good if distance explains more than this many times what it explains of shuffled rows at most."""
+"""The finding is good if distance explains more than so many times the 97.5 % quantile of what it explains of
+shuffled rows."""
 
 
 class TableSimilarity(Measure):

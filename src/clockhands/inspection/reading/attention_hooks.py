@@ -59,7 +59,7 @@ def _receive_clockhands(running: RunningModules, computed: RecordedAttention, re
         products = computed.q_BHSK @ computed.k_BHTK.transpose(-1, -2) * computed.scale
         allowed = computed.mask_BHST & find_mask(computed.logits_BHST)
         bias = torch.zeros_like(products) if computed.bias_BHST is None else computed.bias_BHST.to(products.dtype)
-        # A scheme with this hook rewrites rows of logits: all of them but the products counts as added.
+        # A scheme with this hook rewrites rows of logits: what they are more than the products counts as added.
         if "logits" in computed.scheme.active_hooks():
             bias = computed.logits_BHST - products
         receive(
@@ -181,7 +181,10 @@ def _rebuild_attention(
 
 
 def _check_weights(computed: ComputedAttention, sinks: Tensor | None) -> None:
-    """Raise CheckpointError unless the softmax of the rebuilt logits gives the weights that the model computed."""
+    """Raise CheckpointError unless the softmax of the rebuilt logits gives the weights that the model computed.
+
+    ``sinks`` holds one learned logit a head that takes weight and belongs to no key (GPT-OSS); None without.
+    """
     logits = computed.logits_BHST
     if computed.softcap is not None:
         logits = torch.tanh(logits / computed.softcap) * computed.softcap
@@ -190,9 +193,10 @@ def _check_weights(computed: ComputedAttention, sinks: Tensor | None) -> None:
         column = sinks.float().reshape(1, -1, 1, 1).expand(*logits.shape[:3], 1)
         logits = torch.cat([logits, column], dim=-1)
     ours = logits.softmax(dim=-1)[..., : computed.weights_BHST.shape[-1]]
+    # Half precision rounds a logit of 10 by up to 0.03 (bfloat16), and its weight by that part of itself.
     tolerance = 1e-4 if computed.weights_BHST.dtype in (torch.float32, torch.float64) else 3e-2
     gap = float((ours - computed.weights_BHST.float()).abs().max())
-    if not gap <= tolerance:
+    if not gap <= tolerance:  # NaN is refused too
         raise CheckpointError(
             f"{type(computed.module).__name__} computes its attention in a way that inspect does not understand: "
             f"weights rebuilt from queries and keys differ by {gap:.2g}. Please report this class"

@@ -127,7 +127,10 @@ class HeadSums:
 
 
 def _choose_queries(mask_ST: Bool[Tensor, "S T"]) -> slice:
-    """Return the queries to count: the middle half where keys lie on both sides, all but the first four where not."""
+    """Return the queries to count: the middle half where keys lie on both sides, all but the first four where not.
+
+    Queries near the ends have keys on one side only, and the first ones under a causal mask have hardly any choice.
+    """
     size = len(mask_ST)
     causal = not bool(mask_ST.triu(1).any())
     return slice(min(4, size - 1), size) if causal else slice(size // 4, max(size // 4 + 1, 3 * size // 4))

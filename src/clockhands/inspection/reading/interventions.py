@@ -206,6 +206,7 @@ def _permute_others(
 ) -> Effect:
     """Permute all ordinary tokens but every eighth, and compare the states of those that stay."""
     positions = capture.ordinary_T.nonzero().flatten()
+    # The middle one of every eight, so that also in fewer than eight tokens one stays.
     stays = torch.arange(len(positions)) % STAYING_EVERY == min(STAYING_EVERY, len(positions)) // 2
     moving = positions[~stays]
     permuted = ids_NT.clone()

@@ -32,7 +32,7 @@ class Swap:
 
 
 def make_english_swaps(subject: Subject) -> Iterator[Swap]:
-    """Yield built-in English sentences with subject and object swapped, those that the model is long enough for."""
+    """Yield built-in English sentences with subject and object swapped; none is longer than the model reads."""
     for verb in VERBS:
         for a, b in zip(NOUNS[0::2], NOUNS[1::2], strict=True):
             first, second = f"{a} {verb} {b}.", f"{b} {verb} {a}."
@@ -104,7 +104,7 @@ def find_two_longest(words: Sequence[str]) -> tuple[int, int]:
 
 
 def _swap_tokens(subject: Subject, text: str, source: list[int] | None) -> Iterator[Swap]:
-    """Yield the text with its first and its last token swapped, if they differ and the model is long enough."""
+    """Yield the text with its first and its last token swapped, if they differ and the model reads so many tokens."""
     ids = encode_bare(subject.tokenizer, text)
     if len(ids) < 2 or ids[0] == ids[-1]:
         return

@@ -131,7 +131,8 @@ def cut_pair_windows(
 ) -> Windows:
     """Cut windows of target texts, each with the sources of its targets: as many pairs as fill it, the last target cut.
 
-    Sources are cut to ``max_source_length`` tokens. Arguments and errors as ``cut_windows``.
+    Sources are cut to ``max_source_length`` tokens. Arguments and errors as ``cut_windows``, but every window has
+    ``length`` tokens: a text that fills fewer than 8 of them raises DataError.
     """
     _check_request(tokenizer, length, max_length)
     before, after = find_special_tokens(tokenizer, start)

@@ -23,7 +23,7 @@ MECHANISM_CLAUSES = {
     "disentangled": "attention adds content-to-position and position-to-content terms over relative positions",
     "transformer-xl": "attention adds terms of a sinusoid of the distance, after Transformer-XL",
     "attention": "position enters the attention itself",
-    "none": "nothing tells it position, except a causal mask where it has one",
+    "none": "nothing tells the model position, except a causal mask where it has one",
 }
 """What each mechanism does, as a clause, by the name of the mechanism."""
 

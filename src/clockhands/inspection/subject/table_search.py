@@ -108,6 +108,7 @@ def _find_first_row(tensor: Tensor, run: Callable[[], Tensor], before_BTD: Tenso
     middle = len(positions_T) // 2
     if not bool((read_BT == first + positions_T).all()) or first + len(positions_T) > rows:
         return None
+    # The digits of several rows that one position reads can look like those of one row: so one row is tried alone.
     by_middle_row_BT = find_changes(numbers_N == first + middle)
     return first if bool((by_middle_row_BT == (positions_T == middle)).all()) else None
 
@@ -136,8 +137,8 @@ def _follow_rows(
         factor = float((change / unit * (added_TD / unit)).sum() / ((added_TD / unit).square().sum() * len(ids_2T)))
         carries_tokens = not torch.allclose(x[0], x[1], rtol=1e-4, atol=1e-6)
         if carries_tokens and factor and _is_close(change, factor * added_TD, changed_x):
-            ends_here = before_2TD.shape == x.shape and _is_close(before_2TD, x)
-            norm_path = "" if ends_here else _find_norm(model, inputs, x)
+            is_embedding_output = before_2TD.shape == x.shape and _is_close(before_2TD, x)  # nothing follows the sum
+            norm_path = "" if is_embedding_output else _find_norm(model, inputs, x)
             scale, token_vectors = _describe_token_vectors(model, forward, ids_2T, tokens_VE, name, x)
             return InputTable(path, first_row, factor, name, norm_path, scale, token_vectors)
     return None
