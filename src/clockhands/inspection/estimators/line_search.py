@@ -25,8 +25,9 @@ MOST_LINES = 48
 def search_lines(rows: Array, *, steep: bool) -> WaveModel:
     """Add lines to a model one by one, until ``PATIENCE`` of them did not agree with themselves.
 
-    A line that does not agree counts half if its peak is three times the median of the periodogram or more, and so does
-    one that cannot be fitted beside those before it.
+    A line that does not agree counts half if its peak is three times the median of the periodogram or more, so that the
+    search goes on longer where something stands out of the noise. So does one that cannot be fitted beside those before
+    it.
 
     Args:
         rows: the whitened table, [N, C].
