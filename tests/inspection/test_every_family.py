@@ -89,6 +89,7 @@ def test_families_that_ended_in_a_traceback(name: str, tmp_path: Path, capsys: p
 @pytest.mark.parametrize("name", sorted(REFUSED))
 def test_families_that_are_refused(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     _saved(_build(name), tmp_path)
+    capsys.readouterr()  # the progress bar of saving, which only the first test of a process shows
     assert _inspect(tmp_path, 20) == 1
     printed = capsys.readouterr().err
     assert REFUSED[name] in printed
