@@ -63,8 +63,9 @@ def _compute_block(request: AttentionRequest, far: list[FarProducts], start: int
         keys = _find_span(wanted_BHST)
         product = (own_q @ own_k[:, :, keys].transpose(-1, -2) * request.scale).to(wide)
         logits_BHST[..., keys] = torch.where(wanted_BHST[..., keys], product, logits_BHST[..., keys])
-    weights_BHST = scheme.weigh(logits_BHST, request.qpos_BS, request.kpos_BT).to(request.v_BHTK.dtype)
-    return weights_BHST @ request.v_BHTK[:, :, :last]
+    # These schemes read positions on one axis: [B, S], or [B, S, 1].
+    qpos, kpos = request.qpos_BS[:, start:stop], request.kpos_BT[:, :last]
+    return scheme.weigh(logits_BHST, qpos, kpos).to(request.v_BHTK.dtype) @ request.v_BHTK[:, :, :last]
 
 
 def _make_mask(request: AttentionRequest, start: int, stop: int, last: int) -> Bool[Tensor, "#B #H s t"]:

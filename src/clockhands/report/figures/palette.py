@@ -43,7 +43,7 @@ SEQUENTIAL, DIVERGING = "viridis", "RdBu_r"
 """Matplotlib's colour maps of heatmaps, and of those in which zero is in the middle."""
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
 
-Dash: TypeAlias = str | tuple[int, tuple[float, ...]]
+Dash: TypeAlias = str | tuple[int, tuple[int | float, ...]]
 """A line style of Matplotlib: its sign, or where it begins and the lengths of strokes and gaps, in line widths."""
 
 
