@@ -7,6 +7,7 @@ import { Canvas, composePicture, copyPicture, readColours, useDark, type Draw } 
 import { chooseView, findLargest, pickAttention, readHead, reorder, TERMS } from "./grid";
 import { traceAfter, traceBefore, type Live } from "./live";
 import { makeScale, paintMatrix, readHex } from "./plots";
+import { Said } from "./said";
 import { ALL_TERMS, type Quantity, type Stack, type State, type View } from "./state";
 import type { Update } from "./store";
 import { formatNumber, nameSpecial, showToken } from "./words";
@@ -16,6 +17,7 @@ interface Props {
   live: Live;
   update: Update;
   say: (text: string) => void;
+  said: string;
 }
 
 const STACKS: [Stack, string][] = [
@@ -35,7 +37,7 @@ const QUANTITIES: [Quantity, string][] = [
 
 /** Everything about attention. Both traces read the untouched translation, so that they can be compared. */
 export function Attention(props: Props) {
-  const { live, state, update, say } = props;
+  const { live, state, update, say, said } = props;
   const section = useRef<HTMLElement>(null);
   if (!live.before || !live.after) return null;
   const before = traceBefore(live);
@@ -59,6 +61,7 @@ export function Attention(props: Props) {
     <section class="card attention" ref={section} aria-labelledby="attention-title">
       <div class="head">
         <h2 id="attention-title">Attention</h2>
+        <Said text={said} />
         <button type="button" onClick={picture}>
           Copy picture
         </button>
@@ -72,6 +75,7 @@ export function Attention(props: Props) {
         <Choice name="view" label="When" values={VIEWS} value={state.view} set={(view) => update({ view })} />
         <Choice name="quantity" label="What" values={QUANTITIES} value={state.quantity} set={(quantity) => update({ quantity })} />
       </div>
+      {state.view === "difference" && live.before === live.after ? <p class="note">You have changed nothing yet: there is no difference.</p> : null}
       <div class="navigate">
         <Navigator state={state} update={update} grid={grid} />
         <Chosen state={state} grid={grid} rows={rows} columns={columns} difference={state.view === "difference"}>
@@ -291,11 +295,28 @@ interface TermsProps extends Traces {
   value: number;
 }
 
+/** The score and the weight of the same two tokens as trained, wherever they stood then. */
+function findBefore(state: State, live: Live, before: Trace, [row, column]: [number, number]): { score: number; weight: number } {
+  const attention = pickAttention(before, state.stack, state.layer);
+  const query = state.stack === "encoder" ? live.order[row]! : row;
+  const key = state.stack === "decoder" ? column : live.order[column]!;
+  const at = (state.head * attention.queries + query) * attention.keys + key;
+  return { score: attention.logits[at]!, weight: attention.weights[at]! };
+}
+
+/** Why a score has no four terms. */
+const UNSPLIT = {
+  cross: "Cross-attention reads the encoder's output, where word and position are no longer apart: there are no four terms to show.",
+  later: "Behind the first layer, word and position are no longer apart: there are no four terms to show.",
+};
+
 /** The score of one pair of tokens, term by term; each can be taken out of the sum. */
-function Terms({ state, update, attention, cell, words, value }: TermsProps) {
+function Terms({ state, live, update, before, attention, cell, words, value }: TermsProps) {
   const at = state.head * attention.queries * attention.keys + cell[0] * attention.keys + cell[1];
   const logit = attention.logits[at]!;
   const { terms } = attention;
+  const was = state.view === "difference" ? findBefore(state, live, before, cell) : null;
+  const chosen = terms !== null && state.quantity === "scores" && state.terms !== ALL_TERMS;
   const when = state.view === "before" ? "as trained" : "with your changes";
   if (logit === -Infinity) {
     return (
@@ -309,14 +330,11 @@ function Terms({ state, update, attention, cell, words, value }: TermsProps) {
   return (
     <div class="readout">
       <p>
-        From “{words[0]}” to “{words[1]}”, {when}: score <b>{formatNumber(logit)}</b>, weight <b>{formatNumber(attention.weights[at]!)}</b>
-        {state.view === "difference" ? (
-          <>
-            , changed by <b>{formatNumber(value)}</b>
-          </>
-        ) : null}
-        .
+        From “{words[0]}” to “{words[1]}”, {when}: score <b>{formatNumber(logit)}</b>
+        {was ? ` (was ${formatNumber(was.score)})` : ""}, weight <b>{formatNumber(attention.weights[at]!)}</b>
+        {was ? ` (was ${formatNumber(was.weight)})` : ""}.
       </p>
+      {was && chosen ? <p>The chosen terms changed by {formatNumber(value)}.</p> : null}
       {terms ? (
         <>
           <ul class="terms">
@@ -344,7 +362,7 @@ function Terms({ state, update, attention, cell, words, value }: TermsProps) {
       ) : (
         <p class="soft">
           {state.stack === "cross" || state.layer > 0
-            ? "Behind the first layer, word and position are no longer apart: there are no four terms to show."
+            ? UNSPLIT[state.stack === "cross" ? "cross" : "later"]
             : "This scheme rotates queries and keys: word and position are multiplied, not added, and there are no four terms."}
         </p>
       )}

@@ -1,7 +1,7 @@
 /** Which tokens of a translation are not in the untouched one. */
 
-/** For each item of `after`, whether it belongs to no longest common subsequence with `before` (false: it is kept). */
-export function markChanges<T>(before: readonly T[], after: readonly T[]): boolean[] {
+/** For each item of two lists, whether it is outside of one longest common subsequence: what is left of both is the same. */
+export function markBoth<T>(before: readonly T[], after: readonly T[]): { before: boolean[]; after: boolean[] } {
   const rows = before.length + 1;
   const columns = after.length + 1;
   const common = new Uint16Array(rows * columns);
@@ -13,14 +13,19 @@ export function markChanges<T>(before: readonly T[], after: readonly T[]): boole
           : Math.max(common[(row + 1) * columns + column]!, common[row * columns + column + 1]!);
     }
   }
-  const changed = after.map(() => true);
+  const changed = { before: before.map(() => true), after: after.map(() => true) };
   for (let row = 0, column = 0; row < before.length && column < after.length; ) {
     if (before[row] === after[column]) {
-      changed[column] = false;
+      changed.before[row] = changed.after[column] = false;
       row++;
       column++;
     } else if (common[(row + 1) * columns + column]! >= common[row * columns + column + 1]!) row++;
     else column++;
   }
   return changed;
+}
+
+/** Which items of `after` are not kept from `before`. */
+export function markChanges<T>(before: readonly T[], after: readonly T[]): boolean[] {
+  return markBoth(before, after).after;
 }

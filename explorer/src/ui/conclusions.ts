@@ -64,8 +64,8 @@ export function concludeScale(outcomes: readonly Outcome[]): Conclusion {
 /** How slow the slowest hand is under each base, and what the model, trained with one of them, makes of it. */
 export function concludeBase(outcomes: readonly Outcome[]): Conclusion {
   return {
-    answer: "The base sets how slow the slow hands are. Fast hands tell neighbours apart, slow ones far from near.",
-    columns: ["base", "slowest turns in", `hands slower than ${SHORT}`, nameRight(outcomes[0]!)],
+    answer: `The base sets how slow the slow hands are: fast hands tell neighbours apart, slow ones far from near.${tellReread(outcomes)}`,
+    columns: ["base", "slowest turns in", `hands that need more than ${SHORT} positions for one turn`, nameRight(outcomes[0]!)],
     rows: outcomes.map((outcome, index) => {
       const { model, controls } = outcome.live;
       const { base } = model.scheme.options;
@@ -74,6 +74,15 @@ export function concludeBase(outcomes: readonly Outcome[]): Conclusion {
       return [index === 0 ? `${name}, as trained` : name, formatNumber(slowest), `${slower} of ${hands}`, tellRight(outcome)];
     }),
   };
+}
+
+/** What it costs the trained model to be read with another base; empty until all is counted. */
+function tellReread(outcomes: readonly Outcome[]): string {
+  const [trained, ...others] = outcomes.map(({ count }) => (count !== null && count.done === count.of ? count.right : null));
+  if (trained == null || others.some((right) => right === null)) return "";
+  const costly = outcomes.slice(1).flatMap(({ live }, index) => (others[index]! < trained ? `with ${formatNumber(live.controls.base!)} it gets ${others[index]}` : []));
+  if (costly.length === 0) return " Read with these other bases, this trained model does no worse.";
+  return ` This trained model, right on ${trained}, loses when it is read with another: ${costly.join(", ")}.`;
 }
 
 /** How many texts are counted: as many for every model of a scene. */

@@ -23,6 +23,7 @@ export function First({ models }: { models: readonly LiveModel[] }) {
         <p class="lead">
           A Transformer reads all words at once; where each one stands, it has to be told{clocks ? ", here by a clock that every word carries" : ""}. The small models on
           this page run in your browser: change their positions, and read what they write.
+          {seeing && blind ? " These two translate into Esperanto, where -n marks the one who is bitten; held-out sentences are those that training never had." : ""}
         </p>
       </div>
       {seeing && blind ? (
@@ -54,6 +55,7 @@ function Reader({ name, model }: { name: string; model: LiveModel }) {
             <span lang="eo">
               <Written model={model} index={index} />
             </span>
+            <Judgement model={model} index={index} />
           </p>
         </div>
       ))}
@@ -63,7 +65,8 @@ function Reader({ name, model }: { name: string; model: LiveModel }) {
             <span class="fill" style={{ width: `${(100 * count.right) / count.of}%` }} />
           </span>
           <span>
-            <b>{count.right}</b> of {count.of} unseen sentences right
+            <b>{count.right}</b> of {count.of} held-out sentences right
+            {count.right > 0 && !tellsApart(model) ? ": those whose order its one translation fits" : ""}
           </span>
         </p>
       ) : null}
@@ -86,6 +89,21 @@ function Clocked({ text, model }: { text: string; model: LiveModel }) {
   );
 }
 
+/** The right translations of both sentences. */
+const RIGHT = ["Tomo mordis hundon", "hundo mordis Tomon"] as const;
+
+/** What a translation means, where it is the right one of either sentence; and whether it is wrong, or the same for both. */
+function Judgement({ model, index }: { model: LiveModel; index: number }) {
+  const texts = SENTENCES.map((text) => translateText(model, text).text.trim());
+  const means = SENTENCES[RIGHT.findIndex((right) => right === texts[index])];
+  const told = [index === 1 && texts[0] === texts[1] ? "the same" : "", texts[index] === RIGHT[index] ? "" : "wrong"].filter(Boolean).join(", ");
+  return (
+    <small>
+      {means ? `(${means})` : ""} {told}
+    </small>
+  );
+}
+
 /** A translation; of the second sentence, the words that differ from those of the first are marked. */
 function Written({ model, index }: { model: LiveModel; index: number }) {
   const [one, two] = SENTENCES.map((text) => shorten(translateText(model, text).text).split(" "));
@@ -95,7 +113,6 @@ function Written({ model, index }: { model: LiveModel; index: number }) {
       {(index === 0 ? one! : two!).map((word, place) => (
         <span key={place}>{index === 1 && apart[place] ? <mark>{word}</mark> : word} </span>
       ))}
-      {index === 1 && one!.join() === two!.join() ? <small lang="en">the same</small> : null}
     </>
   );
 }

@@ -4,9 +4,9 @@ import { useEffect, useState } from "preact/hooks";
 import type { Counted } from "./count";
 import type { Live } from "./live";
 import { Count } from "./sentence";
-import { isTouched, UNTOUCHED, type State } from "./state";
+import { isOwn, isTouched, OTHERS_ONLY, UNTOUCHED, type State } from "./state";
 import type { Update } from "./store";
-import { formatShare, showToken } from "./words";
+import { cutWords, formatShare, showToken } from "./words";
 
 /** One line: what is read, what is written, how sure the model is, and the count. */
 export function Glance({ state, live, update, count }: { state: State; live: Live; update: Update; count: Counted }) {
@@ -26,7 +26,7 @@ export function Glance({ state, live, update, count }: { state: State; live: Liv
   return (
     <aside class="strip glance" aria-label="The sentence at a glance">
       <p>
-        <span class="soft">{source.join(" ")} →</span> {changed ? <mark>{live.after.text || "(nothing)"}</mark> : live.after.text}{" "}
+        <span class="soft">{source.join(" ")} →</span> {changed ? <mark>{cutWords(live.after.text) || "(nothing)"}</mark> : cutWords(live.after.text)}{" "}
         <span class="soft">
           {live.outside.placed ? "outside of what it was trained on; " : ""}
           {changed ? "≠ as trained, " : ""}
@@ -34,7 +34,7 @@ export function Glance({ state, live, update, count }: { state: State; live: Liv
         </span>
       </p>
       <p>
-        <Count count={count} kind={live.model.config.kind} />
+        <Count count={count} kind={live.model.config.kind} /> {isOwn(state) ? <span class="soft">{OTHERS_ONLY}</span> : null}
       </p>
       {isTouched(state) ? (
         <button type="button" onClick={() => update(UNTOUCHED)}>

@@ -8,6 +8,7 @@ import { findRow, makeClock, ownWidth, trainedBase, type Clock } from "./clockwo
 import { isRecorded, type Placed } from "./live";
 import { drawAxes, drawDial, drawLine, makeScale, paintMatrix } from "./plots";
 import { canControl, MOST_SIZE, placePositions, type State } from "./state";
+import { Said } from "./said";
 import { Slider } from "./sliders";
 import type { Update } from "./store";
 import { formatNumber, formatPosition, nameSpecial, showToken } from "./words";
@@ -17,6 +18,7 @@ interface Props {
   live: Placed;
   update: Update;
   say: (text: string) => void;
+  said: string;
 }
 
 function useClock(state: State, live: Placed): Clock {
@@ -27,7 +29,7 @@ function useClock(state: State, live: Placed): Clock {
 
 /** Everything about the hands. */
 export function Hands(props: Props) {
-  const { state, live, update, say } = props;
+  const { state, live, update, say, said } = props;
   const clock = useClock(state, live);
   const section = useRef<HTMLElement>(null);
   const most = state.length - 1;
@@ -45,13 +47,14 @@ export function Hands(props: Props) {
     <section class="card hands" ref={section} aria-labelledby="hands-title">
       <div class="head">
         <h2 id="hands-title">The hands</h2>
+        <Said text={said} />
         <button type="button" onClick={picture}>
           Copy picture
         </button>
       </div>
       <p class="lead">
         A position is written as the angles of {clock.settings.frequencies.length} hands, each slower than the one before it. The sine of its angle is how
-        far to the right a hand points, the cosine how far up. Turn any hand: all of them, and everything below, turn with it.
+        far to the right a hand points, the cosine how far up. Turn any hand: all of them, and the pictures of this card, turn with it.
         {clock.turning ? "" : " This model learned a vector for each position, drawn below: the dials are the paper's clock, for comparison."}
         {["sinusoidal", "rope", "learned"].includes(live.model.scheme.name) ? "" : " This model has no clock: what is drawn is the paper's."}
       </p>
@@ -382,7 +385,17 @@ function Curves({ state, live, clock, place, set }: FigureProps & { state: State
   return (
     <figure>
       <Canvas class="curves" draw={draw} height={height} label={label} onPointerDown={read} onPointerMove={read} />
-      <figcaption>{kernel ? kernel.how : isRecorded(live.model) ? "What the heads make of these vectors was not recorded: there is no kernel to draw." : "In this head, position does not enter the scores directly: there is no kernel to draw."}</figcaption>
+      <figcaption>
+        {kernel ? (
+          <>
+            Lower curve: what position alone does in this head to the score of a key at each place.
+            <details>
+              <summary>How it is computed</summary>
+              {kernel.how}
+            </details>
+          </>
+        ) : isRecorded(live.model) ? "What the heads make of these vectors was not recorded: there is no kernel to draw." : "In this head, position does not enter the scores directly: there is no kernel to draw."}
+      </figcaption>
     </figure>
   );
 }

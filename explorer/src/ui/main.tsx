@@ -1,7 +1,7 @@
 /** The page of `clockhands explore`. */
 
 import { type ComponentChildren, render } from "preact";
-import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { useEffect, useMemo, useRef } from "preact/hooks";
 import { EngineWorker, loadModels, loadRecorded, type LiveModel, type PositionedModel, type RecordedModel } from "../engine/api";
 import { Attention } from "./attention";
 import { useCount } from "./count";
@@ -10,6 +10,7 @@ import { Glance } from "./glance";
 import { Hands } from "./hands";
 import { bringToLife, chooseText, isRecorded } from "./live";
 import { Recorded } from "./recorded";
+import { Said, useSaid, type Tell } from "./said";
 import { Questions, Strip } from "./scene";
 import { Sentence } from "./sentence";
 import { Sliders } from "./sliders";
@@ -54,23 +55,21 @@ function Page({ models, recorded, worker, store }: Props) {
   const still = useStill(state);
   const chosen = recorded.find((candidate) => candidate.id === state.model);
   const translators = useMemo(() => models.filter((candidate) => candidate.config.kind === "encoder-decoder"), [models]);
-  const [said, say] = useState("");
-  const { enter, leave } = useScenes(translators, store, say);
+  const { said, tell, clear } = useSaid();
+  const { enter, leave } = useScenes(translators, store, tell("questions").say);
+  useEffect(() => {
+    if (state.scene !== "") clear();
+  }, [state.scene, state.step]);
   // A drag of the hands draws the hands alone, at every frame: the other parts are kept as they are.
   const first = useMemo(() => (models.length > 0 ? <First models={translators} /> : <FirstRecorded />), [models]);
-  const questions = useMemo(() => (translators.length > 0 ? <Questions models={translators} enter={enter} state={still} /> : null), [still.scene]);
-  useEffect(() => {
-    if (said === "") return;
-    const timer = setTimeout(() => say(""), 4000);
-    return () => clearTimeout(timer);
-  }, [said]);
+  const questions = useMemo(() => (translators.length > 0 ? <Questions models={translators} enter={enter} state={still} said={tell("questions").said} /> : null), [still.scene, tell("questions").said]);
   const head = (
     <>
       {first}
       {questions}
       <div class="bench-head">
         <Models models={[...models, ...recorded]} state={state} update={store.update} />
-        <CopyLink store={store} say={say} />
+        <CopyLink store={store} {...tell("link")} />
       </div>
     </>
   );
@@ -87,13 +86,13 @@ function Page({ models, recorded, worker, store }: Props) {
       {chosen ? (
         <main>
           {head}
-          <Recorded model={chosen} state={state} still={still} update={store.update} say={say} />
+          <Recorded model={chosen} state={state} still={still} update={store.update} tell={tell} />
         </main>
       ) : (
-        <Bench models={models} worker={worker!} store={store} state={state} still={still} say={say} head={head} enter={enter} leave={leave} />
+        <Bench models={models} worker={worker!} store={store} state={state} still={still} tell={tell} head={head} enter={enter} leave={leave} />
       )}
-      <p class={said ? "said shown" : "said"} role="status">
-        {said}
+      <p class="said" role="status">
+        {said.text}
       </p>
     </>
   );
@@ -105,7 +104,7 @@ interface BenchProps {
   store: Store;
   state: State;
   still: State;
-  say: (text: string) => void;
+  tell: Tell;
   head: ComponentChildren;
   enter: (scene: Scene) => void;
   leave: () => void;
@@ -126,7 +125,10 @@ function useScenes(models: readonly LiveModel[], store: Store, say: (text: strin
         store.update({ ...(before.current ?? DEFAULTS), scene: "", step: 0 });
         say(before.current ? "Everything is as it was before the question." : "Everything is as it was trained.");
         before.current = null;
-        afterDrawing(() => document.getElementById(`ask-${scene}`)?.focus());
+        afterDrawing(() => {
+          document.querySelector(".questions")?.scrollIntoView({ block: "start" });
+          document.getElementById(`ask-${scene}`)?.focus({ preventScroll: true });
+        });
       },
     }),
     [models],
@@ -138,16 +140,17 @@ function afterDrawing(act: () => void): void {
 }
 
 /** Everything about a live model. */
-function Bench({ models, worker, store, state, still, say, head, enter, leave }: BenchProps) {
+function Bench({ models, worker, store, state, still, tell, head, enter, leave }: BenchProps) {
   const model = models.find((candidate) => candidate.id === state.model)!;
   const translators = models.filter((candidate) => candidate.config.kind === "encoder-decoder");
   const live = useMemo(() => bringToLife(still, model), [still, model]);
   const before = useCount(worker, model, {}, still.beam);
   const after = useCount(worker, model, live.controls, still.beam);
-  const props = { state: still, live, update: store.update, say };
-  const sentence = useMemo(() => <Sentence {...props} before={before} after={after} />, [still, live, before, after]);
+  const props = { state: still, live, update: store.update };
+  const [ofSentence, ofHands, ofAttention] = [tell("sentence"), tell("hands"), tell("attention")];
+  const sentence = useMemo(() => <Sentence {...props} {...ofSentence} before={before} after={after} />, [still, live, before, after, ofSentence.said]);
   const sliders = useMemo(() => <Sliders {...props} />, [still, live]);
-  const attention = useMemo(() => <Attention {...props} />, [still, live]);
+  const attention = useMemo(() => <Attention {...props} {...ofAttention} />, [still, live, ofAttention.said]);
   return (
     <>
       <main>
@@ -156,7 +159,7 @@ function Bench({ models, worker, store, state, still, say, head, enter, leave }:
           {sentence}
           {sliders}
         </div>
-        <Hands {...props} state={state} />
+        <Hands {...props} {...ofHands} state={state} />
         {attention}
       </main>
       {state.scene && translators.length > 0 ? <Strip models={translators} {...props} state={state} count={after} worker={worker} enter={enter} leave={leave} /> : <Glance {...props} count={after} />}
@@ -232,19 +235,22 @@ function Models({ models, state, update }: { models: PositionedModel[]; state: S
   );
 }
 
-function CopyLink({ store, say }: { store: Store; say: (text: string) => void }) {
+function CopyLink({ store, say, said }: { store: Store; say: (text: string) => void; said: string }) {
   const copy = () =>
     navigator.clipboard.writeText(store.address).then(
-      () => say("The link to exactly this is copied."),
+      () => say("Link copied: it holds the sentence, your changes and the view."),
       () => {
         history.replaceState(null, "", store.address);
-        say("The browser does not let the page copy: the link stands in the address bar.");
+        say("Not copied: take the link from the address bar.");
       },
     );
   return (
-    <button type="button" onClick={() => void copy()}>
-      Copy link
-    </button>
+    <span class="link">
+      <Said text={said} />
+      <button type="button" onClick={() => void copy()}>
+        Copy link
+      </button>
+    </span>
   );
 }
 

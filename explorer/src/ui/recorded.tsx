@@ -7,6 +7,7 @@ import { composePicture, copyPicture } from "./canvas";
 import { readHead } from "./grid";
 import { Hands } from "./hands";
 import { place } from "./live";
+import { Said, type Tell } from "./said";
 import { Sliders } from "./sliders";
 import type { State } from "./state";
 import type { Update } from "./store";
@@ -18,16 +19,17 @@ interface Props {
   state: State;
   still: State;
   update: Update;
-  say: (text: string) => void;
+  tell: Tell;
 }
 
 /** The bench of a recorded model. */
-export function Recorded({ model, state, still, update, say }: Props) {
+export function Recorded({ model, state, still, update, tell }: Props) {
   const { sentences } = model.data;
   const sentence = Math.max(0, sentences.findIndex((candidate) => candidate.text === still.text));
   const placed = useMemo(() => place(still, model, sentence), [still, model, sentence]);
   const attention = useMemo(() => (sentences.length > 0 ? model.readAttention(sentence) : []), [model, sentence]);
-  const props = { state: still, live: placed, update, say };
+  const props = { state: still, live: placed, update };
+  const ofSentence = tell("sentence");
   return (
     <>
       <div class="bench">
@@ -54,13 +56,14 @@ export function Recorded({ model, state, still, update, say }: Props) {
             <p class="hint">No sentence was given when this page was written (--text), so there is no attention to show.</p>
           )}
           <div class="actions">
-            <UndoAll state={still} update={update} say={say} />
+            <UndoAll state={still} update={update} say={ofSentence.say} />
+            <Said text={ofSentence.said} />
           </div>
         </section>
         <Sliders {...props} />
       </div>
-      <Hands {...props} state={state} />
-      {attention.length > 0 ? <Attention {...props} attention={attention} /> : null}
+      <Hands {...props} {...tell("hands")} state={state} />
+      {attention.length > 0 ? <Attention {...props} {...tell("attention")} attention={attention} /> : null}
     </>
   );
 }
@@ -71,10 +74,11 @@ interface AttentionProps {
   attention: AttentionTrace[];
   update: Update;
   say: (text: string) => void;
+  said: string;
 }
 
 /** The attention weights as they were recorded: no control changes them. */
-function Attention({ state, live, attention, update, say }: AttentionProps) {
+function Attention({ state, live, attention, update, say, said }: AttentionProps) {
   const section = useRef<HTMLElement>(null);
   const words = live.places.map((token) => showToken(token.text));
   const compute = (layer: number, head: number): Matrix => readHead(attention[layer]!, head, "weights", 0);
@@ -87,6 +91,7 @@ function Attention({ state, live, attention, update, say }: AttentionProps) {
     <section class="card attention" ref={section} aria-labelledby="attention-title">
       <div class="head">
         <h2 id="attention-title">Attention, as it was recorded</h2>
+        <Said text={said} />
         <button type="button" onClick={picture}>
           Copy picture
         </button>

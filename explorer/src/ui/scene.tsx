@@ -8,9 +8,11 @@ import { compareWeights, pickAttention, tellTerms } from "./grid";
 import type { Conclude } from "./conclusions";
 import { bringToLife, isControlled, traceAfter, traceBefore, type Live } from "./live";
 import { cutFirst, readAnswer, type StudyAnswer } from "./answers";
+import { quoteStudy } from "./quotes";
 import { canPlay, FIRST, playStep, SCENES, type Place, type Scene, type Step } from "./scenes";
+import { Said } from "./said";
 import { Count } from "./sentence";
-import { UNTOUCHED, type State } from "./state";
+import { isOwn, OTHERS_ONLY, UNTOUCHED, type State } from "./state";
 import type { Update } from "./store";
 import { formatNumber, nameNumber, SAME_WEIGHTS, shorten } from "./words";
 
@@ -31,7 +33,7 @@ function listPlayable(models: readonly LiveModel[]): { scenes: Scene[]; missing:
 }
 
 /** The questions: three to begin with, and the others folded away. */
-export function Questions({ models, state, enter }: Pick<Props, "models" | "state" | "enter">) {
+export function Questions({ models, state, enter, said }: Pick<Props, "models" | "state" | "enter"> & { said: string }) {
   const { scenes, missing } = useMemo(() => listPlayable(models), [models]);
   const firsts = scenes.filter((scene) => SCENES.indexOf(scene) < FIRST);
   const others = scenes.filter((scene) => SCENES.indexOf(scene) >= FIRST);
@@ -54,7 +56,10 @@ export function Questions({ models, state, enter }: Pick<Props, "models" | "stat
   const left = missing > 0 ? `${nameNumber(missing, true)} more would need models that this page does not hold; their answers are further down.` : "";
   return (
     <section class="questions" aria-labelledby="questions-title">
-      <h2 id="questions-title">{firsts.length === FIRST ? "Three minutes, three questions: begin here" : "Questions, a few steps each"}</h2>
+      <h2 id="questions-title">
+        {firsts.length === FIRST ? "Three minutes, three questions: begin here" : "Questions, a few steps each"}
+        <Said text={said} />
+      </h2>
       {firsts.length > 0 ? list(firsts, 0) : null}
       {others.length > 0 ? (
         <details open={open} onToggle={(event) => setOpen(event.currentTarget.open)}>
@@ -135,11 +140,12 @@ export function Strip(props: Props & { count: Counted; worker: EngineWorker }) {
         {step ? (
           <>
             <p>
-              {changed ? "You changed more than this step does, and so:" : step.say} <span class="told">{tellStep(state, live, step)}</span>
+              {changed ? "You changed something else than this step does, and so:" : step.say} <span class="told">{tellStep(state, live, step)}</span>
               {step.count ? (
-                <span class="told counted">
+                <span class="told">
                   {" "}
-                  <Count count={count} kind={live.model.config.kind} />.
+                  <Count count={count} kind={live.model.config.kind} />.{tellMisleading(live, count)}
+                  {isOwn(state) ? ` ${OTHERS_ONLY}` : ""}
                 </span>
               ) : null}
             </p>
@@ -176,6 +182,12 @@ export function Strip(props: Props & { count: Counted; worker: EngineWorker }) {
   );
 }
 
+/** Where the sentence comes out as before while most others go wrong, it is not to be taken for all. */
+export function tellMisleading(live: Pick<Live, "before" | "after">, { progress }: Counted): string {
+  if (live.before === live.after || live.before?.text !== live.after?.text) return "";
+  return isWhole(progress) && progress.of > 0 && 2 * progress.right < progress.of ? " This one sentence misleads: most others go wrong." : "";
+}
+
 /** What the live model makes of the step. */
 function tellStep(state: State, live: Live, { look, tell }: Step): string {
   if (!live.before || !live.after) return live.problem;
@@ -205,10 +217,10 @@ function Ended(props: EndedProps) {
   const { scene } = props;
   const measured = useMemo(() => readAnswer(scene.measured?.study ?? scene.study), [scene]);
   return (
-    <>
+    <div class="ended">
       {scene.conclude ? <Concluded {...props} conclude={scene.conclude} /> : <p class="plainly">{scene.answer ?? measured?.short}</p>}
       {measured ? <Measured answer={measured} scene={scene} /> : null}
-    </>
+    </div>
   );
 }
 
@@ -252,9 +264,13 @@ function Concluded({ scene, models, worker, conclude }: EndedProps & { conclude:
 function Measured({ answer, scene }: { answer: StudyAnswer; scene: Scene }) {
   // Where the page has a conclusion of its own, the answer in one sentence is not shown above, and stands here.
   const short = scene.conclude !== undefined && scene.measured === undefined ? answer.short : "";
+  const told = quoteStudy(scene.study, answer.answer) || `${cutFirst(answer.answer, scene.measured?.beginning)}.`;
   return (
     <>
-      <p class="number">{showNumbers(cutFirst(answer.answer, scene.measured?.beginning))}.</p>
+      <p class="number">
+        {showNumbers(told)} {told.includes("[") ? <span class="soft">In brackets: 95 % intervals.</span> : null}
+      </p>
+      {scene.explain ? <p class="number soft">{scene.explain}</p> : null}
       <details class="measured">
         <summary>
           Measured over many models, each trained anew: <code>{answer.command}</code>

@@ -6,7 +6,7 @@
 import type { LiveModel } from "../engine/api";
 import { concludeBase, concludeOrder, concludeScale, type Conclude } from "./conclusions";
 import { readAddress, writeAddress } from "./address";
-import { tellSlowest } from "./clockwork";
+import { tellApart, tellSlowest } from "./clockwork";
 import { tellLoudness } from "./loudness";
 import { findModel, type Live } from "./live";
 import { DEFAULTS, type State } from "./state";
@@ -40,11 +40,15 @@ export interface Scene {
   measured?: { study: string; beginning: string };
   /** What the models of the page make of the question: a plain answer, and a table with the numbers. */
   conclude?: Conclude;
+  /** What the names and units in the answer mean, shown with it. */
+  explain?: string;
   /** What is said before the answer of the study. */
   note?: string;
 }
 
 const TOM = "Tom bit a dog";
+const BIASES = "ALiBi and KERPLE lower the score of a pair of tokens, the more the further apart they are.";
+const ROTARY = "Rotary embedding adds nothing: it turns queries and keys like hands.";
 /** How many questions come first. */
 export const FIRST = 3;
 const LOOK_TERMS: Partial<State> = { stack: "encoder", layer: 0, head: 0, quantity: "scores", view: "after" };
@@ -87,7 +91,7 @@ export const SCENES: readonly Scene[] = [
     measured: { study: "why-sine-and-cosine", beginning: "trained with a base of" },
     note: "With which base a model learns best cannot be seen in one trained model. Of other models, each trained with a base of its own:",
     steps: [
-      { say: "A fast hand tells neighbours apart, but, like a second hand, soon points to the same place again; a slow one, like an hour hand, tells near from far.", set: { clock: 20 }, look: "hands", count: true, tell: tellSlowest },
+      { say: "A fast hand tells neighbours apart, but, like a second hand, soon points to the same place again; a slow one, like an hour hand, tells near from far.", set: { clock: 20 }, look: "hands", count: true, tell: (live) => `${tellSlowest(live)} ${tellApart(live)}` },
       { say: "A base of 10: all hands but the first are faster.", set: { clock: 20, base: 10 }, look: "hands", count: true, tell: tellSlowest },
       { say: "A base of 100,000: all hands but the first are slower.", set: { clock: 20, base: 1e5 }, look: "hands", count: true, tell: tellSlowest },
     ],
@@ -98,7 +102,7 @@ export const SCENES: readonly Scene[] = [
     cast: "numbers",
     steps: [
       { say: "Sine and cosine of each angle: the curve shows how alike every position is to this one.", set: { clock: 20 }, look: "hands", count: true },
-      { say: "Every cosine is set to 0. Turn a hand: the curve is no longer the same around every position.", set: { clock: 20, sineOnly: true }, look: "hands", count: true },
+      { say: "Only the left–right part of each hand is kept. Turn a hand: the curve is no longer the same around every position.", set: { clock: 20, sineOnly: true }, look: "hands", count: true },
       { say: "Both again, but each position gets the vector of another one.", set: { shuffledRows: 1 }, look: "sentence", count: true },
       { say: "A base of 10: even the slowest hand turns quickly.", set: { base: 10 }, look: "sliders", count: true },
     ],
@@ -159,6 +163,7 @@ export const SCENES: readonly Scene[] = [
     study: "the-schemes",
     title: "Which encoding should I use?",
     cast: "roles",
+    explain: `${BIASES} ${ROTARY}`,
     steps: [
       { say: "Sinusoids, added to the words.", set: { text: TOM }, look: "sentence", count: true },
       { say: "No encoding at all: another model.", set: { text: TOM }, cast: "blind", look: "sentence", count: true },
@@ -168,6 +173,7 @@ export const SCENES: readonly Scene[] = [
     study: "how-far",
     title: "What beyond the trained length?",
     cast: "roles",
+    explain: `${BIASES} ${ROTARY} T5's bias is a learned number for each distance. They were measured in another kind of model than those of this page: one that continues a text, character by character.`,
     steps: [
       { say: "A sentence counted from 0, as in training.", set: { text: TOM }, look: "sentence", count: true },
       { say: "Counted from 1.", set: { text: TOM, offset: 1 }, look: "sentence", count: true },

@@ -1,22 +1,24 @@
 /** The sentence: its tokens as chips with their positions, and both translations side by side. */
 
-import { useRef, useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import type { Translation } from "../engine/api";
-import { markChanges } from "./changes";
+import { markBoth } from "./changes";
 import type { Counted } from "./count";
 import { chooseFace, Face } from "./face";
-import { isControlled, type Live } from "./live";
+import type { Live } from "./live";
 import { moveItem, swapEnds } from "./order";
-import { canControl, isTouched, MOST_BEAM, placePositions, type State } from "./state";
+import { canControl, isOwn, isTouched, MOST_BEAM, OTHERS_ONLY, placePositions, type State } from "./state";
 import type { Update } from "./store";
 import { UndoAll } from "./undo";
-import { formatPosition, formatShare, nameSpecial, nameWritten, NOT_RETRAINED, showToken } from "./words";
+import { cutWords, formatPosition, formatShare, nameSpecial, nameWritten, showToken } from "./words";
 
 interface Props {
   state: State;
   live: Live;
   update: Update;
   say: (text: string) => void;
+  /** What was said last about the sentence, while it is new. */
+  said: string;
 }
 
 /** Everything about the sentence. */
@@ -52,7 +54,7 @@ function Examples({ live, update }: Props) {
   const examples = given.length > 0 ? given : live.model.heldOut.slice(0, 3).map((pair) => pair.source);
   return (
     <p class="examples">
-      <span>{given.length > 0 ? "Given with this page:" : "Never seen in training:"}</span>
+      <span>{given.length > 0 ? "Given with this page:" : "Try one that training never had:"}</span>
       {examples.map((text) => (
         <button key={text} type="button" class="plain" onClick={() => update({ text, order: [], positions: [], follow: null })}>
           {text}
@@ -126,18 +128,21 @@ function takePositions(order: readonly number[], positions: readonly number[]): 
 }
 
 /** The tokens: drag a chip to move the word, drag or press the number below it to give its position away. */
-function Chips({ state, live, update, say }: Props) {
+function Chips({ state, live, update, say, said }: Props) {
   const list = useRef<HTMLOListElement>(null);
   const [taken, setTaken] = useState<number | null>(null);
   const [dragged, setDragged] = useState<{ place: number; over: number; kind: "word" | "position" } | null>(null);
   const positioned = canControl(live.model, "encoder", "positions");
+  // As below the words: what the model counts from is added.
+  const tell = (position: number) => formatPosition(position + state.offset);
   const face = chooseFace(live.model.scheme, live.model.frequencies(live.controls));
 
   const move = (from: number, to: number) => {
     const last = live.places.length - 1;
     if (to < 0 || to > last || live.places[to]!.special || live.places[from]!.special) return;
     update({ order: moveItem(live.order, from, to) });
-    say(`${showToken(live.places[from]!.text)} is now at place ${to + 1}.`);
+    const word = `“${showToken(live.places[from]!.text)}”`;
+    say(positioned ? `${word} now stands at position ${tell(live.positions[to]!)}.` : `${word} was moved.`);
     requestAnimationFrame(() => requestAnimationFrame(() => chip(to, ".word")?.focus()));
   };
   const give = (from: number, to: number) => {
@@ -145,13 +150,13 @@ function Chips({ state, live, update, say }: Props) {
     const positions = [...live.positions];
     positions[to] = live.positions[from]!;
     update({ positions, frozenAt: null, reversed: false });
-    say(`${showToken(live.places[to]!.text)} stands at position ${formatPosition(positions[to]!)} too.`);
+    say(`${showToken(live.places[to]!.text)} stands at position ${tell(positions[to]!)} too.`);
   };
   const shift = (place: number, by: number) => {
     update((now) => {
       const positions = placePositions(now, live.places.length);
       positions[place] = Math.round(100 * Math.max(0, positions[place]! + by)) / 100;
-      say(`${showToken(live.places[place]!.text)} stands at position ${formatPosition(positions[place]!)}.`);
+      say(`${showToken(live.places[place]!.text)} stands at position ${tell(positions[place]!)}.`);
       return { positions, frozenAt: null, reversed: false };
     });
   };
@@ -198,11 +203,21 @@ function Chips({ state, live, update, say }: Props) {
   };
   const positionKeys = (place: number) => (event: KeyboardEvent) => {
     const by = { ArrowUp: 1, ArrowRight: 1, ArrowDown: -1, ArrowLeft: -1 }[event.key];
-    if (event.key === "Escape") setTaken(null);
     if (by === undefined) return;
     event.preventDefault();
     shift(place, event.shiftKey ? by / 10 : by);
   };
+  useEffect(() => {
+    if (taken === null) return;
+    // Before the strip hears it, which would leave the question.
+    const hear = (event: KeyboardEvent) => {
+      if (event.key !== "Escape") return;
+      event.stopPropagation();
+      setTaken(null);
+    };
+    document.addEventListener("keydown", hear, { capture: true });
+    return () => document.removeEventListener("keydown", hear, { capture: true });
+  }, [taken]);
   const press = (place: number) => {
     if (taken === null) return setTaken(place);
     give(taken, place);
@@ -225,9 +240,10 @@ function Chips({ state, live, update, say }: Props) {
                 aria-label={
                   token.special
                     ? `${nameSpecial(place)} of the text`
-                    : `${showToken(token.text)}${live.unknown[place] ? "?, a word that the model does not know" : ""}, place ${place + 1}. Arrow keys move it.`
+                    : `${showToken(token.text)}${live.unknown[place] ? "?, a word that the model does not know" : ""}, word ${place + 1} of the sentence. Arrow keys move it.`
                 }
                 onPointerDown={startDrag(place, "word")}
+                onClick={() => (taken === null ? undefined : press(place))}
                 onKeyDown={wordKeys(place)}
               >
                 {token.special ? nameSpecial(place) : showToken(token.text)}
@@ -240,15 +256,15 @@ function Chips({ state, live, update, say }: Props) {
                   aria-pressed={taken === place}
                   aria-label={
                     taken === null
-                      ? `Position ${formatPosition(live.positions[place]!)} of ${showToken(token.text)}. Press to take it; arrow keys change it.`
-                      : `Give position ${formatPosition(live.positions[taken]!)} to ${showToken(token.text)}`
+                      ? `Position ${tell(live.positions[place]!)} of ${showToken(token.text)}. Press to take it; arrow keys change it.`
+                      : `Give position ${tell(live.positions[taken]!)} to ${showToken(token.text)}`
                   }
                   onPointerDown={startDrag(place, "position")}
                   onKeyDown={positionKeys(place)}
                   onClick={() => press(place)}
                 >
                   {face.length > 0 ? <Face hands={face} position={live.positions[place]! + state.offset} /> : null}
-                  {formatPosition(live.positions[place]! + state.offset)}
+                  {tell(live.positions[place]!)}
                 </button>
               ) : (
                 <span class="position none" title="This model has no positions">
@@ -261,9 +277,11 @@ function Chips({ state, live, update, say }: Props) {
       </ol>
       <p class="hint">
         {taken !== null
-          ? `Position ${formatPosition(live.positions[taken]!)} is taken: press the number under another word to give it, Escape to leave it.`
-          : positioned
-            ? "Drag a word to move it. Drag a position, or press it and then another, to give it away. Arrow keys do both."
+          ? `Position ${tell(live.positions[taken]!)} picked up: click another word to give it this position; Esc cancels.`
+          : said
+            ? said
+            : positioned
+            ? "Click a number, then another word's number: that word gets it too. Or drag; arrow keys work too."
             : "This model was trained without positions: there are none to take. Drag the words, and see what that changes."}
       </p>
     </>
@@ -275,6 +293,8 @@ function Comparison({ live, state, before, after }: { live: Live; state: State; 
   const { kind } = live.model.config;
   const { typed, placed } = live.outside;
   const [from, to] = [live.before, live.after].map((one) => one.perToken.map((token) => showToken(token.text)));
+  const changes = markBoth(from!, to!);
+  const pressed = state.frozenAt !== null || state.reversed;
   return (
     <div class="compare">
       {typed || placed ? (
@@ -283,15 +303,11 @@ function Comparison({ live, state, before, after }: { live: Live; state: State; 
           anything.
         </p>
       ) : null}
-      <Written outside={typed !== ""} name="As trained, as typed" kind={kind} translation={live.before} count={before} changes={markChanges(to!, from!)} elsewhere="with your changes" />
-      <Written outside={placed !== ""} name={isTouched(state) ? "With your changes" : "With your changes (none yet)"} kind={kind} translation={live.after} count={after} changes={markChanges(from!, to!)} elsewhere="as trained" loud />
+      <Written outside={typed !== ""} name="As trained, as typed" kind={kind} translation={live.before} count={before} counted="As it was trained:" changes={changes.before} elsewhere="with your changes" />
+      <Written outside={placed !== ""} name={isTouched(state) ? "With your changes" : "With your changes (none yet)"} kind={kind} translation={live.after} count={after} counted={`With the sliders${pressed ? " and pressed buttons" : ""} as they are:`} note={isOwn(state) ? OTHERS_ONLY : ""} changes={changes.after} elsewhere="as trained" loud />
       <p class="verdict" role="status">
         {tellChange(live.before, live.after, typed || placed ? "" : kind)}
       </p>
-      {isControlled(live) && state.scene === "" ? <p class="hint">{NOT_RETRAINED}</p> : null}
-      {state.positions.length > 0 || state.order.length > 0 ? (
-        <p class="hint">The count is over other sentences: order and positions that you gave to the words of this one are not part of it.</p>
-      ) : null}
     </div>
   );
 }
@@ -303,23 +319,29 @@ export function tellChange(before: Translation, after: Translation, kind = "enco
   const to = formatShare(after.confidence);
   const ends = [before, after].filter(({ ended }) => ended).length;
   const counted = ["", ", an end token included where it wrote one", ", the end token included"][ends]!;
-  if (before.text !== after.text) return `The ${name} changes. A token of it has a probability of ${to} on average (untouched: ${from})${counted}.`;
+  if (before.text !== after.text) return `The ${name} changes. Average confidence per token: ${to} (before: ${from})${counted}.`;
   return from === to
-    ? `The same ${name}, and as probable: ${to} for each token on average${counted}.`
-    : `The same ${name}, but a token of it has a probability of ${to} on average (untouched: ${from})${counted}.`;
+    ? `The same ${name}. Average confidence per token: ${to}, as before${counted}.`
+    : `The same ${name}. Average confidence per token: ${to} (before: ${from})${counted}.`;
 }
 
-function Written(props: { name: string; kind: string; translation: Translation; count: Counted; changes: boolean[]; elsewhere: string; loud?: boolean; outside: boolean }) {
+/** So many tokens are shown at first: a model that repeats itself fills no page. */
+const MOST_TOKENS = 16;
+
+function Written(props: { name: string; kind: string; translation: Translation; count: Counted; changes: boolean[]; elsewhere: string; counted: string; note?: string; loud?: boolean; outside: boolean }) {
   const { name, translation, count, changes, elsewhere, loud, outside } = props;
+  const [whole, setWhole] = useState(false);
+  const left = translation.perToken.length - MOST_TOKENS;
+  const tokens = whole || left <= 1 ? translation.perToken : translation.perToken.slice(0, MOST_TOKENS);
   return (
     <div class={`written${loud ? " loud" : ""}${outside ? " outside" : ""}`}>
       <h3>
         {name}
         {outside ? `: no ${nameWritten(props.kind)}` : ""}
       </h3>
-      <p class="text">{translation.text || "(nothing)"}</p>
+      <p class="text">{cutWords(translation.text) || "(nothing)"}</p>
       <ol class="tokens" aria-label="Tokens that the model wrote, with their probabilities">
-        {translation.perToken.map((token, place) => (
+        {tokens.map((token, place) => (
           <li key={place} class={`${changes[place] ? "changed" : ""}${token.special ? " special" : ""}`}>
             {changes[place] ? (
               <span class="sign" title={`not written ${elsewhere}`}>
@@ -332,8 +354,14 @@ function Written(props: { name: string; kind: string; translation: Translation; 
           </li>
         ))}
       </ol>
+      {left > 1 ? (
+        <button type="button" class="plain" onClick={() => setWhole(!whole)}>
+          {whole ? "Show fewer tokens" : `Show ${left} more tokens`}
+        </button>
+      ) : null}
       <p class="count">
-        <Count count={count} kind={props.kind} />
+        <span class="soft">{props.counted}</span> <Count count={count} kind={props.kind} />
+        {props.note ? <small> {props.note}</small> : null}
       </p>
     </div>
   );

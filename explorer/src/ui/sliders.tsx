@@ -27,7 +27,7 @@ export function Sliders(props: Props) {
       {isLive(live) ? <Loudness live={live} /> : null}
       <LoudnessSlider {...props} can={can("loudness")} />
       {isRecorded(live.model) ? null : <Toggle label="Words times √d" on={state.scaleTokens} usual can={can("scaleTokens")} set={(scaleTokens) => update({ scaleTokens })}>
-        √{live.model.config.dModel} = {formatNumber(Math.sqrt(live.model.config.dModel))}. Off, and the words are that many times quieter{live.model.scheme.name === "none" ? "" : " beside their positions"}.
+        Off: words are {formatNumber(Math.sqrt(live.model.config.dModel))} times quieter{live.model.scheme.name === "none" ? "" : " beside their positions"}.
       </Toggle>}
       <Slider
         label="Base"
@@ -62,7 +62,7 @@ export function Sliders(props: Props) {
       <fieldset hidden={!BREAKS.some(can)}>
         <legend>Break the clock</legend>
         <Toggle label="Sine alone" on={state.sineOnly} can={can("sineOnly")} set={(sineOnly) => update({ sineOnly })}>
-          Every cosine is 0: of a hand, only how far to the right it points is left.
+          Only the left–right part of each hand is kept.
         </Toggle>
         <Toggle
           label="Shuffled rows"
@@ -123,10 +123,24 @@ function makeSideControlsOf(live: Placed) {
 
 const WITHOUT = "This model was trained without positions: nothing is added to its words.";
 
+/** Why no loudness is shown: without a sentence there is none, whatever the scheme. */
+function tellUnadded({ model, places, problem }: Live): string {
+  const { name, combine } = model.scheme;
+  if (name === "none") return WITHOUT;
+  if (places.every((token) => token.special)) return "Type a sentence to see how loud its words and positions are.";
+  if (problem) return "";
+  if (combine === "concatenate") return "In this model a position is not added to its word: it has channels of its own beside it.";
+  if (combine === "project") return "In this model word and position stand side by side and are then mixed by a matrix: there is no sum to show.";
+  return "Nothing is added to the words of this model: position enters its attention alone.";
+}
+
 /** How loud the words and the positions of the sentence are, as bars: what √d is for. */
 function Loudness({ live }: { live: Live }) {
   const sizes = measureLoudness(live);
-  if (!sizes) return <p class="note">{live.model.scheme.name === "none" ? WITHOUT : "Nothing is added to the words of this model: position enters its attention alone."}</p>;
+  if (!sizes) {
+    const told = tellUnadded(live);
+    return told ? <p class="note">{told}</p> : null;
+  }
   const most = Math.max(sizes.word, sizes.position, 1e-9);
   return (
     <div class="loudness">
@@ -170,7 +184,7 @@ function LoudnessSlider({ state, update, can }: Props & { can: boolean }) {
       set={(place) => update({ loudness: toLoudness(place) })}
       reset={() => update({ loudness: 1 })}
     >
-      0 takes positions away from a model that was trained with them.
+      At 0 the model gets no positions.
     </Slider>
   );
 }

@@ -95,6 +95,15 @@ export function isTouched(state: State): boolean {
   );
 }
 
+/** Whether words or positions of this one sentence were moved by hand, which no count over other sentences can take up. */
+export function isOwn({ order, positions }: State): boolean {
+  const moved = (items: readonly number[]) => items.some((item, place) => item !== place);
+  return moved(order) || moved(positions);
+}
+
+/** What is said of a count then. */
+export const OTHERS_ONLY = "This count ignores the order and positions you gave this sentence.";
+
 /** Whether a control does anything on a side of a model: without an encoding, only the words can be scaled. */
 export function canControl(model: PositionedModel, side: Side, name: ControlName): boolean {
   const { name: scheme } = side === "encoder" ? model.scheme : model.targetScheme;

@@ -7,7 +7,7 @@ import type { Update } from "./store";
 export function UndoAll({ state, update, say }: { state: State; update: Update; say: (text: string) => void }) {
   const undo = () => {
     update(UNTOUCHED);
-    say("Everything is as it was trained.");
+    say("All changes undone; view and dial stay.");
   };
   return (
     <button type="button" class="reset" disabled={!isTouched(state)} onClick={undo}>

@@ -39,6 +39,15 @@ export function shorten(text: string, most = 60): string {
   return text.length <= most ? text : `${text.slice(0, most).replace(/\s+\S*$/, "")} …`;
 }
 
+const MOST_WORDS = 12;
+const KEPT_WORDS = 8;
+
+/** A text of many words cut behind the eighth, with their number. */
+export function cutWords(text: string): string {
+  const words = text.split(/\s+/);
+  return words.length <= MOST_WORDS ? text : `${words.slice(0, KEPT_WORDS).join(" ")} … (${words.length} words)`;
+}
+
 /** The name of a special token, which stands at one end of its text. */
 export function nameSpecial(place: number): string {
   return place === 0 ? "start" : "end";

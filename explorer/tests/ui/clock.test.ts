@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { chooseHands, compareToTable, encodePosition, interpolateRow, shortAngle, turnHand, turnTable } from "../../src/ui/clock";
-import { tellPosition } from "../../src/ui/clockwork";
+import { tellApart, tellPosition } from "../../src/ui/clockwork";
 
 const FREQUENCIES = Array.from({ length: 8 }, (_, hand) => 10_000 ** (-hand / 8));
 const SETTINGS = { frequencies: FREQUENCIES, sineOnly: false, loudness: 1 };
@@ -57,11 +57,31 @@ describe("the clock", () => {
     expect(shortAngle(0, 1)).toBeCloseTo(1);
   });
 
-  it("names the far position that is most alike, and the length of a vector", () => {
+  it("names the far position that is most alike, where there is one", () => {
     const settings = { frequencies: [(2 * Math.PI) / 8], sineOnly: false, loudness: 3 };
     const clock = { settings, table: turnTable(20, 0, settings), turning: true };
-    expect(tellPosition(clock, 3)).toBe("The vector of position 3 is 3 long; of those at least 5 away, that of position 11 is most like it: 1.");
+    expect(tellPosition(clock, 3)).toBe("Among positions 5 or more steps away, 11 looks most like 3 (similarity 1).");
     const short = { ...clock, table: turnTable(4, 0, settings) };
-    expect(tellPosition(short, 1)).toBe("The vector of position 1 is 3 long.");
+    expect(tellPosition(short, 1)).toBe("");
+  });
+});
+
+describe("two positions that fast hands confuse", () => {
+  const place = (frequencies: number[]) => ({ model: { frequencies: () => frequencies }, controls: {} }) as unknown as Parameters<typeof tellApart>[0];
+
+  it("are told apart by a slow hand, with the angles that are so", () => {
+    const frequencies = Array.from({ length: 32 }, (_, hand) => 10_000 ** (-hand / 32));
+    const told = tellApart(place(frequencies));
+    const [, position, most, turn, on] = told.match(/0 and (\d+) .*at most ([\d.]+)°.* once in ([\d.]+) is ([\d.]+)° on/)!.map(Number) as [number, number, number, number, number];
+    const away = (frequency: number) => Math.abs((((position * frequency * 180) / Math.PI + 180) % 360) - 180);
+    expect(Math.max(away(frequencies[0]!), away(frequencies[1]!))).toBeLessThanOrEqual(most);
+    expect(Math.abs((360 * position) / turn - on)).toBeLessThan(1);
+    expect(position).toBeLessThan(64);
+  });
+
+  it("are not named where there are none, or no slow hand", () => {
+    expect(tellApart(place([1, 0.5]))).toBe("");
+    expect(tellApart(place([Math.PI / 2, Math.PI / 2, Math.PI / 2]))).toBe("");
+    expect(tellApart(place([1, 1, 1e-6]))).toBe("");
   });
 });

@@ -73,6 +73,17 @@ describe("what the base does", () => {
   });
 });
 
+describe("what reading with another base costs", () => {
+  const tell = (rights: (number | null)[]) =>
+    concludeBase([live({}, null), live({ base: 10 }, null), live({ base: 1e5 }, null)].map((outcome, step) => ({ ...outcome, count: rights[step] === null ? null : whole(rights[step]!) }))).answer;
+
+  it("is told of the bases that cost something, once all are counted", () => {
+    expect(tell([200, 137, 200])).toContain("right on 200, loses when it is read with another: with 10 it gets 137.");
+    expect(tell([200, 200, 200])).toContain("does no worse");
+    expect(tell([200, 137, null])).not.toContain("trained model");
+  });
+});
+
 describe("the number of a study's answer", () => {
   const answer = "It is 9.5 [8.0, 11.0] % (worse by 1.5 [1.0, 2.0]); others 3 %; with a base of 10 it is 2.5 [2.0, 3.0] % (undecided).";
 

@@ -1,10 +1,10 @@
 import { describe, expect, it } from "vitest";
 import type { Translation } from "../../src/engine/api";
-import { markChanges } from "../../src/ui/changes";
+import { markBoth, markChanges } from "../../src/ui/changes";
 import { completeOrder } from "../../src/ui/live";
 import { moveItem, swapEnds } from "../../src/ui/order";
 import { tellChange } from "../../src/ui/sentence";
-import { formatNumber, formatShare, nameNumber, shorten, showToken } from "../../src/ui/words";
+import { cutWords, formatNumber, formatShare, nameNumber, shorten, showToken } from "../../src/ui/words";
 
 describe("changes", () => {
   it("marks what is in no longest common part", () => {
@@ -13,6 +13,16 @@ describe("changes", () => {
     expect(markChanges(["a", "b"], ["b", "a"]).filter(Boolean)).toHaveLength(1);
     expect(markChanges([], ["a"])).toEqual([true]);
     expect(markChanges(["a"], [])).toEqual([]);
+  });
+});
+
+describe("changes of both sides", () => {
+  it("leave the same words unmarked on either side", () => {
+    const pairs = [["the king bit the dog", "the dog bit the king"], ["a b c a b", "b a c b a"], ["a b", "b a"], ["a", ""]];
+    for (const [one, two] of pairs.map((texts) => texts.map((text) => text.split(" "))) as [string[], string[]][]) {
+      const { before, after } = markBoth(one, two);
+      expect(one.filter((_, place) => !before[place])).toEqual(two.filter((_, place) => !after[place]));
+    }
   });
 });
 
@@ -52,13 +62,13 @@ describe("what is said of a translation", () => {
   const make = (text: string, confidence: number, ended = true) => ({ text, confidence, ended }) as Translation;
 
   it("tells another text from the same one, and the same one from one that is less probable", () => {
-    expect(tellChange(make("a", 0.9), make("b", 0.5))).toBe("The translation changes. A token of it has a probability of 50\u00a0% on average (untouched: 90\u00a0%), the end token included.");
-    expect(tellChange(make("a", 0.9), make("a", 0.5))).toContain("The same translation, but");
-    expect(tellChange(make("a", 0.9), make("a", 0.9))).toContain("as probable: 90\u00a0%");
+    expect(tellChange(make("a", 0.9), make("b", 0.5))).toBe("The translation changes. Average confidence per token: 50\u00a0% (before: 90\u00a0%), the end token included.");
+    expect(tellChange(make("a", 0.9), make("a", 0.5))).toContain("The same translation. Average confidence per token: 50\u00a0% (before: 90\u00a0%)");
+    expect(tellChange(make("a", 0.9), make("a", 0.9))).toContain("90\u00a0%, as before");
   });
 
   it("says whether the end token is counted", () => {
-    expect(tellChange(make("a", 0.9, false), make("a", 0.9, false))).toBe("The same translation, and as probable: 90\u00a0% for each token on average.");
+    expect(tellChange(make("a", 0.9, false), make("a", 0.9, false))).toBe("The same translation. Average confidence per token: 90\u00a0%, as before.");
     expect(tellChange(make("a", 0.9), make("a", 0.9, false))).toMatch(/, an end token included where it wrote one\.$/);
   });
 
@@ -88,6 +98,12 @@ describe("words", () => {
     expect([nameNumber(8, true), nameNumber(3), nameNumber(13)]).toEqual(["Eight", "three", "13"]);
     expect(shorten("one two three", 9)).toBe("one two …");
     expect(shorten("one two", 7)).toBe("one two");
+  });
+
+  it("cuts a text of many words, and tells how many there are", () => {
+    expect(cutWords(Array(26).fill("maristo").join(" "))).toBe(`${Array(8).fill("maristo").join(" ")} … (26 words)`);
+    const short = Array(12).fill("maristo").join(" ");
+    expect(cutWords(short)).toBe(short);
   });
 
   it("shows a blank token as a sign", () => {
