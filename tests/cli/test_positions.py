@@ -53,7 +53,7 @@ def test_a_foreign_model_continues_a_prompt(llama: str, capsys: pytest.CaptureFi
         (["evaluate", "LLAMA", "--text", "book.txt", "--length", "9000"], "less than one window of length=9000"),
         (["evaluate", "LLAMA", "--unit", "line"], "--unit says how the files of --text are divided into documents"),
         (["generate", "LLAMA", "--set", "base=3"], "write position.OPTION=VALUE"),
-        (["generate", "LLAMA", "--top-p", "0"], "top_p is 0.0; it is a share of the probability, above 0 and at most"),
+        (["generate", "LLAMA", "--top-p", "0"], "top_p is 0.0; it is a share of the probability, from 1e-09 to 1"),
     ],
 )
 def test_what_cannot_be_done_is_one_sentence(

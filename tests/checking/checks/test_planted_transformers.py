@@ -217,6 +217,6 @@ def test_a_source_that_was_encoded_before_is_told_from_its_ids(cls: type, verdic
 
 def test_every_check_has_a_planted_bug() -> None:
     by_hand = {"inputs.encoder_outputs", "deterministic", "length.beyond", "packing.mask", "packing.cache", "size.odd"}
-    images = {each.name for each in select(["images"])}  # test_images.py plants those
-    broken = set().union(*PLANTED.values(), *planted.PLANTED.values()) | by_hand | images
+    prompts = {each.name for each in select(["images", "videos"])}  # test_images.py and test_videos.py plant those
+    broken = set().union(*PLANTED.values(), *planted.PLANTED.values()) | by_hand | prompts
     assert {each.name for each in select()} - broken == set()
