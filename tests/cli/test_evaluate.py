@@ -65,7 +65,9 @@ def test_evaluate_prints_scores_with_signatures(translator: Run, capsys: pytest.
     printed = capsys.readouterr().out
     assert printed.startswith("split test (20 pairs of who did what to whom, English to Esperanto")
     tokens = len(translator.tokenizers.target)
-    assert f"(loss: lower is better; a uniform guess among {tokens} tokens has a loss of {math.log(tokens):.2f}" in printed
+    assert (
+        f"(loss: lower is better; a uniform guess among {tokens} tokens has a loss of {math.log(tokens):.2f}" in printed
+    )
     assert "BLEU|#:1|bs:1000" in printed and "exact match %" in printed and "loss|nats per token" in printed
 
 

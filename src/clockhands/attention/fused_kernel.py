@@ -23,6 +23,9 @@ __all__ = [
     "serves",
 ]
 
+MANY_ROWS = 64
+"""Batch rows from which on, with one query in each, matrix products beat the fused kernel."""
+
 NO_POSITION = NoPosition()
 """The scheme of a request whose queries and keys are rotated and whose scheme has no further hook."""
 
@@ -73,6 +76,9 @@ def attend_rotated(
 
     A decoding step of one token spends as much time on choosing a kernel as in it; here only the kernel is called.
     """
+    batch, _, queries, _ = q_BHSK.shape
+    if queries == 1 and batch < MANY_ROWS:  # the usual step; values of any width are as fast there
+        return F.scaled_dot_product_attention(q_BHSK, k_BHTK, v_BHTK, attn_mask=mask_BHST, scale=scale)
     if not prefers_plain_products(q_BHSK, k_BHTK, None):
         return call_fused_kernel(q_BHSK, k_BHTK, v_BHTK, attn_mask=mask_BHST, scale=scale)
     # No hook reads the positions; only their shapes must be right.
@@ -104,14 +110,12 @@ def prefers_plain_products(
 
     The fused kernel is slower than matrix products in three cases: 2 to 4 times in the backward pass in bfloat16 with
     up to some 1,000 keys; with a bias that collects a gradient, for which it has only a slow form; and 1.3 to 1.6 times
-    with one query in each of 64 or more batch rows.
+    with one query in each of ``MANY_ROWS`` or more batch rows.
     """
-    if q_BHSK.shape[-2] == 1 and q_BHSK.shape[0] < 64:  # first, for it is asked in every layer of every step
-        return False
     if torch.compiler.is_compiling() or q_BHSK.device.type != "cpu":
         return False
     if q_BHSK.shape[-2] == 1:
-        return True
+        return q_BHSK.shape[0] >= MANY_ROWS
     learned = bias_BHST is not None and bias_BHST.requires_grad and torch.is_grad_enabled()
     return learned or (q_BHSK.dtype in LOW_PRECISION and k_BHTK.shape[-2] <= 1024)
 

@@ -16,7 +16,8 @@ from torch import nn
 
 from clockhands.attention import get_recorder
 from clockhands.errors import UsageError
-from clockhands.model.attention import AttentionContext
+from clockhands.model.attention import Attention, AttentionContext
+from clockhands.model.fused_linear import FusedLinear
 from clockhands.model.growing_cache import GrowingCache, SourceCache
 from clockhands.model.kv_cache import acts_in_attention, needs_stored_positions
 from clockhands.model.masks import Placement, expand_key_mask
@@ -40,12 +41,15 @@ class DecodingState:
     def __init__(self, source: EncodedSource, num_layers: int) -> None:
         self.source, self.length = source, 0
         self.cache, self.cross_cache = GrowingCache(num_layers), SourceCache(num_layers)
+        # The contexts of cross-attention that serve every step of so many hypotheses until rows are dropped, by number.
+        self.cross_contexts: dict[int, list[AttentionContext]] = {}
 
     def select(self, rows: Int[Tensor, " N"]) -> None:
         """Keep these rows of the batch, in this order."""
         self.source = self.source.select(rows)
         self.cache.select(rows)
         self.cross_cache.select(rows)
+        self.cross_contexts.clear()
 
 
 class DecodingPosition(NamedTuple):
@@ -83,6 +87,13 @@ class LeanDecoder:
         # For each layer: whether its attention may call the fused kernel directly.
         self._self_attention_is_lean = [not needs_stored_positions(scheme) for scheme in self.schemes]
         self._cross_attention_is_lean = [not acts_in_attention(scheme) for scheme in self.cross_schemes]
+        # The fused kernel reads no positions of queries, so that contexts differ by them alone in no step.
+        self._reuses_cross_contexts = all(self._cross_attention_is_lean)
+        for block, scheme, cross_scheme in zip(self.stack.blocks, self.schemes, self.cross_schemes, strict=True):
+            # The copies keep the factor on q·k, which a scheme may decide, so that no step asks for it.
+            copied: Any = block
+            for attention, its_scheme in ((copied.attention, scheme), (copied.cross, cross_scheme)):
+                attention.scale = attention.choose_scale(its_scheme)
         self._positions: list[DecodingPosition] = []
 
     def start(self, source: EncodedSource) -> DecodingState:
@@ -102,33 +113,38 @@ class LeanDecoder:
         batch, beam = ids_BW.shape
         position = self._get_position(state.length)
         pos_BW = position.transformed.expand(batch, beam, *position.transformed.shape[2:])
-        mask_BT = state.source.mask_BT
-        source_mask = None if mask_BT is None else expand_key_mask(mask_BT, beam)
+        # A recorder needs the attention weights, which the fused kernel does not return.
+        recording = get_recorder() is not None
         placement = Placement(pos_BW, pos_BW, mask_B1WM)
-        cross_placement = Placement(position.counted.expand(batch, beam), state.source.positions_BT, source_mask)
-        contexts = self._make_contexts(state, placement, cross_placement)
+        contexts = [
+            AttentionContext(scheme, placement, state.cache, i, self._self_attention_is_lean[i] and not recording)
+            for i, scheme in enumerate(self.schemes)
+        ]
+        cross_contexts = None if recording else state.cross_contexts.get(beam)
+        if cross_contexts is None:
+            cross_contexts = self._make_cross_contexts(state, position.counted.expand(batch, beam), recording)
+            if self._reuses_cross_contexts and not recording:
+                state.cross_contexts[beam] = cross_contexts
         encoding = None if position.encoding is None else position.encoding.expand(-1, beam, -1)
-        states_BWD = self.stack.run_blocks(self.stack.input(ids_BW, encoding), contexts, state.source.states_BTD)
+        x_BWD = self.stack.input(ids_BW, encoding)
+        pairs = list(zip(contexts, cross_contexts, strict=True))
+        states_BWD = self.stack.run_blocks(x_BWD, pairs, state.source.states_BTD)
         state.length += 1
         return states_BWD
 
-    def _make_contexts(
-        self, state: DecodingState, placement: Placement, cross_placement: Placement
-    ) -> list[tuple[AttentionContext, AttentionContext]]:
-        """Return the contexts of self-attention and of cross-attention of each layer."""
-        # A recorder needs the attention weights, which the fused kernel does not return.
-        recording = get_recorder() is not None
-        contexts = []
-        for i, (scheme, cross_scheme) in enumerate(zip(self.schemes, self.cross_schemes, strict=True)):
-            lean = self._self_attention_is_lean[i] and not recording
-            cross_lean = self._cross_attention_is_lean[i] and not recording
-            contexts.append(
-                (
-                    AttentionContext(scheme, placement, state.cache, i, lean),
-                    AttentionContext(cross_scheme, cross_placement, state.cross_cache, i, cross_lean),
-                )
+    def _make_cross_contexts(
+        self, state: DecodingState, pos_BW: Int[Tensor, "B W"], recording: bool
+    ) -> list[AttentionContext]:
+        """Return the context of cross-attention of each layer, for queries at these positions."""
+        mask_BT = state.source.mask_BT
+        mask = None if mask_BT is None else expand_key_mask(mask_BT, pos_BW.shape[1])
+        placement = Placement(pos_BW, state.source.positions_BT, mask)
+        return [
+            AttentionContext(
+                scheme, placement, state.cross_cache, i, self._cross_attention_is_lean[i] and not recording
             )
-        return contexts
+            for i, scheme in enumerate(self.cross_schemes)
+        ]
 
     def _get_position(self, length: int) -> DecodingPosition:
         """Return the position after ``length`` tokens, computed when a step first needs it.
@@ -146,9 +162,9 @@ def copy_for_decoding(module: AnyModule) -> AnyModule:
     """Return a copy of a module for decoding, which shares all tensors but the matrices of its linear layers on a CPU.
 
     The copy computes what the module computes in evaluation, by the same ``forward`` methods, but PyTorch's hooks on
-    it are not called and its submodules are plain attributes. That saves about a microsecond at each of the hundred
-    calls and attributes of a step. Matrices are transposed in memory, their shapes unchanged, since a product with few
-    rows then reads them in one sweep. Schemes are not copied but shared.
+    it are not called, its submodules are plain attributes, and the heads of one token are not transposed. That saves
+    about a microsecond at each of the hundred calls and attributes of a step. Matrices are transposed in memory, their
+    shapes unchanged, since a product with few rows then reads them in one sweep. Schemes are not copied but shared.
     """
     if isinstance(module, Scheme):
         return module
@@ -169,14 +185,39 @@ def copy_for_decoding(module: AnyModule) -> AnyModule:
 
 @cache
 def _make_class_without_hooks(module_class: Any) -> Any:
-    """Return a subclass of a module class in which a call is ``forward`` and nothing more.
-
-    ``Any`` is type[AnyModule], which the type checker does not take for hashable.
-    """
-    call = _normalise if module_class is nn.LayerNorm else module_class.forward
-    return type(module_class.__name__, (module_class,), {"__call__": call})
+    """Return a subclass of a module class in which a call is ``forward`` and nothing more."""
+    methods = {"__call__": module_class.forward}
+    for general_class, quicker in _QUICKER_METHODS.items():
+        methods |= quicker if issubclass(module_class, general_class) else {}
+    return type(module_class.__name__, (module_class,), methods)
 
 
 def _normalise(norm: nn.LayerNorm, x: Tensor) -> Tensor:
     """Compute what ``forward`` does, without three calls of Python around it."""
     return torch.layer_norm(x, norm.normalized_shape, norm.weight, norm.bias, norm.eps)
+
+
+def _project_heads(linear: FusedLinear, x_BWD: Float[Tensor, "B W D"], head_dim: int) -> tuple[Tensor, ...]:
+    """Do what ``FusedLinear.project_heads`` does; the heads of one token lie in memory as they are to be read."""
+    batch, length, _ = x_BWD.shape
+    if length > 1:
+        return FusedLinear.project_heads(linear, x_BWD, head_dim)
+    heads_BH1K: Tensor = linear(x_BWD).view(batch, -1, 1, head_dim)
+    return heads_BH1K.split_with_sizes([width // head_dim for width in linear.widths], 1)
+
+
+def _join_heads(attention: Attention, out_BHWK: Float[Tensor, "B H W K"]) -> Float[Tensor, "B W D"]:
+    """Do what ``Attention.join_heads`` does; the heads of one token lie in memory as they are to be read."""
+    batch, _, length, _ = out_BHWK.shape
+    if length > 1:
+        return Attention.join_heads(attention, out_BHWK)
+    joined_B1D: Tensor = attention.out(out_BHWK.reshape(batch, 1, -1))
+    return joined_B1D
+
+
+_QUICKER_METHODS: dict[type[nn.Module], dict[str, Any]] = {
+    nn.LayerNorm: {"__call__": _normalise},
+    FusedLinear: {"project_heads": _project_heads},
+    Attention: {"join_heads": _join_heads},
+}
+"""Methods that a copy for decoding has in the place of a module's own: the same results with fewer operations."""
