@@ -80,9 +80,9 @@ export function concludeBase(outcomes: readonly Outcome[]): Conclusion {
 function tellReread(outcomes: readonly Outcome[]): string {
   const [trained, ...others] = outcomes.map(({ count }) => (count !== null && count.done === count.of ? count.right : null));
   if (trained == null || others.some((right) => right === null)) return "";
-  const costly = outcomes.slice(1).flatMap(({ live }, index) => (others[index]! < trained ? `with ${formatNumber(live.controls.base!)} it gets ${others[index]}` : []));
+  const costly = outcomes.slice(1).flatMap(({ live }, index) => (others[index]! < trained ? `with base ${formatNumber(live.controls.base!)} it gets ${others[index]}` : []));
   if (costly.length === 0) return " Read with these other bases, this trained model does no worse.";
-  return ` This trained model, right on ${trained}, loses when it is read with another: ${costly.join(", ")}.`;
+  return ` Read with another base, this trained model may lose: ${costly.join(", ")} right, not ${trained}.`;
 }
 
 /** How many texts are counted: as many for every model of a scene. */

@@ -66,7 +66,7 @@ function Reader({ name, model }: { name: string; model: LiveModel }) {
           </span>
           <span>
             <b>{count.right}</b> of {count.of} held-out sentences right
-            {count.right > 0 && !tellsApart(model) ? ": those whose order its one translation fits" : ""}
+            {count.right > 0 && !tellsApart(model) ? ", where its one translation fits" : ""}
           </span>
         </p>
       ) : null}
@@ -99,7 +99,7 @@ function Judgement({ model, index }: { model: LiveModel; index: number }) {
   const told = [index === 1 && texts[0] === texts[1] ? "the same" : "", texts[index] === RIGHT[index] ? "" : "wrong"].filter(Boolean).join(", ");
   return (
     <small>
-      {means ? `(${means})` : ""} {told}
+      {means ? <span>({means})</span> : null} {told ? <span>{told}</span> : null}
     </small>
   );
 }

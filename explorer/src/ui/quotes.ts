@@ -22,7 +22,7 @@ export const QUOTES: Readonly<Record<string, readonly Quote[]>> = {
   ],
   base: [
     quote(`together are exactly right on ${N}.*trained with a base of 100 in place of 10,000, models get ${N} right \\(equivalent`, ([usual, other]) =>
-      `A model that was trained with another base does as well on such short texts: with 100 ${other}, with 10,000 ${usual} right.`),
+      `A model that was trained with another base does as well on such short texts: base 100: ${other} right, base 10,000: ${usual}.`),
     quote(`together are exactly right on ${N}.*trained with a base of 100 in place of 10,000, models get ${N} right \\((?:worse|better|undecided)`, ([usual, other]) =>
       `Models trained with a base of 100 get ${other} right, with 10,000 ${usual}.`),
   ],

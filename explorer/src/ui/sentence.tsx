@@ -1,6 +1,6 @@
 /** The sentence: its tokens as chips with their positions, and both translations side by side. */
 
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import type { Translation } from "../engine/api";
 import { markBoth } from "./changes";
 import type { Counted } from "./count";
@@ -130,7 +130,9 @@ function takePositions(order: readonly number[], positions: readonly number[]): 
 /** The tokens: drag a chip to move the word, drag or press the number below it to give its position away. */
 function Chips({ state, live, update, say, said }: Props) {
   const list = useRef<HTMLOListElement>(null);
-  const [taken, setTaken] = useState<number | null>(null);
+  const [picked, setTaken] = useState<number | null>(null);
+  // A sentence that was made shorter meanwhile may have lost the token.
+  const taken = picked !== null && picked < live.places.length ? picked : null;
   const [dragged, setDragged] = useState<{ place: number; over: number; kind: "word" | "position" } | null>(null);
   const positioned = canControl(live.model, "encoder", "positions");
   // As below the words: what the model counts from is added.
@@ -207,7 +209,8 @@ function Chips({ state, live, update, say, said }: Props) {
     event.preventDefault();
     shift(place, event.shiftKey ? by / 10 : by);
   };
-  useEffect(() => {
+  useLayoutEffect(() => setTaken(null), [state.text, state.model, state.order, state.positions]);
+  useLayoutEffect(() => {
     if (taken === null) return;
     // Before the strip hears it, which would leave the question.
     const hear = (event: KeyboardEvent) => {

@@ -110,6 +110,18 @@ describe.skipIf(BROWSERS.length === 0).each(BROWSERS)("the page in %s", (name) =
     await page.keyboard.press("Enter");
     await rest(page);
     expect(await positions(page)).toEqual([4.1, 1, 1, 3]);
+    const hint = async () => (await readTexts(page, ".chips + .hint"))[0];
+    await page.click(".chips li:nth-child(4) .position");
+    await rest(page);
+    expect(await hint()).toMatch(/^Position 3 picked up/);
+    await page.click(".chips li:nth-child(2) .word");
+    await rest(page);
+    expect(await positions(page)).toEqual([4.1, 3, 1, 3]);
+    expect(await hint()).toBe("bit stands at position 3 too.");
+    await page.click(".chips li:nth-child(4) .position");
+    await page.keyboard.press("Escape");
+    await rest(page);
+    expect(await hint()).not.toContain("picked up");
     await page.close();
   });
 
