@@ -113,6 +113,9 @@ class HFModel:
         if cache is not None and cache.state is not None:
             arguments[str(self.cache_name)] = cache.state
         with torch.no_grad():
+            if cache is not None and self.task == "seq2seq" and "use_cache" not in list_arguments(self.module):
+                # Its ``forward`` hands ``use_cache`` on to the encoder too, which refuses it; ``generate`` does it so.
+                arguments["encoder_outputs"] = self.module.get_encoder()(input_ids=arguments.pop("input_ids"))
             output = self.module(**arguments)
         if cache is not None:
             cache.state = getattr(output, str(self.cache_name), None)
