@@ -8,7 +8,13 @@ from typing import Any
 import torch
 import transformers
 
+from clockhands.checking.checks.check import select
+from clockhands.checking.models.builds import find
 from clockhands.checking.models.huggingface import _vocabularies, fixed_source
+from clockhands.checking.models.make_subjects import from_model
+from clockhands.checking.models.shrinking import tiny_config
+from clockhands.checking.models.tiny import build_model
+from clockhands.checking.verdict.run import run_checks
 
 
 def test_every_row_gets_the_same_text_of_sixteen_tokens_and_so_it_stays() -> None:
@@ -27,3 +33,11 @@ def test_a_model_may_write_other_tokens_than_it_reads() -> None:
     assert _vocabularies(transformers.FSMTForConditionalGeneration(config), "seq2seq") == (11, 9)
     gpt2 = transformers.GPT2Config(vocab_size=13, n_embd=8, n_layer=1, n_head=2)
     assert _vocabularies(transformers.GPT2LMHeadModel(gpt2), "causal") == (13, 13)
+
+
+def test_an_encoder_that_refuses_a_cache_is_not_given_one() -> None:
+    """Switch Transformers does not name ``use_cache`` and hands it on to its encoder too."""
+    (build,) = find("switch_transformers")
+    subject, *_ = from_model(build_model(tiny_config(build), "seq2seq"))
+    outcomes = run_checks(subject, select(["cache.steps", "cache.reorder", "inputs.encoder_outputs"]))
+    assert [outcome.verdict for outcome in outcomes] == ["PASS"] * 3
