@@ -193,6 +193,7 @@ describe.skipIf(BROWSERS.length === 0).each(BROWSERS)("the page in %s", (name) =
     expect(played).toBeGreaterThan(4);
     expect(played).toBeLessThan(10);
     await page.click(".play");
+    await rest(page); // The last frame before the click may still be on its way.
     const stopped = await place();
     await wait(300);
     expect(await place()).toBe(stopped);
