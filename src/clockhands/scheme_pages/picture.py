@@ -60,9 +60,10 @@ def make_positions(scheme: Scheme, batch: int, length: int) -> Tensor:
 
 @torch.no_grad()
 def compute_encoding(scheme: Scheme, length: int = ROWS) -> Float[Tensor, "S P"]:
-    """Return the vectors of the first positions: [S, P]."""
+    """Return the vectors of the first positions: [S, P]. Raises ValueError for a scheme that adds none."""
     vectors = scheme.encode(make_positions(scheme, 1, min(length, scheme.declares.max_length or length)))
-    assert vectors is not None
+    if vectors is None:
+        raise ValueError(f"{type(scheme).__name__} adds no vectors, of which a picture was asked for")
     return vectors[0]
 
 

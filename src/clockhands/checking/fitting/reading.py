@@ -111,9 +111,13 @@ def _state(args: Any) -> tuple[int, Tensor]:
 
 
 def read_entry(subject: Subject, ids: Tensor) -> Tensor:
-    """Return the states that enter the first block (``find_entry``) for a text."""
+    """Return the states that enter the first block (``find_entry``) for a text.
+
+    Raises ValueError for a model without such a module.
+    """
     entry = find_entry(subject)
-    assert entry is not None
+    if entry is None:
+        raise ValueError("this model has no module that is given states [batch, tokens, width] and returns such")
     states: list[Tensor] = []
     handle = entry.register_forward_pre_hook(
         lambda _, args: states.append(next(arg for arg in args if isinstance(arg, Tensor) and arg.dim() == 3))

@@ -42,6 +42,11 @@ class DIET(Scheme):
     source = "Chen et al. 2021 (2104.08698)"
     per_layer = True
 
+    # The names are those of saved models: the first two are of the form absolute, the third is of relative.
+    query_HPR: nn.Parameter
+    key_HPR: nn.Parameter
+    table_HR: nn.Parameter
+
     def __init__(
         self,
         num_heads: int,
@@ -56,10 +61,11 @@ class DIET(Scheme):
                 [f"diet needs max_length and rank of at least 1; got {max_length} and {rank}"], "the scheme"
             )
         self.form, self.max_length = form, max_length
-        absolute = form == "absolute"
-        self.query_HPR = nn.Parameter(torch.empty(num_heads, max_length, rank)) if absolute else None
-        self.key_HPR = nn.Parameter(torch.empty(num_heads, max_length, rank)) if absolute else None
-        self.table_HR = None if absolute else nn.Parameter(torch.empty(num_heads, 2 * max_length - 1))
+        if form == "absolute":
+            self.query_HPR = nn.Parameter(torch.empty(num_heads, max_length, rank))
+            self.key_HPR = nn.Parameter(torch.empty(num_heads, max_length, rank))
+        else:
+            self.table_HR = nn.Parameter(torch.empty(num_heads, 2 * max_length - 1))
         self.reset_parameters()
 
     @torch.no_grad()
@@ -91,11 +97,10 @@ class DIET(Scheme):
         qpos_BS, kpos_BT = drop_axis(qpos_BS, "diet"), drop_axis(kpos_BT, "diet")
         for pos in (qpos_BS, kpos_BT):
             check_integer(pos, "diet")
-        if self.table_HR is not None:
+        if self.form == "relative":
             distance_BST = compute_distances(qpos_BS, kpos_BT)
             self._check_distance(distance_BST)
             return self.table_HR.float()[:, distance_BST + self.max_length - 1].transpose(0, 1)
-        assert self.query_HPR is not None and self.key_HPR is not None
         for pos in (qpos_BS, kpos_BT):
             check_length(pos, self.max_length, "diet")
         query_HBSR, key_HBTR = self.query_HPR.float()[:, qpos_BS], self.key_HPR.float()[:, kpos_BT]

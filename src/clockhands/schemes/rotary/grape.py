@@ -51,6 +51,10 @@ class GRAPE(Scheme):
     source = "Zhang et al. 2025, section 3"
     peers = ("model-architectures/GRAPE (the authors' code; in no library)",)
 
+    # Names of saved models; each form has one of them. speed_HF holds the logarithm s_c of the speeds.
+    speed_HF: nn.Parameter
+    span_HK2: nn.Parameter
+
     def __init__(
         self,
         num_heads: int,
@@ -66,17 +70,18 @@ class GRAPE(Scheme):
         self.form, self.head_dim, self.base = form, head_dim, check_above_zero("grape.base", base)
         self.rotates_by_head = per_head or form == "rank-2"
         heads = num_heads if self.rotates_by_head else 1
-        # The logarithm s_c of the speeds; the name is that of saved models.
-        self.speed_HF = nn.Parameter(torch.empty(heads, head_dim // 2)) if form == "planes" else None
-        self.span_HK2 = nn.Parameter(torch.empty(heads, head_dim, 2)) if form == "rank-2" else None
+        if form == "planes":
+            self.speed_HF = nn.Parameter(torch.empty(heads, head_dim // 2))
+        else:
+            self.span_HK2 = nn.Parameter(torch.empty(heads, head_dim, 2))
         self.reset_parameters()
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
         """Set the speeds to RoPE's; or draw two vectors, which span one radian a token at the most."""
-        if self.speed_HF is not None:
+        if self.form == "planes":
             self.speed_HF.copy_(compute_frequencies(self.head_dim, self.base, device=self.speed_HF.device).log())
-        if self.span_HK2 is not None:
+        else:
             nn.init.normal_(self.span_HK2, std=self.head_dim**-0.5)
 
     @property
@@ -96,11 +101,10 @@ class GRAPE(Scheme):
         Raises PositionError for positions of several coordinates.
         """
         q_at, k_at = drop_axis(qpos_BS, "grape"), drop_axis(kpos_BT, "grape")
-        act = self._planes if self.speed_HF is not None else self._rank_2
+        act = self._planes if self.form == "planes" else self._rank_2
         return act(q_BHSK, q_at), act(k_BHTK, k_at)
 
     def _planes(self, x_BHSK: Tensor, pos_BS: Num[Tensor, "B S"]) -> Tensor:
-        assert self.speed_HF is not None
         speed_HF = self.speed_HF.to(choose_angle_dtype(pos_BS.device)).exp()
         angle_BHSF = pos_BS[:, None, :, None] * speed_HF[:, None]
         dtype = choose_working_dtype(x_BHSK.dtype)
@@ -111,7 +115,6 @@ class GRAPE(Scheme):
 
         L and L² are products with the two vectors; the matrices [K, K] are never made.
         """
-        assert self.span_HK2 is not None
         span_HK2 = self.span_HK2.to(choose_angle_dtype(pos_BS.device))
         inner_H22 = span_HK2.transpose(-1, -2) @ span_HK2
         speed_H = (inner_H22[:, 0, 0] * inner_H22[:, 1, 1] - inner_H22[:, 0, 1] ** 2).clamp(min=1e-24).sqrt()

@@ -44,7 +44,6 @@ def find_encoding(run: Run) -> Iterator[Finding]:
 def draw_classic(rows_ND: Float[Tensor, "N D"]) -> Finding:
     """Return the heatmap of 16 positions by 32 dimensions that explanations show, and the model's own encoding."""
     small = Sinusoidal(32).encode(count_up(1, 16))
-    assert small is not None
     return Finding(
         name="encoding.heatmap",
         question="What does the encoding look like?",
