@@ -68,9 +68,12 @@ def test_every_field_of_a_configuration_is_computed_or_refused() -> None:
     norms = "norm final_norm norm_kind norm_eps norm_bias embedding_norm token_scale tying output_bias output_scale"
     layers = "attention_bias ffn_bias activation gated attention_scale residual causal_encoder encoder decoder"
     in_training = "initialisation dropout dropout_places"
-    refused = "output_transform cross query_key_norm"
+    refused = "output_transform cross query_key_norm first_norm latent_width experts"
+    # These need one of the refused ones.
+    of_refused = "latent_query_width shared_key_dim value_dim experts_per_token expert_width expert_layers"
+    of_refused += " shared_expert_width router router_scale expert_groups expert_groups_per_token"
     # With cross-attention the model itself refuses `parallel`.
-    known = {*f"{sizes} {norms} {layers} {in_training} {refused} parallel".split()}
+    known = {*f"{sizes} {norms} {layers} {in_training} {refused} {of_refused} parallel".split()}
     assert {field.name for field in dataclasses.fields(TransformerConfig)} == known
     computed = "scheme options combine width every_layer skip_every"
     refused = "layers kinds transform transform_options"

@@ -116,6 +116,22 @@ def test_numbers_that_no_tensor_can_have_are_a_fault() -> None:
         core(encoder={"scheme": "learned", "max_length": 2**62})
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"latent_width": 12},
+        {"latent_width": 12, "latent_query_width": 10, "shared_key_dim": 4, "value_dim": 6, "attention_bias": True},
+        {"experts": 4, "experts_per_token": 2},
+        {"experts": 4, "router": "sigmoid", "shared_expert_width": 9, "expert_width": 7, "expert_layers": (1,)},
+        {"first_norm": False},
+    ],
+)
+@pytest.mark.parametrize("kind", ["encoder-decoder", "decoder", "encoder"])
+def test_layers_of_known_models_are_counted_as_they_are_built(kind: str, changes: dict[str, Any]) -> None:
+    config = core(kind=kind, **changes)
+    assert count_parameters(config) == built(config)
+
+
 def test_what_does_not_fit_is_told_with_both_numbers() -> None:
     config = make_preset("paper-base")
     needed = count_bytes(config)

@@ -55,6 +55,14 @@ def _find_faults(config: TransformerConfig) -> Iterator[str]:
         yield f"model.norm = {config.norm!r}: the page has one norm for each sublayer, before or after it"
     if config.query_key_norm != "none":
         yield f"model.query_key_norm = {config.query_key_norm!r}: the page computes queries and keys without norms"
+    if config.latent_width is not None:
+        yield f"model.latent_width = {config.latent_width}: the page projects keys and values from a layer's input"
+    if config.experts:
+        yield f"model.experts = {config.experts}: the page has one feed-forward network in a layer"
+    if not config.first_norm:
+        yield "model.first_norm = false: the page has the same norms in all layers"
+    if config.activation == "clamped-silu":
+        yield "model.activation = 'clamped-silu': the page has no such function"
     if config.parallel:
         yield "model.parallel: the page computes the feed-forward layer after attention"
     if config.cross.scheme != "none" or config.cross.transform:

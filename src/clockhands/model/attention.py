@@ -161,17 +161,27 @@ class SelfAttention(Attention):
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__(config)
-        self.qkv = FusedLinear(config.d_model, (self.q_width, self.kv_width, self.kv_width), bias=config.attention_bias)
+        self.make_projection(config)
         self.q_norm = make_head_norm(config, self.q_width)
         self.k_norm = make_head_norm(config, self.kv_width)
 
     def forward(self, x_BSD: Float[Tensor, "B S D"], context: AttentionContext) -> Float[Tensor, "B S D"]:
         """Attend among the tokens of one side: [B, S, D] to [B, S, D]. Raises what ``attend_with_cache`` raises."""
+        q_BHSK, k_BHSK, v_BHSK = self.project(x_BSD)
+        return self.join_heads(self.attend_with_cache(x_BSD, q_BHSK, k_BHSK, v_BHSK, context))
+
+    def make_projection(self, config: TransformerConfig) -> None:
+        """Make the projection from which queries, keys and values come."""
+        self.qkv = FusedLinear(config.d_model, (self.q_width, self.kv_width, self.kv_width), bias=config.attention_bias)
+
+    def project(
+        self, x_BSD: Float[Tensor, "B S D"]
+    ) -> tuple[Float[Tensor, "B H S K"], Float[Tensor, "B H S K"], Float[Tensor, "B H S Kv"]]:
+        """Return queries, keys and values of tokens [B, S, D], one head of each for every query head: [B, H, S, K]."""
         q_BHSK, k_BGSK, v_BGSK = self.qkv.project_heads(x_BSD, self.head_dim)
         if self.q_norm is not None and self.k_norm is not None:
             q_BHSK, k_BGSK = normalise_heads(q_BHSK, self.q_norm), normalise_heads(k_BGSK, self.k_norm)
-        k_BHSK, v_BHSK = self.repeat_heads(k_BGSK), self.repeat_heads(v_BGSK)
-        return self.join_heads(self.attend_with_cache(x_BSD, q_BHSK, k_BHSK, v_BHSK, context))
+        return q_BHSK, self.repeat_heads(k_BGSK), self.repeat_heads(v_BGSK)
 
     def attend_with_cache(
         self,

@@ -3,51 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 
-import torch.nn.functional as F
 from torch import nn
 
 from clockhands.model.attention import AttentionContext, CrossAttention, SelfAttention
 from clockhands.model.config import TransformerConfig
 from clockhands.model.config_types import StackSide
-from clockhands.model.fused_linear import FusedLinear
+from clockhands.model.experts import ExpertMixture
+from clockhands.model.feed_forward import FeedForward
 from clockhands.model.input import make_norm
+from clockhands.model.latent_attention import LatentAttention
 from clockhands.shapes import Float, Tensor
 
-__all__ = ["ACTIVATIONS", "Block", "FeedForward", "ResidualConnection"]
-
-ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
-    "relu": F.relu,
-    "gelu": F.gelu,
-    "gelu-tanh": partial(F.gelu, approximate="tanh"),
-    "silu": F.silu,
-}
-"""The functions that ``TransformerConfig.activation`` names."""
-
-
-class FeedForward(nn.Module):
-    """W₂ act(W₁ x) (Vaswani et al. 2017, equation 2), or gated: W₂ (act(W_g x) * W₁ x) (Shazeer 2020)."""
-
-    def __init__(self, config: TransformerConfig) -> None:
-        super().__init__()
-        self.activation = ACTIVATIONS[config.activation]
-        self.gated = config.gated
-        widths = (config.d_ff, config.d_ff) if config.gated else (config.d_ff,)
-        self.up = FusedLinear(config.d_model, widths, bias=config.ffn_bias)
-        self.down = nn.Linear(config.d_ff, config.d_model, bias=config.ffn_bias)
-        self.dropout = nn.Dropout(config.get_dropout("activation"))
-
-    def forward(self, x_BSD: Float[Tensor, "B S D"]) -> Float[Tensor, "B S D"]:
-        """Compute the position-wise feed-forward layer: [B, S, D] to [B, S, D]."""
-        x = self.up(x_BSD)
-        if self.gated:
-            gate, x = x.chunk(2, dim=-1)
-            x = self.activation(gate) * x
-        else:
-            x = self.activation(x)
-        # Outside training dropout does nothing, and a step of decoding is shorter without the call.
-        return self.down(self.dropout(x) if self.training else x)
+__all__ = ["Block", "ResidualConnection"]
 
 
 class ResidualConnection(nn.Module):
@@ -55,13 +23,14 @@ class ResidualConnection(nn.Module):
 
     It computes norm(x + dropout(f(x))), or x + dropout(f(norm(x))) with ``norm = "pre"`` (Xiong et al. 2020); with
     ``output`` and ``sandwich`` a norm of f's output comes before the dropout. With ``residual`` off, x is not added.
+    ``input_norm``: whether f's input has a norm where ``norm`` says so.
     """
 
-    def __init__(self, config: TransformerConfig, dropout: float) -> None:
+    def __init__(self, config: TransformerConfig, dropout: float, *, input_norm: bool = True) -> None:
         super().__init__()
         self.pre_norm, self.adds_input = config.norm in ("pre", "sandwich"), config.residual
         # With "output", the only norm is that of f's output.
-        self.norm = make_norm(config) if config.norm != "output" else nn.Identity()
+        self.norm = make_norm(config) if config.norm != "output" and input_norm else nn.Identity()
         self.output_norm = make_norm(config) if config.norm in ("output", "sandwich") else None
         self.dropout = nn.Dropout(dropout)
 
@@ -80,18 +49,23 @@ class ResidualConnection(nn.Module):
 
 
 class Block(nn.Module):
-    """One layer of the encoder or the decoder; only a decoder that reads a source has cross-attention."""
+    """One layer of the encoder or the decoder; only a decoder that reads a source has cross-attention.
 
-    def __init__(self, config: TransformerConfig, side: StackSide) -> None:
+    ``layer``: its index, counted from 0.
+    """
+
+    def __init__(self, config: TransformerConfig, side: StackSide, layer: int) -> None:
         super().__init__()
         self.parallel = config.parallel
-        self.attention = SelfAttention(config)
-        self.attention_residual = ResidualConnection(config, config.get_dropout("residual"))
+        self.attention = SelfAttention(config) if config.latent_width is None else LatentAttention(config)
+        self.attention_residual = ResidualConnection(
+            config, config.get_dropout("residual"), input_norm=layer > 0 or config.first_norm
+        )
         self.cross: CrossAttention | None = None
         if config.has_cross_attention(side):
             self.cross = CrossAttention(config)
             self.cross_residual = ResidualConnection(config, config.get_dropout("residual"))
-        self.feed_forward = FeedForward(config)
+        self.feed_forward = ExpertMixture(config) if config.has_experts(layer) else FeedForward(config)
         self.feed_forward_residual = ResidualConnection(config, config.get_dropout("ffn-residual"))
 
     def forward(

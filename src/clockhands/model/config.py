@@ -10,10 +10,12 @@ from functools import cached_property
 from typing import Annotated, Any, Literal, get_args
 
 from clockhands.errors import ConfigError, show_value
+from clockhands.model.config_layers import LayerOptions
 from clockhands.model.config_types import (
     SIDES_BY_ARCHITECTURE,
     Architecture,
     DropoutPlace,
+    FeedForwardWidth,
     HeadCount,
     HeadWidth,
     LayerCount,
@@ -34,7 +36,7 @@ __all__ = ["TransformerConfig"]
 
 
 @dataclass(frozen=True)
-class TransformerConfig:
+class TransformerConfig(LayerOptions):
     """A Transformer of "Attention Is All You Need" (Vaswani et al. 2017); the defaults are the paper's base model.
 
     Two defaults are not the paper's: ``vocab_size`` is smaller than its 37,000 tokens, and ``norm_eps`` is PyTorch's.
@@ -84,6 +86,8 @@ class TransformerConfig:
         parallel: attention and feed-forward layer read the same x, and both are added to it (GPT-NeoX); needs ``pre``.
         encoder, decoder, cross: the positional encoding of each side, not the side itself; in the paper cross has none.
 
+    ``LayerOptions`` has further options, which known models need.
+
     Raises ConfigError, which lists all values of a wrong type or range, or else those that contradict each other.
     """
 
@@ -94,7 +98,7 @@ class TransformerConfig:
     num_heads: HeadCount = 8
     num_kv_heads: HeadCount | None = None
     head_dim: HeadWidth | None = None
-    d_ff: Annotated[int, Range(least=1, most=2**22)] = 2048
+    d_ff: FeedForwardWidth = 2048
     encoder_layers: LayerCount = 6
     decoder_layers: LayerCount = 6
     norm: Literal["post", "pre", "output", "sandwich"] = "post"
@@ -114,7 +118,7 @@ class TransformerConfig:
     ffn_bias: bool = True
     dropout: Share = 0.1
     dropout_places: tuple[DropoutPlace, ...] = ("embedding", "residual")
-    activation: Literal["relu", "gelu", "gelu-tanh", "silu"] = "relu"
+    activation: Literal["relu", "gelu", "gelu-tanh", "silu", "clamped-silu"] = "relu"
     gated: bool = False
     attention_scale: float | None = None
     residual: bool = True

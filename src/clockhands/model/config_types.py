@@ -13,6 +13,7 @@ __all__ = [
     "SIDES_BY_ARCHITECTURE",
     "Architecture",
     "DropoutPlace",
+    "FeedForwardWidth",
     "HeadCount",
     "HeadWidth",
     "LayerCount",
@@ -48,5 +49,7 @@ HeadCount: TypeAlias = Annotated[int, Range(least=1, most=LARGEST_NUM_HEADS)]
 """The number of heads of queries, or of keys and values."""
 HeadWidth: TypeAlias = Annotated[int, Range(least=1, most=LARGEST_HEAD_WIDTH)]
 """The width of one head, d_head."""
+FeedForwardWidth: TypeAlias = Annotated[int, Range(least=1, most=2**22)]
+"""The width inside a feed-forward layer."""
 LayerCount: TypeAlias = Annotated[int, Range(least=0, most=2_000)]
 """The number of layers of a stack. The deepest published Transformer has 1,000 (Wang et al. 2022, DeepNet)."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, get_args, get_origin
 
 from clockhands.errors import ConfigError, Fault, show_value
+from clockhands.model.config_layers import find_layer_option_faults
 from clockhands.model.config_types import (
     LARGEST_HEAD_WIDTH,
     LARGEST_NUM_HEADS,
@@ -111,7 +112,7 @@ def find_size_faults(config: TransformerConfig) -> list[Fault]:
     if config.parallel and config.architecture == "encoder-decoder":
         sentence = "parallel attention and feed-forward have no place for cross-attention; set parallel = false"
         faults.append(Fault(sentence, "parallel", "kind"))
-    return faults
+    return [*faults, *find_layer_option_faults(config)]
 
 
 def _find_nearest_divisor(size: int, wanted: int) -> int:

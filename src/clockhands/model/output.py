@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from torch import nn
 
-from clockhands.model.block import ACTIVATIONS
 from clockhands.model.config import TransformerConfig
+from clockhands.model.feed_forward import ACTIVATIONS
 from clockhands.model.input import make_norm
 from clockhands.shapes import Float, Tensor
 

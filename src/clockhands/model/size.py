@@ -84,19 +84,43 @@ def _count_stack(config: TransformerConfig, side: StackSide) -> int:
     total += _count_norm(config) if config.embedding_norm else 0
     return (
         total
-        + config.count_layers(side) * _count_layer(config, side)
+        + sum(_count_layer(config, side, layer) for layer in range(config.count_layers(side)))
         + (_count_norm(config) if config.has_final_norm else 0)
     )
 
 
-def _count_layer(config: TransformerConfig, side: StackSide) -> int:
-    """Count the attention, the feed-forward network and the norms of one layer."""
+def _count_layer(config: TransformerConfig, side: StackSide, layer: int) -> int:
+    """Count the attention, the feed-forward network or the experts, and the norms of one layer, counted from 0."""
     norms = _count_norm(config) * (2 if config.norm == "sandwich" else 1)
-    attention = _count_attention(config) + norms
-    has_cross_attention = config.has_cross_attention(side)
-    up = (1 + config.gated) * config.d_ff
-    feed_forward = config.d_model * (up + config.d_ff) + config.ffn_bias * (up + config.d_model)
-    return (1 + has_cross_attention) * attention + _count_head_norms(config) + feed_forward + norms
+    total = norms + (_count_attention(config) if config.latent_width is None else _count_latent_attention(config))
+    total -= 0 if layer or config.first_norm else _count_norm(config)
+    total += _count_attention(config) + norms if config.has_cross_attention(side) else 0
+    total += _count_experts(config) if config.has_experts(layer) else _count_feed_forward(config, config.d_ff)
+    return total + _count_head_norms(config) + norms
+
+
+def _count_feed_forward(config: TransformerConfig, width: int) -> int:
+    """Count a feed-forward network of this width inside."""
+    up = (1 + config.gated) * width
+    return config.d_model * (up + width) + config.ffn_bias * (up + config.d_model)
+
+
+def _count_experts(config: TransformerConfig) -> int:
+    """Count the experts of a layer, the network beside them, and their router."""
+    expert = _count_feed_forward(config, config.expert_width or config.d_ff)
+    shared = _count_feed_forward(config, config.shared_expert_width) if config.shared_expert_width else 0
+    return config.experts * (expert + config.d_model + config.ffn_bias) + shared
+
+
+def _count_latent_attention(config: TransformerConfig) -> int:
+    """Count the projections and norms of an attention with compressed keys and values."""
+    width, latent, query = config.d_model, config.latent_width or 0, config.latent_query_width
+    value_dim, shared = config.value_dim or config.resolved_head_dim, config.shared_key_dim
+    down, norms = latent + shared + (query or 0), latent + (query or 0)
+    up = config.num_heads * config.resolved_head_dim * (query or width)
+    up += latent * config.num_heads * (config.resolved_head_dim - shared + value_dim)
+    out = config.num_heads * value_dim * width
+    return width * down + norms + up + out + config.attention_bias * (down + width)
 
 
 def _count_attention(config: TransformerConfig) -> int:

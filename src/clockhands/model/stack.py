@@ -98,7 +98,7 @@ class Stack(nn.Module):
         self.input = InputLayer(config, side)
         self.schemes = SideSchemes(config, side)
         self.transform = self.position_config.make_transform()
-        self.blocks = nn.ModuleList(Block(config, side) for _ in range(config.count_layers(side)))
+        self.blocks = nn.ModuleList(Block(config, side, layer) for layer in range(config.count_layers(side)))
         self.norm = make_norm(config) if config.has_final_norm else None
         self._cross_schemes: tuple[SideSchemes, ...] = ()
 

@@ -44,6 +44,9 @@ def _read_options(owner: Any) -> Mapping[str, Option]:
     """Read the options of an owner, once for each."""
     _, meanings = read_docstring(owner)
     if dataclasses.is_dataclass(owner):
+        # A dataclass has the fields of those that it inherits from, whose docstrings say what they mean.
+        for base in inspect.getmro(typing.cast(type, owner))[1:]:
+            meanings = {**read_docstring(base)[1], **meanings}
         hints = typing.get_type_hints(owner, include_extras=True)
         defaults = {field.name: _get_default(field) for field in dataclasses.fields(owner)}
     else:

@@ -148,6 +148,10 @@ def list_obstacles(transformer: Transformer) -> list[str]:
             (config.output_transform, "a layer lies before its output matrix (output_transform)"),
             (config.norm not in ("pre", "post"), f"the output of its sublayers has a norm (norm = {config.norm!r})"),
             (config.query_key_norm != "none", "its queries and keys have norms (query_key_norm)"),
+            (config.latent_width is not None, "its keys and values come from a compressed state (latent_width)"),
+            (config.experts > 0, "its feed-forward layers have experts (experts)"),
+            (not config.first_norm, "its first layer has no norm before attention (first_norm = false)"),
+            (config.activation == "clamped-silu", "its activation is 'clamped-silu'"),
         )
         if holds
     ]

@@ -153,15 +153,16 @@ def _convert_layer(spec: Any, block: Block, scheme: Scheme) -> None:
 
 def _convert_feed_forward(spec: Any, block: Block) -> None:
     """Fill in a feed-forward network; the two halves of a gated one are two matrices in CTranslate2."""
-    up = block.feed_forward.up
-    if block.feed_forward.gated:
+    network: Any = block.feed_forward
+    up = network.up
+    if network.gated:
         gate, plain = up.weight.chunk(2)
         spec.linear_0.weight, spec.linear_0_noact.weight = _to_array(gate), _to_array(plain)
         if up.bias is not None:
             spec.linear_0.bias, spec.linear_0_noact.bias = map(_to_array, up.bias.chunk(2))
     else:
         _convert_linear(spec.linear_0, up)
-    _convert_linear(spec.linear_1, block.feed_forward.down)
+    _convert_linear(spec.linear_1, network.down)
     _convert_norm(spec.layer_norm, block.feed_forward_residual)
 
 
