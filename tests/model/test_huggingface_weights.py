@@ -1,4 +1,4 @@
-"""Weights there and back between decoders of transformers and ours: the same logits, and the same numbers."""
+"""Weights there and back between models of transformers and ours: the same logits, and the same numbers."""
 
 from __future__ import annotations
 
@@ -12,10 +12,15 @@ import transformers
 from clockhands.errors import ConfigError, UsageError
 from clockhands.explanation.architectures import ARCHITECTURES
 from clockhands.model import TransformerConfig
-from clockhands.model.huggingface import ClockhandsForCausalLM
+from clockhands.model.huggingface import ClockhandsForCausalLM, ClockhandsForMaskedLM
 from clockhands.model.huggingface_config import ClockhandsConfig
 from clockhands.model.huggingface_fields import REFUSED
-from clockhands.model.huggingface_weights import DECODERS, copy_from_transformers, copy_to_transformers
+from clockhands.model.huggingface_weights import (
+    DECODERS,
+    ENCODERS,
+    copy_from_transformers,
+    copy_to_transformers,
+)
 from tests.model.test_layout_peers import close, shaken
 from tests.model.tiny import VOCABULARY, words
 
@@ -65,6 +70,42 @@ THEIRS: dict[str, tuple[str, dict[str, Any]]] = {
         },
     ),
 }
+LLAMA_4 = THEIRS["llama4_text"][1]
+DEEPSEEK = {
+    "q_lora_rank": 10, "kv_lora_rank": 12, "qk_rope_head_dim": 4, "qk_nope_head_dim": 8, "v_head_dim": 6,
+    "num_key_value_heads": 4, "rope_parameters": PLAIN, "moe_intermediate_size": 8, "n_routed_experts": 8,
+    "n_shared_experts": 2, "n_group": 4, "topk_group": 2, "num_experts_per_tok": 3, "first_k_dense_replace": 1,
+}  # fmt: skip
+THEIRS |= {
+    "gpt_oss": (
+        "GptOssForCausalLM",
+        {
+            "head_dim": 8,
+            "sliding_window": 5,
+            "rope_parameters": YARN,
+            "num_local_experts": 4,
+            "num_experts_per_tok": 2,
+        },
+    ),
+    "deepseek_v3": ("DeepseekV3ForCausalLM", DEEPSEEK),
+    "modernbert": (
+        "ModernBertForMaskedLM",
+        {
+            "local_attention": 8,
+            "classifier_bias": True,
+            "attention_bias": True,
+            "rope_parameters": {"sliding_attention": PLAIN, "full_attention": {**PLAIN, "rope_theta": 1000.0}},
+        },
+    ),
+    "mpnet": ("MPNetForMaskedLM", {"max_position_embeddings": 34, "pad_token_id": 1}),
+}
+"""Settings under which further values of the same keys are copied: (architecture, changes)."""
+FURTHER: list[tuple[str, dict[str, Any]]] = [
+    ("llama4_text", {"moe_layers": [1, 3], "num_local_experts": 4, "num_experts_per_tok": 2, "intermediate_size": 20}),
+    ("deepseek_v3", {"rope_parameters": {**YARN, "mscale": 0.7, "mscale_all_dim": 1.0}}),
+    ("deepseek_v3", {"q_lora_rank": None, "first_k_dense_replace": 4, "attention_bias": True}),
+    ("modernbert", {"classifier_bias": False, "attention_bias": False, "norm_bias": True, "mlp_bias": True}),
+]
 BODY = {
     "kind": "decoder", "vocab_size": VOCABULARY, "d_model": 32, "num_heads": 4, "num_kv_heads": 2, "d_ff": 48,
     "decoder_layers": 4, "norm": "pre", "norm_kind": "rms", "norm_eps": 1e-6, "token_scale": "one", "gated": True,
@@ -95,6 +136,37 @@ OURS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         {"layers": [{"schemes": [{"scheme": "rope", "layout": "interleaved"}, WINDOW]}, "rope"]},
     ),
 }
+EXPERT_KEYS = {
+    "n_routed_experts", "num_experts_per_tok", "moe_intermediate_size", "n_shared_experts", "routed_scaling_factor",
+    "n_group", "topk_group", "num_local_experts",
+}  # fmt: skip
+EXPERTS = {"experts": 4, "experts_per_token": 2}
+LATENT = {"latent_width": 12, "shared_key_dim": 4, "value_dim": 6, "num_kv_heads": 4, "head_dim": 12}
+ENCODER = {
+    "kind": "encoder", "norm_kind": "layer", "embedding_norm": True, "output_transform": True, "tying": "target",
+    "num_kv_heads": 4, "encoder_layers": 4, "activation": "gelu",
+}  # fmt: skip
+POST = {"norm": "post", "gated": False, "attention_bias": True, "ffn_bias": True, "output_bias": True}
+OURS |= {
+    "gpt_oss": (
+        {**EXPERTS, "activation": "clamped-silu", "ffn_bias": True, "attention_bias": True},
+        {
+            "layers": [
+                {"schemes": [{"scheme": "rope", "layout": "interleaved"}, WINDOW, "sinks"]},
+                {"schemes": [{"scheme": "rope", "layout": "interleaved"}, "sinks"]},
+            ]
+        },
+    ),
+    "deepseek_v3": (
+        {**LATENT, **EXPERTS, "expert_layers": [1, 2, 3], "shared_expert_width": 48, "router": "sigmoid"},
+        {"scheme": "rope", "fraction": 1 / 3},
+    ),
+    "modernbert": (
+        {**ENCODER, "first_norm": False},
+        {"layers": ["rope", {"schemes": [{"scheme": "rope", "layout": "interleaved"}, WINDOW]}]},
+    ),
+    "mpnet": ({**ENCODER, **POST}, {"schemes": [{"scheme": "learned", "max_length": 30}, "t5"]}),
+}
 
 
 def make_theirs(name: str, changes: dict[str, Any] | None = None) -> Any:
@@ -104,17 +176,18 @@ def make_theirs(name: str, changes: dict[str, Any] | None = None) -> Any:
     return shaken(kind(config.text_config if hasattr(config, "text_config") else config))
 
 
-def make_ours(body: dict[str, Any], position: dict[str, Any]) -> ClockhandsForCausalLM:
-    config = TransformerConfig.from_dict({**BODY, **body, "decoder": position})
+def make_ours(body: dict[str, Any], position: dict[str, Any]) -> Any:
+    table = {**BODY, **body}
+    config = TransformerConfig.from_dict({**table, table["kind"]: position})
     ids = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
-    made: ClockhandsForCausalLM = shaken(ClockhandsForCausalLM(ClockhandsConfig(transformer=config, **ids)))
-    return made
+    kind: Any = ClockhandsForCausalLM if config.architecture == "decoder" else ClockhandsForMaskedLM
+    return shaken(kind(ClockhandsConfig(transformer=config, **ids)))
 
 
-@pytest.mark.parametrize("name", DECODERS)
+@pytest.mark.parametrize(("name", "changes"), [*((name, {}) for name in [*DECODERS, *ENCODERS]), *FURTHER])
 @torch.no_grad()
-def test_from_transformers_and_back_everything_is_the_same(name: str) -> None:
-    theirs, text = make_theirs(name), words(2, LENGTH)
+def test_from_transformers_and_back_everything_is_the_same(name: str, changes: dict[str, Any]) -> None:
+    theirs, text = make_theirs(name, changes), words(2, LENGTH)
     ours = copy_from_transformers(theirs)
     close(ours(input_ids=text).logits, theirs(input_ids=text).logits)
     again = copy_to_transformers(ours, name)
@@ -122,10 +195,18 @@ def test_from_transformers_and_back_everything_is_the_same(name: str) -> None:
     for key, tensor in theirs.state_dict().items():
         if name == "gemma3_text" and "norm" in key:  # 1 is added to the gains and taken away again
             torch.testing.assert_close(again.state_dict()[key], tensor, rtol=0, atol=1e-6)
+        elif key == "mpnet.embeddings.position_embeddings.weight":  # the first rows stand for no position
+            assert torch.equal(again.state_dict()[key][2:], tensor[2:])
         else:
             assert torch.equal(again.state_dict()[key], tensor), key
     left_out = {"architectures", "max_position_embeddings", "dtype", "initializer_range", "rope_parameters"}
-    left_out |= {"intermediate_size"} if name == "llama4_text" else set()  # of experts, which there are not
+    # Of experts, which there may not be, and of what only training reads.
+    left_out |= {"intermediate_size"} if name == "llama4_text" and not theirs.config.moe_layers else set()
+    left_out |= {"classifier_bias"} if name == "modernbert" else set()
+    left_out |= {"first_k_dense_replace", *EXPERT_KEYS} if changes.get("first_k_dense_replace") == 4 else set()
+    left_out |= EXPERT_KEYS if name == "llama4_text" and not theirs.config.moe_layers else set()
+    # Keys of SIZES that encoders do not have.
+    left_out |= {"num_key_value_heads"} if name in ENCODERS else set()
     before, after = (model.config.to_dict() for model in (theirs, again))
     assert {key: after.get(key) for key in before if key not in left_out} == {
         key: value for key, value in before.items() if key not in left_out
@@ -133,9 +214,9 @@ def test_from_transformers_and_back_everything_is_the_same(name: str) -> None:
     close(again(input_ids=text).logits, theirs(input_ids=text).logits)
 
 
-@pytest.mark.parametrize("name", DECODERS)
+@pytest.mark.parametrize("name", [*DECODERS, *ENCODERS])
 @torch.no_grad()
-def test_a_decoder_of_our_own_has_its_logits_in_transformers(name: str) -> None:
+def test_a_model_of_our_own_has_its_logits_in_transformers(name: str) -> None:
     """Channels that are paired otherwise, and two norms where Cohere's has one, are worked into the matrices."""
     ours, text = make_ours(*OURS[name]), words(2, LENGTH)
     before = {key: tensor.clone() for key, tensor in ours.state_dict().items()}
@@ -167,21 +248,25 @@ def test_what_the_architecture_cannot_express_is_refused(
 
 def test_other_architectures_are_refused() -> None:
     theirs = transformers.PhiForCausalLM(transformers.PhiConfig(**SIZES))
-    with pytest.raises(UsageError, match=r"unknown decoder 'phi'.*llama, llama4_text, mistral"):
+    with pytest.raises(UsageError, match=r"unknown architecture 'phi'.*llama, llama4_text, mistral"):
         copy_from_transformers(theirs)
-    with pytest.raises(UsageError, match=r"weights of gpt_oss are not copied: .* mixtures of experts; llama, mistral"):
-        copy_to_transformers(make_ours({}, {"scheme": "rope"}), "gpt_oss")
+    with pytest.raises(UsageError, match=r"weights of qwen3_next are not copied: .* delta nets.*; those of llama, mis"):
+        copy_to_transformers(make_ours({}, {"scheme": "rope"}), "qwen3_next")
+    with pytest.raises(ConfigError, match=r"kind is 'decoder', and modernbert has 'encoder'"):
+        copy_to_transformers(make_ours({}, {"scheme": "rope"}), "modernbert")
 
 
 def test_every_architecture_whose_layout_is_written_has_weights_or_a_reason() -> None:
-    assert {*DECODERS, *REFUSED} == set(ARCHITECTURES)
+    assert {*DECODERS, *ENCODERS, *REFUSED} == set(ARCHITECTURES)
 
 
 @pytest.mark.parametrize(
     ("name", "settings", "reason"),
     [
-        ("llama4_text", {"moe_layers": [1]}, r"moe_layers is \[1\], for which our layers have no option"),
-        ("llama4_text", {"use_qk_norm": True}, "use_qk_norm is True"),
+        ("llama4_text", {"use_qk_norm": True}, "use_qk_norm is True, for which our layers have no option"),
+        ("gpt_oss", {"swiglu_limit": 9.0}, "swiglu_limit is 9.0"),
+        ("deepseek_v3", {"norm_topk_prob": False}, "norm_topk_prob is False"),
+        ("modernbert", {"classifier_activation": "relu"}, "classifier_activation is 'relu'"),
         ("gemma3_text", {"final_logit_softcapping": 30.0}, "final_logit_softcapping is 30.0"),
         ("stablelm", {"use_parallel_residual": True}, "use_parallel_residual is True"),
     ],
@@ -192,7 +277,7 @@ def test_what_our_layers_have_no_option_for_is_refused(name: str, settings: dict
         copy_from_transformers(theirs)
 
 
-@pytest.mark.parametrize("name", ["gemma3_text", "olmo3"])
+@pytest.mark.parametrize("name", ["gemma3_text", "olmo3", "deepseek_v3", "gpt_oss"])
 @torch.no_grad()
 def test_what_is_copied_writes_token_by_token_as_all_at_once(name: str) -> None:
     ours, text = copy_from_transformers(make_theirs(name)), words(2, LENGTH)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -85,8 +86,10 @@ def _make_temperature(layer: Layer, config: Mapping[str, Any], source: str) -> d
 
 def _make_rope(rotation: Rotation, config: Mapping[str, Any], source: str) -> dict[str, Any]:
     """Return a rotation as the scheme ``rope``. Raises CheckpointError for what that cannot express."""
-    if rotation.direction != 1 or rotation.logit_factor != 1.0:
-        raise CheckpointError(f"{source} rotates the other way or scales logits too, which the scheme rope does not")
+    if rotation.direction != 1 or (rotation.logit_factor != 1.0 and rotation.rule != "yarn"):
+        raise CheckpointError(
+            f"{source} rotates the other way, or scales logits too, which the scheme rope does with the rule yarn only"
+        )
     width = rotation.head_dim
     if config.get("qk_nope_head_dim") is not None:  # a slice of its own rotates (MLA)
         width = int(config["qk_nope_head_dim"]) + int(config["qk_rope_head_dim"])
@@ -109,7 +112,9 @@ def _list_rule_options(rotation: Rotation) -> dict[str, Any]:
         options["original_length"] = rotation.original_length
     if rotation.rule == "yarn":
         options |= {"beta_fast": rotation.beta_fast, "beta_slow": rotation.beta_slow, "truncate": rotation.truncate}
-    if rotation.rule in ("yarn", "longrope"):
+    if rotation.logit_factor != 1.0:
+        options |= _find_slopes(rotation)
+    elif rotation.rule in ("yarn", "longrope"):
         options["attention_factor"] = rotation.amplitude
     if rotation.rule == "longrope":
         options |= {"short_factor": list(rotation.factors), "long_factor": list(rotation.long_factors)}
@@ -117,3 +122,16 @@ def _list_rule_options(rotation: Rotation) -> dict[str, Any]:
         options["low_frequency_factor"] = rotation.low_frequency_factor
         options["high_frequency_factor"] = rotation.high_frequency_factor
     return options
+
+
+def _find_slopes(rotation: Rotation) -> dict[str, float]:
+    """Return DeepSeek's options of YaRN that give the factors of a rotation, g(m) = 0.1·m·ln(factor) + 1.
+
+    The factor of the logits is g(mscale_all_dim)², and that of cosines and sines g(mscale)/g(mscale_all_dim).
+    """
+    log_factor, all_dim = 0.1 * math.log(rotation.factor), math.sqrt(rotation.logit_factor)
+    # Rounded, so that the decimal that stands in the configuration comes back.
+    return {
+        "mscale": round((rotation.amplitude * all_dim - 1) / log_factor, 12),
+        "mscale_all_dim": round((all_dim - 1) / log_factor, 12),
+    }
