@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
@@ -41,6 +42,15 @@ def test_each_thing_that_results_depend_on_changes_the_signature(tmp_path: Path)
     assert other != before
     change_a_weight(folder)
     assert sign(folder, trained=32) != other
+
+
+@pytest.mark.parametrize("weights", [None, "streamed"])
+def test_a_model_that_was_moved_keeps_its_signature(weights: str | None, tmp_path: Path) -> None:
+    folder = save_model(tmp_path / "model", "llama")
+    before = sign(folder, weights=weights)
+    moved = folder.rename(tmp_path / "moved")
+    assert sign(moved, weights=weights) == before
+    assert sign(save_model(tmp_path / "other", "llama", rms_norm_eps=1e-3), weights=weights) != before
 
 
 def test_weights_that_stay_in_their_files_count_too(tmp_path: Path) -> None:

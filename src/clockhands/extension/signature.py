@@ -19,21 +19,22 @@ __all__ = ["hash_weights", "make_signature"]
 
 CHUNK = 2**24
 """Bytes of a weight file that are read at a time."""
+PLACES = ("_name_or_path", "_commit_hash")
+"""Keys of a configuration that say where a model was opened from, not what it is."""
 
 
 def make_signature(model: LanguageModel, stream: Stream, settings: dict[str, Any]) -> str:
-    """Return the name of a model with its weights and configuration, a hash of its tokens, and the settings.
+    """Return hashes of a model's weights and configuration, of its tokenizer and of its tokens, and the settings.
 
-    ``settings``: whatever else results depend on, such as the trained length; written as JSON.
+    ``settings``: whatever else results depend on, such as the trained length; written as JSON. Where the model lies is
+    left out: the same model in another folder gives the same results.
     """
-
     tokenizer = hashlib.blake2b(json.dumps(model.tokenizer.get_vocab(), sort_keys=True).encode(), digest_size=8)
     return json.dumps(
         {
             "version": __version__,
             "torch": torch.__version__,
             "device": model.device.type,
-            "model": model.source,
             "weights": hash_weights(model),
             "tokenizer": tokenizer.hexdigest(),
             "text": hashlib.blake2b(stream.tobytes(), digest_size=8).hexdigest(),
@@ -44,19 +45,37 @@ def make_signature(model: LanguageModel, stream: Stream, settings: dict[str, Any
 
 
 def hash_weights(model: LanguageModel) -> str:
-    """Return a hash of a model's configuration and of its weights, or of the files that they stay in."""
+    """Return a hash of a model's configuration and of its weights, or of the files that they stay in.
+
+    Weights that stay in files of no known folder, those of a name on the hub, count by that name and its commit.
+    """
     digest = hashlib.blake2b(digest_size=16)
-    digest.update(model.model.config.to_json_string(use_diff=False).encode())
+    config = json.loads(model.model.config.to_json_string(use_diff=False))
+    digest.update(json.dumps(_leave_out_places(config), sort_keys=True).encode())
     if is_streamed(model.model):
-        digest.update(str(getattr(model.model.config, "_commit_hash", None)).encode())  # of a name on the hub
-        folder = Path(model.source)
-        for path in list_weight_files(folder, read_configuration(folder)) if folder.is_dir() else ():
-            with path.open("rb") as stream:
-                while piece := stream.read(CHUNK):
-                    digest.update(piece)
+        _hash_files(model, digest)
         return digest.hexdigest()
     for name, weight in sorted(model.model.state_dict().items()):
         flat = weight.detach().cpu().contiguous().reshape(-1)
         digest.update(f"{name} {weight.dtype} {tuple(weight.shape)}".encode())
         digest.update(memoryview(flat.view(torch.uint8).numpy()))
     return digest.hexdigest()
+
+
+def _leave_out_places(value: Any) -> Any:
+    """Return a configuration without the keys that say where it was read, at any depth."""
+    if isinstance(value, dict):
+        return {key: _leave_out_places(inner) for key, inner in value.items() if key not in PLACES}
+    return [_leave_out_places(inner) for inner in value] if isinstance(value, list) else value
+
+
+def _hash_files(model: LanguageModel, digest: Any) -> None:
+    """Add the files of weights to a digest; of a name on the hub, the name and its commit."""
+    folder = Path(model.source)
+    if not folder.is_dir():
+        digest.update(f"{model.source} {getattr(model.model.config, '_commit_hash', None)}".encode())
+        return
+    for path in list_weight_files(folder, read_configuration(folder)):
+        with path.open("rb") as stream:
+            while piece := stream.read(CHUNK):
+                digest.update(piece)
