@@ -1,0 +1,114 @@
+"""Which published orderings of ways to read further come out on the reference models.
+
+python benchmarks/extending_orderings.py FOLDER
+
+FOLDER holds what extending_pairs.py measured. An ordering is about the loss beyond the trained length. The models are
+the sample: of each, the difference is the mean over its factors. Intervals are simultaneous over all orderings.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from clockhands.comparison.plan_settings import MARGINS
+from clockhands.comparison.statistics import estimate_difference
+
+__all__ = ["FEWEST", "ORDERINGS", "Ordering", "judge_orderings"]
+
+FEWEST = 3
+"""Models; fewer give no interval that is worth printing."""
+
+
+@dataclass(frozen=True)
+class Ordering:
+    """A published claim that one method has a smaller loss than another.
+
+    Args:
+        better, worse: names of methods.
+        factors: at which it is claimed.
+        claim, source: in words.
+        at_least: whether "as good" is claimed, which a margin decides.
+    """
+
+    better: str
+    worse: str
+    factors: tuple[int, ...]
+    claim: str
+    source: str
+    at_least: bool = False
+
+
+ALL = (2, 4, 8)
+ORDERINGS = (
+    Ordering("ntk", "linear", ALL, "untrained, a larger base (NTK) beats interpolation",
+             "bloc97 2023; Peng et al. 2024, section 3.1"),
+    Ordering("linear, trained", "ntk, trained", (4,), "after 200 steps interpolation is at least as good as NTK",
+             "Peng et al. 2024, section 3.1; Chen et al. 2023", at_least=True),
+    Ordering("linear, trained", "linear", (4,), "200 steps make interpolation better", "Chen et al. 2023, table 3"),
+    Ordering("by-parts", "linear", ALL, "untrained, NTK by parts beats interpolation",
+             "Peng et al. 2024, section 3.2"),
+    Ordering("by-parts", "ntk", ALL, "untrained, NTK by parts beats NTK", "Peng et al. 2024, section 3.2"),
+    Ordering("yarn", "ntk", (4, 8), "YaRN beats NTK from four times on", "Peng et al. 2024, table 1 (trained there)"),
+    Ordering("yarn", "by-parts", ALL, "YaRN's temperature lowers the loss of NTK by parts",
+             "Peng et al. 2024, section on YaRN"),
+    Ordering("dynamic", "none", ALL, "untrained, a base that grows with the text beats none", "emozilla 2023"),
+    Ordering("searched", "yarn", (8,), "untrained, searched factors beat YaRN at eight times",
+             "Ding et al. 2024, table 1 (at two and four times)"),
+    Ordering("self-extend", "none", ALL, "untrained, Self-Extend beats the model as it is",
+             "Jin et al. 2024, table 1"),
+    Ordering("rerope", "ntk", ALL, "untrained, ReRoPE beats NTK", "Su 2023"),
+    Ordering("dual-chunk", "linear", ALL, "untrained, dual chunks beat interpolation", "An et al. 2024, table 1"),
+)  # fmt: skip
+
+
+def judge_orderings(pairs: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Yield each ordering with the mean difference of losses over models, its interval and the verdict."""
+    for ordering in ORDERINGS:
+        gaps_S = _list_gaps(ordering, pairs)
+        told = {"ordering": ordering.claim, "source": ordering.source, "models": len(gaps_S)}
+        if len(gaps_S) < FEWEST:
+            yield {**told, "verdict": f"undecided: fewer than {FEWEST} models"}
+            continue
+        gap = estimate_difference(gaps_S[:, None], np.zeros((len(gaps_S), 1)), len(ORDERINGS))
+        yield {
+            **told, "nats": round(gap.value, 3), "low": round(gap.low, 3), "high": round(gap.high, 3),
+            "models that agree": int((gaps_S > 0).sum()), "verdict": _decide(gap.low, gap.high, ordering.at_least),
+        }  # fmt: skip
+
+
+def _list_gaps(ordering: Ordering, pairs: Sequence[Mapping[str, Any]]) -> np.ndarray:
+    """Return of each model by how much the method said to be worse loses more, over the factors that are claimed."""
+    by_model: dict[str, list[float]] = {}
+    for pair in pairs:
+        entries = [pair["measured"].get(name, {}) for name in (ordering.worse, ordering.better)]
+        if pair["factor"] in ordering.factors and all("losses" in entry for entry in entries):
+            worse, better = (float(np.mean(entry["losses"])) for entry in entries)
+            by_model.setdefault(pair["model"], []).append(worse - better)
+    return np.array([np.mean(gaps) for gaps in by_model.values()])
+
+
+def _decide(low: float, high: float, at_least: bool) -> str:
+    """Return what an interval says of a claim; "at least as good" may miss by the margin of a loss."""
+    margin = MARGINS["loss"] if at_least else 0.0
+    if low > -margin:
+        return f"comes out (no worse than by {margin:g})" if at_least else "comes out"
+    return "contradicted" if high < -margin else "undecided"
+
+
+def main() -> None:
+    """Print the orderings with their verdicts."""
+    pairs = [json.loads(path.read_text("utf8")) for path in sorted(Path(sys.argv[1]).glob("*.pair.json"))]
+    for entry in judge_orderings(pairs):
+        interval = f"{entry['nats']:+.3f} [{entry['low']:+.3f}, {entry['high']:+.3f}]" if "nats" in entry else ""
+        print(f"{entry['verdict']}: {entry['ordering']} ({entry['source']}) {interval}, {entry['models']} models")
+
+
+if __name__ == "__main__":
+    main()
