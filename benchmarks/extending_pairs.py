@@ -4,9 +4,9 @@ python benchmarks/extending_pairs.py FOLDER [--pairs 20]
 
 Pairs of a model and a factor. The models are trained here, from recipes/facts*.toml with other seeds, bases, lengths
 and widths, one to six minutes of one core each. For every pair the command's own choice is made, with its defaults;
-then every method is measured on text that the choice never saw, on twelve times as many tokens, so that it is the
-choice that is judged and not the noise of this measure. FOLDER keeps models and results, so that the command goes on
-wherever it was stopped; what is finished stands in results/extending_pairs.json, with the published orderings
+then every method is measured on text that the choice never saw, and those that may be the best on many times as much,
+so that the choice is judged and not the noise of this measure. FOLDER keeps models and results, so that the command
+goes on wherever it was stopped; what is finished stands in results/extending_pairs.json, with the published orderings
 (extending_orderings.py) that the same losses decide.
 """
 
@@ -55,7 +55,13 @@ TEXTS, ITEMS = 32, 60
 DOCUMENTS = 400
 """Of the text of the choice: the split *test* of the recipes. What follows it in the same corpus, as many again twice,
 is that of the judgement."""
-JUDGED_TEXTS, JUDGED_ITEMS = 192, 500
+FIRST, SECOND = (64, 60), (192, 500)
+"""Texts and questions by which all methods are judged, and then those that may be the best."""
+NEAR_LOSS, NEAR_RANK = 0.1, 0.08
+"""What may be the best: within such a share of the smallest loss or such a distance of the highest rank, which is five
+times what the choice may be behind, and four standard errors and more."""
+TASKS = ("passkey", "recall")
+"""Of retrieval; *tracking* is at chance in these models from 64 tokens on."""
 STEPS = 200
 """Of the training after which some orderings are said to turn."""
 
@@ -79,13 +85,13 @@ def open_model(folder: Path, name: str) -> tuple[LanguageModel, np.ndarray, np.n
 
 def measure_all(
     model: LanguageModel, methods: Sequence[Method], stream: np.ndarray, trained: int, longest: int,
-    tasks: Sequence[str], archive: Archive,
+    tasks: Sequence[str], archive: Archive, texts: int, items: int,
 ) -> dict[str, dict[str, Any]]:  # fmt: skip
     """Return of every method its cost on short texts, and its losses beyond the trained length, by text.
 
     Of those that cost no more than the guard allows, the ranks too: no other can be the best.
     """
-    judged = judge(model, methods, stream, trained, longest, texts=JUDGED_TEXTS, items=0, tasks=(), archive=archive)
+    judged = judge(model, methods, stream, trained, longest, texts=texts, items=0, tasks=(), archive=archive)
     writing = choose_writing(model, stream, trained, seed=9)
     lengths = [length for length in choose_lengths(trained, longest) if length > trained]
     found = {}
@@ -101,12 +107,27 @@ def measure_all(
             def retrieve(entry: Any = entry) -> Any:
                 with apply(model, entry.method) as laid:
                     return measure_retrieval(
-                        laid, stream, lengths, writing, items=JUDGED_ITEMS, seed=9, tasks=tasks, control=False
+                        laid, stream, lengths, writing, items=items, seed=9, tasks=tasks, control=False
                     )  # fmt: skip
 
-            ranks = archive.keep_retrieval(f"all/{entry.method.key}/{','.join(tasks)}", retrieve).ranks
+            ranks = archive.keep_retrieval(f"all/{entry.method.key}/{','.join(tasks)}/{items}", retrieve).ranks
             kept["ranks"] = np.mean([ranks_NR.mean(1) for ranks_NR in ranks.values()], axis=0).tolist()
     return found
+
+
+def list_contenders(measured: Mapping[str, Mapping[str, Any]], chosen: str) -> list[str]:
+    """Return the methods that may be the best of those that cost little on short text, and the chosen one."""
+    able = {name: entry for name, entry in measured.items() if entry["writable"] and "losses" in entry}
+    cheap = {name: entry for name, entry in able.items() if entry["cost"] <= GUARD}
+    losses = {name: float(np.mean(entry["losses"])) for name, entry in cheap.items()}
+    ranks = {name: float(np.mean(entry.get("ranks", 0.0))) for name, entry in cheap.items()}
+    least, most = min(losses.values()), max(ranks.values())
+    near = [
+        name
+        for name in cheap
+        if losses[name] <= (1 + NEAR_LOSS) * least or (most > 0 and ranks[name] >= most - NEAR_RANK)
+    ]
+    return list(dict.fromkeys(["none", *near, chosen]))
 
 
 def measure_trained(
@@ -121,7 +142,7 @@ def measure_trained(
         with apply(model, methods[name]) as laid:
             tune(laid, stream, Tuning(STEPS, "full"), trained, longest)
             losses = [
-                measure_losses(laid, cut_texts(test, length, tail, JUDGED_TEXTS // 2, model.start_ids), tail)
+                measure_losses(laid, cut_texts(test, length, tail, FIRST[0] // 2, model.start_ids), tail)
                 for length in lengths
             ]
         found[f"{name}, trained"] = {"losses": np.mean(losses, axis=0).tolist()}
@@ -144,15 +165,20 @@ def measure_pair(folder: Path, name: str, factor: int) -> dict[str, Any]:
         archive=archive,
     )  # fmt: skip
     methods = list_methods(model, trained, longest)
-    searched = [entry.method for entry in choice.judged if entry.method.name == "searched"]
+    methods += [entry.method for entry in choice.judged if entry.method.name == "searched"]
+    chosen = choice.chosen.method.name
     archive = Archive(folder / f"{stem}.judged.json", weights)
-    found = measure_all(model, [*methods, *searched], other, trained, longest, learned, archive)
+    settings = (other, trained, longest, [task for task in TASKS if task in learned], archive)
+    found = measure_all(model, methods, *settings, *FIRST)
+    names = list_contenders(found, chosen)
+    contenders = measure_all(model, [method for method in methods if method.name in names], *settings, *SECOND)
     if factor == 4 and find_rope(model) is not None:
         found |= archive.keep("trained", lambda: measure_trained(model, stream, other, trained, longest))
     return {
         "model": name, "factor": factor, "weights": weights, "learned": list(learned),
-        "usable": as_it_is.usable.length, "chosen": choice.chosen.method.name,
+        "usable": as_it_is.usable.length, "chosen": chosen,
         "passed": [entry.method.name for entry in choice.judged if entry.passes], "measured": found,
+        "contenders": contenders,
     }  # fmt: skip
 
 
@@ -178,8 +204,8 @@ def main() -> None:
             write_text(path, json.dumps(measure_pair(given.folder, name, factor)))
         pairs.append(json.loads(path.read_text("utf8")))
         setting = (
-            f"{len(pairs)} of {len(PAIRS)} pairs; choice by {TEXTS} texts and {ITEMS} questions, judged by "
-            f"{JUDGED_TEXTS // 2} texts of each length and {JUDGED_ITEMS} questions; float32, one thread"
+            f"{len(pairs)} of {len(PAIRS)} pairs; choice by {TEXTS // 2} texts of each length and {ITEMS} questions, "
+            f"judged by {SECOND[0] // 2} and {SECOND[1]}; float32, one thread"
         )
         report("extending_pairs", "python benchmarks/extending_pairs.py FOLDER", setting, summarise(pairs))
 

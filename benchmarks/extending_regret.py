@@ -33,11 +33,12 @@ def find_gap(chosen_N: np.ndarray, rivals_KN: np.ndarray) -> tuple[float, float,
 
 def judge_pair(pair: Mapping[str, Any]) -> dict[str, Any]:
     """Compare the chosen method with the best of those that cost little on short text, both on text of their own."""
-    measured, chosen = pair["measured"], pair["measured"][pair["chosen"]]
+    contenders, chosen = pair["contenders"], pair["contenders"][pair["chosen"]]
+    costs = {name: entry["cost"] for name, entry in {**pair["measured"], **contenders}.items() if "cost" in entry}
     cheap = {
         name: entry
-        for name, entry in measured.items()
-        if entry.get("writable") and "losses" in entry and (entry["cost"] <= GUARD or name == pair["chosen"])
+        for name, entry in contenders.items()
+        if "losses" in entry and (entry["cost"] <= GUARD or name == pair["chosen"])
     }
     means = {name: float(np.mean(entry["losses"])) for name, entry in cheap.items()}
     least = min(means.values())
@@ -60,7 +61,7 @@ def judge_pair(pair: Mapping[str, Any]) -> dict[str, Any]:
         "cost on short text, %": round(100 * chosen["cost"], 2),
         "estimates within the bounds": bool(loss[0] <= LOSS_BOUND and rank[0] <= RANK_BOUND),
         "verdict": _decide(loss, rank), "within both bounds by their means": both,
-        "passed the guard at more than 1 %": [name for name in pair["passed"] if measured[name]["cost"] > GUARD],
+        "passed the guard at more than 1 %": [name for name in pair["passed"] if costs[name] > GUARD],
     }  # fmt: skip
 
 
