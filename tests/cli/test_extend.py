@@ -56,7 +56,7 @@ def test_a_trained_model_is_written_as_it_was_trained(capsys: pytest.CaptureFixt
     ("words", "message"),
     [
         (["mpt"], "has no positions that can be extended"),
-        (["bert", "--only", "measure"], "does not continue text"),
+        (["bert", "--only", "measure"], "the tokenizer in bert has no mask token"),
         (["llama", "--to", "0.5x"], "is 32 tokens, less than the 64 that the model was trained on"),
         (["llama", "--to", "1x"], "--to 1x is the trained length"),
         (["llama", "--to", "far"], "neither a number of tokens nor a multiple"),

@@ -60,3 +60,10 @@ def test_chance_alone_is_seldom_taken_for_retrieval() -> None:
         retrieval = Retrieval(LENGTHS, {"recall": ranks_NR}, {}, {}, {}, "")
         learned += bool(judge_usable(make_drift(0, 0, 0, 0), retrieval, TRAINED).learned)
     assert learned <= 8, "5 % are expected"
+
+
+def test_two_texts_whose_ranks_are_alike_show_nothing() -> None:
+    retrieval = Retrieval(LENGTHS, {"recall": np.full((2, 4), 0.54)}, {}, {}, {"recall": 10}, "")
+    assert judge_usable(make_drift(0, 0, 0, 0), retrieval, TRAINED).learned == ()
+    sure = Retrieval(LENGTHS, {"recall": np.full((12, 4), 0.95)}, {}, {}, {"recall": 60}, "")
+    assert judge_usable(make_drift(0, 0, 0, 0), sure, TRAINED).learned == ("recall",)

@@ -18,7 +18,7 @@ from transformers import (
 )
 
 from clockhands.model import make_preset
-from clockhands.model.huggingface import ClockhandsForCausalLM
+from clockhands.model.huggingface import ClockhandsForCausalLM, ClockhandsForMaskedLM
 from clockhands.model.huggingface_config import ClockhandsConfig
 
 LENGTH = 32
@@ -35,6 +35,24 @@ def make_tokenizer(*, start: bool = False) -> PreTrainedTokenizerFast:
     return PreTrainedTokenizerFast(
         tokenizer_object=tokenizer, unk_token="<unk>", eos_token="</s>", bos_token="<s>" if start else None
     )
+
+
+def make_masking_tokenizer(**changed: Any) -> PreTrainedTokenizerFast:
+    """Make a tokenizer of the printable ASCII characters that masks, and puts its own tokens around every text."""
+    names = {
+        "unk_token": "<unk>",
+        "pad_token": "<pad>",
+        "cls_token": "<s>",
+        "sep_token": "</s>",
+        "mask_token": "<mask>",
+    }
+    words = {word: i for i, word in enumerate([*names.values(), *(chr(c) for c in range(32, 127))])}
+    tokenizer = Tokenizer(models.WordLevel(words, unk_token="<unk>"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Split("", "isolated")
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="<s> $A </s>", special_tokens=[("<s>", 2), ("</s>", 3)]
+    )
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, **names, **changed)
 
 
 def make_config(kind: str, **changed: Any) -> Any:
@@ -58,13 +76,13 @@ def save_model(folder: Path, kind: str, *, start: bool = False, **changed: Any) 
     return folder
 
 
-def save_own_model(folder: Path, position: str | dict[str, Any]) -> Path:
-    """Save a tiny language model of this project with fresh weights and its tokenizer."""
+def save_own_model(folder: Path, position: str | dict[str, Any], *, side: str = "decoder") -> Path:
+    """Save a tiny language model of ours with fresh weights and its tokenizer; an ``encoder`` fills in masks."""
     torch.manual_seed(0)
-    sizes = {"kind": "decoder", "vocab_size": 100, "d_model": 32, "num_heads": 2, "d_ff": 48}
-    config = ClockhandsConfig(transformer=make_preset("tiny", {**sizes, "decoder": position}).to_dict(), pad_token_id=0)
-    ClockhandsForCausalLM(config).save_pretrained(folder)
-    make_tokenizer().save_pretrained(folder)
+    sizes = {"kind": side, "vocab_size": 100, "d_model": 32, "num_heads": 2, "d_ff": 48}
+    config = ClockhandsConfig(transformer=make_preset("tiny", {**sizes, side: position}).to_dict(), pad_token_id=0)
+    (ClockhandsForCausalLM if side == "decoder" else ClockhandsForMaskedLM)(config).save_pretrained(folder)
+    (make_tokenizer() if side == "decoder" else make_masking_tokenizer()).save_pretrained(folder)
     return folder
 
 

@@ -30,7 +30,9 @@ EXAMPLES = (
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument("run", metavar="MODEL", help="a run that continues text, or any causal Hugging Face model")
+    parser.add_argument(
+        "run", metavar="MODEL", help="a run or Hugging Face model that continues text, or fills in masked tokens"
+    )
     parser.add_argument("--to", default="8x", metavar="LENGTH",
                         help="the longest text: tokens, or 2x the trained (default: %(default)s)")  # fmt: skip
     parser.add_argument("--only", choices=("measure",), help="say how far the model reads as it is, and stop")
@@ -108,7 +110,7 @@ def _open(options: argparse.Namespace) -> tuple[LanguageModel, Plan]:
     from clockhands.extension import Plan
     from clockhands.generation import to_language_model
 
-    model = to_language_model(open_model(options, {}), "extend")
+    model = to_language_model(open_model(options, {}, masked=True), "extend", masked=True)
     trained = _find_trained(model, options)
     longest = _find_longest(options.to, trained)
     documents, text = _read_text(model, options)

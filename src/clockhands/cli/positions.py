@@ -47,8 +47,13 @@ def add_opening(parser: argparse.ArgumentParser) -> None:
                         help="allow the code that comes with a Hugging Face model to run")  # fmt: skip
 
 
-def open_model(options: argparse.Namespace, position: Mapping[str, Any]) -> Run | LanguageModel:
-    """Open the run or Hugging Face model that ``options.run`` names, as the options of ``add_opening`` say."""
+def open_model(
+    options: argparse.Namespace, position: Mapping[str, Any], *, masked: bool = False
+) -> Run | LanguageModel:
+    """Open the run or Hugging Face model that ``options.run`` names, as the options of ``add_opening`` say.
+
+    ``masked``: whether a model that fills in masked tokens is opened too.
+    """
     from clockhands.devices import read_dtype
     from clockhands.runs import is_run, open_language_model, open_run
 
@@ -62,6 +67,7 @@ def open_model(options: argparse.Namespace, position: Mapping[str, Any]) -> Run 
         position=position,
         weights=options.weights,
         trust_remote_code=options.trust_remote_code,
+        masked=masked,
     )
 
 

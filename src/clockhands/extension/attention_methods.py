@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -67,6 +68,8 @@ def find_refusal(model: LanguageModel, channels: int, base: float) -> str:
     Ours is tried with the frequencies that the model has: windows, layers without rotation, sinks or another scale show
     as other logits.
     """
+    if model.mask_id is not None:
+        return "it reads in both directions, and these methods count distances backward"
     if is_run(model.source):
         if model.model.config.transformer_config.get_position_config("decoder").layers is not None:
             return "its layers have different positions, and a method has one for all"
@@ -90,7 +93,7 @@ def find_refusal(model: LanguageModel, channels: int, base: float) -> str:
 def lay_scheme(model: LanguageModel, method: Method) -> Iterator[LanguageModel]:
     """Lay the scheme of a method over all layers of a model inside the context."""
     if is_run(model.source):
-        yield LanguageModel(model.source, change_scheme(model.model, method.scheme), model.tokenizer)
+        yield replace(model, model=change_scheme(model.model, method.scheme))
         return
     with _still_rotation(model), _use_attention(model, method):
         yield model

@@ -9,6 +9,7 @@ import torch
 
 from clockhands.errors import PositionError
 from clockhands.extension.drift import choose_batch_tokens, compute_tail_logits
+from clockhands.extension.masked import get_answer_ids
 from clockhands.runs import LanguageModel
 from clockhands.shapes import Float, Int, Tensor
 
@@ -22,6 +23,8 @@ TOLERANCE = 1e-3
 
 def can_branch(model: LanguageModel) -> bool:
     """Return whether a model goes on from its KV cache to the logits that it gives when it reads the whole text."""
+    if model.mask_id is not None:
+        return False
     vocabulary = model.vocabulary_size
     ids_BS = np.random.default_rng(0).integers(0, vocabulary, (2, PROBE))
     context_NC, asked_NKQ = ids_BS[:, :-2], np.stack([ids_BS[:, -2:], ids_BS[::-1, -2:]], axis=1)
@@ -37,7 +40,7 @@ def can_branch(model: LanguageModel) -> bool:
 def ask(
     model: LanguageModel, context_NC: Int[np.ndarray, "N C"], asked_NKQ: Int[np.ndarray, "N K Q"], *, branching: bool
 ) -> Float[Tensor, "N K V"]:
-    """Compute the logits after each of K questions of N texts, in float32 on the CPU.
+    """Compute the logits of the answer to each of K questions of N texts, in float32 on the CPU.
 
     ``branching``: each text is read once, and every question goes on from a copy of its cache, with positions and rules
     as while the model writes; else each is read whole, and so it is by a model of ours whose positions follow from the
@@ -55,7 +58,8 @@ def ask(
                 branching = False
         if not branching:
             whole = (torch.cat([context_BC, asked_BQ], 1) for asked_BQ in asked_KBQ)
-            logits = [compute_tail_logits(model, ids_BS, 1)[:, -1] for ids_BS in whole]
+            tail = max(1, len(get_answer_ids(model)))
+            logits = [compute_tail_logits(model, ids_BS, tail)[:, 0] for ids_BS in whole]
         pieces.append(torch.stack([logits_BV.float().cpu() for logits_BV in logits], dim=1))
     return torch.cat(pieces)
 

@@ -16,6 +16,7 @@ import torch
 import torch.nn.functional as F
 
 from clockhands.errors import ClockhandsError
+from clockhands.extension.masked import mask_tail, score_masked
 from clockhands.extension.text import Stream, cut_texts
 from clockhands.generation.perplexity import choose_batch
 from clockhands.progress import CountProgress, ignore_count
@@ -77,15 +78,23 @@ def can_read(model: LanguageModel, length: int) -> bool:
 
 
 def measure_losses(model: LanguageModel, ids_NS: Int[np.ndarray, "N S"], tail: int) -> Float[np.ndarray, " N"]:
-    """Measure the mean loss in nats of the last ``tail`` tokens of each text."""
+    """Measure the mean loss in nats of the last ``tail`` tokens of each text.
+
+    Of a model that fills in masked tokens, the loss of every seventh of them.
+    """
     length = ids_NS.shape[1]
     batch = max(1, min(choose_batch(model, length), choose_batch_tokens(model) // length))
+    seen_NS, places_NK = (ids_NS, None) if model.mask_id is None else mask_tail(model, ids_NS, tail)
     losses = []
     for first in range(0, len(ids_NS), batch):
-        ids_BS = torch.from_numpy(ids_NS[first : first + batch])
-        logits_BTV = compute_tail_logits(model, ids_BS, tail + 1)[:, :-1]
-        labels_BT = ids_BS[:, -tail:].to(logits_BTV.device)
-        loss_BT = F.cross_entropy(logits_BTV.transpose(1, 2), labels_BT, reduction="none")
+        seen_BS = torch.from_numpy(seen_NS[first : first + batch])
+        labels_BT = torch.from_numpy(ids_NS[first : first + batch, -tail:]).to(model.device)
+        if places_NK is None:
+            logits_BTV = compute_tail_logits(model, seen_BS, tail + 1)[:, :-1]
+            loss_BT = F.cross_entropy(logits_BTV.transpose(1, 2), labels_BT, reduction="none")
+        else:
+            logits_BTV = compute_tail_logits(model, seen_BS, tail)
+            loss_BT = score_masked(logits_BTV, labels_BT, places_NK[first : first + batch])
         losses.append(loss_BT.double().mean(1).cpu().numpy())
     return np.concatenate(losses)
 

@@ -12,6 +12,7 @@ from clockhands.extension.archive import Archive
 from clockhands.extension.card import make_engine_finding, write_card
 from clockhands.extension.choice_findings import make_choice_findings
 from clockhands.extension.choose import Choice, choose_method
+from clockhands.extension.masked import APART
 from clockhands.extension.measure import Measurement, choose_lengths, measure
 from clockhands.extension.measure_findings import make_measure_findings
 from clockhands.extension.methods import apply, list_methods
@@ -124,7 +125,7 @@ def _write(
     signature: str, progress: CountProgress,
 ) -> tuple[list[Finding], dict[str, str]]:  # fmt: skip
     """Train the chosen model if that is asked for, write it, and return what there is to say of choice and model."""
-    basis, chosen, tuning = {"text": plan.text}, choice.chosen, plan.tuning
+    basis, chosen, tuning = {"text": _describe_text(model, plan)}, choice.chosen, plan.tuning
     made = list(make_choice_findings(choice, command=plan.command, basis=basis))
     if tuning is None and chosen is choice.judged[0]:
         return made, {}
@@ -149,9 +150,12 @@ def _gather(
     model: LanguageModel, plan: Plan, measurement: Measurement, made: Iterable[Finding], facts: dict[str, str]
 ) -> Findings:
     """Return all findings, those of the model as it is first."""
-
-    basis = {"text": plan.text}
+    basis = {"text": _describe_text(model, plan)}
     first = make_measure_findings(measurement, margin=plan.margin, command=plan.command, basis=basis)
-    known = {"model": model.source, "trained length": f"{plan.trained:,} tokens", "text": plan.text,
-             "version": __version__}  # fmt: skip
+    known = {"model": model.source, "trained length": f"{plan.trained:,} tokens", **basis, "version": __version__}
     return Findings(f"How far {model.source} reads", (*first, *made), {**known, **facts}, command=plan.command)
+
+
+def _describe_text(model: LanguageModel, plan: Plan) -> str:
+    """Return what the text is, and which of its tokens count for a model that fills in masked ones."""
+    return plan.text + f"; every {APART}th of the tokens that are scored is masked" * (model.mask_id is not None)

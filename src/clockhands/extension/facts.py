@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from clockhands.data.corpora.facts import NAMES, VALUES
 from clockhands.errors import DataError
+from clockhands.extension.masked import get_answer_ids
 from clockhands.runs import LanguageModel
 
 __all__ = ["FORMATS", "PLAIN", "Writing", "find_words"]
@@ -34,7 +35,8 @@ FEWEST = 12
 class Writing:
     """How facts are written for one tokenizer: the tokens before a name, between name and value, after the value.
 
-    ``again``: whether the name stands after the value once more.
+    ``again``: whether the name stands after the value once more. ``answer``: what a question ends with, at the place of
+    the value (``get_answer_ids``).
     """
 
     before: tuple[int, ...]
@@ -42,6 +44,7 @@ class Writing:
     after: tuple[int, ...]
     again: bool
     example: str
+    answer: tuple[int, ...] = ()
 
     @classmethod
     def of(cls, model: LanguageModel, form: tuple[str, str, str]) -> Writing:
@@ -49,7 +52,7 @@ class Writing:
         before, between, after = (tuple(_encode(model, part.removeprefix(NAME))) for part in form)
         again = form[2].startswith(NAME)
         example = f"{form[0]} hazel{form[1]} amber{form[2].replace(NAME, ' hazel')}".strip()
-        return cls(before, between, after, again, example)
+        return cls(before, between, after, again, example, get_answer_ids(model))
 
     def state(self, name: int, value: int) -> list[int]:
         """Return the tokens of a fact."""
@@ -57,7 +60,7 @@ class Writing:
 
     def ask(self, name: int) -> list[int]:
         """Return the tokens of a fact up to its value, which is asked for."""
-        return [*self.before, name, *self.between]
+        return [*self.before, name, *self.between, *self.answer]
 
     @property
     def size(self) -> int:

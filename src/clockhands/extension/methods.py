@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -17,7 +18,7 @@ from clockhands.extension.tables import STRETCHES, stretch_table
 from clockhands.runs import LanguageModel, is_run
 from clockhands.runs.changed_positions import change_options, change_table, find_table_length
 from clockhands.runs.foreign_positions import change_foreign_positions, count_rotated_channels, find_rope_table
-from clockhands.runs.language_model import find_position_table
+from clockhands.runs.language_model import count_rows_before, find_position_table
 from clockhands.schemes.rotary.spectra import make_spectrum
 
 __all__ = ["Method", "apply", "can_write", "find_rope", "list_methods", "make_longrope"]
@@ -30,7 +31,7 @@ def find_rope(model: LanguageModel) -> tuple[int, float] | None:
     """
     if is_run(model.source):
         config = model.model.config.transformer_config
-        position = config.get_position_config("decoder")
+        position = config.get_position_config(config.sides[0])
         if position.scheme != "rope" or position.options.get("learned"):
             return None
         share = position.options.get("fraction") or 1.0
@@ -119,17 +120,17 @@ def apply(model: LanguageModel, method: Method) -> Iterator[LanguageModel]:
     """Lay a method over a model inside the context, and take it off again. A run is copied for it."""
     if method.table and is_run(model.source):
         stretched = change_table(model.model, method.rows, lambda table, rows: stretch_table(table, rows, method.table))
-        yield LanguageModel(model.source, stretched, model.tokenizer)
+        yield replace(model, model=stretched)
     elif method.table:
         with _swap_table(model, method):
-            yield LanguageModel(model.source, model.model, model.tokenizer)
+            yield replace(model)  # which has not read the length of the shorter table
     elif method.scheme:
         with lay_scheme(model, method) as laid:
             yield laid
     elif not method.options:
         yield model
     elif is_run(model.source):
-        yield LanguageModel(model.source, change_options(model.model, method.options), model.tokenizer)
+        yield replace(model, model=change_options(model.model, method.options))
     else:
         with _swap_rotation(model, method.options):
             yield model
@@ -168,13 +169,26 @@ def _swap_table(model: LanguageModel, method: Method) -> Iterator[None]:
     named_table = find_position_table(model.model)
     if named_table is None:
         raise UsageError(f"{model.source} has no learned table of positions")
-    _, table = named_table
+    name, table = named_table
     before, rows = table.weight, table.num_embeddings
-    first = int(getattr(table, "offset", 0))
+    first = count_rows_before(table)
     longer_PD = stretch_table(before.detach()[first:], method.rows, method.table)
     table.weight = nn.Parameter(torch.cat([before.detach()[:first], longer_PD.to(before.dtype)]))
     table.num_embeddings = len(table.weight)
+    parent = model.model.get_submodule(name.rpartition(".")[0])
+    shorter = {key: buffer for key, buffer in parent.named_buffers(recurse=False) if buffer.shape[-1:] == (rows,)}
+    for key, buffer in shorter.items():
+        setattr(parent, key, _lengthen(buffer, table.num_embeddings))
     try:
         yield
     finally:
         table.weight, table.num_embeddings = before, rows
+        for key, buffer in shorter.items():
+            setattr(parent, key, buffer)
+
+
+def _lengthen(buffer: torch.Tensor, rows: int) -> torch.Tensor:
+    """Return the numbers that a model keeps beside its table for as many rows: those of its positions, or all alike."""
+    counted = bool((buffer == torch.arange(buffer.shape[-1], device=buffer.device)).all())
+    last = torch.arange(rows, device=buffer.device) if counted else buffer[..., :1].flatten()[:1].expand(rows)
+    return last.to(buffer.dtype).expand(*buffer.shape[:-1], rows)

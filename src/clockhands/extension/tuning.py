@@ -18,6 +18,7 @@ import numpy as np
 import torch
 
 from clockhands.errors import CheckpointError, DataError, UsageError
+from clockhands.extension.masked import compute_fill_loss
 from clockhands.extension.text import Stream
 from clockhands.files import UNFINISHED
 from clockhands.positions import make_transform
@@ -135,13 +136,17 @@ def _take_step(
 ) -> float:  # fmt: skip
     """Train on one batch, and return its loss. Random numbers follow from the seed and the number of the step."""
     ids_BS = _draw_texts(model, stream, tuning, length, step).to(model.device)
-    arguments: dict[str, Any] = {"input_ids": ids_BS, "use_cache": False}
+    arguments: dict[str, Any] = {}
     if tuning.windows == "skip":
         arguments["position_ids"] = _draw_positions(tuning, length, longest, step).to(model.device)
+    seed = hash((tuning.seed, step)) % 2**31
     with torch.random.fork_rng([model.device] if model.device.type == "cuda" else []):
-        torch.manual_seed(hash((tuning.seed, step)) % 2**31)
-        logits_BSV = model.model(**arguments).logits[:, :-1].float()
-    loss = torch.nn.functional.cross_entropy(logits_BSV.transpose(1, 2), ids_BS[:, 1:])
+        torch.manual_seed(seed)
+        if model.mask_id is None:
+            logits_BSV = model.model(input_ids=ids_BS, use_cache=False, **arguments).logits[:, :-1].float()
+            loss = torch.nn.functional.cross_entropy(logits_BSV.transpose(1, 2), ids_BS[:, 1:])
+        else:
+            loss = compute_fill_loss(model, ids_BS, arguments, seed)
     if not torch.isfinite(loss):
         raise DataError(f"the loss of step {step} is {float(loss)}; give a smaller --learning-rate")
     optimizer.zero_grad(set_to_none=True)

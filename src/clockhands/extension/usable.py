@@ -102,13 +102,17 @@ def judge_usable(drift: Drift, retrieval: Retrieval, trained: int, margin: float
 
 
 def _is_learned(retrieval: Retrieval, task: str, trained: int) -> bool:
-    """Whether the rank is shown to be above chance at one of the trained lengths, by one-sided t intervals."""
+    """Whether the rank is shown to be above chance at one of the trained lengths, by one-sided t intervals.
+
+    The standard error is no smaller than that of ranks drawn evenly, which a few texts with like ranks would pretend.
+    """
+    least = np.sqrt(1 / 12 / max(retrieval.questions.get(task, 0), len(retrieval.ranks[task])))
     within = [place for place, length in enumerate(retrieval.lengths) if length <= trained]
     for place in within:
         ranks_N = retrieval.ranks[task][:, place]
         if np.isnan(ranks_N).any():
             continue
-        error = float(ranks_N.std(ddof=1)) / np.sqrt(len(ranks_N))
+        error = max(float(ranks_N.std(ddof=1)) / np.sqrt(len(ranks_N)), least)
         reach = float(stats.t.ppf(1 - ALPHA / max(len(within) * len(retrieval.ranks), 1), len(ranks_N) - 1)) * error
         if float(ranks_N.mean()) - reach > CHANCE:
             return True

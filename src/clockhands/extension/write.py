@@ -20,6 +20,7 @@ from clockhands.pretrained import CONFIG, read_json
 from clockhands.runs import LanguageModel, is_run, open_language_model
 from clockhands.runs.changed_positions import change_positions
 from clockhands.runs.foreign_positions import change_foreign_positions
+from clockhands.runs.language_model import count_rows_before, find_position_table
 
 __all__ = ["CONFIG4", "list_engine_lines", "publish", "refuse_taken", "stage", "write_checked", "write_extended"]
 
@@ -93,7 +94,9 @@ def write_checked(
         _write_files(extended, method, longest, place, weights=tuned is not None)
         ids_BS = _make_probe(model, longest)
         expected = extended.compute_logits(ids_BS).cpu()
-    written = open_language_model(place, device=str(model.device), dtype=_find_dtype(model))
+    written = open_language_model(
+        place, device=str(model.device), dtype=_find_dtype(model), masked=model.mask_id is not None
+    )
     error = float((written.compute_logits(ids_BS).cpu() - expected).abs().max())
     if not error <= TOLERANCE * max(1.0, float(expected.abs().max())):
         raise CheckpointError(
@@ -132,7 +135,7 @@ def _write_files(extended: LanguageModel, method: Method, longest: int, place: P
         return
     if weights or method.table or not source.is_dir():
         extended.model.save_pretrained(place)
-        extended.tokenizer.save_pretrained(place)
+        _save_tokenizer(extended, longest, place)
     else:
         _copy(source, place)
     config = copy.deepcopy(extended.model.config)
@@ -140,10 +143,26 @@ def _write_files(extended: LanguageModel, method: Method, longest: int, place: P
         change_foreign_positions(config, method.options, extended.source, extended.trained_length)
     text = config.get_text_config(decoder=True)
     # transformers takes this number for the trained length where the base grows with the text.
-    text.max_position_embeddings = method.options["original_length"] if _is_dynamic(method) else longest
+    text.max_position_embeddings = (
+        method.options["original_length"] if _is_dynamic(method) else longest + _count_claimed_rows_before(extended)
+    )
     _make_json_plain(text)
     config.save_pretrained(place)
     _write_for_version_4(place)
+
+
+def _save_tokenizer(extended: LanguageModel, longest: int, place: Path) -> None:
+    """Save the tokenizer; one that cuts texts at the old length cuts them at the new one."""
+    tokenizer = copy.deepcopy(extended.tokenizer)
+    if getattr(tokenizer, "model_max_length", longest) < longest:
+        tokenizer.model_max_length = longest
+    tokenizer.save_pretrained(place)
+
+
+def _count_claimed_rows_before(extended: LanguageModel) -> int:
+    """Return the rows before the first token's that a configuration counts: RoBERTa's does, OPT's does not."""
+    named_table = find_position_table(extended.model)
+    return 0 if named_table is None or hasattr(named_table[1], "offset") else count_rows_before(named_table[1])
 
 
 def _is_dynamic(method: Method) -> bool:

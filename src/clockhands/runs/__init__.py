@@ -11,7 +11,8 @@
 from __future__ import annotations
 
 from clockhands.runs.foreign import load_foreign_model, read_checked_config, refuse_unknown_positions
-from clockhands.runs.language_model import LanguageModel, find_trained_length, is_run, open_language_model
+from clockhands.runs.language_model import LanguageModel, find_trained_length, is_run
+from clockhands.runs.language_model_opening import open_language_model
 from clockhands.runs.opening import open_configuration, open_model, open_tokenizers, read_clockhands_config
 from clockhands.runs.run import Run, open_run
 
