@@ -15,6 +15,8 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +28,8 @@ from timing import report
 
 from clockhands.data import open_corpus
 from clockhands.extension import Archive, Tuning, apply, choose_method, encode_text, list_methods, measure, tune
-from clockhands.extension.drift import measure_losses
-from clockhands.extension.judge import GUARD, judge
+from clockhands.extension.drift import measure_drift, measure_losses
+from clockhands.extension.judge import GUARD
 from clockhands.extension.measure import choose_lengths
 from clockhands.extension.methods import Method, can_write, find_rope
 from clockhands.extension.retrieval import choose_writing, measure_retrieval
@@ -48,15 +50,17 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "seed 1": ("facts", {"training.seed": 1}),
     "wide": ("facts", {"training.seed": 6, "model.d_model": 192, "model.num_heads": 6, "model.d_ff": 512}),
 }
-FACTORS = (4, 8, 2)
+FACTORS = (4, 2, 8)
 PAIRS = [(model, factor) for model in MODELS for factor in FACTORS]
 TEXTS, ITEMS = 32, 60
 """Of the choice: the defaults of the command."""
 DOCUMENTS = 400
 """Of the text of the choice: the split *test* of the recipes. What follows it in the same corpus, as many again twice,
 is that of the judgement."""
-FIRST, SECOND = (64, 60), (192, 500)
-"""Texts and questions by which all methods are judged, and then those that may be the best."""
+SHORT_TEXTS = 128
+FIRST, SECOND = (32, 60), (96, 400)
+"""Texts and questions by which all methods are judged at every length, and then those that may be the
+best."""
 NEAR_LOSS, NEAR_RANK = 0.1, 0.08
 """What may be the best: within such a share of the smallest loss or such a distance of the highest rank, which is five
 times what the choice may be behind, and four standard errors and more."""
@@ -71,6 +75,7 @@ def get_run(folder: Path, name: str) -> Path:
     return folder / "models" / name.replace(" ", "-").replace(",", "")
 
 
+@lru_cache(maxsize=1)
 def open_model(folder: Path, name: str) -> tuple[LanguageModel, np.ndarray, np.ndarray]:
     """Open a reference model, trained first where it is not there, with the text of choice and judgement."""
     recipe, overrides = MODELS[name]
@@ -83,35 +88,73 @@ def open_model(folder: Path, name: str) -> tuple[LanguageModel, np.ndarray, np.n
     return model, encode_text(model, documents[:DOCUMENTS]), encode_text(model, documents[DOCUMENTS:])
 
 
-def measure_all(
-    model: LanguageModel, methods: Sequence[Method], stream: np.ndarray, trained: int, longest: int,
-    tasks: Sequence[str], archive: Archive, texts: int, items: int,
+@dataclass(frozen=True)
+class Setting:
+    """What a pair is judged on: the text, the two lengths, the tasks, and where results are kept."""
+
+    stream: np.ndarray
+    trained: int
+    longest: int
+    tasks: tuple[str, ...]
+    archive: Archive
+
+    @property
+    def beyond(self) -> list[int]:
+        """The lengths beyond the trained one."""
+        return [length for length in choose_lengths(self.trained, self.longest) if length > self.trained]
+
+    @property
+    def tail(self) -> int:
+        """How many last tokens are scored, as in the judgement of the command."""
+        return max(4, min(64, self.trained // 4))
+
+
+def measure_cost(model: LanguageModel, methods: Sequence[Method], setting: Setting) -> dict[str, float]:
+    """Return what each method costs on texts of the trained length, as a share of the loss; the first costs nothing."""
+    scored = setting.trained - 1
+    texts_NS = cut_texts(setting.stream, setting.trained, scored, SHORT_TEXTS, model.start_ids)
+    losses: list[float] = []
+    for method in methods:
+        if losses and method.spares_short_texts:
+            losses.append(losses[0])
+            continue
+        with apply(model, method) as laid:
+            key = f"short/{method.key}/{SHORT_TEXTS}"
+            losses.append(setting.archive.keep_array(key, lambda: measure_losses(laid, texts_NS, scored)).mean())
+    return {method.name: loss / losses[0] - 1 for method, loss in zip(methods, losses, strict=True)}
+
+
+def measure_beyond(
+    model: LanguageModel, methods: Sequence[Method], costs: Mapping[str, float], setting: Setting, texts: int,
+    items: int,
 ) -> dict[str, dict[str, Any]]:  # fmt: skip
-    """Return of every method its cost on short texts, and its losses beyond the trained length, by text.
+    """Return of every method its cost on short text, and its losses beyond the trained length, by text.
 
     Of those that cost no more than the guard allows, the ranks too: no other can be the best.
     """
-    judged = judge(model, methods, stream, trained, longest, texts=texts, items=0, tasks=(), archive=archive)
-    writing = choose_writing(model, stream, trained, seed=9)
-    lengths = [length for length in choose_lengths(trained, longest) if length > trained]
+    writing = choose_writing(model, setting.stream, setting.trained, seed=9)
     found = {}
-    for entry in judged:
-        losses_N = entry.drift.losses_NR[:, 1:].mean(1)
-        kept: dict[str, Any] = {"cost": entry.relative_cost, "writable": can_write(model, entry.method)}
-        found[entry.method.name] = kept
-        if not np.isfinite(losses_N).all():
-            continue
-        kept["losses"] = losses_N.tolist()
-        if tasks and kept["writable"] and entry.relative_cost <= GUARD:
-
-            def retrieve(entry: Any = entry) -> Any:
-                with apply(model, entry.method) as laid:
-                    return measure_retrieval(
-                        laid, stream, lengths, writing, items=items, seed=9, tasks=tasks, control=False
-                    )  # fmt: skip
-
-            ranks = archive.keep_retrieval(f"all/{entry.method.key}/{','.join(tasks)}/{items}", retrieve).ranks
-            kept["ranks"] = np.mean([ranks_NR.mean(1) for ranks_NR in ranks.values()], axis=0).tolist()
+    for method in methods:
+        with apply(model, method) as laid:
+            key = f"{method.key}/{setting.longest}"
+            drift = setting.archive.keep_drift(
+                f"long/{key}/{texts}",
+                lambda: measure_drift(laid, setting.stream, setting.beyond, tail=setting.tail, texts=texts),
+            )
+            losses_N = drift.losses_NR.mean(1)
+            kept = found[method.name] = {"cost": costs[method.name], "writable": can_write(model, method)}
+            if not np.isfinite(losses_N).all():
+                continue
+            kept["losses"] = losses_N.tolist()
+            if setting.tasks and kept["writable"] and kept["cost"] <= GUARD:
+                ranks = setting.archive.keep_retrieval(
+                    f"recall/{key}/{items}",
+                    lambda: measure_retrieval(
+                        laid, setting.stream, setting.beyond, writing, items=items, seed=9, tasks=setting.tasks,
+                        control=False,
+                    ),
+                ).ranks  # fmt: skip
+                kept["ranks"] = np.mean([ranks_NR.mean(1) for ranks_NR in ranks.values()], axis=0).tolist()
     return found
 
 
@@ -130,22 +173,15 @@ def list_contenders(measured: Mapping[str, Mapping[str, Any]], chosen: str) -> l
     return list(dict.fromkeys(["none", *near, chosen]))
 
 
-def measure_trained(
-    model: LanguageModel, stream: np.ndarray, test: np.ndarray, trained: int, longest: int
-) -> dict[str, dict[str, Any]]:
-    """Return the losses of two methods after some steps on texts of the new length."""
-    methods = {method.name: method for method in list_methods(model, trained, longest)}
-    tail = max(4, min(64, trained // 4))
-    lengths = [length for length in choose_lengths(trained, longest) if length > trained]
+def measure_trained(model: LanguageModel, stream: np.ndarray, setting: Setting) -> dict[str, dict[str, Any]]:
+    """Return the losses of two methods after some steps on texts of the new length, each on a copy of the model."""
+    methods = {method.name: method for method in list_methods(model, setting.trained, setting.longest)}
     found = {}
     for name in ("linear", "ntk"):
         with apply(model, methods[name]) as laid:
-            tune(laid, stream, Tuning(STEPS, "full"), trained, longest)
-            losses = [
-                measure_losses(laid, cut_texts(test, length, tail, FIRST[0] // 2, model.start_ids), tail)
-                for length in lengths
-            ]
-        found[f"{name}, trained"] = {"losses": np.mean(losses, axis=0).tolist()}
+            tune(laid, stream, Tuning(STEPS, "full"), setting.trained, setting.longest)
+            drift = measure_drift(laid, setting.stream, setting.beyond, tail=setting.tail, texts=FIRST[0])
+        found[f"{name}, trained"] = {"losses": drift.losses_NR.mean(1).tolist()}
     return found
 
 
@@ -167,13 +203,15 @@ def measure_pair(folder: Path, name: str, factor: int) -> dict[str, Any]:
     methods = list_methods(model, trained, longest)
     methods += [entry.method for entry in choice.judged if entry.method.name == "searched"]
     chosen = choice.chosen.method.name
-    archive = Archive(folder / f"{stem}.judged.json", weights)
-    settings = (other, trained, longest, [task for task in TASKS if task in learned], archive)
-    found = measure_all(model, methods, *settings, *FIRST)
+    tasks = tuple(task for task in TASKS if task in learned)
+    setting = Setting(other, trained, longest, tasks, Archive(folder / f"{stem}.judged.json", weights))
+    costs = measure_cost(model, methods, setting)
+    found = measure_beyond(model, methods, costs, setting, *FIRST)
     names = list_contenders(found, chosen)
-    contenders = measure_all(model, [method for method in methods if method.name in names], *settings, *SECOND)
+    near = [method for method in methods if method.name in names]
+    contenders = measure_beyond(model, near, costs, setting, *SECOND)
     if factor == 4 and find_rope(model) is not None:
-        found |= archive.keep("trained", lambda: measure_trained(model, stream, other, trained, longest))
+        found |= setting.archive.keep("trained", lambda: measure_trained(model, stream, setting))
     return {
         "model": name, "factor": factor, "weights": weights, "learned": list(learned),
         "usable": as_it_is.usable.length, "chosen": chosen,
@@ -205,7 +243,7 @@ def main() -> None:
         pairs.append(json.loads(path.read_text("utf8")))
         setting = (
             f"{len(pairs)} of {len(PAIRS)} pairs; choice by {TEXTS // 2} texts of each length and {ITEMS} questions, "
-            f"judged by {SECOND[0] // 2} and {SECOND[1]}; float32, one thread"
+            f"judged by {SECOND[0]} and {SECOND[1]}; float32, one thread"
         )
         report("extending_pairs", "python benchmarks/extending_pairs.py FOLDER", setting, summarise(pairs))
 
