@@ -19,22 +19,27 @@ if TYPE_CHECKING:
 
 __all__ = ["EXAMPLES", "arguments", "run"]
 
+MOST_PICTURES = 512
+"""Pictures that are read at most, evenly over the files."""
+
 EXAMPLES = (
     "clockhands extend runs/stdlib --only measure --to 2x --text my.txt --texts 8 --items 10 --out measured",
     "clockhands extend llama --only measure --to 2x --text my.txt --texts 8 --items 10 --trained 64 --json",
     "clockhands extend llama --to 2x --text my.txt --texts 8 --items 10 --trained 64 --evaluations 4 --out longer",
     "clockhands extend llama --to 2x --text my.txt --texts 8 --items 10 --trained 64 --evaluations 0 --train 3 "
     "--out tuned",
+    "clockhands extend vit --to 2x --pictures photographs --out sharper",
 )
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument(
-        "run", metavar="MODEL", help="a run or Hugging Face model that continues text, or fills in masked tokens"
-    )
+    parser.add_argument("run", metavar="MODEL",
+                        help="a run or Hugging Face model that continues text or fills in masked tokens; with "
+                        "--pictures one that names pictures")  # fmt: skip
     parser.add_argument("--to", default="8x", metavar="LENGTH",
-                        help="the longest text: tokens, or 2x the trained (default: %(default)s)")  # fmt: skip
+                        help="the longest text: tokens, or 2x the trained; of pictures, pixels of a side "
+                        "(default: %(default)s)")  # fmt: skip
     parser.add_argument("--only", choices=("measure",), help="say how far the model reads as it is, and stop")
     parser.add_argument("--evaluations", type=as_int, default=64, metavar="N",
                         help="factors that the search tries; 0 searches none (default: %(default)s)")  # fmt: skip
@@ -45,6 +50,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--learning-rate", type=as_float, help="of the training (default: 0.1 / d_model)")
     parser.add_argument("--text", nargs="+", metavar="FILE",
                         help="what it reads (default: the run's own corpus, or Python's library)")  # fmt: skip
+    parser.add_argument("--pictures", metavar="FOLDER",
+                        help="make a grid of positions read larger pictures, judged by these: each class is a folder "
+                        "with its name")  # fmt: skip
     parser.add_argument("--texts", type=as_int, default=32, help="texts whose loss is measured (default: %(default)s)")
     parser.add_argument(
         "--items", type=as_int, default=60, help="questions of each task at each length (default: %(default)s)"
@@ -74,7 +82,7 @@ def run(options: argparse.Namespace) -> int:
 
     with lock_folder(Path(options.out)):
         refuse_taken(Path(options.out))  # another process may have written it while this one waited
-        return _extend(options)
+        return _extend_grid(options) if options.pictures else _extend(options)
 
 
 def _measure(options: argparse.Namespace) -> int:
@@ -99,6 +107,24 @@ def _extend(options: argparse.Namespace) -> int:
         raise UsageError(f"--to {options.to} is the trained length; give more, or --only measure")
     with ProgressCounter() as progress:
         findings = extend(
+            model, plan, Path(options.out), write_page=lambda findings: _write_page(findings, options),
+            progress=progress,
+        )  # fmt: skip
+    return _show(findings, _place_page(options) / "index.html", options)
+
+
+def _extend_grid(options: argparse.Namespace) -> int:
+    """Make the grid of a model larger while the lock of the folder is held."""
+    from clockhands.extension.pictures import PicturePlan, extend_grid, open_picture_model, read_pictures
+    from clockhands.progress import ProgressCounter
+
+    model = open_picture_model(options.run, device=options.device)
+    longest = _find_longest(options.to, model.side, "pixels")
+    if longest == model.side:
+        raise UsageError(f"--to {options.to} is the {longest:,} pixels that it reads already; give more")
+    plan = PicturePlan(read_pictures(options.pictures, model, MOST_PICTURES), longest, _write_command(options))
+    with ProgressCounter() as progress:
+        findings = extend_grid(
             model, plan, Path(options.out), write_page=lambda findings: _write_page(findings, options),
             progress=progress,
         )  # fmt: skip
@@ -147,8 +173,21 @@ def _check(options: argparse.Namespace) -> None:
 
         refuse_taken(Path(options.out))
     _make_tuning(options)
+    _check_pictures(options)
     if not options.margin > 0:
         raise UsageError(f"--margin is {options.margin}; give a number of nats above 0")
+
+
+def _check_pictures(options: argparse.Namespace) -> None:
+    """Raise UsageError for an option of texts beside pictures."""
+    if not options.pictures:
+        return
+    names = ("only", "train", "text", "trained", "weights", "dtype", "trust_remote_code")
+    said = [f"--{name.replace('_', '-')}" for name in names if getattr(options, name)]
+    if said:
+        raise UsageError(
+            f"--pictures and {said[0]} do not go together: a grid of positions is judged by pictures alone"
+        )
 
 
 def _find_trained(model: LanguageModel, options: argparse.Namespace) -> int:
@@ -159,16 +198,16 @@ def _find_trained(model: LanguageModel, options: argparse.Namespace) -> int:
     return trained
 
 
-def _find_longest(to: str, trained: int) -> int:
-    """Return the longest length in tokens. Raises UsageError for what is no length, and for one below the trained."""
+def _find_longest(to: str, trained: int, unit: str = "tokens") -> int:
+    """Return the longest length. Raises UsageError for what is no length, and for one below the trained."""
     word = to.strip()
     try:
         longest = int(float(word.removesuffix("x")) * trained) if word.endswith("x") else int(word)
     except (ValueError, OverflowError):
-        raise UsageError(f"--to {to}: that is neither a number of tokens nor a multiple like 8x") from None
+        raise UsageError(f"--to {to}: that is neither a number of {unit} nor a multiple like 8x") from None
     if longest < trained:
         raise UsageError(
-            f"--to {to} is {longest:,} tokens, less than the {trained:,} that the model was trained on; give a factor "
+            f"--to {to} is {longest:,} {unit}, less than the {trained:,} that the model was trained on; give a factor "
             "of 1 or more"
         )
     return longest
@@ -196,6 +235,7 @@ def _write_command(options: argparse.Namespace) -> str:
     words = ["clockhands", "extend", options.run, "--to", options.to]
     words += ["--only", options.only] if options.only else []
     words += ["--text", *options.text] if options.text else []
+    words += ["--pictures", options.pictures] if options.pictures else []
     usual: dict[str, Any] = {"texts": 32, "items": 60, "margin": 0.05, "seed": 0, "evaluations": 64}
     usual |= dict.fromkeys(("trained", "train", "windows", "learning_rate", "dtype", "weights"))
     for name, value in usual.items():

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from clockhands.data.collate import MaskedCollator
+from clockhands.data import Example, MaskedCollator
 from clockhands.runs import LanguageModel
 from clockhands.shapes import Float, Int, Tensor
 
@@ -59,7 +59,7 @@ def compute_fill_loss(
     model: LanguageModel, ids_BS: Int[Tensor, "B S"], arguments: dict[str, Tensor], seed: int
 ) -> Float[Tensor, ""]:
     """Compute the training loss of texts of which tokens are drawn and masked as BERT does."""
-    rows = [{"input_ids": row_S, "labels": row_S} for row_S in ids_BS.cpu().numpy()]
+    rows: list[Example] = [{"input_ids": row_S, "labels": row_S} for row_S in ids_BS.cpu().numpy().astype(np.int32)]
     batch = MaskedCollator.of(model.tokenizer, seed=seed)(rows)
     logits_BSV = model.model(input_ids=batch["input_ids"].to(model.device), **arguments).logits.float()
     return F.cross_entropy(logits_BSV.transpose(1, 2), batch["labels"].to(model.device))

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 
 from clockhands.shapes import Float, Tensor
 
-__all__ = ["STRETCHES", "stretch_table"]
+__all__ = ["STRETCHES", "continue_rows", "fit_step", "stretch_table"]
 
 RIDGE = 1e-3
 """Of the map from a row to the next, as a share of the rows' mean square."""
@@ -40,17 +40,26 @@ def _extrapolate(table_PD: Float[Tensor, "P D"], rows: int) -> Float[Tensor, "R 
     table_PD = table_PD.double()
     mean_D = table_PD.mean(0)
     centred_PD = table_PD - mean_D
-    before, after = centred_PD[:-1], centred_PD[1:]
-    gram_DD = before.T @ before
+    step_DD = fit_step(centred_PD[:-1], centred_PD[1:])
+    return continue_rows(centred_PD, rows, step_DD, centred_PD.norm(dim=1).max()) + mean_D
+
+
+def fit_step(before_ND: Float[Tensor, "N D"], after_ND: Float[Tensor, "N D"]) -> Float[Tensor, "D D"]:
+    """Return the linear map that best takes rows to those that come after them, by least squares with ``RIDGE``."""
+    gram_DD = before_ND.T @ before_ND
     ridge_DD = RIDGE * gram_DD.diagonal().mean() * torch.eye(len(gram_DD), dtype=gram_DD.dtype, device=gram_DD.device)
-    step_DD = torch.linalg.solve(gram_DD + ridge_DD, before.T @ after)
-    longest = centred_PD.norm(dim=1).max()
-    continued = [centred_PD[-1]]
-    for _ in range(rows - len(table_PD)):
+    return torch.linalg.solve(gram_DD + ridge_DD, before_ND.T @ after_ND)
+
+
+def continue_rows(
+    rows_PD: Float[Tensor, "P D"], rows: int, step_DD: Float[Tensor, "D D"], longest: Float[Tensor, ""]
+) -> Float[Tensor, "R D"]:
+    """Continue centred rows by a linear map, each no longer than ``longest``."""
+    continued = [rows_PD[-1]]
+    for _ in range(rows - len(rows_PD)):
         row_D = continued[-1] @ step_DD
         continued.append(row_D * torch.clamp(longest / row_D.norm().clamp(min=1e-12), max=1.0))
-    more_RD = torch.stack(continued[1:]) if len(continued) > 1 else centred_PD[:0]
-    return torch.cat([centred_PD, more_RD]) + mean_D
+    return torch.cat([rows_PD, torch.stack(continued[1:]) if len(continued) > 1 else rows_PD[:0]])
 
 
 STRETCHES: dict[str, tuple[str, Callable[[Tensor, int], Tensor]]] = {

@@ -1,0 +1,106 @@
+"""What was measured of larger grids, as findings."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+
+from clockhands.comparison.statistics import Difference
+from clockhands.extension.judge import GUARD
+from clockhands.extension.pictures.judge import JudgedGrid, JudgedGrids
+from clockhands.extension.pictures.reading import Pictures
+from clockhands.extension.pictures.tables import GRIDS
+from clockhands.findings import Figure, Finding, Mark, Panel, Reference, Table
+
+__all__ = ["describe_grid_choice", "make_grid_findings"]
+
+
+def make_grid_findings(
+    judged: JudgedGrids, pictures: Pictures, *, command: str, basis: Mapping[str, str]
+) -> Iterator[Finding]:
+    """Yield how well the model names the pictures as it is, and what larger grids give and cost."""
+    chance = math.log(judged.classes)
+    better = judged.loss < chance
+    verdict = (
+        f"At its own {judged.side} pixels it names {judged.right:.0%} of {len(pictures)} pictures; the loss of the "
+        f"right class is {judged.loss:.3f} nats, and guessing among {judged.classes:,} classes costs {chance:.3f}."
+        + ("" if better else " So it does not know these pictures, and what follows says nothing of others.")
+    )
+    yield Finding(
+        "extend.pictures", "How well does it know these pictures as it is?", verdict, judged.loss, "nats",
+        references=(Reference("guessing", chance),), light="info" if better else "warn", command=command, basis=basis,
+        details={"group": "As it is"},
+    )  # fmt: skip
+    yield _make_choice(judged, pictures, command, basis)
+
+
+def describe_grid_choice(judged: JudgedGrids) -> str:
+    """Say which grid was chosen, what it gains on larger pictures, and what it costs small ones."""
+    chosen, longest = judged.chosen, judged.longest
+    if chosen is None:
+        barred = sum(not judged.passes(grid) for grid in judged.grids)
+        return (
+            f"Chosen: the model as it is, which reads larger pictures made smaller. {barred} of {len(judged.grids)} "
+            f"larger grids are not shown to cost small pictures less than {GUARD:.0%} of the loss"
+            + ("." if barred == len(judged.grids) else ", and the others are shown to read larger pictures worse.")
+        )
+    gain, share = chosen.gain, 100 / judged.loss
+    shown = "less" if gain.high < 0 else "not shown to be less"
+    return (
+        f"Chosen: {chosen.way}, {GRIDS[chosen.way][0]}. At {longest} pixels the loss is {chosen.loss:.3f}, "
+        f"{gain.value:+.3f} [{gain.low:+.3f}, {gain.high:+.3f}] against the same pictures at {judged.side}, which is "
+        f"{shown}. Small pictures blown up cost {share * chosen.cost.value:+.2f} % [{share * chosen.cost.low:+.2f}, "
+        f"{share * chosen.cost.high:+.2f}]."
+    )
+
+
+def _make_choice(judged: JudgedGrids, pictures: Pictures, command: str, basis: Mapping[str, str]) -> Finding:
+    longest = judged.longest
+    columns = ["grid", f"loss at {longest} pixels", "named, %", f"against {judged.side} pixels", "low", "high",
+               "cost on small pictures, %", "low", "high", "passes the guard", "chosen"]  # fmt: skip
+    smaller = pictures.count_smaller(longest)
+    few = f" {smaller} of them have fewer than {longest} pixels and were blown up." if smaller else ""
+    return Finding(
+        "extend.grid",
+        f"Which grid of positions reads pictures of {longest} pixels, and what does it cost small ones?",
+        describe_grid_choice(judged),
+        judged.loss if judged.chosen is None else judged.chosen.loss,
+        "nats",
+        references=(Reference(f"as it is, at {judged.side} pixels", judged.loss),),
+        light="warn" if judged.chosen is None else "good",
+        table=Table.of(columns, [_make_row(judged, grid) for grid in judged.grids]),
+        figure=_draw(judged),
+        method=(
+            f"{len(pictures)} pictures, cut to their square middle.{few} The loss is that of the right class. Guard: "
+            f"the cost on pictures of {judged.side} pixels, blown up, is shown to be below {GUARD:.0%} of the loss. Of "
+            "the grids that pass and are not shown to be worse than the model as it is, the smallest loss. Differences "
+            "are paired by picture, intervals simultaneous over grids (max-t)."
+        ),
+        command=command,
+        basis=basis,
+        details={"group": "What makes it read larger pictures"},
+    )
+
+
+def _make_row(judged: JudgedGrids, grid: JudgedGrid) -> tuple[object, ...]:
+    share = 100 / judged.loss
+    marks = ("yes" if judged.passes(grid) else "no", "chosen" if grid is judged.chosen else "")
+    return (grid.way, grid.loss, 100 * grid.right, *_span(grid.gain, 1.0), *_span(grid.cost, share), *marks)
+
+
+def _span(difference: Difference, scale: float) -> tuple[float, float, float]:
+    return scale * difference.value, scale * difference.low, scale * difference.high
+
+
+def _draw(judged: JudgedGrids) -> Figure:
+    ways = tuple(grid.way for grid in judged.grids)
+    bars = Mark("bars", f"loss at {judged.longest} pixels", x=ways, y=tuple(grid.loss for grid in judged.grids))
+    own = Mark("hline", f"as it is, at {judged.side} pixels", y=(judged.loss,), emphasis="reference")
+    costs = tuple(100 * grid.cost.value / judged.loss for grid in judged.grids)
+    price = Mark("bars", "cost", x=ways, y=costs)
+    guard = Mark("hline", "guard", y=(100 * GUARD,), emphasis="reference")
+    panels = (
+        Panel((bars, own), "Loss on larger pictures", "", "nats"),
+        Panel((price, guard), "Cost on small pictures, blown up", "", "% of the loss"),
+    )
+    return Figure(panels, "Each larger grid beside the model as it is.", height=0.42, title="What each grid gives")
