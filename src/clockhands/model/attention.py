@@ -23,6 +23,7 @@ from clockhands.model.kv_cache import (
     split_positions,
 )
 from clockhands.model.masks import Placement
+from clockhands.model.norms import make_head_norm, normalise_heads
 from clockhands.schemes import Scheme
 from clockhands.shapes import Float, Tensor
 
@@ -139,21 +140,6 @@ class Attention(nn.Module):
             k_BHTK, kpos_BT = stored_BHTKp, placement.qpos_BS.new_zeros(()).expand(len(v_BHTK), v_BHTK.shape[2])
         placement = dataclasses.replace(placement, kpos_BT=kpos_BT)
         return self.attend_heads(scheme, q_BHSK, k_BHTK, v_BHTK, placement, rotated=rotated)
-
-
-def make_head_norm(config: TransformerConfig, width: int) -> nn.RMSNorm | None:
-    """Make the norm of queries or keys, whose heads have ``width`` channels together; None if there is no norm."""
-    if config.query_key_norm == "none":
-        return None
-    return nn.RMSNorm(config.resolved_head_dim if config.query_key_norm == "head" else width, eps=config.norm_eps)
-
-
-def normalise_heads(x_BHSK: Float[Tensor, "B H S K"], norm: nn.RMSNorm) -> Float[Tensor, "B H S K"]:
-    """Normalise the heads of queries or keys [B, H, S, K]: each alone, or all together if ``norm`` is H·K wide."""
-    if norm.normalized_shape[0] == x_BHSK.shape[-1]:
-        return norm(x_BHSK)
-    joined_BSI = norm(x_BHSK.transpose(1, 2).flatten(2))
-    return joined_BSI.unflatten(2, (x_BHSK.shape[1], x_BHSK.shape[3])).transpose(1, 2)
 
 
 class SelfAttention(Attention):

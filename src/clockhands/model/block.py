@@ -11,8 +11,8 @@ from clockhands.model.config import TransformerConfig
 from clockhands.model.config_types import StackSide
 from clockhands.model.experts import ExpertMixture
 from clockhands.model.feed_forward import FeedForward
-from clockhands.model.input import make_norm
 from clockhands.model.latent_attention import LatentAttention
+from clockhands.model.norms import make_norm
 from clockhands.shapes import Float, Tensor
 
 __all__ = ["Block", "ResidualConnection"]

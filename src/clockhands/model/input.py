@@ -9,16 +9,10 @@ from torch import nn
 
 from clockhands.model.config import TransformerConfig
 from clockhands.model.config_types import StackSide
+from clockhands.model.norms import make_norm
 from clockhands.shapes import Float, Int, Tensor
 
-__all__ = ["InputLayer", "make_norm"]
-
-
-def make_norm(config: TransformerConfig) -> nn.Module:
-    """Make the norm of the configuration: a layer norm, or a root mean square norm (Zhang & Sennrich 2019)."""
-    if config.norm_kind == "rms":
-        return nn.RMSNorm(config.d_model, eps=config.norm_eps)
-    return nn.LayerNorm(config.d_model, eps=config.norm_eps, bias=config.norm_bias)
+__all__ = ["InputLayer"]
 
 
 class InputLayer(nn.Module):

@@ -6,7 +6,7 @@ from torch import nn
 
 from clockhands.model.config import TransformerConfig
 from clockhands.model.feed_forward import ACTIVATIONS
-from clockhands.model.input import make_norm
+from clockhands.model.norms import make_norm
 from clockhands.shapes import Float, Tensor
 
 __all__ = ["OutputLayer", "OutputTransform"]

@@ -15,9 +15,10 @@ from clockhands.model.attention import AttentionContext
 from clockhands.model.block import Block
 from clockhands.model.config import TransformerConfig
 from clockhands.model.config_types import Side, StackSide
-from clockhands.model.input import InputLayer, make_norm
+from clockhands.model.input import InputLayer
 from clockhands.model.kv_cache import KVCache
 from clockhands.model.masks import Placement
+from clockhands.model.norms import make_norm
 from clockhands.model.token_batch import EncodedSource
 from clockhands.schemes import NoPosition, Scheme
 from clockhands.schemes.composition_rules import combine_declarations
