@@ -64,6 +64,19 @@ def test_options_are_fields_and_keyword_only_parameters() -> None:
     assert list(options_of(lambda *, a=1, b: None)) == ["a", "b"]
 
 
+def test_an_inherited_field_keeps_its_meaning_unless_the_subclass_describes_it_anew() -> None:
+    @dataclass(frozen=True)
+    class Gong(Bell):
+        """A gong.
+
+        Args:
+            shape: a disc.
+        """
+
+    told = {name: option.meaning for name, option in options_of(Gong).items() if name in ("pitch", "shape")}
+    assert told == {"pitch": "in hertz, of the strike note.", "shape": "a disc."}
+
+
 def test_every_fault_of_a_table_is_told_at_once() -> None:
     values, faults = check_options({"wieght": 1, "weight": 0, "shape": "square", "tags": {}}, options_of(Bell), "bell")
     assert faults == [

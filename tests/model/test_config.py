@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from clockhands.errors import ConfigError, UsageError
 from clockhands.model import PRESETS, PositionConfig, TransformerConfig, make_preset
 from clockhands.model.config_types import DROPOUT_PLACES
-from clockhands.model.faults import find_scheme_faults
 
 
 def test_defaults_are_the_base_model_of_the_paper() -> None:
@@ -163,19 +162,6 @@ def test_position_from_a_name_or_a_table() -> None:
     assert PositionConfig.from_dict("rope") == PositionConfig("rope")
     loose = PositionConfig.from_dict({"scheme": "rope", "base": 5.0, "options": {"layout": "half"}, "skip_every": 4})
     assert loose == PositionConfig("rope", {"layout": "half", "base": 5.0}, skip_every=4)
-
-
-@pytest.mark.parametrize("kind", [RuntimeError, TypeError, ValueError, ZeroDivisionError, MemoryError])
-def test_whatever_a_scheme_of_somebody_else_raises_is_one_sentence(
-    kind: type[Exception], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(self: TransformerConfig, side: str) -> None:
-        raise kind("no such size\nand much more")
-
-    config = TransformerConfig(kind="decoder", vocab_size=50, d_model=32, num_heads=4)
-    monkeypatch.setattr(TransformerConfig, "summarise_schemes", refuse)
-    said = find_scheme_faults(config, "decoder")
-    assert said == ["decoder: sinusoidal cannot be built with these sizes and options: no such size"]
 
 
 def test_no_heads_are_out_of_range_as_any_number_below_one() -> None:

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
+from clockhands.model.config_fields import TransformerFields
+from clockhands.model.config_types import Side
 from clockhands.model.layer_schemes import BuiltSchemes, build_side
+from clockhands.model.position_config import PositionConfig
 from clockhands.model.scheme_summary import SchemeSummary
 from clockhands.schemes import Sizes
 from clockhands.schemes.scheme import Scheme
-
-if TYPE_CHECKING:
-    from clockhands.model.config import TransformerConfig
-    from clockhands.model.config_types import Side
-    from clockhands.model.position_config import PositionConfig
 
 __all__ = ["BYTES_OF_FLOAT32", "SMALL_TABLE_BYTES", "SchemeFactory", "avoid_large_tables"]
 
@@ -43,12 +41,12 @@ class SchemeFactory:
         self._summaries: dict[Side, SchemeSummary] = {}
         self._kept: dict[Side, tuple[Scheme, object]] = {}
 
-    def build(self, config: TransformerConfig, side: Side) -> BuiltSchemes:
+    def build(self, config: TransformerFields, side: Side) -> BuiltSchemes:
         """Build the schemes of a side for a model. Raises ConfigError where they refuse the sizes or each other."""
         position, num_layers = config.get_position_config(side), config.count_layers(side)
         return build_side(position, num_layers, config.get_sizes(side), self._take_kept_scheme(side))
 
-    def summarise(self, config: TransformerConfig, side: Side) -> SchemeSummary:
+    def summarise(self, config: TransformerFields, side: Side) -> SchemeSummary:
         """Return the summary of a side's schemes, which the first call builds. Raises what ``build`` raises."""
         if side not in self._summaries:
             position, sizes = config.get_position_config(side), config.get_sizes(side)

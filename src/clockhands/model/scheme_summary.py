@@ -43,7 +43,7 @@ class SchemeSummary:
                 f"the layers read positions of {counts} coordinates, and all layers of a side share the positions; "
                 f"choose schemes with equally many"
             )
-            raise ConfigError([sentence], "")
+            raise ConfigError([sentence], "the layer schedule")
         owned = {id(parameter): parameter.numel() for scheme in built.modules for parameter in scheme.parameters()}
         hooks = frozenset[str]().union(*(scheme.active_hooks() for scheme in used))
         return cls(sum(owned.values()), per_layer=False, hooks=hooks, declares=combine_declarations(used))
