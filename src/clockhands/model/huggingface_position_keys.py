@@ -7,32 +7,24 @@ Whether the architecture has a causal mask is not compared. An architecture is h
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NoReturn, TypeAlias
-
-import torch
+from typing import Any
 
 from clockhands.errors import CheckpointError, ConfigError, UsageError, describe_unknown
 from clockhands.explanation.architectures import ARCHITECTURES
 from clockhands.explanation.huggingface import read_huggingface
 from clockhands.explanation.table import Positions
-from clockhands.model.layer_schemes import list_layer_specs
+from clockhands.model.layer_parts import SOURCE, Parts, describe_parts, have_equal_effect, list_parts
 from clockhands.model.position_config import PositionConfig
 from clockhands.model.validation_cache import get_validated_config
-from clockhands.options import defaults_of, options_of
 from clockhands.pretrained.configuration import read_configuration, read_json
 from clockhands.pretrained.file_names import OWN
-from clockhands.schemes import CATALOGUE, RoPE, read_part
+from clockhands.schemes import RoPE
 from clockhands.schemes.huggingface_position import TWO_SIDED, read_position_table
 from clockhands.schemes.rotary.saved_options import complete_saved_position
 
 __all__ = ["convert_position_keys", "make_position_keys"]
-
-Parts: TypeAlias = dict[str, dict[str, Any]]
-"""The schemes of one layer: the name of each, and all of its options."""
-SOURCE = "the position configuration"  # what the faults are found in, for messages
 
 
 def make_position_keys(
@@ -48,20 +40,22 @@ def make_position_keys(
     """
     if model_type not in ARCHITECTURES:
         raise UsageError(describe_unknown("architecture", model_type, ARCHITECTURES))
-    layers = _list_parts(position, num_layers)
+    layers = list_parts(position, num_layers)
     keys = {"model_type": model_type, "num_hidden_layers": num_layers, **_make_keys(layers, model_type, head_dim)}
     try:
         table = read_position_table({"head_dim": head_dim, **keys}, f"a configuration of {model_type}")
     except CheckpointError as error:
         raise ConfigError([str(error)], SOURCE) from error
-    causal = model_type not in (*TWO_SIDED, "mpnet")  # mpnet is an encoder too, but has no windows
-    written = _list_parts(PositionConfig.from_dict(table), num_layers)
+    # The encoders: those of TWO_SIDED, whose windows reach to both sides, and MPNet, which has no windows.
+    causal = model_type not in (*TWO_SIDED, "mpnet")
+    written = list_parts(PositionConfig.from_dict(table), num_layers)
     for index, (ours, theirs) in enumerate(zip(layers, written, strict=True)):
-        if not _have_equal_effect(ours, theirs, head_dim, causal, any_pairing):
-            _refuse(
+        if not have_equal_effect(ours, theirs, head_dim, causal, any_pairing):
+            sentence = (
                 f"a configuration of {model_type} has no keys for these positions: layer {index} has "
-                f"{_describe(ours)}, and would be read as {_describe(theirs)}"
+                f"{describe_parts(ours)}, and would be read as {describe_parts(theirs)}"
             )
+            raise ConfigError([sentence], SOURCE)
     return keys
 
 
@@ -99,44 +93,9 @@ def _find_head_dim(positions: Positions, raw: Mapping[str, Any]) -> int:
     return width or int(text.get("hidden_size", 0)) // int(text.get("num_attention_heads", 1)) or 1
 
 
-def _refuse(reason: str) -> NoReturn:
-    """Raise ConfigError with one reason."""
-    raise ConfigError([reason], SOURCE)
-
-
-def _list_parts(position: PositionConfig, num_layers: int) -> list[Parts]:
-    """Return the schemes of every layer with all their options. Raises ConfigError for what no configuration says."""
-    for name, default in (("transform", None), ("combine", "add"), ("every_layer", False)):
-        if getattr(position, name) != default:
-            _refuse(f"position.{name} is {getattr(position, name)!r}, and no configuration of transformers says so")
-    common = list(_spell_out({"scheme": position.scheme, **position.options}))
-    layers = []
-    for index, specs in enumerate(list_layer_specs(position, num_layers)):
-        parts = [*common, *((spec.scheme, _fill_in(spec.scheme, spec.options)) for spec in specs)]
-        repeated = [name for name, count in Counter(name for name, _ in parts).items() if count > 1]
-        if repeated:
-            _refuse(f"layer {index} has two schemes {repeated[0]}, and no configuration of transformers says so")
-        skipped = position.skip_every and (index + 1) % position.skip_every == 0
-        layers.append({} if skipped else dict(parts))
-    return layers
-
-
-def _spell_out(entry: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the parts of a composition, or the one scheme itself; nothing for the scheme ``none``."""
-    for part in entry.get("schemes", [entry]):
-        name, options = read_part(part)
-        if name != "none":
-            yield name, _fill_in(name, options)
-
-
-def _fill_in(scheme: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return all options of a scheme: those given, and the defaults of the others."""
-    return {**defaults_of(options_of(CATALOGUE[scheme])), **options}
-
-
 def _make_keys(layers: Sequence[Parts], model_type: str, head_dim: int) -> dict[str, Any]:
     """Return the keys about position; what they leave out is found when they are read back."""
-    supported = ARCHITECTURES[model_type]  # what the architecture has keys for
+    supported = ARCHITECTURES[model_type]
     if "table and buckets" in supported:
         return _make_mpnet_keys(layers)
     keys: dict[str, Any] = {}
@@ -161,12 +120,12 @@ def _make_keys(layers: Sequence[Parts], model_type: str, head_dim: int) -> dict[
     if "temperature" in supported:
         keys |= _make_temperature_keys(layers)
     tables = {kind: _make_rope_table(options, head_dim, "slice" not in supported) for kind, options in ropes.items()}
-    # The dynamic rule of transformers reads the trained length there.
+    # Transformers' dynamic rule reads the trained length from ``max_position_embeddings``.
     lengths = [options["original_length"] for options in ropes.values() if options["spectrum"] == "dynamic"]
     keys |= {"max_position_embeddings": lengths[0]} if lengths else {}
     if tables:
         keys["rope_parameters"] = tables if "rotation by kind" in supported else next(iter(tables.values()))
-    # Of these architectures, a slice of each head rotates, and keys say its width and that of the rest.
+    # A slice of the channels of each head rotates: the keys say how many channels do, and how many do not.
     if "slice" in supported:
         width = next((RoPE(head_dim, **options).channels for options in ropes.values()), 0)
         keys |= {"qk_rope_head_dim": width, "qk_nope_head_dim": head_dim - width, "head_dim": width}
@@ -200,56 +159,10 @@ def _make_mpnet_keys(layers: Sequence[Parts]) -> dict[str, Any]:
     """Return MPNet's keys about position. Raises ConfigError unless the first layer has its two schemes."""
     table, buckets = layers[0].get("learned"), layers[0].get("t5")
     if table is None or buckets is None:
-        _refuse("a configuration of mpnet has a learned table and T5's buckets, and layer 0 lacks one of the two")
+        sentence = "a configuration of mpnet has a learned table and T5's buckets, and layer 0 lacks one of the two"
+        raise ConfigError([sentence], SOURCE)
     # The first two rows of its table stand for no position.
     return {
         "max_position_embeddings": table["max_length"] + 2,
         "relative_attention_num_buckets": buckets["num_buckets"],
     }
-
-
-def _have_equal_effect(ours: Parts, theirs: Parts, head_dim: int, causal: bool, any_pairing: bool) -> bool:
-    """Return whether a layer computes the same with both: the same schemes, with options that have the same effect."""
-    if set(ours) != set(theirs):
-        return False
-    for scheme, options in ours.items():
-        first, second = (_simplify(scheme, table, causal) for table in (options, theirs[scheme]))
-        if scheme == "rope":
-            if not _rotate_equally(RoPE(head_dim, **first), RoPE(head_dim, **second), any_pairing):
-                return False
-        elif first != second:
-            return False
-    return True
-
-
-def _simplify(scheme: str, options: dict[str, Any], causal: bool) -> dict[str, Any]:
-    """Return options without what changes nothing: the start of a parameter, and a window behind a causal mask."""
-    options = {key: value for key, value in options.items() if (scheme, key) != ("ssmax", "start")}
-    if scheme == "window":
-        options["right"] = 0 if causal else options["left"] if options["right"] is None else options["right"]
-    return options
-
-
-def _rotate_equally(first: RoPE, second: RoPE, any_pairing: bool) -> bool:
-    """Return whether two rotations have the same frequencies and amplitudes in texts of 1, 1,000 and 10⁶ tokens."""
-    numbers = []
-    for scheme in (first, second):
-        lengths_B = torch.tensor([1, 1000, 10**6])
-        omega = scheme.frequencies(lengths_B).expand(3, 1, -1).flatten().tolist()
-        spectrum = scheme.spectrum
-        numbers.append(
-            [*omega, spectrum.amplitude(), spectrum.logit_factor(), scheme.channels, spectrum.unscaled_first]
-        )
-    alike = (first.alpha_F is None) == (second.alpha_F is None) and (any_pairing or first.layout == second.layout)
-    ours, theirs = (torch.tensor(listed, dtype=torch.float64) for listed in numbers)
-    return alike and ours.shape == theirs.shape and torch.allclose(ours, theirs, rtol=1e-9, atol=0.0)
-
-
-def _describe(layer: Parts) -> str:
-    """Return the schemes of a layer with the options that differ from their defaults."""
-    schemes = []
-    for scheme, options in layer.items():
-        defaults = defaults_of(options_of(CATALOGUE[scheme]))
-        changed = ", ".join(f"{key} {value}" for key, value in options.items() if value != defaults[key])
-        schemes.append(f"{scheme} ({changed})" if changed else scheme)
-    return " + ".join(schemes) or "no position"
