@@ -222,6 +222,8 @@ def test_a_side_or_a_source_that_there_is_not_is_refused() -> None:
         Transformer(core(kind="decoder")).encode(text)
     with pytest.raises(UsageError, match="an encoder-only model has no decoder; call encode"):
         Transformer(core(kind="encoder")).decode(text)
+    with pytest.raises(UsageError, match="a decoder-only model has no cross-attention that reads a source"):
+        Transformer(core(kind="decoder")).decode(text, Transformer(core()).encode(text))
 
 
 def test_a_transform_is_told_the_mask_of_the_new_tokens_alone() -> None:

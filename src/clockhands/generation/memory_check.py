@@ -49,7 +49,8 @@ def estimate_bytes(
     encoder_numbers = batch * source_length * (2 * config.d_model + config.d_ff)
     decoder_numbers = batch * beam * numbers_per_layer * sum(_list_cached_lengths(decoder, length)[:layers])
     decoder_numbers += batch * source_length * (numbers_per_token + config.d_model)
-    mask = batch * beam * beam * length if shared_cache and beam > 1 else 0  # a byte for each hypothesis and token
+    # A byte for each hypothesis and each token of all hypotheses of its source: [B, W, W·length].
+    mask = batch * beam * (beam * length) if shared_cache and beam > 1 else 0
     return int(next(model.parameters()).element_size() * max(encoder_numbers, decoder_numbers) + mask)
 
 

@@ -12,9 +12,9 @@ __all__ = ["to_language_model"]
 def to_language_model(run: str | Path | Run | LanguageModel, action: str, *, masked: bool = False) -> LanguageModel:
     """Return ``run`` as a language model, and open it if it is a folder or a hub name.
 
-    ``action``: what the model is to do, such as "generate", for the message about a run that does not continue text.
-    ``masked``: whether a model that fills in masked tokens is opened too.
-    Raises what ``open_run`` and ``open_language_model`` raise.
+    ``action``: what the model is to do, such as "generate", for messages. ``masked``: whether a model that fills in
+    masked tokens is opened too. Raises UsageError for a run whose model cannot do that, and what ``open_run`` and
+    ``open_language_model`` raise.
     """
     if isinstance(run, LanguageModel):
         return run

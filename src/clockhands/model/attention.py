@@ -127,10 +127,11 @@ class Attention(nn.Module):
         whether the cache keeps only keys in the layer's window (``keeps_window``). Raises PositionError if any other
         cache returned fewer keys than there are tokens.
         """
-        if windowed and placement.mask_BHSM is not None:
-            kept = stored_BHTKp.shape[2]
-            placement = dataclasses.replace(placement, mask_BHSM=placement.mask_BHSM[..., -kept:])
-        elif placement.length is not None and not windowed:
+        if windowed:
+            if placement.mask_BHSM is not None:
+                kept = stored_BHTKp.shape[2]
+                placement = dataclasses.replace(placement, mask_BHSM=placement.mask_BHSM[..., -kept:])
+        elif placement.length is not None:
             refuse_sliding_cache(stored_BHTKp, placement.length)
             stored_BHTKp, v_BHTK = stored_BHTKp[:, :, : placement.length], v_BHTK[:, :, : placement.length]
         if needs_stored_positions(scheme):

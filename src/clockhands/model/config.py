@@ -89,11 +89,15 @@ class TransformerConfig(TransformerFields):
         return {**table, "dropout_places": list(self.dropout_places)}
 
     def build_schemes(self, side: Side) -> BuiltSchemes:
-        """Build all schemes of a side. Raises ConfigError where they refuse the sizes or each other."""
+        """Build all schemes of a side.
+
+        Those of the architecture's sides are validated. Raises ConfigError for those of another side where they refuse
+        the sizes or each other.
+        """
         return self._scheme_factory.build(self, side)
 
     def summarise_schemes(self, side: Side) -> SchemeSummary:
-        """Return the summary of a side's schemes. Raises ConfigError where they refuse the sizes or each other."""
+        """Return the summary of a side's schemes. Raises ConfigError as ``build_schemes``."""
         return self._scheme_factory.summarise(self, side)
 
     @cached_property

@@ -21,12 +21,14 @@ from clockhands.model.huggingface_base import (
     register_model,
     to_state_tuple,
 )
+from clockhands.model.huggingface_config import ClockhandsConfig
 from clockhands.model.huggingface_seq2seq import ClockhandsForSeq2SeqLM
 from clockhands.model.loss import IGNORED_LABEL
 from clockhands.model.token_batch import TokenBatch
 
 __all__ = [
     "MODEL_CLASSES",
+    "ClockhandsConfig",
     "ClockhandsForCausalLM",
     "ClockhandsForMaskedLM",
     "ClockhandsForSeq2SeqLM",
@@ -54,8 +56,8 @@ class ClockhandsForCausalLM(ClockhandsPreTrainedModel, CacheAwareGenerationMixin
         """Compute logits [B, S, V], and the loss if ``labels`` [B, S] are given (-100: nothing to learn there).
 
         The loss is that of predicting each label from the tokens before it; while training with labels, the logits are
-        None. The other arguments are those of ``ClockhandsForSeq2SeqLM.forward`` for its target. Raises PositionError
-        as ``Transformer.decode``.
+        None. The other arguments are those of ``ClockhandsForSeq2SeqLM.forward`` for its target. Raises UsageError
+        for a mask that is not [B, T] (``check_padding_mask``), and PositionError as ``Transformer.decode``.
         """
         if past_key_values is None and self.wants_cache(use_cache, labels):
             past_key_values = DynamicCache()
@@ -87,7 +89,8 @@ class ClockhandsForMaskedLM(ClockhandsPreTrainedModel):
         """Compute logits [B, S, V], and the loss if ``labels`` [B, S] are given (-100: nothing to learn there).
 
         While training with labels, the logits are None. The other arguments are those of
-        ``ClockhandsForSeq2SeqLM.forward`` for its source. Raises PositionError as ``Transformer.encode``.
+        ``ClockhandsForSeq2SeqLM.forward`` for its source. Raises UsageError for a mask that is not [B, T]
+        (``check_padding_mask``), and PositionError as ``Transformer.encode``.
         """
         layer_states = self.make_layer_state_list(output_hidden_states)
         tokens = TokenBatch(input_ids, check_padding_mask(attention_mask), position_ids, document_ids)

@@ -79,7 +79,11 @@ class ClockhandsPreTrainedModel(PreTrainedModel):
     @torch.no_grad()
     @hf_initialization.guard_torch_init_functions()
     def initialize_weights(self) -> None:
-        """Draw the parameters that the checkpoint lacks; transformers marks those that it loaded, and guards them."""
+        """Draw the parameters that no checkpoint has filled.
+
+        transformers calls it at the end of the construction, when all are drawn once more, and after loading a
+        checkpoint: it marks the parameters that it has filled, and keeps ``torch.nn.init`` from changing them.
+        """
         self.transformer.initialise()
         self.transformer.restore_tables()
         for module in self.modules():

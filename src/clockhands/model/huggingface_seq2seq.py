@@ -60,8 +60,9 @@ class ClockhandsForSeq2SeqLM(ClockhandsPreTrainedModel, CacheAwareGenerationMixi
         target (``decoder_...``) of [B, S]; positions may be [B, T, A] or [B, S, A], and are counted if not given.
         ``document_ids`` number documents packed into a row, in the source and in the target; tokens attend to those of
         equal number. ``num_items_in_batch`` divides the loss instead of the number of labels. Raises UsageError where
-        there is no source or no target, CheckpointError where labels need a start token and there is none
-        (``shift_right``), and PositionError as ``Transformer.encode`` and ``Transformer.decode``.
+        there is no source or no target, for a mask that is not [B, T] (``check_padding_mask``) and for a KV cache of
+        one attention alone; CheckpointError where labels need a start token and there is none (``shift_right``); and
+        PositionError as ``Transformer.encode`` and ``Transformer.decode``.
         """
         ids_BS = self.choose_decoder_ids(decoder_input_ids, labels)
         mask_BT = check_padding_mask(decoder_attention_mask)
@@ -85,7 +86,8 @@ class ClockhandsForSeq2SeqLM(ClockhandsPreTrainedModel, CacheAwareGenerationMixi
     def choose_decoder_ids(self, ids_BS: torch.Tensor | None, labels_BS: torch.Tensor | None) -> torch.Tensor:
         """Return the ids that the decoder reads, [B, S]: those given, or else the labels shifted to the right.
 
-        Raises UsageError where there is neither.
+        Raises UsageError where there is neither, and CheckpointError where the labels need a start token and there is
+        none.
         """
         if ids_BS is not None:
             return ids_BS
@@ -102,10 +104,16 @@ class ClockhandsForSeq2SeqLM(ClockhandsPreTrainedModel, CacheAwareGenerationMixi
     ) -> torch.Tensor:
         """Compute the decoder's last states of target tokens, [B, S, D].
 
-        The states of all layers are appended to ``layer_states`` if that is a list.
+        The states of all layers are appended to ``layer_states`` if that is a list. Raises UsageError for a cache of
+        one attention alone, and PositionError as ``Transformer.decode``.
         """
         if cache is None:
             return self.transformer.decode(tokens, source, layer_states=layer_states)
+        if not isinstance(cache, EncoderDecoderCache):
+            raise UsageError(
+                f"past_key_values is a {type(cache).__name__}, but an encoder-decoder needs a cache for each of its "
+                "two attentions; pass EncoderDecoderCache(DynamicCache(), DynamicCache())"
+            )
         return self.transformer.decode(
             tokens, source, cache.self_attention_cache, cache.cross_attention_cache, layer_states
         )
@@ -122,7 +130,7 @@ class ClockhandsForSeq2SeqLM(ClockhandsPreTrainedModel, CacheAwareGenerationMixi
         """Encode the source, or rebuild it from ``encoder_outputs``.
 
         The states of all layers are appended to ``layer_states`` if that is a list. Raises UsageError where there is
-        no source.
+        no source and for a mask that is not [B, T], and PositionError as ``Transformer.encode``.
         """
         mask_BT = check_padding_mask(mask_BT)
         if encoder_outputs is None:
@@ -159,7 +167,7 @@ class EncoderWrapper(nn.Module):
         """Encode a source: the last states, [B, T, D], and all others if ``output_hidden_states`` is set.
 
         ``output_attentions`` is there because ``generate`` passes it, and is ignored: ``attention.record`` gives the
-        weights.
+        weights. Raises what ``ClockhandsForSeq2SeqLM.encode_source`` raises.
         """
         model = self._model[0]
         layer_states = model.make_layer_state_list(output_hidden_states)

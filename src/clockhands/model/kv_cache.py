@@ -80,7 +80,8 @@ def find_window(scheme: Scheme) -> int | None:
     """
     parts = scheme.parts if isinstance(scheme, Composition) else (scheme,)
     for part in parts:
-        # A bias by distance, chunks and sinks change only the weights of keys to which the query attends.
+        # A bias by distance (a window is one), chunks and sinks change only the weights of keys to which the query
+        # attends.
         if not isinstance(part, (Chunks, DistanceBias, Sinks)) and not part.active_hooks() <= {"encode", "rotate"}:
             return None
     windows = [part.left for part in parts if isinstance(part, Window)]
@@ -90,6 +91,7 @@ def find_window(scheme: Scheme) -> int | None:
 
 def keeps_window(cache: KVCache, layer: int) -> bool:
     """Return whether a layer of a cache keeps the keys of the layer's window alone (``window_cache``)."""
+    # Some caches of transformers have no entry for a layer before its first tokens.
     return layer < len(cache.layers) and getattr(cache.layers[layer], "is_window_layer", False)
 
 
@@ -104,12 +106,14 @@ def refuse_padding_between_tokens(cache: KVCache, mask_BT: Bool[Tensor, "B T"] |
         raise PositionError(
             "the attention_mask has padding after tokens, and this cache keeps only the keys of the last places of a "
             "row, so that keys within the window may be missing; pad on the left, or pass "
-            "past_key_values=DynamicCache()"
+            "past_key_values=DynamicCache(), or EncoderDecoderCache(DynamicCache(), DynamicCache()) to an "
+            "encoder-decoder"
         )
 
 
 def refuse_quantized_cache(scheme: Scheme, cache: KVCache, layer: int) -> None:
     """Raise PositionError if a cache would round the positions stored with the keys, as quantized caches do."""
+    # Quantized layers are known by a method of theirs, since this module does not import transformers.
     if layer < len(cache.layers) and hasattr(cache.layers[layer], "_quantize") and needs_stored_positions(scheme):
         raise PositionError(
             f"{type(scheme).__name__} needs the positions of earlier keys again, and a quantized cache "
@@ -136,6 +140,7 @@ def append_positions(k_BHTK: Float[Tensor, "B H T K"], kpos_BT: KeyPositions) ->
     batch, heads, length, _ = k_BHTK.shape
     pos = kpos_BT[..., None] if kpos_BT.dim() == 2 else kpos_BT
     pos = pos[:, None] if pos.dim() == 3 else pos
+    # Detached, because the coordinates of ``locate`` may carry a gradient, which bits cannot.
     bits = pos.detach().to(choose_position_dtype(k_BHTK.dtype, kpos_BT.dtype)).contiguous().view(k_BHTK.dtype)
     return torch.cat([k_BHTK, bits.expand(batch, heads, length, -1)], dim=-1)
 
@@ -143,9 +148,10 @@ def append_positions(k_BHTK: Float[Tensor, "B H T K"], kpos_BT: KeyPositions) ->
 def split_positions(
     stored_BHTKp: Float[Tensor, "B H T Kp"], k_width: int, like: Num[Tensor, "*any"]
 ) -> tuple[Float[Tensor, "B H T K"], KeyPositions]:
-    """Split stored keys into keys of ``k_width`` channels (of rotated keys the rotated width) and positions.
+    """Split stored keys into keys and positions.
 
-    The positions get the dtype and the axes of ``like``, which is [B, S], [B, S, A] or [B, H, S, A]; its sizes are not
+    ``k_width``: the width of a key as it is cached, which is that after ``rotate`` if it was cached rotated. The
+    positions get the dtype and the axes of ``like``, which is [B, S], [B, S, A] or [B, H, S, A]; its sizes are not
     read.
     """
     dtype = choose_position_dtype(stored_BHTKp.dtype, like.dtype)

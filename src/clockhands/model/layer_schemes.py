@@ -36,7 +36,7 @@ def read_entry(entry: LayerEntry, kinds: Mapping[str, LayerEntry]) -> list[Schem
     Raises ConfigError for an entry of another form.
     """
     if isinstance(entry, str) and entry in kinds:
-        return read_entry(kinds[entry], {})
+        return read_entry(kinds[entry], {})  # without kinds: a kind cannot name another
     if isinstance(entry, Mapping) and "schemes" in entry and "scheme" not in entry:
         other_keys = [key for key in entry if key != "schemes"]
         if other_keys or not isinstance(entry["schemes"], (list, tuple)):

@@ -41,7 +41,8 @@ class DecodingState:
     def __init__(self, source: EncodedSource, num_layers: int) -> None:
         self.source, self.length = source, 0
         self.cache, self.cross_cache = GrowingCache(num_layers), SourceCache(num_layers)
-        # The contexts of cross-attention that serve every step of so many hypotheses until rows are dropped, by number.
+        # The contexts of cross-attention by the number of hypotheses. They serve every step that has as many, until
+        # rows of the batch are dropped.
         self.cross_contexts: dict[int, list[AttentionContext]] = {}
 
     def select(self, rows: Int[Tensor, " N"]) -> None:
@@ -87,7 +88,8 @@ class LeanDecoder:
         # For each layer: whether its attention may call the fused kernel directly.
         self._self_attention_is_lean = [not needs_stored_positions(scheme) for scheme in self.schemes]
         self._cross_attention_is_lean = [not acts_in_attention(scheme) for scheme in self.cross_schemes]
-        # The fused kernel reads no positions of queries, so that contexts differ by them alone in no step.
+        # From step to step only the positions of the queries change, and the fused kernel does not read them: where it
+        # serves every layer, the contexts of one step serve the next.
         self._reuses_cross_contexts = all(self._cross_attention_is_lean)
         for block, scheme, cross_scheme in zip(self.stack.blocks, self.schemes, self.cross_schemes, strict=True):
             # The copies keep the factor on q·k, which a scheme may decide, so that no step asks for it.

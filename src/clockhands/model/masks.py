@@ -117,7 +117,7 @@ def make_self_mask(tokens: TokenBatch, past: int) -> Mask | None:
 
 
 def make_static_cache_mask(tokens: TokenBatch, past: int | Tensor, capacity: int) -> Mask:
-    """Make the mask of new tokens over a cache of fixed size: the tokens before them and themselves, no padding.
+    """Make the mask of new tokens over a cache of fixed size: each attends to tokens before it and itself, no padding.
 
     ``capacity``: how many tokens the cache can hold, M; the mask is [B, 1, S, M]. It is for tracing alone, when the
     number of cached tokens is not known as an int; else ``Placement.length`` says how much of the cache is in use.
@@ -127,6 +127,7 @@ def make_static_cache_mask(tokens: TokenBatch, past: int | Tensor, capacity: int
     mask_BHSM = (torch.arange(capacity, device=device) <= column_S1)[None, None]
     if tokens.mask_BT is None:
         return mask_BHSM
+    # Columns that the padding mask lacks are those of places after the new tokens, which the causal mask hides.
     mask_BT = torch.nn.functional.pad(tokens.mask_BT, (0, capacity - tokens.mask_BT.shape[1]), value=True)
     return mask_BHSM & expand_key_mask(mask_BT, mask_BHSM.shape[2])
 

@@ -106,6 +106,7 @@ class PositionConfig:
 
         ``+`` joins the schemes of a layer, and ``|`` stands between layers of different schemes.
         """
+        # The options of a composition have its parts under ``schemes``, which ``_name_entry`` reads first.
         common = [] if self.scheme == "none" and self.layers else [_name_entry({"scheme": self.scheme, **self.options})]
         layers = [
             _name_entry(self.kinds.get(entry, entry) if isinstance(entry, str) else entry) for entry in self.pattern

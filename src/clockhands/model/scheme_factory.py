@@ -42,7 +42,11 @@ class SchemeFactory:
         self._kept: dict[Side, tuple[Scheme, object]] = {}
 
     def build(self, config: TransformerFields, side: Side) -> BuiltSchemes:
-        """Build the schemes of a side for a model. Raises ConfigError where they refuse the sizes or each other."""
+        """Build the schemes of a side for a model.
+
+        Raises ConfigError where they refuse the sizes or each other, and what PyTorch, or a scheme of another package,
+        raises for sizes that it cannot build.
+        """
         position, num_layers = config.get_position_config(side), config.count_layers(side)
         return build_side(position, num_layers, config.get_sizes(side), self._take_kept_scheme(side))
 

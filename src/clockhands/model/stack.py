@@ -122,7 +122,8 @@ class Stack(nn.Module):
         """
         if self.transform is not None and self.transform.depends_on_length:
             return CacheLimit(str(self.position_config.transform), 0)
-        # No keys are computed from what the last layer returns, so its schemes may depend on the length.
+        # The schemes of the last layer may depend on the length: no keys are computed from the states that it returns,
+        # and its own keys are cached unrotated where their rotation changes (``Declares.cache``).
         layers, sides = range(len(self.blocks) - 1), (self.schemes, *self._cross_schemes)
         used = [(schemes.name, schemes.get_scheme(layer)) for schemes in sides for layer in layers]
         if "encode" in self.schemes.at_input.active_hooks():
@@ -144,9 +145,10 @@ class Stack(nn.Module):
             )
 
     def transform_positions(self, pos_BS: Positions, mask_BS: Bool[Tensor, "B S"] | None) -> Positions:
-        """Turn counted positions into those that this stack's schemes read: [B, S], or [B, S, A] on A axes.
+        """Turn counted positions into those that this stack's schemes read: [B, S], or [B, S, A].
 
-        ``mask_BS`` is False at padding; None: there is none.
+        For schemes of A coordinates, all A coordinates of a counted position are equal. ``mask_BS`` is False at
+        padding; None: there is none.
         """
         if self.transform is not None:
             pos_BS = self.transform(pos_BS, mask_BS, training=self.training)
@@ -184,7 +186,7 @@ class Stack(nn.Module):
 
         Raises PositionError for positions that the scheme does not take.
         """
-        # Rows at the same positions share one encoding.
+        # Rows that are the same memory (an expanded tensor) share one encoding; values are not compared.
         return self.schemes.at_input.encode(take_shared_row(pos_BS))
 
     def run_blocks(

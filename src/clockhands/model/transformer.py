@@ -141,17 +141,20 @@ class Transformer(nn.Module):
     ) -> Float[Tensor, "B S D"]:
         """Compute the last states of the target tokens that are not cached yet, [B, S, D].
 
-        An encoder-decoder needs a ``source``. ``cache`` and ``cross_cache`` are the KV caches of self-attention and of
-        cross-attention, to which keys and values are added; with them, ``tokens`` has the ids of the S new tokens
-        alone, and a mask over cached and new ones. The input of every layer and the last states are appended to
-        ``layer_states`` if that is a list. Raises UsageError if there is no decoder or no source, and PositionError
-        where cached keys are stale or missing, for a mask that does not cover cached and new tokens, for packed
-        documents after cached tokens, and for positions that a scheme does not take.
+        An encoder-decoder needs a ``source``, and no other model takes one. ``cache`` and ``cross_cache`` are the KV
+        caches of self-attention and of cross-attention, to which keys and values are added; with them, ``tokens`` has
+        the ids of the S new tokens alone, and a mask over cached and new ones. The input of every layer and the last
+        states are appended to ``layer_states`` if that is a list. Raises UsageError if there is no decoder, and for a
+        source that is missing or that nothing reads; and PositionError where cached keys are stale or missing, for a
+        mask that does not cover cached and new tokens, for packed documents after cached tokens, and for positions that
+        a scheme does not take.
         """
         if self.decoder is None:
             raise UsageError("an encoder-only model has no decoder; call encode")
         if self.encoder is not None and source is None:
             raise UsageError("an encoder-decoder needs a source to decode: pass what encode returned as source")
+        if self.encoder is None and source is not None:
+            raise UsageError("a decoder-only model has no cross-attention that reads a source: pass no source")
         counted_BS, placement = self.make_self_placement(tokens, "decoder", cache)
         cross_placement = None if source is None else make_cross_placement(tokens, counted_BS, source)
         return self.decoder(tokens.ids_BS, placement, cache, source, cross_placement, cross_cache, layer_states)

@@ -153,6 +153,13 @@ def test_a_model_without_an_end_token_is_refused() -> None:
         CTranslate2Engine(endless)
 
 
+def test_a_model_without_a_start_token_is_refused_before_the_first_batch() -> None:
+    beginless = writer()
+    beginless.config.decoder_start_token_id = beginless.config.bos_token_id = None
+    with pytest.raises(UsageError, match="no token that a translation begins with"):
+        CTranslate2Engine(beginless)
+
+
 def test_a_run_is_translated_by_either_engine(translator: Run) -> None:
     texts = ["Tom saw Anna", "Anna saw Tom", "", "Anna saw Anna"]
     ours = list(translate(translator, texts))

@@ -19,7 +19,13 @@ import torch
 
 from clockhands.errors import UsageError, describe_unknown
 from clockhands.generation.engines.ctranslate_model import TABLE_LENGTH, import_package, save_model
-from clockhands.generation.engines.engine import DecodedSequence, DecodingOptions, Engine, get_end_tokens
+from clockhands.generation.engines.engine import (
+    DecodedSequence,
+    DecodingOptions,
+    Engine,
+    get_end_tokens,
+    get_start_token,
+)
 from clockhands.model import Transformer
 from clockhands.model.kv_cache import acts_in_attention
 from clockhands.model.stack import Stack
@@ -40,8 +46,8 @@ COMBINATIONS = {"concatenate": "concatenated", "project": "projected"}
 class CTranslate2Engine(Engine):
     """A copy of the model in CTranslate2; its compute types are float32 (the default), int8, bfloat16 and others.
 
-    Raises UsageError if the package is not installed, if CTranslate2 cannot run the model (with all reasons), or if it
-    does not have the compute type on this device.
+    Raises UsageError if the package is not installed, if CTranslate2 cannot run the model (with all reasons), if the
+    model names no start token, or if CTranslate2 does not have the compute type on this device.
     """
 
     def __init__(self, model: ClockhandsPreTrainedModel, compute_type: str | None = None) -> None:
@@ -57,6 +63,7 @@ class CTranslate2Engine(Engine):
                 f"CTranslate2 cannot run this model: {'; '.join(obstacles)}. Leave the engine out (--engine): "
                 "clockhands, the default, runs every model"
             )
+        get_start_token(model)  # refused here, and not when the first batch converts the model
         device = model.device.type
         types = sorted(self.package.get_supported_compute_types(device))
         if self.compute_type not in types:

@@ -146,6 +146,7 @@ def _convert_layer(spec: Any, block: Block, scheme: Scheme) -> None:
     if block.cross is not None:
         for part, module in zip(spec.attention.linear, (block.cross.q, block.cross.kv, block.cross.out), strict=True):
             _convert_linear(part, module)
+        # Only models whose cross-attention has no position come here (``list_obstacles``).
         spec.attention.queries_scale = np.float32(block.cross.choose_scale(NoPosition()))
         _convert_norm(spec.attention.layer_norm, block.cross_residual)
     _convert_feed_forward(spec.ffn, block)

@@ -48,8 +48,8 @@ class Engine(ABC):
     """Generates texts with one encoder-decoder, a ``ClockhandsForSeq2SeqLM``. Make it once and use it for every batch.
 
     Args:
-        model: on the CPU or a GPU; the engine runs on the model's device. It may copy weights: make the engine again
-            when the model has changed.
+        model: on the CPU or a GPU, and in evaluation mode, or else an engine may leave dropout on; the engine runs on
+            the model's device. It may copy weights: make the engine again when the model has changed.
         compute_type: the number type of the matrix products, such as ``float32`` or ``int8``; None: the engine chooses.
             The attribute of this name holds what is used.
 

@@ -44,8 +44,8 @@ __all__ = [
 ]
 
 NON_PAIRWISE_HOOKS = frozenset({"locate", "logits", "weigh"})
-"""Hooks that may make the weight between a query and a key depend on other tokens too. The hypotheses cannot share one
-KV cache if a scheme has one of them."""
+"""Hooks whose result for a query and a key may depend on which other keys the cache holds, masked ones too, or on their
+order. The hypotheses cannot share one KV cache if a scheme has one of them."""
 
 
 class HypothesisDecoder(ABC):
