@@ -9,7 +9,7 @@ import pytest
 import torch
 from transformers import Gemma3TextConfig, GPT2Config, LlamaForCausalLM
 
-from clockhands.errors import UsageError
+from clockhands.errors import ConfigError, UsageError
 from clockhands.runs import open_language_model
 from clockhands.runs.foreign_positions import change_foreign_positions, find_rope_table
 from tests.runs.tiny import LENGTH, make_config, save_model
@@ -65,3 +65,16 @@ def test_a_model_that_rotates_nothing_takes_no_option() -> None:
 def test_an_option_that_belongs_to_the_weights_is_refused() -> None:
     with pytest.raises(UsageError, match=r"(?s)position option of llama.*layout"):
         change_foreign_positions(make_config("llama"), {"layout": "interleaved"}, "llama", LENGTH)
+
+
+def test_every_value_of_a_wrong_type_is_refused_and_nothing_changes() -> None:
+    config = make_config("llama")
+    before = dict(config.rope_parameters)
+    with pytest.raises(ConfigError) as told:
+        change_foreign_positions(config, {"spectrum": "yarnn", "base": "x", "factor": "a"}, "llama", LENGTH)
+    assert [fault.partition(", but")[0] for fault in told.value.faults] == [
+        "position.spectrum is 'yarnn'",
+        "position.base is 'x'",
+        "position.factor is 'a'",
+    ]
+    assert config.rope_parameters == before

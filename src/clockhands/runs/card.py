@@ -47,8 +47,9 @@ def describe_perplexity(loss: float) -> str:
 def make_card(run: Run) -> str:
     """Return the model card of a run: Markdown, with the metadata of the Hugging Face hub in front.
 
-    It names no path and no time, so that the same run has the same card. Raises DataError for a recipe that cannot
-    be read. Findings that cannot be read are left out with a ClockhandsWarning: the training that ends here is whole.
+    It names no path and no time, so that the same run has the same card. Raises DataError or ConfigError for a recipe
+    that cannot be read, CheckpointError for tokenizers that are not those of the model. Findings that cannot be read
+    are left out with a ClockhandsWarning: the training that ends here is whole.
     """
     from huggingface_hub import ModelCardData
 

@@ -112,7 +112,7 @@ def _change_entry(entry: Any, overrides: Mapping[str, Any], known: set[str]) -> 
         return {**entry, "schemes": [_change_entry(part, overrides, known) for part in entry["schemes"]]}
     table = {"scheme": entry} if isinstance(entry, str) else entry
     names = options_of(CATALOGUE[table["scheme"]]).keys()
-    known.update(names)  # not |=, which makes another set of keys
+    known.update(names)  # not ``|=``: with a view of keys that makes a new set, and the caller's stays as it is
     changed = {key: value for key, value in overrides.items() if key in names}
     return {**table, **changed} if changed else entry
 
@@ -121,6 +121,6 @@ def _other_fields(config: ClockhandsConfig) -> dict[str, Any]:
     """Return the fields of a ``ClockhandsConfig`` that do not describe the Transformer."""
     names = (
         "label_smoothing", "smoothing", "pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id",
-        "tokenizer_fingerprint",
+        "tokenizer_fingerprint", "use_cache",
     )  # fmt: skip
     return {name: getattr(config, name) for name in names}

@@ -206,7 +206,8 @@ def average_weights(checkpoints: Sequence[Path]) -> dict[str, Tensor]:
     for path in checkpoints:
         weights = read_weights(path)
         types = {name: (tensor.shape, tensor.dtype) for name, tensor in weights.items()}
-        if types != (expected := expected or types):
+        expected = expected or types  # those of the first checkpoint
+        if types != expected:
             differing = next(name for name in {**expected, **types} if expected.get(name) != types.get(name))
             raise CheckpointError(
                 f"{path} holds other weights than {checkpoints[0]} ({differing}); they cannot be averaged"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from clockhands.errors import UsageError, describe_unknown
-from clockhands.options import options_of
+from clockhands.errors import ConfigError, UsageError, describe_unknown
+from clockhands.options import check_options, options_of
 from clockhands.schemes import RoPE
 from clockhands.schemes.rotary.spectra import SPECTRA, make_spectrum
 
@@ -46,7 +46,7 @@ def change_foreign_positions(config: Any, overrides: Mapping[str, Any], source: 
     ``overrides``: options of our scheme *rope* that decide its frequencies, by name. ``length``: the trained length,
     for the spectra that need it. Where kinds of layers rotate differently, those that attend to a part of the text only
     stay as they are. Raises UsageError for a model without ``rope_parameters`` and for an option that has no meaning
-    there, ConfigError for a value that the spectrum refuses.
+    there, ConfigError for a value of a wrong type and for one that the spectrum refuses.
     """
     rotation = find_rope_table(config)
     if rotation is None:
@@ -54,10 +54,13 @@ def change_foreign_positions(config: Any, overrides: Mapping[str, Any], source: 
             f"{source} ({config.model_type}) has no rope_parameters in its configuration, so no option of position can "
             "be set; leave out --position.spectrum, --factor and --set"
         )
-    known = [name for name in options_of(RoPE) if name not in FIXED]
+    known = {name: option for name, option in options_of(RoPE).items() if name not in FIXED}
     for name in overrides:
         if name not in known:
             raise UsageError(describe_unknown(f"position option of {source}", name, known))
+    _, faults = check_options(overrides, known, "position")
+    if faults:
+        raise ConfigError(faults, "the position")
     text = config.get_text_config(decoder=True)
     changed = {
         kind: table if _is_local(kind) else _make_table(config, table, overrides, length)

@@ -43,6 +43,7 @@ def push_run(
     api = HfApi(library_name="clockhands")
     operations = [CommitOperationAdd(path_in_repo=path, path_or_fileobj=content) for path, content in files.items()]
     try:
+        # None leaves the visibility of a new repository to the hub: public, unless the organisation wants it private.
         # The full name has the user's own before it where the user gave the model's alone.
         repository = api.create_repo(name, private=private or None, exist_ok=True).repo_id
         # A repository that was there keeps the visibility that it had, and the hub does not say so.

@@ -130,6 +130,7 @@ class LanguageModel:
 
 def find_position_table(model: nn.Module) -> tuple[str, nn.Embedding] | None:
     """Return the learned table of positions of a model of transformers, with its name; None if it has none."""
+    # Some models keep sinusoids, which are not learned, in an embedding too: it has no gradient.
     for name, part in model.named_modules():
         leaf = name.rpartition(".")[2].lower()
         if isinstance(part, nn.Embedding) and ("pos" in leaf or leaf == "wpe") and part.weight.requires_grad:
@@ -171,6 +172,6 @@ def find_trained_length(source: str | Path) -> int | None:
     positions = read_positions(source)
     if positions.trained_length or positions.claimed_length:
         return positions.trained_length or positions.claimed_length
-    raw = read_checked_config(source, trust_remote_code=True)
+    raw = read_checked_config(source, trust_remote_code=True)  # one file is read, and no code runs
     lengths = (raw.get(key) for key in LENGTH_KEYS)
     return next((length for length in lengths if isinstance(length, int) and length > 0), None)

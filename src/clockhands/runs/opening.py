@@ -67,6 +67,7 @@ def open_model(
     _check_size(config.transformer_config, folder, dtype)
     check_weights(folder, raw)
     with explain_faults(folder, "the model in"), quiet("transformers"):
+        # Weights of other sizes are ignored here, so that the report names them and ``_check_loading`` refuses them.
         model, report = load_model(
             MODEL_CLASSES[config.transformer_config.architecture], folder, config=config, dtype=dtype,
             local_files_only=True, ignore_mismatched_sizes=True, output_loading_info=True,

@@ -149,7 +149,8 @@ class Run:
         """The trained model in evaluation mode; where training has not ended, that of the last checkpoint.
 
         Raises CheckpointError if there is none yet or it cannot be read, UsageError for a device that is not in this
-        machine and for a position option that no scheme of the model has.
+        machine and for a position option that no scheme of the model has, and ConfigError for one that a scheme
+        refuses.
         """
         folder = find_model_folder(self.path)
         if folder is None:
@@ -208,8 +209,9 @@ def open_run(
 
     A ``Run`` opens itself and is returned, so that its model is loaded once; one that is open is returned as it is.
     The arguments are those of ``Run``. If any is given for a ``Run``, the result is another one that differs in these.
-    Raises CheckpointError if the folder is not a run or cannot be read, UsageError for an option that no scheme of it
-    has and for a device that is not in this machine.
+    Raises CheckpointError if the folder is not a run, has no model of a training that ended, or cannot be read;
+    UsageError for an option that no scheme of it has and for a device that is not in this machine; and ConfigError for
+    a value that a scheme refuses.
     """
     run = run if isinstance(run, Run) else Run(Path(run))
     wanted = {"device": device, "dtype": dtype, "position": position}

@@ -36,12 +36,13 @@ def set_key(tables: Tables, dotted: str, value: Any, *, written: bool = False) -
     Raises UsageError for a table or a key that does not exist, with the nearest that does.
     """
     table, _, key = dotted.rpartition(".")
+    inner = table.removeprefix("position.")
     if is_part(table):
         set_in_part(tables["position"], table, key, value, written=written)
         return
-    if table.split(".")[0] not in TABLES or (table.startswith("position.") and table[9:] not in (*SIDES, *NESTED)):
+    if table.split(".")[0] not in TABLES or (table.startswith("position.") and inner not in (*SIDES, *NESTED)):
         raise UsageError(f"cannot set {dotted!r}: {_describe_missing_key(dotted)}")
-    if table[9:] in NESTED:
+    if table.startswith("position.") and inner in NESTED:
         _set_in_table(tables, table, key, parse(value) if written else value)
         return
     known = find_keys(tables, table)

@@ -145,7 +145,7 @@ def make_recipe(
 
     What tables with ``training.begin_from`` leave out is taken from that run. ``written``: values of overrides are
     text, parsed first; ``source`` names the tables in messages. Raises ConfigError with the faults of both together,
-    CheckpointError if there is no model to begin from.
+    CheckpointError if there is no model to begin from, DataError if the recipe of that run cannot be read.
     """
     known, faults = select_tables(tables)
     tables = inherit_tables(

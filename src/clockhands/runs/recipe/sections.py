@@ -198,7 +198,7 @@ class Training:
             (lengths == (None, None), "training.max_steps is missing, or training.epochs"),
             (
                 is_paper and self.warmup_steps in (0, "auto"),
-                "the schedule 'paper' needs training.warmup_steps (there: 4000)",
+                "the schedule 'paper' needs training.warmup_steps (4000 in the paper)",
             ),
             (
                 has_start and self.warmup_steps == 0,

@@ -123,6 +123,7 @@ def read_model(
     task = "translation" if entry is None else entry.find_task(data)
     # A value that is wrong by itself is replaced by its default; what follows from that is no fault of the recipe.
     replaced = {key for key in table if key in list_model_options() and key not in values}
+    # With wrong data the task is not known, nor the architecture that would follow from it.
     replaced |= set() if data_is_valid or "kind" in values else {"kind"}
     if replaced & SHAPE:
         sides = {side: {"scheme": "none"} for side in SIDES}
