@@ -64,6 +64,24 @@ def test_options_are_fields_and_keyword_only_parameters() -> None:
     assert list(options_of(lambda *, a=1, b: None)) == ["a", "b"]
 
 
+def test_fields_that_are_described_together_have_one_meaning() -> None:
+    @dataclass(frozen=True)
+    class Chime:
+        """A chime.
+
+        Args:
+            lowest, highest: its tones, in hertz.
+        """
+
+        lowest: float
+        highest: float
+
+    assert {name: option.meaning for name, option in options_of(Chime).items()} == {
+        "lowest": "its tones, in hertz.",
+        "highest": "its tones, in hertz.",
+    }
+
+
 def test_an_inherited_field_keeps_its_meaning_unless_the_subclass_describes_it_anew() -> None:
     @dataclass(frozen=True)
     class Gong(Bell):

@@ -75,15 +75,18 @@ def defaults_of(options: Mapping[str, Option]) -> dict[str, Any]:
 
 
 def read_docstring(owner: Any) -> tuple[str, dict[str, str]]:
-    """Return the prose of a docstring, and what its ``Args:`` say of each parameter."""
+    """Return the prose of a docstring, and what its ``Args:`` say of each parameter.
+
+    Parameters that are described together stand before one colon: ``low, high: the ends of the interval.``
+    """
     text = inspect.cleandoc(owner.__doc__ or "").partition("\nExample:\n")[0]
     prose, _, rest = text.partition("\nArgs:\n")
     block = re.split(r"\n(?=\S)", rest)[0]
-    meanings = {}
+    meanings: dict[str, str] = {}
     for entry in re.split(r"\n(?=    \w)", "\n" + block):
-        name, colon, meaning = entry.strip().partition(":")
+        names, colon, meaning = entry.strip().partition(":")
         if colon:
-            meanings[name.strip()] = " ".join(meaning.split())
+            meanings |= {name.strip(): " ".join(meaning.split()) for name in names.split(",")}
     return " ".join(prose.split()), meanings
 
 
