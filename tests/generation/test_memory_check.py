@@ -29,7 +29,7 @@ def measure_bytes(decoder: HypothesisDecoder) -> int:
     if isinstance(decoder, (SharedCacheDecoder, SeparateCacheDecoder)):
         for cache in (decoder.state.cache, decoder.state.cross_cache):
             for layer in cache.layers:
-                total += 2 * layer._keys[:, :, : layer.length].nbytes
+                total += layer.keys.nbytes + layer.values.nbytes
     return total
 
 
@@ -60,6 +60,31 @@ def test_a_search_holds_at_least_what_is_estimated(scheme: Any, way: type[Hypoth
     else:
         cached = estimate_bytes(writer("rope", d_ff=16), batch=BATCH, beam=BEAM, length=LENGTH, source_length=SOURCE)
         assert estimated < cached, "only one layer at a time has keys"
+
+
+@pytest.mark.parametrize("value_dim", [2, 12])
+def test_values_of_another_width_than_keys_are_estimated_as_they_are_cached(value_dim: int) -> None:
+    model = writer("rope", latent_width=8, value_dim=value_dim, d_ff=16)
+    assert model.config.transformer_config.resolved_head_dim not in (2, 12)
+    lean_decoder = LeanDecoder(model.transformer)
+    with torch.inference_mode():
+        source = model.transformer.encode(TokenBatch(torch.randint(3, 20, (BATCH, SOURCE)), None))
+        decoder = make_hypothesis_decoder(lean_decoder, source, BEAM)
+        for _ in range(LENGTH):
+            decoder.step(torch.full((BATCH, BEAM), 3), None)
+    assert estimate_bytes(model, batch=BATCH, beam=BEAM, length=LENGTH, source_length=SOURCE) == measure_bytes(decoder)
+
+
+def test_the_width_of_a_feed_forward_layer_that_is_nowhere_is_not_counted() -> None:
+    """Where every layer has experts, no state is as wide as ``d_ff``."""
+    plain, experts = (
+        writer("rope", d_ff=4096, **options)
+        for options in ({}, {"experts": 2, "expert_width": 4, "shared_expert_width": 5})
+    )
+    wide, narrow = (
+        estimate_bytes(made, batch=BATCH, beam=1, length=1, source_length=SOURCE) for made in (plain, experts)
+    )
+    assert narrow < wide / 10
 
 
 @pytest.mark.parametrize("heads", [1, 2])

@@ -8,7 +8,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from clockhands.model.attention import AttentionContext, CrossAttention, SelfAttention
+from clockhands.model.attention import AttentionContext, SelfAttention
+from clockhands.model.cross_attention import CrossAttention
 from clockhands.model.masks import Placement
 from clockhands.schemes import Scheme
 from tests.model.tiny import core

@@ -43,12 +43,15 @@ def estimate_bytes(
     decoder = cast(Transformer, model.transformer).get_stack("decoder")
     # If nothing can be cached, one layer at a time has keys and values.
     layers = 1 if must_reread_text(decoder) else config.decoder_layers
-    numbers_per_layer = 2 * config.resolved_num_kv_heads * config.resolved_head_dim  # in keys and values of a token
-    numbers_per_token = numbers_per_layer * layers
-    # A layer's input, its output, and its inner states.
-    encoder_numbers = batch * source_length * (2 * config.d_model + config.d_ff)
+    # Numbers in the keys and values of a token. In self-attention values may have a width of their own.
+    heads, head_dim = config.resolved_num_kv_heads, config.resolved_head_dim
+    numbers_per_layer = heads * (head_dim + (config.value_dim or head_dim))
+    # A layer's input, its output, and its inner states; of those of experts only a part exists at a time.
+    has_plain_layer = not all(map(config.has_experts, range(config.encoder_layers)))
+    inner_width = config.d_ff if has_plain_layer else config.shared_expert_width
+    encoder_numbers = batch * source_length * (2 * config.d_model + inner_width)
     decoder_numbers = batch * beam * numbers_per_layer * sum(_list_cached_lengths(decoder, length)[:layers])
-    decoder_numbers += batch * source_length * (numbers_per_token + config.d_model)
+    decoder_numbers += batch * source_length * (2 * heads * head_dim * layers + config.d_model)
     # A byte for each hypothesis and each token of all hypotheses of its source: [B, W, W·length].
     mask = batch * beam * (beam * length) if shared_cache and beam > 1 else 0
     return int(next(model.parameters()).element_size() * max(encoder_numbers, decoder_numbers) + mask)

@@ -1,11 +1,13 @@
-"""Multi-head attention: projections, KV cache and scheme; ``clockhands.attention`` computes the heads."""
+"""Multi-head attention: projections, KV cache and scheme; ``clockhands.attention`` computes the heads.
+
+The base of all attentions and self-attention are here; ``cross_attention`` and ``latent_attention`` have others.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
 
-import torch
 from torch import nn
 
 from clockhands.attention import attend, attend_rotated
@@ -27,7 +29,7 @@ from clockhands.model.norms import make_head_norm, normalise_heads
 from clockhands.schemes import Scheme
 from clockhands.shapes import Float, Tensor
 
-__all__ = ["Attention", "AttentionContext", "CrossAttention", "SelfAttention"]
+__all__ = ["Attention", "AttentionContext", "SelfAttention"]
 
 
 @dataclass(frozen=True)
@@ -214,46 +216,3 @@ class SelfAttention(Attention):
         if located_BHSA is None:
             return placement
         return dataclasses.replace(placement, qpos_BS=located_BHSA, kpos_BT=located_BHSA)
-
-
-class CrossAttention(Attention):
-    """Attention of every target token to the source, whose keys and values are computed once where there is a cache."""
-
-    def __init__(self, config: TransformerConfig) -> None:
-        super().__init__(config)
-        self.q = FusedLinear(config.d_model, (self.q_width,), bias=config.attention_bias)
-        self.kv = FusedLinear(config.d_model, (self.kv_width, self.kv_width), bias=config.attention_bias)
-
-    def forward(
-        self,
-        x_BSD: Float[Tensor, "B S D"],
-        source_BTD: Float[Tensor, "B T D"],
-        context: AttentionContext,
-    ) -> Float[Tensor, "B S D"]:
-        """Attend from target tokens [B, S, D] to the source's states [B, T, D]: [B, S, D].
-
-        Raises PositionError for positions that the scheme does not take.
-        """
-        (q_BHSK,) = self.q.project_heads(x_BSD, self.head_dim)
-        k_BHTK, v_BHTK = self.project_source(source_BTD, context.cache, context.layer, q_BHSK.device)
-        scheme, placement = context.scheme, context.placement
-        if context.lean:
-            scale = self.choose_scale(scheme)
-            return self.join_heads(attend_rotated(q_BHSK, k_BHTK, v_BHTK, placement.mask_BHSM, scale))
-        return self.join_heads(self.attend_heads(scheme, q_BHSK, k_BHTK, v_BHTK, placement))
-
-    def project_source(
-        self, source_BTD: Float[Tensor, "B T D"], cache: KVCache | None, layer: int, device: torch.device
-    ) -> tuple[Float[Tensor, "B H T K"], Float[Tensor, "B H T Kv"]]:
-        """Return keys and values of the source, [B, H, T, K] each: computed and cached, or read from the cache.
-
-        An offloaded cache may hold them on another device than ``device``, where they are needed.
-        """
-        if cache is not None and cache.get_seq_length(layer):
-            stored = cache.layers[layer]
-            keys, values = stored.keys, stored.values
-            if keys.device != device:
-                keys, values = keys.to(device), values.to(device)
-            return (keys, values) if self.group_size == 1 else (self.repeat_heads(keys), self.repeat_heads(values))
-        k_BHTK, v_BHTK = map(self.repeat_heads, self.kv.project_heads(source_BTD, self.head_dim))
-        return (k_BHTK, v_BHTK) if cache is None else self.update_cache(cache, layer, k_BHTK, v_BHTK)

@@ -6,9 +6,10 @@ from collections.abc import Callable
 
 from torch import nn
 
-from clockhands.model.attention import AttentionContext, CrossAttention, SelfAttention
+from clockhands.model.attention import AttentionContext, SelfAttention
 from clockhands.model.config import TransformerConfig
 from clockhands.model.config_types import StackSide
+from clockhands.model.cross_attention import CrossAttention
 from clockhands.model.experts import ExpertMixture
 from clockhands.model.feed_forward import FeedForward
 from clockhands.model.latent_attention import LatentAttention

@@ -39,6 +39,7 @@ class ExpertMixture(nn.Module):
         scores_NE = logits_NE.float().sigmoid()
         index = self._hide_other_groups(scores_NE + self.correction_E).topk(self.chosen, dim=-1).indices
         factors = scores_NE.gather(1, index)
+        # As in DeepSeek's code: sigmoids that are all 0 in float32 are not divided by 0.
         return index, (factors / (factors.sum(-1, keepdim=True) + 1e-20) * self.scale).to(x_ND.dtype)
 
     def _hide_other_groups(self, scores_NE: Float[Tensor, "N E"]) -> Float[Tensor, "N E"]:

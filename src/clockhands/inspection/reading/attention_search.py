@@ -12,7 +12,7 @@ from clockhands.errors import CheckpointError
 from clockhands.inspection.reading.attention_hooks import listen
 from clockhands.inspection.reading.computed_attention import ComputedAttention, ignore_attention
 from clockhands.inspection.reading.layer import Layer, find_input
-from clockhands.model.attention import CrossAttention
+from clockhands.model.cross_attention import CrossAttention
 from clockhands.pretrained import first_line
 from clockhands.shapes import Tensor
 
