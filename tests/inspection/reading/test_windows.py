@@ -12,7 +12,13 @@ import torch
 
 from clockhands.errors import DataError, UsageError
 from clockhands.inspection import inspect
-from clockhands.inspection.reading.windows import cut_ids, cut_windows, read_ids, select_one_length
+from clockhands.inspection.reading.windows import (
+    cut_ids,
+    cut_pair_windows,
+    cut_windows,
+    read_ids,
+    select_one_length,
+)
 
 from .. import planted
 
@@ -174,3 +180,32 @@ def test_numbers_that_make_no_windows_are_refused(length: int, count: int, messa
     """Minus three read windows of three tokens less, zero was taken for no length."""
     with pytest.raises(UsageError, match=message):
         inspect(planted.uniform(), texts=planted.ids(), length=length, count=count)
+
+
+@pytest.mark.parametrize("count", [3, 4, 7, 8, 96])
+def test_few_windows_of_much_text_are_as_long_as_asked_for(count: int) -> None:
+    """Text was read until ``count`` windows were full, and then cut into at least eight: four of 128 had 64 tokens."""
+    texts = ["a" * 50] * 400
+    assert cut_windows(Letters(), texts, length=128, count=count).ids_NT.shape == (count, 128)
+    assert cut_windows(Letters(), texts, length=10, count=count).ids_NT.shape == (count, 10)
+
+
+@pytest.mark.parametrize("count", [3, 8])
+def test_few_windows_of_a_decoder(count: int) -> None:
+    """It was said that the text fills three windows, since no more were read."""
+    pairs = [("b" * 9, "a" * 50)] * 400
+    found = cut_pair_windows(Letters(), Letters(), pairs, length=128, count=count)
+    assert found.ids_NT.shape == (count, 128) and len(found.source_NS) == count
+    with pytest.raises(DataError, match="the text fills 6 windows of 128 tokens; 8 are the least"):
+        cut_pair_windows(Letters(), Letters(), pairs[:18], length=128, count=count)
+
+
+def test_a_fault_without_words_is_named_by_its_type(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    np.save(tmp_path / "ids.npy", np.zeros((9, 9), dtype=np.int64))
+
+    def fail(*args: object, **options: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(np, "load", fail)
+    with pytest.raises(DataError, match=r"is not a \.npy file of numbers .*: MemoryError$"):
+        read_ids(tmp_path / "ids.npy")

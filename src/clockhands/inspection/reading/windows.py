@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from clockhands.errors import DataError, UsageError
 from clockhands.inspection.reading.token_ids import encode_bare, find_special_tokens
+from clockhands.pretrained import first_line
 from clockhands.shapes import Bool, Int, Tensor
 
 FEWEST_WINDOWS = 8
@@ -81,7 +82,7 @@ def cut_windows(
     stream: list[int] = []
     for text in texts:
         stream += encode_bare(tokenizer, text)
-        if len(stream) >= count * most:
+        if len(stream) >= max(count, FEWEST_WINDOWS) * most:  # fewer windows are as long as those of more text
             break
     ordinary_length = min(most, len(stream) // FEWEST_WINDOWS)
     if ordinary_length < SHORTEST:
@@ -150,7 +151,7 @@ def cut_pair_windows(
             rows.append([*before, *target_ids[:most], *after])
             sources.append([*source_before, *source_ids[:most_source], *source_after])
             target_ids, source_ids = [], []
-        if len(rows) == count:
+        if len(rows) == max(count, FEWEST_WINDOWS):
             break
     if len(rows) < FEWEST_WINDOWS:
         raise DataError(
@@ -158,7 +159,7 @@ def cut_pair_windows(
             "anything can be measured; give more text or a smaller --length (length=...)"
         )
     ordinary = [False] * len(before) + [True] * most + [False] * len(after)
-    return Windows(torch.tensor(rows), torch.tensor(ordinary), _pad_rows(sources))
+    return Windows(torch.tensor(rows[:count]), torch.tensor(ordinary), _pad_rows(sources[:count]))
 
 
 def _pad_rows(rows: list[list[int]]) -> Int[Tensor, "N S"]:
@@ -192,10 +193,11 @@ def read_ids(path: str | Path) -> Ids:
         raise DataError(f"there is no file {path}; token ids are read from a file that numpy.save wrote")
     try:
         array = np.load(file, mmap_mode="r", allow_pickle=False)
+    # A damaged header is parsed as Python, and may ask for an array of any size.
     except (OSError, ValueError, EOFError, SyntaxError, MemoryError, OverflowError) as fault:
         raise DataError(
             f"{path} is not a .npy file of numbers (write it with numpy.save, from an array of integers): "
-            f"{str(fault).splitlines()[0]}"
+            f"{first_line(fault)}"
         ) from fault
     if not isinstance(array, np.ndarray):
         raise DataError(f"{path} holds several arrays (.npz); save the token ids alone with numpy.save")
