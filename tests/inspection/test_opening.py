@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,15 @@ import torch
 import transformers as hf
 
 from clockhands.data import open_corpus, train_tokenizer
-from clockhands.errors import CheckpointError, DataError
+from clockhands.errors import CheckpointError, DataError, UsageError
 from clockhands.inspection import inspect
-from clockhands.inspection.opening import _open_training_corpus, count_float32_bytes, open_subject
+from clockhands.inspection.opening import (
+    _is_language_model,
+    _open_training_corpus,
+    count_float32_bytes,
+    open_subject,
+    open_tokenizer,
+)
 from clockhands.inspection.reading.swapped_sentences import NOUNS, VERBS
 from clockhands.inspection.subject.influence import find_influence
 from clockhands.pretrained import check_fits
@@ -193,3 +200,41 @@ def test_sentences_of_ids_that_a_model_does_not_know_leave_out_one_measure() -> 
     assert found["cause.swap"].light == "skip"
     assert "the tokenizer belongs to another model" in found["cause.swap"].verdict
     assert found["loudness"].light != "skip"
+
+
+@pytest.mark.parametrize("model_type", ["gpt2", "bert", "t5", "deberta-v2", "xlnet", "gemma"])
+def test_what_transformers_makes_of_a_folder_without_a_tokenizer_is_none(tmp_path: Path, model_type: str) -> None:
+    """It makes one of special tokens, T5's with one more token; DeBERTa's, with two numbers more, was taken for one."""
+    hf.AutoConfig.for_model(model_type).save_pretrained(tmp_path)
+    with pytest.raises(CheckpointError, match="holds no tokenizer: none of its files lists any tokens"):
+        open_tokenizer(tmp_path)
+
+
+def test_why_a_tokenizer_could_not_be_opened_is_told_once_text_needs_one(folder: Path) -> None:
+    (folder / "vocab.txt").write_bytes(b"\xff\xfe broken")
+    subject = open_subject(folder)
+    assert subject.tokenizer is None and subject.tokenizer_fault
+    reason = re.escape(subject.tokenizer_fault)
+    message = f"text needs a tokenizer, and this model came without one that can be opened .{reason}.; give one"
+    with pytest.raises(UsageError, match=message):
+        inspect(subject, texts=["some text"], control=False)
+    with pytest.raises(UsageError, match=f"--sentence needs a tokenizer.*{reason}"):
+        inspect(subject, ids=torch.randint(3, 97, (8, 12)), sentences=["two words"], control=False)
+
+
+@pytest.mark.parametrize(
+    ("keys", "expected"),
+    [
+        ({"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"]}, True),
+        ({"model_type": "gpt2", "architectures": ["GPT2Model"]}, False),
+        ({"model_type": "bert", "architectures": ["BertForMaskedLM"]}, False),
+        ({"model_type": "theirs", "architectures": ["M"], "auto_map": {"AutoModelForCausalLM": "modelling.M"}}, True),
+        ({"model_type": "theirs", "architectures": ["M"], "auto_map": {"AutoModelForCausalLM": "a/b--m.M"}}, True),
+        ({"model_type": "theirs", "architectures": ["M"], "auto_map": {"AutoModel": "modelling.M"}}, False),
+        ({"model_type": "theirs"}, False),
+    ],
+)
+def test_a_language_model_is_opened_with_its_output_layer_also_by_code_of_its_own(
+    keys: dict[str, Any], expected: bool
+) -> None:
+    assert _is_language_model(keys) == expected

@@ -13,7 +13,7 @@ from clockhands.devices import open_device
 from clockhands.errors import CheckpointError, ClockhandsError
 from clockhands.inspection.subject.side import Side
 from clockhands.inspection.subject.subject import Subject
-from clockhands.pretrained import check_fits, count_numbers, is_known, is_own, load_tokenizer
+from clockhands.pretrained import check_fits, count_numbers, first_line, is_known, is_own, load_tokenizer
 from clockhands.runs import Run, load_foreign_model, open_run, read_checked_config, refuse_unknown_positions
 from clockhands.runs.foreign import measure_weight_files
 
@@ -31,7 +31,8 @@ def open_subject(
 ) -> Subject:
     """Open a folder, or a name on the Hugging Face hub, for ``inspect``; of an encoder-decoder, one ``side``.
 
-    ``tokenizer``: an opened one, in place of the checkpoint's own, which is then not read.
+    ``tokenizer``: an opened one, in place of the checkpoint's own. That is then not read, except that of a run, which
+    is opened whole.
     Weights are read in float32 and from safetensors only. Raises CheckpointError, saying what to do, for a missing
     path, a position setting that is not understood, pickled or damaged weights, code that needs trust, a model too
     large, and one that does not turn token ids into one state per token; UsageError for a device that is not in this
@@ -44,24 +45,34 @@ def open_subject(
         subject = _open_run(source, device, side)
         subject.tokenizer = tokenizer or subject.tokenizer
         return subject
+    # By the configuration, since files may not be downloaded yet; and by the files, which may be larger than it says,
+    # or belong to a model whose code is not known.
     if is_known(raw_config):
         check_fits(count_float32_bytes(raw_config), source)
     check_fits(measure_weight_files(source, raw_config), source)
-    model = _load(source, raw_config, trust_remote_code)
-    tokenizer = tokenizer or _open_tokenizer_if_any(source, trust_remote_code)
-    return Subject.of(model.to(torch_device), tokenizer, _name_model(source), side)
+    model, fault = _load(source, raw_config, trust_remote_code), ""
+    if not tokenizer:
+        tokenizer, fault = _open_tokenizer_if_any(source, trust_remote_code)
+    subject = Subject.of(model.to(torch_device), tokenizer, _name_model(source), side)
+    subject.tokenizer_fault = fault
+    return subject
 
 
 def _load(source: str | Path, raw_config: dict[str, Any], trust_remote_code: bool) -> nn.Module:
     """Load the stack of layers; of a language model its output layer too, since its loss is measured."""
     from transformers import AutoModel, AutoModelForCausalLM
+
+    opener = AutoModelForCausalLM if _is_language_model(raw_config) else AutoModel
+    return load_foreign_model(opener, source, dtype=torch.float32, trust_remote_code=trust_remote_code)
+
+
+def _is_language_model(raw_config: dict[str, Any]) -> bool:
+    """Tell whether a checkpoint names a class of causal language models: of transformers, or of the code it brings."""
     from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
-    is_language_model = MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.get(raw_config.get("model_type", "")) in (
-        raw_config.get("architectures") or ()
-    )
-    opener = AutoModelForCausalLM if is_language_model else AutoModel
-    return load_foreign_model(opener, source, dtype=torch.float32, trust_remote_code=trust_remote_code)
+    brought = str((raw_config.get("auto_map") or {}).get("AutoModelForCausalLM", ""))  # "module.Class"
+    names = (MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.get(raw_config.get("model_type", "")), brought.rsplit(".", 1)[-1])
+    return any(name in names for name in raw_config.get("architectures") or ())
 
 
 def _open_run(source: str | Path, device: str, side: Side | None) -> Subject:
@@ -78,9 +89,10 @@ def _open_run(source: str | Path, device: str, side: Side | None) -> Subject:
 
 
 def _open_training_corpus(run: Path) -> Corpus | None:
-    """Open the corpus that a run was trained on, by its recipe; None if it is not on this machine.
+    """Open the corpus that a run was trained on, by its recipe; None if that fails: the run is measured on other text.
 
-    A data set of the hub is not opened: whoever inspects a run has not asked for the network.
+    The corpus may not be on this machine, and a recipe may be edited, or older than an option. A data set of the hub is
+    not opened: whoever inspects a run has not asked for the network.
     """
     try:
         data = Run.from_folder(run).tables["data"]
@@ -122,23 +134,23 @@ def open_tokenizer(source: str | Path, *, trust_remote_code: bool = False) -> An
     if path.is_file() or (not path.is_dir() and looks_local):
         raise CheckpointError(f"there is no folder {source}; give the folder that holds a tokenizer, or a hub name")
     tokenizer = load_tokenizer(source, trust_remote_code=trust_remote_code)
-    # Without files, transformers makes a tokenizer of special tokens alone.
-    if len(tokenizer) <= len(tokenizer.all_special_ids) + 1:
+    # Without files, transformers makes a tokenizer of special tokens alone; T5's has the mark of a space beside them.
+    if set(tokenizer.get_vocab()) - set(tokenizer.all_special_tokens) <= {"▁"}:
         raise CheckpointError(f"{source} holds no tokenizer: none of its files lists any tokens")
     return tokenizer
 
 
-def _open_tokenizer_if_any(source: str | Path, trust_remote_code: bool) -> Any:
-    """Open the checkpoint's tokenizer; None if it has none: then texts must be given as token ids.
+def _open_tokenizer_if_any(source: str | Path, trust_remote_code: bool) -> tuple[Any, str]:
+    """Open the checkpoint's tokenizer; None, and the reason, if there is none: then text must be given as token ids.
 
     Raises CheckpointError for a folder whose tokenizer is there and cannot be opened.
     """
     try:
-        return open_tokenizer(source, trust_remote_code=trust_remote_code)
-    except CheckpointError:
+        return open_tokenizer(source, trust_remote_code=trust_remote_code), ""
+    except CheckpointError as fault:
         if any((Path(source) / name).exists() for name in _TOKENIZER_FILES):
             raise
-        return None
+        return None, first_line(fault)
 
 
 def _name_model(source: str | Path) -> str:

@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from clockhands.data import open_corpus
+from clockhands.inspection.reading.token_ids import check_tokenizer
 from clockhands.inspection.reading.windows import DEFAULT_LENGTH, Ids, Windows, cut_ids, cut_pair_windows, cut_windows
 from clockhands.inspection.subject.subject import Subject
 from clockhands.shapes import Tensor
@@ -31,6 +32,7 @@ def choose_windows(subject: Subject, texts: Sequence[str] | Ids | None, length: 
         return replace(windows, source_NS=windows.ids_NT) if subject.reads_source else windows
     usual_length = _measure_usual_length(subject) if texts is None else DEFAULT_LENGTH
     length = length or min(DEFAULT_LENGTH, max_length or DEFAULT_LENGTH, usual_length)
+    check_tokenizer(subject, "text needs", ", or the text as token ids (--ids FILE.npy, ids=...)")
     start = subject.start_token
     pairs = _choose_pairs(subject, texts)
     if pairs is not None:

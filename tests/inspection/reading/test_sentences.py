@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import pytest
 import torch
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from transformers import PreTrainedTokenizerFast
 
+from clockhands.data import train_tokenizer
 from clockhands.errors import UsageError
 from clockhands.inspection import inspect
 from clockhands.inspection.reading.sentences import (
     check_sentence_lengths,
+    decode_tokens,
     encode_sentences,
     make_comparison_rows,
     swap_longest_words,
@@ -76,3 +80,18 @@ def test_the_rows_are_the_sentence_its_swap_and_texts_cut_to_it() -> None:
     assert rows_NT[0].tolist() == sentence.ids and rows_NT[1].tolist() == sentence.swapped_ids != sentence.ids
     assert rows_NT[2].tolist() == [1, 2, 3, 4] and rows_NT[-1].tolist() == [43, 44, 45, 46]
     assert sentence.tokens == ["Tom", "bit", "a", "dog"]
+
+
+def test_tokens_of_bytes_are_shown_as_characters() -> None:
+    """They were shown as the letters that stand for their bytes: cafÃ©."""
+    tokenizer = train_tokenizer(
+        ["ein café für Öl und übel"] * 50, kind="bpe", vocabulary=280, task="language modelling"
+    )
+    byte_level = "ByteLevel" in str(tokenizer.backend_tokenizer.decoder)
+    shown = decode_tokens(tokenizer, tokenizer("ein café für Öl", add_special_tokens=False)["input_ids"])
+    assert byte_level and "".join(shown) == "eincaféfürÖl"
+    alphabet = Tokenizer(models.BPE({letter: index for index, letter in enumerate(["c", "Ã", "©"])}, []))
+    alphabet.pre_tokenizer, alphabet.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+    half = PreTrainedTokenizerFast(tokenizer_object=alphabet)
+    assert decode_tokens(half, [0, 1, 2]) == ["c", "�", "�"]
+    assert decode_tokens(make_tokenizer(), [7, 8]) == ["Tom", "bit"]

@@ -11,7 +11,7 @@ import torch
 
 from clockhands.errors import UsageError
 from clockhands.inspection.reading.swapped_sentences import find_two_longest
-from clockhands.inspection.reading.token_ids import encode_text
+from clockhands.inspection.reading.token_ids import check_tokenizer, encode_text
 from clockhands.inspection.reading.windows import Windows
 from clockhands.inspection.subject.subject import Subject
 from clockhands.shapes import Bool, Int, Tensor
@@ -61,15 +61,15 @@ def encode_sentences(subject: Subject, texts: Sequence[str], *, option: str = "-
         return []
     if len(texts) > MOST_SENTENCES:
         raise UsageError(f"{option} was given {len(texts)} times; a page shows at most {MOST_SENTENCES} sentences")
-    if subject.tokenizer is None:
-        raise UsageError(
-            f"{option} needs a tokenizer, and this model came without one; give one (--tokenizer NAME, tokenizer=...)"
-        )
+    check_tokenizer(subject, f"{option} needs")
     return [_make_sentence(subject, text, option) for text in texts]
 
 
 def check_sentence_lengths(sentences: Sequence[Sentence], windows: Windows) -> None:
-    """Raise UsageError for a sentence longer than the windows of text, from which the means by position come."""
+    """Raise UsageError for a sentence longer than the windows of text, from which the means by position come.
+
+    Only ``inspect`` reads sentences beside windows, so that the message names its option.
+    """
     most = int(windows.ordinary_T.sum())
     for sentence in sentences:
         count = int(sentence.ordinary_T.sum())
@@ -118,7 +118,7 @@ def _make_sentence(subject: Subject, text: str, option: str) -> Sentence:
         )
     subject.check_ids(torch.tensor([ids]))
     swapped = swap_longest_words(text)
-    source = subject.source_tokenizer or subject.tokenizer
+    source = _encode_source(subject, text, option) if subject.reads_source else None
     return Sentence(
         text,
         ids,
@@ -126,8 +126,20 @@ def _make_sentence(subject: Subject, text: str, option: str) -> Sentence:
         ordinary_T,
         swapped,
         encode_text(subject, swapped)[0] if swapped else [],
-        list(source(text)["input_ids"]) if subject.reads_source else None,
+        source,
     )
+
+
+def _encode_source(subject: Subject, text: str, option: str) -> list[int]:
+    """Return the ids that the encoder reads of a sentence. Raises UsageError for more than it has positions for."""
+    tokenizer = subject.source_tokenizer or subject.tokenizer
+    ids, most = list(tokenizer(text)["input_ids"]), subject.max_source_length
+    if most is not None and len(ids) > most:
+        raise UsageError(
+            f"{option} {text[:40]!r} has {len(ids)} tokens as a source, and the encoder reads at most {most}; give a "
+            "shorter one"
+        )
+    return ids
 
 
 def _check_length(subject: Subject, text: str, count: int, total: int, option: str) -> None:
@@ -178,6 +190,11 @@ def swap_longest_words(text: str) -> str:
 
 
 def decode_tokens(tokenizer: Any, ids: Sequence[int]) -> list[str]:
-    """Return every token as text, without the marks that tokenizers put before words."""
+    """Return every token as text, without the marks that tokenizers put before words.
+
+    Tokens of a byte-level tokenizer stand for bytes: "Ã©" is read as é, and a part of a character becomes �.
+    """
     pieces = [str(piece) for piece in tokenizer.convert_ids_to_tokens(list(ids))]
+    if "ByteLevel" in str(getattr(getattr(tokenizer, "backend_tokenizer", None), "decoder", "")):
+        pieces = [tokenizer.convert_tokens_to_string([piece]).removeprefix(" ") for piece in pieces]
     return [piece.replace("Ġ", "").replace("▁", "").removeprefix("##") or "␣" for piece in pieces]

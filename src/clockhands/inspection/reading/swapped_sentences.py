@@ -37,8 +37,9 @@ def make_english_swaps(subject: Subject) -> Iterator[Swap]:
         for a, b in zip(NOUNS[0::2], NOUNS[1::2], strict=True):
             first, second = f"{a} {verb} {b}.", f"{b} {verb} {a}."
             before, after = encode_text(subject, first)[0], encode_text(subject, second)[0]
-            if _fits(subject, before, after):
-                yield Swap(before, after, first, second)
+            source = _encode_source(subject, first)
+            if _fits(subject, source, before, after):
+                yield Swap(before, after, first, second, source)
 
 
 def find_largest_id(swaps: Sequence[Swap]) -> int:
@@ -77,26 +78,31 @@ def _list_swaps(subject: Subject, sentences: Sequence[tuple[str | None, str]]) -
             words[i], words[j] = words[j], words[i]
             other = " ".join(words)
             before, after = encode_text(subject, text)[0], encode_text(subject, other)[0]
+            source_ids = _encode_source(subject, source or text)
             # Words that the tokenizer does not know have one and the same id.
-            if before != after and _fits(subject, before, after):
-                yield Swap(before, after, text, other, _encode_source(subject, source))
+            if before != after and _fits(subject, source_ids, before, after):
+                yield Swap(before, after, text, other, source_ids)
     for source, text in sentences:
         if len(text.split()) < LEAST_WORDS:
-            yield from _swap_tokens(subject, text, _encode_source(subject, source))
+            yield from _swap_tokens(subject, text, _encode_source(subject, source or text))
 
 
-def _fits(subject: Subject, *texts: Sequence[int]) -> bool:
-    """Tell whether the model reads as many tokens as each of these texts has."""
-    return subject.max_length is None or all(len(text) <= subject.max_length for text in texts)
+def _fits(subject: Subject, source: Sequence[int] | None, *texts: Sequence[int]) -> bool:
+    """Tell whether the model reads as many tokens as each of these texts has, and its encoder as many as the source."""
+    limits = [(subject.max_length, text) for text in texts] + [(subject.max_source_length, source or ())]
+    return all(limit is None or len(ids) <= limit for limit, ids in limits)
 
 
-def _encode_source(subject: Subject, source: str | None) -> list[int] | None:
-    """Return the token ids of a source, special tokens included; None where there is none."""
-    return None if source is None else list(subject.source_tokenizer(source)["input_ids"])
+def _encode_source(subject: Subject, source: str) -> list[int] | None:
+    """Return the token ids of a source, special tokens included; None where no tokenizer of sources is known.
+
+    The encoder then reads the ids that the decoder reads.
+    """
+    return list(subject.source_tokenizer(source)["input_ids"]) if subject.source_tokenizer is not None else None
 
 
 def find_two_longest(words: Sequence[str]) -> tuple[int, int]:
-    """Return the indices of the two longest different words; those that hold letters alone come before all others."""
+    """Return the indices of the two longest different words, of two equal ones if all are; words of letters first."""
     order = sorted(range(len(words)), key=lambda index: (not words[index].isalpha(), -len(words[index]), index))
     first = order[0]
     second = next((index for index in order[1:] if words[index] != words[first]), order[1])
@@ -110,6 +116,6 @@ def _swap_tokens(subject: Subject, text: str, source: list[int] | None) -> Itera
         return
     before, after = find_special_tokens(subject.tokenizer, subject.start_token)
     other = [ids[-1], *ids[1:-1], ids[0]]
-    if _fits(subject, [*before, *ids, *after]):
+    if _fits(subject, source, [*before, *ids, *after]):
         swapped = str(subject.tokenizer.decode(other))
         yield Swap([*before, *ids, *after], [*before, *other, *after], text, swapped, source, "token")

@@ -1,4 +1,4 @@
-"""The token ids of a text, and the special tokens that its tokenizer puts around it."""
+"""The token ids of a text, and the special tokens that its tokenizer puts around it; what needs a tokenizer."""
 
 from __future__ import annotations
 
@@ -6,8 +6,19 @@ from typing import Any
 
 import torch
 
+from clockhands.errors import UsageError
 from clockhands.inspection.subject.subject import Subject
 from clockhands.shapes import Bool, Tensor
+
+
+def check_tokenizer(subject: Subject, need: str, advice: str = "") -> None:
+    """Raise UsageError, saying what has ``need`` of one and why there is none, for a subject without a tokenizer."""
+    if subject.tokenizer is None:
+        reason = f" that can be opened ({subject.tokenizer_fault})" if subject.tokenizer_fault else ""
+        raise UsageError(
+            f"{need} a tokenizer, and this model came without one{reason}; give one (--tokenizer NAME, tokenizer=...)"
+            f"{advice}"
+        )
 
 
 def encode_bare(tokenizer: Any, text: str) -> list[int]:
@@ -18,7 +29,8 @@ def encode_bare(tokenizer: Any, text: str) -> list[int]:
 def find_special_tokens(tokenizer: Any, start: int | None = None) -> tuple[list[int], list[int]]:
     """Return the special tokens that the tokenizer puts before and after a text; with ``start``, those of a decoder.
 
-    A decoder reads ``start`` first and no token after the text.
+    A decoder reads ``start`` first and no token after the text. A tokenizer that cuts a text into other tokens once it
+    puts special ones around it counts as one without them.
     """
     sample = "the word and the number"
     inner, full = encode_bare(tokenizer, sample), list(tokenizer(sample)["input_ids"])

@@ -36,6 +36,7 @@ class Subject(ABC):
         training_pairs: source and target texts that a decoder with cross-attention was trained on, in place of
             ``training_texts``.
         source_tokenizer: turns the sources of ``training_pairs`` into the ids that the encoder reads.
+        tokenizer_fault: why the checkpoint's tokenizer could not be opened; empty if it was, or if none was looked for.
     """
 
     model: nn.Module
@@ -47,6 +48,7 @@ class Subject(ABC):
     encoder_decoder: nn.Module | None = field(default=None, repr=False)
     training_pairs: Sequence[tuple[str, str]] | None = None
     source_tokenizer: Any = None
+    tokenizer_fault: str = field(default="", repr=False)
 
     _subclasses: ClassVar[list[type[Subject]]] = []
 
