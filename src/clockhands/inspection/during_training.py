@@ -10,13 +10,14 @@ from collections.abc import Callable, Mapping
 
 import torch
 
+from clockhands.inspection.estimators.matrix_statistics import compute_toeplitz_r2
 from clockhands.inspection.estimators.step_errors import measure_random_split, project_rows
 from clockhands.inspection.measures.directions import Directions
 from clockhands.inspection.measures.layer_probes import probe_layers
 from clockhands.inspection.measures.loudness import Levels, measure_levels
 from clockhands.inspection.measures.position_rows import read_rows
 from clockhands.inspection.measures.recovery import Recovery, draw_sample
-from clockhands.inspection.measures.table_similarity import TableSimilarity
+from clockhands.inspection.measures.table_similarity import compute_cosines
 from clockhands.inspection.reading.capture import Capture, capture
 from clockhands.inspection.reading.reading import Reading
 from clockhands.inspection.reading.windows import Windows
@@ -80,11 +81,11 @@ def _measure_steps(subject: Subject, windows: Windows) -> dict[str, float]:
     if isinstance(rows, str):
         return {}
     linear, rotation = measure_random_split(project_rows(rows.centred_ND), 1)
-    similarity = TableSimilarity().run(Reading(subject, _capture_ids(windows))).value
+    similarity = compute_toeplitz_r2(compute_cosines(rows.centred_ND))
     return {
         "error of a step as a linear map": linear,
         "error of a step as a rotation": rotation,
-        "similarity told by distance": float(similarity or 0.0),
+        "similarity told by distance": similarity,
     }
 
 

@@ -21,7 +21,10 @@ def format_percent(share: float) -> str:
 
 
 def format_percent_range(low: float, high: float) -> str:
-    """Return an interval of shares: ``90 % to 93 %``, with as many more digits as keep two different ends apart."""
+    """Return an interval of shares: ``90 % to 93 %``, with as many more digits as keep two different ends apart.
+
+    Ends that are both below 0.005 % are written as ``0.0 % to 0.0 %``: what differs there is rounding.
+    """
     if format_percent(low) != format_percent(high) or max(abs(low), abs(high)) < 0.00005:
         return f"{format_percent(low)} to {format_percent(high)}"
     digits = choose_digits(100 * low, 100 * high, 0 if abs(100 * low) >= 9.95 else 1, _write_without_minus_zero)

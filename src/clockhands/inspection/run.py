@@ -13,7 +13,7 @@ from torch import nn
 
 from clockhands import __version__
 from clockhands.errors import CheckpointError, UsageError
-from clockhands.findings import Finding, Findings
+from clockhands.findings import Finding, Findings, join_words
 from clockhands.inspection.comparability import read_basis
 from clockhands.inspection.measures import MEASURES
 from clockhands.inspection.measures.layer_probes import MOST_TEXTS as CONTROL_TEXTS
@@ -225,8 +225,8 @@ def _complete(finding: Finding, measure: Measure, command: str, basis: Mapping[s
 def _list_facts(reading: Reading, origin: str, as_stored: Subject, without_control: str) -> dict[str, str | int]:
     """Return the lines on top of the page, by name.
 
-    ``as_stored`` is the model in the precision of its checkpoint; ``without_control`` says why there is no control,
-    where there is none.
+    ``as_stored`` is the model as it was opened or given, before it was read in float32; ``without_control`` says why
+    there is no control, where there is none.
     """
     import transformers
 
@@ -245,6 +245,12 @@ def _list_facts(reading: Reading, origin: str, as_stored: Subject, without_contr
         "versions": f"clockhands {__version__}, torch {torch.__version__}, transformers {transformers.__version__}",
     }
     if subject is not as_stored:
-        precision = str(next(as_stored.model.parameters()).dtype).removeprefix("torch.")
-        facts["precision"] = f"float32; the weights are {precision}"
+        facts["precision"] = f"float32; the weights are {join_words(_list_precisions(as_stored))}"
     return facts
+
+
+def _list_precisions(subject: Subject) -> list[str]:
+    """Return the floating-point types of the weights of a subject, the narrowest first; some models mix them."""
+    weights = (weight for module in subject.list_modules().values() for weight in module.parameters())
+    dtypes = {weight.dtype for weight in weights if weight.is_floating_point()}
+    return [str(dtype).removeprefix("torch.") for dtype in sorted(dtypes, key=lambda d: (torch.finfo(d).bits, str(d)))]

@@ -64,3 +64,16 @@ def test_an_encoder_has_no_cross_attention() -> None:
     recorded = capture(subject.model, subject.forward, torch.randint(3, TINY_VOCAB, (8, 12)))
     found = answer("heads.across", subject, recorded)
     assert found.light == "skip" and found.verdict.startswith("An encoder reads its own text alone; only a decoder (")
+
+
+def test_a_decoder_whose_cross_attention_is_not_seen_is_not_taken_for_an_encoder() -> None:
+    subject, recorded = _crossing(positions=True)
+    recorded.cross_modules, recorded.unread_reason = [], "the attention of Odd is not computed as logits"
+    found = answer("heads.across", subject, recorded)
+    assert (found.light, found.verdict) == ("skip", "Not measured: the attention of Odd is not computed as logits.")
+    recorded.unread_reason = ""
+    unseen = answer("heads.across", subject, recorded).verdict
+    assert unseen == "Not measured: no cross-attention over the source was seen."
+    encoder = Subject.of(subject.encoder_decoder, side="encoder")
+    alone = capture(encoder.model, encoder.forward, planted.ids(8))
+    assert answer("heads.across", encoder, alone).verdict.startswith("An encoder reads its own text alone")

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from clockhands.findings import Finding
-from clockhands.inspection.measures.distance_curve import compute_distance_curve
+from clockhands.inspection.measures.distance_curve import _measure_spread, compute_distance_curve
 from clockhands.inspection.reading.capture import capture
 from clockhands.inspection.reading.logit_parts import split_by_batch, split_first_batch
 from clockhands.inspection.reading.logit_split import split_logits
@@ -123,3 +123,11 @@ def test_attention_that_adds_nothing_for_a_distance_is_not_asked(scheme: str, sk
     splits = [split_logits(layer, recorded.ordinary_T) for layer in recorded.layers]
     verdict = planted.answer("kernel", subject, recorded, logit_splits=splits).verdict
     assert verdict.startswith("Its attention adds nothing for a distance. ") == skipped
+
+
+def test_the_spread_of_a_diagonal_is_measured_from_the_first_pair_that_is_allowed() -> None:
+    """A diagonal whose first pair is masked counted as one on which the logits are equal."""
+    nan = torch.nan
+    assert _measure_spread(torch.tensor([[nan, 1.0, 4.0], [nan, 2.0, 2.0]])) == 3.0
+    assert _measure_spread(torch.tensor([[1.0, nan, 0.5]])) == 0.5
+    assert _measure_spread(torch.tensor([[nan, nan]])) == 0.0

@@ -6,14 +6,14 @@ import pytest
 import torch
 
 from clockhands.inspection.measures.mean_order import _describe_shifts
+from clockhands.inspection.reading.capture import Capture
 from clockhands.inspection.reading.interventions import OTHERS_PERMUTED, PERMUTED, Effect, Interventions
+from clockhands.inspection.reading.reading import Reading
 from clockhands.inspection.subject.subject import Subject
 
 from .. import planted
 from ..tiny import tiny
-from .readings import (
-    intervene_on,
-)
+from .readings import draw_ids, intervene_on
 
 
 @pytest.mark.parametrize(
@@ -49,9 +49,13 @@ def test_that_there_is_nothing_to_shift_is_said_of_relative_schemes_alone(name: 
     nothing = Interventions(
         (Effect(PERMUTED, torch.ones(2), torch.ones(2)), Effect(OTHERS_PERMUTED, torch.ones(2), None)), 1.0, 1.0
     )
-    said = _describe_shifts(subject, nothing, attends_by_distance=True)
+    ids = draw_ids()
+    reading = Reading(subject, Capture(ids, [], [], torch.ones(ids.shape[1], dtype=torch.bool)))
+    said = _describe_shifts(reading, nothing, attends_by_distance=True)
     assert ("There are no absolute positions to shift: only distances matter." in said) == relative
     assert ("Its positions cannot be shifted from outside" in said) == (not relative)
+    # BERT's can be in shorter windows; RoFormer takes no positions, so that no length of windows helps.
+    assert ("in windows of this length" in said) == (name == "bert")
 
 
 @pytest.mark.parametrize(("scheme", "relative"), [("alibi", True), ("none", True), ("learned", False), ("tupe", False)])
@@ -72,7 +76,9 @@ def test_every_shift_that_was_tried_is_judged(effects: dict[int, float], expecte
     shifts = tuple(Effect(f"shifted by {k}", torch.full((2,), x), torch.full((2,), x)) for k, x in effects.items())
     order = (Effect(PERMUTED, torch.ones(2), torch.ones(2)), Effect(OTHERS_PERMUTED, torch.ones(2), None))
     said = _describe_shifts(
-        Subject.of(planted.uniform()), Interventions(shifts + order, 1.0, 1.0), attends_by_distance=False
+        Reading.without_text(Subject.of(planted.uniform())),
+        Interventions(shifts + order, 1.0, 1.0),
+        attends_by_distance=False,
     )
     assert said.strip().startswith(expected)
 

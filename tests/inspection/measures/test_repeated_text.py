@@ -72,3 +72,20 @@ def test_runs_are_no_longer_than_the_windows(length: int, run: int) -> None:
     ids[12:] = ids[:12]
     verdict = _repeated(Capture(ids, [], [], torch.ones(length, dtype=torch.bool))).verdict
     assert f"at least half of the runs of {run} tokens occur there too" in verdict
+
+
+@pytest.mark.parametrize(
+    ("alike", "windows", "told"),
+    [
+        (40, 40, "since all windows repeat each other."),
+        (48, 60, "since the first 48, which they read, repeat each other."),
+        (47, 60, "probes are judged on windows that do not repeat those they were fitted on."),
+    ],
+)
+def test_why_probes_are_judged_on_repeats_is_said_of_the_windows_that_they_read(
+    alike: int, windows: int, told: str
+) -> None:
+    """Of 60 windows of which the first 48 are one text it was said that all repeat each other."""
+    ids = _random(windows)
+    ids[:alike] = ids[0]
+    assert told in _repeated(Capture(ids, [], [], torch.ones(40, dtype=torch.bool))).verdict

@@ -42,3 +42,13 @@ def test_of_many_heads_those_by_position_stay(monkeypatch: pytest.MonkeyPatch) -
     (packed,) = make_attention_view([sentence], [layers])["sentences"]
     assert packed["left_out"] == 3
     assert [(head["layer"], head["head"]) for head in packed["heads"]] == [(1, 1), (2, 0), (2, 2)]
+
+
+def test_a_layer_with_another_mask_has_its_own() -> None:
+    """The mask of the first layer stood for all: in a global layer after a window, allowed pairs were called masked."""
+    sentence = Sentence("a b", [1, 2], ["a", "b"], torch.ones(2, dtype=torch.bool), "", [])
+    window, everywhere = make_layer(1, 2, [0.1]), make_layer(1, 2, [0.2])
+    window.mask_ST[1, 0] = False
+    (packed,) = make_attention_view([sentence], [[window, everywhere, window]])["sentences"]
+    assert packed["mask"] == ["11", "01"]
+    assert [head.get("mask") for head in packed["heads"]] == [None, ["11", "11"], None]

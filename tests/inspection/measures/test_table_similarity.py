@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from clockhands.inspection.measures.table_similarity import _compute_cosines, _describe_trend, compute_symmetry
+from clockhands.inspection.measures.table_similarity import _describe_trend, compute_cosines, compute_symmetry
 
 from ..planted import table_answer
 from .tables import learned, walk
@@ -43,7 +43,7 @@ def test_the_cosine_of_two_rows_is_that_of_the_rows() -> None:
     """Of rows that are long and short, so that nothing else divides out."""
     rows = torch.randn(12, 5, generator=torch.Generator().manual_seed(0)) * torch.logspace(-2, 2, 12)[:, None]
     expected = torch.nn.functional.cosine_similarity(rows[:, None], rows[None], dim=-1)
-    torch.testing.assert_close(_compute_cosines(rows), expected)
+    torch.testing.assert_close(compute_cosines(rows), expected)
 
 
 def test_a_table_that_is_as_similar_ahead_as_behind_is_symmetric() -> None:

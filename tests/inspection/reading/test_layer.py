@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch import nn
 
 from clockhands.errors import CheckpointError
-from clockhands.inspection.reading.layer import find_input, get_input
+from clockhands.inspection.reading.computed_attention import ComputedAttention
+from clockhands.inspection.reading.layer import Layer, find_input, get_input
 
 
 def test_the_input_is_the_one_by_name_before_the_first_tensor() -> None:
@@ -19,3 +21,12 @@ def test_a_call_without_a_tensor_is_refused() -> None:
     assert find_input((1,), {"scale": 2.0}) is None
     with pytest.raises(CheckpointError, match="1 arguments, and by name scale"):
         get_input((1,), {"scale": 2.0})
+
+
+def test_what_is_added_is_zero_where_the_mask_forbids() -> None:
+    """What transformers' attention function is given as a bias has values at masked keys too."""
+    ones = torch.ones(1, 1, 2, 2)
+    mask = torch.ones(1, 1, 2, 2, dtype=torch.bool).tril()
+    computed = ComputedAttention(nn.Identity(), ones, ones, ones, ones, mask, scale=1.0, bias_BHST=3 * ones)
+    layer = Layer(0, nn.Identity(), torch.ones(1, 2, 2), nn.Identity(), (ones,), {})
+    assert layer.compute_bias(computed)[0, 0].tolist() == [[3.0, 0.0], [3.0, 3.0]]

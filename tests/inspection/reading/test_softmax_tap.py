@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 from torch import nn
 
@@ -28,3 +29,26 @@ def test_products_are_kept_of_the_running_module_and_never_more_than_some() -> N
         model(torch.ones(1, 2, 4, 3))
         assert {module: len(kept) for module, kept in tap.operands.items()} == {inner: MOST_PRODUCTS}
         assert not running.modules
+
+
+class _Einsum(nn.Module):
+    """Attention by einsum, whose equation may leave out the axes of the result."""
+
+    def __init__(self, equation: str) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.eye(3))
+        self.equation = equation
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        logits = torch.einsum(self.equation, x, x @ self.weight)
+        return logits.softmax(-1)
+
+
+@pytest.mark.parametrize(("equation", "seen"), [("abcd,abed->abce", 1), ("...cd,...ed", 0)])
+def test_an_equation_without_an_arrow_is_left_out_and_does_not_stop_the_model(equation: str, seen: int) -> None:
+    model, received = _Einsum(equation), []
+    x = torch.randn(2, 4, 5, 3, generator=torch.Generator().manual_seed(0))
+    with RunningModules(model) as running, SoftmaxTap(running, received.append):
+        weights = model(x)
+    assert len(received) == seen
+    torch.testing.assert_close(weights, (x @ x.transpose(-1, -2)).softmax(-1))

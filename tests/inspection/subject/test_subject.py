@@ -97,3 +97,12 @@ def test_what_enters_without_a_table_is_told_by_what_the_model_shows() -> None:
         "Nothing. What a BertModel adds at its input is the same at every position."
     )
     assert subject.mechanism_sentence.startswith("How position enters is not known for this architecture;")
+
+
+def test_the_precisions_of_a_model_that_mixes_them_are_all_told() -> None:
+    """That of the first weight was: with an output layer in float16, all weights were said to be in float32."""
+    config = hf.GPT2Config(vocab_size=40, n_embd=16, n_layer=1, n_head=2, n_positions=64, tie_word_embeddings=False)
+    model = hf.GPT2LMHeadModel(config).eval()
+    model.lm_head.half()
+    found = inspect(model, ids=torch.randint(3, 40, (8, 12)), control=False)
+    assert found.facts["precision"] == "float32; the weights are float16 and float32"

@@ -123,7 +123,10 @@ class Ridge:
 
 
 def _sum_products(x_nTD: Tensor, y_nTC: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return Σ x xᵀ, Σ x yᵀ, Σ x and Σ y over texts and tokens, in float64."""
+    """Return Σ x xᵀ, Σ x yᵀ, Σ x and Σ y over texts and tokens, as float64.
+
+    The products of one block are summed in float32, which is faster; blocks are then added up in float64.
+    """
     x, y = x_nTD.flatten(0, 1), y_nTC.flatten(0, 1)
     return (x.T @ x).double(), (x.T @ y).double(), x.double().sum(0), y.double().sum(0)
 

@@ -112,11 +112,14 @@ class CrossAttentionByPosition(Measure):
 
     def run(self, reading: Reading) -> Finding:
         """Measure every head; the value is the share that positions alone explain, the mean over heads."""
-        if not reading.capture.cross_modules:
+        if not reading.subject.reads_source:
             return self.skip(
                 "An encoder reads its own text alone; only a decoder (`--side decoder`, side='decoder') has "
                 "cross-attention."
             )
+        if not reading.capture.cross_modules:
+            reason = reading.capture.unread_reason or "no cross-attention over the source was seen"
+            return self.skip(f"Not measured: {reason}.")
         layers, control = read_cross_attention(reading.subject, reading.capture), reading.control
         untrained = None
         if control is not None:

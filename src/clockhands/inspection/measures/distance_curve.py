@@ -143,8 +143,14 @@ def compute_distance_curve(parts: LogitParts) -> tuple[Float[Tensor, "H J"], flo
     logits_HST = logits_HST.masked_fill(~parts.real.mask_BHST[0].cpu(), torch.nan)
     length = logits_HST.shape[-1]
     diagonals = [torch.diagonal(logits_HST, offset, dim1=1, dim2=2) for offset in range(1 - length, length)]
-    spread = max(float((diagonal - diagonal[:, :1]).nan_to_num().abs().max()) for diagonal in diagonals)
+    spread = max(map(_measure_spread, diagonals))
     return torch.stack([diagonal.nanmean(-1) for diagonal in diagonals], dim=-1), spread
+
+
+def _measure_spread(diagonal_Hn: Float[Tensor, "H n"]) -> float:
+    """Return how far the logits of one diagonal lie from the first that the mask allows; 0 where it allows none."""
+    first_H1 = diagonal_Hn.isfinite().int().argmax(-1, keepdim=True)
+    return float((diagonal_Hn - diagonal_Hn.gather(-1, first_H1)).nan_to_num().abs().max())
 
 
 def _shuffle_distances(curves: Sequence[Float[Tensor, "H J"]], splits: Sequence[LogitSplit]) -> Float[Tensor, " n"]:

@@ -83,7 +83,10 @@ def measure_levels(tables: Tables, capture: Capture) -> Levels:
 
 
 def _centre_channels(tables: Tables, rows: Tensor) -> Tensor:
-    """Subtract from each vector its mean over the channels, where a layer norm follows that does so too."""
+    """Subtract from each vector its mean over the channels, where a layer norm follows that does so too.
+
+    Norms that do not are called RMS norms, but T5's; and no model with T5's norm adds a table.
+    """
     centres = tables.norm is not None and "rms" not in type(tables.norm).__name__.lower()
     return rows - rows.mean(-1, keepdim=True) if centres else rows
 

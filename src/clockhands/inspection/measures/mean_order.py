@@ -16,7 +16,6 @@ from clockhands.inspection.reading.interventions import (
     Interventions,
 )
 from clockhands.inspection.reading.reading import Reading
-from clockhands.inspection.subject.subject import Subject
 from clockhands.shapes import Float, Tensor
 
 
@@ -54,7 +53,7 @@ class MeanOrder(Measure):
         return self.make_finding(
             _describe_order(change_N)
             + _describe_mean_row(interventions)
-            + _describe_shifts(reading.subject, interventions, attends_by_distance),
+            + _describe_shifts(reading, interventions, attends_by_distance),
             change,
             unit=SHARE,
             interval=bootstrap_change(change_N),
@@ -97,20 +96,28 @@ def _describe_change(change_N: Float[Tensor, " N"]) -> str:
     )
 
 
-def _describe_shifts(subject: Subject, interventions: Interventions, attends_by_distance: bool) -> str:
+def _name_obstacle(reading: Reading) -> str:
+    """Blame the length of the windows where positions can be shifted in half a window; empty where they never can."""
+    capture = reading.capture
+    half_1T = capture.ids_NT[:1, : capture.length // 2]
+    shifted = reading.subject.run_shifted(half_1T, 1, **capture.make_forward_options(slice(1)))
+    return "" if shifted is None else " in windows of this length"
+
+
+def _describe_shifts(reading: Reading, interventions: Interventions, attends_by_distance: bool) -> str:
     """Say what a shift of all positions does.
 
     That only distances matter is said where no shift changes anything, order does, and attention depends on distance
     more than on shuffled distances.
     """
-    shifts = interventions.shifts
+    subject, shifts = reading.subject, interventions.shifts
     if not shifts and subject.has_unlisted_architecture:
         return " Its positions were not shifted, for where it keeps them is not recorded here."
     ending = ": only distances matter." if interventions.order_matters and attends_by_distance else "."
     if not shifts and subject.has_no_absolute_positions:
         return f" There are no absolute positions to shift{ending}"
     if not shifts:
-        return " Its positions cannot be shifted from outside in windows of this length."
+        return f" Its positions cannot be shifted from outside{_name_obstacle(reading)}."
     for step, effect in shifts.items():
         change_N = effect.mean_state_change_N
         if change_N is not None and max(effect.token_change, float(change_N.mean())) >= LEAST_CHANGE:

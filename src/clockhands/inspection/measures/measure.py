@@ -61,7 +61,7 @@ class Measure(ABC):
     def answer(self, reading: Reading) -> Iterable[Finding]:
         """Yield the finding of this measure; none where the question does not arise for such a model."""
         if self.reads_attention and not reading.capture.layers:
-            yield self.skip(f"Not measured: {reading.capture.unread_reason}.")
+            yield self.skip(f"Not measured: {reading.capture.unread_reason or 'no self-attention was seen'}.")
         else:
             finding = self.run(reading)
             numbering = _explain_numbering(reading) if self.reads_attention and finding.light != "skip" else ""

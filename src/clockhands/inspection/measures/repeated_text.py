@@ -69,10 +69,11 @@ def _describe(repeats: Repeats, length: int) -> str:
 
 
 def _describe_probes(repeats: Repeats) -> str:
-    """Say whether probes are judged on windows that repeat those they were fitted on: only if all windows do."""
+    """Say whether probes are judged on windows that repeat those they were fitted on: only if all they read do."""
     if len(repeats.groups_N[:MOST_TEXTS].unique()) > 1:
         return "probes are judged on windows that do not repeat those they were fitted on."
-    return "probes are judged on windows that repeat those they were fitted on, since all windows repeat each other."
+    which = "all windows" if len(repeats.groups_N) <= MOST_TEXTS else f"the first {MOST_TEXTS}, which they read,"
+    return f"probes are judged on windows that repeat those they were fitted on, since {which} repeat each other."
 
 
 def find_warning(finding: Finding) -> str:

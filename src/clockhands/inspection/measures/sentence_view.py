@@ -23,11 +23,11 @@ def make_attention_view(
     """Return the data of the page's view ``attention``: plain values, for the ``details`` of a finding.
 
     It has ``kind``, the name of the view, and ``sentences``. A sentence has its ``text``, its ``tokens``, its text
-    ``swapped`` (empty if that has more or fewer), the ``terms`` of its logits by name, ``mask`` (for each query a row
-    of 0 and 1), ``left_out``, how many heads there is no room for, and ``heads``, each with ``layer`` (from 1),
-    ``head`` (from 0), ``scale`` and ``numbers``: attention, attention after the swap where there is one, then every
-    term, each [queries, keys] as little-endian integers of 16 bits in base64. Attention is in units of 1 / 32767, terms
-    in units of ``scale``.
+    ``swapped`` (empty if that has more or fewer), the ``terms`` of its logits by name, ``mask`` (that of the first
+    layer, for each query a row of 0 and 1), ``left_out``, how many heads there is no room for, and ``heads``, each with
+    ``layer`` (from 1), ``head`` (from 0), ``scale`` and ``numbers``: attention, attention after the swap where there is
+    one, then every term, each [queries, keys] as little-endian integers of 16 bits in base64. Attention is in units of
+    1 / 32767, terms in units of ``scale``. A head of a layer with another mask, such as a window, has its own ``mask``.
     """
     share = MOST_NUMBERS // len(sentences)
     packed = [_pack_sentence(*pair, share) for pair in zip(sentences, layers_by_sentence, strict=True)]
@@ -47,13 +47,27 @@ def _pack_sentence(sentence: Sentence, layers: Sequence[SentenceLayer], most: in
         "tokens": sentence.tokens,
         "swapped": sentence.swapped if layers[0].swapped_HST is not None else "",
         "terms": [list(SENTENCE_TERMS)[index] for index in used],
-        "mask": ["".join("1" if attends else "0" for attends in row) for row in layers[0].mask_ST.tolist()],
+        "mask": _pack_mask(layers[0]),
         "left_out": len(all_heads) - len(chosen),
-        "heads": [_pack_head(layers[index], index, head, used) for index, head in sorted(chosen)],
+        "heads": [
+            _pack_head(layers[index], index, head, used) | _pack_other_mask(layers, index)
+            for index, head in sorted(chosen)
+        ],
     }
 
 
-def _pack_head(layer: SentenceLayer, index: int, head: int, used: Sequence[int]) -> Mapping[str, Any]:
+def _pack_mask(layer: SentenceLayer) -> list[str]:
+    """Return the mask of a layer, for each query a row of 0 and 1."""
+    return ["".join("1" if attends else "0" for attends in row) for row in layer.mask_ST.tolist()]
+
+
+def _pack_other_mask(layers: Sequence[SentenceLayer], index: int) -> dict[str, Any]:
+    """Return the mask of a layer by its name; nothing where it is that of the first layer."""
+    is_same = torch.equal(layers[index].mask_ST, layers[0].mask_ST)
+    return {} if is_same else {"mask": _pack_mask(layers[index])}
+
+
+def _pack_head(layer: SentenceLayer, index: int, head: int, used: Sequence[int]) -> dict[str, Any]:
     """Return the numbers of one head, all maps one after the other."""
     terms_tST = layer.terms_tHST[list(used), head]
     scale = float(terms_tST.abs().max()) / LARGEST_INT16 if terms_tST.numel() else 0.0

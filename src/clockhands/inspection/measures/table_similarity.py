@@ -44,10 +44,10 @@ class TableSimilarity(Measure):
         rows = read_rows(reading.subject)
         if isinstance(rows, str):
             return self.skip(rows)
-        cosines_NN = _compute_cosines(rows.centred_ND)
+        cosines_NN = compute_cosines(rows.centred_ND)
         generator = torch.Generator().manual_seed(0)
         shuffles = [_shuffle(rows.centred_ND, generator) for _ in range(SHUFFLES)]
-        chance = torch.tensor([compute_toeplitz_r2(_compute_cosines(shuffled)) for shuffled in shuffles])
+        chance = torch.tensor([compute_toeplitz_r2(compute_cosines(shuffled)) for shuffled in shuffles])
         low, high = compute_central_range(chance)
         value, mean_cosines_R = compute_toeplitz_r2(cosines_NN), average_diagonals(cosines_NN)
         monotonicity = compute_monotonicity(mean_cosines_R)
@@ -70,7 +70,7 @@ def _shuffle(rows_ND: Tensor, generator: torch.Generator) -> Tensor:
     return rows_ND[torch.randperm(len(rows_ND), generator=generator)]
 
 
-def _compute_cosines(rows_ND: Tensor) -> Tensor:
+def compute_cosines(rows_ND: Tensor) -> Tensor:
     """Return the cosine of every pair of rows: [N, N]."""
     unit_ND = rows_ND / rows_ND.norm(dim=-1, keepdim=True).clamp_min(1e-12)
     return unit_ND @ unit_ND.T

@@ -72,7 +72,7 @@ class FrozenNormsAndPositions:
 
         @torch.no_grad()
         def compute(q_BHSK: Tensor, k_BHTK: Tensor, scale: float) -> Tensor:
-            positions = positions_BHTA[: len(q_BHSK)]
+            positions = positions_BHTA[: len(q_BHSK)]  # they are those of a whole batch, which a replay fills up
             zeros = (torch.zeros_like(q_BHSK), torch.zeros_like(k_BHTK))
             bias = cast(Tensor, scheme.bias(q_BHSK, k_BHTK, positions, positions, scale))
             return bias - cast(Tensor, scheme.bias(*zeros, positions, positions, scale))

@@ -20,8 +20,8 @@ class HeadStatistics:
 
     ``by_position_H``: share of the variance of attention, around uniform attention, that the pair of positions
     explains alone; ``by_position_interval_H2``: its 95 % interval. ``attention_by_offset_HJ``: mean attention at each
-    offset from -MAX_OFFSET to MAX_OFFSET (key less query), over the queries that have such a key; ``frequent_J``:
-    whether at least half of the queries have it.
+    offset from -MAX_OFFSET to MAX_OFFSET (key less query), over all pairs of tokens at that offset, with zero for those
+    that the mask forbids; ``frequent_J``: whether at least half of the queries may attend to a key there.
     ``first_token_H``: mean attention to the first token of the window, special or not. ``distance_NH``: mean distance
     of what a head attends to, text by text, in tokens, over the middle half of the queries, or over all but the first
     four where the mask is causal. ``uniform_distance`` and ``uniform_by_offset_J``: mean distance and attention by
@@ -147,7 +147,10 @@ def _find_frequent_offsets(mask_ST: Bool[Tensor, "S T"]) -> Bool[Tensor, " J"]:
 
 
 def _average_offsets(mean_HST: Tensor, offset_ST: Tensor) -> Tensor:
-    """Return mean attention at each offset from -MAX_OFFSET to MAX_OFFSET, over the queries that have such a key."""
+    """Return mean attention at each offset from -MAX_OFFSET to MAX_OFFSET, over all pairs of tokens at that offset.
+
+    A pair that the mask forbids counts as well, with an attention of zero.
+    """
     columns = []
     for offset in range(-MAX_OFFSET, MAX_OFFSET + 1):
         pairs_ST = offset_ST == offset

@@ -128,10 +128,10 @@ class Layer:
 
     def compute_bias(self, computed: ComputedAttention) -> Float[Tensor, "B H S T"]:
         """Return what the layer added to ``scale * q·k``; zero where masked."""
-        if computed.bias_BHST is not None:
-            return computed.bias_BHST
-        products = self.scale * computed.q_BHSK @ computed.k_BHTK.transpose(-1, -2)
-        return torch.where(computed.mask_BHST, computed.logits_BHST - products, 0.0)
+        bias_BHST = computed.bias_BHST
+        if bias_BHST is None:
+            bias_BHST = computed.logits_BHST - self.scale * computed.q_BHSK @ computed.k_BHTK.transpose(-1, -2)
+        return torch.where(computed.mask_BHST, bias_BHST, 0.0)
 
 
 def find_input(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor | None:

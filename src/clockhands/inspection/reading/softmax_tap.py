@@ -157,7 +157,9 @@ def _read_operands(func: Any, args: Any, kwargs: Any, output: Any) -> tuple[Tens
 
 def _read_einsum(equation: str, first: Tensor, second: Tensor) -> tuple[Tensor, Tensor] | None:
     """Return the operands of an equation such as ``ibnd,jbnd->bnij`` as queries and keys; None for any other."""
-    inputs, result = equation.replace(" ", "").split("->")
+    inputs, arrow, result = equation.replace(" ", "").partition("->")
+    if not arrow:
+        return None  # the axes of the result are then implicit
     left, right = inputs.split(",")
     shared = "".join(axis for axis in left if axis not in result)
     if result[2] in right or result[3] in left or not set(result[:2]) <= set(left) & set(right):

@@ -46,5 +46,6 @@ class TensorStorage:
         size = torch.Size(shape).numel()
         path = Path(self.folder.name) / str(self.count)
         flat = torch.from_file(str(path), shared=True, size=size, dtype=dtype)
-        flat.storage_owner = self  # type: ignore[attr-defined]  # keeps the folder as long as its tensors
+        # Keeps the folder as long as its tensors: a view keeps the tensor that it is a view of.
+        flat.storage_owner = self  # type: ignore[attr-defined]
         return flat.view(shape)

@@ -177,7 +177,7 @@ class ClockhandsSubject(Subject):
         if self.max_length is not None:
             count = min(count, self.max_length)
         positions_BT = torch.arange(count, device=self.device)[None]
-        encoding_BTP = cast(Tensor, self.scheme.encode(self.stack.transform_positions(positions_BT, None)))
+        encoding_BTP = cast(Tensor, self.scheme.encode(self.stack.transform_positions(positions_BT, mask_BS=None)))
         scale = float(layer.scale)
         tokens, positions = layer.tokens.weight.detach().float() * scale, encoding_BTP[0].float()
         if layer.combine != "add":

@@ -54,7 +54,7 @@ window.views.attention = (place, data) => {
   function show() {
     const chosen = sentence();
     state.head = Math.min(state.head, chosen.heads.length - 1);
-    const head = current(), maps = unpack(chosen, head), tokens = chosen.tokens;
+    const head = current(), maps = unpack(chosen, head), tokens = chosen.tokens, mask = head.mask || chosen.mask;
     const names = ["attention", ...(chosen.swapped ? ["after the swap", "difference"] : []), "logit", ...chosen.terms];
     if (!names.includes(state.map)) state.map = "attention";
     fill(pick.sentence, data.sentences.map((each, index) => [index, each.text]), state.sentence);
@@ -76,7 +76,7 @@ window.views.attention = (place, data) => {
       tokens.forEach((token, row) => {
         cells.push(Object.assign(document.createElement("span"), { className: "query", textContent: token }));
         tokens.forEach((_, column) => {
-          const at = row * tokens.length + column, cell = document.createElement("span"), seen = chosen.mask[row][column] === "1";
+          const at = row * tokens.length + column, cell = document.createElement("span"), seen = mask[row][column] === "1";
           cell.className = "cell" + (seen ? "" : " unseen") + (state.cell === at ? " lit" : "");
           cell.dataset.at = at;
           const colour = signed && values[at] < 0 ? "213, 94, 0" : "0, 114, 178";
@@ -94,7 +94,7 @@ window.views.attention = (place, data) => {
       }
       const row = Math.floor(state.cell / tokens.length), column = state.cell % tokens.length;
       const pair = `“${tokens[row]}” (position ${row}) looking at “${tokens[column]}” (position ${column}): `;
-      if (chosen.mask[row][column] !== "1") {
+      if (mask[row][column] !== "1") {
         said.textContent = pair + "masked.";
         return;
       }
