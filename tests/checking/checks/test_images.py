@@ -14,6 +14,8 @@ from clockhands.checking.models.builds import find
 from clockhands.checking.models.make_subjects import from_build
 from clockhands.checking.verdict.run import run_checks
 
+from .prompts import drop_mask, drop_positions, find_failing
+
 Patch = pytest.MonkeyPatch
 CHECKS = {check.name: check for check in select(["images"])}
 FAULTS = {"images.late", "images.stale", "images.mask"}
@@ -37,14 +39,9 @@ def mended(self: Any, past_key_values: Any = None, attention_mask: Any = None, *
     return (line + before).expand(3, -1, -1)
 
 
-def failing(names: set[str]) -> set[str]:
-    (subject,) = from_build(find("qwen2_vl")[0])
-    return {name for name in names if not CHECKS[name].measure(subject.copy_untouched()).expected}
-
-
 def test_a_model_whose_faults_are_mended_passes_every_check(monkeypatch: Patch) -> None:
     monkeypatch.setattr(Qwen2VLModel, "compute_3d_position_ids", mended)
-    assert failing(set(CHECKS)) == set()
+    assert find_failing(CHECKS, CHECKS) == set()
 
 
 def test_the_faults_of_the_library_are_named() -> None:
@@ -77,32 +74,12 @@ def lose_deltas(patch: Patch) -> None:
     patch.setattr(Qwen2VLModel, "get_rope_index", no_deltas)
 
 
-def drop_positions(patch: Patch) -> None:
-    """What is passed is not used."""
-    original = Qwen2VLModel.forward
-
-    def forward(self: Any, *given: Any, position_ids: Any = None, **named: Any) -> Any:
-        return original(self, *given, **named)
-
-    patch.setattr(Qwen2VLModel, "forward", forward)
-
-
 def drop_first_row(patch: Patch) -> None:
     """Three axes are kept, and the row that counts the tokens of each document is not."""
     original = Qwen2VLModel.forward
 
     def forward(self: Any, *given: Any, position_ids: Any = None, **named: Any) -> Any:
         return original(self, *given, position_ids=None if position_ids is None else position_ids[-3:], **named)
-
-    patch.setattr(Qwen2VLModel, "forward", forward)
-
-
-def drop_mask(patch: Patch) -> None:
-    """Pads are read as text."""
-    original = Qwen2VLModel.forward
-
-    def forward(self: Any, *given: Any, attention_mask: Any = None, **named: Any) -> Any:
-        return original(self, *given, **named)
 
     patch.setattr(Qwen2VLModel, "forward", forward)
 
@@ -135,7 +112,7 @@ PLANTED: dict[str, tuple[Callable[[Patch], None], set[str]]] = {
 def test_each_planted_mistake_is_found(bug: str, monkeypatch: Patch) -> None:
     plant, names = PLANTED[bug]
     plant(monkeypatch)
-    assert failing(names) == names
+    assert find_failing(CHECKS, names) == names
 
 
 def test_every_check_is_broken_by_a_mistake() -> None:

@@ -15,6 +15,8 @@ from clockhands.checking.models.images import count_positions, draw_row
 from clockhands.checking.models.make_subjects import from_build
 from clockhands.checking.verdict.run import run_checks
 
+from .prompts import drop_mask, drop_positions, find_failing
+
 Patch = pytest.MonkeyPatch
 CHECKS = {check.name: check for check in select(["videos"])}
 
@@ -31,14 +33,9 @@ def go_on_from_text(patch: Patch, owner: Any = Qwen2VLModel) -> None:
     patch.setattr(owner, "get_rope_index", mended)
 
 
-def failing(names: set[str], build: str = "qwen2_vl") -> set[str]:
-    (subject,) = from_build(find(build)[0])
-    return {name for name in names if not CHECKS[name].measure(subject.copy_untouched()).expected}
-
-
 def test_a_model_whose_fault_is_mended_passes_every_check(monkeypatch: Patch) -> None:
     go_on_from_text(monkeypatch, Qwen2_5_VLModel)
-    assert failing(set(CHECKS), "qwen2_5_vl") == set()
+    assert find_failing(CHECKS, CHECKS, "qwen2_5_vl") == set()
 
 
 def test_the_fault_of_the_library_is_named() -> None:
@@ -49,26 +46,6 @@ def test_the_fault_of_the_library_is_named() -> None:
     assert found["videos.steps"].verdict == "LIBRARY"
     assert found["videos.steps"].where.count("modeling_qwen2_vl.py:") == 2
     assert found["videos.time"].verdict == "N/A", "Qwen2-VL counts frames, not seconds"
-
-
-def drop_positions(patch: Patch) -> None:
-    """What is passed is not used."""
-    original = Qwen2VLModel.forward
-
-    def forward(self: Any, *given: Any, position_ids: Any = None, **named: Any) -> Any:
-        return original(self, *given, **named)
-
-    patch.setattr(Qwen2VLModel, "forward", forward)
-
-
-def drop_mask(patch: Patch) -> None:
-    """Pads are read as text."""
-    original = Qwen2VLModel.forward
-
-    def forward(self: Any, *given: Any, attention_mask: Any = None, **named: Any) -> Any:
-        return original(self, *given, **named)
-
-    patch.setattr(Qwen2VLModel, "forward", forward)
 
 
 PLANTED: dict[str, tuple[Callable[[Patch], None], set[str]]] = {
@@ -82,7 +59,7 @@ PLANTED: dict[str, tuple[Callable[[Patch], None], set[str]]] = {
 def test_each_planted_mistake_is_found(bug: str, monkeypatch: Patch) -> None:
     plant, names = PLANTED[bug]
     plant(monkeypatch)
-    assert failing(names) == names
+    assert find_failing(CHECKS, names) == names
 
 
 def test_seconds_that_never_reach_the_positions_are_found(monkeypatch: Patch) -> None:
@@ -92,7 +69,7 @@ def test_seconds_that_never_reach_the_positions_are_found(monkeypatch: Patch) ->
         return original(self, *given, **named)
 
     monkeypatch.setattr(Qwen2_5_VLModel, "get_rope_index", timeless)
-    assert failing({"videos.time"}, "qwen2_5_vl") == {"videos.time"}
+    assert find_failing(CHECKS, {"videos.time"}, "qwen2_5_vl") == {"videos.time"}
 
 
 def test_every_check_is_broken_by_a_mistake() -> None:

@@ -13,61 +13,49 @@ from clockhands.checking.checks.prompts import (
     STRIPE,
     TALL,
     WIDE,
+    compare_in_pieces,
+    compare_in_steps,
     compare_packed,
+    compare_padded,
     compare_rows,
-    compare_steps,
     compare_turns,
     cut_masked,
-    generate_for,
     generate_logits,
     read_in_steps,
 )
 from clockhands.checking.models.huggingface import Held
-from clockhands.checking.models.images import count_positions, draw_prompt, pad_left, read
+from clockhands.checking.models.images import draw_prompt, pad_left, read
 from clockhands.checking.models.subject import Subject
 
+_image_check = partial(check, huggingface=True, needs=("images",))
 
-@check(
+
+@_image_check(
     "images.steps",
     "After an image, one token at a time equals all at once.",
     "the distance that an image takes off the positions lost while decoding",
-    huggingface=True,
-    needs=("images",),
     uses=("images",),
 )
 def steps(subject: Subject) -> Measurement:
     """Read a prompt with an image, and six more tokens whose positions the model makes."""
-    prompt = draw_prompt(subject, WIDE, 5, 9)
-    whole = read(subject.copy_untouched(), prompt.as_inputs())
-    actual = read_in_steps(subject, prompt.cut, prompt.length, 6)
-    return Measurement(difference(actual, whole), "6 single steps")
+    return compare_in_steps(subject, draw_prompt(subject, WIDE, 5, 9))
 
 
-@check(
+@_image_check(
     "images.chunks",
     "A prompt with an image, read in pieces with its positions, equals the whole.",
     "positions of a piece that are not those that were passed",
-    huggingface=True,
-    needs=("images",),
     uses=("images",),
 )
 def chunks(subject: Subject) -> Measurement:
     """Read text, an image, and text again, each with its part of the positions of the whole."""
-    prompt = draw_prompt(subject, WIDE, 6, 9)
-    positions = count_positions(subject, prompt)
-    whole = read(subject.copy_untouched(), prompt.as_inputs())
-    cache, pieces = Held(), []
-    for start, stop in ((0, 5), (5, prompt.length - 6), (prompt.length - 6, prompt.length)):
-        pieces.append(read(subject, {**prompt.cut(start, stop), "position_ids": positions[..., start:stop]}, cache))
-    return Measurement(difference(torch.cat(pieces, 1), whole), "text, an image, text")
+    return compare_in_pieces(subject, draw_prompt(subject, WIDE, 6, 9), "text, an image, text")
 
 
-@check(
+@_image_check(
     "images.late",
     "An image behind text that stands in the cache gives what the whole gives, by positions that the model makes.",
     "positions of a piece counted from 0",
-    huggingface=True,
-    needs=("images",),
     uses=("images in a chat",),
 )
 def late(subject: Subject) -> Measurement:
@@ -79,12 +67,10 @@ def late(subject: Subject) -> Measurement:
     return Measurement(difference(torch.cat(pieces, 1), whole), "an image behind 8 cached tokens")
 
 
-@check(
+@_image_check(
     "images.stale",
     "What was read with an image changes nothing in a text that is read afterwards.",
     "rope_deltas kept from an earlier prompt",
-    huggingface=True,
-    needs=("images",),
     uses=("images",),
 )
 def stale(subject: Subject) -> Measurement:
@@ -97,12 +83,10 @@ def stale(subject: Subject) -> Measurement:
     return Measurement(difference(torch.cat(pieces, 1), whole), "10 and 6 tokens after a prompt with an image")
 
 
-@check(
+@_image_check(
     "images.generate",
     "generate() gives a text after a prompt with an image what it gives it alone.",
     "rope_deltas kept from an earlier prompt",
-    huggingface=True,
-    needs=("images",),
     uses=("images",),
 )
 def generate(subject: Subject) -> Measurement:
@@ -116,12 +100,10 @@ def generate(subject: Subject) -> Measurement:
     return largest(*(Measurement(difference(*pair), note) for *pair, note in zip(after, alone, notes, strict=True)))
 
 
-@check(
+@_image_check(
     "images.batch",
     "Rows with different images answer in a batch what each answers alone, also while decoding.",
     "one image's distance for all rows; images given to other rows",
-    huggingface=True,
-    needs=("images",),
     uses=("batches of images",),
 )
 def batch(subject: Subject) -> Measurement:
@@ -131,12 +113,10 @@ def batch(subject: Subject) -> Measurement:
     return compare_rows(subject, read_in_steps(subject, together.cut, together.length, NEW), whole)
 
 
-@check(
+@_image_check(
     "images.mask",
     "After an image, one token at a time under a mask of ones equals all at once.",
     "positions of the whole mask in place of those of the new token",
-    huggingface=True,
-    needs=("images",),
     uses=("images",),
 )
 def masked(subject: Subject) -> Measurement:
@@ -146,45 +126,33 @@ def masked(subject: Subject) -> Measurement:
     return compare_rows(subject, read_in_steps(subject, cut, prompt.length, NEW), [prompt])
 
 
-@check(
+@_image_check(
     "images.left_padded",
     "Left-padded prompts with different images generate in a batch what each generates alone.",
     "positions of an image counted from the first pad, or shared by the rows",
-    huggingface=True,
-    needs=("images",),
     uses=("batches of images",),
 )
 def left_padded(subject: Subject) -> Measurement:
     """Generate for two prompts with images of unequal size, the shorter padded on the left."""
     prompts = [draw_prompt(subject, WIDE, 5, 7), draw_prompt(subject, SMALL, 3, 6, salt=1)]
-    together = generate_for(subject, pad_left(subject, prompts).as_inputs())
-    effects = []
-    for row, prompt in enumerate(prompts):
-        alone = generate_for(subject.copy_untouched(), prompt.as_inputs())
-        effects.append(compare_steps(together, alone, row))
-    return largest(*effects)
+    return compare_padded(subject, prompts)
 
 
-@check(
+@_image_check(
     "images.resume",
     "A second turn about an image, from a kept cache, generates what the whole chat generates.",
     "positions that count an image by its tokens once it is in the cache",
-    huggingface=True,
-    needs=("images",),
     uses=("images in a chat",),
 )
 def resume(subject: Subject) -> Measurement:
     """Generate for a prompt with an image, and go on from its cache with seven tokens."""
-    prompt = draw_prompt(subject, WIDE, 5, 5)
-    return compare_turns(subject, prompt)
+    return compare_turns(subject, draw_prompt(subject, WIDE, 5, 5))
 
 
-@check(
+@_image_check(
     "images.packing",
     "Prompts with images, packed by position_ids of four rows alone, do not see each other.",
     "documents told by the axes of an image; images given to other documents",
-    huggingface=True,
-    needs=("images",),
     uses=("packing with images",),
 )
 def packing(subject: Subject) -> Measurement:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from clockhands.checking.checks.check import Measurement, difference, largest
 from clockhands.checking.models.huggingface import Held
-from clockhands.checking.models.images import Prompt, count_positions, read
+from clockhands.checking.models.images import Prompt, count_positions, pad_left, read
 from clockhands.checking.models.subject import Subject
 
 WIDE, TALL, STRIPE, SMALL = (1, 4, 8), (1, 8, 4), (1, 16, 2), (1, 4, 4)
@@ -24,6 +24,36 @@ def read_in_steps(subject: Subject, cut: Callable[[int, int], dict[str, Any]], l
     pieces = [read(subject, cut(0, border), cache)]
     pieces += [read(subject, cut(place, place + 1), cache) for place in range(border, length)]
     return torch.cat(pieces, 1)
+
+
+def compare_in_steps(subject: Subject, prompt: Prompt) -> Measurement:
+    """Read the last six tokens of a prompt one at a time, at positions that the model makes; compare with the whole."""
+    whole = read(subject.copy_untouched(), prompt.as_inputs())
+    actual = read_in_steps(subject, prompt.cut, prompt.length, 6)
+    return Measurement(difference(actual, whole), "6 single steps")
+
+
+def compare_in_pieces(subject: Subject, prompt: Prompt, note: str) -> Measurement:
+    """Read a prompt in three pieces, each with its part of the positions of the whole, and compare with the whole.
+
+    The first has 5 tokens and the last has 6, so that what is seen is in the middle one; ``note`` names the three.
+    """
+    positions = count_positions(subject, prompt)
+    whole = read(subject.copy_untouched(), prompt.as_inputs())
+    cache, pieces = Held(), []
+    for start, stop in ((0, 5), (5, prompt.length - 6), (prompt.length - 6, prompt.length)):
+        pieces.append(read(subject, {**prompt.cut(start, stop), "position_ids": positions[..., start:stop]}, cache))
+    return Measurement(difference(torch.cat(pieces, 1), whole), note)
+
+
+def compare_padded(subject: Subject, prompts: Sequence[Prompt]) -> Measurement:
+    """Generate for prompts in a batch, the shorter padded on the left, and compare each with itself alone."""
+    together = generate_for(subject, pad_left(subject, prompts).as_inputs())
+    effects = []
+    for row, prompt in enumerate(prompts):
+        alone = generate_for(subject.copy_untouched(), prompt.as_inputs())
+        effects.append(compare_steps(together, alone, row))
+    return largest(*effects)
 
 
 def cut_masked(prompt: Prompt, start: int, stop: int) -> dict[str, Any]:

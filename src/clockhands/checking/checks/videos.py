@@ -4,22 +4,19 @@ from __future__ import annotations
 
 from functools import partial
 
-import torch
-
-from clockhands.checking.checks.check import Inapplicable, Measurement, check, difference, largest
+from clockhands.checking.checks.check import Inapplicable, Measurement, check, difference
 from clockhands.checking.checks.prompts import (
     LONG,
     SHORT,
     WIDE,
+    compare_in_pieces,
+    compare_in_steps,
     compare_packed,
+    compare_padded,
     compare_rows,
-    compare_steps,
     compare_turns,
-    generate_for,
-    read_in_steps,
 )
-from clockhands.checking.models.huggingface import Held
-from clockhands.checking.models.images import Prompt, count_positions, draw_prompt, draw_row, pad_left, read
+from clockhands.checking.models.images import Prompt, draw_prompt, draw_row, pad_left, read
 from clockhands.checking.models.subject import Subject
 
 _video_check = partial(check, huggingface=True, needs=("videos",), uses=("videos",))
@@ -32,10 +29,7 @@ _video_check = partial(check, huggingface=True, needs=("videos",), uses=("videos
 )
 def steps(subject: Subject) -> Measurement:
     """Read a prompt with a video, and six more tokens whose positions the model makes."""
-    prompt = draw_prompt(subject, LONG, 5, 9, video=True)
-    whole = read(subject.copy_untouched(), prompt.as_inputs())
-    actual = read_in_steps(subject, prompt.cut, prompt.length, 6)
-    return Measurement(difference(actual, whole), "6 single steps")
+    return compare_in_steps(subject, draw_prompt(subject, LONG, 5, 9, video=True))
 
 
 @_video_check(
@@ -45,13 +39,7 @@ def steps(subject: Subject) -> Measurement:
 )
 def chunks(subject: Subject) -> Measurement:
     """Read text, a video, and text again, each with its part of the positions of the whole."""
-    prompt = draw_prompt(subject, LONG, 6, 9, video=True)
-    positions = count_positions(subject, prompt)
-    whole = read(subject.copy_untouched(), prompt.as_inputs())
-    cache, pieces = Held(), []
-    for start, stop in ((0, 5), (5, prompt.length - 6), (prompt.length - 6, prompt.length)):
-        pieces.append(read(subject, {**prompt.cut(start, stop), "position_ids": positions[..., start:stop]}, cache))
-    return Measurement(difference(torch.cat(pieces, 1), whole), "text, a video, text")
+    return compare_in_pieces(subject, draw_prompt(subject, LONG, 6, 9, video=True), "text, a video, text")
 
 
 @_video_check(
@@ -75,12 +63,7 @@ def batch(subject: Subject) -> Measurement:
 def left_padded(subject: Subject) -> Measurement:
     """Generate for two prompts with videos of unequal length, the shorter padded on the left."""
     prompts = [draw_prompt(subject, LONG, 5, 7, video=True), draw_prompt(subject, SHORT, 3, 6, salt=1, video=True)]
-    together = generate_for(subject, pad_left(subject, prompts).as_inputs())
-    effects = []
-    for row, prompt in enumerate(prompts):
-        alone = generate_for(subject.copy_untouched(), prompt.as_inputs())
-        effects.append(compare_steps(together, alone, row))
-    return largest(*effects)
+    return compare_padded(subject, prompts)
 
 
 @_video_check(
