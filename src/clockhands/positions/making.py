@@ -9,25 +9,6 @@ import torch
 from clockhands.errors import PositionError
 from clockhands.shapes import Bool, Float, Int, Num, Tensor
 
-__all__ = [
-    "TokenMask",
-    "centre",
-    "continue_from_mask",
-    "count_from_mask",
-    "count_packed",
-    "count_up",
-    "find_last_position",
-    "interpolate",
-    "make_document_mask",
-    "make_grid",
-    "make_patch_centres",
-    "make_segments",
-    "normalise",
-    "read_times",
-    "repeat_on_axes",
-    "shift",
-]
-
 TokenMask = Bool[Tensor, "B S"] | Int[Tensor, "B S"]
 """True or 1 at tokens, False or 0 at padding."""
 
