@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from clockhands.data import memory_check, readers
+from clockhands.data import memory_check, open_corpus, readers
 from clockhands.data.corpora.numbers import numbers
 from clockhands.data.corpora.roles import roles
 from clockhands.errors import DataError, UsageError
@@ -61,5 +61,5 @@ def test_sentences_that_do_not_fit_are_refused_before_they_are_made() -> None:
 
 
 def test_fewer_longer_numbers_than_none_are_refused() -> None:
-    with pytest.raises(UsageError, match="longer=-1; give 0"):
-        numbers(longer=-1)
+    with pytest.raises(UsageError, match="longer is -1, but must be at least 0"):
+        open_corpus("numbers", longer=-1)

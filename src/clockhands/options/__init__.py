@@ -14,7 +14,7 @@ configurations, schemes, corpora, plans and the command line are read with these
 from __future__ import annotations
 
 from clockhands.options.annotations import check_value, convert, describe, fits, get_item_type, takes_path
-from clockhands.options.ranges import LARGEST, LARGEST_SEED, Count, NotNegative, Positive, Range, Seed, Share
+from clockhands.options.ranges import LARGEST, LARGEST_SEED, Count, Fraction, NotNegative, Positive, Range, Seed, Share
 from clockhands.options.signature import MISSING, Option, check_options, defaults_of, options_of, read_docstring
 from clockhands.options.text import parse, read_assignments
 
@@ -23,6 +23,7 @@ __all__ = [
     "LARGEST_SEED",
     "MISSING",
     "Count",
+    "Fraction",
     "NotNegative",
     "Option",
     "Positive",

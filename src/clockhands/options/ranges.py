@@ -44,5 +44,7 @@ Positive: TypeAlias = Annotated[float, Range(above=0)]
 NotNegative: TypeAlias = Annotated[float, Range(least=0)]
 Share: TypeAlias = Annotated[float, Range(least=0, below=1)]
 """A part of a whole, such as a probability of dropout: from 0 on, below 1."""
+Fraction: TypeAlias = Annotated[float, Range(least=0, most=1)]
+"""A part of a whole that may be all of it."""
 Seed: TypeAlias = Annotated[int, Range(least=0, most=LARGEST_SEED)]
 """What every generator of random numbers takes."""

@@ -29,7 +29,7 @@ def test_impossible_shares_are_refused() -> None:
         open_corpus("facts", names=41)
     with pytest.raises(UsageError, match="names=5 must be from fewest=6 to words=40"):
         open_corpus("facts", names=5, fewest=6)
-    with pytest.raises(UsageError, match=r"asked=2\.0 is a share"):
+    with pytest.raises(UsageError, match=r"asked is 2\.0, but must be from 0 to 1"):
         open_corpus("facts", asked=2)
 
 

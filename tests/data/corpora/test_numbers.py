@@ -102,8 +102,8 @@ def test_a_small_range_has_fewer_longer_numbers(monkeypatch: pytest.MonkeyPatch)
     ("options", "message"),
     [
         ({"source": "dee"}, "unknown language 'dee'; did you mean 'de'"),
-        ({"largest": 5}, "largest=5 is outside 9 to"),
-        ({"test": 0}, "test=0; every split needs at least one"),
+        ({"largest": 5}, "largest is 5, but must be from 9 to 999,999,999,999"),
+        ({"test": 0}, "test is 0, but must be at least 1"),
         ({"largest": 999}, "ask for 21,500 numbers, and from 0 to 999 there are 1,000"),
     ],
 )

@@ -92,7 +92,7 @@ def test_clauses_and_places_are_translated_as_a_reader_of_the_grammar_does() -> 
     ("options", "message"),
     [
         ({"test": 5}, "test=5; sentences come in twins"),
-        ({"adjectives": 1.5}, "adjectives=1.5 is a share"),
+        ({"adjectives": 1.5}, "adjectives is 1.5, but must be from 0 to 1"),
         ({"train": 100_000, "adjectives": 0.0}, "there are not 101,500 different sentences"),
     ],
 )

@@ -16,7 +16,7 @@ from clockhands.data.catalogue import corpus
 from clockhands.data.corpora.stdlib import stdlib
 from clockhands.data.splits import Corpus, Fact
 from clockhands.errors import UsageError
-from clockhands.options import Count, Seed
+from clockhands.options import Count, Fraction, Seed
 
 __all__ = ["FACT", "FACT_AND_NAME", "LONGEST_LINE", "NAMES", "VALUES", "facts"]
 
@@ -43,7 +43,7 @@ def facts(
     words: Count = 40,
     repeated: bool = False,
     lines: Count = 60,
-    asked: float = 0.65,
+    asked: Fraction = 0.65,
     train: Count = 6_000,
     validation: Count = 200,
     test: Count = 400,
@@ -67,7 +67,7 @@ def facts(
         train, validation, test: documents of each split.
         seed: of what is drawn.
 
-    Raises UsageError for more names than there are, and for a share outside 0 to 1.
+    Raises UsageError for more names than there are.
     """
     fewest = names if fewest is None else fewest
     for option, value in (("words", words), ("names", names)):
@@ -75,8 +75,6 @@ def facts(
             raise UsageError(f"corpus 'facts': {option}={value}; there are {len(NAMES)}")
     if not fewest <= names <= words:
         raise UsageError(f"corpus 'facts': names={names} must be from fewest={fewest} to words={words}")
-    if not 0 <= asked <= 1:
-        raise UsageError(f"corpus 'facts': asked={asked} is a share, from 0 to 1")
     form = FACT_AND_NAME if repeated else FACT
     drawn: dict[str, Any] = {"names": (fewest, names), "words": words, "form": form, "lines": lines, "asked": asked}
     source = stdlib()

@@ -10,6 +10,7 @@ import random
 from collections.abc import Iterator
 from functools import partial
 from itertools import islice
+from typing import Annotated
 
 from num2words import CONVERTER_CLASSES
 
@@ -21,7 +22,7 @@ from clockhands.data.memory_check import check_sentences
 from clockhands.data.pairs import Pair
 from clockhands.data.splits import Corpus, Fact
 from clockhands.errors import UsageError, describe_unknown
-from clockhands.options import Seed
+from clockhands.options import Count, Range, Seed
 
 __all__ = ["BEYOND_DRAWS", "numbers"]
 
@@ -34,11 +35,11 @@ def numbers(
     *,
     source: str = "de",
     target: str = "en",
-    largest: int = 999_999,
-    train: int = 20_000,
-    validation: int = 500,
-    test: int = 1_000,
-    longer: int = 200,
+    largest: Annotated[int, Range(least=9, most=999_999_999_999)] = 999_999,
+    train: Count = 20_000,
+    validation: Count = 500,
+    test: Count = 1_000,
+    longer: Annotated[int, Range(least=0)] = 200,
     seed: Seed = 0,
 ) -> Corpus:
     """Make numbers from 0 to ``largest``, drawn evenly over their count of digits, written out by ``num2words``.
@@ -88,13 +89,6 @@ def _check(source: str, target: str, largest: int, sizes: dict[str, int], longer
     for language in (source, target):
         if language not in CONVERTER_CLASSES:
             raise UsageError(f"corpus 'numbers': {describe_unknown('language', language, CONVERTER_CLASSES)}")
-    if not 9 <= largest < 10**12:
-        raise UsageError(f"corpus 'numbers': largest={largest} is outside 9 to 999,999,999,999")
-    for name, size in sizes.items():
-        if size < 1:
-            raise UsageError(f"corpus 'numbers': {name}={size}; every split needs at least one number")
-    if longer < 0:
-        raise UsageError(f"corpus 'numbers': longer={longer}; give 0 to leave these splits out, or more")
     if sum(sizes.values()) > largest + 1:
         total = sum(sizes.values())
         raise UsageError(

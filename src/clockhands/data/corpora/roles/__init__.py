@@ -21,7 +21,7 @@ from clockhands.data.pairs import Pair
 from clockhands.data.population import Drawn
 from clockhands.data.splits import Corpus
 from clockhands.errors import UsageError
-from clockhands.options import Count, Seed
+from clockhands.options import Count, Fraction, Seed
 
 __all__ = ["PATIENCE", "roles"]
 
@@ -35,9 +35,9 @@ def roles(
     train: int = 10_000,
     validation: int = 500,
     test: int = 1_000,
-    adjectives: float = 0.3,
-    places: float = 0.0,
-    clauses: float = 0.0,
+    adjectives: Fraction = 0.3,
+    places: Fraction = 0.0,
+    clauses: Fraction = 0.0,
     depth: Count = 1,
     seed: Seed = 0,
 ) -> Corpus:
@@ -47,17 +47,13 @@ def roles(
     ``group`` of their pairs. ``adjectives``, ``places`` and ``clauses`` are the shares of nouns that carry one; an
     adjective agrees with its noun, so a reader without order does not know whom it describes either. Clauses stand
     inside one another up to ``depth``.
-    Raises UsageError for an odd or impossible size, or a share outside 0 to 1.
+    Raises UsageError for an odd or impossible size.
     """
     sizes = {"train": train, "validation": validation, "test": test}
     for name, size in sizes.items():
         if size < 2 or size % 2:
             raise UsageError(f"corpus 'roles': {name}={size}; sentences come in twins, give an even number from 2 on")
     check_sentences("roles", sizes)
-    shares = {"adjectives": adjectives, "places": places, "clauses": clauses}
-    for name, share in shares.items():
-        if not 0 <= share <= 1:
-            raise UsageError(f"corpus 'roles': {name}={share} is a share, from 0 to 1")
     harder = f":{places}:{clauses}:{depth}" if places or clauses else ""
     rng = random.Random(f"roles:{adjectives}:{seed}{harder}")
     grammar = Grammar(adjectives, places, clauses, depth)
