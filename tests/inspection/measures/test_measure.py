@@ -161,3 +161,13 @@ def test_a_measure_that_needs_attention_is_left_out_where_none_can_be_read() -> 
         (found,) = MEASURES[name].answer(reading)
         assert (found.light, found.verdict) == ("skip", "Not measured: its attention is in blocks."), name
     assert not list(MEASURES["heads.across"].answer(reading)), "there is no other side to look at"
+
+
+def test_a_model_whose_attention_is_none_of_self_attention_has_a_reason() -> None:
+    """The sentence ended in the colon where nothing said why no layer could be read."""
+    reading = Reading.without_text(Subject.of(planted.uniform()))
+    (found,) = MEASURES["heads.positional"].answer(reading)
+    assert (found.light, found.verdict) == ("skip", "Not measured: no self-attention was seen.")
+    reading.capture.unread_reason = "the attention of Odd is not given one vector per token"
+    (found,) = MEASURES["heads.positional"].answer(reading)
+    assert found.verdict == "Not measured: the attention of Odd is not given one vector per token."
