@@ -19,6 +19,7 @@ from clockhands.attention import (
     query_blocks,
     record,
     tile_work,
+    window_blocks,
 )
 from clockhands.errors import UsageError
 from clockhands.schemes import CATALOGUE, Alibi, Scheme, Sizes, build
@@ -35,6 +36,7 @@ def _many_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(query_blocks, "ROWS", 24)
     monkeypatch.setattr(far_blocks, "ROWS", 9)
     monkeypatch.setattr(extra_channel, "SHORT", 8)
+    monkeypatch.setattr(window_blocks, "ROWS", 6)
     monkeypatch.setattr(query_blocks, "MANY_PAIRS", 64)
 
 

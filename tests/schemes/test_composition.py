@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from clockhands import positions
-from clockhands.attention import attend, by_distance, dispatch, fused_kernel, reference
+from clockhands.attention import attend, by_distance, dispatch, fused_kernel, reference, window_blocks
 from clockhands.errors import ConfigError, PositionError
 from clockhands.schemes import CATALOGUE, Alibi, Composition, RoPE, Sinks, Sizes, T5Bias, Window, build
 from clockhands.schemes.distance import DistanceBiasSum
@@ -129,7 +129,7 @@ def kernel_of(scheme: Any, length: int = 300) -> Any:
 
 
 def test_the_kernel_of_a_part_serves_beside_a_rotation() -> None:
-    assert kernel_of(Composition(schemes=[RoPE(8), Window(2, left=9)])) is kernel_of(Window(2, left=9)) is by_distance
+    assert kernel_of(Composition(schemes=[RoPE(8), Window(2, left=9)])) is kernel_of(Window(2, left=9)) is window_blocks
     assert kernel_of(Composition(schemes=[RoPE(8), Alibi(2), Window(2, left=9)])) is by_distance
     assert kernel_of(build(CATALOGUE, "composition", SIZES, {"schemes": ["rope", "temperature"]})) is fused_kernel
     assert kernel_of(Composition(schemes=[RoPE(8), Sinks(2)])) is reference

@@ -14,6 +14,7 @@ from clockhands.attention import (
     fused_kernel,
     query_blocks,
     reference,
+    window_blocks,
 )
 from clockhands.attention.request import AttentionRequest, Mask
 from clockhands.schemes.scheme import KeyPositions, Positions, Scheme
@@ -35,6 +36,7 @@ class Kernel(Protocol):
 KERNELS: tuple[Kernel, ...] = (
     far_blocks,
     reference,
+    window_blocks,
     by_distance,
     extra_channel,
     flex,
