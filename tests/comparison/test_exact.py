@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -77,3 +80,15 @@ def test_the_rank_test_is_that_of_scipy_and_of_counting() -> None:
     assert compare_ranks([], [1]) == 1.0
     ours, theirs = [3.5, 8.0, 9.0, 11.0], [1.0, 4.0, 7.0, 10.0, 2.0]
     assert compare_ranks(ours, theirs) == pytest.approx(stats.mannwhitneyu(ours, theirs, method="exact").pvalue)
+
+
+def test_the_rank_test_counts_every_division_where_values_are_equal() -> None:
+    """By going over all 126 and 84 divisions: ties, and a value that is infinite."""
+    for ours, theirs in (
+        ([1.0, 2.0, 2.0, 5.0], [2.0, 3.0, 3.0, 5.0, math.inf]),
+        ([7.0] * 3, [7.0, 1.0, 2.0, 2.0, 3.0, 9.0]),
+    ):
+        ranks = stats.rankdata([*ours, *theirs])
+        divisions = [ranks[list(chosen)] for chosen in itertools.combinations(range(len(ranks)), len(ours))]
+        distances = [abs(part.mean() - (ranks.sum() - part.sum()) / len(theirs)) for part in divisions]
+        assert compare_ranks(ours, theirs) == pytest.approx(np.mean(np.array(distances) >= distances[0] - 1e-9))

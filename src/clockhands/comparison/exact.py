@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from functools import lru_cache
 
@@ -14,8 +13,10 @@ ALPHA = 0.05
 LEARNING_ALPHA = 0.03
 """The error of the test of how many seeds learned: it is one more test beside that of the scores, and both together
 should be false in at most 7 of 100 comparisons."""
+MOST_RANKED = 60
+"""Values up to which a rank test goes over all of their divisions in two."""
 DIVISIONS = 200_000
-"""Divisions of the values over which a rank test goes; where there are more, so many are drawn at random."""
+"""Divisions that are drawn at random where there are more values."""
 LOWEST_P = 1e-12
 """Smaller ones are not told apart."""
 
@@ -78,7 +79,7 @@ def compare_counts(
 def compare_ranks(ours: Sequence[float], theirs: Sequence[float]) -> float:
     """Return the p of the two-sided rank test, over all divisions of the values in two (Wilcoxon 1945).
 
-    It is exact where ``has_few_divisions``; of more than ten against ten values, ``DIVISIONS`` are drawn at random.
+    It is exact up to ``MOST_RANKED`` values; of more, ``DIVISIONS`` divisions are drawn at random.
     It holds whatever the values are drawn from, infinite ones too. That seeds of two variants share data and order, and
     are compared as if they did not, makes the p larger, not smaller. 1 for no value.
 
@@ -88,16 +89,35 @@ def compare_ranks(ours: Sequence[float], theirs: Sequence[float]) -> float:
     if not len(ours) or not len(theirs):
         return 1.0
     ranks = stats.rankdata([*ours, *theirs])
-    divided = (ranks[: len(ours)], ranks[len(ours) :])
-    test = stats.permutation_test(
-        divided, _find_distance, vectorized=True, n_resamples=DIVISIONS, batch=20_000, alternative="greater", rng=0
-    )
-    return float(test.pvalue)
+    if not is_ranked_exactly(len(ours), len(theirs)):
+        divided = (ranks[: len(ours)], ranks[len(ours) :])
+        test = stats.permutation_test(
+            divided, _find_distance, vectorized=True, n_resamples=DIVISIONS, batch=20_000, alternative="greater", rng=0
+        )
+        return float(test.pvalue)
+    doubled = np.rint(2 * ranks).astype(int)  # the rank of a tie may be half of a whole number
+    counts_R = _count_rank_sums(doubled.tolist(), len(ours))
+    # Mean ranks are as far apart as the sum of ours is from its expectation; times all values it is a whole number.
+    distance_R = np.abs(len(ranks) * np.arange(len(counts_R)) - len(ours) * int(doubled.sum()))
+    observed = distance_R[int(doubled[: len(ours)].sum())]
+    return float(counts_R[distance_R >= observed].sum() / counts_R.sum())
 
 
-def has_few_divisions(ours: int, theirs: int) -> bool:
+def is_ranked_exactly(ours: int, theirs: int) -> bool:
     """Tell whether ``compare_ranks`` of so many against so many values goes over all divisions, and so is exact."""
-    return math.comb(ours + theirs, ours) <= DIVISIONS
+    return ours + theirs <= MOST_RANKED
+
+
+def _count_rank_sums(ranks: Sequence[int], chosen: int) -> np.ndarray:
+    """Return how many choices of ``chosen`` of the whole numbers ``ranks`` have each sum, from 0 on.
+
+    Each number in turn is left out or added to all choices without it (Streitberg & Roehmel 1986).
+    """
+    counts_CR = np.zeros((chosen + 1, sum(ranks) + 1))
+    counts_CR[0, 0] = 1.0
+    for rank in ranks:
+        counts_CR[1:, rank:] += counts_CR[:-1, : counts_CR.shape[1] - rank].copy()
+    return counts_CR[chosen]
 
 
 def _find_distance(ours: np.ndarray, theirs: np.ndarray, axis: int = -1) -> np.ndarray:

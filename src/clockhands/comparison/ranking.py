@@ -1,7 +1,7 @@
 """Variants of which too few seeds learned, judged by the ranks of all their seeds.
 
 Where some seeds fail, no interval of a mean holds; the rank test needs none, and holds whatever scores are drawn from.
-It can only tell which of two has the higher scores, not by how much. Up to ten seeds a side it is exact.
+It can only tell which of two has the higher scores, not by how much. Up to thirty seeds a side it is exact.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from clockhands.comparison.exact import LEARNING_ALPHA, compare_ranks, has_few_divisions
+from clockhands.comparison.exact import LEARNING_ALPHA, compare_ranks, is_ranked_exactly
 from clockhands.comparison.learning import Learning
 from clockhands.comparison.plan import Plan
 from clockhands.comparison.statistics import MIN_SEEDS
@@ -49,7 +49,7 @@ def _describe_ranks(
     above = float(np.median(ours)) > float(np.median(theirs))
     kind: Kind = "better" if above == plan.higher_is_better else "worse"
     mine, other = (f"{min(values):.{plan.digits}f} to {max(values):.{plan.digits}f}" for values in (ours, theirs))
-    test = "exact rank test" if has_few_divisions(len(ours), len(theirs)) else "rank test over random divisions"
+    test = "exact rank test" if is_ranked_exactly(len(ours), len(theirs)) else "rank test over random divisions"
     return kind, f"{kind}: its seeds score {mine}, and the baseline's {other} ({test}, p {format_p(p)}); {counts}"
 
 
