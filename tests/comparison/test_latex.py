@@ -94,6 +94,9 @@ def test_the_paragraph_says_what_was_done_and_cites_what_there_is() -> None:
     many = write_latex(shares({name: [0.9] * 5 for name in "abcdefg"}))
     assert r"moderated across variants \citep{smyth2004}" in many and "below 1 point " in many
     assert "the same 6 random seeds" in text and "the same 200 test items" in text and "3 comparisons together" in text
+    assert "which decide\nbatches and initial weights, and" in text
+    redrawn = write_latex(replace(results(), plan=replace(results().plan, redraw_text=True)))
+    assert "which decide\ntraining text, batches and initial weights, and" in redrawn
     alone = write_latex(shares({"base": [0.9] * 5, "other": [0.8] * 5}))
     assert "intervals and $p$ values are those of a $t$ test." in alone and "together, by the largest" not in alone
     few = write_latex(shares({name: [0.9] * 3 for name in "abcd"}))

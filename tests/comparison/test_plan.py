@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from clockhands.comparison.cost import make_material_key
 from clockhands.comparison.plan import Plan, make_plan
 from clockhands.comparison.variants import Variant
 from clockhands.errors import ConfigError
@@ -44,6 +45,16 @@ def test_a_seed_decides_what_a_scheme_draws_unless_it_has_a_seed_of_its_own() ->
     assert sides.tables["position"]["decoder"]["seed"] == 4
 
 
+def test_a_seed_draws_the_training_text_where_the_plan_says_so() -> None:
+    made, usual = plan(redraw_text=True), plan()
+    assert [made.get_recipe("learned", seed).training.text_seed for seed in (1, 2)] == [1, 2]
+    assert usual.get_recipe("learned", 2).training.text_seed is None
+    assert Plan.from_dict(made.to_dict()) == made and made.fingerprint != usual.fingerprint
+    assert plan(redraw_text=False).fingerprint == usual.fingerprint and "redraw_text" not in usual.to_dict()
+    keys = [make_material_key(made.get_recipe("learned", seed)) for seed in (1, 2)]
+    assert keys[0] != keys[1], "the text of one seed must not serve the next"
+
+
 BAD: list[tuple[dict[str, Any], str]] = [
     ({"vary": {"position.schem": ["rope"]}}, "variant 'rope': cannot set 'position.schem': unknown key"),
     ({"vary": {"position.scheme": ["rope", "ropee"]}}, "variant 'ropee': .*did you mean 'rope'"),
@@ -54,6 +65,11 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"vary": {"position.base": [10.0, "x"]}}, "variant 'x': position.base is 'x'"),
     ({"vary": {"position.scheme": ["none", "rope"], "position.beyond": ["clamp"]}}, "unknown key .* 'beyond'"),
     ({"vary": {"training.seed": [1, 2]}}, "variant '1' sets training.seed, which the plan sets"),
+    (
+        {"vary": {"training.text_seed": [1, 2]}, "redraw_text": True},
+        "variant '1' sets training.text_seed, which the plan sets from each seed",
+    ),
+    ({"redraw_text": "yes"}, "redraw_text is 'yes'"),
     ({"seeds": 0}, "seeds is 0; one at least"),
     ({"seeds": [1, 1]}, r"seeds is \[1, 1\], but must be a count or a list of different"),
     ({"budget": {"hours": 1}}, "budget is {'hours': 1}, but must be one of steps, tokens, seconds"),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from clockhands.comparison.verdict_findings import conclude, summarise_verdicts
+from dataclasses import replace
+
+from clockhands.comparison.verdict_findings import conclude, describe_seed, summarise_verdicts
 from clockhands.comparison.verdicts import judge
 from clockhands.findings import Findings
 from clockhands.report import make_page
@@ -85,3 +87,13 @@ def test_a_variant_that_alone_learned_is_compared_by_its_seeds() -> None:
 def test_the_baseline_alone_is_no_verdict() -> None:
     baseline, *_ = judge(results())
     assert summarise_verdicts([baseline]) == "There is nothing but the baseline, “base”."
+
+
+def test_the_method_says_whether_the_seeds_share_their_text() -> None:
+    """The text of seeds that do not share it was told to be the same for all."""
+    comparison = results()
+    redrawn = replace(comparison, plan=replace(comparison.plan, redraw_text=True))
+    methods = [conclude(made).items[0].method for made in (comparison, redrawn)]
+    assert "while the training text is the same." in methods[0] and "another draw" not in methods[0]
+    assert "a seed decides the training text (another draw" in methods[1] and "the same." not in methods[1]
+    assert describe_seed(redrawn.plan) in methods[1]

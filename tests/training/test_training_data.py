@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from clockhands.data import Pair, encode_pairs
+from clockhands.data import Pair, PairDataset, encode_pairs
 from clockhands.errors import DataError
 from clockhands.runs.recipe import Recipe, vary_recipe
 from clockhands.training.training_data import TrainingData, prepare
@@ -41,6 +41,18 @@ def test_without_a_validation_split_there_is_nothing_to_evaluate_on(recipe: Reci
         lacking.require_validation()
     with pytest.raises(DataError, match="has no validation split"):
         lacking.validation_batches(recipe)
+
+
+def test_a_seed_of_the_text_changes_the_training_text_alone(recipe: Recipe, material: TrainingData) -> None:
+    """Tokens, validation and test are those of the first text, so that scores of two texts can be compared."""
+    other, third = (prepare(vary_recipe(recipe, {"training.text_seed": number})) for number in (1, 2))
+    assert len({material.fingerprint, other.fingerprint, third.fingerprint}) == 3
+    assert len(other.train) == len(material.train)
+    assert other.tokenizers.source.get_vocab() == material.tokenizers.source.get_vocab()
+    assert other.corpus["test"] == material.corpus["test"]
+    ours, theirs = (data.require_validation() for data in (other, material))
+    assert isinstance(ours, PairDataset) and isinstance(theirs, PairDataset)
+    assert (ours.sources.values == theirs.sources.values).all()
 
 
 @pytest.mark.parametrize("task", ["pairs", "windows"])

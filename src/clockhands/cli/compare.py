@@ -86,6 +86,9 @@ def _add_judging(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="train every variant with N seeds (default: 5, the fewest that give a verdict)",
     )
+    parser.add_argument("--redraw-text", action="store_true",
+                        help="train each seed on another draw of the training text, so that a difference holds for "
+                        "more than this text (default: all seeds on the same)")  # fmt: skip
     parser.add_argument(
         "--baseline", metavar="NAME", help="the variant with which the others are compared (default: the first)"
     )
@@ -184,6 +187,8 @@ def _read_plan(options: argparse.Namespace) -> Plan:
     budget = {kind: amount for kind in BUDGETS if (amount := getattr(options, kind)) is not None}
     if budget:
         overrides["budget"] = budget
+    if options.redraw_text:
+        overrides["redraw_text"] = True
     if options.plan is not None and options.vary and options.recipe is None and _is_recipe(options.plan):
         options.plan, options.recipe = None, options.plan
     if options.plan is not None:
@@ -257,6 +262,7 @@ def command(options: argparse.Namespace) -> str:
     ):
         value = getattr(options, name)
         words += [f"--{name}", f"{value:.17g}" if isinstance(value, float) else str(value)] if value is not None else []
+    words += ["--redraw-text"] if options.redraw_text else []
     words += ["--vary", *options.vary] if options.vary else []
     words += ["--set", *options.overrides] if options.overrides else []
     return shlex.join([*words, "--out", options.out])

@@ -52,7 +52,9 @@ def measure_costs(plan: Plan) -> dict[str, Cost]:
 def make_material_key(recipe: Recipe) -> str:
     """Return what decides corpus, tokenizers and encoded text: trials with equal keys share these."""
     tables = recipe.tables
-    return repr((tables["data"], tables["tokenizer"], tables["batches"], recipe.model.architecture))
+    return repr(
+        (tables["data"], tables["tokenizer"], tables["batches"], recipe.model.architecture, recipe.training.text_seed)
+    )
 
 
 def count_recipe_parameters(recipe: Recipe, material: TrainingData) -> int:

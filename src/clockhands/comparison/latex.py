@@ -30,7 +30,7 @@ NOTHING = "{--}"
 """In a column of numbers, what stands in braces is text."""
 
 METHODS = r"""\paragraph{{Statistics.}} Every variant was trained with the same {seeds} random seeds, which decide
-batches and initial weights, and judged on the same {items}. Differences from the baseline ({baseline})
+{decided}, and judged on the same {items}. Differences from the baseline ({baseline})
 are paired by seed and item. Standard errors count seeds and {units} as samples \citep{{cameron2011}};
 intervals and $p$ values {together}.{ceiling} Variants count as equivalent where two one-sided tests show a
 difference below {margin} \citep{{schuirmann1987}}. Seeds that diverged or did not learn are counted by
@@ -38,6 +38,7 @@ themselves, with the exact interval of their share \citep{{clopper1934}}, and co
 test after \citet{{tarone1990}}; scores are of the seeds that learned. Where too few learned for an
 interval, the scores of all seeds are compared by an exact rank test. Computed with Clockhands
 \citep{{clockhands}}."""
+SAME_TEXT, REDRAWN = "batches and initial weights", "training text, batches and initial weights"
 CEILING = r""" Where fewer than ten {units} tell two variants apart, the exact interval of a share is
 taken where it is wider."""
 TOGETHER = r"""hold for all {comparisons} comparisons together, by the largest of the $t$ statistics
@@ -155,6 +156,7 @@ def _write_methods(comparison: Comparison, verdicts: Sequence[Verdict]) -> str:
     units = "test items" if groups is None else "groups of test items"
     return METHODS.format(
         seeds=len(plan.seeds),
+        decided=REDRAWN if plan.redraw_text else SAME_TEXT,
         items=count,
         baseline=escape(plan.baseline),
         units=units,

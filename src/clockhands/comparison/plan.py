@@ -21,14 +21,14 @@ from clockhands.comparison.plan_settings import (
     read_budget,
     read_seeds,
 )
-from clockhands.comparison.variants import Variant, check_names, check_variant, expand_grid
+from clockhands.comparison.variants import TEXT_SEED, Variant, check_names, check_variant, expand_grid
 from clockhands.errors import ConfigError, describe_unknown
 from clockhands.findings import Number
 from clockhands.options import check_value
 from clockhands.runs.recipe import Recipe, load_recipe, make_recipe, vary_recipe
 from clockhands.runs.recipe.keys import SIDES
 
-NEWER = ("margin", "learned", "despite", "files")
+NEWER = ("margin", "learned", "despite", "files", "redraw_text")
 """Fields that plans of the first release do not have; without them the fingerprint of a plan is as it was then."""
 UNHASHED = ("seeds", "title", "despite")
 """Fields that may differ between the plans of one folder of results: the fingerprint leaves them out."""
@@ -42,7 +42,8 @@ class Plan:
     either to the metric (``equal_within``; ``find_threshold`` of ``learning.py``). ``despite``: why a task is used
     although something speaks against it, by what that is (``EXCEPTIONS``); None where nothing does. ``files``: the
     SHA-256 of each file of the text, by its path below ``folder``, where the plan is bound to them; ``folder`` is where
-    they lie here. Written paths are relative to it, so that the same text in another folder is the same plan.
+    they lie here. ``redraw_text``: each seed trains on a draw of the training text of its own; None: on the same text.
+    Written paths are relative to it, so that the same text in another folder is the same plan.
     """
 
     recipe: Recipe
@@ -59,6 +60,7 @@ class Plan:
     learned: Number | None = None
     despite: Mapping[str, str] | None = None
     files: Mapping[str, str] | None = None
+    redraw_text: bool | None = None
     folder: Path | None = field(default=None, compare=False)
 
     @property
@@ -100,10 +102,12 @@ class Plan:
         """Return the recipe of a trial, before anything is matched.
 
         The trial's seed decides batches and initial weights, and the random numbers of a scheme that draws any (a table
-        of random vectors, random phases), unless the recipe or the variant gives the scheme a seed of its own.
+        of random vectors, random phases), unless the recipe or the variant gives the scheme a seed of its own; with
+        ``redraw_text`` the training text too.
         """
         overrides = self.variant(name).overrides
-        recipe = vary_recipe(self.recipe, {**overrides, "training.seed": seed})
+        text = {TEXT_SEED: seed} if self.redraw_text else {}
+        recipe = vary_recipe(self.recipe, {**overrides, "training.seed": seed, **text})
         drawn = [key for key in _find_scheme_seeds(recipe.tables["position"]) if key not in overrides]
         return vary_recipe(recipe, dict.fromkeys(drawn, seed)) if drawn else recipe
 
@@ -171,6 +175,7 @@ def make_plan(
     margin: Number | None = None,
     learned: Number | None = None,
     despite: Mapping[str, str] | None = None,
+    redraw_text: bool | None = None,
     source: str = "the plan",
 ) -> Plan:
     """Make a plan and check it: ``vary`` is a grid, of which every combination is a variant; ``variants`` are named.
@@ -179,6 +184,7 @@ def make_plan(
     of None for that of the corpus. Raises ConfigError with every fault at once, those of each variant under its name.
     """
     faults = check_value("target", target, float | None) + check_scores(margin, learned) + check_despite(despite)
+    faults += check_value("redraw_text", redraw_text, bool | None)
     if faults:
         raise ConfigError(faults, source)
     base = _open_recipe(recipe)
@@ -188,12 +194,13 @@ def make_plan(
     baseline = baseline or (chosen[0].name if chosen else "")
     faults += check_names(chosen) + _find_unknown_names(metric, match, inside, baseline, chosen)
     faults += check_architecture(base, metric, inside)
-    faults += [fault for variant in chosen for fault in check_variant(base, variant)]
+    faults += [fault for variant in chosen for fault in check_variant(base, variant, redrawn=bool(redraw_text))]
     if faults:
         raise ConfigError(list(dict.fromkeys(faults)), source)
     return Plan(
         recipe=base, variants=chosen, seeds=numbers, baseline=baseline, metric=metric, match=match, budget=limit,
         target=target, inside=tuple(inside), title=title, margin=margin, learned=learned, despite=despite or None,
+        redraw_text=redraw_text or None,
     )  # fmt: skip
 
 

@@ -10,6 +10,7 @@ As a file::
     margin = 1.0                     # smaller differences count as equal (default: 1 point, 0.3 of BLEU or chrF, ...)
     learned = 20.0                   # the score from which a seed has learned (default: a share of the best seed's)
     despite = {ceiling = "..."}      # why the task is used all the same (or baseline, floor)
+    redraw_text = true               # train each seed on another draw of the text (default: all on the same)
     target = 0.1                     # the validation loss whose step and second are noted
     inside = ["loudness"]            # what is measured inside the model before and after training
     budget = {steps = 400}           # steps, tokens or seconds
@@ -38,7 +39,7 @@ from clockhands.runs.recipe.keys import find_keys
 
 KEYS = (
     "title", "recipe", "seeds", "baseline", "metric", "match", "margin", "learned", "target", "inside", "budget",
-    "despite", "vary", "variant",
+    "despite", "redraw_text", "vary", "variant",
 )  # fmt: skip
 KINDS: dict[str, Any] = {
     "title": str,
@@ -51,6 +52,7 @@ KINDS: dict[str, Any] = {
     "target": float | None,
     "inside": Sequence[str],
     "despite": Mapping[str, Any],
+    "redraw_text": bool | None,
     "vary": Mapping[str, Any],
     "budget": Mapping[str, Any],
 }

@@ -14,6 +14,8 @@ from clockhands.runs.recipe import Recipe, vary_recipe
 MOST_VARIANTS = 1000
 FIXED = ("training.seed", "training.max_steps", "training.epochs")
 """Settings that the plan makes itself, from its seeds and its budget."""
+TEXT_SEED = "training.text_seed"
+"""The setting that it makes too where each seed has a training text of its own."""
 
 
 @dataclass(frozen=True)
@@ -56,10 +58,15 @@ def check_names(variants: Sequence[Variant]) -> list[str]:
     return faults
 
 
-def check_variant(recipe: Recipe, variant: Variant) -> list[str]:
-    """Return the faults of a variant's overrides to the recipe, each with the variant's name."""
+def check_variant(recipe: Recipe, variant: Variant, *, redrawn: bool = False) -> list[str]:
+    """Return the faults of a variant's overrides to the recipe, each with the variant's name.
+
+    ``redrawn``: each seed has a training text of its own.
+    """
     fixed = [key for key in variant.overrides if key in FIXED]
     faults = [f"variant {variant.name!r} sets {key}, which the plan sets (seeds, budget)" for key in fixed]
+    if redrawn and TEXT_SEED in variant.overrides:
+        faults.append(f"variant {variant.name!r} sets {TEXT_SEED}, which the plan sets from each seed (redraw_text)")
     try:
         vary_recipe(recipe, variant.overrides)
     except UsageError as fault:

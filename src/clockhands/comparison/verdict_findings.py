@@ -21,10 +21,10 @@ from clockhands.findings import Figure, Finding, Findings, Light, Mark, Panel, T
 
 METHOD = (
     "Every variant is trained from the same seeds, with the same batches and, where names and shapes agree, the same "
-    "initial weights, and judged on the same test items; a seed decides batches, weights and what a scheme draws, "
-    "while the training text is the same. Differences are paired by seed and item; items that hang together (twins) "
-    "count as one. Intervals count seeds and items as samples (two-way clustering, Cameron, Gelbach & "
-    "Miller 2011), and hold for all comparisons together at 95 % (max-t, Dunnett 1955; variances over seeds moderated "
+    "initial weights, and judged on the same test items; a seed decides {seed}. "
+    "Differences are paired by seed and item; items that hang together (twins) count as one. Intervals count seeds and "
+    "items as samples (two-way clustering, Cameron, Gelbach & Miller 2011), and hold for all comparisons together at "
+    "95 % (max-t, Dunnett 1955; variances over seeds moderated "
     "after Smyth 2004). Where fewer than ten groups of items tell two variants apart, the exact interval of a share "
     "over these groups (Clopper & Pearson 1934) is taken where it is wider. Equivalent: two one-sided tests at 5 % "
     "(Schuirmann 1987) show a difference below the plan's margin. In brackets the smallest difference that would have "
@@ -34,6 +34,16 @@ METHOD = (
     "compares all seeds. P: probability that a seed of the variant beats one of the baseline (Agarwal "
     "et al. 2021). p: two-sided, for all comparisons together."
 )
+
+
+def describe_seed(plan: Plan) -> str:
+    """Say what the seed of a trial decides, and what is the same for all of them."""
+    if plan.redraw_text:
+        return (
+            "the training text (another draw of as much, with replacement where there is no more of it), batches, "
+            "weights and what a scheme draws"
+        )
+    return "batches, weights and what a scheme draws, while the training text is the same"
 
 
 def conclude(comparison: Comparison, command: str = "") -> Findings:
@@ -83,7 +93,7 @@ def find_verdicts(comparison: Comparison, verdicts: Sequence[Verdict]) -> Iterat
         light=_choose_light(verdicts),
         table=_make_verdict_table(comparison, verdicts),
         figure=Figure((Panel(marks, xlabel=METRICS[plan.metric]),), title="Score of every variant") if marks else None,
-        method=METHOD,
+        method=METHOD.format(seed=describe_seed(plan)),
         source="Cameron, Gelbach & Miller 2011; Dunnett 1955; Smyth 2004; Clopper & Pearson 1934; Agarwal et al. 2021",
         details={
             "opening": summarise_verdicts(verdicts),

@@ -32,6 +32,8 @@ class Corpus:
     ``morphemes`` makes the closed lists of the two sides, for a tokenizer of kind ``morpheme``; most corpora have none.
     ``populations``: what the pairs were drawn from, to compute the order-blind ceiling; the first one is taken whose
     ceiling can be computed with the tokenizers.
+    ``redraw``: gives other items for ``train``, as many and by the same law, that a number decides; None where there
+    are no more (``redrawing.py``).
     """
 
     name: str
@@ -41,6 +43,7 @@ class Corpus:
     facts: Mapping[str, Fact] = field(default_factory=dict)
     morphemes: Callable[[], tuple[Morphemes, Morphemes]] | None = None
     populations: tuple[Population, ...] = ()
+    redraw: Callable[[int], Items] | None = None
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.splits)

@@ -5,6 +5,7 @@ A study's file may change a size, for what is meant relative to the width::
     [size.gpu]
     variants = ["sum", "concatenate 48 + 16"]         # optional: only these
     budget = { steps = 600 }                          # optional: in place of the size's multiple of the plan's
+    redraw_text = true                                # optional: each seed trains on a draw of the text of its own
     [[size.gpu.change]]
     variant = "concatenate 48 + 16"                   # one of the plan's
     name = "concatenate 192 + 64"                     # optional: what it is called at this size
@@ -80,7 +81,7 @@ SIZES = {
 """What ``clockhands study NAME --scale`` takes."""
 REPLACED = "recipes/numbers.toml"
 """The recipe whose task a size may replace: its variants are of sentence pairs and of one layer a side."""
-KEYS = ("variants", "budget", "change")
+KEYS = ("variants", "budget", "redraw_text", "change")
 
 
 def scale_plan(plan: Tables, own: Tables, name: str, folder: Path, source: str) -> dict[str, Any]:
@@ -95,6 +96,8 @@ def scale_plan(plan: Tables, own: Tables, name: str, folder: Path, source: str) 
     variants = [dict(variant) for variant in plan.get("variant", ())]
     _check(own, [variant["name"] for variant in variants], source)
     scaled = {**plan, "budget": own.get("budget", {kind: size.times * n for kind, n in plan["budget"].items()})}
+    if "redraw_text" in own:
+        scaled["redraw_text"] = own["redraw_text"]
     if size.recipe:
         scaled["recipe"] = _find_other_task(plan["recipe"], size.recipe, name, source)
     if size.shape:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -32,6 +32,7 @@ from clockhands.data import (
     train_tokenizers,
 )
 from clockhands.data.encoding import LONGEST
+from clockhands.data.redrawing import redraw_training
 from clockhands.data.trigram import Floor, find_floor
 from clockhands.errors import DataError, UsageError
 from clockhands.progress import SentenceProgress, ignore_sentence
@@ -159,13 +160,21 @@ def prepare(
     if corpus.task == "translation":
         return _prepare_pairs(recipe, corpus, tokenizers, fingerprint)
     window, tokenizer = recipe.batches.window, tokenizers.source
-    train = WindowDataset(encode_stream(tokenizer, corpus.documents("train")), window, stride=1)
+    train = WindowDataset(encode_stream(tokenizer, _draw_text(recipe, corpus).documents("train")), window, stride=1)
     held_out = encode_stream(tokenizer, corpus.documents("validation")) if "validation" in corpus else None
     masked = recipe.model.architecture == "encoder"
     collate = MaskedCollator.of(tokenizer, recipe.batches.masked, recipe.training.seed) if masked else WindowCollator()
     stride = window if masked else None
     validation = None if held_out is None else WindowDataset(held_out, min(window, len(held_out)), stride)
     return TrainingData(corpus, tokenizers, train, validation, collate)
+
+
+def _draw_text(recipe: Recipe, corpus: Corpus) -> Corpus:
+    """Return the corpus with the training text that the recipe's ``text_seed`` draws; tokenizers know the first one."""
+    number = recipe.training.text_seed
+    if number is None:
+        return corpus
+    return replace(corpus, splits={**corpus.splits, "train": redraw_training(corpus, number)})
 
 
 def _prepare_pairs(recipe: Recipe, corpus: Corpus, tokenizers: Tokenizers, fingerprint: str | None) -> TrainingData:
@@ -184,7 +193,7 @@ def _prepare_pairs(recipe: Recipe, corpus: Corpus, tokenizers: Tokenizers, finge
 def _encode(recipe: Recipe, corpus: Corpus, tokenizers: Tokenizers, **limits: Any) -> TrainingData:
     """Encode the pairs, bounded by ``max_length`` and ``longer`` where they are given."""
     limits["option"] = "batches.max_length"
-    train = encode_pairs(corpus.pairs("train"), tokenizers, **limits)
+    train = encode_pairs(_draw_text(recipe, corpus).pairs("train"), tokenizers, **limits)
     if recipe.tokenizer.kind == "morpheme":
         _refuse_unknown(train, tokenizers, corpus)
     has_validation = "validation" in corpus

@@ -79,12 +79,20 @@ def facts(
     drawn: dict[str, Any] = {"names": (fewest, names), "words": words, "form": form, "lines": lines, "asked": asked}
     source = stdlib()
     sizes = {"train": train, "validation": validation, "test": test}
-    splits = {
-        split: list(islice(_make_documents(source.documents(split), seed=f"{split}:{seed}", **drawn), size))
-        for split, size in sizes.items()
-    }
+
+    def draw(split: str, key: str) -> list[str]:
+        return list(islice(_make_documents(source.documents(split), seed=key, **drawn), sizes[split]))
+
+    splits = {split: draw(split, f"{split}:{seed}") for split in sizes}
     known: dict[str, Fact] = {**source.facts, "names in a document": names, "share of facts": asked}
-    return Corpus("facts", "language modelling", splits, f"{source.description}, with facts between its lines", known)
+    return Corpus(
+        "facts",
+        "language modelling",
+        splits,
+        f"{source.description}, with facts between its lines",
+        known,
+        redraw=lambda number: draw("train", f"train:{seed}:redrawn:{number}"),
+    )
 
 
 def _make_documents(

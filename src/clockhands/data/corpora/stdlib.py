@@ -5,8 +5,11 @@ from __future__ import annotations
 
 import hashlib
 import platform
+import random
 import sysconfig
 import tokenize
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from clockhands.data.catalogue import corpus
@@ -32,39 +35,68 @@ def stdlib(*, limit: int = 4_000_000, validation: float = 0.05, test: float = 0.
         raise UsageError(f"corpus 'stdlib': limit={limit} characters; give at least 100,000, or 0 for everything")
     if not (validation > 0 and test > 0 and validation + test < 0.9):
         raise UsageError(f"corpus 'stdlib': validation={validation} and test={test} are shares above 0 and below 0.9")
-    chosen = _read_files(Path(sysconfig.get_paths()["stdlib"]), limit)
+    folder = Path(sysconfig.get_paths()["stdlib"])
+    names = _list_names(folder)
+    chosen = _read_files(folder, names, limit)
     splits: dict[str, list[str]] = {"train": [], "validation": [], "test": []}
-    for place, text in enumerate(chosen):
-        splits[_split(place, validation, test)].append(text)
+    held_out = set()
+    for place, (name, text) in enumerate(chosen.items()):
+        split = _split(place, validation, test)
+        splits[split].append(text)
+        if split != "train":
+            held_out.add(name)
     empty = [name for name, documents in splits.items() if not documents]
     if empty:
         raise UsageError(f"corpus 'stdlib': no file falls into {' and '.join(empty)}; raise 'limit' or the share")
-    characters = sum(map(len, chosen))
+    characters = sum(map(len, chosen.values()))
     facts: dict[str, Fact] = {"python": platform.python_version(), "files": len(chosen), "characters": characters}
     description = f"source of the standard library of Python {platform.python_version()}"
-    return Corpus("stdlib", "language modelling", splits, description, facts)
+    others = [name for name in names if name not in held_out]
+    redraw = partial(_redraw, folder, others, sum(map(len, splits["train"])))
+    return Corpus("stdlib", "language modelling", splits, description, facts, redraw=redraw)
 
 
-def _read_files(folder: Path, limit: int) -> list[str]:
-    """Read the text of the files taken, up to ``limit`` characters, in the order of the hashes of their names."""
+def _list_names(folder: Path) -> list[str]:
+    """Return the names of all files, in the order of their hashes."""
     names = [
         path.relative_to(folder).as_posix()
         for path in folder.rglob("*.py")
         if not LEFT_OUT.intersection(path.relative_to(folder).parts)
     ]
-    chosen: list[str] = []
+    return sorted(names, key=lambda name: hashlib.sha256(name.encode()).digest())
+
+
+def _read_files(folder: Path, names: Sequence[str], limit: int) -> dict[str, str]:
+    """Return the text of the first files by name, up to ``limit`` characters; empty ones are left out."""
+    chosen: dict[str, str] = {}
     room = limit or float("inf")
-    for name in sorted(names, key=lambda name: hashlib.sha256(name.encode()).digest()):
-        with tokenize.open(folder / name) as stream:
-            text = stream.read()
+    for name in names:
+        text = _read(folder / name)
         room -= len(text)
         if room < 0:
             break
         if text.strip():
-            chosen.append(text)
+            chosen[name] = text
     if not chosen:
         raise DataError(f"no Python source was found in {folder}; this interpreter comes without its standard library")
     return chosen
+
+
+def _read(path: Path) -> str:
+    with tokenize.open(path) as stream:
+        return stream.read()
+
+
+def _redraw(folder: Path, names: Sequence[str], characters: int, number: int) -> list[str]:
+    """Return as many characters of files that are drawn with replacement; the last file is cut."""
+    rng = random.Random(f"stdlib:redrawn:{number}")
+    texts: list[str] = []
+    while characters > 0:
+        text = _read(folder / rng.choice(names))[:characters]
+        characters -= len(text)
+        if text.strip():
+            texts.append(text)
+    return texts
 
 
 def _split(place: int, validation: float, test: float) -> str:

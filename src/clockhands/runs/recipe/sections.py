@@ -96,6 +96,9 @@ class Training:
     ``begin_from``: a run, or a Hugging Face folder of this project, with whose weights training begins; what the recipe
     leaves out of [model], [position] and [tokenizer] is as it is there.
 
+    ``text_seed``: train on another draw of the training text, which this number decides: other items of a corpus that
+    is made, or items of your text drawn with replacement. Tokenizer, validation and test are those of the first text.
+
     Length: ``max_steps`` or ``epochs``. ``learning_rate`` is the peak; ``auto`` takes one that fits the model
     (``clockhands.training.defaults``). For ``paper`` it is the factor of d_model^-0.5·min(s^-0.5, s·warmup^-1.5), where
     ``auto`` is 1. During ``warmup_steps`` the rate rises linearly from ``warmup_from``; ``auto`` is a tenth of all
@@ -124,6 +127,7 @@ class Training:
     max_steps: Count | None = None
     epochs: Positive | None = None
     seed: Seed = 0
+    text_seed: Seed | None = None
     optimizer: Literal["adamw"] = "adamw"
     learning_rate: Positive | Literal["auto"] | None = "auto"
     schedule: Literal["paper", "inverse-sqrt", "cosine", "constant"] = "inverse-sqrt"

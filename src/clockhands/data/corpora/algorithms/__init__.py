@@ -63,7 +63,13 @@ def algorithms(
         "algorithms", {"train": train, "validation": validation, "test": test, "longer": longer * len(beyond)}
     )
     lengths = range(least, longest + 1)
-    rng = random.Random(f"algorithms:{task}:{least}:{longest}:{seed}")
+    key = f"algorithms:{task}:{least}:{longest}:{seed}"
+    rng = random.Random(key)
+
+    def redraw(number: int) -> list[Pair]:
+        other = random.Random(f"{key}:redrawn:{number}")
+        return _draw_split(chosen, lengths, train, range(2, PARTS), other, repeat=True)
+
     splits = {
         "train": _draw_split(chosen, lengths, train, range(2, PARTS), rng, repeat=True),
         "validation": _draw_split(chosen, lengths, validation, range(1, 2), rng),
@@ -72,7 +78,7 @@ def algorithms(
     }
     populations = (Drawn(partial(chosen.draw_with_rearranged, lengths), "strings"),)
     description = f"{task} of {least} to {longest} symbols"
-    return Corpus("algorithms", "translation", splits, description, populations=populations)
+    return Corpus("algorithms", "translation", splits, description, populations=populations, redraw=redraw)
 
 
 def _draw_split(

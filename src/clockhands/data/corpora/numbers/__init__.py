@@ -16,6 +16,7 @@ from num2words import CONVERTER_CLASSES
 
 from clockhands.data.catalogue import corpus
 from clockhands.data.corpora.numbers.number_words import list_morphemes
+from clockhands.data.corpora.numbers.others import OtherNumbers
 from clockhands.data.corpora.numbers.populations import make_populations, plan_quotas
 from clockhands.data.corpora.numbers.spelling import make_pair
 from clockhands.data.memory_check import check_sentences
@@ -59,20 +60,22 @@ def numbers(
     _check(source, target, largest, {"train": train, "validation": validation, "test": test}, longer)
     rng = random.Random(f"numbers:{largest}:{train}:{validation}:{test}:{seed}")
     chosen = _draw(largest, train + validation + test, rng)
-    spelled = [make_pair(number, source, target) for number in chosen]
+    spell = partial(make_pair, source=source, target=target)
+    spelled = [spell(number) for number in chosen]
     splits: dict[str, list[Pair]] = {
         "train": spelled[:train],
         "validation": spelled[train : train + validation],
         "test": spelled[train + validation :],
     }
+    rounds: list[Pair] = []
+    bounds = None
     if longer:
         digits = range(len(str(largest)) + 1, len(str(largest)) + 4)
-        bounds = [max(len(text) for text in side) for side in _make_sides(splits["train"])]
-        splits["train"] = splits["train"] + [
-            make_pair(number, source, target) for number in _round(largest, digits[-1])
-        ]
+        bounds = _measure_sides(splits["train"])
+        rounds = [spell(number) for number in _round(largest, digits[-1])]
+        splits["train"] = splits["train"] + rounds
         for count in digits:
-            beyond = _draw_beyond(count, (bounds[0], bounds[1]), source, target, rng)
+            beyond = _draw_beyond(count, bounds, source, target, rng)
             splits[f"longer-{count}"] = list(islice(beyond, longer))
     facts: dict[str, Fact] = {
         "source language": source,
@@ -82,7 +85,8 @@ def numbers(
     description = f"numbers from 0 to {largest:,} written out, {source} to {target}"
     morphemes = partial(list_morphemes, source, target, len(str(largest)) + 3)
     populations = make_populations(source, target, largest, train + validation + test)
-    return Corpus("numbers", "translation", splits, description, facts, morphemes, populations)
+    others = OtherNumbers(largest, tuple(chosen[:train]), frozenset(chosen[train:]), bounds, spell, tuple(rounds), seed)
+    return Corpus("numbers", "translation", splits, description, facts, morphemes, populations, others)
 
 
 def _check(source: str, target: str, largest: int, sizes: dict[str, int], longer: int) -> None:
@@ -127,5 +131,6 @@ def _draw_beyond(count: int, bounds: tuple[int, int], source: str, target: str, 
             yield pair
 
 
-def _make_sides(pairs: list[Pair]) -> tuple[list[str], list[str]]:
-    return [pair.source for pair in pairs], [pair.target for pair in pairs]
+def _measure_sides(pairs: list[Pair]) -> tuple[int, int]:
+    """Return the characters of the longest source and of the longest target."""
+    return max(len(pair.source) for pair in pairs), max(len(pair.target) for pair in pairs)

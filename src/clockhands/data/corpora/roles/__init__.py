@@ -11,6 +11,7 @@ Sentences start in lower case, or else the capital of "A" would give the order a
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -55,29 +56,51 @@ def roles(
             raise UsageError(f"corpus 'roles': {name}={size}; sentences come in twins, give an even number from 2 on")
     check_sentences("roles", sizes)
     harder = f":{places}:{clauses}:{depth}" if places or clauses else ""
-    rng = random.Random(f"roles:{adjectives}:{seed}{harder}")
+    key = f"roles:{adjectives}:{seed}{harder}"
+    rng = random.Random(key)
     grammar = Grammar(adjectives, places, clauses, depth)
     twins = _draw_twins(sum(sizes.values()) // 2, grammar, rng)
     splits: dict[str, list[Pair]] = {}
     for name, size in sizes.items():
-        splits[name] = [replace(sentence, group=number) for number in range(size // 2) for sentence in twins.pop()]
-        rng.shuffle(splits[name])
+        splits[name] = _number_twins([twins.pop() for _ in range(size // 2)], rng)
+    held_out = frozenset(pair.source for name in ("validation", "test") for pair in splits[name])
+    redraw = partial(_redraw, train // 2, grammar, key, held_out)
     inside = ", with clauses" if clauses else ""
     description = f"who did what to whom, English to Esperanto{inside}; each sentence beside its role-swapped twin"
     populations = (Drawn(partial(grammar.draw_with_rearranged), "sentences"),)
-    return Corpus("roles", "translation", splits, description, populations=populations)
+    return Corpus("roles", "translation", splits, description, populations=populations, redraw=redraw)
 
 
-def _draw_twins(count: int, grammar: Grammar, rng: random.Random) -> list[tuple[Pair, Pair]]:
-    """Draw ``count`` different sentences with their twins; no two of them are the same set of sentences."""
+def _redraw(count: int, grammar: Grammar, key: str, held_out: frozenset[str], number: int) -> list[Pair]:
+    """Return ``count`` other sentences to train on with their twins, none of them ``held_out``; a number decides."""
+    rng = random.Random(f"{key}:redrawn:{number}")
+    return _number_twins(_draw_twins(count, grammar, rng, held_out), rng)
+
+
+def _number_twins(twins: Sequence[tuple[Pair, Pair]], rng: random.Random) -> list[Pair]:
+    """Return the sentences in random order; twins share a group."""
+    pairs = [replace(sentence, group=number) for number, twin in enumerate(twins) for sentence in twin]
+    rng.shuffle(pairs)
+    return pairs
+
+
+def _draw_twins(
+    count: int, grammar: Grammar, rng: random.Random, held_out: frozenset[str] = frozenset()
+) -> list[tuple[Pair, Pair]]:
+    """Draw ``count`` different sentences with their twins; no two of them are the same set of sentences.
+
+    None is ``held_out``.
+    """
     drawn: dict[frozenset[str], tuple[Pair, Pair]] = {}
     misses = 0
     while len(drawn) < count and misses < PATIENCE:
         sentence = grammar.draw(rng)
         twin = sentence.to_pair(), sentence.swapped.to_pair()
         key = frozenset(pair.source for pair in twin)
-        misses = misses + 1 if key in drawn else 0
-        drawn[key] = twin
+        kept = key.isdisjoint(held_out)
+        misses = 0 if kept and key not in drawn else misses + 1
+        if kept:
+            drawn[key] = twin
     if len(drawn) == count:
         return list(drawn.values())
     raise UsageError(
