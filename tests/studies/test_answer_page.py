@@ -46,6 +46,12 @@ def test_a_page_has_every_part_in_its_order(tides: Comparison) -> None:
     assert "[[" not in page and "earlier task" not in page
 
 
+def test_a_table_whose_seeds_have_their_own_text_says_so(tides: Comparison) -> None:
+    redrawn = replace(tides, plan=replace(tides.plan, redraw_text=True))
+    pages = [write_answers([ASKED], {"tides": measured}, FACTS) for measured in (tides, redrawn)]
+    assert ["6 seeds, each with a text of its own, 200 test items" in page for page in pages] == [False, True]
+
+
 def test_a_study_without_a_question_is_linked(tides: Comparison) -> None:
     page = write_answers([replace(ASKED, studies=(), rows=())], {"tides": tides}, FACTS)
     assert "## Further studies\n\n- [Tides?](studies/tides.md)" in page

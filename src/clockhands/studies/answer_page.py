@@ -115,9 +115,10 @@ def describe_measurement(name: str, comparison: Comparison, judged: bool = True)
         "one variant compared with the baseline" if others == 1 else f"{others} compared with the baseline together"
     )
     verdicts = f"{margin}, {compared}" if judged else ""
+    text = ", each with a text of its own" if plan.redraw_text else ""
     return (
         f"{study}: corpus {plan.recipe.corpus}, width {plan.recipe.model.d_model}, {amount:,g} {kind}, "
-        f"{_count_seeds(comparison)} seeds, {items:,} test items{verdicts}"
+        f"{_count_seeds(comparison)} seeds{text}, {items:,} test items{verdicts}"
     )
 
 
