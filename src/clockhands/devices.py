@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
 
 from clockhands.errors import UsageError
 
-__all__ = ["check_threads", "choose_device", "get_rank", "open_device", "read_dtype"]
+__all__ = ["check_threads", "choose_device", "get_rank", "open_device", "read_dtype", "use_threads"]
 
 
 def open_device(name: str, source: str) -> torch.device:
@@ -61,3 +63,15 @@ def check_threads(count: int, name: str) -> None:
 def get_rank() -> int:
     """Return the number of this process among those that torchrun or accelerate started; 0 if it is the only one."""
     return int(os.environ.get("RANK", "0"))
+
+
+@contextmanager
+def use_threads(count: int | None) -> Iterator[None]:
+    """Compute with so many threads inside, and with as many as before afterwards; None changes nothing."""
+    before = torch.get_num_threads()
+    if count is not None:
+        torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

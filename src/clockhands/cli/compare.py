@@ -129,7 +129,7 @@ def run(options: argparse.Namespace) -> int:
     if options.dry_run:
         from clockhands.cli.trials import describe
 
-        return describe(plan, options.workers)
+        return describe(plan, options.workers, options.threads)
     with report_new_folder(options.out, quiet=options.quiet):
         comparison = execute(plan, options, options.out)
     return present(comparison, options, command(options))

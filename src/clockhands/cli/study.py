@@ -76,7 +76,7 @@ def run(options: argparse.Namespace) -> int:
         from clockhands.cli.trials import describe
 
         print(f"{study.question}\nsize {options.scale}: {SIZES[options.scale].says}")
-        return describe(plan, options.workers)
+        return describe(plan, options.workers, options.threads)
 
     folder = options.name if options.scale == "cpu" else f"{options.name}-{options.scale}"
     options.out = options.out or str(Path("runs") / "studies" / folder)

@@ -21,12 +21,19 @@ from clockhands.comparison.workers.job import Job, TrialProgress
 __all__ = ["TrialTable", "describe", "duration", "print_verdicts"]
 
 
-def describe(plan: Plan, workers: int) -> int:
-    """Print what would be trained: parameters, steps and an estimate of the time, from a few steps and a scoring."""
+def describe(plan: Plan, workers: int, threads: int) -> int:
+    """Print what would be trained: parameters, steps and an estimate of the time, from a few steps and a scoring.
+
+    These are measured with as many ``threads`` as a trial has.
+    """
     from clockhands.comparison.cost import measure_costs
     from clockhands.comparison.estimate import estimate_plan, measure_overheads
+    from clockhands.devices import check_threads, use_threads
 
-    costs = measure_costs(plan)
+    check_threads(threads, "threads")
+    with use_threads(threads):
+        costs = measure_costs(plan)
+        overheads = measure_overheads(plan, costs)
     table = Table(box=box.SIMPLE)
     for column in ("variant", "changes", "parameters", "steps", "ms a step"):
         table.add_column(column, justify="left" if column in ("variant", "changes") else "right")
@@ -36,7 +43,7 @@ def describe(plan: Plan, workers: int) -> int:
         row = (f"{cost.parameters:,}", f"{cost.steps:,}", f"{1000 * cost.seconds:.0f}")
         table.add_row(Text(variant.name), Text(changes), *row)
     Console().print(table)
-    seconds = estimate_plan(plan, costs, measure_overheads(plan, costs), workers)
+    seconds = estimate_plan(plan, costs, overheads, workers)
     kind, amount = plan.budget
     print(
         f"{len(plan.variants)} variants × {len(plan.seeds)} seeds = {len(plan.trials)} trials; baseline {plan.baseline}"
@@ -44,6 +51,11 @@ def describe(plan: Plan, workers: int) -> int:
     print(f"budget {amount:g} {kind} each, equal {plan.match}; metric {plan.metric}")
     print(find_plan_ceiling(plan).sentence)
     print(f"about {duration(seconds)} with {workers} worker{'s' * (workers != 1)}")
+    if overheads.busy:
+        print(
+            f"(as busy as this machine is now: other work left this measurement {100 * overheads.share:.0f} % of a "
+            f"processor; with a whole one it is about {duration(seconds * overheads.share)})"
+        )
     return 0
 
 

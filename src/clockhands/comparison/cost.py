@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import cycle, islice
 from typing import Any
 
@@ -20,8 +20,8 @@ from clockhands.training import Recipe, TrainingData, prepare, vary_recipe
 from clockhands.training.architecture import build, configure
 from clockhands.training.memory_check import check_batches, check_recipe
 
-TIMED = 3
-"""Batches that are timed, after one that is not."""
+TIMED, MOST_TIMED, TIMED_SECONDS = 3, 20, 0.3
+"""Batches that are timed, after two that are not: at least 3, and up to 20 while they take less than these seconds."""
 CLOSE = 0.005
 """Parameters differ by at most this share where they are matched: one unit of a feed-forward layer is a step."""
 
@@ -129,12 +129,19 @@ def _measure(recipe: Recipe, material: TrainingData) -> tuple[int, int, float]:
 
     with FlopCounterMode(display=False) as counter:
         step(batch)
-    begun = time.perf_counter()
-    for indices in islice(batches, TIMED):
-        step(indices)
-    seconds = (time.perf_counter() - begun) / TIMED * recipe.training.accumulate
+    step(next(batches))
+    seconds = _time_steps(step, batches) * recipe.training.accumulate
     flops = counter.get_total_flops() * recipe.training.accumulate
     return sum(weight.numel() for weight in model.parameters()), flops, seconds
+
+
+def _time_steps(step: Callable[[list[int]], None], batches: Iterator[list[int]]) -> float:
+    """Return the mean seconds of a step: batches differ in length, and so one alone says little."""
+    begun, count = time.perf_counter(), 0
+    while count < TIMED or (count < MOST_TIMED and time.perf_counter() - begun < TIMED_SECONDS):
+        step(next(batches))
+        count += 1
+    return (time.perf_counter() - begun) / count
 
 
 def _add_steps(

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import heapq
+import math
 import tempfile
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
+from transformers import TrainerCallback
 
+from clockhands.comparison.cost import make_material_key
+from clockhands.comparison.model_measures import During, Inside
 from clockhands.comparison.plan import Plan
 from clockhands.comparison.results import Cost
 from clockhands.comparison.trial_scores import BEYOND, EXPLAINED, find_test_split
@@ -20,18 +25,26 @@ from clockhands.runs import Run, open_run
 from clockhands.runs.recipe import Recipe, vary_recipe
 from clockhands.training import TrainingData, prepare, train
 
-SHORT, LONG = 2, 8
-"""Steps of two trainings: their difference is of the steps alone."""
+FIRST = 2
+"""The first steps of a training, which are slower than the others."""
+LEAST, MOST, ENOUGH = 6, 60, 1.5
+"""Further steps that are timed: as many as take ``ENOUGH`` seconds, between these numbers."""
 WORKER = 5.0
 """Seconds of the imports of a worker, on one core of an ordinary laptop."""
+BUSY = 0.8
+"""A smaller share of a processor, and the machine is called busy with something else."""
 
 
 @dataclass(frozen=True)
 class Overheads:
     """Seconds of a trial besides the passes of its steps, and of a worker before its first trial.
 
-    ``begin``: building, saving, opening. ``step``: of each step, what its forward and backward passes do not take.
-    ``validation``: one pass over the validation split. ``scoring``: the test split and longer text.
+    ``worker``: imports and first text. ``text``: every further text that it prepares. ``begin``: building, saving,
+    opening. ``step``: of each step, what its forward and backward passes do not take; below 0 where these take less in
+    a training than alone. ``validation``: one pass over the validation split. ``scoring``: the test split and longer
+    text. ``passes``: of a step of the baseline, of which validation and scoring are. ``inside``: the measures inside a
+    model, before and after training; ``during``: those at each evaluation. ``share``: of a processor, which this
+    measurement got.
     """
 
     worker: float
@@ -39,49 +52,104 @@ class Overheads:
     step: float
     validation: float
     scoring: float
+    passes: float
+    text: float = 0.0
+    inside: float = 0.0
+    during: float = 0.0
+    share: float = 1.0
+
+    @property
+    def busy(self) -> bool:
+        """Whether something else kept the processor from this measurement, so that all of it is too slow."""
+        return self.share < BUSY
 
 
 def estimate_trial(cost: Cost, overheads: Overheads, eval_steps: int | None) -> float:
-    """Return the seconds of one trial, evaluations counted."""
-    evaluations = cost.steps // eval_steps if eval_steps else 0
-    steps = cost.steps * (cost.seconds + overheads.step)
-    return overheads.begin + steps + evaluations * overheads.validation + overheads.scoring
+    """Return the seconds of one trial, evaluations counted: there is one after the last step in any case.
+
+    A variant whose steps take longer than the baseline's is taken to be validated and scored as much slower.
+    """
+    evaluations = math.ceil(cost.steps / eval_steps) if eval_steps else 1
+    slower = cost.seconds / overheads.passes
+    steps = cost.steps * max(cost.seconds + overheads.step, 0.0)
+    evaluated = evaluations * (slower * overheads.validation + overheads.during)
+    return overheads.begin + steps + evaluated + slower * overheads.scoring + overheads.inside
 
 
 def estimate_plan(plan: Plan, costs: Mapping[str, Cost], overheads: Overheads, workers: int = 1) -> float:
-    """Return the seconds until the last trial of a plan ends: each goes, in their order, to the worker that is free."""
-    free = [overheads.worker] * workers
+    """Return the seconds until the last trial of a plan ends: each goes, in their order, to the worker that is free.
+
+    A worker keeps the text of its last trial, and prepares another where the next one needs it.
+    """
+    free = [(overheads.worker, number, "") for number in range(workers)]
     for name, seed in plan.trials:
-        eval_steps = plan.get_recipe(name, seed).training.evaluation_interval
-        heapq.heappush(free, heapq.heappop(free) + estimate_trial(costs[name], overheads, eval_steps))
-    return max(free)
+        recipe = plan.get_recipe(name, seed)
+        text = make_material_key(recipe)
+        begun, number, last = heapq.heappop(free)
+        another = overheads.text if last not in ("", text) else 0.0
+        trial = estimate_trial(costs[name], overheads, recipe.training.evaluation_interval)
+        heapq.heappush(free, (begun + another + trial, number, text))
+    return max(ended for ended, *_ in free)
+
+
+class _StepTimer(TrainerCallback):
+    """Keeps when each step ended."""
+
+    def __init__(self) -> None:
+        self.ends: list[float] = []
+
+    def on_step_end(self, *_: Any, **__: Any) -> None:
+        self.ends.append(time.perf_counter())
 
 
 def measure_overheads(plan: Plan, costs: Mapping[str, Cost]) -> Overheads:
-    """Train the baseline for a few steps, twice, and score it; everything is done as a trial does it.
+    """Train the baseline for a few steps and score it; everything is done as a trial does it.
 
     Raises as ``train`` does, where the baseline cannot be trained.
     """
     cost = costs[plan.baseline]
+    count = FIRST + min(MOST, max(LEAST, round(ENOUGH / cost.seconds)))
     quiet = {"training.eval_steps": None, "training.save_minutes": 0.0, "training.save_steps": None}
-    recipe = vary_recipe(plan.get_recipe(plan.baseline, plan.seeds[0]), {**cost.changes, **quiet})
-    begun = time.perf_counter()
+    recipe = vary_recipe(
+        plan.get_recipe(plan.baseline, plan.seeds[0]), {**cost.changes, **quiet, "training.max_steps": count}
+    )
+    processor, begun = time.process_time(), time.perf_counter()
     material = prepare(recipe)
-    worker = WORKER + time.perf_counter() - begun
+    text = time.perf_counter() - begun
     with tempfile.TemporaryDirectory() as folder:
-        short, _ = _train(recipe, material, SHORT, Path(folder) / "short")
-        long, run = _train(recipe, material, LONG, Path(folder) / "long")
-        step = max((long - short) / (LONG - SHORT), cost.seconds)
+        timer, start = _StepTimer(), time.perf_counter()
+        done = train(recipe, Path(folder) / "run", material=material, callbacks=[timer], draw=False)
+        run, device = open_run(done), done.record["device"]
+        trained = time.perf_counter() - start
+        step = (timer.ends[-1] - timer.ends[FIRST - 1]) / (len(timer.ends) - FIRST)
         validation = _measure_validation(run, recipe, material)
         scoring = _measure_scoring(run, material)
-    return Overheads(worker, max(short - SHORT * step, 0.0), step - cost.seconds, validation, scoring)
+        inside, during = _measure_inside(plan, run, material)
+    share = (time.process_time() - processor) / (time.perf_counter() - begun)
+    return Overheads(
+        worker=WORKER + text,
+        begin=max(trained - count * step - validation, 0.0),
+        step=step - cost.seconds,
+        validation=validation,
+        scoring=scoring,
+        passes=cost.seconds,
+        text=text,
+        inside=inside,
+        during=during,
+        share=min(share, 1.0) if device == "cpu" else 1.0,
+    )
 
 
-def _train(recipe: Recipe, material: TrainingData, steps: int, folder: Path) -> tuple[float, Run]:
-    """Train for some steps as a trial does, and return the seconds that it took and the run."""
+def _measure_inside(plan: Plan, run: Run, material: TrainingData) -> tuple[float, float]:
+    """Return the seconds of what is measured inside the model before and after training, and at each evaluation."""
+    inside = Inside(material, plan.inside)
     begun = time.perf_counter()
-    run = open_run(train(vary_recipe(recipe, {"training.max_steps": steps}), folder, material=material))
-    return time.perf_counter() - begun, run
+    inside.look(run.model)
+    inside.look(run.model)
+    both = time.perf_counter() - begun
+    begun = time.perf_counter()
+    inside.look(run.model, During(inside).measures)
+    return both, time.perf_counter() - begun
 
 
 @torch.no_grad()

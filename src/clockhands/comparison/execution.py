@@ -11,7 +11,7 @@ from clockhands.comparison.folder import ComparisonFolder
 from clockhands.comparison.plan import Plan, make_plan
 from clockhands.comparison.results import Comparison
 from clockhands.comparison.workers.job import Job, TrialProgress, Workers
-from clockhands.devices import check_threads, open_device
+from clockhands.devices import check_threads, open_device, use_threads
 from clockhands.errors import UsageError
 from clockhands.findings import Findings
 from clockhands.locking import lock_folder
@@ -44,19 +44,20 @@ def run_plan(
         _require_devices(plan)
     runner = make_workers(workers, threads, on, gpus)  # before anything is written: a wrong option leaves no folder
     with lock_folder(Path(out)):
-        comparison = _open(plan, ComparisonFolder(out))
+        comparison = _open(plan, ComparisonFolder(out), threads)
         jobs = [make_job(comparison, variant, seed, Path(out), threads, keep) for variant, seed in comparison.missing]
         return _run(comparison, jobs, ComparisonFolder(out), runner, progress or TrialProgress())
 
 
-def _open(plan: Plan, folder: ComparisonFolder) -> Comparison:
-    """Open the folder of a plan; a new one is written once the costs are measured."""
+def _open(plan: Plan, folder: ComparisonFolder, threads: int) -> Comparison:
+    """Open the folder of a plan; a new one is written once the costs are measured, with the threads of a trial."""
     comparison = folder.open(plan, None)
     if comparison is not None:
         return comparison
     from clockhands.comparison.cost import measure_costs
 
-    return folder.open(plan, measure_costs(plan))
+    with use_threads(threads):
+        return folder.open(plan, measure_costs(plan))
 
 
 def _run(

@@ -7,11 +7,10 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-import torch
 from transformers import PreTrainedModel, TrainerCallback, TrainingArguments
 from transformers.utils import logging
 
-from clockhands.devices import get_rank
+from clockhands.devices import get_rank, use_threads
 from clockhands.errors import CheckpointError, UsageError
 from clockhands.files import write_text
 from clockhands.locking import lock_folder
@@ -202,14 +201,12 @@ def _extend(recipe: Recipe, overrides: Mapping[str, Any]) -> Recipe:
 @contextmanager
 def _set_up_libraries(training: Training) -> Iterator[None]:
     """Set the recipe's number of threads and silence transformers; undo both afterwards."""
-    threads, bars, verbosity = torch.get_num_threads(), logging.is_progress_bar_enabled(), logging.get_verbosity()
-    if training.threads is not None:
-        torch.set_num_threads(training.threads)
+    bars, verbosity = logging.is_progress_bar_enabled(), logging.get_verbosity()
     logging.disable_progress_bar()
     try:
-        yield
+        with use_threads(training.threads):
+            yield
     finally:
-        torch.set_num_threads(threads)
         logging.set_verbosity(verbosity)
         if bars:
             logging.enable_progress_bar()
