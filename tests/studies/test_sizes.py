@@ -68,6 +68,6 @@ def test_a_fault_is_named() -> None:
 def test_the_command_states_the_size(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     assert main(["study", "scale", "--scale", "huge"]) == 2
     assert "invalid choice: 'huge'" in capsys.readouterr().err
-    monkeypatch.setattr("clockhands.cli.trials.describe", lambda plan, workers: print(plan.budget, workers) or 0)
+    monkeypatch.setattr("clockhands.cli.trials.describe", lambda plan, workers, threads: print(plan.budget) or 0)
     assert main(["study", "scale", "--scale", "long", "--dry-run"]) == 0
     assert "size long: as planned, with four times the budget" in capsys.readouterr().out
