@@ -97,6 +97,17 @@ def test_the_page_is_that_of_the_committed_results() -> None:
     assert (STUDIES / "calibration.md").read_text("utf8") == calibrate.write_page()
 
 
+def test_a_cell_is_measured_again_where_chance_may_be_why_it_misses_the_aim() -> None:
+    """23 of 300 have an interval that holds 7 %; 40 of 300 have none that does, and 21 of 300 do not miss it."""
+    calibrate = script()
+    cells = {count: Cell("law", 5, 1, Rate(count, 300), Rate(95, 100), Rate(95, 100)) for count in (21, 23, 40)}
+    assert [calibrate.is_unclear(cell) for cell in cells.values()] == [False, True, False]
+    name = ("law", 5, 1)
+    text = calibrate.describe_again({name: cells[23]}, {name: replace(cells[23], false=Rate(110, 2000))})
+    assert "by 2,000 comparisons" in text and "7.7 % [4.9, 11.3] were false" in text
+    assert calibrate.describe_again({name: cells[23]}, {}) == ""
+
+
 def test_a_cell_that_misses_an_aim_is_named() -> None:
     good = Cell("law", 5, 1, Rate(5, 100), Rate(95, 100), Rate(95, 100))
     narrow = Cell("narrow", 5, 1, Rate(5, 100), Rate(80, 100), Rate(95, 100))

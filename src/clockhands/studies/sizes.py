@@ -6,6 +6,7 @@ A study's file may change a size, for what is meant relative to the width::
     variants = ["sum", "concatenate 48 + 16"]         # optional: only these
     budget = { steps = 600 }                          # optional: in place of the size's multiple of the plan's
     redraw_text = true                                # optional: each seed trains on a draw of the text of its own
+    despite = { baseline = "..." }                    # optional: why the task is used here, in place of the plan's
     [[size.gpu.change]]
     variant = "concatenate 48 + 16"                   # one of the plan's
     name = "concatenate 192 + 64"                     # optional: what it is called at this size
@@ -25,18 +26,25 @@ from clockhands.runs.recipe import Recipe, load_recipe, vary_recipe
 Tables = Mapping[str, Any]
 
 
+NUMBERS, ROLES, PYTHON = "recipes/numbers.toml", "recipes/roles.toml", "recipes/python.toml"
+"""Recipes of the three tasks. The variants of a study of pairs in one layer a side can be trained on the others."""
+
+
 @dataclass(frozen=True)
 class Size:
     """``says``: what it is; ``times``: of the plan's budget; ``shape``: settings that all variants share.
 
-    ``recipe``: of the task that takes the place of the study's; ``own``: the size whose changes in a study's file hold
-    here too, where the file says nothing of this one. ``declared``: whether a study needs a table for this size.
+    ``recipe``: of the task that takes the place of ``replaces``, the study's. ``plan``: what the plan says of it, its
+    metric. ``own``: the size whose changes in a study's file hold here too, where the file says nothing of this one.
+    ``declared``: whether a study needs a table for this size.
     """
 
     says: str
     times: int = 1
     shape: Tables = field(default_factory=dict)
     recipe: str = ""
+    replaces: str = NUMBERS
+    plan: Tables = field(default_factory=dict)
     own: str = ""
     declared: bool = False
 
@@ -55,7 +63,33 @@ SIZES = {
     "roles": Size(
         "on another task, English to Esperanto with clauses, with twice the budget: a minute a trial on one core",
         2,
-        recipe="recipes/roles.toml",
+        recipe=ROLES,
+    ),
+    "numbers": Size(
+        "on another task, German number words to English, with a training text of its own for each seed: seconds a "
+        "trial on one core",
+        recipe=NUMBERS,
+        replaces=ROLES,
+        plan={"redraw_text": True},
+        declared=True,
+    ),
+    "stdlib": Size(
+        "on another task, the next character of Python's standard library, with twice the budget and a training text "
+        "of its own for each seed: seconds a trial on one core",
+        2,
+        recipe=PYTHON,
+        plan={
+            "redraw_text": True,
+            "metric": "loss",
+            "margin": 0.03,
+            "target": 2.0,
+            "inside": (),
+            "despite": {
+                "ceiling": "The bag of the characters before it hardly occurs twice in a text: of a text the ceiling "
+                "says nothing."
+            },
+        },
+        declared=True,
     ),
     "twice": Size(
         "width 128, else as planned, for studies that have a table for it: half a minute a trial on one core",
@@ -79,9 +113,7 @@ SIZES = {
     ),
 }
 """What ``clockhands study NAME --scale`` takes."""
-REPLACED = "recipes/numbers.toml"
-"""The recipe whose task a size may replace: its variants are of sentence pairs and of one layer a side."""
-KEYS = ("variants", "budget", "redraw_text", "change")
+KEYS = ("variants", "budget", "redraw_text", "despite", "change")
 
 
 def scale_plan(plan: Tables, own: Tables, name: str, folder: Path, source: str) -> dict[str, Any]:
@@ -95,11 +127,14 @@ def scale_plan(plan: Tables, own: Tables, name: str, folder: Path, source: str) 
         raise ConfigError([f"the size {name} is for studies that say what it changes, under [size.{name}]"], source)
     variants = [dict(variant) for variant in plan.get("variant", ())]
     _check(own, [variant["name"] for variant in variants], source)
-    scaled = {**plan, "budget": own.get("budget", {kind: size.times * n for kind, n in plan["budget"].items()})}
-    if "redraw_text" in own:
-        scaled["redraw_text"] = own["redraw_text"]
+    scaled = {
+        **plan,
+        **size.plan,
+        "budget": own.get("budget", {kind: size.times * n for kind, n in plan["budget"].items()}),
+    }
+    scaled |= {key: own[key] for key in ("redraw_text", "despite") if key in own}
     if size.recipe:
-        scaled["recipe"] = _find_other_task(plan["recipe"], size.recipe, name, source)
+        scaled["recipe"] = _find_other_task(plan["recipe"], size, name, source)
     if size.shape:
         recipe = load_recipe(folder / plan["recipe"])
         scaled["recipe"] = vary_recipe(recipe, _fit_shape(size.shape, recipe, variants))
@@ -125,13 +160,14 @@ def _fit_shape(shape: Tables, recipe: Recipe, variants: Sequence[Tables]) -> dic
     return fitted
 
 
-def _find_other_task(planned: str, other: str, name: str, source: str) -> str:
+def _find_other_task(planned: str, size: Size, name: str, source: str) -> str:
     """Return the recipe of the other task. Raises ConfigError where a study is not of the task that it replaces."""
-    if planned != REPLACED:
+    if planned != size.replaces:
         raise ConfigError(
-            [f"the size {name} is for studies of {REPLACED}, and this one is of {planned}; take another size"], source
+            [f"the size {name} is for studies of {size.replaces}, and this one is of {planned}; take another size"],
+            source,
         )
-    return other
+    return size.recipe
 
 
 def _change(variant: Tables, change: Tables) -> dict[str, Any]:
