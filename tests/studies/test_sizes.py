@@ -17,6 +17,7 @@ def test_the_command_knows_every_size() -> None:
     assert tuple(SIZES) == SCALES
 
 
+TASKS = ("roles", "numbers", "stdlib")
 WIDTHS = {"twice": 128, "wide": 256, "gpu": 256, "paper": 512}
 
 
@@ -29,15 +30,28 @@ def test_every_study_has_a_plan_in_every_size(name: str, size: str) -> None:
         with pytest.raises(ConfigError, match="the size roles is for studies of"):
             STUDIES[name].make_plan(size=size)
         return
-    if size == "twice" and "twice" not in STUDIES[name].sizes:
-        with pytest.raises(ConfigError, match=r"the size twice is for studies that say what it changes, under \[size"):
+    if SIZES[size].declared and size not in STUDIES[name].sizes:
+        with pytest.raises(
+            ConfigError, match=rf"the size {size} is for studies that say what it changes, under \[size"
+        ):
             STUDIES[name].make_plan(size=size)
         return
     scaled = STUDIES[name].make_plan(size=size)
-    assert scaled.budget[1] == SIZES[size].times * planned.budget[1]
+    own = STUDIES[name].sizes.get(size, {})
+    assert scaled.budget[1] == own.get("budget", {}).get("steps", SIZES[size].times * planned.budget[1])
     assert scaled.recipe.model.d_model == WIDTHS.get(size, planned.recipe.model.d_model)
     assert (scaled.baseline, scaled.seeds) == (planned.baseline, planned.seeds)
-    assert scaled.recipe.corpus == ("roles" if size == "roles" else planned.recipe.corpus)
+    assert scaled.recipe.corpus == (size if size in TASKS else planned.recipe.corpus)
+    assert bool(scaled.redraw_text) == (size in ("numbers", "stdlib"))
+
+
+def test_a_third_task_is_judged_by_its_loss_and_has_a_text_for_each_seed() -> None:
+    plan = STUDIES["scale"].make_plan(size="stdlib")
+    assert (plan.metric, plan.equal_within, plan.inside) == ("loss", 0.03, ())
+    assert plan.recipe.model.architecture == "decoder" and plan.get_recipe("1, shared", 3).training.text_seed == 3
+    assert plan.despite is not None and list(plan.despite) == ["ceiling"]
+    with pytest.raises(ConfigError, match=r"the size numbers is for studies of recipes/roles\.toml, and this one"):
+        replace(STUDIES["scale"], sizes={"numbers": {"variants": ["1, shared"]}}).make_plan(size="numbers")
 
 
 def test_what_is_relative_to_the_width_grows_with_it() -> None:

@@ -21,7 +21,7 @@ from clockhands.studies.soundness import (
     describe_earlier_plan,
     makes_claim_about_length,
 )
-from tests.comparison.planted import results
+from tests.comparison.planted import plan, results
 
 
 def study(**plan_tables: Any) -> Study:
@@ -51,6 +51,7 @@ def test_a_task_that_hardly_needs_order_is_refused() -> None:
     with pytest.raises(UsageError, match=r"is refused"):
         check_ceiling(study(despite={"baseline": "because"}), ceiling(1.0))
     check_ceiling(replace(study(), unscored=True), ceiling(1.0))
+    check_ceiling(study(), ceiling(1.0), plan(despite={"ceiling": "of this size"}))
 
 
 def test_a_baseline_that_gets_everything_right_gives_no_answer() -> None:

@@ -71,7 +71,7 @@ def run(options: argparse.Namespace) -> int:
     study = STUDIES[options.name]
     study.text.require(options.text)
     plan = study.make_plan(options.seeds, options.scale, None if options.text is None else Path(options.text))
-    check_ceiling(study, find_plan_ceiling(plan))
+    check_ceiling(study, find_plan_ceiling(plan), plan)
     if options.dry_run:
         from clockhands.cli.trials import describe
 

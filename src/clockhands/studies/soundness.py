@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from clockhands.comparison import Comparison
+from clockhands.comparison import Comparison, Plan
 from clockhands.comparison.floor_finding import list_above
 from clockhands.comparison.plan_settings import METRICS
 from clockhands.comparison.verdicts import score_matrix
@@ -17,13 +17,15 @@ MOST_BASELINE = 98.0
 """Percent that the baseline may get right: above it no model can be better, and equal scores say nothing."""
 
 
-def check_ceiling(study: Study, ceiling: Ceiling) -> None:
+def check_ceiling(study: Study, ceiling: Ceiling, plan: Plan | None = None) -> None:
     """Raise UsageError for a task of which too much can be done without order, unless the plan says why.
+
+    ``plan``: that of another size of the study, which may have reasons of its own.
 
     A study whose models are trained too little to be scored is not judged by its task.
     """
     share = 100 * ceiling.share
-    if share <= MOST_BLIND or study.unscored or "ceiling" in study.despite:
+    if share <= MOST_BLIND or study.unscored or "ceiling" in _list_reasons(study, plan):
         return
     raise UsageError(
         f"the study {study.name} is refused: {share:.1f} % of its items can be got right without word order, more than "
@@ -32,13 +34,18 @@ def check_ceiling(study: Study, ceiling: Ceiling) -> None:
     )
 
 
+def _list_reasons(study: Study, plan: Plan | None) -> tuple[str, ...]:
+    """Return what of a task the study gives a reason for, in its file or in this plan."""
+    return (*study.despite, *((plan.despite if plan is not None else None) or ()))
+
+
 def check_baseline(study: Study, comparison: Comparison) -> None:
     """Raise ClockhandsError where the baseline gets nearly everything right, unless the plan says why.
 
     Only shares can: a loss has no end, and a study whose models are trained too little has no scores.
     """
     plan, scores_SN = comparison.plan, score_matrix(comparison, comparison.plan.baseline)
-    if plan.metric == "loss" or study.unscored or "baseline" in study.despite or not scores_SN.size:
+    if plan.metric == "loss" or study.unscored or "baseline" in _list_reasons(study, plan) or not scores_SN.size:
         return
     score = float(scores_SN.mean())
     if score > MOST_BASELINE:
@@ -61,7 +68,7 @@ def check_floor(study: Study, comparison: Comparison, floor: Floor | None) -> No
 
     Made text has no floor.
     """
-    if floor is None or not makes_claim_about_length(study) or "floor" in study.despite:
+    if floor is None or not makes_claim_about_length(study) or "floor" in _list_reasons(study, comparison.plan):
         return
     baseline = comparison.plan.baseline
     loss = list_above(floor, comparison).get(baseline)
