@@ -36,7 +36,7 @@ def _kill(name: str, killed: list[int]) -> threading.Thread:
     """Kill the first process of that name as soon as there is one."""
 
     def wait() -> None:
-        for _ in range(600):
+        for _ in range(6000):  # on a busy machine Ray takes minutes to start
             time.sleep(0.1)
             if found := _named(name):
                 killed.append(found[0].pid)
