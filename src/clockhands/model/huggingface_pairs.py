@@ -190,7 +190,8 @@ def _pair_head(ours: Transformer, dense: Any, norm: Any, output: Any) -> Iterato
 def _pair_modules(own: Any, *theirs: Any, shift: float = 0.0) -> Iterator[ParameterPair]:
     """Yield the weight of a module of ours with those of one or several of theirs, and the bias if there is one.
 
-    Where only ours has a bias, it is paired with zeros.
+    Where only ours has a bias, it is paired with zeros: so it is for a ModernBERT without ``classifier_bias``. Models
+    that are made from ours have every bias of ours, since their configurations are compared (``check_fields``).
     """
     yield ParameterPair(own.weight, [module.weight for module in theirs], shift)
     if getattr(own, "bias", None) is not None:
