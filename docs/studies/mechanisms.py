@@ -182,8 +182,9 @@ def draw_terms() -> Figure:
         values = np.array([INSPECTED[f"{term}, layer {layer}"] for layer in layers])
         axes.bar(layers, values, bottom=bottom, color=colour, label=name)
         bottom += values
+    axes.bar(layers, 100 - bottom, bottom=bottom, color=LIGHT, label="the same for every query")
     axes.set(xlabel="layer", ylabel="variance of scores, %", ylim=(0, 100))
-    figure.legend(loc="outside upper center", ncols=3, frameon=False)
+    figure.legend(loc="outside upper center", ncols=4, frameon=False)
     return figure
 
 

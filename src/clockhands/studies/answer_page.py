@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from clockhands.comparison import Comparison
+from clockhands.comparison import Comparison, Plan
 from clockhands.comparison.verdicts import judge, score_matrix
 from clockhands.errors import ConfigError
 from clockhands.studies import STUDIES
@@ -96,14 +97,17 @@ def write_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> list[s
 def _describe_measurements(question: Question, measured: Measured) -> list[str]:
     """What stands under a table: of each study that its cells draw on, how it was measured."""
     slots = [slot for row in question.rows for cell in row for slot in SLOT.finditer(cell)]
-    judged = {slot[1] for slot in slots if slot[2].startswith("verdict:")}
+    judged = Counter(name for name, rest in {(slot[1], slot[2]) for slot in slots} if rest.startswith("verdict:"))
     names = dict.fromkeys(slot[1] for slot in slots)
-    lines = [describe_measurement(name, measured[name], name in judged) for name in names if name in measured]
+    lines = [describe_measurement(name, measured[name], judged[name]) for name in names if name in measured]
     return ["; ".join(lines) + ".", ""] if lines else []
 
 
-def describe_measurement(name: str, comparison: Comparison, judged: bool = True) -> str:
-    """Return how a study was measured: task and size, seeds and items; if ``judged``, margin and comparisons too."""
+def describe_measurement(name: str, comparison: Comparison, judged: int) -> str:
+    """Return how a study was measured: task and size, seeds and items; margin and comparisons too, if any is ``judged``.
+
+    ``judged``: how many of the comparisons with the baseline the reader sees; the intervals hold for all of the study.
+    """
     plan = comparison.plan
     study, _, size = name.partition(".")
     study = f"[{study}](studies/{study}.md)" if not size else f"{study} --scale {size}"
@@ -111,15 +115,24 @@ def describe_measurement(name: str, comparison: Comparison, judged: bool = True)
     items = score_matrix(comparison, plan.baseline).shape[1]
     margin = f", equal within ±{plan.equal_within:g} {plan.unit}"
     others = len(plan.variants) - 1
+    shown = "" if judged == others else f", {judged} of them shown"
     compared = (
-        "one variant compared with the baseline" if others == 1 else f"{others} compared with the baseline together"
+        f"{others} compared with the baseline together{shown}" if others > 1 else "one compared with the baseline"
     )
     verdicts = f"{margin}, {compared}" if judged else ""
     text = ", each with a text of its own" if plan.redraw_text else ""
+    counted = "" if STUDIES[name.partition(".")[0]].unscored else f", {items:,} test items"
     return (
-        f"{study}: corpus {plan.recipe.corpus}, width {plan.recipe.model.d_model}, {amount:,g} {kind}, "
-        f"{_count_seeds(comparison)} seeds{text}, {items:,} test items{verdicts}"
+        f"{study}: corpus {plan.recipe.corpus}, {_describe_widths(plan)}, {amount:,g} {kind}, "
+        f"{_count_seeds(comparison)} seeds{text}{counted}{verdicts}"
     )
+
+
+def _describe_widths(plan: Plan) -> str:
+    """Return the width of the models, or from which to which they are."""
+    own = plan.recipe.model.d_model
+    widths = sorted({variant.overrides.get("model.d_model", own) for variant in plan.variants})
+    return f"width {widths[0]}" if len(widths) == 1 else f"widths {widths[0]} to {widths[-1]:,}"
 
 
 def _count_seeds(comparison: Comparison) -> str:

@@ -26,6 +26,7 @@ def test_yarn_changes_all_scores_and_few_angles() -> None:
     told = measure_yarn()
     assert told["scores times, factor 4"] == pytest.approx((0.1 * math.log(4) + 1) ** 2)
     assert 0 < told["hands kept, factor 4"] < 64 and told["similarity, factor 4"] < told["similarity, factor 32"]
+    assert told["similarity, factor 4"] < told["similarity in 4096, factor 4"] < 1
 
 
 def test_one_key_among_many() -> None:

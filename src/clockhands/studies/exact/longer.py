@@ -37,24 +37,24 @@ def find_least_base(length: int) -> int:
 
 
 def measure_yarn() -> Numbers:
-    """Return what YaRN changes on short text, by factor: the scores by its temperature, the angles by its spectrum.
+    """Return what YaRN changes on text of the trained length or less, by factor: scores by temperature, angles by spectrum.
 
     The factor of all scores is (0.1 ln s + 1)²; the change of angles is over distances up to 100, in degrees, and as
-    the change of Σ_c cos(m·θ_c) over the number of pairs.
+    the change of Σ_c cos(m·θ_c) over the number of pairs, which is also told for all distances of the trained length.
     """
     values: Numbers = {}
-    distances = torch.arange(101, dtype=torch.float64)[:, None]
-    plain = distances * torch.tensor(Rotation(HEAD, HEAD, 10_000.0).frequencies(), dtype=torch.float64)
+    trained = 4096
+    plain = torch.tensor(Rotation(HEAD, HEAD, 10_000.0).frequencies(), dtype=torch.float64)
+    distances = torch.arange(trained + 1, dtype=torch.float64)[:, None]
     for factor in (4, 32):
-        rotation = Rotation(HEAD, HEAD, 10_000.0, rule="yarn", factor=float(factor), original_length=4096)
-        stretched = distances * torch.tensor(rotation.frequencies(), dtype=torch.float64)
+        rotation = Rotation(HEAD, HEAD, 10_000.0, rule="yarn", factor=float(factor), original_length=trained)
+        slowed = torch.tensor(rotation.frequencies(), dtype=torch.float64)
+        moved = ((distances * slowed).cos() - (distances * plain).cos()).mean(1).abs()
         values[f"scores times, factor {factor}"] = (0.1 * math.log(factor) + 1) ** 2
-        values[f"degrees, factor {factor}"] = math.degrees(float((stretched - plain).abs().max()))
-        values[f"similarity, factor {factor}"] = float((stretched.cos() - plain.cos()).mean(1).abs().max())
-        kept = [
-            a == b for a, b in zip(rotation.frequencies(), Rotation(HEAD, HEAD, 10_000.0).frequencies(), strict=True)
-        ]
-        values[f"hands kept, factor {factor}"] = sum(kept)
+        values[f"degrees, factor {factor}"] = math.degrees(100 * float((slowed - plain).abs().max()))
+        values[f"similarity, factor {factor}"] = float(moved[:101].max())
+        values[f"similarity in {trained}, factor {factor}"] = float(moved.max())
+        values[f"hands kept, factor {factor}"] = int((slowed == plain).sum())
     return values
 
 
