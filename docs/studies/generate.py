@@ -43,6 +43,8 @@ INSPECTED = HERE / "minilm.json"
 """Of all-MiniLM-L6-v2, a trained sentence encoder: `clockhands inspect MODEL --texts 48 --no-control --json`."""
 LONGER = HERE / "extending.json"
 """Of texts longer than the trained ones: `python docs/studies/extending.py FOLDER`."""
+PARTS = HERE / "parts.json"
+"""Of the four parts of a score: `python docs/studies/parts.py`."""
 ENCODER = HERE / "encoder.json"
 """Of the weights of the same encoder: `generate.py --encoder MODEL`."""
 
@@ -87,7 +89,7 @@ def read_facts() -> Facts:
         rest = 100 - sum(read["minilm"][f"{term}, layer {layer}"] for term in terms)
         read["minilm"][f"same for every query, layer {layer}"] = rest
     longer = json.loads(LONGER.read_text("utf8")) if LONGER.is_file() else {}
-    return {**facts, **read, **longer}
+    return {**facts, **read, **longer, **json.loads(PARTS.read_text("utf8"))}
 
 
 def keep_inspected(findings: Findings) -> None:

@@ -22,10 +22,12 @@ from matplotlib.patches import Rectangle
 from clockhands.explanation.rotation import Rotation
 from clockhands.files import write_text
 from clockhands.studies.exact.added import make_rows, share_scores
+from clockhands.studies.exact.parts import TWINS
 
 FOLDER = Path(__file__).parent / "figures"
 BLUE, ORANGE, GREEN, GREY, LIGHT = "#3b6fb6", "#d9822b", "#4f9d69", "#8a8a8a", "#c9ced6"
 INSPECTED = json.loads((Path(__file__).parent / "minilm.json").read_text("utf8"))
+TRAINED_PARTS = json.loads((Path(__file__).parent / "parts.json").read_text("utf8"))
 PICTURES: dict[str, Callable[[], Figure]] = {}
 
 
@@ -185,6 +187,25 @@ def draw_terms() -> Figure:
     axes.bar(layers, 100 - bottom, bottom=bottom, color=LIGHT, label="the same for every query")
     axes.set(xlabel="layer", ylabel="variance of scores, %", ylim=(0, 100))
     figure.legend(loc="outside upper center", ncols=4, frameon=False)
+    return figure
+
+
+@picture("four-parts")
+def draw_parts() -> Figure:
+    """The scores of the verb of two sentences with each of their words, part by part, centred over the words."""
+    figure, panels = start(5, width=9.2, height=1.7)
+    rows = [sentence.to_pair().source.split() for sentence in TWINS]
+    for axes, (part, scores) in zip(panels, TRAINED_PARTS["parts"]["shown"].items(), strict=True):
+        centred = np.array(scores) - np.mean(scores, axis=1, keepdims=True)
+        axes.imshow(centred, cmap="PuOr_r", vmin=-8, vmax=8, aspect="auto")
+        for (row, column), value in np.ndenumerate(centred):
+            colour = "white" if abs(value) > 6 else "black"
+            text = f"{rows[row][column]}\n{value:+.1f}"
+            axes.text(column, row, text, ha="center", va="center", fontsize=7.5, color=colour)
+        axes.set_xticks(range(4), ("1", "2", "3", "4"), fontsize=7)
+        axes.set_yticks(())
+        axes.set_title(part, fontsize=9)
+    panels[2].set_xlabel("place", fontsize=8)
     return figure
 
 

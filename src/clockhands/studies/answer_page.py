@@ -104,7 +104,7 @@ def _describe_measurements(question: Question, measured: Measured) -> list[str]:
 
 
 def describe_measurement(name: str, comparison: Comparison, judged: int) -> str:
-    """Return how a study was measured: task and size, seeds and items; margin and comparisons too, if any is ``judged``.
+    """Return how a study was measured: task, size, seeds and items; if any is ``judged``, margin and comparisons too.
 
     ``judged``: how many of the comparisons with the baseline the reader sees; the intervals hold for all of the study.
     """

@@ -37,7 +37,7 @@ def find_least_base(length: int) -> int:
 
 
 def measure_yarn() -> Numbers:
-    """Return what YaRN changes on text of the trained length or less, by factor: scores by temperature, angles by spectrum.
+    """Return what YaRN changes up to the trained length, by factor: the scores by temperature, the angles by spectrum.
 
     The factor of all scores is (0.1 ln s + 1)²; the change of angles is over distances up to 100, in degrees, and as
     the change of Σ_c cos(m·θ_c) over the number of pairs, which is also told for all distances of the trained length.

@@ -1,0 +1,61 @@
+"""What each part of a score depends on, in the two sentences of the same words, and what can be learned from it."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from clockhands.studies.exact.parts import (
+    PARTS,
+    TWINS,
+    Reader,
+    draw,
+    encode,
+    measure_right,
+    train_reader,
+)
+
+WORD, WORD_POSITION, POSITION_WORD, POSITION = PARTS
+TOM_BIT, DOG_BIT = [0, 1, 2, 3], [3, 2, 0, 1]
+"""The places of Tom, bit, a and dog in each sentence."""
+
+
+def score_twins() -> dict[str, torch.Tensor]:
+    torch.manual_seed(0)
+    with torch.no_grad():
+        return {part: scores_NT[:, :4] for part, scores_NT in Reader(PARTS).score(encode(TWINS)).items()}
+
+
+def test_what_a_part_depends_on() -> None:
+    terms = score_twins()
+    by_word = {part: (scores[0, TOM_BIT], scores[1, DOG_BIT]) for part, scores in terms.items()}
+    assert torch.allclose(*by_word[WORD], atol=1e-6) and not torch.allclose(*by_word[POSITION], atol=1e-3)
+    assert torch.allclose(terms[WORD_POSITION][0], terms[WORD_POSITION][1], atol=1e-6)  # the verb is the same
+    assert not torch.allclose(*by_word[POSITION_WORD], atol=1e-3)  # and stands at another place
+    assert not torch.allclose(terms[WORD][0], terms[WORD][1], atol=1e-3)
+
+
+def test_the_parts_add_up_to_the_score_of_the_sums() -> None:
+    torch.manual_seed(0)
+    reader, terms = Reader(PARTS), score_twins()
+    twins = encode(TWINS)
+    with torch.no_grad():
+        sums = reader.words(twins.ids_NT) + reader.rows_PD[:16]
+        wanted = torch.einsum("nd,ntd->nt", reader.query(sums[torch.arange(2), twins.verb_N]), reader.key(sums)) / 8
+    assert torch.allclose(sum(terms.values(), torch.zeros(2, 4)), wanted[:, :4], atol=1e-5)
+
+
+def test_words_alone_say_the_same_of_both_sentences() -> None:
+    """Whatever the weights are: swapped sentences get one answer, and at most one of two is right."""
+    torch.manual_seed(1)
+    reader = Reader([WORD])
+    with torch.no_grad():
+        logits_NV = reader(draw(200, "test", moved=True)).unflatten(0, (100, 2))
+    assert torch.allclose(logits_NV[:, 0], logits_NV[:, 1], atol=1e-5)
+    assert measure_right(reader, count=400) <= 50
+
+
+@pytest.mark.parametrize(("part", "least", "most"), [(POSITION, 90, 100), (WORD, 0, 50)])
+def test_positions_alone_learn_who_did_it_and_words_alone_do_not(part: str, least: float, most: float) -> None:
+    right = measure_right(train_reader([part], seed=1, steps=100, count=1000), count=400)
+    assert least <= right <= most
