@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import runpy
+from pathlib import Path
+from types import SimpleNamespace
+
 import pytest
 import torch
 
+from clockhands.model import PositionConfig, TokenBatch, Transformer, TransformerConfig
 from clockhands.studies.exact.parts import (
     PARTS,
     TWINS,
@@ -59,3 +64,29 @@ def test_words_alone_say_the_same_of_both_sentences() -> None:
 def test_positions_alone_learn_who_did_it_and_words_alone_do_not(part: str, least: float, most: float) -> None:
     right = measure_right(train_reader([part], seed=1, steps=100, count=1000), count=400)
     assert least <= right <= most
+
+
+def test_a_translator_of_all_four_parts_is_the_translator() -> None:
+    """`docs/studies/parts.py` takes the scores of an encoder apart: all parts give the states of the model itself."""
+    measure = runpy.run_path(str(Path(__file__).parents[3] / "docs" / "studies" / "parts.py"))
+    torch.manual_seed(0)
+    config = TransformerConfig(
+        kind="encoder", vocab_size=20, encoder_layers=1, d_model=32, num_heads=4, d_ff=32, norm="post",
+        encoder=PositionConfig(scheme="sinusoidal"),
+    )  # fmt: skip
+    model = Transformer(config).eval()
+    run = SimpleNamespace(model=SimpleNamespace(eval=lambda: SimpleNamespace(transformer=model)))
+    batch = TokenBatch(torch.tensor([[4, 5, 6, 7], [4, 5, 6, 0]]), torch.tensor([[True] * 4, [True] * 3 + [False]]))
+
+    def read(*parts: str) -> torch.Tensor:
+        with torch.no_grad(), measure["keep_parts"](run, parts):
+            return model.encode(batch).states_BTD
+
+    with torch.no_grad():
+        plain = model.encode(batch).states_BTD
+    assert torch.allclose(read(*PARTS)[0], plain[0], atol=1e-5) and torch.allclose(
+        read(*PARTS)[1, :3], plain[1, :3], atol=1e-5
+    )
+    assert not torch.allclose(read(WORD)[0], plain[0], atol=1e-3)
+    with torch.no_grad():
+        assert torch.equal(model.encode(batch).states_BTD, plain)
