@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
+
 from clockhands.checking.matrix import matrix
 from clockhands.checking.result import Result
 from clockhands.checking.verdict.outcome import Outcome
+from tests.checking.faults_page import FOLDER, PAGE, make_page
 
 
 def test_the_matrix_says_what_was_found() -> None:
@@ -45,3 +49,25 @@ def test_a_row_says_what_may_be_relied_on() -> None:
     outcomes = (Outcome("load.round_trip", "PASS", 0.0), Outcome("shift", "PASS", 0.0))
     data = matrix([Result("x:causal", "causal", "RoPE", outcomes)])
     assert data["texts"][data["rows"][0]["reliance"]] == "You may rely on: moved positions yes."
+
+
+def test_the_page_of_causes_is_that_of_the_matrix_and_every_cause_has_its_defect() -> None:
+    page = make_page(json.loads((FOLDER / "matrix.json").read_text("utf8")))
+    assert PAGE.read_text("utf8") == page, "python -m tests.checking.faults_page"
+    rows = [line for line in page.splitlines() if line.startswith("| ") and not line.startswith("| cause")]
+    assert [row for row in rows if "](defects/" not in row] == []
+
+
+def test_the_page_counts_cells_and_builds_of_each_cause() -> None:
+    own, shared = (
+        Outcome(name, verdict, 1.0, cause=verdict, where="modeling_bamba.py:971", floor=0.5)
+        for name, verdict in (("shift", "FAIL"), ("packing.gaps", "LIBRARY"))
+    )
+    rows = [Result("a:causal", "causal", "", (own, replace(own, check="cache.steps"), shared), {"transformers": "1"})]
+    page = make_page(matrix([*rows, replace(rows[0], model="qwen2_vl:causal")]))
+    assert (
+        "Of the 2 builds" in page
+        and "2 fail by the own code\nof their models, in 4 cells: 1 of them read text alone" in page
+    )
+    assert "| FAIL | a:causal, qwen2_vl:causal | 4 | [bamba-offset](defects/bamba-offset.md) |" in page
+    assert "| LIBRARY | a:causal, qwen2_vl:causal | 2 | 2 |  | [bamba-offset]" in page

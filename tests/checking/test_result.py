@@ -71,6 +71,8 @@ def test_the_first_line_counts_what_is_the_models_own() -> None:
     assert result(shared).summary() == "PASS  m: no fault of its own; 1 fault of its library touches it"
     both = result(shared, Outcome("precision.to", "LIBRARY", 1.0), Outcome("shift", "FAIL", 1.0))
     assert both.summary() == "FAIL  m: 1 check fails; 2 faults of its library touch it"
+    twice = [Outcome(name, "LIBRARY", 1.0, cause="the scan clamps") for name in ("cache.steps", "cache.mask")]
+    assert result(*twice, shared).summary() == "PASS  m: no fault of its own; 2 faults of its library touch it"
     assert (result(shared).failed, both.failed) == (False, True)
     assert result().summary() == "PASS  m: no fault of its own"
     assert Result("m", "causal", "", (), fault="broken").summary() == "FAIL  m: broken"

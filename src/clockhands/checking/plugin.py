@@ -76,15 +76,19 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     own = [mark for mark in metafunc.definition.own_markers if mark.name == MARK]
     if ARGUMENT not in metafunc.fixturenames:
         if own:
-            raise pytest.UsageError(f"{metafunc.definition.nodeid}: a test marked {MARK} needs the argument {ARGUMENT}")
+            raise pytest.Collector.CollectError(
+                f"{metafunc.definition.nodeid}: a test marked {MARK} needs the argument {ARGUMENT}"
+            )
         return
     if len(own) > 1:
-        raise pytest.UsageError(
+        raise pytest.Collector.CollectError(
             f"{metafunc.definition.nodeid}: marked {MARK} {len(own)} times; one test is about one model: parametrise "
             "the test and give the function that makes the model a parameter of the same name"
         )
     if mark is None:
-        raise pytest.UsageError(f"{metafunc.definition.nodeid}: the argument {ARGUMENT} needs the mark {MARK}")
+        raise pytest.Collector.CollectError(
+            f"{metafunc.definition.nodeid}: the argument {ARGUMENT} needs the mark {MARK}"
+        )
     options = dict(mark.kwargs)
     model = mark.args[0] if mark.args else options.pop("model")
     only, slow, allow = options.pop("only", None), options.pop("slow", False), options.pop("allow", ())
@@ -97,14 +101,14 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def _select(test: str, wanted: str | Sequence[str] | None, slow: bool) -> tuple[str, ...]:
-    """Return the names of checks; a group stands for all of it. Raises pytest.UsageError for one that there is not."""
+    """Return the names of checks; a group stands for all of it. Raises CollectError for one that there is not."""
     from clockhands.checking.checks.check import select
     from clockhands.errors import UsageError
 
     try:
         return tuple(check.name for check in select([wanted] if isinstance(wanted, str) else wanted, slow))
     except UsageError as fault:
-        raise pytest.UsageError(f"{test}: {fault}") from fault
+        raise pytest.Collector.CollectError(f"{test}: {fault}") from None
 
 
 @pytest.fixture
@@ -136,7 +140,7 @@ class _Maker:
     def _list_arguments(self, request: pytest.FixtureRequest) -> list[str] | None:
         """Return the parameters to fill in before a call makes the model; None if it is the model itself.
 
-        Raises pytest.UsageError for a parameter that is no argument of the test and no fixture.
+        Fails the test for a parameter that is no argument of it and no fixture.
         """
         from torch import nn
 
@@ -150,9 +154,11 @@ class _Maker:
         if missing and "vocabulary" in self.options and not isinstance(model, type):
             return None  # a function from token ids to logits
         if missing:
-            raise pytest.UsageError(
-                f"{getattr(model, '__name__', model)} needs {', '.join(missing)}, which is neither a parametrised "
-                f"argument of {request.node.originalname} nor a fixture"
+            name = getattr(model, "__name__", model)
+            pytest.fail(
+                f"{name} needs {', '.join(missing)}, which is neither a parametrised argument of "
+                f"{request.node.originalname} nor a fixture",
+                pytrace=False,
             )
         return required
 

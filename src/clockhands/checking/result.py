@@ -63,7 +63,8 @@ class Result:
         """Return in words what is the model's own fault and what its library's: the first line in the terminal."""
         if self.fault:
             return f"FAIL  {self.model}: {self.fault}"
-        failed, shared = self.count("FAIL"), self.count("LIBRARY")
+        failed = self.count("FAIL")
+        shared = len({outcome.cause or outcome.check for outcome in self.outcomes if outcome.verdict == "LIBRARY"})
         own = f"{_number(failed, 'check')} fail{'s' * (failed == 1)}" if failed else "no fault of its own"
         noted = f"; {_number(shared, 'fault')} of its library touch{'es' * (shared == 1)} it" if shared else ""
         return f"{'FAIL' if failed else 'PASS'}  {self.model}: {own}{noted}"

@@ -26,18 +26,23 @@ STEPS, FUTURE, LEFT = "cache.steps cache.chunks", "causal.future causal.prefix",
 
 @dataclass(frozen=True)
 class Fault:
-    """A piece of the text, what stands there instead, and the checks that name the mechanism (any of them)."""
+    """A piece of the text, what stands there instead, and the checks that name the mechanism (any of them).
+
+    ``declared`` is what the author says of the model, so that it is taken as meant.
+    """
 
     name: str
     old: str
     new: str
     named_by: str = ""
     schemes: tuple[str, ...] = SCHEMES
+    declared: str = ""
 
     def apply(self, source: str) -> str:
         """Return the source with the mistake. Raises AssertionError if its place is not there once."""
         assert source.count(self.old) == 1, f"{self.name}: {source.count(self.old)} places"
-        return source.replace(self.old, self.new)
+        declared = f"\n\nModel.{self.declared} = True\n" if self.declared else ""
+        return source.replace(self.old, self.new) + declared
 
 
 def build(scheme: str, source: str = SOURCE, **numbers: str) -> list[ModuleAdapter]:
@@ -231,6 +236,10 @@ VARIANTS = (
     Fault("a registered table", "self.inv_freq = 10000.0 ** (-torch.arange(0, HEAD, 2).float() / HEAD)",
           'self.register_buffer("turns", 10000.0 ** (-torch.arange(0, HEAD, 2).float() / HEAD))\n'
           "            self.inv_freq = 10000.0 ** (-torch.arange(0, HEAD, 2).float() / HEAD)", schemes=("rope",)),
+    Fault("dynamic NTK, declared", "self.inv_freq.to(x.device)",
+          "(self.inv_freq.to(x.device) * ((at.amax(1) + 1) / 32).clamp(min=1)[:, None, None, None]"
+          " ** (-torch.arange(0, HEAD, 2, device=x.device).float() / (HEAD - 2)))",
+          schemes=("rope",), declared="stretches"),
     Fault("another base", "10000.0 **", "500.0 **", schemes=("rope",)),
 )  # fmt: skip
 """Correct models: what authors do, and is no mistake."""

@@ -17,6 +17,7 @@ from clockhands.checking.models.builds import find
 from clockhands.checking.models.shrinking import tiny_config
 from clockhands.checking.models.tiny import build_model, make_position_audible
 from tests.checking.scratch.faults import SOURCE, build
+from tests.checking.scratch.measured import tell_measured
 
 BASE, ROOT, TRIL = "10000.0 ** (-torch", " / math.sqrt(HEAD)", ".tril(total - new)"
 ROTATED = "q, k = self.rotate(q, at), self.rotate(k, at)"
@@ -295,6 +296,7 @@ A port that is wrong in the same way everywhere keeps every law, so only a compa
 (`clockhands check PORT --against REFERENCE`). Of {count} mistakes planted one at a time, or two at once, in small
 models {named} are named as they should be; where nothing fits nothing is said. They were planted
 by those who know the method, so this is a bound from above. Written by `{command}`.
+{measured}
 
 | planted | printed |
 |---|---|
@@ -317,7 +319,9 @@ def main() -> None:
     ]
     counts = {"count": len(PORTS), "named": len(named), "correct": len(CORRECT), "alarms": len(alarms)}
     counts |= {"elsewhere": len(ELSEWHERE), "guesses": len(guesses)}
-    text = TEXT.format(rows="\n".join(rows), command=COMMAND, s="s" if len(alarms) == 1 else "", **counts)
+    text = TEXT.format(
+        measured=tell_measured(), rows="\n".join(rows), command=COMMAND, s="s" if len(alarms) == 1 else "", **counts
+    )
     PAGE.write_text(text, encoding="utf8")
     numbers = {"command": COMMAND, "results": {**counts, "printed": printed}}
     NUMBERS.write_text(json.dumps(numbers, indent=2, ensure_ascii=False) + "\n", encoding="utf8")

@@ -11,6 +11,7 @@ from pathlib import Path
 import torch
 
 from tests.checking.scratch.faults import FAULTS, SCHEMES, SOURCE, VARIANTS, Fault, build, failures
+from tests.checking.scratch.measured import tell_measured
 
 PAGE = Path(__file__).resolve().parents[3] / "docs/conformance/mutation-score.md"
 NAMES = {
@@ -64,6 +65,7 @@ def write_page(faults: dict[tuple[str, Fault], set[str]], correct: dict[tuple[st
     ]
     alarms = [f"- {NAMES[s]}, {v.name}: {', '.join(sorted(failing))}" for (s, v), failing in correct.items() if failing]
     return TEXT.format(
+        measured=tell_measured(),
         table="\n".join(lines),
         correct=len(correct),
         alarms=len(alarms),
@@ -79,6 +81,7 @@ TEXT = """# The mutation score
 How many mistakes does `clockhands check` find in a Transformer that somebody wrote from scratch? Four of them stand in
 `tests/checking/scratch/model.py`, at the usual initial weights (normal, 0.02); `faults.py` beside it plants one mistake
 at a time. This page is written by `python -m tests.checking.scratch.score`; the suite tries a sample on every change.
+{measured}
 
 {table}
 

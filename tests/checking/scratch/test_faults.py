@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
 from clockhands.checking.checks.check import CHECKS
-from tests.checking.scratch.faults import FAULTS, SCHEMES, SOURCE, VARIANTS, Fault
+from tests.checking.scratch.faults import FAULTS, SCHEMES, SOURCE, VARIANTS, Fault, build, failures
 from tests.checking.scratch.score import PAGE, cases, is_named, run, write_page
 
 # One of each kind, over the four models: the mask, the batch, the cache, padding, angles, a bias, the source.
@@ -40,6 +41,14 @@ def test_a_planted_fault_is_found_and_named(scheme: str, name: str) -> None:
 def test_a_correct_model_is_left_alone(scheme: str) -> None:
     (variant,) = (variant for variant in VARIANTS if variant.name == CORRECT[scheme])
     assert run((scheme, variant)) == set()
+
+
+def test_what_depends_on_the_length_passes_where_the_author_declares_it() -> None:
+    (variant,) = (variant for variant in VARIANTS if variant.declared)
+    only = ["cache.steps", "shift"]
+    assert failures(build("rope", variant.apply(SOURCE)), only) == set()
+    silent = replace(variant, declared="")
+    assert failures(build("rope", silent.apply(SOURCE)), only) == {"cache.steps", "shift"}
 
 
 def test_the_page_counts_what_was_found() -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 import transformers
+from transformers.models.zamba2 import modeling_zamba2
 
 from clockhands.checking.checks.check import CHECKS
 from clockhands.checking.models.adapter import ModuleAdapter
@@ -84,6 +85,66 @@ def test_where_the_library_makes_the_table_is_told() -> None:
     outcome = Outcome("precision.to", "FAIL", 1.0)
     _, where = known.find_fault(subject("llama:causal"), outcome, "llama:causal") or pytest.fail("not found")
     assert re.fullmatch(r"modeling_llama\.py:\d+ LlamaRotaryEmbedding", where)
+
+
+def copies(code: str) -> int:
+    """In how many folders of models a line stands; a line outside of that folder is everybody's."""
+    file, _, text = code.partition(": ")
+    root = Path(transformers.__file__).parent
+    if not file.startswith("models/"):
+        return len(list((root / "models").iterdir()))
+    return len({path.parent for path in (root / "models").glob("*/modeling_*.py") if text in path.read_text("utf8")})
+
+
+def test_what_is_called_the_fault_of_the_library_is_code_that_many_models_share() -> None:
+    """Five types of models at least, by its entries or by the copies of its lines, or a file that is no model's."""
+    for cause in {entry.cause for entry in known.read_entries() if entry.verdict == "LIBRARY"}:
+        entries = [entry for entry in known.read_entries() if entry.cause == cause]
+        types = {each for entry in entries for each in entry.types}
+        lines = [copies(code) for entry in entries for code in entry.code]
+        assert "*" in types or len(types) >= 5 or min(lines) >= 5, cause
+
+
+def test_no_cause_of_the_shipped_matrix_is_called_a_models_own_that_five_builds_have() -> None:
+    data = json.loads(MATRIX.read_text("utf8"))
+    own = {cause["cause"]: cause["models"] for cause in data["causes"] if not cause["library"]}
+    assert max(len(models) for models in own.values()) < 5
+    shared = {cause["cause"] for cause in data["causes"] if cause["library"]}
+    assert not shared & set(own), "one cause is one finding"
+
+
+def test_roberta_generates_from_zero_and_another_fault_of_generation_is_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    outcome = Outcome("generate.forward", "FAIL", 1.0)
+    assert known.find_fault(subject("roberta:causal"), outcome, "roberta:causal") is not None
+    assert EVIDENCE["generates_from_zero"](subject("bert:causal"), "generate.forward") is None
+    owner = type(subject("roberta:causal").module)
+    original = owner._prepare_position_ids_for_generation
+    monkeypatch.setattr(owner, "_prepare_position_ids_for_generation", lambda self, *given: original(self, *given) + 1)
+    assert known.find_fault(subject("roberta:causal"), outcome, "roberta:causal") is None
+
+
+def test_frequencies_that_the_library_keeps_are_told_from_those_of_a_models_own_code() -> None:
+    shown = EVIDENCE["keeps_stretched"]
+    assert shown(subject("llama+dynamic:causal"), "state.medium") == ""
+    assert shown(subject("llama+yarn:causal"), "state.medium") is None
+    (plain,) = from_model(ModuleAdapter(planted.GapsAreBorders(), planted.VOCABULARY))
+    plain.module.rope_type, plain.module.max_seq_len_cached = "dynamic", 44
+    assert shown(plain, "state.medium") is None
+
+
+def test_a_cache_that_is_wrong_by_more_than_the_clamp_is_the_models_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = EVIDENCE["scan_alone_clamps"]
+    assert shown(subject("zamba2:causal"), "cache.steps") == ""
+    assert shown(subject("llama:causal"), "cache.steps") is None
+    original = modeling_zamba2.mamba2_selective_state_update
+    monkeypatch.setattr(
+        modeling_zamba2,
+        "mamba2_selective_state_update",
+        lambda state, *given, **named: original(state.zero_(), *given, **named),
+    )
+    assert shown(subject("zamba2:causal"), "cache.steps") is None
 
 
 def test_every_failure_of_the_shipped_matrix_has_its_line() -> None:

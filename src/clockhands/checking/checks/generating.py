@@ -23,10 +23,18 @@ _NEW = 6
 )
 def forward(subject: Subject) -> Measurement:
     """Greedy, six tokens, the logits of every step."""
-    ids = _prompt(subject, 10)
-    sequence, steps = _generate(subject, ids)
-    start = sequence.shape[1] - _NEW - 1
-    whole = subject.logits(sequence)[:, start:-1]
+    return _compare_forward(subject, None)
+
+
+def compare_from_zero(subject: Subject) -> Measurement:
+    """Compare as ``generate.forward`` does, with a forward pass that is given positions from 0."""
+    return _compare_forward(subject, -subject.facts.first)
+
+
+def _compare_forward(subject: Subject, start: int | None) -> Measurement:
+    sequence, steps = _generate(subject, _prompt(subject, 10))
+    positions = None if start is None else subject.arange(1, sequence.shape[1], start)
+    whole = subject.logits(sequence, positions=positions)[:, sequence.shape[1] - _NEW - 1 : -1]
     return Measurement(difference(steps, whole), f"{_NEW} new tokens")
 
 

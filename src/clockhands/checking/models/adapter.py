@@ -15,7 +15,7 @@ from clockhands.runs.streaming import find_device
 
 OPTIONAL = (
     *("causal", "max_length", "packs", "module", "new_cache", "roll_back", "reorder", "fresh", "audible"),
-    *("absolute", "per_token", "special", "takes"),
+    *("absolute", "stretches", "per_token", "special", "takes"),
 )
 """What an adapter may have besides ``vocabulary`` and ``logits``."""
 
@@ -33,7 +33,8 @@ class Adapter(Protocol):
     ``module`` (the ``nn.Module``, for precision and saving), ``new_cache()``, ``roll_back(cache, tokens)``,
     ``reorder(cache, rows)`` (row i becomes a copy of ``rows[i]``), ``fresh()`` (a new model of the same configuration),
     ``audible`` (its weights make position audible, so that the laws need not be tried with others too), ``absolute``
-    (every place has a vector of its own), ``per_token`` (default true: output i belongs to token i), ``special``
+    (every place has a vector of its own), ``stretches`` (the frequencies depend on the length of the text, as in
+    dynamic NTK), ``per_token`` (default true: output i belongs to token i), ``special``
     (token ids that are not used as text), ``takes`` (which of "mask", "positions" and "cache" are supported).
     """
 
@@ -69,7 +70,7 @@ class ModuleAdapter(FunctionAdapter):
     def __init__(self, module: nn.Module, vocabulary: int | None = None, **optional: Any) -> None:
         self.module = module.eval()
         super().__init__(self._forward, vocabulary or _vocabulary(module), **optional)
-        for name in ("new_cache", "roll_back", "reorder", "max_length", "causal", "packs"):
+        for name in ("new_cache", "roll_back", "reorder", "max_length", "causal", "packs", "stretches"):
             if name not in optional and getattr(module, name, None) is not None:
                 setattr(self, name, getattr(module, name))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -17,6 +18,7 @@ _TABLE = re.compile(
     r"(^|\.)(wpe|pos_emb\w*|pos_embed\w*|position_embedding\w*|embed_positions|positions?_emb\w*|embedding_?positions?|"
     r"learned_pos\w*|position_enc\w*|positional\w*|pos_encoding|position_ids_embedding)(\.|$)"
 )
+_TRIED = 8
 _SEEN = re.compile(r"(^|\.)(visual|vision\w*|audio\w*)(\.|$)")
 _RECURRENT = re.compile(
     r"Mamba|Rwkv|xLSTM|mLSTM|Recurrent|GatedDelta|LinearAttention|LightningAttention|ShortConv|KimiDelta|Mixer2|Conv1d"
@@ -46,14 +48,17 @@ class Facts:
 def detect(adapter: Adapter) -> Facts:
     """Read from the module and its configuration how position enters; behaviour decides the rest."""
     module = getattr(adapter, "module", None)
+    stretches = bool(getattr(adapter, "stretches", False))
     if module is None:
-        return Facts(absolute=bool(getattr(adapter, "absolute", False)), limit=getattr(adapter, "max_length", None))
+        absolute = bool(getattr(adapter, "absolute", False))
+        return Facts(absolute=absolute, limit=getattr(adapter, "max_length", None), stretches=stretches)
     config = getattr(adapter, "config", None) or getattr(module, "config", None)
     promises = [m.declares for m in module.modules() if isinstance(m, Scheme)]
     if promises:
         return replace(_declared(module, promises), first=first_position(adapter, adapter.vocabulary))
     reads = _reads_text(module)
     tables = [name for name, _ in _named(module) if _TABLE.search(name) and reads(name)]
+    tables += find_position_tables(adapter, module) if config is None else []
     classes = {type(m).__name__ for name, m in module.named_modules() if reads(name)}
     rotary = any("rotary" in name.lower() or "rope" in name.lower() for name in classes)
     facts = Facts(
@@ -62,11 +67,41 @@ def detect(adapter: Adapter) -> Facts:
         recurrent=any(_RECURRENT.search(name) for name in classes),
         hashed=any("LSH" in name for name in classes),
         window=_first(config, "sliding_window", "attention_window", "window_size", "local_attention"),
-        stretches=_stretches(config),
+        stretches=stretches or _stretches(config),
         limit=_claimed_length(config, bool(getattr(adapter, "per_token", True)))
         or getattr(adapter, "max_length", None),
     )
     return replace(facts, first=first_position(adapter, adapter.vocabulary))
+
+
+def find_position_tables(adapter: Adapter, module: nn.Module) -> list[str]:
+    """Return the names of the embeddings of an author's own model that are read at the place of each token.
+
+    Whatever they are called; found by watching what a text of eight falling token ids looks up.
+    """
+    found: dict[str, None] = {}
+
+    def watch(name: str) -> Callable[..., None]:
+        def look(_: nn.Module, given: tuple[Any, ...]) -> None:
+            places = given[0].flatten() if given and isinstance(given[0], torch.Tensor) else torch.zeros(0)
+            if len(places) == _TRIED and bool((places.diff() == 1).all()):
+                found[name] = None
+
+        return look
+
+    hooks = [
+        part.register_forward_pre_hook(watch(name))
+        for name, part in module.named_modules()
+        if isinstance(part, nn.Embedding)
+    ]
+    try:
+        falling = torch.arange(_TRIED, device=device_of(adapter)).flip(0).unsqueeze(0)
+        with torch.no_grad(), contextlib.suppress(Exception):  # a model may raise anything
+            adapter.logits(falling)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return list(found)
 
 
 def _reads_text(module: nn.Module) -> Callable[[str], bool]:
@@ -134,11 +169,11 @@ def first_position(adapter: Adapter, vocabulary: int) -> int:
     """Return the number of the first default position, found by trying: explicit positions that change nothing."""
     if not accepts(adapter, "positions"):
         return 0
-    ids = torch.arange(8, device=device_of(adapter)).add(min(10, vocabulary - 8)).unsqueeze(0)
+    ids = torch.arange(_TRIED, device=device_of(adapter)).add(min(10, vocabulary - _TRIED)).unsqueeze(0)
     with torch.no_grad():
         default = adapter.logits(ids)
         for start in range(4):
-            positions = torch.arange(start, start + 8, device=ids.device).unsqueeze(0)
+            positions = torch.arange(start, start + _TRIED, device=ids.device).unsqueeze(0)
             if torch.allclose(adapter.logits(ids, None, positions), default, rtol=1e-4, atol=1e-4):
                 return start
     return 0

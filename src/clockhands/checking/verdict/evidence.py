@@ -13,6 +13,8 @@ from typing import Any
 
 import torch
 
+from clockhands.checking.checks.check import CHECKS
+from clockhands.checking.checks.generating import compare_from_zero
 from clockhands.checking.checks.precision import angle_tables
 from clockhands.checking.models.subject import Subject
 
@@ -124,17 +126,50 @@ def _find_definition(owner: type, buffer: str) -> str:
     return ""
 
 
-def stretches(subject: Subject) -> str | None:
-    """Return an empty text if the frequencies depend on the length that was read, else None."""
-    return "" if subject.facts.stretches else None
+def keeps_stretched(subject: Subject) -> str | None:
+    """Return an empty text if the library stretches the frequencies and keeps them; None of a model's own code."""
+    for module in _modules(subject):
+        kinds = getattr(module, "rope_type", None)
+        dynamic = any("dynamic" in str(kind) for kind in (kinds.values() if isinstance(kinds, dict) else (kinds,)))
+        if dynamic and hasattr(module, "max_seq_len_cached") and type(module).__module__.startswith("transformers."):
+            return ""
+    return None
 
 
-EVIDENCE: dict[str, Callable[[Subject], str | None]] = {
-    "mask_without_positions": mask_without_positions,
-    "mask_with_positions": mask_with_positions,
-    "table_follows_cast": table_follows_cast,
-    "stretches": stretches,
+def generates_from_zero(subject: Subject) -> str | None:
+    """Return an empty text if generate() computes what forward() does where it is given positions from 0, else None."""
+    if subject.facts.first == 0:
+        return None
+    try:
+        measured = compare_from_zero(subject)
+    except Exception:  # a model may raise anything
+        return None
+    return "" if measured.expected else None
+
+
+def scan_alone_clamps(subject: Subject, check: str) -> str | None:
+    """Return an empty text if the check passes once no time step is clamped in the scans of the library, else None."""
+    try:
+        free = subject.copy_untouched()
+        scans = [module for module in _modules(free) if hasattr(module, "time_step_limit")]
+        if not scans or not all(type(scan).__module__.startswith("transformers.") for scan in scans):
+            return None
+        for scan in scans:
+            scan.time_step_limit = (0.0, float("inf"))
+        return "" if CHECKS[check].measure(free).expected else None
+    except Exception:  # a model may raise anything
+        return None
+
+
+EVIDENCE: dict[str, Callable[[Subject, str], str | None]] = {
+    "mask_without_positions": lambda subject, _: mask_without_positions(subject),
+    "mask_with_positions": lambda subject, _: mask_with_positions(subject),
+    "table_follows_cast": lambda subject, _: table_follows_cast(subject),
+    "keeps_stretched": lambda subject, _: keeps_stretched(subject),
+    "generates_from_zero": lambda subject, _: generates_from_zero(subject),
+    "scan_alone_clamps": scan_alone_clamps,
 }
+"""What shows in a subject that the cause of a failing check, named beside it, is that of the library."""
 
 
 def _modules(subject: Subject) -> list[Any]:

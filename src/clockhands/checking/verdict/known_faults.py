@@ -106,7 +106,7 @@ def find_fault(subject: Subject, outcome: Outcome, architecture: str) -> tuple[K
         lines = entry.find_lines(architecture)
         if not entry.evidence:
             return entry, ", ".join(lines)
-        shown = EVIDENCE[entry.evidence](subject) if outcome.verdict == "FAIL" else None
+        shown = EVIDENCE[entry.evidence](subject, outcome.check) if outcome.verdict == "FAIL" else None
         if shown is not None:
             return entry, ", ".join(filter(None, (shown, *lines)))
     return None
