@@ -23,15 +23,15 @@ def test_a_sound_model_is_0_and_a_fault_is_1(capsys: pytest.CaptureFixture[str])
     assert main(["check", "--type", "llama:causal", "--tiny", "--only", "cache.steps,padding.right,shift"]) == 0
     out = capsys.readouterr().out
     assert "PASS      cache.steps, padding.right, shift" in out
-    assert main(["check", "--type", "roberta:causal", "--tiny", "--only", "generate.forward"]) == 1
+    assert main(["check", "--type", "falcon+alibi:causal", "--tiny", "--only", "attention.sdpa"]) == 1
     out = capsys.readouterr().out
     assert "the model itself counts from padding_idx + 1" in out
-    assert out.splitlines()[0] == "FAIL  roberta:causal: 1 check fails"
+    assert out.splitlines()[0] == "FAIL  falcon+alibi:causal: 1 check fails"
     assert out.splitlines()[-1].startswith("You may rely on: left-padded generate no · cached decoding no · resume no")
 
 
 def test_a_baseline_forgives_what_was_so_before(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    command = ["check", "--type", "roberta:causal", "--tiny", "--only", "generate.forward"]
+    command = ["check", "--type", "falcon+alibi:causal", "--tiny", "--only", "attention.sdpa"]
     assert main([*command, "--json"]) == 1
     last = tmp_path / "last.json"
     last.write_text(capsys.readouterr().out)
@@ -41,7 +41,7 @@ def test_a_baseline_forgives_what_was_so_before(capsys: pytest.CaptureFixture[st
     found["outcomes"][0]["verdict"] = "PASS"
     last.write_text(json.dumps(found))
     assert main([*command, "--baseline", str(last)]) == 1
-    assert "generate.forward: PASS became FAIL" in capsys.readouterr().err
+    assert "attention.sdpa: PASS became FAIL" in capsys.readouterr().err
 
 
 def test_what_the_library_does_is_a_note(capsys: pytest.CaptureFixture[str]) -> None:

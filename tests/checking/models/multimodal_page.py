@@ -17,8 +17,9 @@ Of the {total} types that transformers {version} lists for text beside images, v
 small, which is given text. {images} of them have text with three axes of position (M-RoPE) and are given prompts with
 images too, {videos} with videos. The prompts are made by the processor of the type itself: it counts the tokens of a
 picture, writes timestamps between frames, tells what stands where and pads. The pictures are noise, cut into patches
-here, and the tokenizer is made on the spot, so nothing is downloaded and torchvision is not needed. This page is
-written by `python -m tests.checking.models.multimodal_page`.
+here, and the tokenizer is made on the spot, so nothing is downloaded and torchvision is not needed. A test compares
+what is counted with the own image processors of Qwen2-VL and GLM-4V, which read and resize pictures by Pillow; those of
+videos need torchvision. This page is written by `python -m tests.checking.models.multimodal_page`.
 
 Not asked with images, although their text has several axes: `hunyuan_vl` (four axes, and a token that ends each row of
 an image) and `minicpmv4_7` (a canvas of crops); their text is checked.
