@@ -236,7 +236,7 @@ VARIANTS = (
     Fault("a registered table", "self.inv_freq = 10000.0 ** (-torch.arange(0, HEAD, 2).float() / HEAD)",
           'self.register_buffer("turns", 10000.0 ** (-torch.arange(0, HEAD, 2).float() / HEAD))\n'
           "            self.inv_freq = 10000.0 ** (-torch.arange(0, HEAD, 2).float() / HEAD)", schemes=("rope",)),
-    Fault("dynamic NTK, declared", "self.inv_freq.to(x.device)",
+    Fault("declared dynamic NTK", "self.inv_freq.to(x.device)",
           "(self.inv_freq.to(x.device) * ((at.amax(1) + 1) / 32).clamp(min=1)[:, None, None, None]"
           " ** (-torch.arange(0, HEAD, 2, device=x.device).float() / (HEAD - 2)))",
           schemes=("rope",), declared="stretches"),
