@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+import clockhands
 from clockhands.checking.models.adapter import ModuleAdapter
 from clockhands.checking.models.facts import detect, find_position_tables
 
@@ -44,3 +45,22 @@ def test_an_author_declares_that_frequencies_depend_on_the_length() -> None:
     assert not detect(ModuleAdapter(model)).stretches
     model.stretches = True
     assert detect(ModuleAdapter(model)).stretches
+
+
+class Held(Named):
+    """A table without an ``nn.Embedding``, which nothing tells from any other parameter."""
+
+    def __init__(self) -> None:
+        super().__init__("nothing")
+        self.rows = nn.Parameter(torch.randn(64, 8))
+
+    def forward(self, ids: Tensor, positions: Tensor | None = None) -> Tensor:
+        places = torch.arange(ids.shape[1]).expand_as(ids) if positions is None else positions
+        return (self.words(ids) + self.rows[places]).cumsum(1) @ self.words.weight.T
+
+
+def test_a_shift_that_fails_says_how_absolute_positions_are_declared() -> None:
+    torch.manual_seed(0)
+    finding = clockhands.check(Held(), only=["shift"], max_length=64)["check.shift"]
+    assert finding.light == "bad" and "absolute=True declares" in finding.verdict
+    assert clockhands.check(Held(), only=["shift"], max_length=64, absolute=True)["check.shift"].light != "bad"

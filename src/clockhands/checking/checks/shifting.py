@@ -67,8 +67,14 @@ def shift(subject: Subject) -> Measurement:
             if by <= 60:
                 raise
             break  # it has no such places, which length.beyond is about
-        effects.append(Measurement(gap if gap > _ROUNDING * by else 0.0, f"by {by}"))
+        effects.append(Measurement(gap if gap > _ROUNDING * by else 0.0, f"by {by}{_hint(subject)}"))
     return largest(*effects)
+
+
+def _hint(subject: Subject) -> str:
+    """Return how an author says that absolute positions are meant, where nothing in the model tells it."""
+    own = not hasattr(subject.adapter, "config") and not subject.facts.absolute
+    return "; absolute=True declares that every place has a vector of its own" if own else ""
 
 
 def _find_far(subject: Subject) -> tuple[int, ...]:

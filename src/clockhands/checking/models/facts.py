@@ -79,13 +79,14 @@ def find_position_tables(adapter: Adapter, module: nn.Module) -> list[str]:
 
     Whatever they are called; found by watching what a text of eight falling token ids looks up.
     """
-    found: dict[str, None] = {}
+    tables: dict[str, None] = {}
 
     def watch(name: str) -> Callable[..., None]:
-        def look(_: nn.Module, given: tuple[Any, ...]) -> None:
-            places = given[0].flatten() if given and isinstance(given[0], torch.Tensor) else torch.zeros(0)
+        def look(_: nn.Module, arguments: tuple[Any, ...]) -> None:
+            ids = arguments[0] if arguments else None
+            places = ids.flatten() if isinstance(ids, torch.Tensor) else torch.zeros(0)
             if len(places) == _TRIED and bool((places.diff() == 1).all()):
-                found[name] = None
+                tables[name] = None
 
         return look
 
@@ -101,7 +102,7 @@ def find_position_tables(adapter: Adapter, module: nn.Module) -> list[str]:
     finally:
         for hook in hooks:
             hook.remove()
-    return list(found)
+    return list(tables)
 
 
 def _reads_text(module: nn.Module) -> Callable[[str], bool]:

@@ -30,7 +30,10 @@ class LlamaCpp:
         self._log = library.llama_log_callback(lambda *_: None)  # kept: llama.cpp calls it as long as it lives
         library.llama_log_set(self._log, None)
         library.llama_backend_init()
-        model = library.llama_model_load_from_file(os.fsencode(path), library.llama_model_default_params())
+        loading = library.llama_model_default_params()
+        # Weights laid out again for one processor: with AMX, llama_decode ends the process for 8-bit weights (0.3.36).
+        loading.use_extra_bufts = False
+        model = library.llama_model_load_from_file(os.fsencode(path), loading)
         if not model:
             raise CheckpointError(f"{path} cannot be opened by llama.cpp: it is damaged, or of an unknown architecture")
         settings = library.llama_context_default_params()
