@@ -48,6 +48,15 @@ class Perceptron(nn.Module):
             x = F.linear(x, layer.weight.to(x.dtype), None if layer.bias is None else layer.bias.to(x.dtype))
         return x
 
+    def compute_columns(self, x_IN: Float[Tensor, "*any I N"]) -> Float[Tensor, "*any O N"]:
+        """Compute the outputs of inputs that are columns: [..., I, N] to [..., O, N], in float32 at least."""
+        x = x_IN.to(torch.promote_types(x_IN.dtype, torch.float32))
+        for at, layer in enumerate(self.linears()):
+            x = self.activation(x) if at else x
+            x = layer.weight.to(x.dtype) @ x
+            x = x if layer.bias is None else x + layer.bias.to(x.dtype)[:, None]
+        return x
+
 
 def evaluate_piecewise(mlp: Perceptron, x: Float[Tensor, "*any"]) -> Float[Tensor, "O ..."]:
     """Compute a network 1 → hidden → O with ReLU at every number of ``x``: [O, ...].

@@ -7,6 +7,7 @@ from typing import final
 import torch
 from torch import nn
 
+from clockhands.schemes.pieces import list_pieces, reads_in_pieces
 from clockhands.schemes.scheme import Declares, KeyPositions, Positions, Scheme
 from clockhands.shapes import Bool, Float, Tensor
 
@@ -59,17 +60,31 @@ class CoPE(Scheme):
         scale: float | None = None,
     ) -> Float[Tensor, "B H S T"]:
         """Add q_i·e(p_ij) to the logits, interpolated between the two vectors next to the count: [B, H, S, T]."""
-        gate_BHST = torch.sigmoid(logits_BHST.float()) * mask_BHST
-        largest = self.embedding_PK.shape[0] - 1
-        count_BHST = gate_BHST.flip(-1).cumsum(-1).flip(-1).clamp(max=largest)
-        low_BHST = count_BHST.floor().long()
-        high_BHST = count_BHST.ceil().long()
         at_BHSP = q_BHSK @ self.embedding_PK.to(q_BHSK.dtype).T
-        share_BHST = (count_BHST - low_BHST).to(logits_BHST.dtype)
-        below, above = at_BHSP.gather(-1, low_BHST), at_BHSP.gather(-1, high_BHST)
-        return logits_BHST + below * (1 - share_BHST) + above * share_BHST
+        mask_BHST = mask_BHST.expand(logits_BHST.shape)
+        if not reads_in_pieces(logits_BHST, at_BHSP):
+            return logits_BHST + _read_at_counts(logits_BHST, mask_BHST, at_BHSP)
+        sum_BHST = torch.empty_like(logits_BHST)
+        for rows in list_pieces(logits_BHST):
+            own = logits_BHST[rows]
+            torch.add(own, _read_at_counts(own, mask_BHST[rows], at_BHSP[rows]), out=sum_BHST[rows])
+        return sum_BHST
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
         """Set all vectors to zero, as the authors do."""
         self.embedding_PK.zero_()
+
+
+def _read_at_counts(
+    logits_ST: Float[Tensor, "*any S T"], mask_ST: Bool[Tensor, "*any S T"], at_SP: Float[Tensor, "*any S P"]
+) -> Float[Tensor, "*any S T"]:
+    """Return q_i·e(p_ij), [..., S, T]: the counts p of the logits' gates, and between q·e of the two next to each."""
+    gate_ST = torch.sigmoid(logits_ST.float()).masked_fill(~mask_ST, 0.0)
+    count_ST = gate_ST.flip(-1).cumsum(-1).flip(-1).clamp(max=at_SP.shape[-1] - 1)
+    low_ST = count_ST.floor()
+    index_ST = low_ST.long()
+    # The step after the last vector is never taken: there the count is a whole number.
+    step_SP = torch.nn.functional.pad(at_SP.diff(dim=-1), (0, 1))
+    share_ST = (count_ST - low_ST).to(at_SP.dtype)
+    return torch.addcmul(at_SP.gather(-1, index_ST), share_ST, step_SP.gather(-1, index_ST))

@@ -11,6 +11,7 @@ from clockhands.schemes.bias.alibi import Alibi
 from clockhands.schemes.bias.fire import Fire
 from clockhands.schemes.bias.kerple import Kerple
 from clockhands.schemes.bias.mlp import Perceptron
+from clockhands.schemes.pieces import reads_in_pieces, split_rows
 from clockhands.schemes.scheme import Declares, KeyPositions, Positions, Scheme
 from clockhands.shapes import Bool, Float, Tensor
 
@@ -82,5 +83,22 @@ class DAPE(Scheme):
     ) -> Float[Tensor, "B H S T"]:
         """Add the bias, and what the network makes of logits and bias, to the logits: [B, H, S, T]."""
         bias_BHST = self.base.bias(q_BHSK, k_BHTK, qpos_BS, kpos_BT).expand_as(logits_BHST)
-        both_BSTG = torch.cat([logits_BHST, bias_BHST.to(logits_BHST.dtype)], dim=1).movedim(1, -1)
-        return logits_BHST + bias_BHST + self.mlp(both_BSTG).movedim(-1, 1).to(logits_BHST.dtype)
+        if not reads_in_pieces(logits_BHST, bias_BHST, *self.parameters()):
+            both_BSTG = torch.cat([logits_BHST, bias_BHST.to(logits_BHST.dtype)], dim=1).movedim(1, -1)
+            return logits_BHST + bias_BHST + self.mlp(both_BSTG).movedim(-1, 1).to(logits_BHST.dtype)
+        adapted_BHST = torch.empty_like(logits_BHST)
+        # The hidden layer is wider than all heads together.
+        width = max(1, self.mlp.linears()[0].out_features // 4)
+        for row in range(len(logits_BHST)):
+            for part in split_rows(logits_BHST.shape[2], width * logits_BHST.shape[3]):
+                adapted_BHST[row, :, part] = self._adapt(logits_BHST[row, :, part], bias_BHST[row, :, part])
+        return adapted_BHST
+
+    def _adapt(self, logits_HRT: Float[Tensor, "H R T"], bias_HRT: Float[Tensor, "H R T"]) -> Float[Tensor, "H R T"]:
+        """Return A + B + f([A; B]) for logits A and a bias B: [H, R, T].
+
+        The heads stay in front, which saves two copies; the gradient of that is slower.
+        """
+        both_GN = torch.cat([logits_HRT, bias_HRT.to(logits_HRT.dtype)]).flatten(1)
+        change_HRT = self.mlp.compute_columns(both_GN).unflatten(-1, logits_HRT.shape[1:])
+        return logits_HRT + bias_HRT + change_HRT.to(logits_HRT.dtype)
