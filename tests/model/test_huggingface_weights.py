@@ -235,6 +235,10 @@ def test_a_model_of_our_own_has_its_logits_in_transformers(name: str) -> None:
         ("llama", {"attention_scale": 1.0}, {"scheme": "rope"}, ["attention_scale is 1.0, and llama has 0.35"]),
         ("cohere2", {}, {"layers": [{"schemes": ["rope", WINDOW]}, "none"]}, ["parallel is False, and cohere2"]),
         ("smollm3", {}, {"schemes": ["rope", "sinks"]}, ["layer 0 has rope + sinks, and would be read as rope"]),
+        ("modernbert", {**OURS["modernbert"][0], "causal_encoder": True}, OURS["modernbert"][1],
+         ["1 fault:", "causal_encoder is True, and modernbert has False"]),
+        ("mpnet", {**OURS["mpnet"][0], "causal_encoder": True}, OURS["mpnet"][1],
+         ["1 fault:", "causal_encoder is True, and mpnet has False"]),
     ],
 )  # fmt: skip
 def test_what_the_architecture_cannot_express_is_refused(

@@ -28,7 +28,11 @@ DECODERS: dict[str, dict[str, Any]] = {
     "gpt_oss": {"activation": "clamped-silu", "ffn_bias": True},
     "deepseek_v3": {},
 }
-"""The decoders, by ``model_type``, whose layers are ours with these settings, and all others as in Llama."""
+"""The decoders, by ``model_type``, with the settings in which their layers differ from Llama's.
+
+What a configuration says itself is read from it: latent attention and experts by ``read_layer_fields``, the other
+settings by ``read_fields``.
+"""
 ENCODERS: dict[str, dict[str, Any]] = {
     "modernbert": {
         "norm_kind": "layer", "first_norm": False, "embedding_norm": True, "output_transform": True,
@@ -62,7 +66,7 @@ KEYS: dict[str, dict[str, str | None]] = {
     "output_scale": {"cohere2": "logit_scale", "": None},
 }  # fmt: skip
 """The keys of settings whose names differ, by architecture ("": all others); None where it has no such key."""
-OFF: dict[str, dict[str, Any]] = {
+FIXED: dict[str, dict[str, Any]] = {
     "llama4_text": {"use_qk_norm": False},
     "gpt_oss": {"swiglu_alpha": 1.702, "swiglu_limit": 7.0},
     "deepseek_v3": {"norm_topk_prob": True, "rope_interleave": True},
@@ -72,12 +76,13 @@ OFF: dict[str, dict[str, Any]] = {
     },
     "stablelm": {"use_qkv_bias": False, "qk_layernorm": False, "use_parallel_residual": False},
 }  # fmt: skip
-"""Keys for which our layers have no option, and the value with which they do nothing."""
+"""Keys for which our layers have no option, and the value with which transformers' layers compute what ours do."""
 NOT_COMPARED = {
-    "encoder_layers", "decoder_layers", "source_vocab_size", "causal_encoder", "initialisation", "dropout",
-    "dropout_places", "encoder", "decoder", "cross",
+    "encoder_layers", "decoder_layers", "source_vocab_size", "initialisation", "dropout", "dropout_places", "encoder",
+    "decoder", "cross",
 }  # fmt: skip
-"""Fields that one stack does not have, that only training reads, or that ``make_position_keys`` compares."""
+"""Fields that one stack does not have, that only training reads, or that ``make_position_keys`` writes: the number of
+layers, and positions, which it compares itself."""
 
 
 def check_architecture(model_type: str) -> None:
@@ -91,10 +96,10 @@ def check_architecture(model_type: str) -> None:
 
 def find_obstacles(config: Any) -> Iterator[str]:
     """Yield the settings of a configuration of transformers for which our layers have no option, one clause each."""
-    for key, off in OFF.get(config.model_type, {}).items():
-        value = getattr(config, key, off)
-        if value != off:
-            yield f"{key} is {value!r}, for which our layers have no option; only {off!r} is copied"
+    for key, fixed in FIXED.get(config.model_type, {}).items():
+        value = getattr(config, key, fixed)
+        if value != fixed:
+            yield f"{key} is {value!r}, for which our layers have no option; only {fixed!r} is copied"
 
 
 def _find_key(setting: str, model_type: str) -> str | None:
@@ -149,8 +154,8 @@ def make_keys(ours: TransformerConfig, model_type: str) -> dict[str, Any]:
     if model_type in ENCODERS:
         del table["num_key_value_heads"]
     if model_type == "modernbert":
-        table["classifier_bias"] = True  # as the linear layer before the output matrix has here
-    return {**table, **make_layer_keys(ours, model_type), **OFF.get(model_type, {})}
+        table["classifier_bias"] = True  # the linear layer of our ``OutputTransform`` has a bias
+    return {**table, **make_layer_keys(ours, model_type), **FIXED.get(model_type, {})}
 
 
 def check_fields(ours: TransformerConfig, theirs: TransformerConfig, model_type: str) -> None:
@@ -172,6 +177,7 @@ def _resolve(config: TransformerConfig, name: str) -> Any:
     resolved = {
         "num_kv_heads": config.resolved_num_kv_heads, "head_dim": config.resolved_head_dim,
         "final_norm": config.has_final_norm, "tying": config.tying != "none",
+        "causal_encoder": config.is_causal(config.stack_sides[0]),
         "norm_bias": config.norm_bias and config.norm_kind == "layer",
         "attention_scale": config.attention_scale or config.resolved_head_dim**-0.5,
         **resolve_layer_options(config),
