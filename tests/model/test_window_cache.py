@@ -112,6 +112,21 @@ def test_padding_behind_tokens_is_refused_once_keys_may_be_gone() -> None:
         made(input_ids=text[:, 7:], attention_mask=mask, past_key_values=cache)
 
 
+@torch.no_grad()
+def test_columns_of_a_mask_beyond_the_tokens_are_ignored() -> None:
+    """A mask may be as wide as a cache of fixed size: the columns without tokens are no padding after tokens."""
+    made, text, wide = make("mistral"), words(1, 8), torch.tensor([[1] * 8 + [0] * 4])
+    logits = []
+    for mask in (wide[:, :8], wide):
+        cache = DynamicCache()
+        keep_windows(cache, made.model.decoder)
+        logits.append([
+            made(input_ids=text[:, a:b], attention_mask=mask, past_key_values=cache).logits
+            for a, b in ((0, 7), (7, 8))
+        ])  # fmt: skip
+    assert all(map(torch.equal, *logits))
+
+
 def test_a_transform_of_positions_keeps_all_keys() -> None:
     made, cache = model(decoder={**LAYOUTS["mistral"], "transform": "shifted"}), DynamicCache()
     keep_windows(cache, made.model.decoder)

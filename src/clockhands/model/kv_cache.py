@@ -1,8 +1,8 @@
 """Positions in a KV cache: whether it must store them for a scheme, how it stores them, and which caches cannot.
 
-Positions, or the coordinates that a scheme gave its tokens, are stored in the key tensor: their float32 bits, read as
-numbers of the keys' dtype (``Tensor.view``), are further channels. So any cache that only stores, reorders, crops or
-moves keys keeps positions exactly.
+Positions, or the coordinates that a scheme gave its tokens, are stored in the key tensor: their bits in float32, or in
+float64 if keys or positions are float64, are read as numbers of the keys' dtype (``Tensor.view``) and are further
+channels. So any cache that only stores, reorders, crops or moves keys keeps positions exactly.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = [
     "may_share_keys",
     "needs_stored_positions",
     "read_coordinates",
-    "refuse_padding_between_tokens",
+    "refuse_padding_after_tokens",
     "refuse_quantized_cache",
     "refuse_sliding_cache",
     "split_positions",
@@ -80,8 +80,8 @@ def find_window(scheme: Scheme) -> int | None:
     """
     parts = scheme.parts if isinstance(scheme, Composition) else (scheme,)
     for part in parts:
-        # A bias by distance (a window is one), chunks and sinks change only the weights of keys to which the query
-        # attends.
+        # A bias by distance (a window is one), chunks and ``Sinks`` (learned logits that stand for no token) change
+        # only the weights of keys to which the query attends.
         if not isinstance(part, (Chunks, DistanceBias, Sinks)) and not part.active_hooks() <= {"encode", "rotate"}:
             return None
     windows = [part.left for part in parts if isinstance(part, Window)]
@@ -95,7 +95,7 @@ def keeps_window(cache: KVCache, layer: int) -> bool:
     return layer < len(cache.layers) and getattr(cache.layers[layer], "is_window_layer", False)
 
 
-def refuse_padding_between_tokens(cache: KVCache, mask_BT: Bool[Tensor, "B T"] | None) -> None:
+def refuse_padding_after_tokens(cache: KVCache, mask_BT: Bool[Tensor, "B T"] | None) -> None:
     """Raise PositionError if padding follows a token and the cache keeps only the keys of the last places of a row.
 
     Padding counts as a place but not as a position, so that a window may reach keys that such a cache has dropped.

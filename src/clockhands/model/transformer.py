@@ -11,7 +11,7 @@ from clockhands.errors import PositionError, UsageError
 from clockhands.model.config import TransformerConfig
 from clockhands.model.config_types import StackSide
 from clockhands.model.initialisation import copy_tables, list_initialisers
-from clockhands.model.kv_cache import KVCache, count_cached_tokens, get_cache_capacity, refuse_padding_between_tokens
+from clockhands.model.kv_cache import KVCache, count_cached_tokens, get_cache_capacity, refuse_padding_after_tokens
 from clockhands.model.masks import (
     Placement,
     count_positions,
@@ -171,14 +171,14 @@ class Transformer(nn.Module):
         """
         stack = self.get_stack(side)
         past = count_cached_tokens(cache)
+        length = past + tokens.ids_BS.shape[1] if cache is not None and isinstance(past, int) else None
         if cache is not None:
-            stack.refuse_stale_cache(past + tokens.ids_BS.shape[1] if isinstance(past, int) else None)
-            refuse_padding_between_tokens(cache, tokens.mask_BT)
+            stack.refuse_stale_cache(length)
+            refuse_padding_after_tokens(cache, None if tokens.mask_BT is None else tokens.mask_BT[:, :length])
         counted_BS = count_positions(tokens, past)
         mask_BS = None if stack.transform is None else select_mask_of_new_tokens(tokens, past)
         pos_BS = stack.transform_positions(counted_BS, mask_BS)
         if isinstance(past, int):
-            length = None if cache is None else past + tokens.ids_BS.shape[1]
             return counted_BS, Placement(
                 pos_BS, pos_BS, make_self_mask(tokens, past), causal=self.config.is_causal(side), length=length
             )

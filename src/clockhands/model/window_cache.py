@@ -19,8 +19,10 @@ __all__ = ["WindowLayer", "keep_windows", "may_drop_keys"]
 class WindowLayer(DynamicSlidingWindowLayer):
     """The keys and values of the last tokens, as many as later queries can attend to (``kv_cache.find_window``).
 
-    ``keep_windows`` puts it only where the tokens that it drops are outside the window of every later query. Caches
-    with sliding windows that somebody else made are refused as soon as they have dropped a key.
+    The tokens that it drops have to be outside the window of every later query. For that, ``keep_windows`` looks at the
+    schemes, the transform and the axes of positions, ``may_drop_keys`` looks at the first mask and positions, and
+    ``kv_cache.refuse_padding_after_tokens`` looks at every later mask. Caches with sliding windows that somebody else
+    made are refused as soon as they have dropped a key.
     """
 
     is_window_layer = True
@@ -29,13 +31,13 @@ class WindowLayer(DynamicSlidingWindowLayer):
 def keep_windows(cache: Cache, stack: Stack) -> None:
     """Let a cache that is still empty keep only the windows of those layers of a stack that have one.
 
-    It stays as it is if a transform moves positions or a position has several coordinates: then a window of positions
-    may reach tokens that are further back in the row.
+    The caller has asked ``may_drop_keys`` before. The cache stays as it is if a transform moves positions or a position
+    has several coordinates: then a window of positions may reach tokens that are further back in the row.
     """
     windows = [find_window(stack.schemes.get_scheme(layer)) for layer in range(len(stack.blocks))]
     if stack.transform is None and stack.schemes.axes in (None, 1) and any(window is not None for window in windows):
-        # The window of transformers counts the query itself, and a layer keeps one token less than that: ``window``
-        # tokens, and at least one.
+        # A layer of transformers keeps one token less than the window that it is given, because that window counts the
+        # query itself. So with ``window`` + 1 it keeps ``window`` tokens. Here it keeps at least one.
         cache.layers = [DynamicLayer() if window is None else WindowLayer(max(window, 1) + 1) for window in windows]
 
 
