@@ -12,6 +12,7 @@ import torch
 from clockhands.data import Pair, PairCollator, encode_pairs, open_corpus
 from clockhands.errors import DataError, UsageError
 from clockhands.generation import Loss, evaluate
+from clockhands.generation.opening import to_language_model
 from clockhands.runs import Run, open_run
 
 
@@ -66,6 +67,12 @@ def test_no_text_is_refused(translator: Run) -> None:
 def test_what_is_neither_pairs_nor_documents_is_refused(writer: Run, text: Any, message: str) -> None:
     with pytest.raises(DataError, match=message):
         evaluate(writer, text)
+
+
+def test_pairs_for_a_language_model_are_refused(writer: Run) -> None:
+    message = r"cannot evaluate translations with .*, a language model; give documents, each a str, instead of Pairs"
+    with pytest.raises(UsageError, match=message):
+        evaluate(to_language_model(writer, "evaluate continuations"), [Pair("a", "a")])
 
 
 def test_pairs_and_documents_together_and_windows_of_nothing_are_refused(translator: Run, writer: Run) -> None:

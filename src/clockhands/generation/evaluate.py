@@ -94,7 +94,10 @@ def _split_by_type(text: Sequence[Pair] | Sequence[str]) -> tuple[list[Pair], li
 def _open_translator(run: str | Path | Run | LanguageModel) -> Run:
     """Return an opened run that translates. Raises UsageError for any other model."""
     if isinstance(run, LanguageModel):
-        raise UsageError(f"cannot evaluate translations with {run.source}, a language model; give plain text")
+        raise UsageError(
+            f"cannot evaluate translations with {run.source}, a language model; give documents, each a str, "
+            f"instead of Pairs"
+        )
     run = open_run(run)
     run.require("encoder-decoder", "evaluate translations")
     return run

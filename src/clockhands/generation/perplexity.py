@@ -180,9 +180,9 @@ def _group_by_document(losses_NS: Float[np.ndarray, "N S-1"], windows: Evaluatio
     count = int(groups_N.max()) + 1
     if count < FEWEST_DOCUMENTS:
         return Loss(nats_N, tokens_N.astype(np.int64)), f"{len(windows):,} windows" if len(windows) > 1 else "1 window"
-    nats_G = np.bincount(groups_N, nats_N, count).astype(np.float64)
-    tokens_G = np.bincount(groups_N, tokens_N, count).astype(np.int64)
-    return Loss(nats_G, tokens_G), f"{count:,} documents"
+    return Loss(
+        np.bincount(groups_N, nats_N, count).astype(np.float64), np.bincount(groups_N, tokens_N, count).astype(np.int64)
+    ), f"{count:,} documents"
 
 
 def _tabulate_by_place(losses_NS: Float[np.ndarray, "N S-1"], counted_NS: NDArray[np.bool_], buckets: int) -> Table:

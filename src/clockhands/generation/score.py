@@ -145,7 +145,8 @@ def bootstrap_mean_interval(values: NDArray[np.float64], confidence: float = 0.9
 
 
 def _score_corpus(metric: Any, hypotheses: Sequence[str], references: Sequence[str]) -> Score:
-    """Score by a metric of sacreBLEU (Any: a method of it is replaced), with the interval of its bootstrap."""
+    """Score by a metric of sacreBLEU, with the interval of its bootstrap."""
+    # The metric is annotated as Any, because mypy refuses to replace a method.
     compute = metric._compute_score_from_stats
 
     def compute_with_float(statistics: Any) -> Any:

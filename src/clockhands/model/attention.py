@@ -36,10 +36,11 @@ __all__ = ["Attention", "AttentionContext", "SelfAttention"]
 class AttentionContext:
     """What one call of attention needs besides its input: scheme, placement, KV cache, and the index of the layer.
 
-    ``lean``: whether to call the fused kernel directly. That is right only if the model is in evaluation, no recorder
-    is active and ``placement.causal`` is False. Self-attention also needs a cache, and a scheme that has no hook in
-    attention but ``rotate`` and needs no stored positions. Cross-attention needs a scheme that does not act in
-    attention, because nothing is rotated there. ``LeanDecoder`` decides it at every step.
+    ``lean``: whether to call the fused kernel directly. That is right only if the model is in evaluation, nobody
+    records the attention weights (``clockhands.attention.record``) and ``placement.causal`` is False. Self-attention
+    also needs a cache, and a scheme that has no hook in attention but ``rotate`` and needs no stored positions.
+    Cross-attention needs a scheme that does not act in attention, because nothing is rotated there. ``LeanDecoder``
+    decides it at every step.
     """
 
     scheme: Scheme

@@ -45,7 +45,8 @@ class TransformerFields(LayerOptions):
             3; ``sandwich``: x + norm(f(norm(x))), with two norms, as in Gemma 2 and 3.
         final_norm: whether a norm follows the last layer; None: only where norms are inside the residual connections.
         norm_kind: ``layer`` (layer norm) or ``rms`` (root mean square norm).
-        norm_eps: added to the variance in every layer norm, or to the mean square in every root mean square norm.
+        norm_eps: added to the variance in every layer norm, or to the mean square in every root mean square norm; the
+            norms of compressed states (``latent_width``) always add 1e-6.
         norm_bias: whether layer norms have a bias.
         embedding_norm: whether a norm follows the input layer, where tokens and encoding are combined, as in BLOOM.
         token_scale: factor of the token embedding: ``sqrt`` (√d_model), ``one`` or ``learned`` (starting at √d_model).
@@ -60,7 +61,8 @@ class TransformerFields(LayerOptions):
         query_key_norm: root mean square norm of queries and keys in self-attention, before they are rotated: ``none``;
             ``head``, of each head alone with one gain for all (Qwen 3, Gemma 3); ``joint``, of all heads together
             (OLMo 2 and 3).
-        attention_bias: whether the projections of attention have biases.
+        attention_bias: whether the projections of attention have biases; in self-attention with ``latent_width``, only
+            those to compressed states, to shared channels of keys and to the output can have them.
         ffn_bias: whether the matrices of the feed-forward layers have biases.
         dropout: the rate at each of the ``dropout_places``.
         dropout_places: ``embedding`` (after tokens and encoding are added), ``residual`` (output of every sublayer),

@@ -29,7 +29,8 @@ class LayerOptions:
         value_dim: width of a head's values with ``latent_width``; None: that of its keys.
         experts: number of feed-forward networks in a layer, of which each token is read by some; 0: one network reads
             all. Training adds no loss that divides the tokens evenly among them.
-        experts_per_token: number of experts that read a token: those whose router logits are the highest.
+        experts_per_token: number of experts that read a token: those with the highest router logits, or with the
+            router ``sigmoid`` those with the highest sums of sigmoid and constant in the chosen groups.
         expert_width: width inside an expert; None: ``d_ff``.
         expert_layers: the layers that have experts, counted from 0; None: all.
         shared_expert_width: width of a further network that reads all tokens beside the experts; 0: there is none.

@@ -1,4 +1,8 @@
-"""A feed-forward layer of experts: a router chooses for each token the networks that read it."""
+"""A feed-forward layer of experts: a router chooses for each token the networks that read it.
+
+Axes beside those of ``shapes``: E experts (beside G those of one group), G groups of experts, C experts chosen for a
+token. N counts tokens.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +17,11 @@ __all__ = ["ExpertMixture"]
 
 
 class ExpertMixture(nn.Module):
-    """Σ_e g_e(x)·E_e(x) over the experts with the highest router logits (Shazeer et al. 2017, equation 1).
+    """Σ_e g_e(x)·E_e(x) over the experts that the router chooses (Shazeer et al. 2017, equation 1).
 
-    ``TransformerConfig.router`` says how the factors g come from the logits. Only the chosen experts compute. No loss
-    divides the tokens evenly among them.
+    They are those with the highest logits. With the router ``sigmoid`` they are those with the highest sums of sigmoid
+    and correction, inside the chosen groups. ``TransformerConfig.router`` says how the factors g come from the logits.
+    Only the chosen experts compute. No loss divides the tokens evenly among them.
     """
 
     def __init__(self, config: TransformerConfig) -> None:
@@ -31,7 +36,7 @@ class ExpertMixture(nn.Module):
         self.shared = FeedForward(config, config.shared_expert_width) if config.shared_expert_width else None
 
     def choose_experts(self, x_ND: Float[Tensor, "N D"]) -> tuple[Int[Tensor, "N C"], Float[Tensor, "N C"]]:
-        """Return the experts of each token and their factors: [N, D] to two tensors [N, experts_per_token]."""
+        """Return the experts of each token and their factors: [N, D] to two tensors [N, C]."""
         logits_NE = self.router(x_ND)
         if self.kind != "sigmoid":
             highest, index = logits_NE.topk(self.chosen, dim=-1)

@@ -73,7 +73,10 @@ class ClockhandsForCausalLM(ClockhandsPreTrainedModel, CacheAwareGenerationMixin
 
 @register_model("encoder", AutoModelForMaskedLM)
 class ClockhandsForMaskedLM(ClockhandsPreTrainedModel):
-    """The encoder alone: masked tokens are predicted from both directions; ``labels`` are -100 at all others."""
+    """The encoder alone: masked tokens are predicted, and ``labels`` are -100 at all others.
+
+    They are predicted from both directions, or with ``causal_encoder`` from the tokens before them alone.
+    """
 
     @can_return_tuple
     def forward(

@@ -70,7 +70,10 @@ def make_layer_keys(ours: TransformerConfig, model_type: str) -> dict[str, Any]:
 
 
 def resolve_layer_options(config: TransformerConfig) -> dict[str, Any]:
-    """Return the fields whose values have the same effect as others, as a model with one stack computes with them."""
+    """Return the fields of ``LayerOptions`` in which different values can have the same effect, with one value for it.
+
+    Two models of one stack can then be compared field by field (``huggingface_fields.check_fields``).
+    """
     layers = config.count_layers(config.stack_sides[0])
     with_experts = tuple(layer for layer in range(layers) if config.has_experts(layer))
     off: dict[str, Any] = {} if with_experts else {

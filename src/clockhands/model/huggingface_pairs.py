@@ -71,7 +71,7 @@ def _pair_norms(block: Any, layer: Any, config: TransformerConfig, shift: float)
     first: ResidualConnection = block.attention_residual
     second: ResidualConnection = block.feed_forward_residual
     if config.norm != "output":
-        # Llama names the norm before the feed-forward layer after the attention that precedes it.
+        # Llama calls the norm before the feed-forward layer "post_attention_layernorm": attention precedes it.
         feed_forward_norm = "pre_feedforward_layernorm" if config.norm == "sandwich" else "post_attention_layernorm"
         yield from _pair_modules(first.norm, layer.input_layernorm, shift=shift)
         yield from _pair_modules(

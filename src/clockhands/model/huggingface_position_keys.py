@@ -14,8 +14,8 @@ from typing import Any
 from clockhands.errors import CheckpointError, ConfigError, UsageError, describe_unknown
 from clockhands.explanation.architectures import ARCHITECTURES
 from clockhands.explanation.huggingface import read_huggingface
-from clockhands.explanation.table import Positions
-from clockhands.model.layer_parts import SOURCE, Parts, describe_parts, have_equal_effect, list_parts
+from clockhands.explanation.table import Layer
+from clockhands.model.layer_parts import FAULT_SOURCE, Parts, describe_parts, have_equal_effect, list_parts
 from clockhands.model.position_config import PositionConfig
 from clockhands.model.validation_cache import get_validated_config
 from clockhands.pretrained.configuration import read_configuration, read_json
@@ -45,7 +45,7 @@ def make_position_keys(
     try:
         table = read_position_table({"head_dim": head_dim, **keys}, f"a configuration of {model_type}")
     except CheckpointError as error:
-        raise ConfigError([str(error)], SOURCE) from error
+        raise ConfigError([str(error)], FAULT_SOURCE) from error
     # The encoders: those of TWO_SIDED, whose windows reach to both sides, and MPNet, which has no windows.
     causal = model_type not in (*TWO_SIDED, "mpnet")
     written = list_parts(PositionConfig.from_dict(table), num_layers)
@@ -55,7 +55,7 @@ def make_position_keys(
                 f"a configuration of {model_type} has no keys for these positions: layer {index} has "
                 f"{describe_parts(ours)}, and would be read as {describe_parts(theirs)}"
             )
-            raise ConfigError([sentence], SOURCE)
+            raise ConfigError([sentence], FAULT_SOURCE)
     return keys
 
 
@@ -76,25 +76,30 @@ def convert_position_keys(source: str | Path, model_type: str) -> dict[str, Any]
         return make_position_keys(
             config.get_position_config(side), model_type, config.count_layers(side), config.resolved_head_dim
         )
-    positions = read_huggingface(raw, str(source))
+    layers = read_huggingface(raw, str(source)).layers
     position = PositionConfig.from_dict(read_position_table(raw, str(source)))
-    return make_position_keys(position, model_type, len(positions.layers), _find_head_dim(positions, raw))
+    return make_position_keys(position, model_type, len(layers), _find_head_dim(layers, raw))
 
 
-def _find_head_dim(positions: Positions, raw: Mapping[str, Any]) -> int:
+def _find_head_dim(layers: Sequence[Layer], raw: Mapping[str, Any]) -> int:
     """Return the width of a head of queries, including the channels that do not rotate.
 
-    It is 1 where the configuration does not say it: then nothing rotates, and the width is not needed.
+    ``layers``: what ``read_huggingface`` says of each layer. The width is 1 where the configuration does not say it:
+    then nothing rotates, and the width is not needed.
     """
     text = raw.get("text_config") or raw
-    width = next((layer.rotation.head_dim for layer in positions.layers if layer.rotation), None)
+    width = next((layer.rotation.head_dim for layer in layers if layer.rotation), None)
     if text.get("qk_nope_head_dim") is not None:
         return int(text["qk_nope_head_dim"]) + int(text["qk_rope_head_dim"])
     return width or int(text.get("hidden_size", 0)) // int(text.get("num_attention_heads", 1)) or 1
 
 
 def _make_keys(layers: Sequence[Parts], model_type: str, head_dim: int) -> dict[str, Any]:
-    """Return the keys about position; what they leave out is found when they are read back."""
+    """Return the keys about position; what they leave out is found when they are read back.
+
+    What an architecture supports is told by words of ``ARCHITECTURES``, whose docstring explains each. Some are names
+    of keys, such as "no_rope_layers"; others, such as "windows", are not.
+    """
     supported = ARCHITECTURES[model_type]
     if "table and buckets" in supported:
         return _make_mpnet_keys(layers)
@@ -133,7 +138,7 @@ def _make_keys(layers: Sequence[Parts], model_type: str, head_dim: int) -> dict[
 
 
 def _name_kind(layer: Parts, supported: Sequence[str]) -> str:
-    """Return the name that transformers has for the kind of a layer, among those that an architecture supports."""
+    """Return the name that transformers has for the kind of a layer; ``supported``: words of ``ARCHITECTURES``."""
     if "windows" in supported and "window" in layer:
         return "sliding_attention"
     return "chunked_attention" if "chunks" in supported and "chunks" in layer else "full_attention"
@@ -160,7 +165,7 @@ def _make_mpnet_keys(layers: Sequence[Parts]) -> dict[str, Any]:
     table, buckets = layers[0].get("learned"), layers[0].get("t5")
     if table is None or buckets is None:
         sentence = "a configuration of mpnet has a learned table and T5's buckets, and layer 0 lacks one of the two"
-        raise ConfigError([sentence], SOURCE)
+        raise ConfigError([sentence], FAULT_SOURCE)
     # The first two rows of its table stand for no position.
     return {
         "max_position_embeddings": table["max_length"] + 2,

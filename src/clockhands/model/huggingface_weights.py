@@ -76,8 +76,9 @@ def copy_to_transformers(ours: OneStackModel, model_type: str) -> PreTrainedMode
 
     ``model_type``: one of ``DECODERS`` or ``ENCODERS``. Both give the same logits: rows of queries and keys are
     permuted where the architecture pairs other channels. Raises UsageError for another architecture, and ConfigError
-    with everything that it cannot express. How long its texts may be (``max_position_embeddings``) is left at its own
-    default, but for MPNet, whose table says it.
+    with everything that it cannot express. How long its texts may be (``max_position_embeddings``) is left at the
+    architecture's default, but for MPNet, which reads the length of its table from it, and for RoPE with the spectrum
+    ``dynamic``, which reads the trained length from it.
     """
     check_architecture(model_type)
     ours_config = ours.config.transformer_config

@@ -31,8 +31,9 @@ def list_initialisers(
     """Yield the name of every module of a model that draws parameters, and the function that draws them.
 
     ``tied``: names of the parameters whose matrix belongs to another one (``Transformer.map_tied_parameters``).
-    ``schemes``: whether schemes, which initialise themselves at construction, are among the modules. Of a composition,
-    first the whole is yielded and then each of its parts, so that a part has what was drawn under its own name.
+    ``schemes``: whether schemes, which initialise themselves at construction, are among the modules. A composition is
+    yielded first and draws all its parts; then each part is yielded and drawn again. So where a caller seeds every draw
+    by the name (``comparison.initial_weights``), the values of a part follow from its own name.
     """
     ids_in_schemes = {id(part) for module in model.modules() if isinstance(module, Scheme) for part in module.modules()}
     # A tied matrix is initialised as an embedding: drawn again as an output layer, it would be overwritten.

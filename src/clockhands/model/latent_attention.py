@@ -1,4 +1,7 @@
-"""Multi-head latent attention: keys and values of all heads come from one compressed state of a token."""
+"""Multi-head latent attention: keys and values of all heads come from one compressed state of a token.
+
+Axes beside those of ``shapes``: C channels of the compressed state, I channels of one head's key and value together.
+"""
 
 from __future__ import annotations
 
@@ -50,8 +53,8 @@ class LatentAttention(SelfAttention):
         if self.q_down is not None and self.q_latent_norm is not None:
             compressed = self.q_latent_norm(self.q_down(x_BSD))
         q_BHSK = self.q_up(compressed).unflatten(2, (-1, self.head_dim)).transpose(1, 2)
-        latent_BSL, shared_BSK = self.kv_down(x_BSD).split_with_sizes([self.latent_width, self.shared_key_dim], -1)
-        heads_BHSI = self.kv_up(self.kv_latent_norm(latent_BSL)).unflatten(2, (q_BHSK.shape[1], -1)).transpose(1, 2)
+        latent_BSC, shared_BSK = self.kv_down(x_BSD).split_with_sizes([self.latent_width, self.shared_key_dim], -1)
+        heads_BHSI = self.kv_up(self.kv_latent_norm(latent_BSC)).unflatten(2, (q_BHSK.shape[1], -1)).transpose(1, 2)
         k_BHSK, v_BHSK = heads_BHSI.split_with_sizes(list(self.kv_head_widths), -1)
         if self.shared_key_dim:
             k_BHSK = torch.cat([shared_BSK[:, None].expand(-1, q_BHSK.shape[1], -1, -1), k_BHSK], dim=-1)

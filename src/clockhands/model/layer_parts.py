@@ -14,12 +14,12 @@ from clockhands.model.position_config import PositionConfig
 from clockhands.options import defaults_of, options_of
 from clockhands.schemes import CATALOGUE, RoPE, read_part
 
-__all__ = ["SOURCE", "Parts", "describe_parts", "have_equal_effect", "list_parts"]
+__all__ = ["FAULT_SOURCE", "Parts", "describe_parts", "have_equal_effect", "list_parts"]
 
 Parts: TypeAlias = dict[str, dict[str, Any]]
 """The schemes of one layer: the name of each, and all of its options."""
-SOURCE = "the position configuration"
-"""Where faults are found that are raised here and where keys are made, for messages."""
+FAULT_SOURCE = "the position configuration"
+"""What every ConfigError of this module and of ``huggingface_position_keys`` names as its source."""
 
 
 def list_parts(position: PositionConfig, num_layers: int) -> list[Parts]:
@@ -30,7 +30,7 @@ def list_parts(position: PositionConfig, num_layers: int) -> list[Parts]:
     for name, default in (("transform", None), ("combine", "add"), ("every_layer", False)):
         if getattr(position, name) != default:
             sentence = f"position.{name} is {getattr(position, name)!r}, and no configuration of transformers says so"
-            raise ConfigError([sentence], SOURCE)
+            raise ConfigError([sentence], FAULT_SOURCE)
     common = list(_spell_out({"scheme": position.scheme, **position.options}))
     layers = []
     for index, specs in enumerate(list_layer_specs(position, num_layers)):
@@ -38,7 +38,7 @@ def list_parts(position: PositionConfig, num_layers: int) -> list[Parts]:
         repeated = [name for name, count in Counter(name for name, _ in parts).items() if count > 1]
         if repeated:
             sentence = f"layer {index} has two schemes {repeated[0]}, and no configuration of transformers says so"
-            raise ConfigError([sentence], SOURCE)
+            raise ConfigError([sentence], FAULT_SOURCE)
         skipped = position.skip_every and (index + 1) % position.skip_every == 0
         layers.append({} if skipped else dict(parts))
     return layers
@@ -76,7 +76,11 @@ def have_equal_effect(ours: Parts, theirs: Parts, head_dim: int, causal: bool, a
 
 
 def _simplify(scheme: str, options: dict[str, Any], causal: bool) -> dict[str, Any]:
-    """Return options without what changes nothing: the start of a parameter, and a window behind a causal mask."""
+    """Return options with two simplifications, by which values of equal effect become equal.
+
+    The start of SSMax's parameter is left out. A window reaches 0 tokens to the right behind a causal mask; without
+    one, a window that does not say how far it reaches to the right reaches as far as to the left.
+    """
     options = {key: value for key, value in options.items() if (scheme, key) != ("ssmax", "start")}
     if scheme == "window":
         options["right"] = 0 if causal else options["left"] if options["right"] is None else options["right"]
@@ -86,8 +90,9 @@ def _simplify(scheme: str, options: dict[str, Any], causal: bool) -> dict[str, A
 def _rotate_equally(first: RoPE, second: RoPE, any_pairing: bool) -> bool:
     """Return whether two rotations have equal effect in texts of 1, 1,000 and 10⁶ tokens.
 
-    They then have the same frequencies there, the same factors of cosines and of logits, as many channels that rotate,
-    as many first positions with unscaled frequencies, and both or neither learned factors of their frequencies.
+    They then have the same frequencies there, the same factors of cosines and of logits, the same number of channels
+    that rotate, the same number of first positions that LongRoPE does not scale (``unscaled_first``), and both or
+    neither learned factors of their frequencies.
     """
     numbers = []
     for scheme in (first, second):

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from clockhands.errors import ConfigError, describe_unknown, show_value
-from clockhands.model.position_config import REPEAT, LayerEntry, PositionConfig
+from clockhands.model.position_config import ELLIPSIS, LayerEntry, PositionConfig
 from clockhands.schemes import CATALOGUE, Composition, Scheme, Sizes, build, find_option_faults, read_part
 
 __all__ = [
@@ -76,10 +76,10 @@ def find_layer_faults(position: PositionConfig, side: str) -> list[str]:
         faults += [f"{side}.kinds.{name}: {fault}" for fault in _find_entry_faults(entry, {})]
     for index, entry in enumerate(position.layers or ()):
         is_kind = isinstance(entry, str) and entry in position.kinds
-        if entry != REPEAT and not is_kind:
+        if entry != ELLIPSIS and not is_kind:
             faults += [f"{side}.layers[{index}]: {fault}" for fault in _find_entry_faults(entry, position.kinds)]
-        elif entry == REPEAT and index != len(position.layers or ()) - 1:
-            faults.append(f"{side}.layers[{index}] is '{REPEAT}', which can only be the last entry")
+        elif entry == ELLIPSIS and index != len(position.layers or ()) - 1:
+            faults.append(f"{side}.layers[{index}] is '{ELLIPSIS}', which can only be the last entry")
     return faults
 
 
@@ -110,10 +110,10 @@ def find_layer_count_faults(position: PositionConfig, side: str, num_layers: int
         return [f"{side}.layers is empty; name a scheme for each layer, or leave it out"]
     if count > num_layers:
         return [f"{subject} and there are {num_layers} layers; give one for each, or a shorter pattern"]
-    if num_layers % count and REPEAT not in position.layers:
+    if num_layers % count and ELLIPSIS not in position.layers:
         return [
             f"{subject}, a pattern whose length does not divide the {num_layers} layers; give one for each layer, or "
-            f"end the pattern with '{REPEAT}', which repeats it and cuts it at the last layer"
+            f"end the pattern with '{ELLIPSIS}', so that its last repetition is cut at the last layer"
         ]
     return []
 
@@ -192,7 +192,8 @@ def _join_common_and_own(first: Scheme, common: Scheme, own_parts: list[Scheme])
     first_parts = first.parts if isinstance(first, Composition) else (first,)
     common_parts = common.parts if isinstance(common, Composition) else (common,)
     scheme = Composition(schemes=[*common_parts, *own_parts])
-    # Shared parts have one owner: ``first``, or with a part that is ``per_layer`` the scheme of the first layer.
+    # Shared parts have one owner, from which all others borrow them. Without a part that is ``per_layer`` that is
+    # ``first``, and every layer borrows. With one, it is the scheme of layer 0, where ``common`` is ``first``.
     if common is not first or not first.per_layer:
         scheme.borrow({index: part for index, part in enumerate(first_parts) if not part.per_layer})
     return scheme

@@ -1,8 +1,9 @@
-"""The decoder in lean mode: the model's own blocks, reading one token a step with little around their matrix products.
+"""The decoder in lean mode: the model's own blocks, with little around their matrix products.
 
-Three things differ from a forward pass of the model. On a CPU the weights are stored column-major, which makes a
-product with few rows up to twice as fast. Positions and their encodings are computed once and kept for all texts. And
-where the schemes allow it, attention calls the fused kernel directly (``AttentionContext.lean``).
+At every step they read one token of each hypothesis. Four things above all make that quicker than a forward pass of the
+model. On a CPU the weights are stored column-major, which makes a product with few rows up to twice as fast. Positions
+and their encodings are computed once and kept for all texts. Where the schemes allow it, attention calls the fused
+kernel directly (``AttentionContext.lean``). And calls of modules do less in Python (``copy_for_decoding``).
 """
 
 from __future__ import annotations
@@ -65,7 +66,9 @@ class DecodingPosition(NamedTuple):
 
 
 class LeanDecoder:
-    """The decoder of an encoder-decoder model, which reads one token a step. Make a new one when the weights change.
+    """The decoder of an encoder-decoder model, which reads one token of each hypothesis at every step.
+
+    Make a new one when the weights change.
 
     Where cached keys become stale (``Stack.cache_limit``), a step beyond that length is refused; for such models
     ``generation.engines`` reads the whole text again at every step instead (``must_reread_text``).
@@ -105,11 +108,12 @@ class LeanDecoder:
     def step(
         self, ids_BW: Int[Tensor, "B W"], state: DecodingState, mask_B1WM: Bool[Tensor, "B 1 W M"] | None = None
     ) -> Float[Tensor, "B W D"]:
-        """Read W tokens a row, all at the next position, and return the decoder's last states: [B, W, D].
+        """Read the next token of each hypothesis and return the decoder's last states of these tokens: [B, W, D].
 
-        They are W hypotheses of a beam. ``mask_B1WM`` is over all cached keys and these tokens; None: every token may
-        attend to all. Raises PositionError once the text is longer than ``Stack.cache_limit``, and for a position that
-        a scheme does not take.
+        A row of the batch has W hypotheses: those of one source, or a single one (W = 1). All their tokens stand at the
+        same position. ``mask_B1WM`` is over all cached keys and these tokens; None: every token may attend to all.
+        Raises PositionError once the text is longer than ``Stack.cache_limit``, and for a position that a scheme does
+        not take.
         """
         self.stack.refuse_stale_cache(state.length + 1)
         batch, beam = ids_BW.shape
@@ -163,10 +167,11 @@ class LeanDecoder:
 def copy_for_decoding(module: AnyModule) -> AnyModule:
     """Return a copy of a module for decoding, which shares all tensors but the matrices of its linear layers on a CPU.
 
-    The copy computes what the module computes in evaluation, by the same ``forward`` methods, but PyTorch's hooks on
-    it are not called, its submodules are plain attributes, and the heads of one token are not transposed. That saves
-    about a microsecond at each of the hundred calls and attributes of a step. Matrices are transposed in memory, their
-    shapes unchanged, since a product with few rows then reads them in one sweep. Schemes are not copied but shared.
+    The copy computes what the module computes in evaluation, by the same ``forward`` methods but for layer norms, which
+    call ``torch.layer_norm`` at once. PyTorch's hooks on it are not called, its submodules are plain attributes, and
+    the heads of one token are not transposed. That saves about a microsecond at each of the hundred calls and
+    attributes of a step. Matrices are transposed in memory, their shapes unchanged, since a product with few rows then
+    reads them in one sweep. Schemes are not copied but shared.
     """
     if isinstance(module, Scheme):
         return module

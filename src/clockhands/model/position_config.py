@@ -13,13 +13,16 @@ from clockhands.options import Count, check_options, options_of
 from clockhands.positions import Transform, make_transform
 from clockhands.schemes.position_presets import POSITION_PRESETS
 
-__all__ = ["REPEAT", "SINUSOIDAL", "LayerEntry", "PositionConfig", "spell_out_short_forms"]
+__all__ = ["ELLIPSIS", "SINUSOIDAL", "LayerEntry", "PositionConfig", "spell_out_short_forms"]
 
 LayerEntry: TypeAlias = str | Mapping[str, Any]
 """What one layer has: a scheme's name or table, a table ``{schemes = [...]}``, or the name of an entry of ``kinds``."""
 
-REPEAT = "..."
-"""A last entry of ``layers`` that is no layer: it lets the pattern before it be cut at the last layer."""
+ELLIPSIS = "..."
+"""A last entry of ``layers`` that is no layer: with it, the last repetition of the pattern may be cut.
+
+A pattern repeats with and without it.
+"""
 
 
 @dataclass(frozen=True)
@@ -121,8 +124,8 @@ class PositionConfig:
 
     @property
     def pattern(self) -> list[LayerEntry]:
-        """The entries of ``layers`` without the last one that repeats them; empty without a layer schedule."""
-        return [entry for entry in self.layers or () if entry != REPEAT]
+        """The entries of ``layers`` that are layers, without a last "..."; empty without a layer schedule."""
+        return [entry for entry in self.layers or () if entry != ELLIPSIS]
 
     def compute_encoding_width(self, d_model: int) -> int:
         """Return the width of the encoding at the embedding: d_model where it is added, else d_p."""

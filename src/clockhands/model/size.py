@@ -20,7 +20,10 @@ LAYER_OVERHEAD = 2**17
 TRAINING_COPIES = 4
 """Numbers stored for each parameter in training: itself, its gradient, and Adam's two moments."""
 MEMORY_FACTOR = 1.2
-"""The memory that a model is assumed to need, divided by that of its parameters: a fifth more, for its states."""
+"""The memory that a model is assumed to need, divided by that of the numbers stored for its parameters.
+
+These are the parameters, or in training ``TRAINING_COPIES`` numbers for each. A fifth more is for the model's states.
+"""
 
 
 def count_parameters(config: TransformerConfig) -> int:

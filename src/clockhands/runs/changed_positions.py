@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from clockhands.errors import CheckpointError, UsageError, describe_unknown
-from clockhands.model.position_config import REPEAT, PositionConfig
+from clockhands.model.position_config import ELLIPSIS, PositionConfig
 from clockhands.options import options_of
 from clockhands.schemes import CATALOGUE, Learned
 
@@ -101,7 +101,7 @@ def _change_options(position: Mapping[str, Any], overrides: Mapping[str, Any], k
         return table
     kinds = {name: _change_entry(entry, overrides, known) for name, entry in position["kinds"].items()}
     layers = [
-        entry if entry in (*kinds, REPEAT) else _change_entry(entry, overrides, known) for entry in position["layers"]
+        entry if entry in (*kinds, ELLIPSIS) else _change_entry(entry, overrides, known) for entry in position["layers"]
     ]
     return {**table, "layers": layers, "kinds": kinds}
 

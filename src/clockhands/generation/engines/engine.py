@@ -65,7 +65,7 @@ class Engine(ABC):
         """Return the compute type for a model if the caller names none: that of its weights, such as ``float32``."""
         return str(next(model.parameters()).dtype).removeprefix("torch.")
 
-    @classmethod  # noqa: B027 - most engines refuse nothing
+    @classmethod  # noqa: B027 - not abstract, because an engine need not refuse any
     def refuse_compute_type(cls, compute_type: str | None) -> None:
         """Raise UsageError for a compute type that the engine refuses whatever the model; None: none was named."""
 
