@@ -56,8 +56,6 @@ CHANGED = {
     "inspection/subject/subject.py": 1,
     "inspection/subject/huggingface_model.py": 1,
     "inspection/subject/clockhands_model.py": 1,
-    "inspection/estimators/probes.py": 1,
-    "inspection/estimators/wave_fit.py": 1,
     "checking/models/subject.py": 1,
     "checking/sweep.py": 1,
     "report/figures/mark_kind.py": 1,

@@ -17,7 +17,7 @@
 ``F``   frequencies, the hands of the clock
 ``G``   heads of keys and values, each for a group of the query heads; or numbers that a token mixes (DAPE, Inkling)
 ``M``   keys that a mask is over: those of the cache and the new ones
-``N``   items of a list: rows, labels, new tokens, buckets, blocks of channels
+``N``   items of a list: texts, rows, labels, new tokens, buckets, blocks of channels
 ``W``   hypotheses of a beam; or taps of a convolution
 ``C``   channels of a block
 ``O I`` rows and columns of a matrix: outputs and inputs; ``O`` alone is also the sides of ALiBi's slopes
@@ -27,8 +27,10 @@
 ======  =====================================================================
 
 A tensor carries its axes in its name: ``q_BHSK``. A digit is an axis of that size, or beside a letter (``K2``) an axis
-whose size follows from the letter's. Annotations use the same letters through jaxtyping; ``make check-shapes`` runs the
-tests with every annotation checked.
+whose size follows from the letter's. A lower-case letter is an axis of one module, whose docstring says which: often
+some of the items of the capital one, such as ``n`` of ``N``.
+
+Annotations use the same letters through jaxtyping; ``make check-shapes`` runs the tests with every annotation checked.
 """
 
 from __future__ import annotations

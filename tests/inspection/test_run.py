@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import weakref
@@ -323,6 +324,21 @@ def test_a_model_without_attention() -> None:
     model = NoAttention()
     with pytest.raises(CheckpointError, match="no attention was seen in NoAttention"):
         capture(model, lambda ids: (model.table(ids),), _ids())
+
+
+class TwoArguments(transformers.BertModel):
+    """A model that its configuration alone does not make."""
+
+    def __init__(self, config: Any, size: int) -> None:
+        super().__init__(config, add_pooling_layer=False)
+
+
+def test_a_control_that_cannot_be_built_is_not_called_the_reference_of_most_measures() -> None:
+    """Fewer than half of the measures have it."""
+    assert 0 < sum("untrained" in measure.references for measure in MEASURES.values()) < len(MEASURES) / 2
+    told = 'a TwoArguments with fresh weights, the reference "untrained", cannot be built (TypeError: '
+    with pytest.raises(CheckpointError, match=re.escape(told)):
+        inspect(TwoArguments(tiny("bert").config, 3), texts=_ids())
 
 
 def test_a_language_model_in_a_folder_has_a_next_token(tmp_path: Path) -> None:

@@ -1,7 +1,8 @@
 """The numbers that a comparison follows before, during and after training, by their names in a plan.
 
-Each function takes a subject and windows of one length and returns named numbers. It returns an empty dict where the
-measure does not apply to the model, as a measure of position vectors does not where none are added at the input.
+Each function of ``MEASURE_FUNCTIONS`` takes a subject and windows of one length and returns named numbers. It returns
+an empty dict where the measure does not apply to the model, as a measure of position vectors does not where none are
+added at the input.
 """
 
 from __future__ import annotations
@@ -101,7 +102,7 @@ def _measure_survival(subject: Subject, windows: Windows) -> dict[str, float]:
         text[positions] = text[positions[torch.randperm(len(positions), generator=generator)]]
     recorded = capture(subject.model, subject.forward, shuffled_NT, ordinary_T=windows.ordinary_T)
     probes = probe_layers(subject, recorded)
-    chance = {"position read back by chance": 1 / int(recorded.counted_T.sum())}
+    chance = {"position read back by chance": 1 / int(recorded.measured_T.sum())}
     return {f"position read back, layer {i}": value for i, value in enumerate(probes.position_shares)} | chance
 
 

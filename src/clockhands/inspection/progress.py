@@ -11,13 +11,13 @@ if TYPE_CHECKING:
 
 
 class Progress:
-    """Takes the steps of a measurement and shows none of them."""
+    """Accepts the steps of a measurement and shows none of them; ``BarProgress`` does."""
 
     def expect(self, steps: int) -> None:
-        """Add ``steps`` to the number of steps to come."""
+        """Accept that ``steps`` more steps are to come."""
 
     def advance(self, step: str) -> None:
-        """Count one step as done, and show its name."""
+        """Accept that one step is done: ``step``, by name."""
 
 
 class BarProgress(Progress):
@@ -28,10 +28,12 @@ class BarProgress(Progress):
         self.task = bar.add_task("opening", total=None)
 
     def expect(self, steps: int) -> None:
+        """Add ``steps`` to the number of steps to come."""
         self.total += steps
         self.bar.update(self.task, total=self.total)
 
     def advance(self, step: str) -> None:
+        """Count one step as done, and show its name."""
         self.bar.update(self.task, description=step, advance=1)
 
 

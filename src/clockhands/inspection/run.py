@@ -69,8 +69,8 @@ def inspect(
         count: the most windows.
         sentences: shown one by one: their attention, its logits in four terms (and a fifth where layers add
             tokens × distance), and what swapping two words changes.
-        control: also measure the same class with fresh weights, the reference "untrained" of most measures (default:
-            unless the model has 400 million parameters or more).
+        control: also measure the same class with fresh weights, which measures compare with as the reference
+            "untrained" (default: unless the model has 400 million parameters or more).
         name: what to call the model on the page.
         side: which stack of an encoder-decoder (default: the encoder). A decoder is measured with the sources of its
             texts where a run knows them, else with the same text as source.
@@ -189,8 +189,8 @@ def _decide_control(subject: Subject, control: bool | None) -> bool:
 def _read(subject: Subject, windows: Windows, control: bool, bar: Progress) -> Reading:
     """Run the model over the windows, and its untrained control over the first of them.
 
-    The control reads as many windows as probes are fitted on: more would change no probe. Raises CheckpointError if
-    the control cannot be built.
+    The control reads as many windows as probes are fitted and judged on: more would change no probe. Raises
+    CheckpointError if the control cannot be built.
     """
     reading = read_model(subject, windows, bar.expect, bar.advance)
     if not control:
@@ -199,7 +199,7 @@ def _read(subject: Subject, windows: Windows, control: bool, bar: Progress) -> R
         untrained = subject.build_untrained()
     except Exception as fault:  # foreign code, run in a way that it may not have been written for
         raise CheckpointError(
-            f"a {subject.class_name} with fresh weights, the reference of most measures, cannot be built "
+            f'a {subject.class_name} with fresh weights, the reference "untrained", cannot be built '
             f"({type(fault).__name__}: {first_line(fault)}); leave it out with --no-control (control=False)"
         ) from fault
     reading.control = read_model(untrained, windows.take_first(CONTROL_TEXTS), bar.expect, bar.advance)

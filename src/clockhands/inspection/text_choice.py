@@ -57,7 +57,10 @@ def _choose_texts(subject: Subject, texts: Sequence[str] | None) -> Sequence[str
 
 
 def _choose_pairs(subject: Subject, texts: Sequence[str] | None) -> Iterable[tuple[str, str]] | None:
-    """Return pairs of source and target for a decoder; None where texts are cut into windows without a source."""
+    """Return pairs of source and target for a decoder; None where there are none.
+
+    Windows are then cut from texts alone, and a decoder reads each as its own source too.
+    """
     if texts is None and subject.training_pairs is not None:
         return subject.training_pairs
     if subject.reads_source and subject.source_tokenizer is not None:

@@ -40,6 +40,16 @@ def test_directions(tokens: torch.Tensor, positions: torch.Tensor, sentence: str
         assert found.interval is not None and found.interval[0] <= found.value <= found.interval[1]  # type: ignore[operator]
 
 
+def test_the_axis_of_the_figure_says_what_is_drawn() -> None:
+    """The curve, whose top is 1 however wide it is, was called a normal density."""
+    found = answer("directions", *with_tables(random_rows(VOCAB), random_rows(LENGTH, 7)))
+    assert found.figure is not None
+    (panel,) = found.figure.panels
+    density = torch.tensor(panel.marks[0].y)
+    assert float(density.max()) == pytest.approx(1, abs=1e-2)
+    assert panel.ylabel == "random rotations: normal density / its maximum"
+
+
 def test_a_text_of_one_token_has_no_directions() -> None:
     subject, recorded = with_tables(random_rows(VOCAB), random_rows(LENGTH, 7))
     one = Capture(torch.full((8, LENGTH), 9), [], [], recorded.ordinary_T)

@@ -14,7 +14,7 @@ def test_the_permuted_control_is_that_of_the_last_layer() -> None:
     """Beside what is read after the last layer stood the control of the embedding."""
     subject, recorded = planted.subject_of(planted.uniform("encoder", "sinusoidal"))
     recorded.hidden[0] = torch.zeros_like(recorded.hidden[0])
-    states, splits = recorded.hidden[-1][:, recorded.counted_T].float(), draw_splits(recorded)
+    states, splits = recorded.hidden[-1][:, recorded.measured_T].float(), draw_splits(recorded)
     expected = float(probe_positions(states[: splits.num_texts], splits, permuted=True).mean())
     embedding = float(probe_positions(torch.zeros_like(states[: splits.num_texts]), splits, permuted=True).mean())
     assert probe_layers(subject, recorded).permuted_share == expected != embedding

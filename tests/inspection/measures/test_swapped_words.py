@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -16,6 +17,7 @@ from clockhands.inspection import Subject
 from clockhands.inspection.measures import MEASURES
 from clockhands.inspection.measures.swapped_words import compute_mean_state
 from clockhands.inspection.reading.reading import Reading
+from clockhands.inspection.reading.swapped_sentences import make_english_swaps
 from clockhands.inspection.reading.token_ids import encode_bare, find_special_tokens
 from clockhands.model import PositionConfig, Transformer, TransformerConfig
 
@@ -179,3 +181,11 @@ def test_a_tokenizer_of_another_model_is_named() -> None:
         verdict = _swapped(Subject.of(model, tokenizer), text).verdict
         assert verdict.startswith("Its tokenizer gives the id ") == (rows == 5)
         assert ("sentences of the given text, swapping" in verdict) == (rows > 5)
+
+
+def test_the_method_shows_a_sentence_that_is_made(german: Any) -> None:
+    """It showed 'Tom saw Anna', and Tom is paired with a dog."""
+    measure = MEASURES["cause.swap"]
+    shown = re.findall(r"'(.+?)'", measure.method)
+    made = [swap.text.rstrip(".") for swap in make_english_swaps(_subject(german))]
+    assert len(shown) == 1 and shown[0] in made

@@ -174,10 +174,17 @@ def test_a_window_too_small_is_no_fault_of_the_text() -> None:
 
 @pytest.mark.parametrize(
     ("length", "count", "message"),
-    [(-3, 96, "length is -3; a window needs at least 4"), (0, 96, "length is 0; a"), (8, 2, "count is 2; at least 3")],
+    [
+        (-3, 96, r"length is -3; a window needs at least 4 tokens \(length=\.\.\.\)$"),
+        (0, 96, "length is 0; a"),
+        (8, 2, r"count is 2; at least 3 windows are needed \(count=\.\.\.\)$"),
+    ],
 )
 def test_numbers_that_make_no_windows_are_refused(length: int, count: int, message: str) -> None:
-    """Minus three read windows of three tokens less, zero was taken for no length."""
+    """Minus three read windows of three tokens less, zero was taken for no length.
+
+    The options --length and --texts, which need 8, are not named beside 4 and 3.
+    """
     with pytest.raises(UsageError, match=message):
         inspect(planted.uniform(), texts=planted.ids(), length=length, count=count)
 

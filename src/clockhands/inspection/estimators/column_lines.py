@@ -76,8 +76,9 @@ class SpectralLine:
     def compute_path(self, count: int) -> NDArray[np.complex128]:
         """Return where the hand stands at each of ``count`` rows: its angle and its size, as complex numbers [count].
 
-        They are projected on the strongest of its parts: a line without parts goes round a circle in equal steps. The
-        complex amplitudes are summed, not the rows: an elliptic orbit would look like a speed that varies.
+        The complex amplitudes of its parts are projected on that of the strongest, turned and summed: a line without
+        parts goes round a circle in equal steps. In sums of the rows an elliptic orbit would look like a speed that
+        varies.
         """
         parts = self.parts or (self,)
         seen_from = max(parts, key=lambda part: part.share).amplitude_D.conj()
@@ -88,8 +89,8 @@ class SpectralLine:
 def take_column_lines(rows: Array, variance: float) -> tuple[list[SpectralLine], Array]:
     """Find the pairs of columns that hold one line each, and subtract these lines from the rows.
 
-    Of the two ways in which ``list_pairings`` pairs the columns, it is the one with more such pairs. So the lines of a
-    table of sinusoids are found one by one, however close their frequencies are.
+    Of the two ways in which ``list_pairings`` pairs the columns, the one with more such pairs is taken. So the lines of
+    a table of sinusoids are found one by one, however close their frequencies are.
 
     Args:
         rows: the table, [N, D], of mean zero.

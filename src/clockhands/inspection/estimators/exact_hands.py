@@ -1,4 +1,4 @@
-"""Clock hands of computed sinusoids: read from pairs of columns, without any estimate."""
+"""Clock hands of computed sinusoids: read from pairs of columns that turn in equal steps."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from clockhands.shapes import Float, Tensor
 
 @dataclass(frozen=True)
 class ExactHands:
-    """The pairs of columns that rotate at exactly constant speed.
+    """The pairs of columns that rotate at constant speed, as ``read_period`` judges it.
 
     ``periods`` are in tokens per turn, ``orbits`` the rows of the table in each pair, ``pairs`` the numbers of its two
     columns; ``zero_pairs`` counts the pairs that are zero throughout.
@@ -29,8 +29,8 @@ class ExactHands:
 def read_exact_hands(rows_ND: Float[Tensor, "N D"]) -> ExactHands:
     """Read the hands of a table of sinusoids that was computed; none unless every pair that is not zero is a hand.
 
-    Of the two ways in which ``list_pairings`` pairs the columns, the first that gives hands is taken. Nothing is
-    estimated, so that hands are read too which need many more rows for a turn than the table has.
+    Of the two ways in which ``list_pairings`` pairs the columns, the first that gives hands is taken. No spectrum is
+    searched, so that hands are read too which need many more rows for a turn than the table has.
     """
     if rows_ND.shape[1] % 2:
         return ExactHands()

@@ -1,4 +1,7 @@
-"""The 95 % intervals of the measures: bootstrap and jackknife over texts, Student's t, exact bounds of shares."""
+"""The 95 % intervals of the measures: bootstrap and jackknife over texts, Student's t, exact bounds of shares.
+
+In names of tensors ``N`` are texts, ``n`` tokens; after ``without``, the texts or groups of texts that are left out.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""How much of the variance of attention the pair of positions explains: sums over texts, and an unbiased share."""
+"""How much of the variance of attention the pair of positions explains: sums over texts, and an unbiased share.
+
+In names of tensors ``g`` are groups of texts.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +55,8 @@ class PositionSums:
 
         Returns:
             The share of each head; its 95 % interval (jackknife over groups of texts, Student's t); the shares without
-            each group. With fewer than two groups the interval is the share itself.
+            each group. A group counts if it leaves at least two texts; with fewer than two such groups, the interval
+            and the shares without a group are the share itself.
         """
         total, squares, num_texts = self.total_gHST.sum(0), self.squares_gH.sum(0), self.num_texts
         share = self._estimate(total, squares, num_texts)

@@ -1,7 +1,9 @@
 """Probes that read a property back out of vectors: ridge regression, and a small network for what is not linear.
 
-Probes are fitted and judged on repeated random splits of the texts. Texts that repeat each other are never divided
-between the two sides.
+Probes are fitted and judged on repeated random splits of the texts. Texts that repeat each other stay on one side,
+unless all texts do.
+
+In names of tensors ``n`` are texts, tokens or splits, as the docstring of each function says, ``m`` texts held out.
 """
 
 from __future__ import annotations
@@ -91,7 +93,7 @@ def solve_ridge(gram_DD: Float[Tensor, "D D"], cross_DC: Float[Tensor, "D C"]) -
     return torch.linalg.solve(gram_DD + penalty, cross_DC)
 
 
-@dataclass
+@dataclass(frozen=True)
 class Ridge:
     """Ridge regression with intercept on every split: each block is summed up once for all splits.
 

@@ -128,7 +128,7 @@ def _find_mixed_lines(rows: Array, variance: float, seed: int) -> TableLines:
 
 
 def _is_steep(rows: Array) -> bool:
-    """Tell whether much of a table is a trend, of which half waves alone would leave too much beside slow lines."""
+    """Tell whether much of a table is a trend: what half waves leave of one (``make_trend``) looks like slow lines."""
     basis = np.linalg.qr(make_trend(len(rows)))[0]
     return len(rows) >= STEEP_ROWS and float(((basis.T @ rows) ** 2).sum()) > STEEP_SHARE * float((rows**2).sum())
 

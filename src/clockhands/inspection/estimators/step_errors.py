@@ -1,4 +1,7 @@
-"""How well rows of a table are predicted from the rows some steps before, by one linear map or one rotation."""
+"""How well rows of a table are predicted from the rows some steps before, by one linear map or one rotation.
+
+In names of tensors ``N`` are rows of the table, ``s`` the stretches of rows that are left out, ``k`` components.
+"""
 
 from __future__ import annotations
 
@@ -54,9 +57,10 @@ class StepErrors:
         return float(self.by_stretch_s4[:, MULTIPLE].mean())
 
     def estimate_gain(self, column: int) -> tuple[float, float]:
-        """Return the 95 % interval of how much smaller the error of a map is than that of the better reference.
+        """Return the 95 % interval of how much smaller the error of a map is than that of a reference.
 
-        Of the two intervals it is the one whose lower end is lower: where that is above zero, the map beats both.
+        There is one such interval for each of the two references. It is the one whose lower end is lower: where that
+        is above zero, the map beats both.
 
         Args:
             column: ``LINEAR`` or ``ROTATION``.
@@ -140,8 +144,8 @@ def project_rows(rows_ND: Tensor, most: int = 10) -> Float[Tensor, "N k"]:
 def measure_random_split(points_Nk: Float[Tensor, "N k"], step: int, splits: int = 5) -> tuple[float, float]:
     """Return the errors of the best linear map and of the best rotation from row t to row t + step.
 
-    A rotation may include a reflection. They are judged on a quarter of the rows held out at random, without a
-    reference: what the studies compare between schemes. ``measure_step`` judges one table by itself.
+    A rotation may include a reflection. The maps are judged on a quarter of the rows held out at random. The studies
+    compare these errors between schemes, so that no reference is needed; ``measure_step`` judges one table by itself.
 
     Args:
         points_Nk: rows in few dimensions (``project_rows``).

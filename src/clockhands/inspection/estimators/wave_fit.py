@@ -23,7 +23,7 @@ LEAST_SEPARATION = 0.5
 """Turns within the table by which two lines must differ to be fitted together."""
 
 
-@dataclass
+@dataclass(frozen=True)
 class WaveModel:
     """A least-squares fit of F sinusoids and a trend to N rows of D channels.
 

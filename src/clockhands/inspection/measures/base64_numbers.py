@@ -19,5 +19,5 @@ def pack_int8(values: Tensor) -> str:
 
 
 def pack_int16(values: Tensor) -> str:
-    """Return values from -32767 to 32767, rounded, as signed little-endian integers of 16 bits in base64."""
+    """Return values from -32768 to 32767, rounded, as signed little-endian integers of 16 bits in base64."""
     return base64.b64encode(values.round().to(torch.int16).numpy().astype("<i2").tobytes()).decode("ascii")

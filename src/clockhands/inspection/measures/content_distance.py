@@ -73,7 +73,7 @@ def sum_products(layer: Layer, ordinary_T: Bool[Tensor, " T"]) -> Sums:
 class ContentDistance(Measure):
     """What a query's token, and a key's token, together with the distance add to the logits of every layer."""
 
-    name = "kernel.terms"
+    name = "kernel.terms"  # saved findings keep this name; no kernel of attention is meant
     question = "What do tokens and distances add to attention together?"
     references = ("untrained",)
     method = (
@@ -82,10 +82,10 @@ class ContentDistance(Measure):
         "token (DeBERTa's position to content). The layer is run on texts in which some tokens are replaced by the "
         "mean of their position: where i is real and j is not, E − c is f alone. Two texts for each binary digit of a "
         "position reach all pairs of two tokens; of a token with itself f and g cannot be told apart, and it is left "
-        "out. Beside them stand distance alone (c_ij with what the constant's queries and keys give; v·r) and "
-        "preferred tokens (u·k). Shares of the variance of the logits as in the split; f and g in the "
-        "first batch of texts. "
-        "Interval: texts resampled. Untrained: fresh weights."
+        "out. Beside them stand distance alone (c_ij with what the constant's queries and keys give; v·r), "
+        "preferred tokens, which attract every query alike (u·k), and tokens alone. A share is cov(part, logit) / "
+        "var(logit), each query's logits centred over its keys; f and g in the first batch of texts. Interval: texts "
+        "resampled. Untrained: fresh weights."
     )
     source = "He et al. 2021 (DeBERTa), eq. 2; Dai et al. 2019 (Transformer-XL), section 3.3"
     heading = ATTENTION_HEADING

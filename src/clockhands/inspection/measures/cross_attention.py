@@ -1,4 +1,7 @@
-"""Does cross-attention go by position? How much positions alone explain of a decoder's attention to its source."""
+"""Does cross-attention go by position? How much positions alone explain of a decoder's attention to its source.
+
+In names of tensors ``g`` are groups of texts.
+"""
 
 from __future__ import annotations
 
@@ -144,7 +147,7 @@ class CrossAttentionByPosition(Measure):
 def _describe(value: float, low: float, numbers: str, largest: str) -> str:
     """Say how much positions alone explain, where the interval lies above zero.
 
-    ``numbers`` is the text of that interval and of the untrained share, ``largest`` the clause about the first head.
+    ``numbers`` is the text of that interval and of the untrained share, ``largest`` what ``_describe_largest`` returns.
     """
     if low <= 0:
         return (

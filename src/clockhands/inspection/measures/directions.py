@@ -1,4 +1,7 @@
-"""Do tokens and positions share directions?"""
+"""Do tokens and positions share directions?
+
+In names and annotations of tensors ``k`` and ``n`` are the vectors of two bases, ``a`` the angles between them.
+"""
 
 from __future__ import annotations
 
@@ -81,8 +84,8 @@ class Directions(Measure):
             return self.skip(subject.explain_missing_table("There is no position table at the input."))
         if subject.concatenated:
             return self.skip("Tokens and positions are concatenated: they cannot share directions.")
-        ids_NT = capture.ids_NT[:, capture.counted_T]
-        rows_TD = tables.positions_ND[: capture.length][capture.counted_T]
+        ids_NT = capture.ids_NT[:, capture.measured_T]
+        rows_TD = tables.positions_ND[: capture.length][capture.measured_T]
         tokens_DD, positions_DD = _compute_token_covariance(tables, ids_NT), compute_covariance(rows_TD)
         for name, covariance_DD, rows in (
             ("position rows", positions_DD, rows_TD),
@@ -156,7 +159,7 @@ def _draw_basis(basis_Dk: Tensor, generator: torch.Generator) -> Tensor:
 
 
 def _draw_figure(overlap: float, mean: float, spread: float) -> Figure:
-    """Draw the overlap beside the normal density of that of random rotations."""
+    """Draw the overlap beside that of random rotations: its normal density, divided by its maximum."""
     x = torch.linspace(min(overlap, mean - 4 * spread), max(overlap, mean + 4 * spread), 200)
     density = torch.exp(-0.5 * ((x - mean) / spread) ** 2)
     return Figure(
@@ -167,7 +170,7 @@ def _draw_figure(overlap: float, mean: float, spread: float) -> Figure:
                     make_mark("vline", (overlap,), label="this model", emphasis="main"),
                 ),
                 xlabel="overlap of the two covariances",
-                ylabel="normal density of random rotations",
+                ylabel="random rotations: normal density / its maximum",
             ),
         ),
         height=0.4,

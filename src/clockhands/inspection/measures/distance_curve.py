@@ -1,4 +1,7 @@
-"""What does distance alone do to attention? The curve of logits by distance, whatever the tokens are."""
+"""What does distance alone do to attention? The curve of logits by distance, whatever the tokens are.
+
+In names of tensors ``j`` are the offsets that the mask allows, ``n`` the pairs of one diagonal or the random orders.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,7 @@ SHUFFLES = 200
 class DistanceCurve(Measure):
     """The distance curve of every head, and its share of the logits by layer."""
 
-    name = "kernel"  # saved findings keep this name, and "beyond" in their details
+    name = "kernel"  # saved findings keep this name (no kernel of attention is meant), and "beyond" in their details
     question = "What does distance alone do to attention?"
     references = ("distances shuffled", "untrained")
     method = (

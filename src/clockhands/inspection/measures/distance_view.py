@@ -32,16 +32,16 @@ def make_distance_view(
     Args:
         curves: the logit by distance of every layer and head, key position less query position from -(T-1) to T-1; NaN
             where the mask forbids it.
-        hands: how each layer rotates; None where it does not.
+        hands: what ``read_rotation_hands`` returns of each layer.
 
     Returns:
-        ``kind``, the name of the view; ``first`` and ``last``, the distances between which there are values;
-        ``left_out``, how many heads there is no room for, and ``strongest``, the index in ``heads`` of the one whose
-        curve has the largest range; ``heads``, each with ``layer`` (from 1), ``head`` (from 0), ``scale``, ``numbers``
-        (the logits in units of ``scale``, little-endian integers of 16 bits in base64) and ``weights`` (of each pair of
-        channels in units of the largest / 127, integers of 8 bits in base64; empty where the layer does not rotate);
-        ``kinds``, the ways in which layers rotate: their ``layers`` and ``frequencies`` in radians a token. None where
-        all curves are flat.
+        None where all curves are flat. Else ``kind``, the name of the view; ``first`` and ``last``, the distances
+        between which there are values; ``left_out``, how many heads there is no room for, and ``strongest``, the index
+        in ``heads`` of the one whose curve has the largest range; ``heads``, each with ``layer`` (from 1), ``head``
+        (from 0), ``scale``, ``numbers`` (the logits in units of ``scale``, little-endian integers of 16 bits in base64)
+        and ``weights`` (of each pair of channels in units of the largest / 127, integers of 8 bits in base64; empty
+        where ``hands`` has None); ``kinds``, the ways in which the other layers rotate: their ``layers`` and
+        ``frequencies`` in radians a token.
     """
     reach = min(FARTHEST, (curves[0].shape[-1] - 1) // 2)
     middle = (curves[0].shape[-1] - 1) // 2

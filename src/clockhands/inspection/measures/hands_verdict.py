@@ -76,7 +76,8 @@ def find_variation(line: SpectralLine, num_rows: int) -> str:
     """Return what of a hand with parts varies: ``speed``, ``size``, or ``speed or size`` where that is not clear.
 
     The logarithm of its path is the logarithm of its size plus i times its angle. What varies ``CLEAR`` times as much
-    as the other is named; a hand of two lines alone varies alike in both.
+    as the other is named. With two lines alone, one of them weak, both vary by the same amount: log(1 + ε exp(iδt)) is
+    about ε exp(iδt), whose real and imaginary parts are equally large.
     """
     path = line.compute_path(num_rows)
     times, angles = make_times(num_rows), np.unwrap(np.angle(path))

@@ -1,4 +1,7 @@
-"""Probes that read position and token back from the states after every layer of a model."""
+"""Probes that read position and token back from the states after every layer of a model.
+
+In names of tensors ``N`` are texts, ``n`` the random splits of them.
+"""
 
 from __future__ import annotations
 
@@ -72,13 +75,13 @@ def probe_layers(subject: Subject, capture: Capture) -> ProbeScores:
     Raises CheckpointError for a model without a token table.
     """
     splits = draw_splits(capture)
-    ids = capture.ids_NT[: splits.num_texts, capture.counted_T]
+    ids = capture.ids_NT[: splits.num_texts, capture.measured_T]
     types, labels = ids.unique(return_inverse=True)
     rows = subject.read_token_table()[types].float()
     rows = rows - rows.mean(0)
     shares_by_split, token_shares = [], []
     for hidden in capture.hidden:
-        states = hidden[: splits.num_texts, capture.counted_T].float()
+        states = hidden[: splits.num_texts, capture.measured_T].float()
         shares_by_split.append(probe_positions(states, splits))
         token_shares.append(_probe_tokens(states, labels, rows, splits))
     permuted_share = float(probe_positions(states, splits, permuted=True).mean())
@@ -86,7 +89,7 @@ def probe_layers(subject: Subject, capture: Capture) -> ProbeScores:
 
 
 def draw_splits(capture: Capture) -> CrossValidation:
-    """Draw the splits of at most ``MOST_TEXTS`` texts, those that repeat each other on one side."""
+    """Draw the splits of at most ``MOST_TEXTS`` texts; those that repeat each other stay on one side, unless all do."""
     return CrossValidation.draw(capture.repeats.groups_N[: min(capture.num_texts, MOST_TEXTS)])
 
 
@@ -129,7 +132,7 @@ def fit_position_network(capture: Capture, layer: int) -> float:
     ``layer`` is an index of ``Capture.hidden``: 0 is the embedding.
     """
     splits = draw_splits(capture)
-    states = capture.hidden[layer][: splits.num_texts, capture.counted_T].float()
+    states = capture.hidden[layer][: splits.num_texts, capture.measured_T].float()
     positions = torch.arange(states.shape[1]).float()
     scores = [
         fit_network_r2(
@@ -157,5 +160,5 @@ def probe_without_residuals(subject: Subject, capture: Capture) -> tuple[Float[T
             subject.forward(capture.ids_NT[rows], **capture.make_forward_options(rows))
             for rows in torch.arange(splits.num_texts).split(BATCH)
         ]
-    layers = (torch.cat(states)[:, capture.counted_T.to(states[0].device)] for states in zip(*batches, strict=True))
+    layers = (torch.cat(states)[:, capture.measured_T.to(states[0].device)] for states in zip(*batches, strict=True))
     return tuple(probe_positions(states.float().cpu(), splits) for states in layers)

@@ -69,8 +69,8 @@ def measure_levels(tables: Tables, capture: Capture) -> Levels:
 
     Where a layer norm follows, the mean over the channels of each vector is subtracted first, as that norm does.
     """
-    ids, index_NT = capture.ids_NT[:, capture.counted_T].unique(return_inverse=True)
-    rows_TD = tables.positions_ND[: capture.length][capture.counted_T]
+    ids, index_NT = capture.ids_NT[:, capture.measured_T].unique(return_inverse=True)
+    rows_TD = tables.positions_ND[: capture.length][capture.measured_T]
     # In float64, for the squares of rows of 1e18 and more leave the range of float32.
     tokens = _centre_channels(tables, tables.tokens_VD[ids].double())
     positions = _centre_channels(tables, rows_TD.double())
@@ -85,7 +85,7 @@ def measure_levels(tables: Tables, capture: Capture) -> Levels:
 def _centre_channels(tables: Tables, rows: Tensor) -> Tensor:
     """Subtract from each vector its mean over the channels, where a layer norm follows that does so too.
 
-    Norms that do not are called RMS norms, but T5's; and no model with T5's norm adds a table.
+    Norms that do not have "rms" in the names of their classes, except T5's, and no model with T5's norm adds a table.
     """
     centres = tables.norm is not None and "rms" not in type(tables.norm).__name__.lower()
     return rows - rows.mean(-1, keepdim=True) if centres else rows

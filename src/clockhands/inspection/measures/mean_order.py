@@ -97,7 +97,7 @@ def _describe_change(change_N: Float[Tensor, " N"]) -> str:
 
 
 def _name_obstacle(reading: Reading) -> str:
-    """Blame the length of the windows where positions can be shifted in half a window; empty where they never can."""
+    """Return " in windows of this length" if positions can be shifted by 1 in half a window; else an empty string."""
     capture = reading.capture
     half_1T = capture.ids_NT[:1, : capture.length // 2]
     shifted = reading.subject.run_shifted(half_1T, 1, **capture.make_forward_options(slice(1)))

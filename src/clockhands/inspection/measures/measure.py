@@ -68,7 +68,7 @@ class Measure(ABC):
             yield replace(finding, verdict=finding.verdict + numbering)
 
     def make_finding(self, verdict: str, value: Number | None, **fields: Any) -> Finding:
-        """Return a finding with this measure's name, question, method and source, unless ``fields`` hold others."""
+        """Return a finding with this measure's name; question, method and source too, unless ``fields`` hold others."""
         declared = {"question": self.question, "method": self.method, "source": self.source}
         return Finding(name=self.name, verdict=verdict, value=value, **{**declared, **fields})
 

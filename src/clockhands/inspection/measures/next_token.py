@@ -1,4 +1,7 @@
-"""Does order matter to the next token? The loss of a language model in order and after permuted tokens."""
+"""Does order matter to the next token? The loss of a language model in order and after permuted tokens.
+
+In names of tensors ``N`` are texts, ``e`` the tokens of each that are predicted.
+"""
 
 from __future__ import annotations
 

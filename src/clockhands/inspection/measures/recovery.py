@@ -1,4 +1,7 @@
-"""Does adding the position destroy the token?"""
+"""Does adding the position destroy the token?
+
+In names of tensors ``n`` are the tokens of the sample.
+"""
 
 from __future__ import annotations
 
@@ -147,21 +150,21 @@ def draw_sample(subject: Subject, capture: Capture) -> Sample | str:
     # Cosines stay as they are when all vectors shrink alike.
     scale = max(find_power_of_two_above(tables.tokens_VD), find_power_of_two_above(tables.positions_ND))
     rows_TD = tables.positions_ND[: capture.length] / scale
-    centred_TD = rows_TD - rows_TD[capture.counted_T].mean(0)
-    if float(centred_TD[capture.counted_T].abs().max()) <= 1e-6 * float(rows_TD.abs().max()):
+    centred_TD = rows_TD - rows_TD[capture.measured_T].mean(0)
+    if float(centred_TD[capture.measured_T].abs().max()) <= 1e-6 * float(rows_TD.abs().max()):
         return "All position rows are equal: adding them moves every token by one vector."
     generator = torch.Generator().manual_seed(0)
-    counted = capture.counted_T.nonzero().flatten()
-    ids = capture.ids_NT[:, counted]
+    measured = capture.measured_T.nonzero().flatten()
+    ids = capture.ids_NT[:, measured]
     more = torch.randperm(len(tables.tokens_VD), generator=generator)[:MORE_ROWS]
     candidates = torch.cat([ids.flatten(), more]).unique()
     rows = tables.tokens_VD[candidates] / scale
     drawn = torch.randperm(ids.numel(), generator=generator)[:MOST_TOKENS]
     targets = torch.searchsorted(candidates, ids.flatten()[drawn])
-    position = centred_TD[counted.repeat(len(ids))[drawn]]
+    position = centred_TD[measured.repeat(len(ids))[drawn]]
     noise = F.normalize(torch.randn(position.shape, generator=torch.Generator().manual_seed(0)), dim=-1)
     noise = noise * position.norm(dim=-1, keepdim=True)
-    return Sample(rows - rows.mean(0), targets, drawn // len(counted), position, noise)
+    return Sample(rows - rows.mean(0), targets, drawn // len(measured), position, noise)
 
 
 def _draw_figure(sweep: Sweep) -> Figure:

@@ -23,8 +23,9 @@ class RepeatedText(Measure):
         f"Two windows repeat each other if at least {LEAST_SHARED:.0%} of the runs of {NGRAM} tokens of one occur in "
         "the other. Fixed by the position: how often two windows have the same token at the same position, beyond how "
         "often they have the same token at any two positions; 0 in running text, 1 in one text many times. Tokens "
-        "permuted: the same with the tokens of every window in another order, 20 times. Both describe the windows that "
-        "were read and have no sampling error."
+        "permuted: the same with the tokens of every window in another order, 20 times. The two shares, of "
+        "windows that repeat and of tokens that are fixed, describe the windows that were read and have no sampling "
+        "error."
     )
     source = "runs of tokens after Broder 1997"
     heading = TEXT_HEADING

@@ -1,4 +1,7 @@
-"""Which frequencies of the rotation does attention use?"""
+"""Which frequencies of the rotation does attention use?
+
+In names of tensors ``N`` are texts, ``F`` the pairs of channels that rotate together, ``q`` a quarter of them.
+"""
 
 from __future__ import annotations
 
@@ -23,13 +26,13 @@ from clockhands.shapes import Bool, Float, Int, Tensor
 class RotationFrequencies(Measure):
     """Shares of the pairs of channels that rotate together, and R² of the logits on q·k without rotation."""
 
-    name = "kernel.frequencies"
+    name = "kernel.frequencies"  # saved findings keep this name; no kernel of attention is meant
     question = "Which frequencies of the rotation does attention use?"
     references = ("equal pairs", "untrained")
     method = (
         "The logit is a sum over the pairs of channels that rotate together: share of pair f = cov(s q_f·k_f, "
         "logit)/var(logit), logits centred over keys. Which pairs are fastest is read from queries and keys with and "
-        "without rotation; layers that rotate no pairs of channels at one speed each are left out. 'Unrotated' is R² "
+        "without rotation; layers in which a pair has no single speed, or none turns, are left out. 'Unrotated' is R² "
         "of the logits on q·k as it would be without rotation. Interval: texts resampled. Equal pairs: the share of a "
         "quarter of the pairs if all had the same. Untrained: fresh weights."
     )
@@ -46,20 +49,20 @@ class RotationFrequencies(Measure):
         if subject.has_unlisted_architecture:
             return self.skip(f"Which channels a {subject.class_name} rotates together is not recorded here.")
         orders = {index: order_pairs(subject, layer) for index, layer in enumerate(capture.layers)}
-        layers = {index: order_F for index, order_F in orders.items() if order_F is not None}
-        if not layers:
+        order_by_layer = {index: order_F for index, order_F in orders.items() if order_F is not None}
+        if not order_by_layer:
             return self.skip(
                 "No layer rotates each of its pairs of channels at one speed, so that none is the fastest."
             )
-        sums = [compute_pair_sums(subject, capture.layers[index], capture.ordinary_T) for index in layers]
+        sums = [compute_pair_sums(subject, capture.layers[index], capture.ordinary_T) for index in order_by_layer]
         shares = [compute_pair_shares(*layer_sums) for layer_sums in sums]
-        ordered = [shares_F[order_F] for shares_F, order_F in zip(shares, layers.values(), strict=True)]
-        quarters = [order_F[: max(1, len(order_F) // 4)] for order_F in layers.values()]
-        fresh = None if reading.control is None else _compute_untrained_shares(subject, reading.control, layers)
-        unrotated = [compute_unrotated_r2(capture.layers[index], capture.ordinary_T) for index in layers]
+        ordered = [shares_F[order_F] for shares_F, order_F in zip(shares, order_by_layer.values(), strict=True)]
+        quarters = [order_F[: max(1, len(order_F) // 4)] for order_F in order_by_layer.values()]
+        fresh = None if reading.control is None else _compute_untrained_shares(subject, reading.control, order_by_layer)
+        unrotated = [compute_unrotated_r2(capture.layers[index], capture.ordinary_T) for index in order_by_layer]
         share, untrained = _average_quarter(ordered), None if fresh is None else _average_quarter(fresh)
-        equal = sum(len(quarter) / len(order_F) for quarter, order_F in zip(quarters, layers.values(), strict=True))
-        equal /= len(layers)
+        sizes = [len(pairs) / len(order_F) for pairs, order_F in zip(quarters, order_by_layer.values(), strict=True)]
+        equal = sum(sizes) / len(sizes)
         low, high = _bootstrap_quarters(sums, quarters)
         return self.make_finding(
             f"The fastest quarter of the rotated pairs carries {format_percent(share)} of the logits' variance (95 % "
@@ -70,7 +73,7 @@ class RotationFrequencies(Measure):
             interval=(low, high),
             references=(Reference("equal pairs", equal), *make_untrained_reference(untrained)),
             light="info",
-            table=_make_table([*layers], shares, unrotated),
+            table=_make_table([*order_by_layer], shares, unrotated),
             figure=_draw_figure(ordered, fresh),
         )
 
@@ -81,13 +84,13 @@ def _average_quarter(ordered: Sequence[Float[Tensor, " F"]]) -> float:
 
 
 def _compute_untrained_shares(
-    subject: Subject, control: Reading, layers: Mapping[int, Int[Tensor, " F"]]
+    subject: Subject, control: Reading, order_by_layer: Mapping[int, Int[Tensor, " F"]]
 ) -> list[Float[Tensor, " F"]]:
     """Return the shares of the same pairs of the same layers in the untrained model, in the same order."""
     ordinary_T = control.capture.ordinary_T
     return [
         compute_pair_shares(*compute_pair_sums(subject, control.capture.layers[index], ordinary_T))[order_F]
-        for index, order_F in layers.items()
+        for index, order_F in order_by_layer.items()
     ]
 
 

@@ -1,4 +1,7 @@
-"""How does it attend in your sentence? Its attention head by head, and its logits in terms."""
+"""How does it attend in your sentence? Its attention head by head, and its logits in terms.
+
+In names of tensors ``t`` are ``SENTENCE_TERMS``.
+"""
 
 from __future__ import annotations
 

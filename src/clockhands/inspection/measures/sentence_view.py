@@ -1,4 +1,7 @@
-"""The data of a page on which a reader chooses sentence, layer and head: packed numbers of attention and its terms."""
+"""The data of a page on which a reader chooses sentence, layer and head: packed numbers of attention and its terms.
+
+In names of tensors ``t`` are ``SENTENCE_TERMS``.
+"""
 
 from __future__ import annotations
 
@@ -23,11 +26,12 @@ def make_attention_view(
     """Return the data of the page's view ``attention``: plain values, for the ``details`` of a finding.
 
     It has ``kind``, the name of the view, and ``sentences``. A sentence has its ``text``, its ``tokens``, its text
-    ``swapped`` (empty if that has more or fewer), the ``terms`` of its logits by name, ``mask`` (that of the first
-    layer, for each query a row of 0 and 1), ``left_out``, how many heads there is no room for, and ``heads``, each with
-    ``layer`` (from 1), ``head`` (from 0), ``scale`` and ``numbers``: attention, attention after the swap where there is
-    one, then every term, each [queries, keys] as little-endian integers of 16 bits in base64. Attention is in units of
-    1 / 32767, terms in units of ``scale``. A head of a layer with another mask, such as a window, has its own ``mask``.
+    ``swapped`` (empty if that has more or fewer tokens), the ``terms`` of its logits by name, ``mask`` (that of the
+    first layer, for each query a row of 0 and 1), ``left_out``, how many heads there is no room for, and ``heads``,
+    each with ``layer`` (from 1), ``head`` (from 0), ``scale`` and ``numbers``: attention, attention after the swap
+    where there is one, then every term, each [queries, keys] as little-endian integers of 16 bits in base64. Attention
+    is in units of 1 / 32767, terms in units of ``scale``. A head of a layer with another mask, such as one that allows
+    only near keys, has its own ``mask``.
     """
     share = MOST_NUMBERS // len(sentences)
     packed = [_pack_sentence(*pair, share) for pair in zip(sentences, layers_by_sentence, strict=True)]
@@ -35,7 +39,7 @@ def make_attention_view(
 
 
 def _pack_sentence(sentence: Sentence, layers: Sequence[SentenceLayer], most: int) -> Mapping[str, Any]:
-    """Return one sentence, with at most ``most`` numbers: those heads in which position does most come first."""
+    """Return one sentence with at most ``most`` numbers, those of the heads in which position does most."""
     largest_t = torch.stack([layer.terms_tHST.abs().amax((1, 2, 3)) for layer in layers]).amax(0)
     used = (largest_t > ROUNDING * largest_t.max()).nonzero().flatten().tolist()
     maps = 1 + (layers[0].swapped_HST is not None) + len(used)
@@ -62,7 +66,7 @@ def _pack_mask(layer: SentenceLayer) -> list[str]:
 
 
 def _pack_other_mask(layers: Sequence[SentenceLayer], index: int) -> dict[str, Any]:
-    """Return the mask of a layer by its name; nothing where it is that of the first layer."""
+    """Return the mask of a layer under the key ``mask``; an empty dict where it is that of the first layer."""
     is_same = torch.equal(layers[index].mask_ST, layers[0].mask_ST)
     return {} if is_same else {"mask": _pack_mask(layers[index])}
 

@@ -37,9 +37,9 @@ class StateShare(Measure):
         """Measure the states after every layer; the value is the share after the last."""
         capture = reading.capture
         shares = _estimate_shares(capture)
-        ranks = [compute_stable_rank(hidden[:, capture.counted_T]) for hidden in capture.hidden]
+        ranks = [compute_stable_rank(hidden[:, capture.measured_T]) for hidden in capture.hidden]
         untrained = _estimate_shares(reading.control.capture) if reading.control else None
-        interval = jackknife_position_share(capture.hidden[-1][:, capture.counted_T])
+        interval = jackknife_position_share(capture.hidden[-1][:, capture.measured_T])
         return self.make_finding(
             _describe(shares, interval, untrained),
             shares[-1],
@@ -63,7 +63,7 @@ def _estimate_shares(capture: Capture) -> list[float]:
 
     The states of one layer are read at a time, since they may lie on the disk.
     """
-    return [estimate_position_share(hidden[:, capture.counted_T]) for hidden in capture.hidden]
+    return [estimate_position_share(hidden[:, capture.measured_T]) for hidden in capture.hidden]
 
 
 def _draw_figure(shares: list[float], untrained: list[float] | None) -> Figure:

@@ -1,4 +1,7 @@
-"""Do positions, and tokens, survive through the layers? What probes read back at every layer."""
+"""Do positions, and tokens, survive through the layers? What probes read back at every layer.
+
+In names of tensors ``n`` are the random splits of the texts.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +58,7 @@ class Survival(Measure):
         subject, capture, control = reading.subject, reading.capture, reading.control
         trained = probe_layers(subject, capture)
         untrained = probe_layers(control.subject, control.capture) if control else None
-        chance = 1 / int(capture.counted_T.sum())
+        chance = 1 / int(capture.measured_T.sum())
         shares_by_split_without_residuals = probe_without_residuals(subject, capture)
         without_residuals = [float(shares_n.mean()) for shares_n in shares_by_split_without_residuals]
         return self.make_finding(

@@ -38,7 +38,7 @@ class SwappedWords(Measure):
     question = "Does swapping two words change the output?"
     references = ("order ignored", "another sentence")
     method = (
-        "Short sentences against the same with two words swapped: built-in English ones such as 'Tom saw Anna', or, "
+        "Short sentences against the same with two words swapped: built-in English ones such as 'Tom bit a dog', or, "
         "where a text was given or the training text is known, sentences of that text, in which the two longest words"
         " are swapped (in those of fewer than four words the first and the last token). Squared change of the mean of "
         "the last "

@@ -59,7 +59,7 @@ def _receive_clockhands(running: RunningModules, computed: RecordedAttention, re
         products = computed.q_BHSK @ computed.k_BHTK.transpose(-1, -2) * computed.scale
         allowed = computed.mask_BHST & find_mask(computed.logits_BHST)
         bias = torch.zeros_like(products) if computed.bias_BHST is None else computed.bias_BHST.to(products.dtype)
-        # A scheme with this hook rewrites rows of logits: what they are more than the products counts as added.
+        # A scheme with this hook rewrites rows of logits: the logits less the products count as added.
         if "logits" in computed.scheme.active_hooks():
             bias = computed.logits_BHST - products
         receive(

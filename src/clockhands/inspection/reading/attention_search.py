@@ -32,8 +32,8 @@ def record_calls(
     """Run the model, and return the calls of its self-attention in order, and the modules of cross-attention.
 
     It runs twice: to see which modules compute attention, and to record the arguments of their calls. Each layer is
-    then replayed, to see whether it can be run alone. The third value says why a layer of self-attention is missing; it
-    is empty if none is. Raises CheckpointError if there is no attention at all.
+    then replayed, to see whether it can be run alone. The third value says why the attention of some module, self- or
+    cross-attention, could not be read; it is empty if all could. Raises CheckpointError if no attention was seen.
     """
     modules, unread_reason = _find_readable(model, run, shape)
     recorded: list[ModuleCall] = []
@@ -60,7 +60,7 @@ def record_calls(
 def _find_readable(model: nn.Module, run: Callable[[], object], shape: tuple[int, int]) -> tuple[list[nn.Module], str]:
     """Return the modules whose attention is computed as logits of every query, and why others are left out.
 
-    Raises CheckpointError if there is no attention at all.
+    Raises CheckpointError if no attention was seen.
     """
     complete: dict[nn.Module, bool] = {}  # by module: are all its logits those of every text and of every query?
     entered: dict[str, None] = {}  # the classes that ran and have "attention" in their names, to name them in a message
@@ -85,7 +85,7 @@ def _find_readable(model: nn.Module, run: Callable[[], object], shape: tuple[int
     finally:
         for hook in hooks:
             hook.remove()
-    if not complete and not entered:
+    if not complete and not entered and not unread_reason:
         raise CheckpointError(
             f"no attention was seen in {type(model).__name__}: it has none, or computes it in a way that neither the "
             "attention interface of transformers nor a softmax shows"

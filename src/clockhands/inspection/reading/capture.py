@@ -38,7 +38,7 @@ FIRST_POSITION_NOTE = (
     " Position 0 and special tokens are left out: in most trained models the row of position 0 is an outlier, and the "
     "states there have one huge direction that has nothing to do with position."
 )
-"""The sentence on the first position, for the ``method`` of the measures that read ``Capture.counted_T``."""
+"""The sentence on the first position, for the ``method`` of the measures that read ``Capture.measured_T``."""
 
 
 BATCH = 8
@@ -75,14 +75,14 @@ class Capture:
         return self.ids_NT.shape[1]
 
     @property
-    def counted_T(self) -> Bool[Tensor, " T"]:
+    def measured_T(self) -> Bool[Tensor, " T"]:
         """The positions of ordinary tokens without position 0, at which rows and hidden states are measured.
 
         Measures that compare the output before and after a change count position 0 too.
         """
-        counted_T = self.ordinary_T.clone()
-        counted_T[0] = False
-        return counted_T
+        measured_T = self.ordinary_T.clone()
+        measured_T[0] = False
+        return measured_T
 
     @cached_property
     def repeats(self) -> Repeats:
@@ -109,9 +109,9 @@ def capture(
 
     ``ordinary_T`` marks the positions without special tokens (default: all). ``source_NS`` goes to ``forward`` as
     ``source_BS``, batch by batch. ``progress`` is called after each batch. Attention that is not computed as logits of
-    every token for every token is left out, and ``unread_reason`` says why. Raises CheckpointError if the model has no
-    attention at all, gives NaN or infinite states, or not one state per token; UsageError if the disk has no room for
-    the states.
+    every token for every token is left out, and ``unread_reason`` says why. Raises CheckpointError if no attention was
+    seen in the model, or if it gives NaN or infinite states, or not one state per token; UsageError if the disk has no
+    room for the states.
     """
     ordinary = torch.ones(ids_NT.shape[1], dtype=torch.bool) if ordinary_T is None else ordinary_T
     result = Capture(ids_NT, [], [], ordinary, source_NS)

@@ -27,8 +27,8 @@ def list_norms(module: nn.Module) -> list[nn.Module]:
 
     One after the attention is in the list too, but a replay never reaches it.
     """
-    # A norm of values ("v_norm") divides no query and no key, and one that is called with a second input, such as a
-    # gate, is none of those: in the shapes that ``_read_norm`` tries it would not run.
+    # A norm of values ("v_norm") divides no query and no key. Nor does one that is called with a second input, such as
+    # a gate, and in the shapes that ``_read_norm`` tries it would not run.
     norms = []
     for name, child in module.named_modules():
         last = name.rsplit(".", 1)[-1]

@@ -1,4 +1,7 @@
-"""Interventions: what a model's output does when positions, or the order of the tokens, are changed."""
+"""Interventions: what a model's output does when positions, or the order of the tokens, are changed.
+
+In names of tensors ``N`` are texts, ``t`` their ordinary tokens.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +19,11 @@ from clockhands.inspection.subject.subject import Subject
 from clockhands.shapes import Float, Int, Tensor
 
 INTERVENTIONS_NOTE = (
-    " Shifted: every position k later (where the table ends before that, in windows cut by as much, at most by half). "
-    "Mean row: every position row replaced by the mean of the rows in use, a neutral baseline (row 0 is not: it is an "
-    "outlier in most trained models). Permuted: the same tokens in another order. Others permuted: every eighth token "
-    "stays where it is and the others change places; those that stay are measured. Interval: texts resampled."
+    " Shifted: every position k later (where the model has too few positions for that, in windows shortened by as many "
+    "tokens as positions are missing, if at least half a window is left). Mean row: every position row replaced by the "
+    "mean of the rows in use, a neutral baseline (row 0 is not: it is an outlier in most trained models). Permuted: "
+    "the same tokens in another order. Others permuted: every eighth token stays where it is and the others change "
+    "places; those that stay are measured. Interval: texts resampled."
 )
 """What the interventions are, for the ``method`` of the measures that use them."""
 STEPS = (1, 4, 16, 64)
@@ -127,9 +131,9 @@ def compare_states(name: str, before_NtD: Tensor, after_NtD: Tensor) -> Effect:
 class Interventions:
     """The effects of all interventions that the model allows, by name.
 
-    ``ANOTHER_TEXT`` among them is a reference, no intervention: each text against the next one. ``token_distance`` is
-    the mean squared distance of the last states of two tokens, ``text_distance`` that of the mean states of two texts;
-    each is 0 where these are all equal, and changes cannot be measured by it.
+    ``ANOTHER_TEXT`` among them is a reference, no intervention: each text against the one before it, the first against
+    the last. ``token_distance`` is the mean squared distance of the last states of two tokens, ``text_distance`` that
+    of the mean states of two texts; each is 0 where these are all equal, and changes cannot be measured by it.
     """
 
     effects: tuple[Effect, ...]

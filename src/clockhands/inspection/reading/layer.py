@@ -97,7 +97,7 @@ class Layer:
 
     @property
     def rewrites_logits(self) -> bool:
-        """Whether the scheme rewrites rows of logits, so that what it adds may depend on all tokens (CoPE, DAPE)."""
+        """Whether the scheme rewrites rows of logits (CoPE and others): what it adds may then depend on all tokens."""
         return self.scheme is not None and "logits" in self.scheme.active_hooks()
 
     @cached_property

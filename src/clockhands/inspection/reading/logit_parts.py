@@ -12,14 +12,17 @@ with E what the layer adds itself (ALiBi, T5's bias, DeBERTa's and Transformer-X
 constant part carries μ and every bias of the projections. μ and pos are estimated from the other half of the texts: if
 they came from the same N texts, noise would pass as position (about 1/N of the variance).
 
-Where a scheme computes positions from the tokens (RePo, CARoPE, Selective RoPE, PaTH, Forgetting), these are frozen at
-those of the real input, and queries and keys are then affine in it again. What remains is the term ``data-dependent``:
-the logits of the constant part at the positions of this text, less those at the positions that μ alone would get. Where
-a scheme rewrites rows of logits (CoPE, DAPE), that term is what the text's content changes of all that is added.
+Where a scheme computes positions from the tokens (RePo, PaTH and others), these are frozen at those of the real input,
+and queries and keys are then affine in it again. What remains is the term ``data-dependent``: the logits of the
+constant part at the positions of this text, less those at the positions that μ alone would get. Where a scheme rewrites
+rows of logits (CoPE and others), what it changes counts as added, and that term is what the text's content changes of
+all that is added.
 
 Source: the four terms of Ke et al. 2021 (TUPE, eq. 6) with a third part, in which layer norm and biases have their
 place; constant–content is the u term of Dai et al. 2019 (Transformer-XL), whose v term, of the distance, is in ``added,
 constant``.
+
+In annotations of tensors ``n`` are some of the texts.
 """
 
 from __future__ import annotations

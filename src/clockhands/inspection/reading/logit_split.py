@@ -1,6 +1,6 @@
 """How the variance of a layer's attention logits divides over their terms, text by text.
 
-``logit_parts`` says what the terms are.
+``logit_parts`` says what the terms are. In names of tensors ``N`` are texts, ``t`` the terms.
 """
 
 from __future__ import annotations
@@ -32,7 +32,10 @@ class LogitSplit:
     logit_sums_by_offset_HJ: Float[Tensor, "H J"]
 
     def compute_head_shares(self) -> Float[Tensor, "H t"]:
-        """Return the shares of each head; each row sums to 1. A share can be slightly negative: a covariance can."""
+        """Return the shares of each head. A share can be slightly negative: a covariance can.
+
+        Each row sums to 1; that of a head whose logits are all equal is 0.
+        """
         return self.cov_NHt.sum(0) / self.var_NH.sum(0)[:, None].clamp_min(1e-30)
 
     def compute_layer_shares(self) -> Float[Tensor, " t"]:
@@ -88,7 +91,10 @@ def _multiply_logits(term: Tensor | None, logits: Tensor) -> Tensor:
 
 
 def _compute_covariances(parts: LogitParts, logits: Tensor) -> Tensor:
-    """Return Σ_ij term · logit for all terms, B × H × t; q·k is not formed: Σ_ij q_i·k_j L_ij = Σ_i q_i · (L k)_i."""
+    """Return Σ_ij term · logit for all terms, B × H × t.
+
+    q·k is formed only where tokens choose positions; else Σ_ij q_i·k_j L_ij = Σ_i q_i · (L k)_i.
+    """
     if parts.constant_product is not None:
         return torch.stack([_multiply_logits(parts.compute_term(name), logits) for name in TERMS], dim=-1)
     weighted_keys = {key: logits @ parts.k[key] for key in PARTS}

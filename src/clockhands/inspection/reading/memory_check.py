@@ -18,8 +18,8 @@ COPIES = 3
 def count_bytes(heads: int, windows: Windows) -> tuple[int, int]:
     """Return the fewest bytes that one layer of ``heads`` heads needs: where the model computes, and on the CPU.
 
-    Counted are the logits of one batch and, in float64, the sums of attention over texts; not what is computed in
-    between, so that nothing is refused that would have fitted.
+    Counted are ``COPIES`` numbers for each pair of tokens in one batch and, in float64, the sums of attention over
+    texts; not what is computed in between, so that nothing is refused that would have fitted.
     """
     texts, length = windows.ids_NT.shape
     pairs = heads * length**2

@@ -1,4 +1,7 @@
-"""The attention of one sentence, head by head, and its logits in terms: token or position of query and of key."""
+"""The attention of one sentence, head by head, and its logits in terms: token or position of query and of key.
+
+In names of tensors ``t`` are ``SENTENCE_TERMS``, ``N`` other texts.
+"""
 
 from __future__ import annotations
 
@@ -28,9 +31,9 @@ SENTENCE_TERMS: Mapping[str, tuple[str, ...]] = {
     ),
     "words and distance, added": ("added, content", DATA_DEPENDENT),
 }  # fmt: skip
-"""The terms of the split logits by what of the query and what of the key they depend on; an axis ``t`` of a tensor here
-has one entry for each. Saved tables keep these names, in which a token is a word. What no text changes, the constant,
-goes with position: it is there whatever the tokens are. The last is zero except in layers that add what a
+"""The terms of the split logits in groups: does a term depend on the token or on the position of the query, and on
+which of the two of the key? Saved tables keep these names, in which a token is a word. What no text changes, the
+constant, goes with position: it is there whatever the tokens are. The last is zero except in layers that add what a
 token and a distance give together (DeBERTa, Transformer-XL), or in which tokens choose positions or change what is
 added.
 

@@ -54,7 +54,7 @@ MOST_PRODUCTS = 8
 
 
 class SoftmaxTap(TorchFunctionMode):
-    """Keeps the first matrix products of each module until its softmax; the one of its shape is that of q and k.
+    """Keeps the first matrix products of each module until its softmax; the first of the softmax's shape is q·k.
 
     While it is entered, PyTorch hands it every function that the model calls.
     """

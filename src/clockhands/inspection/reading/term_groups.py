@@ -1,4 +1,7 @@
-"""The terms of the split logits in groups with a meaning, and the shares of these groups."""
+"""The terms of the split logits in groups with a meaning, and the shares of these groups.
+
+In names of tensors ``t`` are ``TERMS``.
+"""
 
 from __future__ import annotations
 
@@ -23,9 +26,10 @@ TERM_GROUPS: dict[str, tuple[str, ...]] = {
     "content × distance": ("added, content",),
     "tokens choose positions (data-dependent)": (DATA_DEPENDENT,),
 }
-"""The terms of each group, by its name on pages and in tables. Names are query–key: content–position is a query's
-content that attends to positions. "Distance" depends on the distance alone: the constant–constant term, and what the
-layer adds to all texts."""
+"""The terms of each group, by its name in figures. Names are query–key: content–position is a query's content that
+attends to positions. Preferred tokens attract every query alike, by their own content and the constant part of the
+query; the reverse of that term goes with it. Preferred positions are the same of positions. "Distance" depends on the
+distance alone: the constant–constant term, and what the layer adds to all texts."""
 
 POSITIONAL = ("position–position", PREFERRED_POSITIONS, DISTANCE)
 """The groups that do not depend on which tokens a text has."""

@@ -11,13 +11,16 @@ from clockhands.inspection.subject.subject import Subject
 from clockhands.shapes import Bool, Tensor
 
 
-def check_tokenizer(subject: Subject, need: str, advice: str = "") -> None:
-    """Raise UsageError, saying what has ``need`` of one and why there is none, for a subject without a tokenizer."""
+def check_tokenizer(subject: Subject, beginning: str, advice: str = "") -> None:
+    """Raise UsageError for a subject without a tokenizer.
+
+    The message starts with ``beginning``, what needs a tokenizer, such as "text needs", and ends with ``advice``.
+    """
     if subject.tokenizer is None:
         reason = f" that can be opened ({subject.tokenizer_fault})" if subject.tokenizer_fault else ""
         raise UsageError(
-            f"{need} a tokenizer, and this model came without one{reason}; give one (--tokenizer NAME, tokenizer=...)"
-            f"{advice}"
+            f"{beginning} a tokenizer, and this model came without one{reason}; give one (--tokenizer NAME, "
+            f"tokenizer=...){advice}"
         )
 
 

@@ -53,9 +53,9 @@ class Windows:
 def check_counts(length: int | None, count: int) -> None:
     """Raise UsageError for windows of fewer tokens than ``SHORTEST``, and for fewer windows than ``FEWEST_TEXTS``."""
     if length is not None and length < SHORTEST:
-        raise UsageError(f"length is {length}; a window needs at least {SHORTEST} tokens (--length, length=...)")
+        raise UsageError(f"length is {length}; a window needs at least {SHORTEST} tokens (length=...)")
     if count < FEWEST_TEXTS:
-        raise UsageError(f"count is {count}; at least {FEWEST_TEXTS} windows are needed (--texts, count=...)")
+        raise UsageError(f"count is {count}; at least {FEWEST_TEXTS} windows are needed (count=...)")
 
 
 def cut_windows(
@@ -82,7 +82,8 @@ def cut_windows(
     stream: list[int] = []
     for text in texts:
         stream += encode_bare(tokenizer, text)
-        if len(stream) >= max(count, FEWEST_WINDOWS) * most:  # fewer windows are as long as those of more text
+        # Text for 8 windows is read also where fewer are asked for: of less they would be shorter.
+        if len(stream) >= max(count, FEWEST_WINDOWS) * most:
             break
     ordinary_length = min(most, len(stream) // FEWEST_WINDOWS)
     if ordinary_length < SHORTEST:

@@ -17,7 +17,8 @@ def select_stack(transformer: Transformer, side: Side | None) -> Stack:
 def name_mechanisms(schemes: SideSchemes) -> tuple[str, ...]:
     """Return the names in ``families.MECHANISM_CLAUSES`` of what the schemes of a side do.
 
-    They go by hooks: SSMax and Temperature, which only scale queries in the hook ``rotate``, are "rotary" too.
+    They go by hooks: Temperature, and SSMax that counts by position, are "rotary" too, for they scale queries in the
+    hook ``rotate``.
     """
     hooks = schemes.active_hooks()
     names = []

@@ -38,7 +38,7 @@ class HuggingFaceSubject(Subject, last=True):
     Attributes:
         family: what is recorded of its architecture; None if nothing is.
         table: the table of position vectors that is added at the input; None if there is none.
-        language_model: a model of one stack with its output layer, if it was given with one that predicts tokens.
+        language_model: the model with its output layer, if it has one stack and came with a layer that predicts tokens.
     """
 
     family: Family | None = None

@@ -50,7 +50,7 @@ class InputTable:
 
     @contextmanager
     def replace_rows(self, model: nn.Module, rows_ND: Float[Tensor, "N D"]) -> Iterator[None]:
-        """Inside the block, the model reads these rows, as they enter the layers, in place of its first N."""
+        """Inside the block, the model reads these rows, already times ``factor``, in place of its first N."""
         tensor: Tensor = operator.attrgetter(self.path)(model)
 
         def write(data: Tensor) -> None:

@@ -107,21 +107,25 @@ class Subject(ABC):
     @property
     @abstractmethod
     def has_unlisted_architecture(self) -> bool:
-        """Whether the architecture is not in ``families.FAMILIES``: only what the model shows is then known."""
+        """Whether this is a model of transformers that ``families.FAMILIES`` does not have.
+
+        Only what the model shows is then known.
+        """
 
     @property
     @abstractmethod
     def has_no_absolute_positions(self) -> bool:
-        """Whether the model is known to have no absolute positions, also where it has no positions at all.
+        """Whether it is known that the model has no positions, or that only differences of them matter.
 
-        A reader is told so where ``run_shifted`` shifts nothing. With RoPE, whose positions can be shifted though only
-        their differences matter, it is True for models of this project, which declare it, and False for others.
+        It is asked where ``run_shifted`` returns None, and a reader is then told so. Models of this project declare it,
+        those with RoPE too, though their positions can be shifted; for other models with RoPE it is False.
         """
 
     def explain_missing_table(self, why: str) -> str:
-        """Return the sentence of a measure that is left out because there are no position vectors at the input.
+        """Return the sentence of a measure that is left out because ``read_tables`` returns None.
 
-        ``why`` is the measure's own first sentence; what the model does in place of adding a table follows.
+        ``why`` is the measure's own first sentence, that there are no position vectors; what the model does instead
+        follows. Where position does enter at the input, HuggingFaceSubject says how in place of both.
         """
         return f"{why} {self.mechanism_sentence}"
 
@@ -133,7 +137,7 @@ class Subject(ABC):
     @property
     @abstractmethod
     def max_length(self) -> int | None:
-        """The number of tokens in the longest text that the model can read; None if it has no limit."""
+        """The number of tokens in the longest text that the model can read; None if none is known."""
 
     @property
     @abstractmethod
@@ -212,7 +216,10 @@ class Subject(ABC):
 
     @abstractmethod
     def read_tables(self, length: int = 0) -> Tables | None:
-        """Return the input tables in float32 on the CPU; None where no position vectors enter there.
+        """Return the input tables in float32 on the CPU; None where the model has none.
+
+        It has none where no position vectors enter at the input, where they are not the rows of one table, and where
+        no token has a vector of its own because neighbours are mixed.
 
         ``length``: the fewest position vectors that are needed, of a scheme that computes them. Raises CheckpointError
         for tables with NaN or infinite values.

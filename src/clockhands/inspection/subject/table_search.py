@@ -78,8 +78,8 @@ def _list_matrices(model: nn.Module, length: int) -> Iterator[tuple[str, Tensor]
 def _make_noise(rows_ND: Tensor) -> Tensor:
     """Return a random vector for every row, about as long as the rows are."""
     generator = torch.Generator().manual_seed(0)
-    unit = find_power_of_two_above(rows_ND)
-    size = ((rows_ND.float() / unit).square().mean().sqrt() * unit).clamp_min(1e-2)
+    divisor = find_power_of_two_above(rows_ND)
+    size = ((rows_ND.float() / divisor).square().mean().sqrt() * divisor).clamp_min(1e-2)
     return (torch.randn(rows_ND.shape, generator=generator) * size.cpu()).to(rows_ND)
 
 
@@ -126,7 +126,7 @@ def _follow_rows(
     tensor: Tensor = operator.attrgetter(path)(model)
     noise_ND = _make_noise(tensor.data.reshape(tensor.shape[-2:]))
     added_TD = noise_ND[first_row : first_row + ids_2T.shape[1]].float()
-    unit = find_power_of_two_above(added_TD)
+    divisor = find_power_of_two_above(added_TD)
     inputs = _record_inputs(model, lambda: forward(ids_2T), ids_2T.shape)
     with edit_rows(tensor, lambda data: data.add_(noise_ND)):
         changed_inputs = _record_inputs(model, lambda: forward(ids_2T), ids_2T.shape)
@@ -134,7 +134,8 @@ def _follow_rows(
         if name != changed_name or x.shape[-1] != added_TD.shape[-1]:
             continue
         change = changed_x.float() - x.float()
-        factor = float((change / unit * (added_TD / unit)).sum() / ((added_TD / unit).square().sum() * len(ids_2T)))
+        rows_TD = added_TD / divisor
+        factor = float((change / divisor * rows_TD).sum() / (rows_TD.square().sum() * len(ids_2T)))
         carries_tokens = not torch.allclose(x[0], x[1], rtol=1e-4, atol=1e-6)
         if carries_tokens and factor and _is_close(change, factor * added_TD, changed_x):
             is_embedding_output = before_2TD.shape == x.shape and _is_close(before_2TD, x)  # nothing follows the sum
@@ -192,8 +193,8 @@ def _describe_token_vectors(
     if tokens_VE is not None and tokens_VE.shape[-1] == x_2TD.shape[-1]:
         rows_2TD = tokens_VE.detach()[ids_2T.to(tokens_VE.device)].to(x_2TD)
         difference, of_rows = x_2TD[0] - x_2TD[1], rows_2TD[0] - rows_2TD[1]
-        unit = find_power_of_two_above(of_rows)
-        scale = float((difference / unit * (of_rows / unit)).sum() / (of_rows / unit).square().sum())
+        divisor = find_power_of_two_above(of_rows)
+        scale = float((difference / divisor * (of_rows / divisor)).sum() / (of_rows / divisor).square().sum())
         if _is_close(difference, scale * of_rows):
             return scale, "rows"
     with_other_neighbours = ids_2T.clone()

@@ -112,7 +112,7 @@ def _measure_layer(recorded: Capture, layer: int, attention: Any, heads: int) ->
     What positions contribute to a state is its mean over texts, whose covariance is lessened by what chance leaves of
     the words in a mean over so many texts.
     """
-    states_NTD = recorded.hidden[layer][:, recorded.counted_T].double()
+    states_NTD = recorded.hidden[layer][:, recorded.measured_T].double()
     mean_TD = states_NTD.mean(0)
     words_DD = compute_covariance((states_NTD - mean_TD).flatten(0, 1))
     basis_DK = find_subspace(compute_covariance(mean_TD) - words_DD / len(states_NTD), SHARE)
