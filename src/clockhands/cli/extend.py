@@ -53,7 +53,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--pictures", metavar="FOLDER",
                         help="make a grid of positions read larger pictures, judged by these: each class is a folder "
                         "with its name")  # fmt: skip
-    parser.add_argument("--texts", type=as_int, default=32, help="texts whose loss is measured (default: %(default)s)")
+    parser.add_argument(
+        "--texts",
+        type=as_int,
+        default=32,
+        help="texts whose loss is measured; a choice reads more, if short (default: %(default)s)",
+    )
     parser.add_argument(
         "--items", type=as_int, default=60, help="questions of each task at each length (default: %(default)s)"
     )

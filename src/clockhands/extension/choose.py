@@ -16,7 +16,7 @@ from clockhands.extension.archive import Archive
 from clockhands.extension.judge import Judged, judge, list_near
 from clockhands.extension.methods import Method, can_write, list_methods
 from clockhands.extension.text import Stream
-from clockhands.extension.trial import FINALISTS, SEARCH_TEXTS, search, try_methods
+from clockhands.extension.trial import FINALISTS, search, try_methods
 from clockhands.progress import CountProgress, ignore_count
 from clockhands.runs import LanguageModel
 
@@ -72,10 +72,10 @@ def choose_method(
     starts = [np.asarray(method.options["long_factor"]) for method in methods if "long_factor" in method.options]
     if starts and evaluations:
         starts += [np.full(len(starts[0]), longest / trained), np.ones(len(starts[0]))]
-        searched, loss = search(
+        searched, loss, read = search(
             model, starts, search_stream, trained, longest, evaluations, seed=seed, archive=archive, progress=progress
         )
-        tried[searched.name] = (loss, SEARCH_TEXTS)
+        tried[searched.name] = (loss, read)
         finalists.append(searched)
     judged = judge(
         model, finalists, judgement_stream, trained, longest, texts=texts, items=items, tasks=learned, seed=seed,

@@ -18,7 +18,7 @@ from clockhands.extension.drift import Drift, measure_drift, measure_losses
 from clockhands.extension.measure import choose_lengths
 from clockhands.extension.methods import Method, apply, can_write
 from clockhands.extension.retrieval import Retrieval, choose_writing, measure_retrieval
-from clockhands.extension.text import Stream, cut_texts
+from clockhands.extension.text import Stream, cut_texts, multiply_texts
 from clockhands.progress import CountProgress, ignore_count
 from clockhands.runs import LanguageModel
 from clockhands.shapes import Float
@@ -97,16 +97,18 @@ def judge(
 
     Half of ``texts`` are read at every length, where four times as many tokens of each are scored as for the usable
     length, and four times ``texts`` of the trained length. A method that spares those is not measured there again.
-    ``tasks``: those of retrieval that the model has learned.
+    ``tasks``: those of retrieval that the model has learned, of each ``items`` questions. Of short texts as many more
+    are read, and asked for as much more, as ``multiply_texts`` says.
     """
     archive = archive or Archive(None)
     lengths = [length for length in choose_lengths(trained, longest) if length >= trained]
-    tail, count = max(4, min(LONGEST_TAIL, trained // 4)), max(FEWEST, texts // 2)
+    times = multiply_texts(longest)
+    tail, count = max(4, min(LONGEST_TAIL, trained // 4)), times * max(FEWEST, texts // 2)
     short_NS = cut_texts(stream, trained, trained - 1, 4 * texts, model.start_ids)
     drifts: list[Drift] = []
     shorts: list[Float[np.ndarray, " N"]] = []
     for number, method in enumerate(methods):
-        key = f"judge/{method.key}/{texts}/{longest}"
+        key = f"judge/{method.key}/{texts}/{count}/{longest}"
         count_up = _count_methods(progress, "judging methods", number, len(methods))
 
         def drift(extended: LanguageModel, lengths: Sequence[int], progress: CountProgress = count_up) -> Drift:
@@ -128,7 +130,7 @@ def judge(
         Judged(method, drift, None, cost, base, can_write(model, method))
         for method, drift, cost in zip(methods, drifts, [None, *costs], strict=True)
     ]
-    return _add_retrieval(model, judged, stream, trained, lengths, items, tasks, seed, archive, progress)
+    return _add_retrieval(model, judged, stream, trained, lengths, times * items, tasks, seed, archive, progress)
 
 
 def list_near(judged: Sequence[Judged], trained: int) -> list[Judged]:

@@ -12,13 +12,17 @@ from clockhands.errors import DataError, UsageError
 from clockhands.runs import LanguageModel
 from clockhands.shapes import Int
 
-__all__ = ["Stream", "cut_texts", "encode_text", "split_stream"]
+__all__ = ["Stream", "cut_texts", "encode_text", "multiply_texts", "split_stream"]
 
 Stream = NDArray[np.int64]
 MOST_UNKNOWN = 0.2
 """The share of unknown tokens above which a tokenizer does not fit a text."""
 FEWEST_TEXTS = 8
 """Fewer texts give no interval that is worth printing."""
+COMMON_LENGTH = 2_048
+"""Tokens of the texts for which the numbers of texts and questions of a choice are meant."""
+MOST_TIMES = 8
+"""How many times as many are read at most, where texts are shorter."""
 
 
 def encode_text(model: LanguageModel, documents: Sequence[str]) -> Stream:
@@ -32,6 +36,14 @@ def encode_text(model: LanguageModel, documents: Sequence[str]) -> Stream:
             "the kind that it was trained on"
         )
     return stream
+
+
+def multiply_texts(longest: int) -> int:
+    """Return how many times as many texts a choice reads where the longest has so few tokens, for the same cost.
+
+    A short text scores few tokens, so methods that differ by some percent are told apart by more of them only.
+    """
+    return min(MOST_TIMES, max(1, COMMON_LENGTH // longest))
 
 
 def split_stream(stream: Stream, parts: int) -> list[Stream]:

@@ -14,7 +14,7 @@ from clockhands.extension.archive import Archive
 from clockhands.extension.drift import measure_losses
 from clockhands.extension.factor_search import search_factors
 from clockhands.extension.methods import Method, apply, make_longrope
-from clockhands.extension.text import FEWEST_TEXTS, Stream, cut_texts
+from clockhands.extension.text import FEWEST_TEXTS, Stream, cut_texts, multiply_texts
 from clockhands.progress import CountProgress, ignore_count
 from clockhands.runs import LanguageModel
 from clockhands.shapes import Int
@@ -22,11 +22,11 @@ from clockhands.shapes import Int
 __all__ = ["FINALISTS", "SEARCH_TEXTS", "cut_trial_texts", "search", "try_methods"]
 
 FIRST_TEXTS = 2
-"""Texts on which every method is tried."""
+"""Texts on which every method is tried, or so many times as many as ``multiply_texts`` says."""
 FINALISTS = 4
 """Methods that are judged besides the model as it is and what the search found."""
 SEARCH_TEXTS = 4
-"""Texts that a candidate of the search reads, unless the first shows that it is none of the best."""
+"""Texts that a candidate of the search reads, unless the first shows that it is none of the best; or as many groups."""
 
 
 def cut_trial_texts(
@@ -61,16 +61,17 @@ def try_methods(
     Successive halving: all methods on ``FIRST_TEXTS``, the better half on twice as many, until ``FINALISTS`` are left.
     """
     tried: dict[str, tuple[float, int]] = {}
-    rivals, count = list(methods), FIRST_TEXTS
+    rivals, count, times = list(methods), FIRST_TEXTS, multiply_texts(longest)
     while len(rivals) > FINALISTS and count <= texts:
-        texts_NS, tail = cut_trial_texts(model, stream, longest, count)
+        texts_NS, tail = cut_trial_texts(model, stream, longest, times * count)
         for number, method in enumerate(rivals):
             progress(f"trying methods on {len(texts_NS)} texts", number, len(rivals))
 
             def measure(method: Method = method, texts_NS: np.ndarray = texts_NS, tail: int = tail) -> float:
                 return _measure(model, method, texts_NS, tail)
 
-            tried[method.name] = (archive.keep(f"try/{method.key}/{count}/{longest}", measure), count)
+            read = len(texts_NS)
+            tried[method.name] = (archive.keep(f"try/{method.key}/{read}/{longest}", measure), read)
         rivals.sort(key=lambda method: tried[method.name][0])
         rivals, count = rivals[: max(FINALISTS, -(-len(rivals) // 2))], 2 * count
     return tried
@@ -87,9 +88,10 @@ def search(
     seed: int,
     archive: Archive,
     progress: CountProgress = ignore_count,
-) -> tuple[Method, float]:
-    """Search the factors of LongRoPE, and return the best as a method, with its loss on ``SEARCH_TEXTS`` texts."""
-    texts_NS, tail = cut_trial_texts(model, stream, longest, SEARCH_TEXTS)
+) -> tuple[Method, float, int]:
+    """Search the factors of LongRoPE, and return the best as a method, with its loss and the texts of that."""
+    texts_NS, tail = cut_trial_texts(model, stream, longest, SEARCH_TEXTS * multiply_texts(longest))
+    groups = min(SEARCH_TEXTS, len(texts_NS))
     factor = longest / trained
 
     def make(factors_F: np.ndarray) -> Method:
@@ -98,18 +100,15 @@ def search(
             factor,
         )  # fmt: skip
 
-    def measure(factors_F: np.ndarray, text: int) -> float:
+    def measure(factors_F: np.ndarray, group: int) -> float:
         name = ",".join(f"{value:.6g}" for value in factors_F)
-        text_1S = texts_NS[text : text + 1]
-        loss: float = archive.keep(
-            f"search/{name}/{text}/{longest}", lambda: _measure(model, make(factors_F), text_1S, tail)
-        )
+        group_NS = texts_NS[group::groups]
+        key = f"search/{name}/{group}/{len(group_NS)}/{longest}"
+        loss: float = archive.keep(key, lambda: _measure(model, make(factors_F), group_NS, tail))
         return loss
 
-    best_F, loss = search_factors(
-        measure, starts, factor, evaluations, texts=len(texts_NS), seed=seed, progress=progress
-    )
-    return make(best_F), loss
+    best_F, loss = search_factors(measure, starts, factor, evaluations, texts=groups, seed=seed, progress=progress)
+    return make(best_F), loss, len(texts_NS)
 
 
 def _measure(model: LanguageModel, method: Method, texts_NS: Int[np.ndarray, "N S"], tail: int) -> float:
