@@ -1,10 +1,12 @@
-"""What ``clockhands extend`` costs a model of ten million parameters: CPU time by part.
+"""What ``clockhands extend`` costs a model of ten million parameters: CPU time by part, and memory.
 
-python benchmarks/extending.py [--whole]
+python benchmarks/extending.py [--whole | --memory]
 
 Counted is how many tokens each part reads in texts of each length, with a model so small that this takes a minute or
 two; measured is how long the large model takes for a token in texts of each length; the cost is their product. With
-``--whole`` the large model does all of it, and the time of each part and the memory are measured.
+``--whole`` the large model does all of it, and the time of each part and the memory are measured. With ``--memory``
+it reads the longest texts under every method, in batches as large as the command's, and is asked for facts in them:
+the peak depends on the size of a batch, not on how many there are.
 
 The weights are random, so every method passes the guard and none is better: recall is measured of all finalists, which
 is the most that there can be to do. All three tasks count as learned.
@@ -29,10 +31,11 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from clockhands.data.corpora.facts import NAMES, VALUES
-from clockhands.extension import Method, apply, choose_lengths, choose_method, measure, split_stream
+from clockhands.extension import Method, apply, choose_lengths, choose_method, list_methods, measure, split_stream
 from clockhands.extension.attention_methods import NAME
 from clockhands.extension.drift import measure_losses
-from clockhands.extension.retrieval import TASKS
+from clockhands.extension.retrieval import TASKS, choose_writing, measure_retrieval
+from clockhands.extension.trial import cut_trial_texts
 from clockhands.runs import open_language_model
 
 VOCABULARY, TRAINED, TIMES = 4096, 256, 8
@@ -109,6 +112,25 @@ def time_tokens(folder: Path, lengths: Sequence[int], scheme: dict[str, Any] | N
     return seconds
 
 
+def measure_memory(folder: Path) -> dict[str, Any]:
+    """Return the peak after reading two of the longest texts, and asking ten questions there, under every method."""
+    model = open_language_model(folder, device="cpu")
+    before, longest = measure_peak(), TIMES * TRAINED
+    stream = np.random.default_rng(0).integers(100, VOCABULARY, 50_000)
+    texts_NS, tail = cut_trial_texts(model, stream, longest, 2)
+    writing = choose_writing(model, stream, TRAINED, seed=0)
+    for method in list_methods(model, TRAINED, longest):
+        with apply(model, method) as laid:
+            measure_losses(laid, texts_NS, tail)
+            measure_retrieval(laid, stream, [longest], writing, items=10, seed=0)
+    return {"peak, GB": measure_peak(), "of that before anything was read, GB": before}
+
+
+def measure_peak() -> float:
+    """Return the largest memory that this process had, in gigabytes."""
+    return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6, 2)
+
+
 def count_and_time(small: Path, large: Path) -> dict[str, Any]:
     """Return the cost of each part: tokens of each length, times the seconds of one."""
     counter, rungs = extend(small), [2**n for n in range(5, 12)]
@@ -139,12 +161,15 @@ def main() -> None:
             seconds = extend(large).seconds
             results: dict[str, Any] = {part: round(taken, 1) for part, taken in seconds.items()}
             results["CPU minutes in all"] = round(sum(seconds.values()) / 60, 2)
-            results["peak, GB"] = round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6, 2)
+            results["peak, GB"] = measure_peak()
+        elif "--memory" in sys.argv:
+            results = measure_memory(large)
         else:
             results = count_and_time(small, large)
     size = f"Llama of {parameters / 1e6:.1f} million parameters"
     setting = f"{size}, float32, trained length {TRAINED}, to {TIMES}x, defaults, one thread"
-    report("extending", "python benchmarks/extending.py", setting, results)
+    name = "extending_memory" if "--memory" in sys.argv else "extending"
+    report(name, " ".join(["python benchmarks/extending.py", *sys.argv[1:]]), setting, results)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,11 @@
 """Measure what the answers tell of texts longer than the trained ones, and keep it in docs/studies/extending.json.
 
-    python docs/studies/extending.py FOLDER [longer-yarn] [longer-reach] [longer-table]
+    python docs/studies/extending.py FOLDER [longer-yarn] [longer-reach] [longer-table] [longer-masked] [longer-grid]
 
-FOLDER holds the models of recipes/facts.toml, facts-windows.toml and facts-table.toml; one that is missing is trained
-there first, about two minutes of one core each. Everything else takes about a minute. A verdict is *more* or *less*
-where the interval of a difference leaves out 0, and *undecided* where it does not; texts are the sample.
+FOLDER holds the models of recipes/facts.toml, facts-windows.toml and facts-table.toml, and one that fills in masked
+tokens; what is missing is trained there first, about two minutes of one core each. Everything else takes about a
+minute. A verdict is *more* or *less* where the interval of a difference leaves out 0, and *undecided* where it does
+not; texts are the sample.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from extending_grid import measure_grid
 
 from clockhands.comparison.simultaneous import compare_with_baseline
 from clockhands.data import open_corpus
@@ -35,15 +37,25 @@ HERE = Path(__file__).parent
 KEPT = HERE / "extending.json"
 RECIPES = HERE.parents[1] / "recipes"
 FACTOR, TEXTS, SHORT_TEXTS, STEPS = 4, 48, 256, 200
+MASKED = {
+    "model.kind": "encoder", "model.encoder_layers": 2, "data.asked": 0.9, "training.max_steps": 1500,
+    "training.eval_steps": 10_000,
+}  # fmt: skip
+"""What makes a model that fills in masked tokens of facts-table.toml."""
 
 
-def open_model(folder: Path, recipe: str) -> tuple[LanguageModel, np.ndarray]:
-    """Open the model of a recipe, trained where it is missing, with the tokens of its test split."""
-    run = folder / recipe
+def open_model(
+    folder: Path, recipe: str, name: str = "", overrides: dict[str, Any] | None = None
+) -> tuple[LanguageModel, np.ndarray]:
+    """Open the model of a recipe, trained where it is missing, with the tokens of its test split.
+
+    ``name``: of its folder, where ``overrides`` change the recipe.
+    """
+    run = folder / (name or recipe)
     if not (run / "config.json").is_file():
-        train(RECIPES / f"{recipe}.toml", run, overwrite=True, draw=False, progress=True)
+        train(RECIPES / f"{recipe}.toml", run, overrides or {}, overwrite=True, draw=False, progress=True)
     known = Run.from_folder(run).recipe
-    model = open_language_model(run, device="cpu")
+    model = open_language_model(run, device="cpu", masked=True)
     return model, encode_text(model, open_corpus(known.corpus, **known.corpus_options).documents("test"))
 
 
@@ -100,24 +112,32 @@ def measure_reach(folder: Path) -> dict[str, Any]:
 
 def measure_table(folder: Path) -> dict[str, Any]:
     """Measure what a table stretched to four times its rows loses on the same tokens, untrained and trained on."""
-    model, stream = open_model(folder, "facts-table")
+    return _measure_stretched(*open_model(folder, "facts-table"), texts=TEXTS)
+
+
+def measure_masked(folder: Path) -> dict[str, Any]:
+    """Measure the same of an encoder with such a table, by the loss of masked tokens, of which a text has few."""
+    return _measure_stretched(*open_model(folder, "facts-table", "facts-masked", MASKED), texts=4 * TEXTS)
+
+
+def _measure_stretched(model: LanguageModel, stream: np.ndarray, texts: int) -> dict[str, Any]:
     trained = int(model.trained_length or 0)
     longest = FACTOR * trained
     parts = split_stream(stream, 2)
     tail = trained // 4
-    kept: dict[str, Any] = {"rows": trained, "longer": longest, "weights": hash_weights(model)}
-    before_NS = cut_texts(parts[1], longest, tail, TEXTS, model.start_ids)[:, -trained:]
+    kept: dict[str, Any] = {"rows": trained, "longer": longest, "texts": texts, "weights": hash_weights(model)}
+    before_NS = cut_texts(parts[1], longest, tail, texts, model.start_ids)[:, -trained:]
     before_N = measure_losses(model, before_NS, tail)[:, None]
     kept["loss"] = float(before_N.mean())
     losses, trained_on = {}, {}
     stretched = {method.name: method for method in list_methods(model, trained, longest)[1:]}
     for name, method in stretched.items():
         with apply(model, method) as laid:
-            losses[name] = measure_drift(laid, parts[1], [longest], tail=tail, texts=TEXTS).losses_NR
+            losses[name] = measure_drift(laid, parts[1], [longest], tail=tail, texts=texts).losses_NR
     for name, length in (("interpolated", longest), ("held", trained)):  # held at its own length, it is a copy
         with apply(model, replace(stretched[name], rows=length)) as laid:
             tune(laid, parts[0], Tuning(STEPS, "full"), trained, length)
-            texts_NS = cut_texts(parts[1], longest, tail, TEXTS, model.start_ids)[:, -length:]
+            texts_NS = cut_texts(parts[1], longest, tail, texts, model.start_ids)[:, -length:]
             trained_on[name] = measure_losses(laid, texts_NS, tail)[:, None]
     ours = [*losses.values(), trained_on["interpolated"]]
     changes = compare_with_baseline(ours, [before_N] * len(losses) + [trained_on["held"]])
@@ -138,6 +158,8 @@ PARTS: dict[str, Callable[[Path], dict[str, Any]]] = {
     "longer-yarn": measure_yarn,
     "longer-reach": measure_reach,
     "longer-table": measure_table,
+    "longer-masked": measure_masked,
+    "longer-grid": lambda folder: measure_grid(),
 }
 """What is measured, by the name under which answers tell it."""
 

@@ -12,8 +12,9 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from clockhands.extension import make_signature
+from clockhands.extension.signature import hash_weights
 from clockhands.runs import open_language_model
-from tests.runs.tiny import save_model
+from tests.runs.tiny import save_model, save_own_model
 
 STREAM = np.arange(50)
 
@@ -65,3 +66,27 @@ def test_weights_in_bfloat16_can_be_hashed(tmp_path: Path) -> None:
     folder = save_model(tmp_path / "model", "llama")
     model = open_language_model(folder, dtype=torch.bfloat16)
     assert make_signature(model, STREAM, {}) != sign(folder)
+
+
+def test_a_field_that_a_later_version_adds_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = open_language_model(save_own_model(tmp_path / "ours", "rope"))
+    before = hash_weights(model)
+    make = model.model.config.transformer
+    monkeypatch.setattr(model.model.config, "transformer", {**make, "norm_eps": 0.5})
+    assert hash_weights(model) != before
+    monkeypatch.setattr(model.model.config, "transformer", {**make, "added": 1})
+    assert hash_weights(model) != before, "with another value than its default it counts"
+    monkeypatch.setattr(type(model.model.config), "to_json_string", _add_field(type(model.model.config)))
+    monkeypatch.setattr(model.model.config, "transformer", make)
+    assert hash_weights(model) == before
+
+
+def _add_field(kind: Any) -> Any:
+    """Return how a configuration would be written by a version with one more field."""
+    write = kind.to_json_string
+
+    def write_more(self: Any, use_diff: bool = True) -> str:
+        raw = json.loads(write(self, use_diff=use_diff))
+        return json.dumps({**raw, "transformer": {**(raw.get("transformer") or {}), "added": 0}})
+
+    return write_more

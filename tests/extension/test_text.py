@@ -16,8 +16,8 @@ def test_the_judgement_reads_as_many_more_texts_and_asks_as_much_more() -> None:
     model, stream = make_planted(), make_stream(30_000, 0)
     for longest, texts, questions in ((512, 4 * 8, 4 * 10), (2048, 8, 10)):
         judged, _ = judge(
-            model, [Method("none", ""), Method("same", "")], stream, longest // 2, longest, texts=16, items=10, tasks=("recall",),
-            archive=Archive(None),
+            model, [Method("none", ""), Method("same", "")], stream, longest // 2, longest, texts=16, items=10,
+            tasks=("recall",), archive=Archive(None),
         )  # fmt: skip
         assert judged.drift.losses_NR.shape == (texts, 2)
         assert judged.retrieval is not None and judged.retrieval.questions["recall"] == questions

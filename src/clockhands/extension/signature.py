@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import transformers
 
 from clockhands import __version__
 from clockhands.extension.text import Stream
@@ -19,8 +20,8 @@ __all__ = ["hash_weights", "make_signature"]
 
 CHUNK = 2**24
 """Bytes of a weight file that are read at a time."""
-PLACES = ("_name_or_path", "_commit_hash")
-"""Keys of a configuration that say where a model was opened from, not what it is."""
+ELSEWHERE = ("_name_or_path", "_commit_hash", "transformers_version")
+"""Keys of a configuration that say where a model was opened from and by what, not what it is."""
 
 
 def make_signature(model: LanguageModel, stream: Stream, settings: dict[str, Any]) -> str:
@@ -34,6 +35,7 @@ def make_signature(model: LanguageModel, stream: Stream, settings: dict[str, Any
         {
             "version": __version__,
             "torch": torch.__version__,
+            "transformers": transformers.__version__,
             "device": model.device.type,
             "weights": hash_weights(model),
             "tokenizer": tokenizer.hexdigest(),
@@ -50,8 +52,7 @@ def hash_weights(model: LanguageModel) -> str:
     Weights that stay in files of no known folder, those of a name on the hub, count by that name and its commit.
     """
     digest = hashlib.blake2b(digest_size=16)
-    config = json.loads(model.model.config.to_json_string(use_diff=False))
-    digest.update(json.dumps(_leave_out_places(config), sort_keys=True).encode())
+    digest.update(json.dumps(_tell_apart(model.model.config), sort_keys=True).encode())
     if is_streamed(model.model):
         _hash_files(model, digest)
         return digest.hexdigest()
@@ -62,11 +63,28 @@ def hash_weights(model: LanguageModel) -> str:
     return digest.hexdigest()
 
 
-def _leave_out_places(value: Any) -> Any:
-    """Return a configuration without the keys that say where it was read, at any depth."""
-    if isinstance(value, dict):
-        return {key: _leave_out_places(inner) for key, inner in value.items() if key not in PLACES}
-    return [_leave_out_places(inner) for inner in value] if isinstance(value, list) else value
+def _tell_apart(config: Any) -> Any:
+    """Return what a configuration says beside the defaults of its class.
+
+    A field that a later version of a library adds, with its old meaning as the default, changes nothing.
+    """
+    try:
+        usual = json.loads(type(config)().to_json_string(use_diff=False))
+    except Exception:  # some classes need arguments, and raise anything without
+        usual = {}
+    return _leave_out(json.loads(config.to_json_string(use_diff=False)), usual)
+
+
+def _leave_out(value: Any, usual: Any) -> Any:
+    """Return a configuration without ``ELSEWHERE`` and without what is as usual, at any depth."""
+    if not isinstance(value, dict):
+        return value
+    known = usual if isinstance(usual, dict) else {}
+    return {
+        key: _leave_out(inner, known.get(key))
+        for key, inner in value.items()
+        if key not in ELSEWHERE and (key not in known or inner != known[key])
+    }
 
 
 def _hash_files(model: LanguageModel, digest: Any) -> None:

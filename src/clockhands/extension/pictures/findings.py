@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterator, Mapping
 
 from clockhands.comparison.statistics import Difference
-from clockhands.extension.judge import GUARD
 from clockhands.extension.pictures.judge import JudgedGrid, JudgedGrids
 from clockhands.extension.pictures.reading import Pictures
 from clockhands.extension.pictures.tables import GRIDS
@@ -41,23 +40,22 @@ def describe_grid_choice(judged: JudgedGrids) -> str:
         barred = sum(not judged.passes(grid) for grid in judged.grids)
         return (
             f"Chosen: the model as it is, which reads larger pictures made smaller. {barred} of {len(judged.grids)} "
-            f"larger grids are not shown to cost small pictures less than {GUARD:.0%} of the loss"
+            f"larger grids are not shown to cost small pictures less than {judged.allowed:.3g} nats"
             + ("." if barred == len(judged.grids) else ", and the others are shown to read larger pictures worse.")
         )
-    gain, share = chosen.gain, 100 / judged.loss
+    gain, cost = chosen.gain, chosen.cost
     shown = "less" if gain.high < 0 else "not shown to be less"
     return (
         f"Chosen: {chosen.way}, {GRIDS[chosen.way][0]}. At {longest} pixels the loss is {chosen.loss:.3f}, "
         f"{gain.value:+.3f} [{gain.low:+.3f}, {gain.high:+.3f}] against the same pictures at {judged.side}, which is "
-        f"{shown}. Small pictures blown up cost {share * chosen.cost.value:+.2f} % [{share * chosen.cost.low:+.2f}, "
-        f"{share * chosen.cost.high:+.2f}]."
+        f"{shown}. Small pictures blown up cost {cost.value:+.4f} nats [{cost.low:+.4f}, {cost.high:+.4f}]."
     )
 
 
 def _make_choice(judged: JudgedGrids, pictures: Pictures, command: str, basis: Mapping[str, str]) -> Finding:
     longest = judged.longest
     columns = ["grid", f"loss at {longest} pixels", "named, %", f"against {judged.side} pixels", "low", "high",
-               "cost on small pictures, %", "low", "high", "passes the guard", "chosen"]  # fmt: skip
+               "cost on small pictures, nats", "low", "high", "passes the guard", "chosen"]  # fmt: skip
     smaller = pictures.count_smaller(longest)
     few = f" {smaller} of them have fewer than {longest} pixels and were blown up." if smaller else ""
     return Finding(
@@ -72,9 +70,9 @@ def _make_choice(judged: JudgedGrids, pictures: Pictures, command: str, basis: M
         figure=_draw(judged),
         method=(
             f"{len(pictures)} pictures, cut to their square middle.{few} The loss is that of the right class. Guard: "
-            f"the cost on pictures of {judged.side} pixels, blown up, is shown to be below {GUARD:.0%} of the loss. Of "
-            "the grids that pass and are not shown to be worse than the model as it is, the smallest loss. Differences "
-            "are paired by picture, intervals simultaneous over grids (max-t)."
+            f"the cost on pictures of {judged.side} pixels, blown up, is shown to be below {judged.allowed:.3g} nats. "
+            "Of the grids that pass and are not shown to be worse than the model as it is, the smallest loss. "
+            "Differences are paired by picture, intervals simultaneous over grids (max-t)."
         ),
         command=command,
         basis=basis,
@@ -83,24 +81,23 @@ def _make_choice(judged: JudgedGrids, pictures: Pictures, command: str, basis: M
 
 
 def _make_row(judged: JudgedGrids, grid: JudgedGrid) -> tuple[object, ...]:
-    share = 100 / judged.loss
     marks = ("yes" if judged.passes(grid) else "no", "chosen" if grid is judged.chosen else "")
-    return (grid.way, grid.loss, 100 * grid.right, *_span(grid.gain, 1.0), *_span(grid.cost, share), *marks)
+    return (grid.way, grid.loss, 100 * grid.right, *_span(grid.gain), *_span(grid.cost), *marks)
 
 
-def _span(difference: Difference, scale: float) -> tuple[float, float, float]:
-    return scale * difference.value, scale * difference.low, scale * difference.high
+def _span(difference: Difference) -> tuple[float, float, float]:
+    return difference.value, difference.low, difference.high
 
 
 def _draw(judged: JudgedGrids) -> Figure:
     ways = tuple(grid.way for grid in judged.grids)
     bars = Mark("bars", f"loss at {judged.longest} pixels", x=ways, y=tuple(grid.loss for grid in judged.grids))
     own = Mark("hline", f"as it is, at {judged.side} pixels", y=(judged.loss,), emphasis="reference")
-    costs = tuple(100 * grid.cost.value / judged.loss for grid in judged.grids)
+    costs = tuple(grid.cost.value for grid in judged.grids)
     price = Mark("bars", "cost", x=ways, y=costs)
-    guard = Mark("hline", "guard", y=(100 * GUARD,), emphasis="reference")
+    guard = Mark("hline", "guard", y=(judged.allowed,), emphasis="reference")
     panels = (
         Panel((bars, own), "Loss on larger pictures", "", "nats"),
-        Panel((price, guard), "Cost on small pictures, blown up", "", "% of the loss"),
+        Panel((price, guard), "Cost on small pictures, blown up", "", "nats"),
     )
     return Figure(panels, "Each larger grid beside the model as it is.", height=0.42, title="What each grid gives")

@@ -1,14 +1,15 @@
 """Judges larger grids: the loss of the right class on larger pictures, beside what small pictures lose by them.
 
 The rule is that of texts. A grid passes the guard if its cost on pictures of the trained size, blown up to the new one,
-is shown to be below ``GUARD`` of the loss. Of those that pass and are not shown to read larger pictures worse than the
-model reads them at its own size, the one with the smallest loss is chosen.
+is shown to be below ``GUARD`` of the loss, or of a nat, which is more where nearly every class is named. Of those that
+pass and are not shown to read larger pictures worse than the model reads them at its own size, the one with the
+smallest loss is chosen.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -67,9 +68,14 @@ class JudgedGrids:
     grids: tuple[JudgedGrid, ...]
     chosen: JudgedGrid | None
 
+    @property
+    def allowed(self) -> float:
+        """The nats that a way may cost on small pictures."""
+        return GUARD * max(self.loss, 1.0)
+
     def passes(self, grid: JudgedGrid) -> bool:
-        """Whether the cost of a way on small pictures is shown to be below ``GUARD`` of the loss."""
-        return grid.cost.inner[1] < GUARD * self.loss
+        """Whether the cost of a way on small pictures is shown to be below ``allowed``."""
+        return grid.cost.inner[1] < self.allowed
 
 
 def judge_grids(
@@ -105,7 +111,7 @@ def judge_grids(
     )
     classes = int(model.model.config.num_labels)
     judged = JudgedGrids(model.side, longest, classes, float(own_N.mean()), float(right_N.mean()), grids, None)
-    return JudgedGrids(**{**vars(judged), "chosen": _choose(judged)})
+    return replace(judged, chosen=_choose(judged))
 
 
 def _choose(judged: JudgedGrids) -> JudgedGrid | None:

@@ -1,0 +1,74 @@
+"""Train a tiny ViT on the spot, and measure what its grid of positions loses on pictures twice as large.
+
+Part of extending.py. The class of a picture is the quarter that holds a bright square, so that it can be told from
+positions alone. On larger pictures the same scenes are drawn with as many more pixels.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+from transformers import ViTConfig, ViTForImageClassification
+
+from clockhands.extension.pictures import PictureModel, Pictures, judge_grids
+
+__all__ = ["measure_grid"]
+
+SIDE, PATCH, TIMES, PICTURES = 32, 4, 2, 400
+STEPS, BATCH, RATE = 500, 32, 1e-3
+
+
+def draw(quarter: int, side: int, rng: np.random.Generator) -> torch.Tensor:
+    """Draw a bright square of random size and place inside a quarter, on noise as coarse as a trained pixel."""
+    noise = rng.uniform(0, 0.5, (3, SIDE, SIDE))
+    size = int(rng.integers(4, 9))
+    corner = rng.integers(0, SIDE // 2 - size + 1, 2) + SIDE // 2 * np.array(divmod(quarter, 2))
+    noise[:, corner[0] : corner[0] + size, corner[1] : corner[1] + size] += 0.4
+    return torch.from_numpy(noise.repeat(side // SIDE, 1).repeat(side // SIDE, 2)).float()
+
+
+def train() -> PictureModel:
+    """Train the ViT."""
+    torch.manual_seed(0)
+    rng = np.random.default_rng(0)
+    config = ViTConfig(
+        hidden_size=48, num_hidden_layers=3, num_attention_heads=3, intermediate_size=96, image_size=SIDE,
+        patch_size=PATCH, num_labels=4,
+    )  # fmt: skip
+    model = ViTForImageClassification(config)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=RATE)
+    for _ in range(STEPS):
+        kinds = rng.integers(0, 4, BATCH)
+        pixels = torch.stack([draw(int(kind), SIDE, rng) for kind in kinds])
+        loss = nn.functional.cross_entropy(model(pixel_values=2 * pixels - 1).logits, torch.from_numpy(kinds))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    return PictureModel("a ViT of this study", model.eval(), {})
+
+
+def measure_grid() -> dict[str, Any]:
+    """Measure every way to make the grid larger."""
+    model, rng = train(), np.random.default_rng(1)
+    kinds = [number % 4 for number in range(PICTURES)]
+    pictures = Pictures("drawn", tuple(draw(kind, TIMES * SIDE, rng) for kind in kinds), tuple(kinds))
+    judged = judge_grids(model, pictures, TIMES * SIDE)
+    digest = hashlib.blake2b(digest_size=16)
+    for _, weight in sorted(model.model.state_dict().items()):
+        digest.update(weight.numpy().tobytes())
+    kept: dict[str, Any] = {
+        "side": SIDE // PATCH, "longer": TIMES * SIDE // PATCH, "pictures": PICTURES, "loss": judged.loss,
+        "right": judged.right, "parameters": sum(weight.numel() for weight in model.model.parameters()),
+        "chosen": judged.chosen.way if judged.chosen else "the model as it is", "weights": digest.hexdigest(),
+    }  # fmt: skip
+    for grid in judged.grids:
+        kept[f"{grid.way}, loss"], kept[f"{grid.way}, right"] = grid.loss, grid.right
+        for name, difference in ((grid.way, grid.gain), (f"{grid.way}, cost", grid.cost)):
+            verdict = "more" if difference.low > 0 else "less" if difference.high < 0 else "undecided"
+            kept |= {name: float(difference.value), f"{name}, low": float(difference.low),
+                     f"{name}, high": float(difference.high), f"{name}, verdict": verdict}  # fmt: skip
+    return kept
