@@ -52,7 +52,7 @@ def hash_weights(model: LanguageModel) -> str:
     Weights that stay in files of no known folder, those of a name on the hub, count by that name and its commit.
     """
     digest = hashlib.blake2b(digest_size=16)
-    digest.update(json.dumps(_tell_apart(model.model.config), sort_keys=True).encode())
+    digest.update(json.dumps(_list_unusual(model.model.config), sort_keys=True).encode())
     if is_streamed(model.model):
         _hash_files(model, digest)
         return digest.hexdigest()
@@ -63,7 +63,7 @@ def hash_weights(model: LanguageModel) -> str:
     return digest.hexdigest()
 
 
-def _tell_apart(config: Any) -> Any:
+def _list_unusual(config: Any) -> Any:
     """Return what a configuration says beside the defaults of its class.
 
     A field that a later version of a library adds, with its old meaning as the default, changes nothing.
