@@ -242,8 +242,8 @@ def main() -> None:
             write_text(path, json.dumps(measure_pair(given.folder, name, factor)))
         pairs.append(json.loads(path.read_text("utf8")))
         setting = (
-            f"{len(pairs)} of {len(PAIRS)} pairs; chosen with the command's defaults, judged by {SECOND[0]} texts of each "
-            f"length and {SECOND[1]} questions; float32, one thread"
+            f"{len(pairs)} of {len(PAIRS)} pairs; chosen with the command's defaults, judged by {SECOND[0]} texts of "
+            f"each length and {SECOND[1]} questions; float32, one thread"
         )
         report("extending_pairs", "python benchmarks/extending_pairs.py FOLDER", setting, summarise(pairs))
 
