@@ -9,6 +9,7 @@ import pytest
 
 from clockhands.cli.trials import TrialTable, describe, duration
 from clockhands.comparison import cost, estimate
+from clockhands.comparison.estimate import Overheads
 from clockhands.comparison.results import Cost
 from clockhands.comparison.trial import Trial
 from tests.comparison.planted import plan
@@ -23,19 +24,25 @@ def test_a_time_is_told_in_the_unit_a_person_would_take(seconds: float, said: st
     assert duration(seconds) == said
 
 
+@pytest.mark.parametrize("share", [1.0, 0.5])
 def test_a_plan_is_described_with_what_each_variant_costs(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    share: float, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Two seconds a step are 2000 ms; the time of the whole is another function's, 12 minutes here."""
+    """Two seconds a step are 2000 ms; the time of the whole is another function's, 12 minutes here.
+
+    Where the measurement got half of a processor, a whole one takes half of that.
+    """
     made = plan()
     costs = {variant.name: Cost(12_345, 6, 10, 2.0, {}) for variant in made.variants}
     monkeypatch.setattr(cost, "measure_costs", lambda asked: costs)
-    monkeypatch.setattr(estimate, "measure_overheads", lambda asked, known: None)
+    overheads = Overheads(0.0, 0.0, 0.0, 0.0, 0.0, 1.0, share=share)
+    monkeypatch.setattr(estimate, "measure_overheads", lambda asked, known: overheads)
     monkeypatch.setattr(estimate, "estimate_plan", lambda asked, known, overheads, workers: 720.0)
-    assert describe(made, workers=2) == 0
+    assert describe(made, workers=2, threads=1) == 0
     printed = capsys.readouterr().out
     assert [line.split()[-3:] for line in printed.splitlines() if "12,345" in line] == [["12,345", "6", "2000"]] * 2
     assert "2 variants × 2 seeds = 4 trials" in printed and "about 12 minutes with 2 workers" in printed
+    assert ("50 % of a processor; with a whole one it is about 6 minutes" in printed) == (share == 0.5)
 
 
 def test_the_table_counts_what_runs_of_each_variant(tmp_path: Path) -> None:
