@@ -127,7 +127,9 @@ def _extend_grid(options: argparse.Namespace) -> int:
     longest = _find_longest(options.to, model.side, "pixels")
     if longest == model.side:
         raise UsageError(f"--to {options.to} is the {longest:,} pixels that it reads already; give more")
-    plan = PicturePlan(read_pictures(options.pictures, model, MOST_PICTURES), longest, _write_command(options))
+    plan = PicturePlan(
+        read_pictures(options.pictures, model, MOST_PICTURES, largest=longest), longest, _write_command(options)
+    )
     with ProgressCounter() as progress:
         findings = extend_grid(
             model, plan, Path(options.out), write_page=lambda findings: _write_page(findings, options),

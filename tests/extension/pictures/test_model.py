@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 import torch
 from transformers import CLIPConfig, CLIPForImageClassification, ResNetConfig, ResNetForImageClassification
 
-from clockhands.errors import UsageError
+from clockhands.errors import CheckpointError, UsageError
 from clockhands.extension.pictures import lengthen, open_picture_model
 from tests.extension.pictures.tiny import PATCH, SIDE, save_vit
 from tests.runs.tiny import save_model
@@ -43,3 +44,21 @@ def test_models_without_a_grid_are_refused(tmp_path: Path) -> None:
     ResNetForImageClassification(config).save_pretrained(tmp_path / "resnet")
     with pytest.raises(UsageError, match="both have to be square here"):
         open_picture_model(tmp_path / "resnet")
+
+
+@pytest.mark.parametrize(
+    ("file", "field", "value", "said"),
+    [
+        ("config.json", "id2label", {"0": "lying", "9": "standing"}, "id2label has the class 9; there are 2 classes"),
+        ("preprocessor_config.json", "image_std", [0.5, 0, 0.5], "image_std is .* has to be above 0"),
+        ("preprocessor_config.json", "image_std", [0.5, float("nan"), 0.5], "image_std is .* has to be above 0"),
+        ("preprocessor_config.json", "image_mean", "half", "image_mean is 'half', no list of numbers"),
+        ("config.json", "patch_size", 0, "of 16 pixels in patches of 0; both have to be above 0"),
+        ("config.json", "image_size", -16, "of -16 pixels in patches of 4; both have to be above 0"),
+    ],
+)
+def test_a_folder_that_means_harm_is_one_error(tmp_path: Path, file: str, field: str, value: object, said: str) -> None:
+    path = save_vit(tmp_path) / file
+    path.write_text(json.dumps({**json.loads(path.read_text()), field: value}))
+    with pytest.raises((CheckpointError, UsageError), match=said):
+        open_picture_model(tmp_path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -42,3 +43,15 @@ def test_what_cannot_be_read_is_one_sentence(tmp_path: Path) -> None:
     (some / "lying").rename(some / "leaning")
     with pytest.raises(UsageError, match=r"has a folder 'leaning', and that is no class of .*; it has lying, standing"):
         read_pictures(some, model, 100)
+
+
+def test_photographs_are_kept_no_larger_than_they_are_read(tmp_path: Path) -> None:
+    model = open_picture_model(save_vit(tmp_path / "vit"))
+    some = save_pictures(tmp_path / "some", 5, side=48)
+    os.mkfifo(some / "lying" / "waits-for-ever.png")
+    whole, smaller = read_pictures(some, model, 100), read_pictures(some, model, 100, largest=32)
+    assert {picture.shape for picture in whole.pictures} == {(3, 48, 48)}
+    assert {picture.shape for picture in smaller.pictures} == {(3, 32, 32)}
+    torch.testing.assert_close(smaller.pictures[0], resize(whole.pictures[0], 32))
+    small = read_pictures(some, model, 100, largest=64)
+    assert small.count_smaller(64) == 10, "none is blown up, so that smaller ones are counted"

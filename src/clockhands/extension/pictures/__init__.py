@@ -5,7 +5,7 @@
     from clockhands.extension.pictures import open_picture_model, read_pictures
 
     model = open_picture_model("vit")
-    pictures = read_pictures("photographs", model, most=512)
+    pictures = read_pictures("photographs", model, most=512, largest=448)
     judge_grids(model, pictures, longest=2 * model.side)
 """
 

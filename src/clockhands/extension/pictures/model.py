@@ -43,7 +43,7 @@ class PictureModel:
     @property
     def vision(self) -> Any:
         """The part of the configuration that describes the reader of pictures."""
-        return getattr(self.model.config, "vision_config", None) or self.model.config
+        return _get_vision(self.model.config)
 
     @property
     def side(self) -> int:
@@ -76,6 +76,11 @@ class PictureModel:
         return logits.float().cpu()
 
 
+def _get_vision(config: Any) -> Any:
+    """Return the part of a configuration that describes the reader of pictures."""
+    return getattr(config, "vision_config", None) or config
+
+
 def open_picture_model(source: str | Path, *, device: str | None = None) -> PictureModel:
     """Open a folder or hub name with a model of transformers that names pictures, such as a ViT.
 
@@ -94,13 +99,25 @@ def open_picture_model(source: str | Path, *, device: str | None = None) -> Pict
         )
     measure_weight_files(source, raw)  # refuses weights that are pickled, missing or damaged
     config = load_configuration(source)
+    _check_configuration(source, config)
     loaded = load_foreign_model(AutoModelForImageClassification, source, dtype=torch.float32, config=config)
     model = PictureModel(str(source), loaded.to(choose_device(device)).eval(), _read_processor(source))
-    sizes = (getattr(model.vision, "image_size", None), getattr(model.vision, "patch_size", None))
-    if not all(isinstance(size, int) for size in sizes):
-        raise UsageError(f"{source} reads pictures of {sizes[0]} in patches of {sizes[1]}; both have to be square here")
     _ = model.table
     return model
+
+
+def _check_configuration(source: str | Path, config: Any) -> None:
+    """Refuse sizes and classes that no model of square pictures has."""
+    vision = _get_vision(config)
+    sizes: list[Any] = [getattr(vision, field, None) for field in ("image_size", "patch_size")]
+    if not all(isinstance(size, int) for size in sizes):
+        raise UsageError(f"{source} reads pictures of {sizes[0]} in patches of {sizes[1]}; both have to be square here")
+    if min(sizes) < 1:
+        raise CheckpointError(
+            f"{source} reads pictures of {sizes[0]} pixels in patches of {sizes[1]}; both have to be above 0"
+        )
+    if strange := sorted(number for number in config.id2label if not 0 <= int(number) < config.num_labels):
+        raise CheckpointError(f"{source}: id2label has the class {strange[0]}; there are {config.num_labels} classes")
 
 
 def _read_processor(source: str | Path) -> Mapping[str, Any]:
@@ -113,6 +130,10 @@ def _read_processor(source: str | Path) -> Mapping[str, Any]:
         values = read.get(key)
         if values is not None and not (isinstance(values, list) and all(isinstance(v, int | float) for v in values)):
             raise CheckpointError(f"{path}: {key} is {values!r}, no list of numbers")
+    if any(not value > 0 for value in read.get("image_std") or ()):
+        raise CheckpointError(
+            f"{path}: image_std is {read['image_std']!r}; pictures are divided by it, so it has to be above 0"
+        )
     return read
 
 
@@ -125,7 +146,7 @@ def lengthen(model: PictureModel, side: int, way: str) -> PictureModel:
         raise UsageError(f"{side} pixels are no multiple of the patch, {model.patch}")
     name, before, old = model.table
     config = copy.deepcopy(model.model.config)
-    (getattr(config, "vision_config", None) or config).image_size = side
+    _get_vision(config).image_size = side
     longer = type(model.model)(config)
     state = {key: weight for key, weight in model.model.state_dict().items() if not key.endswith("position_ids")}
     rows_PD = state[name].reshape(-1, state[name].shape[-1])

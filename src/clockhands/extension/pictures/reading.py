@@ -45,17 +45,18 @@ class Pictures:
         return sum(picture.shape[-1] < side for picture in self.pictures)
 
 
-def read_pictures(folder: str | Path, model: PictureModel, most: int) -> Pictures:
+def read_pictures(folder: str | Path, model: PictureModel, most: int, *, largest: int | None = None) -> Pictures:
     """Read up to ``most`` pictures, evenly over the files; each class is a folder with its name or its number.
 
-    Pictures are cut to their square middle. Raises UsageError for a missing folder and a class that the model does not
-    have, DataError for too few pictures and for a file that holds none.
+    Pictures are cut to their square middle, and made smaller where that has more than ``largest`` pixels a side: five
+    hundred whole photographs would fill the memory. Raises UsageError for a missing folder and a class that the model
+    does not have, DataError for too few pictures and for a file that holds none.
     """
     place = Path(folder)
     if not place.is_dir():
         raise UsageError(f"--pictures {folder}: there is no such folder")
     known = _list_classes(model)
-    files = [path for path in sorted(place.glob("*/*")) if path.suffix.lower() in SUFFIXES]
+    files = [path for path in sorted(place.glob("*/*")) if path.suffix.lower() in SUFFIXES and path.is_file()]
     if len(files) < FEWEST:
         raise DataError(
             f"{folder} has {len(files)} pictures in folders of their classes; at least {FEWEST} are needed for an "
@@ -71,7 +72,7 @@ def read_pictures(folder: str | Path, model: PictureModel, most: int) -> Picture
     channels = int(model.vision.num_channels)
     return Pictures(
         str(folder),
-        tuple(_read(path, channels) for path in chosen),
+        tuple(_read(path, channels, largest) for path in chosen),
         tuple(known[path.parent.name] for path in chosen),
     )
 
@@ -87,7 +88,7 @@ def _list_some(names: Sequence[str]) -> str:
     return ", ".join(map(str, names[:5])) + (f" and {len(names) - 5:,} more" if len(names) > 5 else "")
 
 
-def _read(path: Path, channels: int) -> Float[Tensor, "C S S"]:
+def _read(path: Path, channels: int, largest: int | None) -> Float[Tensor, "C S S"]:
     from PIL import Image, UnidentifiedImageError
 
     try:
@@ -98,7 +99,8 @@ def _read(path: Path, channels: int) -> Float[Tensor, "C S S"]:
             values_SSC = np.array(square, dtype=np.float32).reshape(side, side, -1) / 255
     except (OSError, UnidentifiedImageError, ValueError, Image.DecompressionBombError) as fault:
         raise DataError(f"{path} cannot be read as a picture: {fault}") from fault
-    return torch.from_numpy(values_SSC).permute(2, 0, 1)
+    picture_CSS = torch.from_numpy(values_SSC).permute(2, 0, 1)
+    return picture_CSS if largest is None or side <= largest else resize(picture_CSS, largest)
 
 
 def resize(picture_CSS: Float[Tensor, "C S S"], side: int) -> Float[Tensor, "C T T"]:
