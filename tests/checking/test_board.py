@@ -31,6 +31,13 @@ def test_what_pip_says_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(board, "_run", lambda *_: subprocess.CompletedProcess([], 0, said, ""))
     assert board.find_releases("2") == ["5.1.1", "5.2.0"]
     assert board.find_releases("5.2.0, 5.0.0") == ["5.0.0", "5.2.0"]
+    # A version of clockhands that takes no 5.2.
+    monkeypatch.setattr(board, "requires", lambda _: ["torch>=2", "transformers<5.2,>=4.50", "x-transformers<1"])
+    assert board.find_releases("2") == ["5.0.0", "5.1.1"]
+    with pytest.raises(
+        UsageError, match=r"--releases 5\.2\.0: this version of clockhands takes transformers <5\.2 only"
+    ):
+        board.find_releases("5.0.0,5.2.0")
 
 
 @pytest.mark.parametrize("wanted", ["0", "-1", "new", "5.2", ""])
