@@ -14,7 +14,7 @@ from tests.model.tiny import model, words
 def test_a_cache_of_one_attention_is_refused_and_the_one_that_the_message_names_serves() -> None:
     made, source, target = model("encoder-decoder"), words(1, 5), words(1, 4)
     remedy = r"pass EncoderDecoderCache\(DynamicCache\(\), DynamicCache\(\)\)"
-    with pytest.raises(UsageError, match=f"past_key_values is a DynamicCache, .* {remedy}"):
+    with pytest.raises(UsageError, match=f"the KV cache is a DynamicCache, .* {remedy}"):
         made(input_ids=source, decoder_input_ids=target, past_key_values=DynamicCache())
     with pytest.raises(UsageError, match=remedy):
         made.generate(source, past_key_values=DynamicCache(), max_new_tokens=2)

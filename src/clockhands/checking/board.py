@@ -7,12 +7,8 @@ import site
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from importlib.metadata import requires
 from pathlib import Path
 from typing import Any
-
-from packaging.requirements import Requirement
-from packaging.specifiers import SpecifierSet
 
 from clockhands.checking.matrix import list_causes
 from clockhands.checking.result import Result
@@ -28,15 +24,10 @@ Progress = Callable[[str], None]
 def find_releases(wanted: str) -> list[str]:
     """Return releases of transformers, the oldest first: those named (``5.22.2,5.23.0``), or the last so many minors.
 
-    How many there are is asked of the package index, by pip. Releases that are newer than this version of clockhands
-    takes are left out, because a model may call its arguments otherwise there, and sound models would fail. Raises
-    UsageError for anything else, and if such a release is named.
+    How many there are is asked of the package index, by pip. Raises UsageError for anything else.
     """
-    newest = _find_upper_bound()
     names = [name.strip() for name in wanted.split(",") if name.strip()]
     if names and all(_RELEASE.fullmatch(name) for name in names):
-        if refused := [name for name in names if name not in newest]:
-            raise UsageError(f"--releases {refused[0]}: this version of clockhands takes transformers {newest} only")
         return sorted(set(names), key=_number)
     if not wanted.isdigit() or int(wanted) < 1:
         raise UsageError(
@@ -44,7 +35,6 @@ def find_releases(wanted: str) -> list[str]:
         )
     listed = _run([sys.executable, "-m", "pip", "index", "versions", "transformers"], "asking for releases").stdout
     every = [name.strip() for name in _after_colon(listed) if _RELEASE.fullmatch(name.strip())]
-    every = [name for name in every if name in newest]
     return choose_minors(every, int(wanted))
 
 
@@ -52,13 +42,6 @@ def choose_minors(releases: Iterable[str], count: int) -> list[str]:
     """Return the newest release of each of the last ``count`` minor ones."""
     newest = {_number(release)[:2]: release for release in sorted(releases, key=_number)}
     return [newest[minor] for minor in sorted(newest)][-count:]
-
-
-def _find_upper_bound() -> SpecifierSet:
-    """Return which releases of transformers are not too new for this version of clockhands."""
-    needed = [Requirement(line) for line in requires("clockhands") or ()]
-    bounds = [str(part) for need in needed if need.name == "transformers" for part in need.specifier]
-    return SpecifierSet(",".join(bound for bound in bounds if bound.startswith("<")))
 
 
 def _after_colon(listed: str) -> list[str]:
@@ -78,6 +61,7 @@ def make_environment(folder: Path, release: str, progress: Progress | None = Non
     root = folder / "environments" / release
     python = root / "bin" / "python"
     if (root / "complete").exists():
+        _share_packages(root)
         return python
     if progress is not None:
         progress(f"making an environment for transformers {release}")
@@ -85,12 +69,17 @@ def make_environment(folder: Path, release: str, progress: Progress | None = Non
     _run([sys.executable, "-m", "venv", "--clear", str(root)], doing)
     # Alone first: pip would otherwise see the release that is installed here, which it must not touch.
     _run([str(python), "-m", "pip", "install", "--quiet", "--no-deps", f"transformers=={release}"], doing)
-    places = [path for path in sys.path if path and (path.endswith("-packages") or path in _source_folders())]
-    (packages,) = root.glob("lib/python*/site-packages")
-    write_text(packages / "zz_running_packages.pth", "\n".join(places) + "\n")
+    _share_packages(root)
     _run([str(python), "-m", "pip", "install", "--quiet", f"transformers=={release}"], doing)
     write_text(root / "complete", release + "\n")
     return python
+
+
+def _share_packages(root: Path) -> None:
+    """Let an environment find what runs now; an environment that is kept may have been made from other folders."""
+    places = [path for path in sys.path if path and (path.endswith("-packages") or path in _source_folders())]
+    (packages,) = root.glob("lib/python*/site-packages")
+    write_text(packages / "zz_running_packages.pth", "\n".join(places) + "\n")
 
 
 def _source_folders() -> set[str]:

@@ -10,6 +10,7 @@ import torch
 from clockhands.errors import PositionError
 from clockhands.extension.drift import choose_batch_tokens, compute_tail_logits
 from clockhands.extension.masked import get_answer_ids
+from clockhands.model.huggingface_cache import get_cache, name_cache
 from clockhands.runs import LanguageModel
 from clockhands.shapes import Float, Int, Tensor
 
@@ -67,9 +68,9 @@ def ask(
 def _read_on(
     model: LanguageModel, context_BC: Int[Tensor, "B C"], asked_KBQ: Int[Tensor, "K B Q"]
 ) -> list[Float[Tensor, "B V"]]:
-    cache = model.model(input_ids=context_BC.to(model.device), use_cache=True, logits_to_keep=1).past_key_values
+    cache = get_cache(model.model(input_ids=context_BC.to(model.device), use_cache=True, logits_to_keep=1))
     logits = []
     for asked_BQ in asked_KBQ.to(model.device):
-        reading = model.model(input_ids=asked_BQ, past_key_values=copy.deepcopy(cache), use_cache=True)
+        reading = model.model(input_ids=asked_BQ, use_cache=True, **name_cache(copy.deepcopy(cache)))
         logits.append(reading.logits[:, -1])
     return logits

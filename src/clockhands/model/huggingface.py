@@ -21,6 +21,7 @@ from clockhands.model.huggingface_base import (
     register_model,
     to_state_tuple,
 )
+from clockhands.model.huggingface_cache import choose_cache, name_cache
 from clockhands.model.huggingface_config import ClockhandsConfig
 from clockhands.model.huggingface_seq2seq import ClockhandsForSeq2SeqLM
 from clockhands.model.loss import IGNORED_LABEL
@@ -46,28 +47,31 @@ class ClockhandsForCausalLM(ClockhandsPreTrainedModel, CacheAwareGenerationMixin
         attention_mask: PaddingMask = None,
         position_ids: torch.Tensor | None = None,
         document_ids: torch.Tensor | None = None,
-        past_key_values: Cache | None = None,
+        cache: Cache | None = None,
         labels: torch.Tensor | None = None,
         use_cache: bool | None = None,
         logits_to_keep: int | torch.Tensor = 0,
         num_items_in_batch: int | torch.Tensor | None = None,
         output_hidden_states: bool | None = None,
+        past_key_values: Cache | None = None,
     ) -> CausalLMOutputWithPast:
         """Compute logits [B, S, V], and the loss if ``labels`` [B, S] are given (-100: nothing to learn there).
 
         The loss is that of predicting each label from the tokens before it; while training with labels, the logits are
         None. The other arguments are those of ``ClockhandsForSeq2SeqLM.forward`` for its target. Raises UsageError
-        for a mask that is not [B, T] (``check_padding_mask``), and PositionError as ``Transformer.decode``.
+        for a mask that is not [B, T] (``check_padding_mask``) and for two KV caches (``choose_cache``), and
+        PositionError as ``Transformer.decode``.
         """
-        if past_key_values is None and self.wants_cache(use_cache, labels):
-            past_key_values = DynamicCache()
+        cache = choose_cache(cache, past_key_values)
+        if cache is None and self.wants_cache(use_cache, labels):
+            cache = DynamicCache()
         layer_states = self.make_layer_state_list(output_hidden_states)
         tokens = TokenBatch(input_ids, check_padding_mask(attention_mask), position_ids, document_ids)
-        states_BSD = self.transformer.decode(tokens, cache=past_key_values, layer_states=layer_states)
+        states_BSD = self.transformer.decode(tokens, cache=cache, layer_states=layer_states)
         next_labels = None if labels is None else nn.functional.pad(labels[:, 1:], (0, 1), value=IGNORED_LABEL)
         loss, logits = self.compute_loss_and_logits(states_BSD, next_labels, logits_to_keep, num_items_in_batch)
         return CausalLMOutputWithPast(
-            loss=loss, logits=logits, past_key_values=past_key_values, hidden_states=to_state_tuple(layer_states)
+            loss=loss, logits=logits, hidden_states=to_state_tuple(layer_states), **name_cache(cache)
         )
 
 

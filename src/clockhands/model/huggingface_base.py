@@ -13,6 +13,7 @@ from transformers.generation.configuration_utils import GenerationMode
 
 from clockhands.errors import CheckpointError, PositionError, UsageError
 from clockhands.model.config_types import Architecture
+from clockhands.model.huggingface_cache import CACHE_NAME
 from clockhands.model.huggingface_config import ClockhandsConfig
 from clockhands.model.loss import LabelSmoothing, cross_entropy
 from clockhands.model.transformer import Transformer
@@ -201,9 +202,9 @@ class CacheAwareGenerationMixin(GenerationMixin):
         They keep all keys if the call passes or names a cache, in assisted generation, which takes tokens back, and if
         keys may be missing within a window (``may_drop_keys``).
         """
-        passed = model_kwargs.get("past_key_values") is not None
+        passed = model_kwargs.get(CACHE_NAME) is not None
         result = super()._prepare_cache_for_generation(generation_config, model_kwargs, *arguments, **options)  # type: ignore[misc]
-        cache = model_kwargs.get("past_key_values")
+        cache = model_kwargs.get(CACHE_NAME)
         # transformers passes the mode of generation by place or by name.
         assisted = generation_config.is_assistant or GenerationMode.ASSISTED_GENERATION in (
             *arguments,

@@ -39,7 +39,7 @@ class ClockhandsConfig(PreTrainedConfig):
     """
 
     model_type = "clockhands"
-    keys_to_ignore_at_inference = ["past_key_values"]  # noqa: RUF012 - transformers' own form
+    keys_to_ignore_at_inference = ["past_key_values", "cache"]  # noqa: RUF012 - transformers' own form
 
     def __init__(
         self,

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 from transformers import AutoModelForSeq2SeqLM
-from transformers.cache_utils import DynamicCache, EncoderDecoderCache
+from transformers.cache_utils import Cache, DynamicCache, EncoderDecoderCache
 from transformers.modeling_outputs import BaseModelOutput, Seq2SeqLMOutput
 from transformers.utils.generic import can_return_tuple
 
@@ -20,6 +20,7 @@ from clockhands.model.huggingface_base import (
     register_model,
     to_state_tuple,
 )
+from clockhands.model.huggingface_cache import choose_cache, name_cache
 from clockhands.model.huggingface_config import ClockhandsConfig
 from clockhands.model.loss import IGNORED_LABEL
 from clockhands.model.token_batch import EncodedSource, TokenBatch
@@ -48,11 +49,12 @@ class ClockhandsForSeq2SeqLM(ClockhandsPreTrainedModel, CacheAwareGenerationMixi
         document_ids: torch.Tensor | None = None,
         decoder_document_ids: torch.Tensor | None = None,
         encoder_outputs: BaseModelOutput | tuple[torch.Tensor, ...] | None = None,
-        past_key_values: EncoderDecoderCache | None = None,
+        cache: Cache | None = None,
         use_cache: bool | None = None,
         logits_to_keep: int | torch.Tensor = 0,
         num_items_in_batch: int | torch.Tensor | None = None,
         output_hidden_states: bool | None = None,
+        past_key_values: Cache | None = None,
     ) -> Seq2SeqLMOutput:
         """Compute logits [B, S, V], and the loss if ``labels`` [B, S] are given (-100: nothing to learn there).
 
@@ -71,13 +73,13 @@ class ClockhandsForSeq2SeqLM(ClockhandsPreTrainedModel, CacheAwareGenerationMixi
         source = self.encode_source(
             input_ids, attention_mask, position_ids, document_ids, encoder_outputs, encoder_layer_states
         )
-        cache = past_key_values
+        cache = choose_cache(cache, past_key_values)
         if cache is None and self.wants_cache(use_cache, labels):
             cache = EncoderDecoderCache(DynamicCache(), DynamicCache())
         states_BSD = self.decode_target(tokens, source, cache, layer_states)
         loss, logits = self.compute_loss_and_logits(states_BSD, labels, logits_to_keep, num_items_in_batch)
         return Seq2SeqLMOutput(
-            loss=loss, logits=logits, past_key_values=cache, encoder_last_hidden_state=source.states_BTD,
+            loss=loss, logits=logits, encoder_last_hidden_state=source.states_BTD, **name_cache(cache),
             decoder_hidden_states=to_state_tuple(layer_states),
             # ``encoder_outputs`` may lack the states of the layers: the list is then empty.
             encoder_hidden_states=to_state_tuple(encoder_layer_states or None),
@@ -99,7 +101,7 @@ class ClockhandsForSeq2SeqLM(ClockhandsPreTrainedModel, CacheAwareGenerationMixi
         self,
         tokens: TokenBatch,
         source: EncodedSource,
-        cache: EncoderDecoderCache | None,
+        cache: Cache | None,
         layer_states: list[torch.Tensor] | None,
     ) -> torch.Tensor:
         """Compute the decoder's last states of target tokens, [B, S, D].
@@ -111,7 +113,7 @@ class ClockhandsForSeq2SeqLM(ClockhandsPreTrainedModel, CacheAwareGenerationMixi
             return self.transformer.decode(tokens, source, layer_states=layer_states)
         if not isinstance(cache, EncoderDecoderCache):
             raise UsageError(
-                f"past_key_values is a {type(cache).__name__}, but an encoder-decoder needs a cache for each of its "
+                f"the KV cache is a {type(cache).__name__}, but an encoder-decoder needs a cache for each of its "
                 "two attentions; pass EncoderDecoderCache(DynamicCache(), DynamicCache())"
             )
         return self.transformer.decode(

@@ -106,7 +106,7 @@ def refuse_padding_after_tokens(cache: KVCache, mask_BT: Bool[Tensor, "B T"] | N
         raise PositionError(
             "the attention_mask has padding after tokens, and this cache keeps only the keys of the last places of a "
             "row, so that keys within the window may be missing; pad on the left, or pass "
-            "past_key_values=DynamicCache(), or EncoderDecoderCache(DynamicCache(), DynamicCache()) to an "
+            "a DynamicCache() of your own, or EncoderDecoderCache(DynamicCache(), DynamicCache()) to an "
             "encoder-decoder"
         )
 

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from clockhands.checking.checks.check import Inapplicable, Measurement, check, difference, worst
+from clockhands.checking.models.huggingface import KV_CACHES
 from clockhands.checking.models.subject import Subject
 
 _LENGTH = 40  # crosses the windows of 16 that the shrunk models have
@@ -108,14 +109,11 @@ def make_static_cache(subject: Subject) -> Any:
     """Return a static cache for 32 tokens. Raises Inapplicable where the model has none."""
     from transformers import StaticCache
 
-    if getattr(subject.adapter, "task", "") != "causal" or getattr(subject.adapter, "cache_name", "") != _PAST:
-        raise Inapplicable("only decoders with past_key_values have one")
+    if getattr(subject.adapter, "task", "") != "causal" or getattr(subject.adapter, "cache_name", "") not in KV_CACHES:
+        raise Inapplicable("only decoders with a KV cache have one")
     if not getattr(subject.module, "_can_compile_fullgraph", True):
         raise Inapplicable("the model declares no support for a static cache")
     return StaticCache(config=subject.adapter.config, max_cache_len=32)  # type: ignore[attr-defined]
-
-
-_PAST = "past_key_values"
 
 
 def _in_pieces(subject: Subject, stops: list[int]) -> Measurement:

@@ -8,7 +8,9 @@ import torch
 from torch import Tensor
 
 from clockhands.checking.checks.check import Inapplicable, Measurement, check, difference, largest
+from clockhands.checking.models.huggingface import KV_CACHES
 from clockhands.checking.models.subject import Subject
+from clockhands.model.huggingface_cache import get_cache, name_cache
 
 _NEW = 6
 
@@ -70,11 +72,11 @@ def left_padded(subject: Subject) -> Measurement:
 def resume(subject: Subject) -> Measurement:
     """Continue with a second turn of seven tokens after a first answer."""
     _decoder_only(subject)
-    if getattr(subject.adapter, "cache_name", "") != "past_key_values":
+    if getattr(subject.adapter, "cache_name", "") not in KV_CACHES:
         raise Inapplicable("generate() returns no cache that it takes back")
     first = _run(subject, subject.tokens(1, 10))
     turn = torch.cat([first.sequences, subject.tokens(1, 7, salt=4)], 1)
-    resumed = _generate(subject, turn, past_key_values=first.past_key_values)
+    resumed = _generate(subject, turn, **name_cache(get_cache(first)))
     return _compare(resumed, _generate(subject, turn))
 
 

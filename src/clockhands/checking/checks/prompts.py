@@ -12,6 +12,7 @@ from clockhands.checking.checks.check import Measurement, difference, largest
 from clockhands.checking.models.huggingface import Held
 from clockhands.checking.models.images import Prompt, count_positions, pad_left, read
 from clockhands.checking.models.subject import Subject
+from clockhands.model.huggingface_cache import get_cache, name_cache
 
 WIDE, TALL, STRIPE, SMALL = (1, 4, 8), (1, 8, 4), (1, 16, 2), (1, 4, 4)
 LONG, SHORT = (8, 2, 2), (2, 4, 4)  # of videos: longer than wide, and wider than long
@@ -106,7 +107,7 @@ def compare_turns(subject: Subject, prompt: Prompt) -> Measurement:
     rows = {name: torch.nn.functional.pad(row, (0, more)) for name, row in prompt.rows.items()}
     chat = {**rows, "input_ids": ids, "attention_mask": torch.ones_like(ids)}
     whole = generate_for(subject.copy_untouched(), {**chat, **prompt.seen})
-    return compare_steps(generate_for(subject, chat, past_key_values=answer.past_key_values), whole, 0)
+    return compare_steps(generate_for(subject, chat, **name_cache(get_cache(answer))), whole, 0)
 
 
 def compare_packed(subject: Subject, prompts: Sequence[Prompt]) -> Measurement:

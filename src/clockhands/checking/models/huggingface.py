@@ -11,8 +11,11 @@ from transformers import PreTrainedModel
 
 from clockhands.checking.models.builds import multimodal
 from clockhands.checking.models.processors import find_processor
+from clockhands.model.huggingface_cache import CACHE_NAME
 
-_CACHES = ("past_key_values", "cache_params", "state")
+KV_CACHES = tuple(dict.fromkeys((CACHE_NAME, "past_key_values")))
+"""The arguments that take a cache of keys and values; code from outside may keep the older name."""
+_CACHES = (*KV_CACHES, "cache_params", "state")
 _SOURCE_SEED = 99
 
 

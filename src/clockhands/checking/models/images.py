@@ -13,6 +13,7 @@ from torch import Tensor
 from clockhands.checking.models.huggingface import Held, list_arguments
 from clockhands.checking.models.processors import find_borders, make_processor
 from clockhands.checking.models.subject import Subject
+from clockhands.model.huggingface_cache import get_cache, name_cache
 
 Grid = tuple[int, int, int]
 
@@ -146,9 +147,9 @@ def count_positions(subject: Subject, prompt: Prompt) -> Tensor:
 def read(subject: Subject, inputs: dict[str, Any], cache: Held | None = None) -> Tensor:
     """Return the logits of every token of the piece; a given ``cache`` is used and extended."""
     with torch.no_grad():
-        output = _module(subject)(**inputs, past_key_values=cache.state if cache else None, use_cache=cache is not None)
+        output = _module(subject)(**inputs, use_cache=cache is not None, **name_cache(cache.state if cache else None))
     if cache is not None:
-        cache.state = output.past_key_values
+        cache.state = get_cache(output)
     return output.logits
 
 

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from clockhands.checking.models.subject import Subject
 from clockhands.checking.runtimes.runtime import Texts
 from clockhands.checking.runtimes.scores import read_scores
+from clockhands.model.huggingface_cache import get_cache, name_cache
 
 Place = Callable[[Tensor], Tensor]
 
@@ -63,9 +64,9 @@ class Reference:
         ids = torch.tensor([list(text)])
         with torch.no_grad():
             first = module(input_ids=ids[:, :start], use_cache=True)
-            for layer in first.past_key_values.layers:
+            for layer in get_cache(first).layers:
                 layer.keys = layer.keys * factor
-            second = module(input_ids=ids[:, start:], past_key_values=first.past_key_values, use_cache=True)
+            second = module(input_ids=ids[:, start:], use_cache=True, **name_cache(get_cache(first)))
         return read_scores(text, torch.cat([first.logits, second.logits], 1)[0].double().numpy())
 
     def list_variants(self) -> Iterator[Variant]:

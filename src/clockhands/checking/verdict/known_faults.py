@@ -74,7 +74,8 @@ def find_line(file: str, text: str) -> str:
     if not path.exists():
         return ""
     lines = path.read_text(encoding="utf8").splitlines()
-    number = next((number for number, line in enumerate(lines, 1) if text in line), None)
+    renamed = text.replace("past_key_values", "cache")  # as transformers calls it since 5.24
+    number = next((number for number, line in enumerate(lines, 1) if text in line or renamed in line), None)
     name = path.name if file.startswith("models/") else file
     return f"{name}:{number}" if number else ""
 
