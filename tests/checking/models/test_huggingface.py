@@ -10,11 +10,12 @@ import transformers
 
 from clockhands.checking.checks.check import select
 from clockhands.checking.models.builds import find
-from clockhands.checking.models.huggingface import _vocabularies, fixed_source
+from clockhands.checking.models.huggingface import HFModel, _vocabularies, fixed_source
 from clockhands.checking.models.make_subjects import from_model
 from clockhands.checking.models.shrinking import tiny_config
 from clockhands.checking.models.tiny import build_model
 from clockhands.checking.verdict.run import run_checks
+from clockhands.model.huggingface_cache import CACHE_NAME, name_cache
 
 
 def test_every_row_gets_the_same_text_of_sixteen_tokens_and_so_it_stays() -> None:
@@ -41,3 +42,23 @@ def test_an_encoder_that_refuses_a_cache_is_not_given_one() -> None:
     subject, *_ = from_model(build_model(tiny_config(build), "seq2seq"))
     outcomes = run_checks(subject, select(["cache.steps", "cache.reorder", "inputs.encoder_outputs"]))
     assert [outcome.verdict for outcome in outcomes] == ["PASS"] * 3
+
+
+def test_the_cache_has_the_name_of_the_model_s_own_forward() -> None:
+    """Code from outside may keep the older name; the dict that XLM calls ``cache`` is none that it returns."""
+
+    class Older(transformers.LlamaForCausalLM):
+        def forward(self, input_ids: Any = None, past_key_values: Any = None, use_cache: Any = None) -> Any:
+            return super().forward(input_ids, use_cache=use_cache, **name_cache(past_key_values))
+
+    sizes = {"vocab_size": 32, "hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1}
+    config = transformers.LlamaConfig(**sizes, num_attention_heads=2)
+    older = HFModel(Older(config), "causal")
+    assert HFModel(transformers.LlamaForCausalLM(config), "causal").cache_name == CACHE_NAME
+    assert older.cache_name == "past_key_values"
+    held, ids = older.new_cache(), torch.arange(10, 16)[None]
+    pieces = [older.logits(ids[:, :4], cache=held), older.logits(ids[:, 4:], cache=held)]
+    torch.testing.assert_close(torch.cat(pieces, 1), older.logits(ids))
+    assert held.state.get_seq_length() == 6
+    xlm = transformers.XLMConfig(vocab_size=32, emb_dim=8, n_layers=1, n_heads=2)
+    assert HFModel(transformers.XLMWithLMHeadModel(xlm), "causal").cache_name is None

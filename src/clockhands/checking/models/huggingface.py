@@ -202,7 +202,9 @@ def list_arguments(model: PreTrainedModel) -> set[str]:
 
 def _cache_name(model: PreTrainedModel) -> str | None:
     """Return the argument for the cache; a wrapper hands ``use_cache`` on to its text part without naming it."""
-    names = list_arguments(model)
-    kinds = {parameter.kind for parameter in inspect.signature(model.forward).parameters.values()}
+    names, parameters = list_arguments(model), inspect.signature(model.forward).parameters
+    kinds = {parameter.kind for parameter in parameters.values()}
     decides = "use_cache" in names or inspect.Parameter.VAR_KEYWORD in kinds
+    # XLM and FlauBERT fill a dict of their own called ``cache``, and do not return it.
+    names -= {name for name, parameter in parameters.items() if "dict" in str(parameter.annotation)}
     return next((name for name in _CACHES if name in names), None) if decides else None
