@@ -3,7 +3,8 @@
 python benchmarks/extending_orderings.py FOLDER
 
 FOLDER holds what extending_pairs.py measured. An ordering is about the loss beyond the trained length. The models are
-the sample: of each, the difference is the mean over its factors. Intervals are simultaneous over all orderings.
+the sample: of each, the difference is the mean over its factors. Intervals are simultaneous over all orderings. Where
+the models do not agree, the mean says little: each is then judged on its own texts too.
 """
 
 from __future__ import annotations
@@ -18,10 +19,12 @@ from typing import Any
 import numpy as np
 
 from clockhands.comparison.plan_settings import MARGINS
-from clockhands.comparison.statistics import estimate_difference
+from clockhands.comparison.statistics import Difference, estimate_difference
 
 __all__ = ["FEWEST", "ORDERINGS", "Ordering", "judge_orderings"]
 
+COMES_OUT, CONTRADICTED, UNDECIDED = VERDICTS = ("comes out", "contradicted", "undecided")
+DEPENDS = "depends on the model"
 FEWEST = 3
 """Models; fewer give no interval that is worth printing."""
 
@@ -69,37 +72,60 @@ ORDERINGS = (
 
 
 def judge_orderings(pairs: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Yield each ordering with the mean difference of losses over models, its interval and the verdict."""
+    """Yield each ordering with the mean difference of losses over models, its interval, and what it is in each model.
+
+    An ordering comes out, or is contradicted, where the mean over models shows it, or every model does; it depends on
+    the model where one shows it and another its reverse, with intervals simultaneous over all orderings and models.
+    """
+    most = len({pair["model"] for pair in pairs})
     for ordering in ORDERINGS:
-        gaps_S = _list_gaps(ordering, pairs)
-        told = {"ordering": ordering.claim, "source": ordering.source, "models": len(gaps_S)}
-        if len(gaps_S) < FEWEST:
+        gaps = _list_gaps(ordering, pairs)
+        told = {"ordering": ordering.claim, "source": ordering.source, "models": len(gaps)}
+        if len(gaps) < FEWEST:
             yield {**told, "verdict": f"undecided: fewer than {FEWEST} models"}
             continue
-        gap = estimate_difference(gaps_S[:, None], np.zeros((len(gaps_S), 1)), len(ORDERINGS))
+        means_S = np.array([gaps_N.mean() for gaps_N in gaps.values()])
+        gap = _estimate(means_S, len(ORDERINGS))
+        by_model = {
+            model: _decide(_estimate(gaps_N, most * len(ORDERINGS)), ordering.at_least)
+            for model, gaps_N in gaps.items()
+        }
+        told |= {f"{verdict} in": [model for model, of in by_model.items() if of == verdict] for verdict in VERDICTS}
         yield {
             **told, "nats": round(gap.value, 3), "low": round(gap.low, 3), "high": round(gap.high, 3),
-            "models that agree": int((gaps_S > 0).sum()), "verdict": _decide(gap.low, gap.high, ordering.at_least),
+            "verdict": _join(_decide(gap, ordering.at_least), list(by_model.values())),
         }  # fmt: skip
 
 
-def _list_gaps(ordering: Ordering, pairs: Sequence[Mapping[str, Any]]) -> np.ndarray:
-    """Return of each model by how much the method said to be worse loses more, over the factors that are claimed."""
-    by_model: dict[str, list[float]] = {}
+def _list_gaps(ordering: Ordering, pairs: Sequence[Mapping[str, Any]]) -> dict[str, np.ndarray]:
+    """Return of each model by how much the method said to be worse loses more, by text: the mean over the factors."""
+    by_model: dict[str, list[np.ndarray]] = {}
     for pair in pairs:
         entries = [pair["measured"].get(name, {}) for name in (ordering.worse, ordering.better)]
         if pair["factor"] in ordering.factors and all("losses" in entry for entry in entries):
-            worse, better = (float(np.mean(entry["losses"])) for entry in entries)
-            by_model.setdefault(pair["model"], []).append(worse - better)
-    return np.array([np.mean(gaps) for gaps in by_model.values()])
+            worse_N, better_N = (np.array(entry["losses"]) for entry in entries)
+            by_model.setdefault(pair["model"], []).append(worse_N - better_N)
+    return {model: np.mean(gaps, axis=0) for model, gaps in by_model.items()}
 
 
-def _decide(low: float, high: float, at_least: bool) -> str:
+def _estimate(gaps_N: np.ndarray, comparisons: int) -> Difference:
+    return estimate_difference(gaps_N[:, None], np.zeros((len(gaps_N), 1)), comparisons)
+
+
+def _decide(gap: Difference, at_least: bool) -> str:
     """Return what an interval says of a claim; "at least as good" may miss by the margin of a loss."""
     margin = MARGINS["loss"] if at_least else 0.0
-    if low > -margin:
-        return f"comes out (no worse than by {margin:g})" if at_least else "comes out"
-    return "contradicted" if high < -margin else "undecided"
+    if gap.low > -margin:
+        return COMES_OUT
+    return CONTRADICTED if gap.high < -margin else UNDECIDED
+
+
+def _join(mean: str, by_model: Sequence[str]) -> str:
+    """Return the verdict on a claim from that on the mean over models, and those in each."""
+    shown = set(by_model)
+    if {COMES_OUT, CONTRADICTED} <= shown:
+        return DEPENDS
+    return shown.pop() if len(shown) == 1 and mean == UNDECIDED else mean
 
 
 def main() -> None:
@@ -107,7 +133,8 @@ def main() -> None:
     pairs = [json.loads(path.read_text("utf8")) for path in sorted(Path(sys.argv[1]).glob("*.pair.json"))]
     for entry in judge_orderings(pairs):
         interval = f"{entry['nats']:+.3f} [{entry['low']:+.3f}, {entry['high']:+.3f}]" if "nats" in entry else ""
-        print(f"{entry['verdict']}: {entry['ordering']} ({entry['source']}) {interval}, {entry['models']} models")
+        counts = ", ".join(f"{verdict} in {len(entry.get(f'{verdict} in', ()))}" for verdict in VERDICTS)
+        print(f"{entry['verdict']}: {entry['ordering']} ({entry['source']}) {interval}, {counts}")
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from clockhands.extension.branching import ask, can_branch
+from clockhands.model.huggingface_cache import CACHE_NAME
 from clockhands.runs import LanguageModel, open_language_model
 from tests.extension.planted import make_planted
 from tests.runs.tiny import save_model, save_own_model
@@ -31,8 +32,8 @@ def test_a_model_that_forgets_its_cache_is_read_anew(tmp_path: Path) -> None:
     model = open_language_model(save_model(tmp_path, "llama"))
 
     class Forgetful(type(model.model)):  # type: ignore[misc]
-        def forward(self, past_key_values=None, **named):  # type: ignore[no-untyped-def]
-            return super().forward(**named)
+        def forward(self, **named):  # type: ignore[no-untyped-def]
+            return super().forward(**{name: value for name, value in named.items() if name != CACHE_NAME})
 
     model.model.__class__ = Forgetful
     assert not can_branch(LanguageModel("x", model.model, model.tokenizer))

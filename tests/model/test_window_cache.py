@@ -108,7 +108,7 @@ def test_padding_behind_tokens_is_refused_once_keys_may_be_gone() -> None:
     keep_windows(cache, made.model.decoder)
     made(input_ids=text[:, :7], past_key_values=cache)
     mask = torch.tensor([[1, 1, 0, 0, 0, 0, 0, 1]])
-    with pytest.raises(PositionError, match=r"padding after tokens, .* pass past_key_values=DynamicCache\(\)"):
+    with pytest.raises(PositionError, match=r"padding after tokens, .* pass a DynamicCache\(\) of your own"):
         made(input_ids=text[:, 7:], attention_mask=mask, past_key_values=cache)
 
 

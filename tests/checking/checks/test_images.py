@@ -13,6 +13,7 @@ from clockhands.checking.checks.check import select
 from clockhands.checking.models.builds import find
 from clockhands.checking.models.make_subjects import from_build
 from clockhands.checking.verdict.run import run_checks
+from clockhands.model.huggingface_cache import CACHE_NAME
 
 from .prompts import drop_mask, drop_positions, find_failing
 
@@ -21,9 +22,10 @@ CHECKS = {check.name: check for check in select(["images"])}
 FAULTS = {"images.late", "images.stale", "images.mask"}
 
 
-def mended(self: Any, past_key_values: Any = None, attention_mask: Any = None, **given: Any) -> Any:
+def mended(self: Any, attention_mask: Any = None, **given: Any) -> Any:
     """Positions go on from the cache, deltas are those of the row and of this text alone."""
-    past = 0 if past_key_values is None else past_key_values.get_seq_length()
+    cache = given.get(CACHE_NAME)
+    past = 0 if cache is None else cache.get_seq_length()
     rows, length = given["inputs_embeds"].shape[:2]
     before = self.rope_deltas if past and self.rope_deltas is not None else torch.zeros(rows, 1, dtype=torch.long)
     if given["image_grid_thw"] is not None or given["video_grid_thw"] is not None:

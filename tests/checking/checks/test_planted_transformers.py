@@ -28,6 +28,7 @@ from clockhands.checking.models.make_subjects import from_build, from_model
 from clockhands.checking.models.shrinking import tiny_config
 from clockhands.checking.models.tiny import build_model
 from clockhands.checking.verdict.run import run_checks
+from clockhands.model.huggingface_cache import CACHE_NAME, get_cache
 from tests.checking.checks import planted
 
 # What the library itself does wrong, with or without a planted bug.
@@ -48,17 +49,18 @@ class GenerationForgetsPositions(GPT2LMHeadModel):
 
 
 class SecondTurnFromNought(LlamaForCausalLM):
-    def forward(self, input_ids=None, attention_mask=None, position_ids=None, past_key_values=None, **named):  # type: ignore
-        if past_key_values is not None and past_key_values.get_seq_length() and input_ids.shape[1] > 1:
+    def forward(self, input_ids=None, attention_mask=None, position_ids=None, **named):  # type: ignore[no-untyped-def]
+        cache = named.get(CACHE_NAME)
+        if cache is not None and cache.get_seq_length() and input_ids.shape[1] > 1:
             position_ids = torch.arange(input_ids.shape[1])[None]
-        return super().forward(input_ids, attention_mask, position_ids, past_key_values, **named)
+        return super().forward(input_ids, attention_mask, position_ids, **named)
 
 
 class StaticStandsStill(LlamaForCausalLM):
-    def forward(self, input_ids=None, attention_mask=None, position_ids=None, past_key_values=None, **named):  # type: ignore
-        if isinstance(past_key_values, StaticCache):
+    def forward(self, input_ids=None, attention_mask=None, position_ids=None, **named):  # type: ignore[no-untyped-def]
+        if isinstance(named.get(CACHE_NAME), StaticCache):
             position_ids = torch.zeros_like(input_ids)
-        return super().forward(input_ids, attention_mask, position_ids, past_key_values, **named)
+        return super().forward(input_ids, attention_mask, position_ids, **named)
 
 
 class ThetaOverwritten(LlamaForCausalLM):
@@ -132,8 +134,8 @@ class WindowFixed(MistralForCausalLM):
 class RowsStay(LlamaForCausalLM):
     def forward(self, *given: Any, **named: Any) -> Any:
         output = super().forward(*given, **named)
-        if output.past_key_values is not None:
-            output.past_key_values.reorder_cache = lambda rows: None
+        if get_cache(output) is not None:
+            get_cache(output).reorder_cache = lambda rows: None
         return output
 
 

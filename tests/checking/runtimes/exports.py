@@ -15,6 +15,7 @@ from transformers import AutoModelForCausalLM, DynamicCache, GPT2Config, LlamaCo
 
 from clockhands.checking.models.tiny import make_position_audible
 from clockhands.checking.runtimes.reference import permute
+from clockhands.model.huggingface_cache import get_cache, name_cache
 
 TRACED = 16  # what a frozen table knows
 YARN = {"rope_type": "yarn", "rope_theta": 500_000.0, "factor": 4.0, "original_max_position_embeddings": 32}
@@ -76,10 +77,10 @@ class Export(nn.Module):
             input_ids=input_ids,
             attention_mask=torch.where(allowed, 0.0, -1e9)[:, None],
             position_ids=PLACES[self.fault](position_ids, input_ids),
-            past_key_values=cache,
             use_cache=True,
+            **name_cache(cache),
         )
-        layers = output.past_key_values.layers
+        layers = get_cache(output).layers
         return (output.logits, *(tensor for layer in layers for tensor in (layer.keys, layer.values)))
 
 
