@@ -101,7 +101,7 @@ def _list_gaps(ordering: Ordering, pairs: Sequence[Mapping[str, Any]]) -> dict[s
     """Return of each model by how much the method said to be worse loses more, by text: the mean over the factors."""
     by_model: dict[str, list[np.ndarray]] = {}
     for pair in pairs:
-        entries = [pair["measured"].get(name, {}) for name in (ordering.worse, ordering.better)]
+        entries = [pair["ordered"].get(name, {}) for name in (ordering.worse, ordering.better)]
         if pair["factor"] in ordering.factors and all("losses" in entry for entry in entries):
             worse_N, better_N = (np.array(entry["losses"]) for entry in entries)
             by_model.setdefault(pair["model"], []).append(worse_N - better_N)

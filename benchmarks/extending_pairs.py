@@ -22,14 +22,14 @@ from typing import Any
 
 import numpy as np
 import torch
-from extending_orderings import judge_orderings
+from extending_orderings import ORDERINGS, judge_orderings
 from extending_regret import judge_pair, tally
 from timing import report
 
 from clockhands.data import open_corpus
 from clockhands.extension import Archive, Tuning, apply, choose_method, encode_text, list_methods, measure, tune
 from clockhands.extension.drift import measure_drift, measure_losses
-from clockhands.extension.judge import GUARD
+from clockhands.extension.judge import GUARD, choose_tail
 from clockhands.extension.measure import choose_lengths
 from clockhands.extension.methods import Method, can_write, find_rope
 from clockhands.extension.retrieval import choose_writing, measure_retrieval
@@ -64,6 +64,8 @@ best."""
 NEAR_LOSS, NEAR_RANK = 0.1, 0.05
 """What may be the best: within such a share of the smallest loss, or such a distance of the highest rank. Both are more
 than twice what the choice may be behind."""
+ORDERED = 192
+"""Texts by which the orderings are judged."""
 TASKS = ("passkey", "recall")
 """Of retrieval; *tracking* is at chance in these models from 64 tokens on."""
 STEPS = 200
@@ -106,7 +108,7 @@ class Setting:
     @property
     def tail(self) -> int:
         """How many last tokens are scored, as in the judgement of the command."""
-        return max(4, min(64, self.trained // 4))
+        return choose_tail(self.trained)
 
 
 def measure_cost(model: LanguageModel, methods: Sequence[Method], setting: Setting) -> dict[str, float]:
@@ -173,6 +175,24 @@ def list_contenders(measured: Mapping[str, Mapping[str, Any]], chosen: str) -> l
     return list(dict.fromkeys(["none", *near, chosen]))
 
 
+def measure_ordered(model: LanguageModel, methods: Sequence[Method], setting: Setting) -> dict[str, dict[str, Any]]:
+    """Return the losses of all methods that an ordering names, by text, on more text than all methods are read on."""
+    named = {name for ordering in ORDERINGS for name in (ordering.better, ordering.worse)}
+    found = {}
+    for method in methods:
+        if method.name not in named:
+            continue
+        with apply(model, method) as laid:
+            drift = setting.archive.keep_drift(
+                f"ordered/{method.key}/{setting.longest}/{ORDERED}",
+                lambda: measure_drift(laid, setting.stream, setting.beyond, tail=setting.tail, texts=ORDERED),
+            )
+        losses_N = drift.losses_NR.mean(1)
+        if np.isfinite(losses_N).all():
+            found[method.name] = {"losses": losses_N.tolist()}
+    return found
+
+
 def measure_trained(model: LanguageModel, stream: np.ndarray, setting: Setting) -> dict[str, dict[str, Any]]:
     """Return the losses of two methods after some steps on texts of the new length, each on a copy of the model."""
     methods = {method.name: method for method in list_methods(model, setting.trained, setting.longest)}
@@ -180,7 +200,7 @@ def measure_trained(model: LanguageModel, stream: np.ndarray, setting: Setting) 
     for name in ("linear", "ntk"):
         with apply(model, methods[name]) as laid:
             tune(laid, stream, Tuning(STEPS, "full", batch=4), setting.trained, setting.longest)
-            drift = measure_drift(laid, setting.stream, setting.beyond, tail=setting.tail, texts=FIRST[0])
+            drift = measure_drift(laid, setting.stream, setting.beyond, tail=setting.tail, texts=ORDERED)
         found[f"{name}, trained"] = {"losses": drift.losses_NR.mean(1).tolist()}
     return found
 
@@ -210,13 +230,14 @@ def measure_pair(folder: Path, name: str, factor: int) -> dict[str, Any]:
     names = list_contenders(found, chosen)
     near = [method for method in methods if method.name in names]
     contenders = measure_beyond(model, near, costs, setting, *SECOND)
+    ordered = measure_ordered(model, methods, setting)
     if factor == 4 and find_rope(model) is not None:
-        found |= setting.archive.keep("trained", lambda: measure_trained(model, stream, setting))
+        ordered |= setting.archive.keep(f"trained/{ORDERED}", lambda: measure_trained(model, stream, setting))
     return {
         "model": name, "factor": factor, "weights": weights, "learned": list(learned),
         "usable": as_it_is.usable.length, "chosen": chosen,
         "passed": [entry.method.name for entry in choice.judged if entry.passes], "measured": found,
-        "contenders": contenders,
+        "contenders": contenders, "ordered": ordered,
     }  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from transformers import AutoModelForCausalLM, SmolLM3Config
 
 from clockhands.extension.attention_methods import find_refusal, lay_scheme, list_attention_methods
 from clockhands.extension.branching import can_branch
-from clockhands.extension.judge import Judged, list_near
+from clockhands.extension.judge import Judged, list_able
 from clockhands.extension.method import Method
 from clockhands.extension.methods import apply, can_write, list_methods
 from clockhands.runs import open_language_model
@@ -82,5 +82,5 @@ def test_what_plain_transformers_cannot_open_is_judged_and_not_chosen(tmp_path: 
     assert {method.name for method in list_methods(model, LENGTH, LONG) if not can_write(model, method)} == set(METHODS)
     plain, best = make_judged("none", 3.0, 0.0), make_judged("rerope", 2.0, 0.0)
     unwritten = Judged(best.method, best.drift, None, best.cost, best.short_loss, writable=False)
-    assert list_near([plain, unwritten], 32) == [plain] and list_near([plain, best], 32) == [best]
+    assert list_able([plain, unwritten], 32) == [plain] and list_able([plain, best], 32)[0] is best
     assert np.isfinite(unwritten.compute_long_loss(32))

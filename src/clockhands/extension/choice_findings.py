@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from clockhands.extension.choose import Choice
+from clockhands.extension.choose import RANK_STEP, Choice
 from clockhands.extension.judge import GUARD, Judged
 from clockhands.extension.retrieval import CHANCE
 from clockhands.findings import Figure, Finding, Mark, Panel, Reference, Table
@@ -28,9 +28,11 @@ def describe_choice(choice: Choice) -> str:
     before, after = (float(entry.drift.losses_NR[:, -1].mean()) for entry in (plain, chosen))
     if chosen is plain:
         barred = sum(not entry.passes for entry in choice.judged[1:])
+        if barred == len(choice.judged) - 1:
+            return "Chosen: the model as it is; no method is shown to pass the guard."
         why = f"; {barred} of {len(choice.judged) - 1} methods are not shown to pass it" if barred else ""
-        least = f"no method that passes the guard has a loss more than {GUARD:.0%} below it"
-        return f"Chosen: the model as it is; {least}{why}."
+        compared = "loss and rank" if choice.learned else "loss"
+        return f"Chosen: the model as it is, the least behind the best in {compared} of what passes the guard{why}."
     start = f"as trained it is {before:.3f}" if np.isfinite(before) else "as trained the model cannot read so far"
     cost = chosen.cost
     price = ""
@@ -84,8 +86,9 @@ def _make_judgement(choice: Choice, command: str, basis: Mapping[str, str]) -> F
         method=(
             f"{len(chosen.drift.losses_NR)} texts{_count_questions(choice)} that neither the halving nor the search "
             f"has read. Guard: the cost on texts of {choice.trained:,} tokens is shown to be below {GUARD:.0%} of the "
-            "loss (one-sided bound, simultaneous over methods). Of those that pass, the smallest mean loss beyond the "
-            f"trained length; of those within {GUARD:.0%} of it, the highest rank."
+            "loss (one-sided bound, simultaneous over methods). Of those that pass, the one that is least behind the "
+            f"best in what it does worse beyond the trained length: {GUARD:.0%} of the mean loss counts as much as "
+            f"{100 * RANK_STEP:.0f} points of rank, as far as these exceed their standard error."
         ),
         source="LongRoPE (Ding et al. 2024) for the search; the rules and schemes name their own",
         command=command,

@@ -1,8 +1,8 @@
 """Chooses how to reach a length: every method on a few texts, the better half on more, a search, then a judgement.
 
 The judgement reads text that neither the halving nor the search has seen. A method passes the guard if its cost on
-texts of the trained length is shown to be below ``GUARD``; of those that pass, the one with the smallest loss on
-longer texts is chosen, and among those within ``GUARD`` of it the one that finds the most.
+texts of the trained length is shown to be below ``GUARD``. Of those that pass, the one is chosen that is least behind
+the best in what it does worse: in its loss on longer texts, or in what it finds there.
 """
 
 from __future__ import annotations
@@ -13,14 +13,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from clockhands.extension.archive import Archive
-from clockhands.extension.judge import Judged, judge, list_near
+from clockhands.extension.judge import GUARD, Judged, judge, list_able
 from clockhands.extension.methods import Method, can_write, list_methods
 from clockhands.extension.text import Stream
 from clockhands.extension.trial import FINALISTS, search, try_methods
 from clockhands.progress import CountProgress, ignore_count
 from clockhands.runs import LanguageModel
 
-__all__ = ["Choice", "choose_method"]
+__all__ = ["RANK_STEP", "Choice", "choose_method"]
+
+RANK_STEP = 0.02
+"""What counts as much of the rank as ``GUARD`` does of the loss, if a method is behind by it."""
 
 
 @dataclass(frozen=True)
@@ -97,9 +100,20 @@ def _choose_finalists(
 
 
 def _pick(judged: Sequence[Judged], trained: int, learned: Sequence[str]) -> Judged:
-    """Return the method to write: the guard first, then the loss, then the rank."""
-    near = list_near(judged, trained)
-    return max(
-        near,
-        key=lambda entry: (round(entry.compute_long_rank(trained, learned), 2), -entry.compute_long_loss(trained)),
-    )
+    """Return the method to write: of those that pass the guard, the one least behind in what it does worse.
+
+    A rank is behind by as much as its difference from the highest exceeds its standard error: with few questions the
+    loss decides.
+    """
+    able = list_able(judged, trained)
+    least = able[0].compute_long_loss(trained)
+    ranks = [entry.list_long_ranks(trained, learned) for entry in able]
+    highest_N = max(ranks, key=lambda ranks_N: float(ranks_N.mean()))
+
+    def measure_lag(entry: Judged) -> tuple[float, float]:
+        loss = (entry.compute_long_loss(trained) / least - 1) / GUARD if np.isfinite(least) else 0.0
+        gaps_N = highest_N - entry.list_long_ranks(trained, learned)
+        error = float(gaps_N.std()) / len(gaps_N) ** 0.5
+        return max(loss, (float(gaps_N.mean()) - error) / RANK_STEP), loss
+
+    return min(able, key=measure_lag)

@@ -1,7 +1,6 @@
 """Judges a few methods on text of their own: what each costs on short text, how it reads long ones, what it finds.
 
-Recall decides among methods that pass the guard and whose loss is near the smallest, so it is measured of these alone,
-and of the model as it is.
+Recall is measured of the methods with the smallest losses among those that pass the guard, and of the model as it is.
 """
 
 from __future__ import annotations
@@ -23,11 +22,11 @@ from clockhands.progress import CountProgress, ignore_count
 from clockhands.runs import LanguageModel
 from clockhands.shapes import Float
 
-__all__ = ["GUARD", "Judged", "judge", "list_near"]
+__all__ = ["GUARD", "Judged", "choose_tail", "judge", "list_able"]
 
 GUARD = 0.01
 """The share of the loss that a method may cost on texts of the trained length; set before anything is measured."""
-LONGEST_TAIL = 64
+LONGEST_TAIL = 256
 """Tokens that are scored at the end of each text, at most."""
 MOST_ASKED = 4
 """Methods of which recall is measured, those with the smallest loss; it is the dearest part of all."""
@@ -42,7 +41,7 @@ class Judged:
     Args:
         method: it.
         drift: the loss of the same last tokens by length.
-        retrieval: the rank of right values by task and length; None where it could not change what is chosen.
+        retrieval: the rank of right values by task and length; None where it was not measured.
         cost: its loss on texts of the trained length less that of the model as it is, paired; None for the latter.
         short_loss: the loss of the model as it is there.
         writable: whether a folder with it can be opened again; what cannot is never chosen.
@@ -71,12 +70,15 @@ class Judged:
         loss = float(self.drift.losses_NR[:, beyond].mean())
         return loss if np.isfinite(loss) else np.inf
 
-    def compute_long_rank(self, trained: int, tasks: Sequence[str]) -> float:
-        """Return the mean rank over the tasks and the lengths beyond the trained one; 0 where it was not measured."""
+    def list_long_ranks(self, trained: int, tasks: Sequence[str]) -> Float[np.ndarray, " N"]:
+        """Return the rank in each of N questions, the mean over the tasks and the lengths beyond the trained one.
+
+        0 in each where it was not measured.
+        """
         if self.retrieval is None or not tasks:
-            return 0.0
+            return np.zeros(1)
         beyond = [place for place, length in enumerate(self.retrieval.lengths) if length > trained]
-        return float(np.mean([self.retrieval.ranks[task][:, beyond].mean() for task in tasks]))
+        return np.mean([self.retrieval.ranks[task][:, beyond].mean(1) for task in tasks], axis=0)
 
 
 def judge(
@@ -95,20 +97,21 @@ def judge(
 ) -> tuple[Judged, ...]:
     """Measure methods by length and on texts of the trained length; the first leaves the model as it is.
 
-    Half of ``texts`` are read at every length, where four times as many tokens of each are scored as for the usable
-    length, and four times ``texts`` of the trained length. A method that spares those is not measured there again.
-    ``tasks``: those of retrieval that the model has learned, of each ``items`` questions. Of short texts as many more
-    are read, and asked for as much more, as ``multiply_texts`` says.
+    Half of ``texts`` are read at every length, and of each ``choose_tail`` tokens are scored; and four times ``texts``
+    of the trained length. A method that spares those is not measured there again. ``tasks``: those of retrieval that
+    the model has learned, of each ``items`` questions. Of short texts as many more are read, and asked for as much
+    more, as ``multiply_texts`` says.
     """
     archive = archive or Archive(None)
     lengths = [length for length in choose_lengths(trained, longest) if length >= trained]
-    times = multiply_texts(longest)
-    tail, count = max(4, min(LONGEST_TAIL, trained // 4)), times * max(FEWEST, texts // 2)
+    times = multiply_texts(model, longest)
+    count = times * max(FEWEST, texts // 2)
+    tail = choose_tail(trained, (len(stream) - longest) // (count - 1))
     short_NS = cut_texts(stream, trained, trained - 1, 4 * texts, model.start_ids)
     drifts: list[Drift] = []
     shorts: list[Float[np.ndarray, " N"]] = []
     for number, method in enumerate(methods):
-        key = f"judge/{method.key}/{texts}/{count}/{longest}"
+        key = f"judge/{method.key}/{texts}/{count}/{tail}/{longest}"
         count_up = _count_methods(progress, "judging methods", number, len(methods))
 
         def drift(extended: LanguageModel, lengths: Sequence[int], progress: CountProgress = count_up) -> Drift:
@@ -133,27 +136,32 @@ def judge(
     return _add_retrieval(model, judged, stream, trained, lengths, times * items, tasks, seed, archive, progress)
 
 
-def list_near(judged: Sequence[Judged], trained: int) -> list[Judged]:
-    """Return the methods that pass the guard and whose loss beyond the trained length is within ``GUARD`` of the least.
+def choose_tail(trained: int, room: int = LONGEST_TAIL) -> int:
+    """Return how many last tokens of a text a judgement scores: half the trained length, at most ``room``.
 
-    Of those that can be written; the model as it is alone, where none can be read there.
+    More tell methods apart better, at hardly any cost.
     """
-    passing = [entry for entry in judged if entry.passes and entry.writable]
-    least = min(entry.compute_long_loss(trained) for entry in passing)
-    if not np.isfinite(least):
-        return passing[:1]
-    return [entry for entry in passing if entry.compute_long_loss(trained) <= (1 + GUARD) * least]
+    return max(4, min(LONGEST_TAIL, trained // 2, room))
+
+
+def list_able(judged: Sequence[Judged], trained: int) -> list[Judged]:
+    """Return the methods that pass the guard, can be written and read beyond the trained length, the best loss first.
+
+    The model as it is alone, where none can.
+    """
+    able = [entry for entry in judged if entry.passes and entry.writable]
+    readable = [entry for entry in able if np.isfinite(entry.compute_long_loss(trained))]
+    return sorted(readable, key=lambda entry: entry.compute_long_loss(trained)) or able[:1]
 
 
 def _add_retrieval(
     model: LanguageModel, judged: Sequence[Judged], stream: Stream, trained: int, lengths: Sequence[int], items: int,
     tasks: Sequence[str], seed: int, archive: Archive, progress: CountProgress,
 ) -> tuple[Judged, ...]:  # fmt: skip
-    """Measure retrieval where it can change what is chosen, at most of ``MOST_ASKED`` methods, and of the first."""
+    """Measure the retrieval of ``MOST_ASKED`` methods that could be chosen, and of the first."""
     if not tasks:
         return tuple(judged)
-    near = sorted(list_near(judged, trained), key=lambda entry: entry.compute_long_loss(trained))
-    wanted = [judged[0], *[entry for entry in near if entry is not judged[0]][:MOST_ASKED]]
+    wanted = [judged[0], *[entry for entry in list_able(judged, trained) if entry is not judged[0]][:MOST_ASKED]]
     writing = choose_writing(model, stream, trained, seed)
     retrievals = {}
     for number, entry in enumerate(wanted):

@@ -19,10 +19,12 @@ MOST_UNKNOWN = 0.2
 """The share of unknown tokens above which a tokenizer does not fit a text."""
 FEWEST_TEXTS = 8
 """Fewer texts give no interval that is worth printing."""
-COMMON_LENGTH = 2_048
-"""Tokens of the texts for which the numbers of texts and questions of a choice are meant."""
+COMMON_WORK = 2_048 * 10_000_000
+"""Tokens of a text times parameters of a model, for which the numbers of texts and questions of a choice are meant."""
+COMMON_TOKENS = 8_192
+"""Tokens of that many texts, where the model is smaller: attention costs more in long texts, whatever the model."""
 MOST_TIMES = 8
-"""How many times as many are read at most, where texts are shorter."""
+"""How many times as many are read at most, where texts are shorter or the model is smaller."""
 
 
 def encode_text(model: LanguageModel, documents: Sequence[str]) -> Stream:
@@ -38,12 +40,13 @@ def encode_text(model: LanguageModel, documents: Sequence[str]) -> Stream:
     return stream
 
 
-def multiply_texts(longest: int) -> int:
-    """Return how many times as many texts a choice reads where the longest has so few tokens, for the same cost.
+def multiply_texts(model: LanguageModel, longest: int) -> int:
+    """Return how many times as many texts a choice reads where model and texts are so small, for no more cost.
 
     A short text scores few tokens, so methods that differ by some percent are told apart by more of them only.
     """
-    return min(MOST_TIMES, max(1, COMMON_LENGTH // longest))
+    parameters = sum(parameter.numel() for parameter in model.model.parameters())
+    return min(MOST_TIMES, max(1, min(COMMON_TOKENS // longest, COMMON_WORK // (longest * max(1, parameters)))))
 
 
 def split_stream(stream: Stream, parts: int) -> list[Stream]:

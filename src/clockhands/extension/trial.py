@@ -61,7 +61,7 @@ def try_methods(
     Successive halving: all methods on ``FIRST_TEXTS``, the better half on twice as many, until ``FINALISTS`` are left.
     """
     tried: dict[str, tuple[float, int]] = {}
-    rivals, count, times = list(methods), FIRST_TEXTS, multiply_texts(longest)
+    rivals, count, times = list(methods), FIRST_TEXTS, multiply_texts(model, longest)
     while len(rivals) > FINALISTS and count <= texts:
         texts_NS, tail = cut_trial_texts(model, stream, longest, times * count)
         for number, method in enumerate(rivals):
@@ -90,7 +90,7 @@ def search(
     progress: CountProgress = ignore_count,
 ) -> tuple[Method, float, int]:
     """Search the factors of LongRoPE, and return the best as a method, with its loss and the texts of that."""
-    texts_NS, tail = cut_trial_texts(model, stream, longest, SEARCH_TEXTS * multiply_texts(longest))
+    texts_NS, tail = cut_trial_texts(model, stream, longest, SEARCH_TEXTS * multiply_texts(model, longest))
     groups = min(SEARCH_TEXTS, len(texts_NS))
     factor = longest / trained
 

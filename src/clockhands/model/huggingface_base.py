@@ -192,7 +192,7 @@ class CacheAwareGenerationMixin(GenerationMixin):
             )
         if self.model.output_stack.cache_limit and generation_config is None:
             options.setdefault("use_cache", False)
-        return super().generate(inputs, generation_config, *arguments, **options)  # type: ignore[misc]
+        return super().generate(inputs, generation_config, *arguments, **options)  # type: ignore[misc, unused-ignore]
 
     def _prepare_cache_for_generation(
         self, generation_config: Any, model_kwargs: dict[str, Any], *arguments: Any, **options: Any
