@@ -26,9 +26,10 @@ from clockhands.files import write_text
 from clockhands.findings import Finding, Findings
 from clockhands.studies import STUDIES, Study, answer_question, draw_study
 from clockhands.studies.answer import describe_missing
-from clockhands.studies.answer_page import Facts, Measured, write_answers, write_table
+from clockhands.studies.answer_page import write_answers, write_table
 from clockhands.studies.exact import FACTS
 from clockhands.studies.exact.trained import measure_trained_encoder
+from clockhands.studies.guards import Facts, Measured
 from clockhands.studies.literature import check_orderings
 from clockhands.studies.measured import PACKAGED
 from clockhands.studies.question import read_questions

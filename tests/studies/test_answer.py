@@ -24,7 +24,7 @@ from clockhands.studies.answer import (
     fill_slots,
     format_interval,
 )
-from clockhands.studies.study import Conclusion
+from clockhands.studies.study import Conclusion, Ordering
 from tests.comparison.planted import results
 
 RESULTS = Path(__file__).parent.parent.parent / "docs" / "studies" / "results"
@@ -139,6 +139,9 @@ def test_a_reading_is_said_where_its_verdicts_came_out() -> None:
     assert answer_question(replace(study, answer="Here."), results()) == "Here. So it is."
     other = replace(study, readings=(Conclusion({"better": "better", "same": "equivalent"}, "So it is."),))
     assert answer_question(replace(other, answer="Here."), results()) == "Here."
+    orders = (Ordering(more="better", less="worse"), Ordering(more="worse", less="better"))
+    said = [replace(study, answer="Here.", readings=(Conclusion({}, "So it is.", (order,)),)) for order in orders]
+    assert [answer_question(study, results()) for study in said] == ["Here. So it is.", "Here."]
 
 
 @pytest.mark.parametrize(

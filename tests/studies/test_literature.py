@@ -8,6 +8,7 @@ from statistics import fmean
 import pytest
 
 from clockhands.comparison.trial import LongerText
+from clockhands.errors import ConfigError
 from clockhands.studies import STUDIES
 from clockhands.studies.literature import check_orderings, judge_longer_text, tally_orderings
 from clockhands.studies.study import Ordering
@@ -84,3 +85,23 @@ def test_growth_on_longer_text_is_judged_over_seeds(growths: tuple[float, ...], 
     )
     assert judge_longer_text(replace(made, trials=trials), "base") == verdict
     assert judge_longer_text(replace(made, trials=trials), "better") == "undecided", "no seed of it"
+
+
+def test_what_was_measured_inside_is_compared_by_seed() -> None:
+    """Every trial has a loudness of 1 before and of 2 after training; here that of “better” is 5 + seed after it."""
+    made = results()
+    louder = tuple(
+        replace(trial, inside=replace(trial.measured, after={"loud": 5.0 + trial.seed}))
+        if trial.variant == "better"
+        else trial
+        for trial in made.trials
+    )
+    orderings = [
+        Ordering("louder", "A", more="better", less="base", on=f"{when}: loud") for when in ("before", "after")
+    ]
+    before, after = check_orderings(replace(STUDY, orderings=tuple(orderings)), replace(made, trials=louder))
+    assert (before.verdict, after.verdict) == ("undecided", "reproduced")
+    assert after.measured.startswith("better − base, after: loud: +6.5 [")  # of six seeds, 5 + 3.5 against 2
+    alike = Ordering("as loud", "B", alike=("same", "base"), on="after: loud")
+    with pytest.raises(ConfigError, match="no margin was set for 'after: loud'"):
+        check_orderings(replace(STUDY, orderings=(alike,)), made)

@@ -62,3 +62,26 @@ def test_a_fault_is_named(tmp_path: Path, old: str, new: str, message: str) -> N
 def test_a_decimal_is_no_end_of_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "so.toml").write_text(TEXT.replace("it is so.", "it is 1.5 times so."), "utf8")
     assert read_question(tmp_path / "so.toml").answer == "Because it is 1.5 times so."
+
+
+def test_what_a_text_compares_is_read(tmp_path: Path) -> None:
+    guards = """
+[[ordered]]
+study = "which-layers"
+claim = "Nobody knows."
+undecided = ["rope", "base 100"]
+[[ordered]]
+study = "scale"
+claim = "It helps."
+more = "a"
+less = "b"
+on = "before: loud"
+[[numbers]]
+claim = "It falls."
+descending = ["2", "1"]
+"""
+    (tmp_path / "so.toml").write_text(TEXT + guards, "utf8")
+    question = read_question(tmp_path / "so.toml")
+    assert [told.verdict for told in question.ordered] == ["undecided", "reproduced"]
+    assert [told.ordering.variants for told in question.ordered] == [("rope", "base 100"), ("a", "b")]
+    assert question.ordered[1].ordering.on == "before: loud" and list(question.numbers[0].descending) == ["2", "1"]

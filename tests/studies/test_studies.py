@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from clockhands.comparison.cost import CLOSE, count_recipe_parameters
 from clockhands.comparison.statistics import MIN_SEEDS
 from clockhands.errors import UsageError
 from clockhands.studies import STUDIES
+from clockhands.studies.unguarded import EQUAL, UNDECIDED, UNEQUAL
 from clockhands.training import prepare
 
 
@@ -30,7 +32,21 @@ def test_a_study_has_seeds_enough_and_counts_its_trials(name: str) -> None:
     assert (plan.title, len(plan.trials)) == (study.question, study.trials)
     variants = {variant.name for variant in plan.variants}
     assert {variant for reading in study.readings for variant in reading.when} <= variants
-    assert {variant for ordering in study.orderings for variant in ordering.variants} <= variants
+    ordered = [*study.orderings, *(ordering for reading in study.readings for ordering in reading.ordered)]
+    assert {variant for ordering in ordered for variant in ordering.variants} <= variants
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_an_answer_compares_nothing_but_in_its_verdicts(name: str) -> None:
+    """It stands beside whatever a run of the study gave; conclusions are in the readings, which have conditions."""
+    text = re.sub(r"\[\[.+?\]\]", "", STUDIES[name].answer)
+    for words in (
+        UNDECIDED,
+        EQUAL,
+        UNEQUAL,
+        re.compile(r"\bSo\b|\bnothing\b|\bno gain\b|\b(?:neither|not?) more\b|\ball words\b"),
+    ):
+        assert not words.search(text), words.search(text)
 
 
 def test_equal_parameters_are_equal() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Literal
 
@@ -15,9 +15,9 @@ from clockhands.comparison.plan_settings import METRICS
 from clockhands.comparison.statistics import MIN_SEEDS, bound_mean
 from clockhands.comparison.verdicts import Verdict, format_score, judge, score_matrix
 from clockhands.findings import Finding, Findings, join_words
-from clockhands.studies.literature import tally_orderings
+from clockhands.studies.literature import check_ordering, tally_orderings
 from clockhands.studies.pace import describe_pace, describe_slower
-from clockhands.studies.study import Study
+from clockhands.studies.study import Conclusion, Study
 
 SLOT = re.compile(r"\[\[(\w+)(?::(.+?))?\]\]")
 FILLED = re.compile(SLOT.pattern + r"( %)?")
@@ -41,16 +41,28 @@ def answer_question(study: Study, comparison: Comparison) -> str:
         reading.say
         for reading in study.readings
         if all(verdicts[variant].kind == kind for variant, kind in reading.when.items())
+        and _are_reproduced(reading, comparison)
     ]
     text = study.answer.replace("[[literature]]", tally_orderings(study, comparison))
     return " ".join([fill_slots(text, comparison, verdicts), *sentences])
+
+
+def _are_reproduced(reading: Conclusion, comparison: Comparison) -> bool:
+    """Return whether every order that a reading tells came out."""
+    checked = (check_ordering(ordering, comparison, len(reading.ordered)) for ordering in reading.ordered)
+    return all(check.verdict.startswith("reproduced") for check in checked)
+
+
+def _list_named(reading: Conclusion) -> Iterable[str]:
+    """Return the variants that a reading speaks of."""
+    return [*reading.when, *(variant for ordering in reading.ordered for variant in ordering.variants)]
 
 
 def _list_absent(study: Study, verdicts: Mapping[str, Verdict]) -> list[str]:
     """Return the variants of the plan that the study's answer or readings name and the comparison does not have."""
     slots = [(slot[1], slot[2] or "") for slot in SLOT.finditer(study.answer)]
     named = [rest if slot in ("score", "verdict") else rest.rpartition(":")[0] for slot, rest in slots]
-    named += [variant for reading in study.readings for variant in reading.when]
+    named += [variant for reading in study.readings for variant in _list_named(reading)]
     absent = [variant for variant in dict.fromkeys(named) if variant not in verdicts]
     planned = {variant.name for variant in study.planned.variants} if absent else set()
     return [variant for variant in absent if variant in planned]

@@ -4,26 +4,16 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from types import MappingProxyType
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 from clockhands.comparison import Comparison, Plan
-from clockhands.comparison.verdicts import judge, score_matrix
-from clockhands.errors import ConfigError
+from clockhands.comparison.verdicts import score_matrix
 from clockhands.studies import STUDIES
 from clockhands.studies.answer import describe_missing, fill_slots
-from clockhands.studies.literature import GROWS, HOLDS, check_ordering, judge_longer_text
-from clockhands.studies.pace import LATER, find_pace_verdict
-from clockhands.studies.question import Claim, Question, Rests
+from clockhands.studies.guards import Facts, Measured, check_guards, judge_once
+from clockhands.studies.question import EXACT, SLOT, Claim, Question
 from clockhands.studies.soundness import describe_earlier_plan
 
-Measured = Mapping[str, Comparison]
-"""Comparisons by the name of their study, those of other sizes by name and size: ``scale.long``."""
-Facts = Mapping[str, Mapping[str, Any]]
-"""What was computed exactly: values by key, by the name of the fact."""
-
-SLOT = re.compile(r"\[\[([\w.-]+)/(.+?)\]\]", re.DOTALL)
 TOPICS = {
     "input": "The input: words and positions",
     "layers": "Order, layers and length",
@@ -41,10 +31,10 @@ VERDICTS = {
 def write_answers(questions: Iterable[Question], measured: Measured, facts: Facts, guide: str = "") -> str:
     """Return the page; ``guide`` tells how to read it, after the contents.
 
-    Raises ConfigError where a sentence rests on verdicts that did not come out.
+    Raises ConfigError where the results do not say what a sentence says, or a sentence has no guard.
     """
     ordered = sorted(questions, key=lambda question: (list(TOPICS).index(question.topic), question.place))
-    check_rests(ordered, measured, facts)
+    check_guards(ordered, measured, facts)
     parts = ["# Answers", "", INTRODUCTION, ""]
     parts += _write_contents(ordered)
     parts += [fill(guide.strip(), measured, facts), ""] if guide else []
@@ -196,23 +186,13 @@ def fill(text: str, measured: Measured, facts: Facts) -> str:
 
     def replace(slot: re.Match[str]) -> str:
         name, rest = slot[1], slot[2]
-        if name == "exact":
+        if name == EXACT:
             return format_fact(rest, facts)
         comparison = measured[name]
-        verdicts = {verdict.variant: verdict for verdict in _judge(name, comparison)}
+        verdicts = {verdict.variant: verdict for verdict in judge_once(name, comparison)}
         return fill_slots(f"[[{rest}]]", comparison, verdicts)
 
     return SLOT.sub(replace, text)
-
-
-_JUDGED: dict[str, tuple[Comparison, list[Any]]] = {}
-
-
-def _judge(name: str, comparison: Comparison) -> list[Any]:
-    """The verdicts of a comparison, computed once for all of its slots."""
-    if name not in _JUDGED or _JUDGED[name][0] is not comparison:
-        _JUDGED[name] = (comparison, judge(comparison))
-    return _JUDGED[name][1]
 
 
 def format_fact(rest: str, facts: Facts) -> str:
@@ -225,62 +205,3 @@ def format_fact(rest: str, facts: Facts) -> str:
     if digits:
         return f"{value:,.{int(digits)}f}"
     return f"{value:,}" if isinstance(value, int) else f"{value:.3g}"
-
-
-def check_rests(questions: Iterable[Question], measured: Measured, facts: Facts = MappingProxyType({})) -> None:
-    """Raise ConfigError with every verdict that a sentence rests on and that is of another task or did not come out."""
-    faults = []
-    for question in questions:
-        faults += _find_fallen(f"the answer of {question.name}", question.rests, measured, facts)
-        faults += _find_reversed(question, measured)
-        for claim in question.claims:
-            faults += _find_fallen(f"{question.name}: {claim.says!r}", claim.rests, measured, facts)
-    if faults:
-        raise ConfigError(faults, "the answers")
-
-
-def _find_reversed(question: Question, measured: Measured) -> list[str]:
-    """Return a fault for each order of two variants that the text tells and that is not shown."""
-    checked = [
-        (study, check_ordering(ordering, measured[study], len(question.ordered)))
-        for study, ordering in question.ordered
-    ]
-    return [
-        f"the text of {question.name} says {check.claim!r}, and the study {study} found it {check.verdict} "
-        f"({check.measured})"
-        for study, check in checked
-        if not check.verdict.startswith("reproduced")
-    ]
-
-
-def _find_fallen(sentence: str, rests: Rests, measured: Measured, facts: Facts) -> list[str]:
-    faults = []
-    for name, kinds in rests.items():
-        if name in facts:
-            faults += _compare_facts(sentence, name, kinds, facts[name])
-            continue
-        study, _, size = name.partition(".")
-        if earlier := describe_earlier_plan(STUDIES[study], measured[name], size or "cpu"):
-            faults.append(f"{sentence} rests on the study {name}. {earlier}")
-        verdicts = {verdict.variant: verdict.kind for verdict in _judge(name, measured[name])}
-        for variant, kind in kinds.items():
-            if kind == LATER:
-                measured_kind = find_pace_verdict(measured[name], variant)
-            elif kind in (GROWS, HOLDS):
-                measured_kind = judge_longer_text(measured[name], variant)
-            else:
-                measured_kind = verdicts[variant]
-            if measured_kind != kind:
-                faults.append(
-                    f"{sentence} rests on {variant!r} being {kind}, and the study {name} found {measured_kind}"
-                )
-    return faults
-
-
-def _compare_facts(sentence: str, name: str, kinds: Mapping[str, str], values: Mapping[str, Any]) -> list[str]:
-    """Return a fault for each verdict of a fact, "VALUE, verdict", that is not the one that a sentence rests on."""
-    return [
-        f"{sentence} rests on {value!r} being {kind}, and {name} has {values[f'{value}, verdict']}"
-        for value, kind in kinds.items()
-        if values[f"{value}, verdict"] != kind
-    ]

@@ -11,6 +11,7 @@ from clockhands.comparison import Comparison
 from clockhands.comparison.plan_settings import MARGINS
 from clockhands.comparison.statistics import MIN_SEEDS, Difference, estimate_difference
 from clockhands.comparison.verdicts import find_groups, find_top, score_matrix
+from clockhands.errors import ConfigError
 from clockhands.shapes import Float
 from clockhands.studies.study import Ordering, Study
 
@@ -37,6 +38,8 @@ def tally_orderings(study: Study, comparison: Comparison) -> str:
     return f"{len(verdicts)} orderings that the literature reports {', '.join(counts[:-1])} and {counts[-1]}"
 
 
+INSIDE = ("before: ", "after: ")
+"""How ``on`` begins for what was measured inside the models."""
 GROWS, HOLDS = "grows", "holds"
 """What happens to the loss of a variant on longer text."""
 WORDS = {"reproduced": "are reproduced here", "contradicted": "contradicted", "undecided": "undecided"}
@@ -45,9 +48,13 @@ WORDS = {"reproduced": "are reproduced here", "contradicted": "contradicted", "u
 def check_ordering(ordering: Ordering, comparison: Comparison, comparisons: int) -> CheckedOrdering:
     """Compare the two variants of an ordering on the seeds that both finished, the first minus the second.
 
-    The difference is above 0 if the claim holds; a claim of equality has ``alike``.
+    The difference is above 0 if the claim holds; a claim of equality has ``alike``. Raises ConfigError for a claim of
+    equality on a measure, for which no margin was set.
     """
     first, second = ordering.variants
+    if ordering.alike and ordering.on.startswith(INSIDE):
+        fault = f"no margin was set for {ordering.on!r}, so that no two variants can be shown to be equal"
+        raise ConfigError([fault], "the ordering")
     whole = ordering.on == "score"
     groups, top = (find_groups(comparison), find_top(comparison.plan)) if whole else (None, None)
     values = [_list_values(comparison, variant, ordering.on) for variant in (first, second)]
@@ -90,11 +97,14 @@ def _describe_agreement(ordering: Ordering, gap: Difference, margin: float) -> s
 
 
 def _list_values(comparison: Comparison, variant: str, on: str) -> dict[int, Float[np.ndarray, " N"]]:
-    """Return the metric of every test item by seed; or one number: the loss on a longer split, or its growth.
+    """Return the metric of every test item by seed; or one number: a loss on a longer split, its growth, a measure.
 
     A seed whose model refused the longer text is left out.
     """
     trials = comparison.get_trials(variant)
+    if on.startswith(INSIDE):
+        when, _, name = on.partition(": ")
+        return {trial.seed: np.array([getattr(trial.measured, when)[name]]) for trial in trials}
     if on == "score":
         return {trial.seed: scores_N for trial, scores_N in zip(trials, score_matrix(comparison, variant), strict=True)}
     split = on.removesuffix(", growth")

@@ -13,14 +13,18 @@
     details = "..."                              # optional: what is folded away
 
     [rests.scale]                                # optional: the verdicts without which the answer falls
-    "1, shared" = "worse"
+    "1, shared" = "worse"                        # or several: ["later", "equivalent"]
 
-    [[ordered]]                                  # optional: two variants whose order the text tells
+    [[ordered]]                                  # optional: two variants that the text compares
     study = "how-far"
     claim = "Without positions the loss is higher than with rotary embedding."
-    more = "none"
+    more = "none"                                # or: alike = ["none", "rope"], undecided = ["none", "rope"]
     less = "rope"
     on = "4 × 65 tokens"                         # optional, as in an ordering of a study
+
+    [[numbers]]                                  # optional: numbers that the text compares, the highest first
+    claim = "Words hardly use the directions of positions."
+    descending = ["encoder.words in them by chance", "encoder.words in them"]   # FACT.KEY, STUDY/SLOT, or a limit
 
     [try]                                        # what a reader can run in 20 seconds
     code = "..."
@@ -38,13 +42,14 @@
     rests = { scale = { "1, shared" = "worse" } }
 
 No measured number is typed: ``[[STUDY/SLOT]]`` is a slot of a study's answer (`study.py`), and ``[[exact/FACT.KEY:2]]``
-a value of `FACTS` with so many decimals.
+a value of `FACTS` with so many decimals. Every variant that a sentence shows or compares has a guard, which takes the
+sentence back where the results say something else: it stands in ``rests``, ``ordered`` or ``numbers`` (`guards.py`).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -60,9 +65,30 @@ Topic = Literal["input", "layers", "rotation"]
 MOST_WORDS = 25
 """An answer of more words cannot be said back after one reading."""
 
-Rests = Mapping[str, Mapping[str, Kind | Literal["later", "grows", "holds", "more", "less"]]]
+SLOT = re.compile(r"\[\[([\w.-]+)/(.+?)\]\]", re.DOTALL)
+"""What a text has in place of a measured number: the study, or "exact", and what of it."""
+EXACT = "exact"
+Rest = Kind | Literal["later", "grows", "holds", "more", "less"]
+Rests = Mapping[str, Mapping[str, Rest | Sequence[Rest]]]
 """Verdicts by study and variant, without which a sentence falls; "later": it reaches the target later (`pace.py`);
 "grows", "holds": its loss on longer text (`literature.py`)."""
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two variants of a study as a text compares them, and the verdict without which the text falls."""
+
+    study: str
+    ordering: Ordering
+    verdict: Literal["reproduced", "undecided"] = "reproduced"
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """Numbers as a text compares them: each, with its interval, is above the next."""
+
+    claim: str
+    descending: Sequence[str]
 
 
 @dataclass(frozen=True)
@@ -103,13 +129,13 @@ class Question:
     studies: tuple[str, ...] = ()
     details: str = ""
     rests: Rests = field(default_factory=dict)
-    ordered: tuple[tuple[str, Ordering], ...] = ()
-    """With the study of each."""
+    ordered: tuple[Pair, ...] = ()
+    numbers: tuple[Numbers, ...] = ()
 
 
 JUDGEMENTS = get_args(Judgement)
 REQUIRED = ("asked", "place", "topic", "answer", "why", "caption", "limits", "try")
-KEYS = (*REQUIRED, "table", "claim", "studies", "details", "rests", "ordered")
+KEYS = (*REQUIRED, "table", "claim", "studies", "details", "rests", "ordered", "numbers")
 
 
 def read_questions(folder: str | Path | None = None) -> dict[str, Question]:
@@ -135,13 +161,18 @@ def read_question(path: str | Path) -> Question:
         rows=tuple(map(tuple, table["rows"])),
         claims=tuple(Claim(**claim) for claim in tables.get("claim", ())),
         studies=tuple(tables.get("studies", ())),
-        ordered=tuple(
-            (order["study"], Ordering(source="", **{key: order[key] for key in order if key != "study"}))
-            for order in tables.get("ordered", ())
-        ),
+        ordered=tuple(_read_pair(**order) for order in tables.get("ordered", ())),
+        numbers=tuple(Numbers(**numbers) for numbers in tables.get("numbers", ())),
         **{key: tables[key] for key in ("asked", "place", "topic", "answer", "why", "caption", "limits")},
         **{key: tables[key] for key in ("details", "rests") if key in tables},
     )
+
+
+def _read_pair(study: str, claim: str, undecided: Sequence[str] = (), **order: Any) -> Pair:
+    """Return two variants that a text compares; ``undecided``: the two are shown neither to differ nor to be equal."""
+    if undecided:
+        return Pair(study, Ordering(claim, alike=tuple(undecided), **order), "undecided")
+    return Pair(study, Ordering(claim, **{**order, "alike": tuple(order.get("alike", ()))}))
 
 
 def _check_texts(tables: Mapping[str, Any]) -> list[str]:

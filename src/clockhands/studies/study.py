@@ -18,13 +18,15 @@
 
     [[reading]]                               # a sentence that is said only where the verdicts are such
     when = { "sine alone" = "equivalent" }
+    ordered = [{ more = "both", less = "none" }]   # optional: and where these are reproduced, as [[ordering]] says
     say = "So the cosine is not needed here."
 
     [[ordering]]                              # what the literature reports of two variants, to be checked
     claim = "A learned table does as well as the sinusoid."
     source = "Vaswani et al. 2017, table 3 (E)"
     alike = ["learned", "sinusoidal"]         # or: more = "sinusoidal", less = "none"
-    on = "score"                              # or a split of longer text: "4 × 65 tokens", "4 × 65 tokens, growth"
+    on = "score"                              # or a split of longer text: "4 × 65 tokens", "4 × 65 tokens, growth";
+                                              # or what was measured inside: "before: MEASURE", "after: MEASURE"
 
     [figure]                                  # optional: see figure.py
 
@@ -66,21 +68,23 @@ MINUTES_A_TRIAL = 0.1
 
 @dataclass(frozen=True)
 class Conclusion:
-    """A sentence that is part of the answer where every variant of ``when`` has the verdict that it names."""
+    """A sentence of the answer: said where variants have the verdicts of ``when``, and ``ordered`` is reproduced."""
 
     when: Mapping[str, Kind]
     say: str
+    ordered: tuple[Ordering, ...] = ()
 
 
 @dataclass(frozen=True)
 class Ordering:
-    """What the literature reports of two variants: ``more`` has a higher value than ``less``, or both are ``alike``.
+    """What is said of two variants, by the literature or a text: ``more`` has a higher value, or both are ``alike``.
 
-    ``on``: the score, the loss on a split of longer text, or (``SPLIT, growth``) its growth over the test split.
+    ``on``: the score, the loss on a split of longer text, (``SPLIT, growth``) its growth over the test split, or
+    (``before: MEASURE``, ``after: MEASURE``) what was measured inside the model before or after training.
     """
 
-    claim: str
-    source: str
+    claim: str = ""
+    source: str = ""
     more: str = ""
     less: str = ""
     alike: tuple[str, ...] = ()
@@ -167,7 +171,10 @@ def read_study(path: str | Path) -> Study:
         name=path.stem,
         folder=path.parent,
         claims=tuple(tables["claims"]),
-        readings=tuple(Conclusion(**reading) for reading in tables.get("reading", ())),
+        readings=tuple(
+            Conclusion(**{**reading, "ordered": tuple(Ordering(**order) for order in reading.get("ordered", ()))})
+            for reading in tables.get("reading", ())
+        ),
         orderings=tuple(
             Ordering(**{**ordering, "alike": tuple(ordering.get("alike", ()))})
             for ordering in tables.get("ordering", ())

@@ -1,0 +1,128 @@
+"""Guards of the answers: what a sentence says of variants is taken back where the results say something else."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+from clockhands.comparison import Comparison
+from clockhands.comparison.verdicts import Verdict, judge
+from clockhands.errors import ConfigError
+from clockhands.studies import STUDIES
+from clockhands.studies.answer import fill_slots
+from clockhands.studies.literature import GROWS, HOLDS, check_ordering, judge_longer_text
+from clockhands.studies.pace import LATER, find_pace_verdict
+from clockhands.studies.question import Question, Rest, Rests
+from clockhands.studies.soundness import describe_earlier_plan
+from clockhands.studies.unguarded import Facts, Measured, find_unguarded, list_kinds
+
+__all__ = ["Facts", "Measured", "check_guards", "judge_once"]
+
+
+def check_guards(questions: Iterable[Question], measured: Measured, facts: Facts = MappingProxyType({})) -> None:
+    """Raise ConfigError with every sentence that has no guard, or whose guard fell: another verdict, another task."""
+    faults = []
+    for question in questions:
+        faults += find_unguarded(question, measured, facts)
+        faults += _find_fallen(f"the answer of {question.name}", question.rests, measured, facts)
+        faults += _find_reversed(question, measured)
+        faults += _find_misplaced(question, measured, facts)
+        for claim in question.claims:
+            faults += _find_fallen(f"{question.name}: {claim.says!r}", claim.rests, measured, facts)
+    if faults:
+        raise ConfigError(faults, "the answers")
+
+
+_JUDGED: dict[str, tuple[Comparison, list[Verdict]]] = {}
+
+
+def judge_once(name: str, comparison: Comparison) -> list[Verdict]:
+    """Return the verdicts of a comparison, computed once for all slots and guards of a page."""
+    if name not in _JUDGED or _JUDGED[name][0] is not comparison:
+        _JUDGED[name] = (comparison, judge(comparison))
+    return _JUDGED[name][1]
+
+
+def _find_reversed(question: Question, measured: Measured) -> list[str]:
+    """Return a fault for each comparison of two variants that the text makes and the results do not.
+
+    Their intervals are simultaneous over all comparisons that the question tells.
+    """
+    checked = [
+        (pair, check_ordering(pair.ordering, measured[pair.study], len(question.ordered))) for pair in question.ordered
+    ]
+    return [
+        f"the text of {question.name} says {check.claim!r}, and the study {pair.study} found it {check.verdict} "
+        f"({check.measured})"
+        for pair, check in checked
+        if not check.verdict.startswith(pair.verdict)
+    ]
+
+
+def _find_misplaced(question: Question, measured: Measured, facts: Facts) -> list[str]:
+    """Return a fault for each number that is not above the next, as a text says it is."""
+    faults = []
+    for numbers in question.numbers:
+        ranges = [(name, *find_range(name, measured, facts)) for name in numbers.descending]
+        for (more, low, _), (less, _, high) in itertools.pairwise(ranges):
+            if not low > high:
+                text = f"the text of {question.name} says {numbers.claim!r}, and"
+                faults.append(f"{text} {more} is not above {less}: {low:g} against {high:g}")
+    return faults
+
+
+def find_range(name: str, measured: Measured, facts: Facts) -> tuple[float, float]:
+    """Return both ends of a number's interval, which are one where it has none.
+
+    ``name``: a value by ``FACT.KEY``, what was measured by ``STUDY/SLOT``, or a limit that is typed as a number. Raises
+    KeyError for a slot of nothing, ValueError for what is no number.
+    """
+    study, _, slot = name.partition("/")
+    fact, _, key = name.partition(".")
+    if study in measured:
+        verdicts = {verdict.variant: verdict for verdict in judge_once(study, measured[study])}
+        text = fill_slots(f"[[{slot}]]", measured[study], verdicts)
+    else:
+        text = str(facts[fact][key]) if fact in facts else name
+    value, _, interval = text.replace("−", "-").partition(" [")
+    low, _, high = interval.rstrip("]").partition(", ")
+    return (float(low), float(high)) if interval else (float(value), float(value))
+
+
+def _find_fallen(sentence: str, rests: Rests, measured: Measured, facts: Facts) -> list[str]:
+    faults = []
+    for name, rested in rests.items():
+        kinds = [(variant, kind) for variant, kinds in rested.items() for kind in list_kinds(kinds)]
+        if name in facts:
+            faults += _compare_facts(sentence, name, kinds, facts[name])
+            continue
+        study, _, size = name.partition(".")
+        if earlier := describe_earlier_plan(STUDIES[study], measured[name], size or "cpu"):
+            faults.append(f"{sentence} rests on the study {name}. {earlier}")
+        for variant, kind in kinds:
+            measured_kind = _find_kind(name, measured[name], variant, kind)
+            if measured_kind != kind:
+                faults.append(
+                    f"{sentence} rests on {variant!r} being {kind}, and the study {name} found {measured_kind}"
+                )
+    return faults
+
+
+def _find_kind(name: str, comparison: Comparison, variant: str, kind: Rest) -> str:
+    """Return what a study found of a variant in the matter that a kind is about: pace, longer text, or the score."""
+    if kind == LATER:
+        return find_pace_verdict(comparison, variant)
+    if kind in (GROWS, HOLDS):
+        return judge_longer_text(comparison, variant)
+    return {verdict.variant: verdict.kind for verdict in judge_once(name, comparison)}[variant]
+
+
+def _compare_facts(sentence: str, name: str, kinds: Iterable[tuple[str, Rest]], values: Mapping[str, Any]) -> list[str]:
+    """Return a fault for each verdict of a fact, "VALUE, verdict", that is not the one that a sentence rests on."""
+    return [
+        f"{sentence} rests on {value!r} being {kind}, and {name} has {values[f'{value}, verdict']}"
+        for value, kind in kinds
+        if values[f"{value}, verdict"] != kind
+    ]
