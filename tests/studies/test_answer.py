@@ -115,6 +115,17 @@ def test_the_ceiling_is_that_of_the_plan() -> None:
     assert f"{100 * share:.1f} %" in answer("order-at-all") and 0.22 < share < 0.28
 
 
+def test_the_vocabulary_and_the_share_of_positions_alone_are_computed_from_the_study() -> None:
+    """The share is (1 + r²)⁻², and with r = 0.5 words have a quarter of the positions' square: 1 / 1.25²."""
+    comparison = Comparison.from_json((RESULTS / "how-wide.json").read_text("utf8"))
+    verdicts = {verdict.variant: verdict for verdict in judge(comparison)}
+    assert fill_slots("[[vocabulary]]", comparison, verdicts) == "400"
+    trial = comparison.trials[0]
+    planted = replace(trial, inside=replace(trial.measured, before={"word over position": 0.5}))
+    comparison = replace(comparison, trials=(planted,))
+    assert fill_slots(f"[[alone:{trial.variant}]]", comparison, verdicts) == "64.0"
+
+
 def test_the_literature_is_counted() -> None:
     counts = re.search(
         r"Of (\d+) orderings .* reports (\d+) are reproduced here, (\d+) .* (\d+) und", answer("how-far")

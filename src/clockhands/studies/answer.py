@@ -13,8 +13,10 @@ from clockhands.comparison import Comparison, conclude
 from clockhands.comparison.ceiling_finding import find_plan_ceiling
 from clockhands.comparison.plan_settings import METRICS
 from clockhands.comparison.statistics import MIN_SEEDS, bound_mean
+from clockhands.comparison.trial_runner import load_material
 from clockhands.comparison.verdicts import Verdict, format_score, judge, score_matrix
 from clockhands.findings import Finding, Findings, join_words
+from clockhands.studies.exact.added import share_scores
 from clockhands.studies.literature import check_ordering, tally_orderings
 from clockhands.studies.pace import describe_pace, describe_slower
 from clockhands.studies.study import Conclusion, Study
@@ -133,6 +135,11 @@ def _find_measured(slot: str, rest: str, comparison: Comparison, verdicts: Mappi
         return format_score(verdict, scored.plan.digits)
     if slot == "items":
         return f"{score_matrix(comparison, comparison.plan.baseline).shape[1]:,}"
+    if slot == "vocabulary":
+        return f"{count_vocabulary(comparison):,}"
+    if slot == "alone":
+        ratios = _list_values("before", "word over position", comparison, verdicts[rest].variant)
+        return format_interval([100 * share_scores(ratio)[2] for ratio in ratios], 1)
     if slot == "ceiling":
         return f"{100 * find_plan_ceiling(comparison.plan).share:.1f}"
     if slot in ("before", "after", "longer"):
@@ -149,6 +156,12 @@ def _find_measured(slot: str, rest: str, comparison: Comparison, verdicts: Mappi
     if slot == "verdict":
         return verdicts[rest].sentence.replace(" (", ", ").replace(")", "")
     raise KeyError(f"an answer has no slot {slot!r}")
+
+
+def count_vocabulary(comparison: Comparison) -> int:
+    """Return how many tokens the baseline's tokenizer of sources has."""
+    plan = comparison.plan
+    return len(load_material(plan.get_recipe(plan.baseline, plan.seeds[0])).tokenizers.source)
 
 
 def _list_values(slot: str, name: str, comparison: Comparison, variant: str) -> list[float]:

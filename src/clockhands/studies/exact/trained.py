@@ -107,7 +107,9 @@ def _measure_rows(subject: Subject) -> Numbers:
 
 
 def _measure_layer(recorded: Capture, layer: int, attention: Any, heads: int) -> Numbers:
-    """Return the mixed share of QᵀK over its reference, in percent, at the directions that positions have there.
+    """Return the mixed share of QᵀK at the directions that positions have there, its reference, and their ratio.
+
+    In percent.
 
     What positions contribute to a state is its mean over texts, whose covariance is lessened by what chance leaves of
     the words in a mean over so many texts.
@@ -120,6 +122,8 @@ def _measure_layer(recorded: Capture, layer: int, attention: Any, heads: int) ->
     shares = torch.tensor([compute_mixed_share(q, k, basis_DK) for q, k in zip(query, key, strict=True)])
     return {
         f"mixed in QK, layer {layer + 1}": 100 * float(shares[:, 0].mean() / shares[:, 1].mean()),
+        f"mixed share of QK, layer {layer + 1}": 100 * float(shares[:, 0].mean()),
+        f"mixed share of QK by chance, layer {layer + 1}": 100 * float(shares[:, 1].mean()),
         f"directions, layer {layer + 1}": basis_DK.shape[1],
     }
 
