@@ -47,7 +47,7 @@ def write_answers(questions: Iterable[Question], measured: Measured, facts: Fact
 
 INTRODUCTION = (
     "What people ask about the input of a Transformer, each with a one-sentence answer, the mechanism, something to "
-    "run, and what was measured. Written by `python docs/studies/generate.py`."
+    "run and, where models had to be trained for it, what was measured. Written by `python docs/studies/generate.py`."
 )
 
 
@@ -154,7 +154,7 @@ def _write_details(question: Question, measured: Measured) -> list[str]:
             missing = f" {describe_missing(measured[name])}" if measured[name].missing else ""
             folded.append(f"[{study.question}](studies/{name}.md): {study.design}{missing} Again with {command}.")
         else:
-            folded.append(f"Not measured yet; the study is ready: {command}.")
+            folded.append(f"{study.question} That is not measured yet; the study of it is ready: {command}.")
     if not folded:
         return []
     return ['<details markdown="1"><summary>Details</summary>', "", "\n\n".join(folded), "", "</details>", ""]

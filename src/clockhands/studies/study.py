@@ -41,7 +41,8 @@ metric of the same items), ``[[reached:VARIANT]]`` (the steps after which its
 seeds reached the plan's target), ``[[slower:VARIANT]]`` (how many seeds took longer to it than the baseline's, with an
 exact test), ``[[ceiling]]`` (the best that a reader who is blind to order could score), ``[[items]]`` (of the test
 split), ``[[vocabulary]]`` (tokens that the model reads), ``[[alone:VARIANT]]`` (the share of positions alone in the
-variance of a score, by how words and positions vary before training), ``[[literature]]`` (how many of the orderings are reproduced, contradicted and undecided).
+variance of a score, by how words and positions vary before training), ``[[literature]]`` (how many of the orderings are
+reproduced, contradicted and undecided).
 """
 
 from __future__ import annotations
