@@ -103,8 +103,7 @@ def inspect(
         reading.sentences = sentences_read
         reading.texts = texts if not isinstance(texts, Tensor) else None
         items = _measure(reading, bar, command, read_basis(reading, given_text))
-        without_control = "the model is too large" if control is None else "not asked for"
-        facts = _list_facts(reading, describe_origin(subject, windows, given_text is None), as_stored, without_control)
+        facts = _list_facts(reading, describe_origin(subject, windows, given_text is None), as_stored, control)
     return Findings(
         title=f"What position does inside {subject.label}",
         items=items,
@@ -222,14 +221,15 @@ def _complete(finding: Finding, measure: Measure, command: str, basis: Mapping[s
     return replace(finding, command=command, details=details, basis={key: basis[key] for key in measure.rests_on})
 
 
-def _list_facts(reading: Reading, origin: str, as_stored: Subject, without_control: str) -> dict[str, str | int]:
+def _list_facts(reading: Reading, origin: str, as_stored: Subject, control: bool | None) -> dict[str, str | int]:
     """Return the lines on top of the page, by name.
 
-    ``as_stored`` is the model as it was opened or given, before it was read in float32; ``without_control`` says why
-    there is no control, where there is none.
+    ``as_stored`` is the model as it was opened or given, before it was read in float32; ``control`` is what the caller
+    asked for, which says why there is none, where there is none.
     """
     import transformers
 
+    without_control = "the model is too large" if control is None else "not asked for"
     subject, capture = reading.subject, reading.capture
     heads = f"{reading.logit_splits[0].var_NH.shape[1]} heads, " if reading.logit_splits else ""
     size = f"{len(capture.hidden) - 1} layers, {heads}width {capture.hidden[0].shape[-1]}"

@@ -52,13 +52,7 @@ def algorithms(
     """
     chosen = TASKS[task]
     least = max(shortest, chosen.shortest)
-    if longest < least:
-        raise UsageError(
-            f"corpus 'algorithms': longest={longest}, but {task} begins at {chosen.shortest} symbols, and "
-            f"shortest={shortest}"
-        )
-    if any(length <= longest for length in beyond):
-        raise UsageError(f"corpus 'algorithms': beyond={list(beyond)} must be longer than longest={longest}")
+    _check_lengths(task, shortest, longest, beyond)
     check_sentences(
         "algorithms", {"train": train, "validation": validation, "test": test, "longer": longer * len(beyond)}
     )
@@ -79,6 +73,17 @@ def algorithms(
     populations = (Drawn(partial(chosen.draw_with_rearranged, lengths), "strings"),)
     description = f"{task} of {least} to {longest} symbols"
     return Corpus("algorithms", "translation", splits, description, populations=populations, redraw=redraw)
+
+
+def _check_lengths(task: Name, shortest: int, longest: int, beyond: Sequence[int]) -> None:
+    """Raise UsageError for lengths out of order."""
+    begins = TASKS[task].shortest
+    if longest < max(shortest, begins):
+        raise UsageError(
+            f"corpus 'algorithms': longest={longest}, but {task} begins at {begins} symbols, and shortest={shortest}"
+        )
+    if any(length <= longest for length in beyond):
+        raise UsageError(f"corpus 'algorithms': beyond={list(beyond)} must be longer than longest={longest}")
 
 
 def _draw_split(

@@ -67,16 +67,14 @@ def numbers(
         "validation": spelled[train : train + validation],
         "test": spelled[train + validation :],
     }
+    bounds = _measure_sides(splits["train"]) if longer else None
     rounds: list[Pair] = []
-    bounds = None
-    if longer:
+    if bounds is not None:
         digits = range(len(str(largest)) + 1, len(str(largest)) + 4)
-        bounds = _measure_sides(splits["train"])
         rounds = [spell(number) for number in _round(largest, digits[-1])]
         splits["train"] = splits["train"] + rounds
         for count in digits:
-            beyond = _draw_beyond(count, bounds, source, target, rng)
-            splits[f"longer-{count}"] = list(islice(beyond, longer))
+            splits[f"longer-{count}"] = list(islice(_draw_beyond(count, bounds, source, target, rng), longer))
     facts: dict[str, Fact] = {
         "source language": source,
         "target language": target,
