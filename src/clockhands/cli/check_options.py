@@ -7,7 +7,7 @@ import argparse
 from clockhands.cli.common import as_float, as_int
 from clockhands.errors import UsageError
 
-__all__ = ["arguments", "validate"]
+__all__ = ["arguments", "split_names", "validate"]
 
 _WEIGHTS = ("dtype", "device", "weights")
 _OUTPUT = ("json", "report", "badge", "card", "verbose")
@@ -156,6 +156,11 @@ def validate(options: argparse.Namespace) -> None:
         check_threads(options.jobs, "--jobs")
     if options.limit is not None and options.limit <= 0:
         raise UsageError(f"--limit is {options.limit:g}; it must be more than 0 seconds")
+
+
+def split_names(text: str | None) -> list[str] | None:
+    """Return the names of ``--only`` or ``--builds``, which stand between commas; None where none were given."""
+    return [name.strip() for name in text.split(",") if name.strip()] if text else None
 
 
 def _is_runtime(name: str | None) -> bool:

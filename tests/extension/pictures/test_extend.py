@@ -1,4 +1,4 @@
-"""``extend --pictures`` writes what transformers opens at the larger size, and refuses in a sentence."""
+"""A larger grid is written as transformers opens it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import pytest
 import torch
 from transformers import AutoModelForImageClassification
 
-from clockhands.cli import main
 from clockhands.extension.pictures import PicturePlan, extend_grid, judge, lengthen, open_picture_model, read_pictures
 from tests.extension.pictures.tiny import SIDE, save_pictures, save_vit
 
@@ -29,24 +28,3 @@ def test_the_chosen_grid_is_written_and_opens_in_transformers(tmp_path: Path, mo
     with torch.inference_mode():
         found = AutoModelForImageClassification.from_pretrained(folder)(pixel_values=pixels).logits
     torch.testing.assert_close(found, lengthen(model, 2 * SIDE, str(way)).compute_logits(pixels))
-
-
-def test_from_the_command_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    save_vit(Path("vit"))
-    save_pictures(Path("some"), 5)
-    assert main(["extend", "vit", "--to", "2x", "--pictures", "some", "--out", "larger", "--json"]) == 0
-    findings = json.loads(capsys.readouterr().out)
-    assert [item["name"] for item in findings["items"]] == ["extend.pictures", "extend.grid"]
-    assert Path("larger/report/index.html").is_file()
-    for words, said in (
-        (["vit", "--to", "1x"], "is the 16 pixels that it reads already"),
-        (["vit", "--to", "30"], "30 pixels are no multiple of the patch, 4"),
-        (["vit", "--train", "3"], "--pictures and --train do not go together"),
-        (["nowhere"], "there is no folder nowhere"),
-    ):
-        assert main(["extend", *words, "--pictures", "some", "--out", "other"]) in (1, 2)
-        assert said in capsys.readouterr().err
-        assert not Path("other/config.json").exists()
