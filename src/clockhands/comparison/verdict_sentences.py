@@ -58,10 +58,21 @@ def _describe_significant(
 
 
 def _format_range(low: float, high: float, digits: int) -> tuple[str, str]:
-    """Return both ends with their signs, and with digits enough to tell them apart; -0.0 is 0.0."""
+    """Return both ends with their signs, and digits enough to tell them apart, and each from 0; -0.0 is 0.0.
+
+    >>> _format_range(-0.0004, 0.072, 3)
+    ('−0.0004', '+0.072')
+    """
     digits = choose_digits(low, high, digits)
-    low_text, high_text = (f"{round(value, digits) + 0.0:+.{digits}f}" for value in (low, high))
-    return low_text.replace("-", "−"), high_text.replace("-", "−")
+    return _write_signed(low, digits), _write_signed(high, digits)
+
+
+def _write_signed(value: float, digits: int) -> str:
+    """Return a number with its sign, and with more digits where those would all be 0; what stays 0 is +0."""
+    text = format_number(abs(value), digits)
+    if not float(text):
+        return f"+{0:.{digits}f}"
+    return f"{'−' if value < 0 else '+'}{text}"
 
 
 def format_number(value: float, digits: int = 1) -> str:

@@ -11,29 +11,51 @@ from clockhands.schemes.frequencies import compute_frequencies
 from clockhands.studies.exact.added import Numbers
 
 HEAD = 128
+LENGTHS = (1024, 4096, 8192, 32_768, 131_072, 1_048_576)
+"""Of which the least base is told."""
 
 
 def find_bases() -> Numbers:
-    """Return how many hands do not come round once, by base and length, and the least base for some lengths."""
+    """Return how many hands do not come round once, by base and length, and the least base for ``LENGTHS``."""
     values: Numbers = {"hands": HEAD // 2}
     for base in (10_000, 500_000):
         wavelengths = 2 * math.pi / compute_frequencies(HEAD, float(base))
         for length in (4096, 32_768, 131_072):
             values[f"never round in {length}, base {base}"] = int((wavelengths > length).sum())
-    return {**values, **{f"least base for {length}": find_least_base(length) for length in (1024, 4096)}}
+    least = 10
+    for length in LENGTHS:
+        least = find_least_base(length, least)
+        values[f"least base for {length}"] = least
+    for base in (29_000, 30_000):
+        values[f"lowest in 4096, base {base}"] = find_lowest_sum(4096, base) / (HEAD // 2)
+    return values
 
 
-def find_least_base(length: int) -> int:
+def find_least_base(length: int, above: int = 10) -> int:
     """Return the least base, to two digits, under which a key like the query is never scored below chance.
 
     Σ_c cos(m·θ_c) ≥ 0 for every distance m below ``length`` (Men et al. 2024, "Base of RoPE bounds context length").
+    ``above``: the least base for a shorter length, below which none serves.
     """
-    distances = torch.arange(length, dtype=torch.float64)
-    grid = sorted({round(digits * 10**power) for power in range(1, 7) for digits in range(10, 100)})
-    for base in grid:
-        if float((distances[:, None] * compute_frequencies(HEAD, float(base))).cos().sum(1).min()) >= 0:
+    grid = sorted({round(digits * 10**power) for power in range(1, 9) for digits in range(10, 100)})
+    parts = length // 16, length // 4, length  # most bases that fail do so early
+    for base in (base for base in grid if base >= above):
+        if all(find_lowest_sum(part, base) >= 0 for part in parts):
             return base
-    raise ValueError(f"no base below {grid[-1]:,} serves {length} tokens")
+    raise ValueError(f"no base up to {grid[-1]:,} serves {length} tokens")
+
+
+def find_lowest_sum(length: int, base: int) -> float:
+    """Return the lowest Σ_c cos(m·θ_c) over the distances m from 0 to ``length`` - 1.
+
+    A million distances are one product of matrices, by cos(a + b) = cos a cos b - sin a sin b.
+    """
+    frequencies_F = compute_frequencies(HEAD, float(base))
+    side = math.isqrt(length - 1) + 1
+    steps_N1 = torch.arange(side, dtype=torch.float64)[:, None]
+    far_NF, near_NF = side * steps_N1 * frequencies_F, steps_N1 * frequencies_F
+    sums_NN = torch.cat([far_NF.cos(), far_NF.sin()], 1) @ torch.cat([near_NF.cos(), -near_NF.sin()], 1).T
+    return float(sums_NN.flatten()[:length].min())
 
 
 def measure_yarn() -> Numbers:
