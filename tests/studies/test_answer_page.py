@@ -15,7 +15,7 @@ from clockhands.studies.question import Claim, Example, Numbers, Question
 from clockhands.studies.study import Study
 from tests.comparison.planted import results
 
-FACTS = {"moon": {"far": 384.4, "phases": 8, "tiny": 1.25e-16}}
+FACTS = {"moon": {"far": 384.4, "phases": 8, "tiny": 1.25e-16, "low": -0.5}}
 ASKED = Question(
     "moon", "Why?", 1, "input", "It is so.", "First. [[exact/moon.far:0]].", "A picture.", "Nowhere.",
     Example("print(1)", "1"), ("a", "b"), (("x", "[[tides/score:base]]"),),
@@ -61,6 +61,7 @@ def test_a_study_without_a_question_is_linked(tides: Comparison) -> None:
 def test_facts_are_written_as_they_are_asked_for() -> None:
     assert [format_fact(rest, FACTS) for rest in ("moon.far:0", "moon.far", "moon.phases")] == ["384", "384", "8"]
     assert format_fact("moon.tiny", FACTS) == "1.25e-16"
+    assert format_fact("moon.low:1", FACTS) == "−0.5"
     with pytest.raises(KeyError):
         fill("[[exact/moon.near]]", {}, FACTS)
     assert re.fullmatch(r"8 and 384\.40", fill("[[exact/moon.phases]] and [[exact/moon.far:2]]", {}, FACTS))

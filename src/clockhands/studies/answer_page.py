@@ -203,5 +203,5 @@ def format_fact(rest: str, facts: Facts) -> str:
     if isinstance(value, str):
         return value
     if digits:
-        return f"{value:,.{int(digits)}f}"
+        return f"{value:,.{int(digits)}f}".replace("-", "−")
     return f"{value:,}" if isinstance(value, int) else f"{value:.3g}"
