@@ -71,14 +71,16 @@ def main() -> None:
     """Read a job and print how many kills struck, and what differs at the end."""
     place, job = Path(sys.argv[1]), json.load(sys.stdin)
     source, steps = save_model(place / "model", "llama"), job["steps"]
-    halves = count(source, place / "whole", steps)
-    wanted = see(place / "whole")
+    whole, folder = place / "whole" / "out", place / "killed" / "out"  # a page tells the last part of its folder's name
+    for parent in (whole.parent, folder.parent):
+        parent.mkdir()
+    halves = count(source, whole, steps)
+    wanted = see(whole)
     every = [[max(1, round(share * len(halves))), how] for share, how in job["kills"]]
     struck, faults = 0, []
     for event, how in every:
-        folder = place / "killed"
-        struck += strike((event, how), folder, lambda: act(source, place / "killed", steps)) == "killed"
-        word = forked(lambda: act(source, place / "killed", steps))
+        struck += strike((event, how), folder, lambda: act(source, folder, steps)) == "killed"
+        word = forked(lambda: act(source, folder, steps))
         found = [] if word != "done" else differences(see(folder), wanted)
         faults += [f"killed {how} change {event}: {fault}" for fault in ([word] if word != "done" else found)]
         shutil.rmtree(folder)
