@@ -76,9 +76,12 @@ SCHEMES: list[tuple[str, dict[str, Any]]] = [
     ("self-extend", {"window": 6, "group": 3}),
     ("dual-chunk", {"original_length": 16}),
     ("sinks", {}),
+    ("rope", {"values": True, "layout": "interleaved", "fraction": 0.5}),
     ("composition", {"schemes": ("rope", {"scheme": "window", "left": 5})}),
     ("composition", {"schemes": ("rope", "alibi", {"scheme": "window", "left": 9})}),
     ("composition", {"schemes": ("rope", "sinks", {"scheme": "window", "left": 5})}),
+    ("composition", {"schemes": ({"scheme": "rope", "values": True}, "alibi", {"scheme": "window", "left": 9})}),
+    ("composition", {"schemes": ({"scheme": "rope", "values": True}, "sinks", {"scheme": "window", "left": 5})}),
     ("composition", {"schemes": ("forgetting", "rope", {"scheme": "window", "left": 5})}),
 ]
 MASKS = ["none", "left padding", "right padding", "any", "nothing to see"]

@@ -62,6 +62,7 @@ def test_another_scheme_is_named() -> None:
     [
         ({"spectrum": "moebius"}, "moebius"),
         ({"spectrum": "yarn", "ramp": "rotations"}, "ramp"),
+        ({"values": True}, "sets options.values = True, which this table cannot say"),
         ({"spectrum": "longrope", "short_factor": 3}, "not a list"),
         ({"spectrum": "linear", "factor": 0}, "give no frequencies"),
         ({"base": -1.0}, "give no frequencies"),

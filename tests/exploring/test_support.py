@@ -32,7 +32,7 @@ def test_every_reason_is_told_at_once(tmp_path: Path, monkeypatch: pytest.Monkey
             "transform": "scaled",
             "transform_options": {"factor": 2.0},
         },
-        decoder={"scheme": "rope", "spectrum": "linear", "factor": 2.0},
+        decoder={"scheme": "rope", "spectrum": "linear", "factor": 2.0, "values": True},
         cross="rope",
     )
     with pytest.raises(UsageError) as told:
@@ -42,10 +42,11 @@ def test_every_reason_is_told_at_once(tmp_path: Path, monkeypatch: pytest.Monkey
     for reason in (
         "model.output_transform", "cross.scheme = 'rope'", "encoder.transform = 'scaled'",
         "encoder.random_phases = True", "decoder.spectrum = 'linear'", "decoder.factor = 2.0",
+        "decoder.values = True",
         "source tokenizer is of the kind Unigram", "and a page runs at most 100",
     ):  # fmt: skip
         assert sum(reason in line for line in reasons) == 1, reason
-    assert len(reasons) == 8
+    assert len(reasons) == 9
 
 
 def test_another_scheme_is_named_with_those_there_are(tmp_path: Path) -> None:

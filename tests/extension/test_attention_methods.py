@@ -16,7 +16,7 @@ from clockhands.extension.method import Method
 from clockhands.extension.methods import apply, can_write, list_methods
 from clockhands.runs import open_language_model
 from tests.extension.test_choose import make_judged
-from tests.runs.tiny import LENGTH, make_tokenizer, save_model
+from tests.runs.tiny import LENGTH, make_tokenizer, save_model, save_own_model
 
 BASE, LONG = 10_000.0, 4 * LENGTH
 METHODS = {method.name: method for method in list_attention_methods(BASE, LENGTH, LONG)}
@@ -41,6 +41,16 @@ def test_what_leaves_everything_as_it_is_changes_no_logit(tmp_path: Path) -> Non
     ):  # fmt: skip
         torch.testing.assert_close(lay(model, **scheme), before, atol=1e-4, rtol=1e-3)
     assert torch.equal(model.compute_logits(make_ids(LONG)), before), "nothing stays"
+
+
+@pytest.mark.parametrize("values", [True, False])
+def test_a_run_whose_values_turn_keeps_its_attention_and_takes_other_frequencies(values: bool, tmp_path: Path) -> None:
+    model = open_language_model(save_own_model(tmp_path, {"scheme": "rope", "values": values}))
+    assert find_refusal(model, 16, BASE).startswith("its values turn with the keys (values = true)") is values
+    methods = {method.name: method for method in list_methods(model, LENGTH, LONG)}
+    assert bool(set(METHODS) & set(methods)) is not values
+    with apply(model, methods["yarn"]) as laid:
+        assert laid.model.transformer.decoder.schemes[0].rotates_values is values
 
 
 def test_without_a_rotation_is_with_frequencies_of_zero(tmp_path: Path) -> None:

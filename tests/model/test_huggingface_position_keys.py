@@ -137,6 +137,8 @@ def test_what_no_configuration_says_is_refused() -> None:
         make_position_keys(PositionConfig("rope", transform="shifted"), "llama", 2, 8)
     with pytest.raises(ConfigError, match=r"layer 0 has alibi, and would be read as"):
         make_position_keys(PositionConfig("alibi"), "llama", 2, 8)
+    with pytest.raises(ConfigError, match=r"layer 0 has rope \(values True\), and would be read as rope"):
+        make_position_keys(PositionConfig("rope", options={"values": True}), "llama", 2, 8)
     with pytest.raises(UsageError, match=r"unknown architecture 'mistal'.*mistral"):
         make_position_keys(PositionConfig("rope"), "mistal", 2, 8)
 

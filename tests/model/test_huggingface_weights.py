@@ -234,6 +234,7 @@ def test_a_model_of_our_own_has_its_logits_in_transformers(name: str) -> None:
         ("llama", {"token_scale": "sqrt"}, {"scheme": "rope"}, ["token_scale is 'sqrt', and llama has 'one'"]),
         ("llama", {"attention_scale": 1.0}, {"scheme": "rope"}, ["attention_scale is 1.0, and llama has 0.35"]),
         ("cohere2", {}, {"layers": [{"schemes": ["rope", WINDOW]}, "none"]}, ["parallel is False, and cohere2"]),
+        ("llama", {}, {"scheme": "rope", "values": True}, ["layer 0 has rope (values True), and would"]),
         ("smollm3", {}, {"schemes": ["rope", "sinks"]}, ["layer 0 has rope + sinks, and would be read as rope"]),
         ("modernbert", {**OURS["modernbert"][0], "causal_encoder": True}, OURS["modernbert"][1],
          ["1 fault:", "causal_encoder is True, and modernbert has False"]),

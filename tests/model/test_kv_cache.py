@@ -37,6 +37,22 @@ def test_a_cache_holds_one_head_for_each_group_of_query_heads(name: str) -> None
     assert held == {((2, 4), (2, 4)) if own else ((2, 2), (2, 2))}
 
 
+@pytest.mark.parametrize("spectrum", [{}, {"spectrum": "longrope", "factor": 3.0, "original_length": 64}])
+@torch.no_grad()
+def test_values_are_cached_as_rotated_where_keys_are(spectrum: dict[str, Any]) -> None:
+    """LongRoPE's angles depend on the length, so keys and values are cached raw there; up to its 64 tokens it waits."""
+    factors = {"short_factor": (1.0,) * 4, "long_factor": (4.0,) * 4} if spectrum else {}
+    made = model(decoder={"scheme": "rope", "values": True, **spectrum, **factors}, num_heads=4, num_kv_heads=2)
+    plain = model(decoder={"scheme": "rope", **spectrum, **factors}, num_heads=4, num_kv_heads=2)
+    cache, without = DynamicCache(), DynamicCache()
+    got, wanted = step_by_step(made, cache)
+    torch.testing.assert_close(got, wanted, atol=2e-4, rtol=2e-4)
+    other, _ = step_by_step(plain, without)
+    assert (got - other).abs().max() > 0.1
+    # The first layer reads the same tokens in both models, so that only a rotation makes its values differ.
+    assert torch.equal(cache.layers[0].values, without.layers[0].values) is bool(spectrum)
+
+
 @torch.no_grad()
 def test_the_source_is_cached_once_for_each_group_of_query_heads() -> None:
     made = model("encoder-decoder", num_heads=4, num_kv_heads=1, cross="rope")

@@ -68,6 +68,8 @@ def test_which_schemes_are_done_after_rotation(name: str) -> None:
         {"decoder": {"scheme": "rope", "skip_every": 2}},
         {"decoder": {"scheme": "rope", "transform": "scaled", "transform_options": {"factor": 2.0}}},
         {"cross": "rope"},
+        {"decoder": {"scheme": "rope", "values": True}, "num_kv_heads": 2},
+        {"cross": {"scheme": "rope", "values": True}},
         {"cross": "alibi"},
         {"dropout": 0.5, "dropout_places": ("embedding", "residual", "attention", "activation")},
     ],

@@ -24,6 +24,7 @@ LAYOUTS: dict[str, Any] = {
     "llama-4": {"layers": [{"schemes": ["rope", {"scheme": "chunks", "size": LEFT + 1}]}, "temperature"]},
     "alibi": {"schemes": ["alibi", WINDOW]},
     "table": {"schemes": [{"scheme": "learned", "max_length": 64}, WINDOW]},
+    "rotated values": {"schemes": [{"scheme": "rope", "values": True}, WINDOW, "sinks"]},
     "of no token before": {"schemes": ["rope", {"scheme": "window", "left": 0}]},
 }
 STEPS = ((0, 1), (1, 3), (3, 12), (12, 13), (13, 14), (14, LENGTH))

@@ -63,8 +63,9 @@ def test_a_model_that_rotates_nothing_takes_no_option() -> None:
 
 
 def test_an_option_that_belongs_to_the_weights_is_refused() -> None:
-    with pytest.raises(UsageError, match=r"(?s)position option of llama.*layout"):
-        change_foreign_positions(make_config("llama"), {"layout": "interleaved"}, "llama", LENGTH)
+    for option in ({"layout": "interleaved"}, {"values": True}):
+        with pytest.raises(UsageError, match=rf"(?s)position option of llama.*{min(option)}"):
+            change_foreign_positions(make_config("llama"), option, "llama", LENGTH)
 
 
 def test_every_value_of_a_wrong_type_is_refused_and_nothing_changes() -> None:

@@ -156,7 +156,7 @@ def encoded(scheme: Scheme, pos: Tensor) -> Tensor:
 
 
 def decode(scheme: Scheme, data: Inputs, steps: list[int]) -> Tensor:
-    """Attention a few tokens at a time with a cache of keys, rotated or raw as the scheme declares, and positions."""
+    """Attention a few tokens at a time with a cache of keys, values (rotated or raw as declared) and positions."""
     rotated = scheme.declares.cache == "rotated"
     keys, values, places, outs, start = [], [], [], [], 0
     for step in steps:
@@ -166,6 +166,7 @@ def decode(scheme: Scheme, data: Inputs, steps: list[int]) -> Tensor:
         q, k, qpos = new.q, new.k, new.pos if own is None else own
         if rotated:
             q, k = scheme.rotate(q, k, qpos, qpos)
+            new.v = scheme.rotate_values(new.v, qpos, qpos)
         places.append(qpos)
         keys.append(k)
         values.append(new.v)

@@ -1,4 +1,4 @@
-"""Compute attention with a scheme, calling its hooks ``rotate``, ``bias``, ``logits``, ``weigh`` and ``values``.
+"""Compute attention with a scheme, calling its hooks from ``rotate`` to ``rotate_back``.
 
 ``attend`` computes it by the fastest kernel that serves, ``attend_reference`` step by step; ``record`` hands every
 attention inside a block of code, with its weights, to a function.

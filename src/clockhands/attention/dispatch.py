@@ -24,7 +24,7 @@ __all__ = ["KERNELS", "Kernel", "attend"]
 
 
 class Kernel(Protocol):
-    """A module that computes attention in one way."""
+    """A module that computes attention in one way, up to the scheme's hook ``rotate_back``, which ``attend`` calls."""
 
     def serves(self, request: AttentionRequest) -> bool:
         """Return whether this kernel can compute the request, and faster than every kernel after it in ``KERNELS``."""
@@ -66,7 +66,8 @@ def attend(
     ``mask_BHST`` is True where a query may attend to a key (None: everywhere; one row of it serves all queries).
     ``causal`` adds the mask of the last S of T tokens (query s attends to keys up to T - S + s) and lets kernels skip
     what it hides. ``scale`` multiplies q·k; None: ``scheme.scale(K)``. ``rotated`` says that q and k have been
-    through ``scheme.rotate``. ``dropout`` acts on the weights; pass 0 outside training.
+    through ``scheme.rotate``, and v through ``scheme.rotate_values``. ``dropout`` acts on the weights; pass 0 outside
+    training.
     Keys and values may have G heads, fewer than H: each is that of H/G consecutive query heads.
     Returns [B, H, S, Kv]. Raises PositionError for positions that the scheme does not take, UsageError for key heads
     whose number does not divide H.
@@ -77,6 +78,8 @@ def attend(
     )  # fmt: skip
     if (recorder := reference.get_recorder()) is not None:
         return reference.compute_recorded(request, recorder)
+    rotates_back = "rotate_back" in request.hooks
     if (simpler := scheme.after_rotation()) is not scheme:
         request = replace(request, scheme=simpler, hooks=simpler.active_hooks())
-    return next(kernel for kernel in KERNELS if kernel.serves(request)).compute(request)
+    out_BHSK = next(kernel for kernel in KERNELS if kernel.serves(request)).compute(request)
+    return scheme.rotate_back(out_BHSK, qpos_BS, kpos_BT) if rotates_back else out_BHSK

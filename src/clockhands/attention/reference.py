@@ -39,8 +39,9 @@ WHOLE_ROWS = frozenset({"logits", "weigh", "values"})
 class RecordedAttention:
     """Everything that one attention computed: what a recorder receives.
 
-    Queries and keys are rotated. ``logits_BHST`` are those before the mask, with the bias and the scheme's hook
-    ``logits``; ``weights_BHST`` those before dropout. ``mask_BHST`` is True where a query may attend to a key.
+    Queries and keys are rotated, values and the output as the scheme leaves them. ``logits_BHST`` are those before the
+    mask, with the bias and the scheme's hook ``logits``; ``weights_BHST`` those before dropout. ``mask_BHST`` is True
+    where a query may attend to a key.
     """
 
     scheme: Scheme
@@ -92,11 +93,13 @@ def make_request(
     rotated: bool = False,
     dropout: float = 0.0,
 ) -> AttentionRequest:
-    """Rotate queries and keys and put all into one request. Arguments and errors are those of ``attend``."""
+    """Rotate queries, keys and values and put all into one request. Arguments and errors are those of ``attend``."""
     k_BHTK, v_BHTK = (_share_heads(q_BHSK.shape[1], x) for x in (k_BHTK, v_BHTK))
     scale = scheme.scale(q_BHSK.shape[-1]) if scale is None else scale
     q, k = (q_BHSK, k_BHTK) if rotated else scheme.rotate(q_BHSK, k_BHTK, qpos_BS, kpos_BT)
     hooks = scheme.active_hooks()
+    if "rotate_values" in hooks and not rotated:
+        v_BHTK = scheme.rotate_values(v_BHTK, qpos_BS, kpos_BT)
     return AttentionRequest(scheme, q, k, v_BHTK, qpos_BS, kpos_BT, mask_BHST, causal, scale, dropout, hooks)
 
 
@@ -126,8 +129,8 @@ def serves(request: AttentionRequest) -> bool:
 
 
 def compute(request: AttentionRequest) -> Float[Tensor, "B H S Kv"]:
-    """Compute the attended values step by step: [B, H, S, Kv]."""
-    return compute_reference(request).out_BHSK
+    """Compute the attended values step by step, not rotated back: [B, H, S, Kv]."""
+    return _compute_until_rotated_back(request).out_BHSK
 
 
 def compute_recorded(request: AttentionRequest, recorder: Recorder) -> Float[Tensor, "B H S Kv"]:
@@ -139,6 +142,13 @@ def compute_recorded(request: AttentionRequest, recorder: Recorder) -> Float[Ten
 
 def compute_reference(request: AttentionRequest) -> RecordedAttention:
     """Compute attention by calling every hook of the scheme in its order, and keep every tensor."""
+    attended = _compute_until_rotated_back(request)
+    out = request.scheme.rotate_back(attended.out_BHSK, request.qpos_BS, request.kpos_BT)
+    return replace(attended, out_BHSK=out)
+
+
+def _compute_until_rotated_back(request: AttentionRequest) -> RecordedAttention:
+    """Call every hook but ``rotate_back``, which ``attend`` calls itself, whichever kernel served."""
     scheme, q, k, v = request.scheme, request.q_BHSK, request.k_BHTK, request.v_BHTK
     positions, mask = (request.qpos_BS, request.kpos_BT), request.compute_mask()
     # At least float32 from here: bfloat16 holds numbers near 1,000 to the nearest 4, and weights to 3 digits.

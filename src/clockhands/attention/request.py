@@ -26,9 +26,10 @@ LOW_PRECISION = (torch.bfloat16, torch.float16)
 class AttentionRequest:
     """Queries, keys and values of one attention, where they stand, and who may attend to whom.
 
-    ``q_BHSK`` and ``k_BHTK`` have been rotated. ``mask_BHST`` is None where every query may attend to every key;
-    ``causal`` adds the mask of the last S of T tokens: query s attends to keys up to T - S + s. ``scale`` multiplies
-    q·k; ``dropout`` is the rate on the weights; ``hooks`` are those that the scheme needs under its options.
+    ``q_BHSK`` and ``k_BHTK`` have been rotated, and ``v_BHTK`` where the scheme rotates values. ``mask_BHST`` is None
+    where every query may attend to every key; ``causal`` adds the mask of the last S of T tokens: query s attends to
+    keys up to T - S + s. ``scale`` multiplies q·k; ``dropout`` is the rate on the weights; ``hooks`` are those that the
+    scheme needs under its options.
     """
 
     scheme: Scheme

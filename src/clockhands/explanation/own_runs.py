@@ -154,7 +154,7 @@ def _check_options(options: Mapping[str, Any], spectrum: str, source: str) -> No
     """Raise CheckpointError for a spectrum that is not known, and for options that a ``Rotation`` does not have."""
     if spectrum not in DEFAULTS:
         raise CheckpointError(f"{source} sets options.spectrum = {spectrum!r}, which is not known")
-    for key, plain in (("ramp", "channel"), ("learned", False), ("unscaled_first", 0)):
+    for key, plain in (("ramp", "channel"), ("learned", False), ("values", False), ("unscaled_first", 0)):
         if options.get(key) not in (None, plain):
             raise CheckpointError(f"{source} sets options.{key} = {options[key]!r}, which this table cannot say")
 

@@ -71,8 +71,11 @@ def find_refusal(model: LanguageModel, channels: int, base: float) -> str:
     if model.mask_id is not None:
         return "it reads in both directions, and these methods count distances backward"
     if is_run(model.source):
-        if model.model.config.transformer_config.get_position_config("decoder").layers is not None:
+        position = model.model.config.transformer_config.get_position_config("decoder")
+        if position.layers is not None:
             return "its layers have different positions, and a method has one for all"
+        if position.options.get("values"):
+            return "its values turn with the keys (values = true), and these methods leave values as they are"
         width = model.model.config.head_dim
         return "" if channels == width else f"{channels} of {width} channels of a head turn, and two rotations need all"
     vocabulary = model.vocabulary_size

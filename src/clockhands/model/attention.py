@@ -95,8 +95,8 @@ class Attention(nn.Module):
     ) -> Float[Tensor, "B H S Kv"]:
         """Attend with every hook of the scheme: queries [B, H, S, K] to [B, H, S, Kv], one output for each head.
 
-        ``rotated``: whether queries and keys have been rotated before. Raises PositionError for positions that the
-        scheme does not take.
+        ``rotated``: whether queries, keys and values have been rotated before. Raises PositionError for positions that
+        the scheme does not take.
         """
         return attend(
             scheme, q_BHSK, k_BHTK, v_BHTK, placement.qpos_BS, placement.kpos_BT, placement.mask_BHSM,
@@ -126,9 +126,9 @@ class Attention(nn.Module):
         """Attend to all keys of a cache, earlier ones and new: queries [B, H, S, K] to [B, H, S, Kv].
 
         ``stored_BHTKp`` are the cached keys, with their positions as further channels if the scheme needs them
-        (``needs_stored_positions``). ``rotated``: whether queries and keys have been rotated before. ``windowed``:
-        whether the cache keeps only keys in the layer's window (``keeps_window``). Raises PositionError if any other
-        cache returned fewer keys than there are tokens.
+        (``needs_stored_positions``). ``rotated``: whether queries, keys and values have been rotated before.
+        ``windowed``: whether the cache keeps only keys in the layer's window (``keeps_window``). Raises PositionError
+        if any other cache returned fewer keys than there are tokens.
         """
         if windowed:
             if placement.mask_BHSM is not None:
@@ -200,6 +200,7 @@ class SelfAttention(Attention):
         rotated = scheme.declares.cache == "rotated"
         if rotated:
             q, k = scheme.rotate(q, k, placement.qpos_BS, placement.kpos_BT)
+            v = scheme.rotate_values(v, placement.qpos_BS, placement.kpos_BT)
         stored = append_positions(k, placement.kpos_BT) if needs_stored_positions(scheme) else k
         stored, v = self.update_cache(cache, layer, stored, v, may_share_keys(scheme))
         windowed = keeps_window(cache, layer)

@@ -28,6 +28,7 @@ __all__ = [
     "find_window",
     "get_cache_capacity",
     "keeps_window",
+    "may_call_fused_kernel",
     "may_share_keys",
     "needs_stored_positions",
     "read_coordinates",
@@ -36,6 +37,10 @@ __all__ = [
     "refuse_sliding_cache",
     "split_positions",
 ]
+
+
+OUTSIDE_OF_WEIGHTS = frozenset({"encode", "rotate", "rotate_values", "rotate_back"})
+"""Hooks that read no keys to which a query does not attend."""
 
 
 @runtime_checkable
@@ -60,6 +65,11 @@ def needs_stored_positions(scheme: Scheme) -> bool:
     return rotates_again or "locate" in hooks or bool(hooks & AFTER_ROTATE)
 
 
+def may_call_fused_kernel(scheme: Scheme) -> bool:
+    """Return whether self-attention with a cache is ``rotate`` and the fused kernel, and nothing more."""
+    return not needs_stored_positions(scheme) and "rotate_back" not in scheme.active_hooks()
+
+
 def acts_in_attention(scheme: Scheme) -> bool:
     """Return whether attention calls any hook of a scheme, ``rotate`` included."""
     return needs_stored_positions(scheme) or "rotate" in scheme.active_hooks()
@@ -82,7 +92,7 @@ def find_window(scheme: Scheme) -> int | None:
     for part in parts:
         # A bias by distance (a window is one), chunks and ``Sinks`` (learned logits that stand for no token) change
         # only the weights of keys to which the query attends.
-        if not isinstance(part, (Chunks, DistanceBias, Sinks)) and not part.active_hooks() <= {"encode", "rotate"}:
+        if not isinstance(part, (Chunks, DistanceBias, Sinks)) and not part.active_hooks() <= OUTSIDE_OF_WEIGHTS:
             return None
     windows = [part.left for part in parts if isinstance(part, Window)]
     windows += [part.size - 1 for part in parts if isinstance(part, Chunks)]

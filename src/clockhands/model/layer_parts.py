@@ -92,7 +92,7 @@ def _rotate_equally(first: RoPE, second: RoPE, any_pairing: bool) -> bool:
 
     They then have the same frequencies there, the same factors of cosines and of logits, the same number of channels
     that rotate, the same number of first positions that LongRoPE does not scale (``unscaled_first``), and both or
-    neither learned factors of their frequencies.
+    neither have learned factors of their frequencies, or rotate values.
     """
     numbers = []
     for scheme in (first, second):
@@ -103,6 +103,7 @@ def _rotate_equally(first: RoPE, second: RoPE, any_pairing: bool) -> bool:
             [*omega, spectrum.amplitude(), spectrum.logit_factor(), scheme.channels, spectrum.unscaled_first]
         )
     alike = (first.alpha_F is None) == (second.alpha_F is None) and (any_pairing or first.layout == second.layout)
+    alike = alike and first.rotates_values == second.rotates_values
     ours, theirs = (torch.tensor(listed, dtype=torch.float64) for listed in numbers)
     return alike and ours.shape == theirs.shape and torch.allclose(ours, theirs, rtol=1e-9, atol=0.0)
 

@@ -20,7 +20,7 @@ from clockhands.errors import UsageError
 from clockhands.model.attention import Attention, AttentionContext
 from clockhands.model.fused_linear import FusedLinear
 from clockhands.model.growing_cache import GrowingCache, SourceCache
-from clockhands.model.kv_cache import acts_in_attention, needs_stored_positions
+from clockhands.model.kv_cache import acts_in_attention, may_call_fused_kernel
 from clockhands.model.masks import Placement, expand_key_mask
 from clockhands.model.token_batch import EncodedSource
 from clockhands.model.transformer import Transformer
@@ -89,7 +89,7 @@ class LeanDecoder:
         self.cross_schemes = [transformer.cross_schemes.get_scheme(layer) for layer in layers]
         self.attention_ignores_position = not any(map(acts_in_attention, [*self.schemes, *self.cross_schemes]))
         # For each layer: whether its attention may call the fused kernel directly.
-        self._self_attention_is_lean = [not needs_stored_positions(scheme) for scheme in self.schemes]
+        self._self_attention_is_lean = [may_call_fused_kernel(scheme) for scheme in self.schemes]
         self._cross_attention_is_lean = [not acts_in_attention(scheme) for scheme in self.cross_schemes]
         # From step to step only the positions of the queries change, and the fused kernel does not read them: where it
         # serves every layer, the contexts of one step serve the next.

@@ -109,6 +109,11 @@ def find_scheme_faults(config: TransformerFields, side: Side, factory: SchemeFac
             f"{side}.layers: {encoding_schemes[0]} adds vectors at the token embedding, before all layers; "
             f"give it as {side}.scheme"
         ]
+    if config.latent_width is not None and side != "cross" and "rotate_values" in summary.hooks:
+        return [
+            f"{side}: values = true rotates values, and with latent_width ({config.latent_width}) they are made of a "
+            f"compressed state that is not rotated; leave one of the two out"
+        ]
     return find_hook_faults(summary, position, side, config.is_causal(side))
 
 

@@ -12,7 +12,7 @@ from clockhands.schemes.rotary.spectra import SPECTRA, make_spectrum
 
 __all__ = ["change_foreign_positions", "count_rotated_channels", "find_rope_table", "list_rope_tables"]
 
-FIXED = ("layout", "fraction", "learned", "ramp", "unscaled_first")
+FIXED = ("layout", "fraction", "learned", "values", "ramp", "unscaled_first")
 """Options of our RoPE that are fixed by the weights, or that no configuration of transformers can express."""
 
 

@@ -11,9 +11,6 @@ LEFT_OUT: dict[str, str] = {
     "FLOATER": "the encoding is the solution of a differential equation and its code could not be checked",
     "Complex-order embeddings": "every word has frequencies of its own, which are a token embedding and not a scheme",
     "Wavelet relative encoding": "no official code was found to settle the scales and shifts that the paper leaves",
-    "Rotated values and outputs (DeepSeek-V4)": "keys and values share one latent vector there, so that values are "
-    "rotated with the keys and the output back by the query's angle; here values are never rotated, and a hook between "
-    "them and the weights would take every scheme from the fused kernels",
     "RePo above RoPE": "a schedule of layers, not a scheme: repo in the upper ones, rope in the lower",
     "SeqPE, PJ-RoPE, RoPE-ID, HARoPE, Circle-RoPE, VRoPE, DoPE, CLEX, TAPA, BAM": "read as abstracts, with nothing to "
     "be exact to",

@@ -26,10 +26,12 @@ WHERE = {
     "encode": "embedding",
     "locate": "positions",
     "rotate": "queries and keys",
+    "rotate_values": "values",
     "bias": "bias",
     "logits": "logits",
     "weigh": "weights",
     "values": "values",
+    "rotate_back": "output",
 }
 
 

@@ -76,6 +76,8 @@ _ROPE = (
     _form("partial-rope", "rope", "The first channels of a head turn, the others carry no position.",
           "Black et al. 2022 (GPT-NeoX)", ("GPT-NeoX", "Phi-2"), fraction=0.5),
     _form("lerope", "rope", "Frequencies are learned.", "LeRoPE (2607.10134)", ("Mistral Large 4",), learned=True),
+    _form("value-rope", "rope", "Values are rotated as keys are, and the output back by the query's angle.",
+          "DeepSeek-V4 (2026), model code", ("DeepSeek-V4",), values=True, layout="interleaved", fraction=0.125),
     _form("rothp", "rope", "RoPE on the times of events.", "Gao and Dai 2024 (2405.06985)"),
 )  # fmt: skip
 _AXES = (

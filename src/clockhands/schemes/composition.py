@@ -77,6 +77,7 @@ class Composition(Scheme):
         # Neither in a tuple nor in PartPositions does nn.Module register a scheme.
         self._after_rotation = (find_scheme_after_rotation(parts),)
         self._positions = PartPositions(parts)
+        self._rotating_values = next(((part,) for part in parts if "rotate_values" in part.active_hooks()), ())
 
     @property
     def parts(self) -> tuple[Scheme, ...]:
@@ -151,6 +152,22 @@ class Composition(Scheme):
                 qpos, kpos = self._positions.select(part, qpos_BS, kpos_BT)
             q, k = part.rotate(q, k, qpos, kpos)
         return q, k
+
+    def rotate_values(
+        self, v_BHTK: Float[Tensor, "B H T Kv"], qpos_BS: Positions, kpos_BT: KeyPositions
+    ) -> Float[Tensor, "B H T Kv"]:
+        """Rotate values by the part that does; [B, H, T, Kv]."""
+        for part in self._rotating_values:
+            v_BHTK = part.rotate_values(v_BHTK, *self._positions.select(part, qpos_BS, kpos_BT))
+        return v_BHTK
+
+    def rotate_back(
+        self, out_BHSK: Float[Tensor, "B H S Kv"], qpos_BS: Positions, kpos_BT: KeyPositions
+    ) -> Float[Tensor, "B H S Kv"]:
+        """Rotate the output back by the part that rotated the values; [B, H, S, Kv]."""
+        for part in self._rotating_values:
+            out_BHSK = part.rotate_back(out_BHSK, *self._positions.select(part, qpos_BS, kpos_BT))
+        return out_BHSK
 
     def bias(
         self,

@@ -11,7 +11,7 @@ from clockhands.schemes.scheme import Declares, Scheme
 __all__ = ["AFTER_ROTATE", "combine_declarations", "find_conflicts", "find_scheme_after_rotation"]
 
 AFTER_ROTATE = frozenset({"bias", "logits", "weigh", "values"})
-"""The hooks that attention calls after ``rotate``."""
+"""The hooks that act between ``rotate`` and the output: kernels differ by them. ``rotate_back`` is called after all."""
 
 
 def combine_declarations(parts: Sequence[Scheme]) -> Declares:
@@ -72,6 +72,12 @@ def _find_conflict(first: Scheme, second: Scheme) -> list[str]:
         faults.append(f"{names} both rotate queries and keys, and the second would rotate what the first has rotated")
     if "weigh" in hooks:
         faults.append(f"{names} both take the place of the softmax")
+    for turning, adding in ((first, second), (second, first)):
+        if "rotate_back" in turning.active_hooks() and "values" in adding.active_hooks():
+            faults.append(
+                f"{_name(adding)} adds vectors of its own to the output, and {_name(turning)} with values = true would "
+                f"rotate them back by the position of the query; leave values = true out"
+            )
     if "locate" in hooks:
         faults.append(f"{names} both place tokens, and a token stands in one place")
     for reader, rotating in ((first, second), (second, first)):

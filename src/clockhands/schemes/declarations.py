@@ -12,12 +12,12 @@ __all__ = ["Declares"]
 class Declares:
     """What a scheme promises; the laws, the catalogue page and ``check`` read it.
 
-    ``translation_invariant``: a common shift of all positions changes no logit. ``causal_only``: undefined for keys to
-    the right of the query. ``max_length`` and ``beyond``: the largest number of positions, and what happens past it.
-    ``depends_on_length``: what a token gets changes with the total length, once that is above ``steady_length``.
-    ``cache``: whether keys are cached as rotated (each step rotates only the new ones) or raw (all are rotated again at
-    every step). ``axes``: coordinates of a position. ``real_valued``: positions between the integers are meaningful.
-    ``stochastic``: draws while training.
+    ``translation_invariant``: a common shift of all positions changes no logit and no output. ``causal_only``:
+    undefined for keys to the right of the query. ``max_length`` and ``beyond``: the largest number of positions, and
+    what happens past it. ``depends_on_length``: what a token gets changes with the total length, once that is above
+    ``steady_length``. ``cache``: whether keys, and values where a scheme rotates them, are cached as rotated (each step
+    rotates only the new ones) or raw (all are rotated again at every step). ``axes``: coordinates of a position.
+    ``real_valued``: positions between the integers are meaningful. ``stochastic``: draws while training.
     """
 
     translation_invariant: bool = False

@@ -1,15 +1,17 @@
 """The interface of every positional encoding: a few hooks at the true seams, each doing nothing by default.
 
 A model calls the hooks in this order: ``model.stack`` the first, ``model.attention`` the second, and ``attention`` the
-others (``rotate`` is called by ``model.attention`` where rotated keys are cached)::
+others (``rotate`` and ``rotate_values`` are called by ``model.attention`` where rotated keys are cached)::
 
     x_BSD    = combine(tokens, encode(pos))              # at the token embedding; the input layer adds or concatenates
     pos      = locate(x, pos, past) or pos               # tokens that place themselves, from the layer's input
-    q, k     = rotate(q, k, qpos, kpos)                  # rotate queries and keys; values are never rotated
+    q, k     = rotate(q, k, qpos, kpos)                  # rotate queries and keys
+    v        = rotate_values(v, qpos, kpos)              # rotate values; of all schemes, rope(values=True) alone does
     logits   = scale * q·k + bias(q, k, qpos, kpos, scale)      # added to the logits
     logits   = logits(logits, mask, q, k, qpos, kpos, scale)    # whole rows and all heads at once
     weights  = weigh(logits)                             # softmax, unless the scheme brings its own normaliser
     out      = values(weights @ v, weights, qpos, kpos)  # what the weights alone add to the values
+    out      = rotate_back(out, qpos, kpos)              # undo the rotation of values, but for the distance
 
 Positions arrive as data (``positions``): ``[B, S]``, ``[B, S, A]``, or, made by ``locate``, ``[B, H, S, A]``.
 
@@ -43,7 +45,7 @@ __all__ = [
 
 SIZES = ("width", "d_model", "num_heads", "head_dim", "num_layers", "causal")
 """Names that positional parameters of a scheme's constructor may have: the fields of ``catalogue.Sizes``."""
-HOOKS = ("encode", "locate", "rotate", "bias", "logits", "weigh", "values")
+HOOKS = ("encode", "locate", "rotate", "rotate_values", "bias", "logits", "weigh", "values", "rotate_back")
 """Names of the methods that a model calls, in the order of its computation."""
 
 Positions = Num[Tensor, "B S"] | Num[Tensor, "B S A"] | Num[Tensor, "B H S A"]
@@ -138,6 +140,15 @@ class Scheme(nn.Module):
         """
         return q_BHSK, k_BHTK
 
+    def rotate_values(
+        self, v_BHTK: Float[Tensor, "B H T Kv"], qpos_BS: Positions, kpos_BT: KeyPositions
+    ) -> Float[Tensor, "B H T Kv"]:
+        """Return values [B, H, T, Kv] as they are multiplied by the weights: rotated to their positions.
+
+        They are cached as keys are (``Declares.cache``). A scheme with this hook has ``rotate_back`` too.
+        """
+        return v_BHTK
+
     def bias(
         self,
         q_BHSK: Float[Tensor, "B H S Kr"],
@@ -183,6 +194,15 @@ class Scheme(nn.Module):
         kpos_BT: KeyPositions,
     ) -> Float[Tensor, "B H S K"]:
         """Return the attended values, [B, H, S, K], with whatever the weights add to them."""
+        return out_BHSK
+
+    def rotate_back(
+        self, out_BHSK: Float[Tensor, "B H S Kv"], qpos_BS: Positions, kpos_BT: KeyPositions
+    ) -> Float[Tensor, "B H S Kv"]:
+        """Return attended values [B, H, S, Kv] rotated back by the positions of the queries; the weights are not read.
+
+        Unless keys are cached raw, ``kpos_BT`` is not to be read: with a cache, zeros stand there.
+        """
         return out_BHSK
 
     def score_mod(

@@ -54,6 +54,11 @@ def test_every_scheme_is_written_alike_or_refused_by_name(name: str) -> None:
     )
 
 
+def test_rotated_values_are_refused() -> None:
+    with pytest.raises(UsageError, match=r"decoder: positions of the scheme 'rope' .*plain rotary embedding only"):
+        CTranslate2Engine(writer("none", decoder={"scheme": "rope", "values": True}))
+
+
 @pytest.mark.parametrize("scheme", ["sinusoidal", {"scheme": "rope", "layout": "interleaved", "base": 100.0}])
 @pytest.mark.parametrize("block", BLOCKS)
 def test_every_block_is_written_alike(block: dict[str, Any], scheme: Any) -> None:

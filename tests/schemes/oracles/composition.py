@@ -11,6 +11,7 @@ from torch import Tensor
 
 from clockhands.schemes import read_part
 from tests.schemes.oracles.registry import ORACLES, Case, Expected, causal_mask, oracle
+from tests.schemes.oracles.rotary import turned_values
 
 
 @oracle("chunks", {"size": 4}, {"size": 3})
@@ -59,6 +60,7 @@ class Later(Case):
     {"schemes": ({"scheme": "inkling", "extent": 7}, {"scheme": "chunks", "size": 4})},
     {"schemes": ("repo", {"scheme": "window", "left": 2}, "sinks")},
     {"schemes": ("axial", "sinks")},
+    {"schemes": ({"scheme": "rope", "values": True, "base": 50.0}, {"scheme": "window", "left": 3})},
 )
 def composition(case: Case) -> Expected:
     """Each hook in its order, by the oracles of the parts: their logits less the plain product is what they add."""
@@ -87,4 +89,7 @@ def composition(case: Case) -> Expected:
         fields = {field.name: getattr(own, field.name) for field in dataclasses.fields(own)} | {"q_HSK": q}
         expected = ORACLES[name](Later(**fields, logits_HST=logits))
         logits, out = expected.logits_HST, expected.out_HSK
+    if rotating is not None and rotating[1].options.get("values"):
+        half = case.v_HTK.shape[-1] // 2
+        out = turned_values(case, logits, 2 * half, lambda h, p, c: p * 50.0 ** (-c / half), layout="half")
     return Expected(sum(encodings[1:], encodings[0]) if encodings else None, logits, out)

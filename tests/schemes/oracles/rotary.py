@@ -9,8 +9,9 @@ from itertools import product
 from typing import Any
 
 import torch
+from torch import Tensor
 
-from tests.schemes.oracles.registry import Case, Expected, oracle
+from tests.schemes.oracles.registry import Case, Expected, oracle, weights
 
 
 def turning(
@@ -33,6 +34,23 @@ def turning(
                 total += float(case.q_HSK[h, i, turned:] @ case.k_HTK[h, j, turned:])
                 logits[h, i, j] = total / math.sqrt(width) * sharper
     return Expected(logits_HST=logits)
+
+
+def turned_values(
+    case: Case, logits_HST: Tensor, turned: int, angle: Callable[[int, Any, int], float], layout: str
+) -> Tensor:
+    """DeepSeek-V4's model code as one sum, [H, S, K]: Σ_j w_ij R(φ(n) - φ(m)) v_j over the channels that rotate."""
+    shares, half = weights(logits_HST, case.causal).tolist(), layout == "half"
+    pairs = [(c, c + turned // 2) if half else (2 * c, 2 * c + 1) for c in range(turned // 2)]
+    out = torch.zeros(len(shares), len(case.qpos_S), case.v_HTK.shape[-1], dtype=torch.float64)
+    for h, i, j in product(*map(range, logits_HST.shape)):
+        m, n, value = case.qpos_S[i].item(), case.kpos_T[j].item(), case.v_HTK[h, j]
+        moved = value.clone()
+        for c, (a, b) in enumerate(pairs):
+            arrived = complex(value[a], value[b]) * cmath.exp(1j * (angle(h, n, c) - angle(h, m, c)))
+            moved[a], moved[b] = arrived.real, arrived.imag
+        out[h, i] += shares[h][i][j] * moved
+    return out
 
 
 def yarn(o: dict[str, Any], theta: float, c: int, turned: int, base: float) -> float:
@@ -84,6 +102,10 @@ def bent(o: dict[str, Any], c: int, turned: int, longest: int, p: int) -> float:
     {"layout": "interleaved"},
     {"fraction": 0.5, "base": 500.0},
     {"learned": True},
+    {"values": True, "layout": "interleaved", "fraction": 0.5, "base": 50.0},
+    {"values": True, "learned": True},
+    {"values": True, "spectrum": "yarn", "factor": 8.0, "original_length": 40, "beta_fast": 4.0},
+    {"values": True, "spectrum": "dynamic", "factor": 3.0, "original_length": 5, "base": 50.0},
     {"spectrum": "linear", "factor": 4.0},
     {"spectrum": "ntk", "factor": 4.0, "layout": "interleaved"},
     {"spectrum": "dynamic", "factor": 3.0, "original_length": 5},
@@ -124,7 +146,14 @@ def rope(case: Case) -> Expected:
         amplitude, sharper = over / under, under**2
     if o.get("spectrum") == "longrope":
         amplitude = math.sqrt(1 + math.log(o["factor"]) / math.log(o["original_length"]))
-    return turning(case, turned, lambda h, p, c: p * bent(o, c, turned, longest, p) * learned[c], amplitude, sharper)
+
+    def angle(h: int, p: Any, c: int) -> float:
+        return float(p * bent(o, c, turned, longest, p) * learned[c])
+
+    expected = turning(case, turned, angle, amplitude, sharper)
+    if o.get("values"):
+        expected.out_HSK = turned_values(case, expected.logits_HST, turned, angle, case.scheme.layout)
+    return expected
 
 
 @oracle("grape", {"per_head": True, "base": 40.0}, {"form": "rank-2"})

@@ -191,8 +191,10 @@ def _list_side_obstacles(stack: Stack) -> Iterator[str]:
 
 
 def _is_plain_rope(scheme: Scheme) -> bool:
-    """Return whether a scheme is RoPE with the frequencies of its paper and no learned factors."""
-    return type(scheme) is RoPE and type(scheme.spectrum) is Spectrum and scheme.alpha_F is None
+    """Return whether a scheme is RoPE with the frequencies of its paper, no learned factors, and values as they are."""
+    if type(scheme) is not RoPE or scheme.rotates_values:
+        return False
+    return type(scheme.spectrum) is Spectrum and scheme.alpha_F is None
 
 
 def _list_stacks(transformer: Transformer) -> list[tuple[str, Stack]]:

@@ -16,7 +16,8 @@ from clockhands.schemes.frequencies import (
     drop_axis,
     take_shared_row,
 )
-from clockhands.schemes.rotary.base import CosSin, Rotary, add_head_axis, check_pairs, rotate_pairs
+from clockhands.schemes.rotary.base import CosSin, add_head_axis, check_pairs, rotate_pairs
+from clockhands.schemes.rotary.rotated_values import RotatedValues
 from clockhands.schemes.rotary.rotation import Layout
 from clockhands.schemes.rotary.spectra import make_spectrum
 from clockhands.schemes.rotary.spectrum import Frequencies
@@ -27,12 +28,13 @@ __all__ = ["RoPE"]
 
 
 @final
-class RoPE(Rotary):
+class RoPE(RotatedValues):
     """Rotary position embedding (Su et al. 2021, equation 34): q and k of position p are rotated by p·θ_c.
 
-    Values are never rotated. Positions may be real numbers: over measured times this is RoTHP's encoding of events (Gao
-    and Dai 2024, 2405.06985). The spectrum changes θ so that texts longer than the trained ones fit; options that a
-    spectrum has no use for are refused, and those left at None take the spectrum's own default (``rotary.spectra``).
+    Values are not rotated, unless ``values`` says so. Positions may be real numbers: over measured times this is
+    RoTHP's encoding of events (Gao and Dai 2024, 2405.06985). The spectrum changes θ so that texts longer than the
+    trained ones fit; options that a spectrum has no use for are refused, and those left at None take the spectrum's own
+    default (``rotary.spectra``).
 
     Args:
         head_dim: width of a head, d_head.
@@ -43,6 +45,8 @@ class RoPE(Rotary):
         fraction: share of the head's channels that rotate (partial rotary); the rest carries no position.
         learned: multiply every θ_c by e^(α_c) with α learned, beginning at 0: learned frequencies, LeRoPE (2607.10134),
             which Mistral Large 4 has.
+        values: rotate values by the angles of their positions too, and the output back by that of the query, so that
+            each value arrives rotated by the distance (DeepSeek-V4, which rotates the last channels of a head).
         spectrum: ``default``; ``linear`` (position interpolation); ``ntk``; ``dynamic`` (NTK by the row's length);
             ``yarn``; ``longrope``; ``llama3``; ``proportional`` (p-RoPE); ``hope`` (high frequencies alone).
         factor: how many times longer than trained; for all spectra but ``default`` and ``hope``. ``linear``, ``ntk``,
@@ -87,6 +91,7 @@ class RoPE(Rotary):
         layout: Layout = "half",
         fraction: float = 1.0,
         learned: bool = False,
+        values: bool = False,
         spectrum: Literal[
             "default", "linear", "ntk", "dynamic", "yarn", "longrope", "llama3", "proportional", "hope"
         ] = "default",
@@ -106,7 +111,7 @@ class RoPE(Rotary):
         low_frequency_factor: float | None = None,
         high_frequency_factor: float | None = None,
     ) -> None:
-        super().__init__(layout)
+        super().__init__(layout, rotates_values=values)
         self.channels = int(head_dim * fraction) if 0 < fraction <= 1 else 0
         check_pairs("rope", self.channels, f"head_dim {head_dim} x fraction {fraction}")
         self.base, self.fraction = check_above_zero("rope.base", base), fraction
@@ -154,7 +159,15 @@ class RoPE(Rotary):
         Raises PositionError for positions of several coordinates.
         """
         own = take_shared_row(drop_axis(pos, "rope"))
-        return self._compute_cos_sin(own, self._lengths(own), dtype)
+        return self._amplify(self._compute_cos_sin(own, self._lengths(own), dtype))
+
+    def compute_value_cos_sin(self, own: Positions, other: Positions, dtype: torch.dtype) -> CosSin:
+        """Return cosine and sine of the angles of values, without the spectrum's factor, which is for logits alone.
+
+        Shapes and errors are those of ``compute_cos_sin``; ``other``: the positions of the other side.
+        """
+        own, other = (take_shared_row(drop_axis(pos, "rope")) for pos in (own, other))
+        return self._compute_cos_sin(own, self._lengths(own, other), dtype)
 
     def _compute_cos_sin(self, own: Tensor, length_B: Tensor | None, dtype: torch.dtype) -> CosSin:
         omega = self.frequencies(length_B, own.device)
@@ -163,8 +176,12 @@ class RoPE(Rotary):
         else:
             angle = self._angles_by_row(own, omega)
             cos, sin = angle.cos().to(dtype), angle.sin().to(dtype)
+        return add_head_axis(cos, sin)
+
+    def _amplify(self, waves: CosSin) -> CosSin:
+        """Multiply cosine and sine by the spectrum's factor."""
         factor = self.spectrum.amplitude()
-        return add_head_axis(cos, sin) if factor == 1.0 else add_head_axis(cos * factor, sin * factor)
+        return waves if factor == 1.0 else (waves[0] * factor, waves[1] * factor)
 
     def _angles_by_row(self, own: Tensor, omega: Tensor) -> Tensor:
         """Compute angles where rows have frequencies of their own, and the first positions perhaps the trained ones."""
@@ -202,16 +219,16 @@ class RoPE(Rotary):
         qpos, kpos = (take_shared_row(drop_axis(pos, "rope")) for pos in (qpos_BS, kpos_BT))
         length_B = self._lengths(qpos, kpos)
         return (
-            rotate_pairs(q_BHSK, *self._compute_cos_sin(qpos, length_B, dtype), self.layout),
-            rotate_pairs(k_BHTK, *self._compute_cos_sin(kpos, length_B, dtype), self.layout),
+            rotate_pairs(q_BHSK, *self._amplify(self._compute_cos_sin(qpos, length_B, dtype)), self.layout),
+            rotate_pairs(k_BHTK, *self._amplify(self._compute_cos_sin(kpos, length_B, dtype)), self.layout),
         )
 
     def to_hf_config(self) -> dict[str, Any] | None:
-        """Return ``rope_parameters``; None with learned frequencies.
+        """Return ``rope_parameters``; None with learned frequencies or rotated values.
 
         A checkpoint with interleaved pairs has to pass through ``schemes.convert`` besides.
         """
-        if self.alpha_F is not None:
+        if self.alpha_F is not None or self.rotates_values:
             return None
         parameters = self.spectrum.to_hf_config(self.base, self.channels)
         if self.fraction != 1.0:
