@@ -80,6 +80,17 @@ def test_equals_the_rotary_module(name: str, rule: str) -> None:
     assert compared or not any(layer.kind in modules for layer in ours.layers)
 
 
+def test_layers_of_deepseek_v4_have_the_table_that_their_attention_reads() -> None:
+    config = CONFIG_MAPPING["deepseek_v4"](rope_parameters={**RULES["yarn"]}, num_hidden_layers=4, layer_types=[
+        "sliding_attention", "compressed_sparse_attention", "heavily_compressed_attention", "sliding_attention",
+    ])  # fmt: skip
+    modules, layers = rotary_modules(config), read_huggingface(json.loads(config.to_json_string()), "f").layers
+    for layer, kind in zip(layers, ("main", "compress", "compress", "main"), strict=True):
+        assert layer.rotation is not None and layer.rotation.amplitude == modules[kind][1] == 1.0
+        assert layer.rotation.frequencies() == pytest.approx(modules[kind][0], rel=1e-12, abs=0)
+    assert modules["main"][0] != modules["compress"][0]
+
+
 def test_most_architectures_are_compared() -> None:
     """The test above skips what transformers does not build: that must stay the exception."""
     built = 0

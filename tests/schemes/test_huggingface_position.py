@@ -52,11 +52,17 @@ class Peer:
     rotate: str = "apply_rotary_pos_emb"
     reorder: Callable[[Tensor], Tensor] = lambda heads: heads
     sides: tuple[str, ...] = field(default=("decoder",))
+    restore: Callable[[Tensor], Tensor] | None = None  # where values are rotated: from the order of ours to theirs
 
 
 def _rotating_first(heads: Tensor) -> Tensor:
     """The slice of 4 channels that rotates, before those that do not (MLA has it behind them)."""
     return torch.cat([heads[..., 8:], heads[..., :8]], dim=-1)
+
+
+def _rotating_last(heads: Tensor) -> Tensor:
+    """The way back from ``_rotating_first``."""
+    return torch.cat([heads[..., 4:], heads[..., :4]], dim=-1)
 
 
 PEERS = {
@@ -88,6 +94,15 @@ PEERS = {
             "head_dim": 4, "num_key_value_heads": 4, "first_k_dense_replace": LAYERS,
         },
         "apply_rotary_pos_emb_interleave", _rotating_first,
+    ),
+    "deepseek-v4": Peer(
+        "DeepseekV4ForCausalLM",
+        {
+            "num_key_value_heads": 1, "partial_rotary_factor": 1 / 3, "sliding_window": 5, "q_lora_rank": 8,
+            "o_lora_rank": 4, "o_groups": 2, "layer_types": ["sliding_attention"] * LAYERS, "moe_intermediate_size": 16,
+            "mlp_layer_types": ["moe"] * LAYERS, "n_routed_experts": 2, "num_experts_per_tok": 1, "hc_mult": 2,
+        },
+        reorder=_rotating_first, restore=_rotating_last,
     ),
     "mistral-large-4": Peer(
         "MistralLarge4TextModel",
@@ -164,7 +179,9 @@ def put_in_place(theirs: Any, schemes: list[Scheme], peer: Peer, monkeypatch: py
         pos, scheme = positions.count_up(len(q), q.shape[2]), schemes[int(layer.layer_idx)]
         called.append(int(layer.layer_idx))
         q, k = peer.reorder(q), peer.reorder(k)
+        v = v if peer.restore is None else peer.reorder(v)
         out = attend(scheme, q, k, v, pos, pos, causal=peer.sides == ("decoder",), scale=scaling)
+        out = out if peer.restore is None else peer.restore(out)
         return out.transpose(1, 2).contiguous(), None
 
     monkeypatch.setitem(ALL_ATTENTION_FUNCTIONS._global_mapping, "ours", ours)
@@ -260,5 +277,9 @@ def _fill_in(scheme: str, options: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_what_no_scheme_does_is_refused() -> None:
+    kinds = ["sliding_attention", "heavily_compressed_attention"]
+    compressed = {"model_type": "deepseek_v4", "num_hidden_layers": 2, "hidden_size": 8, "layer_types": kinds}
+    with pytest.raises(CheckpointError, match=r"layers of the kind heavily_compressed_attention, which attend to comp"):
+        read_position_table(compressed)
     with pytest.raises(CheckpointError, match=r"has ALiBi .* which read_position_table does not turn into schemes"):
         read_position_table({"model_type": "falcon", "alibi": True, "num_hidden_layers": 2, "hidden_size": 8})

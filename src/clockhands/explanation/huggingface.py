@@ -23,6 +23,13 @@ INSIDE = ("text_config", "llm_config", "language_config", "thinker_config", "dec
 """Keys under which a model of several kinds of input keeps the part that reads text."""
 WITHOUT_ATTENTION = ("linear_attention", "mamba", "conv", "recurrent", "moe", "mlp")
 """Parts of the names of kinds of layers that have no attention."""
+ROTATIONS_OF_KINDS = {
+    "deepseek_v4": {
+        "sliding_attention": "main", "heavily_compressed_attention": "compress",
+        "compressed_sparse_attention": "compress",
+    },
+}  # fmt: skip
+"""Architectures whose tables of ``rope_parameters`` have other names than the kinds of layers that they are for."""
 POSITION_KEYS = ("rope_parameters", "rope_scaling", "rope_theta", "partial_rotary_factor", "rope_local_base_freq")
 """Keys that set a rotation."""
 
@@ -93,10 +100,11 @@ def _make_layers(reader: Reader, settings: Settings) -> list[Layer]:
     rotations = {kind: make_rotation(reader, values, kind) for kind, values in settings.items()}
     window = reader.count("sliding_window", "attention_window_size")
     chunk = reader.count("attention_chunk_size")
+    names = ROTATIONS_OF_KINDS.get(str(reader.raw.get("model_type")), {})
     layers = []
     for index, kind in enumerate(kinds):
         attends = not any(word in kind for word in WITHOUT_ATTENTION) or kind == "hybrid"
-        rotation = rotations.get(kind, rotations.get(None, next(iter(rotations.values()), None)))
+        rotation = rotations.get(names.get(kind, kind), rotations.get(None, next(iter(rotations.values()), None)))
         if not attends or not _rotates(reader, index, kind):
             rotation = None
         layers.append(

@@ -72,11 +72,11 @@ def _find_conflict(first: Scheme, second: Scheme) -> list[str]:
         faults.append(f"{names} both rotate queries and keys, and the second would rotate what the first has rotated")
     if "weigh" in hooks:
         faults.append(f"{names} both take the place of the softmax")
-    for turning, adding in ((first, second), (second, first)):
-        if "rotate_back" in turning.active_hooks() and "values" in adding.active_hooks():
+    for rotating_back, adding in ((first, second), (second, first)):
+        if "rotate_back" in rotating_back.active_hooks() and "values" in adding.active_hooks():
             faults.append(
-                f"{_name(adding)} adds vectors of its own to the output, and {_name(turning)} with values = true would "
-                f"rotate them back by the position of the query; leave values = true out"
+                f"{_name(adding)} adds vectors of its own to the output, and {_name(rotating_back)} with values = true "
+                f"would rotate them back by the position of the query; leave values = true out"
             )
     if "locate" in hooks:
         faults.append(f"{names} both place tokens, and a token stands in one place")

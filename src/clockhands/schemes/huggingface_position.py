@@ -13,7 +13,7 @@ from clockhands.explanation.table import Layer, Positions
 
 __all__ = ["read_position_table"]
 
-WITH_SINKS = ("gpt_oss",)
+WITH_SINKS = ("gpt_oss", "deepseek_v4")
 """Architectures whose attention has a learned sink in every head."""
 WINDOW_EVERYWHERE = ("mistral", "mixtral", "ministral", "starcoder2")
 """Architectures that have the window of ``sliding_window`` in all layers where no ``layer_types`` says otherwise."""
@@ -21,6 +21,8 @@ TWO_SIDED = ("modernbert",)
 """Encoders, whose window reaches as far to the right as to the left."""
 LEARNED = ("mistral_large4_text",)
 """Architectures that multiply each frequency by a learned factor, and queries by a learned line over ln(p + 1)."""
+ROTATED_VALUES = ("deepseek_v4",)
+"""Architectures that rotate values as keys, and the output back."""
 LENGTH_RULES = ("dynamic", "yarn", "longrope", "llama3")
 """Rules that need the trained length."""
 
@@ -56,9 +58,15 @@ def _list_schemes(positions: Positions, layer: Layer, config: Mapping[str, Any])
     model, schemes = positions.model, list[Any]()
     if not layer.attends:
         return schemes
+    if "compressed" in layer.kind:
+        raise CheckpointError(
+            f"{positions.source} has layers of the kind {layer.kind}, which attend to compressed keys besides those of "
+            f"tokens, and no scheme of the catalogue does"
+        )
     if layer.rotation is not None:
         rope = _make_rope(layer.rotation, config, positions.source)
-        schemes.append({**rope, "learned": True} if model in LEARNED else rope)
+        own = {"learned": LEARNED, "values": ROTATED_VALUES}
+        schemes.append({**rope, **{option: True for option, models in own.items() if model in models}})
     window, both_sides = layer.window, config.get("local_attention")
     if "sliding" in layer.kind and both_sides:
         window = int(both_sides) // 2

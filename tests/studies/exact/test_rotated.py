@@ -29,6 +29,7 @@ def test_what_changes_nothing_and_what_does() -> None:
         cached["as cached"],
         cached["moved, rotated on"],
         values["plain values"],
+        values["rotated back"],
         shifted["rotary"],
     )
     other = (

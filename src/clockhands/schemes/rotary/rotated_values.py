@@ -74,7 +74,7 @@ class RotatedValues(Rotary):
                     f"values have {width} channels and {2 * cos.shape[-1]} are to be rotated; lower fraction, or leave "
                     f"values = true out"
                 )
-            there, back = (make_table(cos, turned, self.layout, width, dtype) for turned in (sin, -sin))
+            there, back = (make_table(cos, signed, self.layout, width, dtype) for signed in (sin, -sin))
             return there, back
 
         # Angles that depend on the length of the row depend on both sides, and the memo knows one.

@@ -81,18 +81,20 @@ def compare_cached_keys() -> Numbers:
 def compare_values() -> Numbers:
     """Return what a common shift of 100 positions changes in the output of attention, over the size of the output.
 
-    With queries and keys rotated; and with values rotated too.
+    With queries and keys rotated; with values rotated too; and with the output rotated back besides, as in DeepSeek-V4.
     """
     q, k, v = (draw(LENGTH, WIDTH, seed=seed) for seed in (1, 2, 3))
 
-    def attend(shift: int, *, rotated_values: bool) -> Tensor:
+    def attend(shift: int, *, rotated_values: bool, back: bool) -> Tensor:
         positions = torch.arange(LENGTH) + shift
         weights = score(rotate(q, positions), rotate(k, positions)).softmax(-1)
-        return weights @ (rotate(v, positions) if rotated_values else v)
+        out = weights @ (rotate(v, positions) if rotated_values else v)
+        return rotate(out, -positions) if back else out
 
     values: Numbers = {}
-    for name, rotated_values in (("plain values", False), ("rotated values", True)):
-        before, after = (attend(shift, rotated_values=rotated_values) for shift in (0, 100))
+    ways = (("plain values", False, False), ("rotated values", True, False), ("rotated back", True, True))
+    for name, rotated_values, back in ways:
+        before, after = (attend(shift, rotated_values=rotated_values, back=back) for shift in (0, 100))
         values[name] = float((after - before).norm() / before.norm())
     return values
 
