@@ -53,6 +53,14 @@ def test_values_are_cached_as_rotated_where_keys_are(spectrum: dict[str, Any]) -
     assert torch.equal(cache.layers[0].values, without.layers[0].values) is bool(spectrum)
 
 
+@pytest.mark.parametrize("beside", ["forgetting", "alibi", "stick-breaking"])
+@torch.no_grad()
+def test_rotated_values_are_cached_beside_schemes_that_need_positions_again(beside: str) -> None:
+    made = model(decoder={"schemes": [beside, {"scheme": "rope", "values": True}]}, num_heads=4, num_kv_heads=2)
+    got, wanted = step_by_step(made, DynamicCache())
+    torch.testing.assert_close(got, wanted, atol=2e-4, rtol=2e-4)
+
+
 @torch.no_grad()
 def test_the_source_is_cached_once_for_each_group_of_query_heads() -> None:
     made = model("encoder-decoder", num_heads=4, num_kv_heads=1, cross="rope")

@@ -96,6 +96,14 @@ def test_yarns_factor_sharpens_logits_and_leaves_the_length_of_values() -> None:
     torch.testing.assert_close(attend(scheme, heads(length=1), heads(length=1), v, pos_BS, pos_BS), v)
 
 
+def test_the_length_of_a_row_is_that_of_queries_and_keys_together() -> None:
+    scheme = RoPE(WIDTH, values=True, spectrum="dynamic", factor=2.0, original_length=4)
+    q, k, v, pos_BS = heads(), heads(), heads(), positions.count_up(2, LENGTH)
+    whole = attend(scheme, q, k, v, pos_BS, pos_BS)
+    for part in (slice(0, 5), slice(7, LENGTH)):
+        torch.testing.assert_close(attend(scheme, q[:, :, part], k, v, pos_BS[:, part], pos_BS), whole[:, :, part])
+
+
 def test_grouped_heads_share_rotated_values() -> None:
     scheme, q, k, v = RoPE(WIDTH, values=True), heads(), heads(2), heads(2)
     pos_BS = positions.count_up(2, LENGTH)
