@@ -49,18 +49,6 @@ def test_of_what_passes_the_guard_the_least_behind_in_what_it_does_worse_is_chos
     assert _pick(judged, 32, ("recall",)).method.name == chosen
 
 
-def test_a_rank_that_is_lower_by_chance_does_not_decide() -> None:
-    """Ten of forty questions apart, in pairs: four points lower in the mean, and five in the standard error."""
-    best, other = make_judged("best", 2.0, 0.0), make_judged("other", 2.01, 0.0)
-    noise_NR = np.where(np.arange(20)[:, None] % 2, 0.35, -0.43) * np.ones((20, 2))
-    retrieval = replace(best.retrieval, ranks={"recall": 0.5 + noise_NR})  # type: ignore[type-var]
-    worse = replace(best, retrieval=retrieval)
-    even = replace(other, retrieval=replace(best.retrieval, ranks={"recall": np.full((20, 2), 0.5)}))  # type: ignore[type-var]
-    assert _pick([worse, even], 32, ("recall",)).method.name == "best"
-    lower = replace(best.retrieval, ranks={"recall": np.full((20, 2), 0.46)})  # type: ignore[type-var]
-    assert _pick([replace(best, retrieval=lower), even], 32, ("recall",)).method.name == "other"
-
-
 def test_a_cost_that_is_not_shown_to_be_small_does_not_pass() -> None:
     noise = RNG.normal(0, 0.5, 60)
     noisy = SHORT + noise - noise.mean()

@@ -88,7 +88,7 @@ def _make_judgement(choice: Choice, command: str, basis: Mapping[str, str]) -> F
             f"has read. Guard: the cost on texts of {choice.trained:,} tokens is shown to be below {GUARD:.0%} of the "
             "loss (one-sided bound, simultaneous over methods). Of those that pass, the one that is least behind the "
             f"best in what it does worse beyond the trained length: {GUARD:.0%} of the mean loss counts as much as "
-            f"{100 * RANK_STEP:.0f} points of rank, as far as these exceed their standard error."
+            f"{100 * RANK_STEP:.0f} points of rank."
         ),
         source="LongRoPE (Ding et al. 2024) for the search; the rules and schemes name their own",
         command=command,

@@ -100,20 +100,13 @@ def _choose_finalists(
 
 
 def _pick(judged: Sequence[Judged], trained: int, learned: Sequence[str]) -> Judged:
-    """Return the method to write: of those that pass the guard, the one least behind in what it does worse.
-
-    A rank is behind by as much as its difference from the highest exceeds its standard error: with few questions the
-    loss decides.
-    """
+    """Return the method to write: of those that pass the guard, the one least behind in what it does worse."""
     able = list_able(judged, trained)
     least = able[0].compute_long_loss(trained)
-    ranks = [entry.list_long_ranks(trained, learned) for entry in able]
-    highest_N = max(ranks, key=lambda ranks_N: float(ranks_N.mean()))
+    highest = max(entry.compute_long_rank(trained, learned) for entry in able)
 
     def measure_lag(entry: Judged) -> tuple[float, float]:
         loss = (entry.compute_long_loss(trained) / least - 1) / GUARD if np.isfinite(least) else 0.0
-        gaps_N = highest_N - entry.list_long_ranks(trained, learned)
-        error = float(gaps_N.std()) / len(gaps_N) ** 0.5
-        return max(loss, (float(gaps_N.mean()) - error) / RANK_STEP), loss
+        return max(loss, (highest - entry.compute_long_rank(trained, learned)) / RANK_STEP), loss
 
     return min(able, key=measure_lag)

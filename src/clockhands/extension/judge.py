@@ -70,15 +70,12 @@ class Judged:
         loss = float(self.drift.losses_NR[:, beyond].mean())
         return loss if np.isfinite(loss) else np.inf
 
-    def list_long_ranks(self, trained: int, tasks: Sequence[str]) -> Float[np.ndarray, " N"]:
-        """Return the rank in each of N questions, the mean over the tasks and the lengths beyond the trained one.
-
-        0 in each where it was not measured.
-        """
+    def compute_long_rank(self, trained: int, tasks: Sequence[str]) -> float:
+        """Return the mean rank over the tasks and the lengths beyond the trained one; 0 where it was not measured."""
         if self.retrieval is None or not tasks:
-            return np.zeros(1)
+            return 0.0
         beyond = [place for place, length in enumerate(self.retrieval.lengths) if length > trained]
-        return np.mean([self.retrieval.ranks[task][:, beyond].mean(1) for task in tasks], axis=0)
+        return float(np.mean([self.retrieval.ranks[task][:, beyond].mean() for task in tasks]))
 
 
 def judge(
