@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import transformers
+from packaging.version import Version
 
 from clockhands.checking.models.builds import find
 from clockhands.checking.models.make_subjects import from_build
@@ -30,6 +31,9 @@ def test_the_script_of_the_page_prints_what_the_page_says(page: Path, capsys: py
         pytest.importorskip(ENGINES[page.stem], reason="pip install 'clockhands[engines]'")
         pytest.importorskip("gguf", reason="pip install 'clockhands[engines]'")
     text = page.read_text("utf8")
+    seen = re.search(r"Seen with transformers ([\d.]+) .*; before, ", text)
+    if seen and Version(transformers.__version__) < Version(seen[1]):
+        pytest.skip(f"the defect is new in transformers {seen[1]}")
     (script,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     (said,) = re.findall(r"```text\n(.*?)```", text, re.DOTALL)
     exec(compile(script, page.name, "exec"), {"__name__": "__page__"})
@@ -51,7 +55,7 @@ def test_the_page_names_a_traced_line_and_says_whether_there_is_a_thread(page: P
         return
     places = PLACE.findall(cause)
     assert places
-    if transformers.__version__ == "5.23.0":
+    if f"Seen with transformers {transformers.__version__} " in text:
         assert set(places) <= traced(page.stem)
 
 

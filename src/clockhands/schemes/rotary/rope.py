@@ -161,7 +161,7 @@ class RoPE(RotatedValues):
         own = take_shared_row(drop_axis(pos, "rope"))
         return self._amplify(self._compute_cos_sin(own, self._lengths(own), dtype))
 
-    def compute_value_cos_sin(self, own: Positions, other: Positions, dtype: torch.dtype) -> CosSin:
+    def compute_value_cos_sin(self, own: Positions, other: KeyPositions, dtype: torch.dtype) -> CosSin:
         """Return cosine and sine of the angles of values, without the spectrum's factor, which is for logits alone.
 
         Shapes and errors are those of ``compute_cos_sin``; ``other``: the positions of the other side.

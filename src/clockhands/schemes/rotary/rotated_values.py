@@ -39,7 +39,7 @@ class RotatedValues(Rotary):
         """Return ``rotate``, and the two hooks of values where they are rotated."""
         return self._hooks
 
-    def compute_value_cos_sin(self, own: Positions, other: Positions, dtype: torch.dtype) -> CosSin:
+    def compute_value_cos_sin(self, own: Positions, other: KeyPositions, dtype: torch.dtype) -> CosSin:
         """Return cosine and sine of the angles of values at the positions ``own``: [#B, #H, S, F], in ``dtype``.
 
         ``other`` are the positions of the other side, queries or keys, for frequencies that depend on the length.
@@ -64,7 +64,7 @@ class RotatedValues(Rotary):
         """
         return self._rotate_one_way(out_BHSK, qpos_BS, kpos_BT, back=True) if self.rotates_values else out_BHSK
 
-    def _rotate_one_way(self, x_BHSK: Tensor, own: Positions, other: Positions, *, back: bool) -> Tensor:
+    def _rotate_one_way(self, x_BHSK: Tensor, own: Positions, other: KeyPositions, *, back: bool) -> Tensor:
         width, dtype = x_BHSK.shape[-1], x_BHSK.dtype
 
         def compute() -> Tables:
