@@ -48,8 +48,9 @@ def test_the_cache_has_the_name_of_the_model_s_own_forward() -> None:
     """Code from outside may keep the older name; the dict that XLM calls ``cache`` is none that it returns."""
 
     class Older(transformers.LlamaForCausalLM):
-        def forward(self, input_ids: Any = None, past_key_values: Any = None, use_cache: Any = None) -> Any:
-            return super().forward(input_ids, use_cache=use_cache, **name_cache(past_key_values))
+        def forward(self, input_ids: Any = None, past_key_values: Any = None, **rest: Any) -> Any:
+            self.given = past_key_values
+            return super().forward(input_ids, **rest, **name_cache(past_key_values))
 
     sizes = {"vocab_size": 32, "hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1}
     config = transformers.LlamaConfig(**sizes, num_attention_heads=2)
@@ -59,6 +60,8 @@ def test_the_cache_has_the_name_of_the_model_s_own_forward() -> None:
     held, ids = older.new_cache(), torch.arange(10, 16)[None]
     pieces = [older.logits(ids[:, :4], cache=held), older.logits(ids[:, 4:], cache=held)]
     torch.testing.assert_close(torch.cat(pieces, 1), older.logits(ids))
-    assert held.state.get_seq_length() == 6
+    assert held.state.get_seq_length() == 6 and older.module.given is None
+    older.logits(ids[:, :1], cache=held)
+    assert older.module.given is held.state, "it is passed by the name that the model's own code looks at"
     xlm = transformers.XLMConfig(vocab_size=32, emb_dim=8, n_layers=1, n_heads=2)
     assert HFModel(transformers.XLMWithLMHeadModel(xlm), "causal").cache_name is None

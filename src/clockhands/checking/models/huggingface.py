@@ -207,4 +207,6 @@ def _cache_name(model: PreTrainedModel) -> str | None:
     decides = "use_cache" in names or inspect.Parameter.VAR_KEYWORD in kinds
     # XLM and FlauBERT fill a dict of their own called ``cache``, and do not return it.
     names -= {name for name, parameter in parameters.items() if "dict" in str(parameter.annotation)}
-    return next((name for name in _CACHES if name in names), None) if decides else None
+    # What the model names itself comes first: what it hands on to the base would pass by its own code.
+    known = [*(name for name in _CACHES if name in parameters), *_CACHES]
+    return next((name for name in known if name in names), None) if decides else None
