@@ -29,7 +29,7 @@ from timing import report
 from clockhands.data import open_corpus
 from clockhands.extension import Archive, Tuning, apply, choose_method, encode_text, list_methods, measure, tune
 from clockhands.extension.drift import measure_drift, measure_losses
-from clockhands.extension.judge import GUARD, choose_tail
+from clockhands.extension.judge import GUARD, choose_judged_tail
 from clockhands.extension.measure import choose_lengths
 from clockhands.extension.methods import Method, can_write, find_rope
 from clockhands.extension.retrieval import choose_writing, measure_retrieval
@@ -108,7 +108,7 @@ class Setting:
     @property
     def tail(self) -> int:
         """How many last tokens are scored, as in the judgement of the command."""
-        return choose_tail(self.trained)
+        return choose_judged_tail(self.trained)
 
 
 def measure_cost(model: LanguageModel, methods: Sequence[Method], setting: Setting) -> dict[str, float]:

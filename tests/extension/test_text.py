@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from clockhands.extension import Archive, Method
-from clockhands.extension.judge import choose_tail, judge
+from clockhands.extension.judge import choose_judged_tail, judge
 from clockhands.extension.text import multiply_texts
 from clockhands.runs import LanguageModel
 from tests.extension.planted import make_planted, make_stream
@@ -32,8 +32,8 @@ def test_shorter_texts_and_smaller_models_are_read_so_much_oftener(parameters: i
 
 
 def test_half_the_trained_length_is_scored_where_the_text_has_room() -> None:
-    assert [choose_tail(trained) for trained in (6, 64, 512, 4096)] == [4, 32, 256, 256]
-    assert choose_tail(4096, 30) == 30 and choose_tail(4096, -5) == 4
+    assert [choose_judged_tail(trained) for trained in (6, 64, 512, 4096)] == [4, 32, 256, 256]
+    assert choose_judged_tail(4096, 30) == 30 and choose_judged_tail(4096, -5) == 4
 
 
 def test_the_judgement_reads_as_many_more_texts_and_asks_as_much_more() -> None:

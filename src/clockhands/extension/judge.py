@@ -22,7 +22,7 @@ from clockhands.progress import CountProgress, ignore_count
 from clockhands.runs import LanguageModel
 from clockhands.shapes import Float
 
-__all__ = ["GUARD", "Judged", "choose_tail", "judge", "list_able"]
+__all__ = ["GUARD", "Judged", "choose_judged_tail", "judge", "list_able"]
 
 GUARD = 0.01
 """The share of the loss that a method may cost on texts of the trained length; set before anything is measured."""
@@ -94,16 +94,33 @@ def judge(
 ) -> tuple[Judged, ...]:
     """Measure methods by length and on texts of the trained length; the first leaves the model as it is.
 
-    Half of ``texts`` are read at every length, and of each ``choose_tail`` tokens are scored; and four times ``texts``
-    of the trained length. A method that spares those is not measured there again. ``tasks``: those of retrieval that
-    the model has learned, of each ``items`` questions. Of short texts as many more are read, and asked for as much
-    more, as ``multiply_texts`` says.
+    Half of ``texts`` are read at every length, and ``choose_judged_tail`` tokens of each are scored; and four times
+    ``texts`` of the trained length. A method that spares those is not measured there again. ``tasks``: those of
+    retrieval that the model has learned, of each ``items`` questions. Of short texts as many more are read, and asked
+    for as much more, as ``multiply_texts`` says.
     """
     archive = archive or Archive(None)
     lengths = [length for length in choose_lengths(trained, longest) if length >= trained]
     times = multiply_texts(model, longest)
-    count = times * max(FEWEST, texts // 2)
-    tail = choose_tail(trained, (len(stream) - longest) // (count - 1))
+    shorts, drifts = _measure_losses_of_all(
+        model, methods, stream, lengths, texts, times * max(FEWEST, texts // 2), archive, progress
+    )
+    costs = compare_with_baseline([short_N[:, None] for short_N in shorts[1:]], [shorts[0][:, None]] * len(shorts[1:]))
+    base = float(shorts[0].mean())
+    judged = [
+        Judged(method, drift, None, cost, base, can_write(model, method))
+        for method, drift, cost in zip(methods, drifts, [None, *costs], strict=True)
+    ]
+    return _add_retrieval(model, judged, stream, trained, lengths, times * items, tasks, seed, archive, progress)
+
+
+def _measure_losses_of_all(
+    model: LanguageModel, methods: Sequence[Method], stream: Stream, lengths: Sequence[int], texts: int, count: int,
+    archive: Archive, progress: CountProgress,
+) -> tuple[list[Float[np.ndarray, " N"]], list[Drift]]:  # fmt: skip
+    """Measure each method on texts of the shortest length, which is the trained one, and ``count`` texts by length."""
+    trained, longest = lengths[0], lengths[-1]
+    tail = choose_judged_tail(trained, (len(stream) - longest) // (count - 1))
     short_NS = cut_texts(stream, trained, trained - 1, 4 * texts, model.start_ids)
     drifts: list[Drift] = []
     shorts: list[Float[np.ndarray, " N"]] = []
@@ -124,16 +141,10 @@ def judge(
             # Short texts first: in transformers a base that grew with a long text may stay so.
             shorts.append(archive.keep_array(key, lambda: measure_losses(extended, short_NS, trained - 1)))
             drifts.append(archive.keep_drift(key, lambda: drift(extended, lengths)))
-    costs = compare_with_baseline([short_N[:, None] for short_N in shorts[1:]], [shorts[0][:, None]] * len(shorts[1:]))
-    base = float(shorts[0].mean())
-    judged = [
-        Judged(method, drift, None, cost, base, can_write(model, method))
-        for method, drift, cost in zip(methods, drifts, [None, *costs], strict=True)
-    ]
-    return _add_retrieval(model, judged, stream, trained, lengths, times * items, tasks, seed, archive, progress)
+    return shorts, drifts
 
 
-def choose_tail(trained: int, room: int = LONGEST_TAIL) -> int:
+def choose_judged_tail(trained: int, room: int = LONGEST_TAIL) -> int:
     """Return how many last tokens of a text a judgement scores: half the trained length, at most ``room``.
 
     More tell methods apart better, at hardly any cost.
