@@ -10,7 +10,8 @@ import pytest
 
 from clockhands.comparison.simultaneous import compare_with_baseline
 from clockhands.extension import Archive, choose_method, make_choice_findings, write_card
-from clockhands.extension.choose import _pick
+from clockhands.extension.choice_findings import describe_choice
+from clockhands.extension.choose import Choice, _pick
 from clockhands.extension.drift import Drift
 from clockhands.extension.judge import MOST_ASKED, Judged, list_able
 from clockhands.extension.methods import Method
@@ -76,3 +77,15 @@ def test_a_choice_is_made_written_down_and_not_measured_twice(tmp_path: Path, mo
         monkeypatch.setattr(f"clockhands.extension.{name}", None)
     again = choose_method(model, stream[:2000], stream[2000:], LENGTH * 2, 128, archive=Archive(archive), **options)
     assert again.chosen.method == choice.chosen.method
+
+
+def test_why_the_model_as_it_is_was_chosen_is_told_by_what_passes_the_guard() -> None:
+    plain, dear, worse = make_judged("none", 3.0, 0.0), make_judged("dear", 2.0, 0.05), make_judged("worse", 3.5, 0.0)
+
+    def describe(*judged: Judged) -> str:
+        return describe_choice(Choice(32, 64, {}, judged, plain, ("recall",)))
+
+    assert describe(plain, dear) == "Chosen: the model as it is; no method is shown to pass the guard."
+    told = "Chosen: the model as it is. Of what passes the guard it is the least behind the best in loss and rank"
+    assert describe(plain, worse) == f"{told}."
+    assert describe(plain, dear, worse) == f"{told}; 1 of 2 methods are not shown to pass it."

@@ -32,7 +32,9 @@ def describe_choice(choice: Choice) -> str:
             return "Chosen: the model as it is; no method is shown to pass the guard."
         why = f"; {barred} of {len(choice.judged) - 1} methods are not shown to pass it" if barred else ""
         compared = "loss and rank" if choice.learned else "loss"
-        return f"Chosen: the model as it is, the least behind the best in {compared} of what passes the guard{why}."
+        return (
+            f"Chosen: the model as it is. Of what passes the guard it is the least behind the best in {compared}{why}."
+        )
     start = f"as trained it is {before:.3f}" if np.isfinite(before) else "as trained the model cannot read so far"
     cost = chosen.cost
     price = ""
