@@ -20,14 +20,20 @@ from clockhands.findings import Findings
 from clockhands.runs import open_language_model
 from tests.runs.tiny import LENGTH, save_model
 
-RNG = np.random.default_rng(0)
-SHORT = RNG.normal(2, 0.3, 60)
+SHORT = np.random.default_rng(0).normal(2, 0.3, 60)
+"""The losses of sixty short texts, nats per token."""
+
+
+def draw_noise(spread: float) -> np.ndarray:
+    """Draw noise of mean zero, the same at every call: what a test plants is then what its sample shows."""
+    noise = np.random.default_rng(1).normal(0, spread, 60)
+    return noise - noise.mean()
 
 
 def make_judged(name: str, long_loss: float, cost: float, rank: float = 0.8) -> Judged:
     drift = Drift((32, 64), 8, np.stack([np.full(20, 2.0), np.full(20, long_loss)], 1))
     retrieval = Retrieval((32, 64), {"recall": np.full((20, 2), rank)}, {}, {}, {}, "")
-    paired = SHORT + 2 * cost + RNG.normal(0, 0.005, 60)
+    paired = SHORT + 2 * cost + draw_noise(0.005)
     (difference,) = compare_with_baseline([paired[:, None]], [SHORT[:, None]])
     return Judged(Method(name, ""), drift, retrieval, None if name == "none" else difference, float(SHORT.mean()))
 
@@ -51,8 +57,7 @@ def test_of_what_passes_the_guard_the_least_behind_in_what_it_does_worse_is_chos
 
 
 def test_a_cost_that_is_not_shown_to_be_small_does_not_pass() -> None:
-    noise = RNG.normal(0, 0.5, 60)
-    noisy = SHORT + noise - noise.mean()
+    noisy = SHORT + draw_noise(0.5)
     (difference,) = compare_with_baseline([noisy[:, None]], [SHORT[:, None]])
     assert not replace(make_judged("noisy", 2.0, 0.0), cost=difference).passes
 

@@ -58,7 +58,7 @@ def _make_wide_shape(width: int, layers: int, rate: float, warmup: int) -> dict[
 
 
 SIZES = {
-    "cpu": Size("as planned: seconds to a minute a trial on one core"),
+    "cpu": Size("as planned, for one processor core"),
     "long": Size("as planned, with four times the budget, which tells slow from impossible", 4),
     "roles": Size(
         "on another task, English to Esperanto with clauses, with twice the budget: a minute a trial on one core",
