@@ -11,8 +11,9 @@ from clockhands.comparison import Comparison
 from clockhands.errors import ConfigError
 from clockhands.studies import STUDIES
 from clockhands.studies.answer_page import fill, format_fact, write_answers
-from clockhands.studies.question import Claim, Example, Numbers, Question
-from clockhands.studies.study import Study
+from clockhands.studies.literature import describe_gap
+from clockhands.studies.question import Claim, Example, Numbers, Pair, Question
+from clockhands.studies.study import Ordering, Study
 from tests.comparison.planted import results
 
 FACTS = {"moon": {"far": 384.4, "phases": 8, "tiny": 1.25e-16, "low": -0.5}}
@@ -72,6 +73,20 @@ def test_a_study_that_has_not_ended_says_so(tides: Comparison) -> None:
     page = write_answers([replace(ASKED, rows=())], {"tides": begun}, FACTS)
     assert "Not all of it has been run: 0 to 1 of 6 seeds of each variant so far" in page
     assert "has been run" not in write_answers([ASKED], {"tides": tides}, FACTS)
+
+
+def test_a_comparison_is_shown_with_its_interval_and_guards_itself(tides: Comparison) -> None:
+    """Both comparisons of the question widen the interval, though one alone is shown."""
+    pairs = [Pair("tides", Ordering("It is more.", more="better", less=less), name=less) for less in ("base", "worse")]
+    asked = replace(ASKED, limits="More by [[ordered/base]] points.", ordered=tuple(pairs))
+    assert f"More by {describe_gap(pairs[0].ordering, tides, 2)} points." in write_answers(
+        [asked], {"tides": tides}, FACTS
+    )
+    turned = Pair("tides", Ordering("It is more.", more="base", less="better"), name="base")
+    with pytest.raises(ConfigError, match="It is more"):
+        write_answers([replace(asked, ordered=(turned,))], {"tides": tides}, FACTS)
+    with pytest.raises(KeyError):
+        write_answers([replace(asked, ordered=(pairs[1],))], {"tides": tides}, FACTS)
 
 
 def test_no_page_is_written_whose_sentences_nothing_guards(tides: Comparison) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from statistics import fmean
 
@@ -10,7 +11,7 @@ import pytest
 from clockhands.comparison.trial import LongerText
 from clockhands.errors import ConfigError
 from clockhands.studies import STUDIES
-from clockhands.studies.literature import check_orderings, judge_longer_text, tally_orderings
+from clockhands.studies.literature import check_orderings, describe_gap, judge_longer_text, tally_orderings
 from clockhands.studies.study import Ordering
 from tests.comparison.planted import results
 
@@ -30,6 +31,26 @@ def test_a_planted_ordering_is_found() -> None:
         assert row.claim == ordering.claim and row.verdict.startswith(verdict), row
     assert checked[0].measured.startswith("better − base, score: +1")
     assert tally_orderings(STUDY, results()).endswith("1 are reproduced here, 2 contradicted and 2 undecided")
+
+
+def test_a_difference_is_told_with_the_interval_that_its_check_rests_on() -> None:
+    """A gap is written as its check found it; more comparisons together make it wider."""
+    made = results()
+    told = describe_gap(ORDERINGS[0][0], made, 1)
+    (row,) = check_orderings(replace(STUDY, orderings=(ORDERINGS[0][0],)), made)
+    value, low, high = (float(number) for number in re.findall(r"[\d.]+", told))
+    assert row.measured == f"better − base, score: {value:+.3g} [{low:+.3g}, {high:+.3g}]"
+    wide = [float(number) for number in re.findall(r"[\d.]+", describe_gap(ORDERINGS[0][0], made, 20))]
+    assert wide[1] < low < value == wide[0] < high < wide[2]
+
+
+def test_a_claim_of_equality_is_told_with_both_ends() -> None:
+    made, alike = results(), ORDERINGS[3][0]
+    assert re.fullmatch(r"from −[\d.]+ to \+[\d.]+ points", describe_gap(alike, made, 1))
+    wide = replace(made, plan=replace(made.plan, margin=6.0))
+    assert re.fullmatch(r"from −[\d.]+ to \+[\d.]+ points, within ±6", describe_gap(alike, wide, 1))
+    few = replace(made, trials=made.trials[:3])
+    assert describe_gap(alike, few, 1) == "(not measured)"
 
 
 def test_equality_is_reproduced_within_the_margin_of_the_plan() -> None:

@@ -76,6 +76,7 @@ claim = "It helps."
 more = "a"
 less = "b"
 on = "before: loud"
+name = "louder"
 [[numbers]]
 claim = "It falls."
 descending = ["2", "1"]
@@ -84,4 +85,12 @@ descending = ["2", "1"]
     question = read_question(tmp_path / "so.toml")
     assert [told.verdict for told in question.ordered] == ["undecided", "reproduced"]
     assert [told.ordering.variants for told in question.ordered] == [("rope", "base 100"), ("a", "b")]
+    assert [told.name for told in question.ordered] == ["", "louder"]
     assert question.ordered[1].ordering.on == "before: loud" and list(question.numbers[0].descending) == ["2", "1"]
+
+
+def test_a_name_stands_for_one_comparison(tmp_path: Path) -> None:
+    pair = '\n[[ordered]]\nstudy = "scale"\nclaim = "It helps."\nmore = "a"\nless = "b"\nname = "twice"\n'
+    (tmp_path / "so.toml").write_text(TEXT + 2 * pair, "utf8")
+    with pytest.raises(ConfigError, match="two comparisons have the name 'twice'"):
+        read_question(tmp_path / "so.toml")

@@ -35,9 +35,9 @@ def describe_difference(
     if gap.significant:
         return _describe_significant(gap, higher_is_better, margin, digits, unit)
     if gap.is_within(margin):
-        low, high = _format_range(*gap.inner, digits)
+        low, high = format_range(*gap.inner, digits)
         return "equivalent", f"equivalent: the difference is from {low} to {high} {unit}, within ±{margin:g}"
-    low, high = _format_range(gap.low, gap.high, digits)
+    low, high = format_range(gap.low, gap.high, digits)
     same = "the same on every test item of every seed; over further items " if gap.error == 0 and not gap.value else ""
     text = f"undecided: {same}the difference is from {low} to {high} {unit}"
     if detecting and gap.detectable:
@@ -57,10 +57,10 @@ def _describe_significant(
     return kind, f"{kind} by {size} [{low_text}, {high_text}]{small}"
 
 
-def _format_range(low: float, high: float, digits: int) -> tuple[str, str]:
+def format_range(low: float, high: float, digits: int) -> tuple[str, str]:
     """Return both ends with their signs, and digits enough to tell them apart, and each from 0; -0.0 is 0.0.
 
-    >>> _format_range(-0.0004, 0.072, 3)
+    >>> format_range(-0.0004, 0.072, 3)
     ('−0.0004', '+0.072')
     """
     digits = choose_digits(low, high, digits)

@@ -11,7 +11,8 @@ from clockhands.comparison.verdicts import score_matrix
 from clockhands.studies import STUDIES
 from clockhands.studies.answer import describe_missing, fill_slots
 from clockhands.studies.guards import Facts, Measured, check_guards, judge_once
-from clockhands.studies.question import EXACT, SLOT, Claim, Question
+from clockhands.studies.literature import describe_gap
+from clockhands.studies.question import EXACT, ORDERED, SLOT, Claim, Pair, Question
 from clockhands.studies.soundness import describe_earlier_plan
 
 TOPICS = {
@@ -39,7 +40,7 @@ def write_answers(questions: Iterable[Question], measured: Measured, facts: Fact
     parts += _write_contents(ordered)
     parts += [fill(guide.strip(), measured, facts), ""] if guide else []
     for question in ordered:
-        parts += [fill(line, measured, facts) for line in _write_question(question, measured)]
+        parts += [fill(line, measured, facts, question.ordered) for line in _write_question(question, measured)]
     parts += _write_further(ordered, measured)
     parts += _write_claims(ordered)
     return "\n".join(parts)
@@ -181,13 +182,19 @@ def _write_claims(questions: Iterable[Question]) -> list[str]:
     return ['<a id="claims"></a>', "", "## Claim by claim", "", *write_table(("", "claim", "verdict"), rows), ""]
 
 
-def fill(text: str, measured: Measured, facts: Facts) -> str:
-    """Return the text with what was measured and computed in its slots. Raises KeyError for a slot of nothing."""
+def fill(text: str, measured: Measured, facts: Facts, pairs: Sequence[Pair] = ()) -> str:
+    """Return the text with what was measured and computed in its slots. Raises KeyError for a slot of nothing.
+
+    ``pairs``: all comparisons of the question, over which the intervals of those that it shows hold together.
+    """
+    named = {pair.name: pair for pair in pairs if pair.name}
 
     def replace(slot: re.Match[str]) -> str:
         name, rest = slot[1], slot[2]
         if name == EXACT:
             return format_fact(rest, facts)
+        if name == ORDERED:
+            return describe_gap(named[rest].ordering, measured[named[rest].study], len(pairs))
         comparison = measured[name]
         verdicts = {verdict.variant: verdict for verdict in judge_once(name, comparison)}
         return fill_slots(f"[[{rest}]]", comparison, verdicts)

@@ -10,8 +10,10 @@ from scipy import stats
 from clockhands.comparison import Comparison
 from clockhands.comparison.plan_settings import MARGINS
 from clockhands.comparison.statistics import MIN_SEEDS, Difference, estimate_difference
+from clockhands.comparison.verdict_sentences import format_number, format_range
 from clockhands.comparison.verdicts import find_groups, find_top, score_matrix
 from clockhands.errors import ConfigError
+from clockhands.findings import choose_digits
 from clockhands.shapes import Float
 from clockhands.studies.study import Ordering, Study
 
@@ -55,19 +57,49 @@ def check_ordering(ordering: Ordering, comparison: Comparison, comparisons: int)
     if ordering.alike and ordering.on.startswith(INSIDE):
         fault = f"no margin was set for {ordering.on!r}, so that no two variants can be shown to be equal"
         raise ConfigError([fault], "the ordering")
+    gap = _estimate_gap(ordering, comparison, comparisons)
+    if isinstance(gap, int):
+        few = f"undecided: too few seeds of both finished ({gap} of at least {MIN_SEEDS})"
+        return CheckedOrdering(ordering.claim, ordering.source, "", few)
+    measured = f"{first} − {second}, {ordering.on}: {gap.value:+.3g} [{gap.low:+.3g}, {gap.high:+.3g}]"
+    margin = _find_margin(ordering, comparison)
+    return CheckedOrdering(ordering.claim, ordering.source, measured, _describe_agreement(ordering, gap, margin))
+
+
+def describe_gap(ordering: Ordering, comparison: Comparison, comparisons: int) -> str:
+    """Return the first variant minus the second as text, with its interval over so many comparisons together.
+
+    Of a claim of equality both ends with their signs, and the margin where they are shown to lie inside it.
+    """
+    gap = _estimate_gap(ordering, comparison, comparisons)
+    if isinstance(gap, int):
+        return "(not measured)"
+    scored = ordering.on == "score"
+    digits = comparison.plan.digits if scored else 2 if ordering.on.startswith(INSIDE) else 3
+    if not ordering.alike:
+        digits = choose_digits(gap.low, gap.high, digits, format_number)
+        return f"{format_number(gap.value, digits)} [{gap.low:.{digits}f}, {gap.high:.{digits}f}]".replace("-", "−")
+    margin, unit = _find_margin(ordering, comparison), comparison.plan.unit if scored else "nats"
+    within = gap.is_within(margin)
+    low, high = format_range(*(gap.inner if within else (gap.low, gap.high)), digits)
+    return f"from {low} to {high} {unit}" + (f", within ±{margin:g}" if within else "")
+
+
+def _estimate_gap(ordering: Ordering, comparison: Comparison, comparisons: int) -> Difference | int:
+    """Return the first variant minus the second, or how many seeds of both finished where those are too few."""
     whole = ordering.on == "score"
     groups, top = (find_groups(comparison), find_top(comparison.plan)) if whole else (None, None)
-    values = [_list_values(comparison, variant, ordering.on) for variant in (first, second)]
+    values = [_list_values(comparison, variant, ordering.on) for variant in ordering.variants]
     seeds = sorted(set.intersection(*map(set, values)))
     if len(seeds) < MIN_SEEDS:
-        few = f"undecided: too few seeds of both finished ({len(seeds)} of at least {MIN_SEEDS})"
-        return CheckedOrdering(ordering.claim, ordering.source, "", few)
+        return len(seeds)
     higher, lower = (np.stack([by_seed[seed] for seed in seeds]) for by_seed in values)
-    gap = estimate_difference(higher, lower, comparisons, groups=groups, top=top)
-    measured = f"{first} − {second}, {ordering.on}: {gap.value:+.3g} [{gap.low:+.3g}, {gap.high:+.3g}]"
-    plan = comparison.plan
-    margin = plan.equal_within if ordering.on == "score" else MARGINS["loss"]
-    return CheckedOrdering(ordering.claim, ordering.source, measured, _describe_agreement(ordering, gap, margin))
+    return estimate_difference(higher, lower, comparisons, groups=groups, top=top)
+
+
+def _find_margin(ordering: Ordering, comparison: Comparison) -> float:
+    """Return within which two scores are equal by the plan, or two losses on longer text."""
+    return comparison.plan.equal_within if ordering.on == "score" else MARGINS["loss"]
 
 
 def judge_longer_text(comparison: Comparison, variant: str) -> str:

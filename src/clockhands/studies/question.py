@@ -21,6 +21,7 @@
     more = "none"                                # or: alike = ["none", "rope"], undecided = ["none", "rope"]
     less = "rope"
     on = "4 × 65 tokens"                         # optional, as in an ordering of a study
+    name = "none above rope"                     # optional: a text shows the difference as [[ordered/none above rope]]
 
     [[numbers]]                                  # optional: numbers that the text compares, the highest first
     claim = "Words hardly use the directions of positions."
@@ -42,7 +43,8 @@
     rests = { scale = { "1, shared" = "worse" } }
 
 No measured number is typed: ``[[STUDY/SLOT]]`` is a slot of a study's answer (`study.py`), and ``[[exact/FACT.KEY:2]]``
-a value of `FACTS` with so many decimals. Every variant that a sentence shows or compares has a guard, which takes the
+a value of `FACTS` with so many decimals; ``[[ordered/NAME]]`` is the difference of a comparison, the first variant
+minus the second, with its interval. Every variant that a sentence shows or compares has a guard, which takes the
 sentence back where the results say something else: it stands in ``rests``, ``ordered`` or ``numbers`` (`guards.py`).
 """
 
@@ -68,6 +70,8 @@ MOST_WORDS = 25
 SLOT = re.compile(r"\[\[([\w.-]+)/(.+?)\]\]", re.DOTALL)
 """What a text has in place of a measured number: the study, or "exact", and what of it."""
 EXACT = "exact"
+ORDERED = "ordered"
+"""What stands in a slot in place of a study for the difference of two variants that ``[[ordered]]`` names."""
 Rest = Kind | Literal["later", "grows", "holds", "more", "less"]
 Rests = Mapping[str, Mapping[str, Rest | Sequence[Rest]]]
 """Verdicts by study and variant, without which a sentence falls; "later": it reaches the target later (`pace.py`);
@@ -81,6 +85,7 @@ class Pair:
     study: str
     ordering: Ordering
     verdict: Literal["reproduced", "undecided"] = "reproduced"
+    name: str = ""
 
 
 @dataclass(frozen=True)
@@ -168,11 +173,11 @@ def read_question(path: str | Path) -> Question:
     )
 
 
-def _read_pair(study: str, claim: str, undecided: Sequence[str] = (), **order: Any) -> Pair:
+def _read_pair(study: str, claim: str, undecided: Sequence[str] = (), name: str = "", **order: Any) -> Pair:
     """Return two variants that a text compares; ``undecided``: the two are shown neither to differ nor to be equal."""
     if undecided:
-        return Pair(study, Ordering(claim, alike=tuple(undecided), **order), "undecided")
-    return Pair(study, Ordering(claim, **{**order, "alike": tuple(order.get("alike", ()))}))
+        return Pair(study, Ordering(claim, alike=tuple(undecided), **order), "undecided", name)
+    return Pair(study, Ordering(claim, **{**order, "alike": tuple(order.get("alike", ()))}), name=name)
 
 
 def _check_texts(tables: Mapping[str, Any]) -> list[str]:
@@ -191,6 +196,8 @@ def _check_texts(tables: Mapping[str, Any]) -> list[str]:
         for row in tables.get("table", {}).get("rows", ())
         if len(row) != width
     ]
+    names = [order["name"] for order in tables.get("ordered", ()) if "name" in order]
+    faults += [f"two comparisons have the name {name!r}" for name in sorted({*names}) if names.count(name) > 1]
     if tables["topic"] not in get_args(Topic):
         faults.append(describe_unknown("topic", tables["topic"], get_args(Topic)))
     verdicts = {claim["verdict"] for claim in tables.get("claim", ())}

@@ -18,7 +18,7 @@ from clockhands.comparison import Comparison
 from clockhands.studies.exact import FACTS
 from clockhands.studies.literature import GROWS, HOLDS
 from clockhands.studies.pace import LATER
-from clockhands.studies.question import EXACT, SLOT, Question, Rest
+from clockhands.studies.question import EXACT, ORDERED, SLOT, Question, Rest
 
 Measured = Mapping[str, Comparison]
 """Comparisons by the name of their study, those of other sizes by name and size: ``scale.long``."""
@@ -67,6 +67,7 @@ def _list_shown(text: str, measured: Measured, facts: Facts) -> Iterator[Shown]:
         study, rest = slot[1], slot[2]
         if study == EXACT:
             yield from _list_measured_fact(rest.partition(":")[0], facts)
+        if study in (EXACT, ORDERED):  # what is ordered is its own guard
             continue
         kind, _, rest = rest.partition(":")
         variant, _, name = rest.rpartition(":")
