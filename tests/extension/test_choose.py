@@ -91,6 +91,32 @@ def test_why_the_model_as_it_is_was_chosen_is_told_by_what_passes_the_guard() ->
         return describe_choice(Choice(32, 64, {}, judged, plain, ("recall",)))
 
     assert describe(plain, dear) == "Chosen: the model as it is; no method is shown to pass the guard."
-    told = "Chosen: the model as it is. Of what passes the guard it is the least behind the best in loss and rank"
+    told = (
+        "Chosen: the model as it is. Of what passes the guard and can be written, it is the least behind the best in "
+        "loss and rank"
+    )
     assert describe(plain, worse) == f"{told}."
-    assert describe(plain, dear, worse) == f"{told}; 1 of 2 methods are not shown to pass it."
+    assert describe(plain, dear, worse) == f"{told}; 1 of 2 methods is not shown to pass it."
+    kept, better = (replace(make_judged(name, 2.0, 0.0), writable=False) for name in ("log-n", "rerope"))
+    assert describe(plain, dear, kept).endswith("; no method that can be written is shown to pass the guard.")
+    assert describe(plain, worse, kept) == f"{told}."
+    unread = [make_judged(name, np.nan, 0.0) for name in ("none", "linear")]
+    told = describe_choice(Choice(32, 64, {}, tuple(unread), unread[0], ("recall",)))
+    assert "it reads no text beyond the trained length, and no method that passes the guard does" in told
+    made, _ = make_choice_findings(
+        Choice(32, 64, {"none": (3.0, 8)}, (plain, worse, kept, better), plain, ("recall",)), command="c", basis={}
+    )
+    assert (
+        "log-n (2.000) and rerope (2.000) read with a smaller mean loss than that (3.000), but need an" in made.verdict
+    )
+    column = list(made.table.columns).index("can be written")
+    assert [row[column] for row in made.table.rows] == ["yes", "yes", "no", "no"]
+
+
+def test_a_run_can_be_written_with_any_method() -> None:
+    """Plain transformers open no run at all, so the table says what can be written, not what they open."""
+    plain, laid = make_judged("none", 3.0, 0.0), make_judged("log-n", 2.0, 0.0)
+    laid = replace(laid, method=Method("log-n", "", scheme={"scheme": "none"}))
+    choice = Choice(32, 64, {"none": (3.0, 8)}, (plain, laid), laid, ())
+    made, _ = make_choice_findings(choice, command="c", basis={})
+    assert [row[-2:] for row in made.table.rows] == [("yes", ""), ("yes", "chosen")]

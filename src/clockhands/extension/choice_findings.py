@@ -9,7 +9,7 @@ import numpy as np
 from clockhands.extension.choose import RANK_STEP, Choice
 from clockhands.extension.judge import GUARD, Judged
 from clockhands.extension.retrieval import CHANCE
-from clockhands.findings import Figure, Finding, Mark, Panel, Reference, Table
+from clockhands.findings import Figure, Finding, Mark, Panel, Reference, Table, join_words
 
 __all__ = ["describe_choice", "make_choice_findings"]
 
@@ -27,14 +27,7 @@ def describe_choice(choice: Choice) -> str:
     chosen, plain = choice.chosen, choice.judged[0]
     before, after = (float(entry.drift.losses_NR[:, -1].mean()) for entry in (plain, chosen))
     if chosen is plain:
-        barred = sum(not entry.passes for entry in choice.judged[1:])
-        if barred == len(choice.judged) - 1:
-            return "Chosen: the model as it is; no method is shown to pass the guard."
-        why = f"; {barred} of {len(choice.judged) - 1} methods are not shown to pass it" if barred else ""
-        compared = "loss and rank" if choice.learned else "loss"
-        return (
-            f"Chosen: the model as it is. Of what passes the guard it is the least behind the best in {compared}{why}."
-        )
+        return f"Chosen: the model as it is{_explain_plain(choice)}"
     start = f"as trained it is {before:.3f}" if np.isfinite(before) else "as trained the model cannot read so far"
     cost = chosen.cost
     price = ""
@@ -47,6 +40,23 @@ def describe_choice(choice: Choice) -> str:
     )
 
 
+def _explain_plain(choice: Choice) -> str:
+    """Say why the model as it is was chosen: by the guard, by what can be written, or by loss and rank."""
+    methods = choice.judged[1:]
+    barred = sum(not entry.passes for entry in methods)
+    if barred == len(methods):
+        return "; no method is shown to pass the guard."
+    able = [entry for entry in methods if entry.passes and entry.writable]
+    if not able:
+        return "; no method that can be written is shown to pass the guard."
+    if not any(np.isfinite(entry.compute_long_loss(choice.trained)) for entry in (choice.judged[0], *able)):
+        return "; it reads no text beyond the trained length, and no method that passes the guard does."
+    compared = "loss and rank" if choice.learned else "loss"
+    verb = "is" if barred == 1 else "are"
+    why = f"; {barred} of {len(methods)} methods {verb} not shown to pass it" if barred else ""
+    return f". Of what passes the guard and can be written, it is the least behind the best in {compared}{why}."
+
+
 def _describe_unwritten(choice: Choice) -> str:
     """Say which methods read further than the chosen one and pass the guard, but cannot be written; empty if none."""
     least = choice.chosen.compute_long_loss(choice.trained)
@@ -55,12 +65,13 @@ def _describe_unwritten(choice: Choice) -> str:
         for entry in choice.judged
         if not entry.writable and entry.passes and entry.compute_long_loss(choice.trained) < (1 - GUARD) * least
     ]
-    names = ", ".join(f"{entry.method.name} ({entry.compute_long_loss(choice.trained):.3f})" for entry in better)
     if not better:
         return ""
+    names = join_words(f"{entry.method.name} ({entry.compute_long_loss(choice.trained):.3f})" for entry in better)
+    reads, needs = ("reads", "needs") if len(better) == 1 else ("read", "need")
     return (
-        f" Beyond the trained length {names} reads with a smaller mean loss than that ({least:.3f}), but needs an "
-        "attention of its own, which plain transformers cannot open."
+        f" Beyond the trained length {names} {reads} with a smaller mean loss than that ({least:.3f}), but {needs} an "
+        "attention of another kind, which plain transformers cannot open."
     )
 
 
@@ -68,8 +79,7 @@ def _make_judgement(choice: Choice, command: str, basis: Mapping[str, str]) -> F
     lengths = choice.judged[0].drift.lengths
     ranked = lengths if choice.learned else ()
     columns = ["method", *(f"loss at {length:,}" for length in lengths), *(f"rank at {length:,}" for length in ranked),
-               "cost within the trained length, %", "low", "high", "passes the guard", "opens in plain transformers",
-               "chosen"]  # fmt: skip
+               "cost within the trained length, %", "low", "high", "passes the guard", "can be written", "chosen"]  # fmt: skip
     rows = [_make_row(entry, choice) for entry in choice.judged]
     chosen = choice.chosen
     after = float(chosen.drift.losses_NR[:, -1].mean())
@@ -105,8 +115,8 @@ def _make_row(entry: Judged, choice: Choice) -> tuple[object, ...]:
     spans = (0.0, None, None) if cost is None else (
         100 * entry.relative_cost, 100 * cost.low / entry.short_loss, 100 * cost.high / entry.short_loss
     )  # fmt: skip
-    opens = "no" if entry.method.scheme else "yes"
-    marks = ("yes" if entry.passes else "no", opens, "chosen" if entry is choice.chosen else "")
+    answers = ["yes" if holds else "no" for holds in (entry.passes, entry.writable)]
+    marks = (*answers, "chosen" if entry is choice.chosen else "")
     ranks = [None if np.isnan(mean) else mean for mean in _mean_ranks(entry)] if choice.learned else []
     return (entry.method.name, *losses, *ranks, *spans, *marks)
 

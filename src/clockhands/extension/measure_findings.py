@@ -9,7 +9,7 @@ import numpy as np
 from clockhands.extension.measure import Measurement
 from clockhands.extension.retrieval import CHANCE, DEPTHS, FACTS, Retrieval
 from clockhands.extension.usable import KEPT
-from clockhands.findings import Figure, Finding, Mark, Panel, Reference, Table
+from clockhands.findings import Figure, Finding, Mark, Panel, Reference, Table, join_words
 from clockhands.shapes import Float
 
 __all__ = ["make_measure_findings"]
@@ -38,7 +38,8 @@ def describe_usable(measurement: Measurement, margin: float) -> str:
         " No task of retrieval is shown to be above chance at a trained length, so this rests on the loss alone."
     )  # fmt: skip
     if usable.length == longest:
-        kept = f", and {' and '.join(usable.learned)} keep {KEPT:.0%} of the lead over chance" * bool(usable.learned)
+        verb = "keeps" if len(usable.learned) == 1 else "keep"
+        kept = f", and {join_words(usable.learned)} {verb} {KEPT:.0%} of the lead over chance" if usable.learned else ""
         return (
             f"It reads at least {longest:,} tokens ({_times(longest, trained)} the trained length), the longest that "
             f"was tried: the loss of the same tokens rises by less than {margin:g} nats{kept}.{rests}"

@@ -152,13 +152,15 @@ def _find_faults(
     faults = []
     change = changes.get(place)
     if change is not None and not change.inner[1] < margin:
-        word = "rises" if change.low > margin else "may rise"
-        faults.append((f"the loss {word} by {change.value:+.3f} nats", change.low > margin))
+        shown = change.low > margin
+        rise = f"rises by {change.value:+.3f}" if shown else f"may rise by up to {change.inner[1]:+.3f}"
+        faults.append((f"the loss {rise} nats", shown))
     for task, (gaps, allowed) in by_task.items():
         if np.isnan(retrieval.ranks[task][:, place]).any():
             continue  # too short for the facts of the task
         gap = gaps.get(place)
         if gap is not None and not gap.inner[0] > -allowed:
             shown = gap.high < -allowed
-            faults.append((f"{task} {'falls' if shown else 'may fall'} by {-gap.value:.2f} of rank", shown))
+            fall = f"falls by {-gap.value:.2f}" if shown else f"may fall by up to {-gap.inner[0]:.2f}"
+            faults.append((f"{task} {fall} of rank", shown))
     return faults
