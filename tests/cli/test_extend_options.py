@@ -32,14 +32,16 @@ def test_a_training_has_what_was_asked_for() -> None:
     assert make_tuning(parse("llama")) is None
     tuning = make_tuning(parse("llama", "--train", "3", "--windows", "full", "--seed", "5"))
     assert tuning is not None and (tuning.steps, tuning.windows, tuning.seed) == (3, "full", 5)
-    for words in (("--learning-rate", "0.1"), ("--only", "measure", "--train", "3")):
+    for words in (("--learning-rate", "0.1"), ("--learning-rate", "0"), ("--only", "measure", "--train", "3")):
         with pytest.raises(UsageError, match=r"give --train STEPS|leave out --train"):
             make_tuning(parse("llama", *words))
 
 
 def test_options_of_texts_do_not_go_with_pictures() -> None:
-    with pytest.raises(UsageError, match="--pictures and --trained do not go together"):
-        validate(parse("vit", "--pictures", "some", "--trained", "8", "--out", "nowhere"))
+    for option, value in (("--trained", "8"), ("--trained", "0"), ("--items", "20"), ("--evaluations", "0")):
+        with pytest.raises(UsageError, match=f"--pictures and {option} do not go together"):
+            validate(parse("vit", "--pictures", "some", option, value, "--out", "nowhere"))
+    validate(parse("vit", "--pictures", "some", "--items", "60", "--out", "nowhere"))
 
 
 def test_the_command_says_what_is_not_usual() -> None:

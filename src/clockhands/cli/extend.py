@@ -43,7 +43,7 @@ def run(options: argparse.Namespace) -> int:
 
     with lock_folder(Path(options.out)), ProgressCounter() as progress:
         refuse_taken(Path(options.out))  # another process may have written it while this one waited
-        extend = extend_grid if options.pictures else _extend_text
+        extend = _extend_text if options.pictures is None else extend_grid
         findings = extend(options, lambda findings: _write_page(findings, options), progress)
         return _show(findings, _place_page(options) / "index.html", options)
 
@@ -90,7 +90,7 @@ def _open(options: argparse.Namespace) -> tuple[LanguageModel, Plan]:
 
 def _find_trained(model: LanguageModel, options: argparse.Namespace) -> int:
     """Return the trained length. Raises UsageError where nobody says it."""
-    trained = options.trained or model.trained_length
+    trained = model.trained_length if options.trained is None else options.trained
     if trained is None:
         raise UsageError(f"{model.source} does not say how long its trained texts were; give --trained TOKENS")
     return trained

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import shlex
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,8 @@ from clockhands.errors import UsageError
 if TYPE_CHECKING:
     from clockhands.extension import Tuning
 
+USUAL = {"texts": 32, "items": 60, "margin": 0.05, "seed": 0, "evaluations": 64}
+"""The defaults of what is measured."""
 __all__ = ["arguments", "find_longest", "make_tuning", "validate", "write_command"]
 
 
@@ -24,7 +27,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
                         "--pictures one that names pictures")  # fmt: skip
     _add_extension(parser)
     _add_measurement(parser)
-    parser.add_argument("--seed", type=as_seed, default=0, help="of the questions (default: %(default)s)")
+    parser.add_argument("--seed", type=as_seed, default=USUAL["seed"], help="of the questions (default: %(default)s)")
     parser.add_argument("--out", metavar="FOLDER", default="extended",
                         help="where the model and the page go (default: %(default)s)")  # fmt: skip
     parser.add_argument(
@@ -40,7 +43,7 @@ def _add_extension(parser: argparse.ArgumentParser) -> None:
                         help="the longest text: tokens, or 2x the trained; of pictures, pixels of a side "
                         "(default: %(default)s)")  # fmt: skip
     parser.add_argument("--only", choices=("measure",), help="say how far the model reads as it is, and stop")
-    parser.add_argument("--evaluations", type=as_int, default=64, metavar="N",
+    parser.add_argument("--evaluations", type=as_int, default=USUAL["evaluations"], metavar="N",
                         help="factors that the search tries; 0 searches none (default: %(default)s)")  # fmt: skip
     parser.add_argument("--train", type=as_int, metavar="STEPS", help="train the chosen model so many steps")
     parser.add_argument("--windows", choices=("skip", "full"),
@@ -59,13 +62,16 @@ def _add_measurement(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--texts",
         type=as_int,
-        default=32,
+        default=USUAL["texts"],
         help="texts whose loss is measured; a choice reads more, if short (default: %(default)s)",
     )
     parser.add_argument(
-        "--items", type=as_int, default=60, help="questions of each task at each length (default: %(default)s)"
+        "--items",
+        type=as_int,
+        default=USUAL["items"],
+        help="questions of each task at each length (default: %(default)s)",
     )
-    parser.add_argument("--margin", type=as_float, default=0.05,
+    parser.add_argument("--margin", type=as_float, default=USUAL["margin"],
                         help="nats per token that a length may cost (default: %(default)s)")  # fmt: skip
     parser.add_argument("--trained", type=as_int, metavar="TOKENS",
                         help="the trained length, where the model does not say it or says it wrongly")  # fmt: skip
@@ -82,30 +88,40 @@ def validate(options: argparse.Namespace) -> None:
         from clockhands.extension.write import refuse_taken
 
         refuse_taken(Path(options.out))
+    elif said := _list_said(options, ("evaluations",)):
+        raise UsageError(f"--only measure stops before the search; leave out {said[0]}")
     make_tuning(options)
     _check_pictures(options)
+    if options.trained is not None and options.trained < 1:
+        raise UsageError(f"--trained is {options.trained}; give the number of tokens of a trained text, 1 or more")
     if not options.margin > 0:
         raise UsageError(f"--margin is {options.margin}; give a number of nats above 0")
 
 
 def _check_pictures(options: argparse.Namespace) -> None:
     """Raise UsageError for an option of texts beside pictures."""
-    if not options.pictures:
+    if options.pictures is None:
         return
-    names = ("only", "train", "text", "trained", "weights", "dtype", "trust_remote_code")
-    said = [f"--{name.replace('_', '-')}" for name in names if getattr(options, name)]
-    if said:
+    names = ("only", "train", "text", "trained", "weights", "dtype", "trust_remote_code", *USUAL)
+    if said := _list_said(options, names):
         raise UsageError(
             f"--pictures and {said[0]} do not go together: a grid of positions is judged by pictures alone"
         )
 
 
+def _list_said(options: argparse.Namespace, names: Iterable[str]) -> list[str]:
+    """Return those of some options whose values are not those that they have when nobody gives them."""
+    values = {name: getattr(options, name) for name in names}
+    said = [name for name, value in values.items() if value is not False and value != USUAL.get(name)]
+    return [f"--{name.replace('_', '-')}" for name in said]
+
+
 def make_tuning(options: argparse.Namespace) -> Tuning | None:
     """Return how to train, or None. Raises UsageError for options of a training that is not asked for."""
     if options.train is None:
-        said = [f"--{name.replace('_', '-')}" for name in ("windows", "learning_rate") if getattr(options, name)]
-        if said:
-            raise UsageError(f"{' and '.join(said)} say how to train; give --train STEPS beside")
+        if said := _list_said(options, ("windows", "learning_rate")):
+            verb = "says" if len(said) == 1 else "say"
+            raise UsageError(f"{' and '.join(said)} {verb} how to train; give --train STEPS beside")
         return None
     if options.only:
         raise UsageError("--only measure stops before training; leave out --train")
@@ -134,9 +150,8 @@ def write_command(options: argparse.Namespace) -> str:
     words = ["clockhands", "extend", options.run, "--to", options.to]
     words += ["--only", options.only] if options.only else []
     words += ["--text", *options.text] if options.text else []
-    words += ["--pictures", options.pictures] if options.pictures else []
-    usual: dict[str, Any] = {"texts": 32, "items": 60, "margin": 0.05, "seed": 0, "evaluations": 64}
-    usual |= dict.fromkeys(("trained", "train", "windows", "learning_rate", "dtype", "weights"))
+    words += ["--pictures", options.pictures] if options.pictures is not None else []
+    usual: dict[str, Any] = USUAL | dict.fromkeys(("trained", "train", "windows", "learning_rate", "dtype", "weights"))
     for name, value in usual.items():
         if getattr(options, name) != value:
             words += [f"--{name.replace('_', '-')}", str(getattr(options, name))]

@@ -79,7 +79,8 @@ def _make_judgement(choice: Choice, command: str, basis: Mapping[str, str]) -> F
     lengths = choice.judged[0].drift.lengths
     ranked = lengths if choice.learned else ()
     columns = ["method", *(f"loss at {length:,}" for length in lengths), *(f"rank at {length:,}" for length in ranked),
-               "cost within the trained length, %", "low", "high", "passes the guard", "can be written", "chosen"]  # fmt: skip
+               "cost within the trained length, %", "low", "high", "passes the guard", "can be written",
+               "chosen"]  # fmt: skip
     rows = [_make_row(entry, choice) for entry in choice.judged]
     chosen = choice.chosen
     after = float(chosen.drift.losses_NR[:, -1].mean())

@@ -51,8 +51,17 @@ def test_models_without_a_grid_are_refused(tmp_path: Path) -> None:
     [
         ("config.json", "id2label", {"0": "lying", "9": "standing"}, "id2label has the class 9; there are 2 classes"),
         ("preprocessor_config.json", "image_std", [0.5, 0, 0.5], "image_std is .* has to be above 0"),
-        ("preprocessor_config.json", "image_std", [0.5, float("nan"), 0.5], "image_std is .* has to be above 0"),
+        ("preprocessor_config.json", "image_std", [0.5, float("nan"), 0.5], "image_std is .*; each has to be finite"),
         ("preprocessor_config.json", "image_mean", "half", "image_mean is 'half', no list of numbers"),
+        (
+            "preprocessor_config.json",
+            "image_mean",
+            [0.5, 0.5],
+            "image_mean has 2 numbers; give one, or one for each of 3",
+        ),
+        ("preprocessor_config.json", "image_mean", [float("inf")], "image_mean is .*; each has to be finite"),
+        ("config.json", "patch_size", 32, "no patch of 32 pixels fits into pictures of 16"),
+        ("config.json", "num_channels", 4, "reads pictures of 4 channels; grey ones have 1, coloured ones 3"),
         ("config.json", "patch_size", 0, "of 16 pixels in patches of 0; both have to be above 0"),
         ("config.json", "image_size", -16, "of -16 pixels in patches of 4; both have to be above 0"),
     ],

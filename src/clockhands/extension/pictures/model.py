@@ -101,13 +101,14 @@ def open_picture_model(source: str | Path, *, device: str | None = None) -> Pict
     config = load_configuration(source)
     _check_configuration(source, config)
     loaded = load_foreign_model(AutoModelForImageClassification, source, dtype=torch.float32, config=config)
-    model = PictureModel(str(source), loaded.to(choose_device(device)).eval(), _read_processor(source))
+    processor = _read_processor(source, _get_vision(config).num_channels)
+    model = PictureModel(str(source), loaded.to(choose_device(device)).eval(), processor)
     _ = model.table
     return model
 
 
 def _check_configuration(source: str | Path, config: Any) -> None:
-    """Refuse sizes and classes that no model of square pictures has."""
+    """Refuse sizes, colours and classes that no model of square pictures has."""
     vision = _get_vision(config)
     sizes: list[Any] = [getattr(vision, field, None) for field in ("image_size", "patch_size")]
     if not all(isinstance(size, int) for size in sizes):
@@ -116,11 +117,16 @@ def _check_configuration(source: str | Path, config: Any) -> None:
         raise CheckpointError(
             f"{source} reads pictures of {sizes[0]} pixels in patches of {sizes[1]}; both have to be above 0"
         )
+    if sizes[1] > sizes[0]:
+        raise CheckpointError(f"{source}: no patch of {sizes[1]} pixels fits into pictures of {sizes[0]}")
+    channels = getattr(vision, "num_channels", None)
+    if channels not in (1, 3):
+        raise CheckpointError(f"{source} reads pictures of {channels} channels; grey ones have 1, coloured ones 3")
     if strange := sorted(number for number in config.id2label if not 0 <= int(number) < config.num_labels):
         raise CheckpointError(f"{source}: id2label has the class {strange[0]}; there are {config.num_labels} classes")
 
 
-def _read_processor(source: str | Path) -> Mapping[str, Any]:
+def _read_processor(source: str | Path, channels: int) -> Mapping[str, Any]:
     """Return what the file beside a model says of pictures; nothing for a name on the hub."""
     path = Path(source) / PROCESSOR
     if not path.is_file():
@@ -130,6 +136,10 @@ def _read_processor(source: str | Path) -> Mapping[str, Any]:
         values = read.get(key)
         if values is not None and not (isinstance(values, list) and all(isinstance(v, int | float) for v in values)):
             raise CheckpointError(f"{path}: {key} is {values!r}, no list of numbers")
+        if values and not all(map(math.isfinite, values)):
+            raise CheckpointError(f"{path}: {key} is {values!r}; each has to be finite")
+        if values and len(values) != 1 and len(values) < channels:
+            raise CheckpointError(f"{path}: {key} has {len(values)} numbers; give one, or one for each of {channels}")
     if any(not value > 0 for value in read.get("image_std") or ()):
         raise CheckpointError(
             f"{path}: image_std is {read['image_std']!r}; pictures are divided by it, so it has to be above 0"
