@@ -13,7 +13,7 @@ from clockhands.extension.attention_methods import find_refusal, lay_scheme, lis
 from clockhands.extension.branching import can_branch
 from clockhands.extension.judge import Judged, list_able
 from clockhands.extension.method import Method
-from clockhands.extension.methods import apply, can_write, list_methods
+from clockhands.extension.methods import apply, can_write, explain_left_out, list_methods
 from clockhands.runs import open_language_model
 from tests.extension.test_choose import make_judged
 from tests.runs.tiny import LENGTH, make_tokenizer, save_model, save_own_model
@@ -46,7 +46,7 @@ def test_what_leaves_everything_as_it_is_changes_no_logit(tmp_path: Path) -> Non
 @pytest.mark.parametrize("values", [True, False])
 def test_a_run_whose_values_turn_keeps_its_attention_and_takes_other_frequencies(values: bool, tmp_path: Path) -> None:
     model = open_language_model(save_own_model(tmp_path, {"scheme": "rope", "values": values}))
-    assert find_refusal(model, 16, BASE).startswith("its values turn with the keys (values = true)") is values
+    assert find_refusal(model, 16, BASE).startswith("its values rotate with the keys (values = true)") is values
     methods = {method.name: method for method in list_methods(model, LENGTH, LONG)}
     assert bool(set(METHODS) & set(methods)) is not values
     with apply(model, methods["yarn"]) as laid:
@@ -84,7 +84,11 @@ def test_a_model_whose_layers_differ_is_not_given_them(tmp_path: Path) -> None:
     make_tokenizer().save_pretrained(tmp_path)
     model = open_language_model(tmp_path)
     assert "its logits differ by" in find_refusal(model, 16, model.model.config.rope_parameters["rope_theta"])
-    assert not set(METHODS) & {method.name for method in list_methods(model, LENGTH, LONG)}
+    methods = list_methods(model, LENGTH, LONG)
+    assert not set(METHODS) & {method.name for method in methods}
+    assert "its logits differ by" in explain_left_out(model, methods)
+    plain = open_language_model(save_model(tmp_path / "llama", "llama"))
+    assert explain_left_out(plain, list_methods(plain, LENGTH, LONG)) == ""
 
 
 def test_what_plain_transformers_cannot_open_is_judged_and_not_chosen(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from clockhands.extension.methods import Method
 from clockhands.extension.retrieval import Retrieval
 from clockhands.findings import Findings
 from clockhands.runs import open_language_model
-from tests.runs.tiny import LENGTH, save_model
+from tests.runs.tiny import LENGTH, save_model, save_own_model
 
 SHORT = np.random.default_rng(0).normal(2, 0.3, 60)
 """The losses of sixty short texts, nats per token."""
@@ -82,6 +82,23 @@ def test_a_choice_is_made_written_down_and_not_measured_twice(tmp_path: Path, mo
         monkeypatch.setattr(f"clockhands.extension.{name}", None)
     again = choose_method(model, stream[:2000], stream[2000:], LENGTH * 2, 128, archive=Archive(archive), **options)
     assert again.chosen.method == choice.chosen.method
+
+
+def test_why_no_other_attention_was_tried_is_told(tmp_path: Path) -> None:
+    model = open_language_model(
+        save_own_model(tmp_path, {"scheme": "rope", "layers": [{"scheme": "window", "left": 7}, "none"]})
+    )
+    stream = np.random.default_rng(0).integers(3, 99, 2000)
+    choice = choose_method(
+        model, stream[:1000], stream[1000:], LENGTH, 2 * LENGTH, texts=2, items=5, evaluations=0, learned=()
+    )
+    _, tried = make_choice_findings(choice, command="c", basis={})
+    told = (
+        "Methods that need another attention were not tried: its layers have different positions, and a method has one"
+    )
+    assert told in tried.method
+    _, tried = make_choice_findings(replace(choice, left_out=""), command="c", basis={})
+    assert "not tried" not in tried.method
 
 
 def test_why_the_model_as_it_is_was_chosen_is_told_by_what_passes_the_guard() -> None:

@@ -75,9 +75,10 @@ def find_refusal(model: LanguageModel, channels: int, base: float) -> str:
         if position.layers is not None:
             return "its layers have different positions, and a method has one for all"
         if position.options.get("values"):
-            return "its values turn with the keys (values = true), and these methods leave values as they are"
+            return "its values rotate with the keys (values = true), and these methods leave values as they are"
         width = model.model.config.head_dim
-        return "" if channels == width else f"{channels} of {width} channels of a head turn, and two rotations need all"
+        few = f"only {channels} of {width} channels of a head rotate, and methods with two rotations need all"
+        return "" if channels == width else few
     vocabulary = model.vocabulary_size
     ids_BS = torch.randint(0, vocabulary, (2, PROBE), generator=torch.Generator().manual_seed(0))
     method = Method("itself", "", scheme={"scheme": "rope", "base": base})

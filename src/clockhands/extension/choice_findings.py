@@ -184,6 +184,7 @@ def _make_trials(choice: Choice, command: str, basis: Mapping[str, str]) -> Find
         method=(
             "Successive halving on paired losses: every method on few texts, the better half on twice as many. These "
             "losses chose the finalists, so they are no measure of them; the judgement is."
+            + (f" Methods that need another attention were not tried: {choice.left_out}." if choice.left_out else "")
         ),
         command=command,
         details={"group": GROUP},

@@ -14,7 +14,7 @@ import numpy as np
 
 from clockhands.extension.archive import Archive
 from clockhands.extension.judge import GUARD, Judged, judge, list_able
-from clockhands.extension.methods import Method, can_write, list_methods
+from clockhands.extension.methods import Method, can_write, explain_left_out, list_methods
 from clockhands.extension.text import Stream
 from clockhands.extension.trial import FINALISTS, search, try_methods
 from clockhands.progress import CountProgress, ignore_count
@@ -37,6 +37,7 @@ class Choice:
         judged: the finalists, the model as it is first.
         chosen: one of them.
         learned: the tasks by which retrieval was compared.
+        left_out: why methods that need another attention were not tried; empty where they were or could not help.
     """
 
     trained: int
@@ -45,6 +46,7 @@ class Choice:
     judged: tuple[Judged, ...]
     chosen: Judged
     learned: tuple[str, ...]
+    left_out: str = ""
 
 
 def choose_method(
@@ -84,7 +86,8 @@ def choose_method(
         model, finalists, judgement_stream, trained, longest, texts=texts, items=items, tasks=learned, seed=seed,
         archive=archive, progress=progress,
     )  # fmt: skip
-    return Choice(trained, longest, tried, judged, _pick(judged, trained, learned), tuple(learned))
+    left_out = explain_left_out(model, methods)
+    return Choice(trained, longest, tried, judged, _pick(judged, trained, learned), tuple(learned), left_out)
 
 
 def _choose_finalists(

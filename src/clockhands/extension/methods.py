@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -21,7 +21,7 @@ from clockhands.runs.foreign_positions import change_foreign_positions, count_ro
 from clockhands.runs.language_model import count_rows_before, find_position_table
 from clockhands.schemes.rotary.spectra import make_spectrum
 
-__all__ = ["Method", "apply", "can_write", "find_rope", "list_methods", "make_longrope"]
+__all__ = ["Method", "apply", "can_write", "explain_left_out", "find_rope", "list_methods", "make_longrope"]
 
 
 def find_rope(model: LanguageModel) -> tuple[int, float] | None:
@@ -59,6 +59,12 @@ def list_methods(model: LanguageModel, trained: int, longest: int) -> list[Metho
         f"{model.source} has no positions that can be extended: neither frequencies of a plain rotation, nor a learned "
         "table; --only measure says how far it reads as it is"
     )
+
+
+def explain_left_out(model: LanguageModel, methods: Iterable[Method]) -> str:
+    """Return why no method of a list needs another attention; empty where one does, and where none could."""
+    rope = find_rope(model)
+    return "" if rope is None or any(method.scheme for method in methods) else find_refusal(model, *rope)
 
 
 def can_write(model: LanguageModel, method: Method) -> bool:
