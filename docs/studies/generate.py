@@ -12,9 +12,10 @@ of the mechanisms are drawn by ``mechanisms.py``.
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -138,10 +139,12 @@ def write_packaged(measured: Measured) -> str:
 def write_index(measured: Measured) -> str:
     """Return the list of the studies."""
     lines = [
-        f"- [{STUDIES[name].question}]({name}.md), {len(c.trials)} trials, `{c.signature}`"
-        for name, c in measured.items()
+        f"- [{STUDIES[name].question}]({name}.md), {len(comparison.trials)} trials, `{comparison.signature}`"
+        for name, comparison in measured.items()
     ]
-    waiting = [f"- {s.question} `clockhands study {name}`" for name, s in STUDIES.items() if name not in measured]
+    waiting = [
+        f"- {study.question} `clockhands study {name}`" for name, study in STUDIES.items() if name not in measured
+    ]
     ready = ["", "Ready, and not run yet:", "", *waiting] if waiting else []
     calibration = "- [Does the comparison itself tell the truth?](calibration.md)"
     return "\n".join(["# Studies", "", *lines, calibration, *ready, ""])
@@ -171,28 +174,32 @@ def write_study(study: Study, comparison: Comparison) -> str:
 
 
 def _write_tables(study: Study, comparison: Comparison, items: Iterable[Finding]) -> list[str]:
-    """The tables; without the score's where a study trains too little for it to say anything."""
+    """Return the tables; without the score's where a study trains too little for it to say anything."""
     if study.unscored:
-        return [f"`{comparison.signature}`", "", *_more(item for item in items if item.name.startswith("inside."))]
+        return [
+            f"`{comparison.signature}`",
+            "",
+            *_write_other_tables(item for item in items if item.name.startswith("inside.")),
+        ]
     others = [write_markdown(comparison.scored_by(metric)) for metric in comparison.other_metrics]
     return [
         write_markdown(comparison),
         *others,
         *_write_single_trainings(comparison),
         *_write_orderings(study, comparison),
-        *_more(items),
+        *_write_other_tables(items),
     ]
 
 
 def _write_single_trainings(comparison: Comparison) -> list[str]:
-    """Every training by itself, with intervals over test items alone; for a comparison that has not ended."""
+    """Return every training by itself, with intervals over test items alone; for a comparison that has not ended."""
     if not comparison.missing:
         return []
     scored = [comparison, *map(comparison.scored_by, comparison.other_metrics)]
-    columns = ("variant", "seed", *(METRICS[one.plan.metric] for one in scored), "seconds")
+    columns = ("variant", "seed", *(METRICS[by_metric.plan.metric] for by_metric in scored), "seconds")
     rows = [
         (*trials[0].key, *(_bound_items(trial.items_N) for trial in trials), f"{trials[0].seconds or 0:.0f}")
-        for trials in zip(*(one.trials for one in scored), strict=True)
+        for trials in zip(*(by_metric.trials for by_metric in scored), strict=True)
         if trials[0].finished
     ]
     note = (
@@ -203,54 +210,55 @@ def _write_single_trainings(comparison: Comparison) -> list[str]:
 
 
 def _bound_items(items_N: Any) -> str:
-    """The mean of a training's items with its 95 % interval over items."""
+    """Return the mean of a training's items with its 95 % interval over items."""
     mean, reach = items_N.mean(), 1.96 * items_N.std(ddof=1) / len(items_N) ** 0.5
     return f"{mean:.1f} [{mean - reach:.1f}, {mean + reach:.1f}]"
 
 
 def _write_orderings(study: Study, comparison: Comparison) -> list[str]:
-    """What the literature reports of two variants, beside what was measured here."""
+    """Return what the literature reports of two variants, beside what was measured here."""
     if not study.orderings:
         return []
     columns = ("claim", "source", "measured", "verdict")
     rows = [[getattr(checked, name) for name in columns] for checked in check_orderings(study, comparison)]
-    lines = [_row(cells, range(4)) for cells in (columns, ["---"] * 4, *rows)]
+    lines = [_write_row(cells, range(4)) for cells in (columns, ["---"] * 4, *rows)]
     title = "### What the literature reports, and what was measured here"
     method = "Differences are paired by seed, with simultaneous 95 % intervals (two-way clustering, Bonferroni)."
     return [title, "", *lines, "", method, ""]
 
 
-def _more(items: Iterable[Finding]) -> list[str]:
+def _write_other_tables(items: Iterable[Finding]) -> list[str]:
+    """Return the tables of findings other than verdicts, without their empty columns."""
     lines = []
     for item in items:
         if not item.name.startswith("compare.verdict") and item.table.rows:
-            columns, rows = _pivoted(item) if item.name == "compare.lengths" else _merged(item)
+            columns, rows = _pivot_lengths(item) if item.name == "compare.lengths" else _merge_ranges(item)
             shown = [i for i in range(len(columns)) if any(row[i] for row in rows)]
-            lines += [f"### {item.question}", "", _row(columns, shown), _row(["---"] * len(columns), shown)]
-            lines += [_row(row, shown) for row in rows]
+            lines += [f"### {item.question}", "", _write_row(columns, shown), _write_row(["---"] * len(columns), shown)]
+            lines += [_write_row(row, shown) for row in rows]
             lines += ["", item.method, ""]
     return lines
 
 
-def _merged(item: Finding) -> tuple[list[str], list[list[str]]]:
-    """The table as text, in which a value and the two columns of its range are one cell: 4.2 [4.15, 4.25]."""
+def _merge_ranges(item: Finding) -> tuple[list[str], list[list[str]]]:
+    """Return the table as text, in which a value and the two columns of its range are one cell: 4.2 [4.15, 4.25]."""
     columns = list(item.table.columns)
     firsts = [i for i in range(len(columns)) if columns[i] not in RANGE]
 
     def cell(row: tuple[Any, ...], i: int) -> str:
         if columns[i + 1 : i + 3] in RANGES and row[i] is not None:
-            return _ranged(*row[i : i + 3])
-        return _cell(row[i])
+            return _format_range(*row[i : i + 3])
+        return _format_cell(row[i])
 
     return [columns[i] for i in firsts], [[cell(row, i) for i in firsts] for row in item.table.rows]
 
 
-def _pivoted(item: Finding) -> tuple[list[str], list[list[str]]]:
-    """Longer text: a row a variant, a column a split."""
+def _pivot_lengths(item: Finding) -> tuple[list[str], list[list[str]]]:
+    """Return the losses on longer text: a row for each variant, a column for each split."""
     splits = list(dict.fromkeys(str(row[1]) for row in item.table.rows))
     cells: dict[str, dict[str, str]] = {}
     for variant, split, loss, low, high, _, refused in item.table.rows:
-        cells.setdefault(variant, {})[split] = "refused" if refused else _ranged(loss, low, high)
+        cells.setdefault(variant, {})[split] = "refused" if refused else _format_range(loss, low, high)
     rows = [[variant, *(own.get(split, "") for split in splits)] for variant, own in cells.items()]
     exact = [row[5] for row in item.table.rows if row[5] is not None]
     beside = [f"{split}, loss" for split in splits]
@@ -263,17 +271,17 @@ RANGES = (["low", "high"], ["lowest seed", "highest seed"])
 RANGE = {name for pair in RANGES for name in pair}
 
 
-def _ranged(value: Any, low: Any, high: Any) -> str:
-    if value is None or _cell(low) == _cell(high):
-        return _cell(value)
-    return f"{_cell(value)} [{_cell(low)}, {_cell(high)}]"
+def _format_range(value: Any, low: Any, high: Any) -> str:
+    if value is None or _format_cell(low) == _format_cell(high):
+        return _format_cell(value)
+    return f"{_format_cell(value)} [{_format_cell(low)}, {_format_cell(high)}]"
 
 
-def _row(cells: Any, shown: Iterable[int]) -> str:
+def _write_row(cells: Any, shown: Iterable[int]) -> str:
     return "| " + " | ".join(str(cells[column]) for column in shown) + " |"
 
 
-def _cell(value: Any) -> str:
+def _format_cell(value: Any) -> str:
     if isinstance(value, int):
         return f"{value:,}"
     if isinstance(value, float):
@@ -290,21 +298,37 @@ def write_pictures() -> None:
         write_text(HERE / "figures" / f"{name}.svg", make_file(draw(figure, name)))
 
 
-def main(arguments: list[str]) -> int:
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    """Return what is to be done: at most one of the options, each with what it needs."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    choice = parser.add_mutually_exclusive_group()
+    choice.add_argument("--check", action="store_true")
+    choice.add_argument("--exact", action="store_true")
+    choice.add_argument("--take", nargs=2, metavar=("NAME", "FOLDER"))
+    choice.add_argument("--give", nargs=2, metavar=("NAME", "FOLDER"))
+    choice.add_argument("--inspected", metavar="FILE")
+    choice.add_argument("--encoder", metavar="MODEL")
+    return parser.parse_args(arguments)
+
+
+def main(arguments: Sequence[str]) -> int:
     """Write, or check."""
-    if arguments[:1] == ["--give"]:
-        write_comparison(arguments[2], Comparison.from_json(path_of_results(arguments[1]).read_text("utf8")))
+    options = parse(arguments)
+    if options.give is not None:
+        name, folder = options.give
+        write_comparison(folder, Comparison.from_json(path_of_results(name).read_text("utf8")))
         return 0
-    if arguments[:1] == ["--take"]:
-        write_text(path_of_results(arguments[1]), read_comparison(arguments[2]).to_json())
-    if arguments == ["--exact"]:
+    if options.take is not None:
+        name, folder = options.take
+        write_text(path_of_results(name), read_comparison(folder).to_json())
+    if options.exact:
         write_facts()
-    if arguments[:1] == ["--inspected"]:
-        keep_inspected(Findings.load(arguments[1]))
-    if arguments[:1] == ["--encoder"]:
-        keep_encoder(arguments[1])
+    if options.inspected is not None:
+        keep_inspected(Findings.load(options.inspected))
+    if options.encoder is not None:
+        keep_encoder(options.encoder)
     pages = write_pages()
-    if arguments == ["--check"]:
+    if options.check:
         stale = [path for path, text in pages.items() if not path.is_file() or path.read_text("utf8") != text]
         print("\n".join(f"{path} is not what generate.py writes" for path in stale), end="\n" if stale else "")
         return int(bool(stale))

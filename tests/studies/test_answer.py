@@ -17,7 +17,7 @@ from clockhands.comparison.ceiling_finding import find_plan_ceiling
 from clockhands.comparison.trial import Trial
 from clockhands.studies import STUDIES
 from clockhands.studies.answer import (
-    MISSING,
+    NOT_MEASURED,
     answer_question,
     conclude_study,
     describe_missing,
@@ -199,7 +199,12 @@ def test_the_answer_is_the_first_finding() -> None:
 
 @pytest.mark.parametrize(
     ("values", "digits", "told"),
-    [([], 1, MISSING), ([2.0, 2.0, 2.0], 1, "2.0"), ([2.0, 2.04], 1, "2.0"), ([2.0, 2.04], 2, "2.02 [1.77, 2.27]")],
+    [
+        ([], 1, NOT_MEASURED),
+        ([2.0, 2.0, 2.0], 1, "2.0"),
+        ([2.0, 2.04], 1, "2.0"),
+        ([2.0, 2.04], 2, "2.02 [1.77, 2.27]"),
+    ],
 )
 def test_a_number_that_is_the_same_for_every_seed_has_no_interval(values: list[float], digits: int, told: str) -> None:
     """The last: mean 2.02, and 12.706 times the standard error of 0.02 to either side (Student, one degree)."""

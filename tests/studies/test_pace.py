@@ -38,4 +38,15 @@ def test_seeds_that_come_as_soon_or_sooner_are_not_later() -> None:
     assert describe_slower(comparison, "same").startswith("undecided: 0 of 5")
     assert describe_slower(comparison, "better").startswith("undecided: 0 of 5")
     assert describe_pace(comparison, "better") == "20 steps"
-    assert describe_pace(comparison, "worse").startswith("more than ")
+    assert describe_pace(comparison, "worse") == "more than 6 steps"
+
+
+def test_what_no_seed_has_measured_is_not_called_slow() -> None:
+    """As in an answer that is printed while its trials run, or after all seeds of a variant failed."""
+    comparison = _with_paces(base=[120, 120, 120, 120, 120])
+    for absent in ("base", "worse"):
+        part = replace(comparison, trials=tuple(trial for trial in comparison.trials if trial.variant != absent))
+        assert describe_pace(part, absent) == "(not measured)"
+        assert describe_slower(part, "worse") == "(not measured)"
+    counted = replace(comparison, plan=replace(comparison.plan, budget=("tokens", 200_000)))
+    assert describe_pace(counted, "worse") == "more than 200,000 tokens"

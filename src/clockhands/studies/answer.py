@@ -18,7 +18,7 @@ from clockhands.comparison.verdicts import Verdict, format_score, judge, score_m
 from clockhands.findings import Finding, Findings, join_words
 from clockhands.studies.exact.added import share_scores
 from clockhands.studies.literature import check_ordering, tally_orderings
-from clockhands.studies.pace import describe_pace, describe_slower
+from clockhands.studies.pace import NOT_MEASURED, describe_pace, describe_slower
 from clockhands.studies.study import Conclusion, Study
 
 SLOT = re.compile(r"\[\[(\w+)(?::(.+?))?\]\]")
@@ -26,8 +26,6 @@ FILLED = re.compile(SLOT.pattern + r"( %)?")
 """A slot with the percent sign behind it, after which comes what must be said of a score."""
 SHARES = ("words recovered", "position read back")
 """How the measures begin that are shares, at most 1."""
-MISSING = "(not measured)"
-"""Stands in an answer for what no trial gave, as before all have run."""
 
 
 def answer_question(study: Study, comparison: Comparison) -> str:
@@ -189,7 +187,7 @@ def format_interval(
     ``sign``: "+" shows that of a positive number too. ``most``: of a share, which no end of an interval can exceed.
     """
     if not values:
-        return MISSING
+        return NOT_MEASURED
 
     def show(value: float) -> str:
         return f"{round(value, digits) + 0.0:{sign}.{digits}f}".replace("-", "−")

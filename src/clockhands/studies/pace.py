@@ -13,6 +13,8 @@ from clockhands.comparison.ranking import format_p
 from clockhands.comparison.statistics import ALPHA
 
 LATER: Literal["later"] = "later"
+NOT_MEASURED = "(not measured)"
+"""Stands in an answer for what no trial gave, as before all have run."""
 
 
 def list_paces(comparison: Comparison, variant: str) -> list[float]:
@@ -24,9 +26,12 @@ def list_paces(comparison: Comparison, variant: str) -> list[float]:
 def describe_pace(comparison: Comparison, variant: str) -> str:
     """Return after how many steps the seeds reached the target, as text: "200 to 240 steps"."""
     paces = list_paces(comparison, variant)
+    if not paces:
+        return NOT_MEASURED
     hits = [pace for pace in paces if math.isfinite(pace)]
     if not hits:
-        return f"more than {comparison.plan.budget[1]:g} steps"
+        kind, amount = comparison.plan.budget
+        return f"more than {amount:,} {kind}"
     low, high = min(hits), max(hits)
     steps = f"{low:g} steps" if low == high else f"{low:g} to {high:g} steps"
     return steps if len(hits) == len(paces) else f"{steps} in {len(hits)} of {len(paces)} seeds"
@@ -35,6 +40,8 @@ def describe_pace(comparison: Comparison, variant: str) -> str:
 def describe_slower(comparison: Comparison, variant: str) -> str:
     """Return how many seeds took longer than every seed of the baseline, with the p of an exact test."""
     ours, theirs = list_paces(comparison, variant), list_paces(comparison, comparison.plan.baseline)
+    if not ours or not theirs:
+        return NOT_MEASURED
     later = sum(pace > max(theirs) for pace in ours)
     verdict, p = find_pace_verdict(comparison, variant), format_p(compare_ranks(ours, theirs))
     return f"{verdict}: {later} of {len(ours)} seeds took longer than any of the baseline's; exact rank test, p {p}"
