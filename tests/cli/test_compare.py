@@ -54,7 +54,6 @@ def test_a_recipe_can_be_varied() -> None:
     plan = compare._read_plan(options)
     assert (plan.recipe.corpus, plan.budget) == ("numbers", ("steps", plan.recipe.training.max_steps))
     assert [variant.name for variant in plan.variants] == ["sinusoidal", "none"]
-    assert compare.command(options).startswith("clockhands compare --recipe recipes/numbers.toml --seeds 5 --vary")
 
 
 def test_ray_that_is_not_installed_is_asked_for(

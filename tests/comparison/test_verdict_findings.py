@@ -31,7 +31,6 @@ def test_the_report_has_every_part_and_can_be_drawn() -> None:
     assert findings["compare.curves"].figure.panels[0].marks[1].x == (2, 6), (
         "points without a validation loss are left out"
     )
-    assert "on an abacus, 2 cores;" in findings["compare.costs"].method
     assert findings["compare.lengths"].value == 5.5  # the mean of 2 + seed over six seeds
 
 

@@ -18,7 +18,7 @@ from clockhands.data import (
     RandomBatches,
     padding_share,
 )
-from clockhands.data.encoding import IGNORED_LABEL, Ragged
+from clockhands.data.datasets import IGNORED_LABEL, Ragged
 from clockhands.errors import UsageError
 
 lengths = st.lists(st.tuples(st.integers(1, 40), st.integers(1, 40)), min_size=1, max_size=120).map(np.array)

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from clockhands.cli.common import as_int, report_new_folder
-from clockhands.cli.compare import FORMATS, add_running, execute, find_task, present
+from clockhands.cli.compare import execute, find_task, present
+from clockhands.cli.compare_options import FORMATS, add_running
 from clockhands.files import write_text
 
 if TYPE_CHECKING:

@@ -27,16 +27,8 @@ from clockhands.data.batches import LengthBatches, PlannedBatches, RandomBatches
 from clockhands.data.catalogue import CORPORA, CorpusEntry, corpus, corpus_options, open_corpus
 from clockhands.data.ceiling import find_ceiling
 from clockhands.data.collate import Batch, MaskedCollator, PairCollator, WindowCollator
-from clockhands.data.encoding import (
-    IGNORED_LABEL,
-    Example,
-    PairDataset,
-    WindowDataset,
-    encode_documents,
-    encode_pairs,
-    encode_stream,
-    encode_texts,
-)
+from clockhands.data.datasets import IGNORED_LABEL, Example, PairDataset, WindowDataset
+from clockhands.data.encoding import encode_documents, encode_pairs, encode_stream, encode_texts
 from clockhands.data.kinds import Normalisation, TokenKind
 from clockhands.data.pairs import Pair
 from clockhands.data.population import Ceiling

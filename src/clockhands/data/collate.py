@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from clockhands.data.encoding import IGNORED_LABEL, Example
+from clockhands.data.datasets import IGNORED_LABEL, Example
 from clockhands.errors import UsageError
 
 if TYPE_CHECKING:

@@ -17,7 +17,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from clockhands.data.encoding import WindowDataset, encode_stream, encode_texts
+from clockhands.data.datasets import WindowDataset
+from clockhands.data.encoding import encode_stream, encode_texts
 from clockhands.data.splits import Corpus
 from clockhands.data.tokens import Tokenizers
 from clockhands.errors import UsageError

@@ -1,12 +1,8 @@
 """Retrieval: whether a value that stands in the text is found again, by depth and length, by its rank.
 
 A base model writes what it likes; whether it would have found a value is seen in the rank of the right one among wrong
-ones, of which chance gives one half. Three tasks (RULER, Hsieh et al. 2024, by rank in place of generation):
-
-- *passkey*: the wrong values do not stand in the text.
-- *recall*: the wrong values are those of the other names, so a model that only knows which values there were is at
-  chance (multi-query associative recall; Arora et al. 2023).
-- *tracking*: facts whose value is the name of another fact; asked for is the value at the end of the chain.
+ones, of which chance gives one half. The tasks are those of ``questions.py`` (RULER, Hsieh et al. 2024, by rank in
+place of generation).
 
 The control is the same question without the facts. A text is read once and asked for all that stands in it: passkey
 and recall are the same questions of the same text, with other wrong values.
@@ -14,7 +10,7 @@ and recall are the same questions of the same text, with other wrong values.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,53 +19,18 @@ import torch
 
 from clockhands.extension.branching import ask, can_branch
 from clockhands.extension.drift import can_read
-from clockhands.extension.facts import FORMATS, PLAIN, Writing, find_words
+from clockhands.extension.facts import FORMATS, PLAIN, Writing
+from clockhands.extension.questions import DEPTHS, TASKS, Item, Question, lay_out_all, make_items, spread_fillers
 from clockhands.extension.text import Stream
 from clockhands.progress import CountProgress, ignore_count
 from clockhands.runs import LanguageModel
 from clockhands.shapes import Float
 
-__all__ = [
-    "CHANCE",
-    "DEPTHS",
-    "TASKS",
-    "Item",
-    "Question",
-    "Retrieval",
-    "choose_writing",
-    "make_items",
-    "measure_retrieval",
-]
+__all__ = ["CHANCE", "Retrieval", "choose_writing", "measure_retrieval", "rank"]
 
 CHANCE = 0.5
-DEPTHS = (0.1, 0.3, 0.5, 0.7, 0.9)
-"""Where the facts that are asked for stand: 0 is the beginning of the text."""
-TASKS = ("passkey", "recall", "tracking")
-FACTS = {"recall": 6, "tracking": 3}
-"""Facts of a text; of *tracking*, chains of two."""
-WRONG = 15
-"""Wrong values of *passkey*."""
 CALIBRATION = 5
 """Texts by which the writing of the facts is chosen."""
-
-
-@dataclass(frozen=True)
-class Question:
-    """A name that is asked for, with the right value and wrong ones, and the depth of the fact."""
-
-    task: str
-    name: int
-    right: int
-    wrong: tuple[int, ...]
-    depth: float
-
-
-@dataclass(frozen=True)
-class Item:
-    """One text: facts with the depth at which each stands, and what is asked of it."""
-
-    facts: tuple[tuple[float, int, int], ...]
-    questions: tuple[Question, ...]
 
 
 @dataclass(frozen=True)
@@ -94,64 +55,6 @@ class Retrieval:
     writing: str
 
 
-def make_items(model: LanguageModel, tasks: Sequence[str], count: int, seed: int) -> list[list[Item]]:
-    """Make ``count`` texts of each kind that these tasks need; passkey and recall are asked of the same ones."""
-    names, values = find_words(model)
-    made = []
-    for number, (kind, kinds) in enumerate(((_make_recall, ("passkey", "recall")), (_make_tracking, ("tracking",)))):
-        rng = np.random.default_rng([seed, number])
-        items = [kind(rng, names, values, text) for text in range(count)]
-        kept = [
-            Item(item.facts, tuple(question for question in item.questions if question.task in tasks)) for item in items
-        ]
-        made += [kept] if any(task in tasks for task in kinds) else []
-    return made
-
-
-def _make_recall(rng: np.random.Generator, names: Sequence[int], values: Sequence[int], text: int) -> Item:
-    """Make a text with a fact at each of ``DEPTHS``, which are asked for, and more that are not."""
-    count = FACTS["recall"]
-    chosen = [int(name) for name in rng.choice(names, count, replace=False)]
-    drawn = [int(value) for value in rng.choice(values, min(count + WRONG, len(values)), replace=False)]
-    stated, absent = drawn[:count], tuple(drawn[count:])
-    depths = [*DEPTHS, *(float(share) for share in rng.uniform(0.02, 0.98, count - len(DEPTHS)))]
-    questions = []
-    for name, right, depth in zip(chosen, stated, DEPTHS, strict=False):
-        others = tuple(value for value in stated if value != right)
-        questions += [Question("passkey", name, right, absent, depth), Question("recall", name, right, others, depth)]
-    return Item(tuple(zip(depths, chosen, stated, strict=True)), tuple(questions))
-
-
-def _make_tracking(rng: np.random.Generator, names: Sequence[int], values: Sequence[int], text: int) -> Item:
-    """Make a text with chains that end at depths taken in turn."""
-    count = FACTS["tracking"]
-    chosen = [int(name) for name in rng.choice(names, 2 * count, replace=False)]
-    ends = [int(value) for value in rng.choice(values, count, replace=False)]
-    facts, questions = [], []
-    for chain, right in enumerate(ends):
-        first, second = chosen[2 * chain : 2 * chain + 2]
-        depth = DEPTHS[(text + 2 * chain) % len(DEPTHS)]
-        facts += [(0.7 * depth, first, right), (depth, second, first)]
-        questions.append(Question("tracking", second, right, tuple(end for end in ends if end != right), depth))
-    return Item(tuple(facts), tuple(questions))
-
-
-def lay_out(item: Item, filler_S: Stream, writing: Writing, length: int, start: Sequence[int]) -> list[int]:
-    """Return the tokens of a text without its question: filler with the facts at their depths.
-
-    With a question it has ``length`` tokens. The filler ends with the same tokens at every length. Without facts it
-    fills the whole text.
-    """
-    room = length - len(start) - len(writing.ask(0)) - len(item.facts) * writing.size
-    body = filler_S[len(filler_S) - max(room, 0) :].tolist()
-    ids, done = list(start), 0
-    for depth, name, value in sorted(item.facts):
-        here = int(depth * len(body))
-        ids += body[done:here] + writing.state(name, value)
-        done = here
-    return [*ids, *body[done:]]
-
-
 def rank(logits_V: torch.Tensor, question: Question) -> float:
     """Return the share of wrong values that the right one beats; a tie counts half."""
     wrong = logits_V[list(question.wrong)]
@@ -172,35 +75,21 @@ def _rank_all(
     ]
 
 
-def _fillers(stream: Stream, count: int, length: int) -> Iterable[Stream]:
-    """Yield pieces of the stream, evenly spread; a stream that is too short is repeated."""
-    long = np.resize(stream, max(len(stream), 2 * length))
-    return (long[end - length : end] for end in np.linspace(length, len(long), count).astype(int))
-
-
 def choose_writing(model: LanguageModel, stream: Stream, length: int, seed: int) -> Writing:
     """Return the writing of facts that the model finds best in texts of ``length`` tokens, by texts of their own."""
     (items,) = make_items(model, ("passkey", "recall"), CALIBRATION, seed + 1_000)
-    fillers = list(_fillers(stream, len(items), length))
+    fillers = list(spread_fillers(stream, len(items), length))
     branching = can_branch(model)
     best, chosen = -1.0, None
     for form in FORMATS:
         writing = Writing.of(model, form)
-        rows = _lay_out_all(items, fillers, writing, length, model.start_ids)
+        rows = lay_out_all(items, fillers, writing, length, model.start_ids)
         if rows is None:
             continue
         mean = float(np.mean(_rank_all(model, rows, items, writing, branching)))
         if mean > best:
             best, chosen = mean, writing
     return chosen or Writing.of(model, PLAIN)
-
-
-def _lay_out_all(
-    items: Sequence[Item], fillers: Sequence[Stream], writing: Writing, length: int, start: Sequence[int]
-) -> list[list[int]] | None:
-    """Return the tokens of all texts; None where the facts leave no room."""
-    rows = [lay_out(item, filler, writing, length, start) for item, filler in zip(items, fillers, strict=True)]
-    return rows if {len(row) for row in rows} == {length - len(writing.ask(0))} else None
 
 
 def measure_retrieval(
@@ -222,7 +111,7 @@ def measure_retrieval(
     """
     count = -(-items // len(DEPTHS))
     kinds = make_items(model, tasks, count, seed)
-    fillers = list(_fillers(stream, count, max(lengths)))
+    fillers = list(spread_fillers(stream, count, max(lengths)))
     readable, branching = [can_read(model, length) for length in lengths], can_branch(model)
     scores: list[tuple[Sequence[Item], list[list[list[float]] | None], list[list[float]] | None]] = []
     total, done = len(kinds) * sum(lengths), 0
@@ -231,12 +120,12 @@ def measure_retrieval(
         for rung, length in enumerate(lengths):
             progress("retrieval: tokens of context", done, total)
             done += length
-            rows = _lay_out_all(texts, fillers, writing, length, model.start_ids) if readable[rung] else None
+            rows = lay_out_all(texts, fillers, writing, length, model.start_ids) if readable[rung] else None
             by_length.append(None if rows is None else _rank_all(model, rows, texts, writing, branching))
         bare = None
         if control:
             empty = [Item((), item.questions) for item in texts]
-            rows = _lay_out_all(empty, fillers, writing, min(lengths), model.start_ids)
+            rows = lay_out_all(empty, fillers, writing, min(lengths), model.start_ids)
             bare = None if rows is None else _rank_all(model, rows, empty, writing, branching)
         scores.append((texts, by_length, bare))
     progress("retrieval: tokens of context", total, total)

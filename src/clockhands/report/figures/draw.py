@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-import textwrap
 import warnings
-from collections.abc import Collection
 from io import BytesIO
 from typing import Any, cast
 
@@ -18,6 +16,14 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter
 
 from clockhands.findings import Figure, Panel
+from clockhands.report.figures.label_room import (
+    break_lines,
+    fit_upright,
+    measure_broken_lines,
+    measure_names,
+    measure_side,
+    measure_slant,
+)
 from clockhands.report.figures.legends import LINE, count_lines, draw_legend, find_common_labels, list_labels
 from clockhands.report.figures.mark_kind import Plot, Scale, Spot, list_x
 from clockhands.report.figures.mark_kinds import KINDS
@@ -27,7 +33,7 @@ from clockhands.report.figures.series import Series
 from clockhands.report.figures.shared_axes import Axis, is_shared, label_outer
 from clockhands.report.figures.svg import Target, finish
 from clockhands.report.figures.validation import check_figure
-from clockhands.report.text import format_number, replace_controls
+from clockhands.report.text import format_number
 
 MOST_COLUMNS = 4
 """Panels side by side, at most."""
@@ -37,10 +43,6 @@ PREVIEW_WIDTH = 1200
 """Pixels of the width of a preview; what shows links asks for as many."""
 MOST_TARGETS = 420
 """Places to point at in one figure, at most."""
-LETTER = 6.8
-"""About how wide a letter of a title or a label is, in points."""
-_SLOPE = 3.4
-"""By how much each letter of a slanted name lies lower than the last, in points."""
 _SLANTED: dict[str, Any] = {"rotation": 35, "ha": "right", "rotation_mode": "anchor"}
 
 
@@ -92,8 +94,8 @@ class Sheet:
         width = self.width / self.columns
         # A flat panel of half the width would be all labels.
         shape = max(figure.height, min(0.65, 1.6 * figure.height)) if narrow else figure.height
-        height = max(width * shape, 34.0, *(_measure_names(panel) for panel in figure.panels))
-        height += max(_measure_broken_lines(panel, width) + _measure_slant(panel, width) for panel in figure.panels)
+        height = max(width * shape, 34.0, *(measure_names(panel) for panel in figure.panels))
+        height += max(measure_broken_lines(panel, width) + measure_slant(panel, width) for panel in figure.panels)
         self.plots = [Plot(panel, *_make_scales(panel), width, height) for panel in figure.panels]
         self.legend = find_common_labels(self.plots)
         total = self.rows * height + LINE * count_lines(self.legend, self.width)
@@ -145,10 +147,10 @@ class Sheet:
             style = self.series.choose_appearance(panel, mark)
             plot.handles[index] = self.kinds[mark.kind].draw(plot, mark, style)
         above = 0.0 if self.legend else _draw_own_legend(plot)
-        across = plot.width - _measure_side(panel)
-        ax.set_title(_break_lines(panel.title, across), pad=6 + above)
-        ax.set_xlabel(_break_lines(panel.xlabel, across))
-        ax.set_ylabel(_break_lines(panel.ylabel, (plot.height - _measure_slant(panel, plot.width)) * 0.8))
+        across = plot.width - measure_side(panel)
+        ax.set_title(break_lines(panel.title, across), pad=6 + above)
+        ax.set_xlabel(break_lines(panel.xlabel, across))
+        ax.set_ylabel(break_lines(panel.ylabel, (plot.height - measure_slant(panel, plot.width)) * 0.8))
         _format_ticks(ax, panel)
         _name_ticks(plot)
         _set_limits(ax, panel)
@@ -185,47 +187,11 @@ def _set_limits(ax: Axes, panel: Panel) -> None:
         ax.set_ylim(panel.ylim)
 
 
-def _measure_side(panel: Panel) -> float:
-    """Return about how wide the ticks beside a panel are, with its label, in points."""
-    names = [replace_controls(value) for mark in panel.marks for value in mark.y if isinstance(value, str)]
-    return 30.0 + LETTER * max(4, *map(len, names)) if names else 60.0
-
-
-def _break_lines(text: str, room: float) -> str:
-    """Return a title or a label in lines that are at most ``room`` points long."""
-    return textwrap.fill(replace_controls(text), max(8, int(room / LETTER)), break_on_hyphens=False)
-
-
-def _measure_broken_lines(panel: Panel, width: float) -> float:
-    """Return the height of all lines of title and label but the first of each, in points."""
-    across = width - _measure_side(panel)
-    return 14.0 * sum(_break_lines(text, across).count("\n") for text in (panel.title, panel.xlabel))
-
-
-def _measure_names(panel: Panel) -> float:
-    """Return the height that the names along the side of a panel need, in points."""
-    names = {value for mark in panel.marks for value in mark.y if isinstance(value, str)}
-    size = min((KINDS[mark.kind].row_height for mark in panel.marks), default=0.0)
-    return size * len(names) + 46.0 if len(names) <= 60 else 0.0
-
-
-def _measure_slant(panel: Panel, width: float) -> float:
-    """Return the height that names below a panel need where they are slanted, in points."""
-    marks = [mark for mark in panel.marks if not KINDS[mark.kind].owns_axes]
-    names = {value for mark in marks for value in list_x(mark) if isinstance(value, str)}
-    return 0.0 if _fit_upright(names, width) else _SLOPE * max(map(len, names))
-
-
-def _fit_upright(names: Collection[str], width: float) -> bool:
-    """Tell whether names fit side by side below a panel of this width."""
-    return max(map(len, names), default=0) * LETTER * len(names) <= width * 0.85
-
-
 def _name_ticks(plot: Plot) -> None:
     """Write the categories of a panel at its ticks, slanted where they do not fit side by side."""
     ax, across, down = plot.ax, plot.x.names, plot.y.names
     if across:
-        ax.set_xticks(range(len(across)), across, **({} if _fit_upright(across, plot.width) else _SLANTED))
+        ax.set_xticks(range(len(across)), across, **({} if fit_upright(across, plot.width) else _SLANTED))
         ax.grid(False, axis="x")
     if down:
         ax.set_yticks(range(len(down)), down)
