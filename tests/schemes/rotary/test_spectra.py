@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import torch
@@ -10,6 +10,7 @@ from transformers import LlamaConfig
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
 from clockhands.schemes import RoPE
+from clockhands.schemes.rotary.spectra import SPECTRA, SpectrumName
 from clockhands.schemes.rotary.spectrum import Proportional, Spectrum
 from clockhands.schemes.rotary.yarn import LongRope, Yarn
 
@@ -85,3 +86,7 @@ def test_heads_at_their_own_positions_turn_by_the_frequencies_of_their_row() -> 
     angle_BHSF = RoPE(8, spectrum="dynamic", factor=2.0, original_length=4)._angles_by_row(own_BHS, omega_B1F)
     expected = [[positions_S[:, None] * omega_B1F[row] for positions_S in own_BHS[row]] for row in range(2)]
     torch.testing.assert_close(angle_BHSF, torch.stack([torch.stack(heads) for heads in expected]))
+
+
+def test_the_option_takes_the_spectra_that_there_are() -> None:
+    assert get_args(SpectrumName) == tuple(SPECTRA)

@@ -19,7 +19,7 @@ from clockhands.schemes.frequencies import (
 from clockhands.schemes.rotary.base import CosSin, add_head_axis, check_pairs, rotate_pairs
 from clockhands.schemes.rotary.rotated_values import RotatedValues
 from clockhands.schemes.rotary.rotation import Layout
-from clockhands.schemes.rotary.spectra import make_spectrum
+from clockhands.schemes.rotary.spectra import SpectrumName, make_spectrum
 from clockhands.schemes.rotary.spectrum import Frequencies
 from clockhands.schemes.scheme import Declares, KeyPositions, Positions
 from clockhands.shapes import Float, Num, Tensor
@@ -92,9 +92,7 @@ class RoPE(RotatedValues):
         fraction: float = 1.0,
         learned: bool = False,
         values: bool = False,
-        spectrum: Literal[
-            "default", "linear", "ntk", "dynamic", "yarn", "longrope", "llama3", "proportional", "hope"
-        ] = "default",
+        spectrum: SpectrumName = "default",
         factor: float | None = None,
         original_length: int | None = None,
         share: float | None = None,

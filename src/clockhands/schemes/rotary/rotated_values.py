@@ -16,6 +16,7 @@ __all__ = ["VALUE_HOOKS", "RotatedValues"]
 VALUE_HOOKS = frozenset({"rotate_values", "rotate_back"})
 """The hooks that are needed only where values are rotated."""
 Tables = tuple[RotationTable, RotationTable]
+"""Rotation by the angles of positions, and back by them."""
 
 
 class RotatedValues(Rotary):
@@ -74,8 +75,8 @@ class RotatedValues(Rotary):
                     f"values have {width} channels and {2 * cos.shape[-1]} are to be rotated; lower fraction, or leave "
                     f"values = true out"
                 )
-            there, back = (make_table(cos, signed, self.layout, width, dtype) for signed in (sin, -sin))
-            return there, back
+            forward, backward = (make_table(cos, signed, self.layout, width, dtype) for signed in (sin, -sin))
+            return forward, backward
 
         # Angles that depend on the length of the row depend on both sides, and the memo knows one.
         memoised = self.memoised and not self.declares.depends_on_length

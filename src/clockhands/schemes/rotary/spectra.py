@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import Any, Literal
 
 from clockhands.errors import ConfigError
 from clockhands.schemes.rotary.spectrum import Dynamic, Hope, Linear, Ntk, Proportional, Spectrum
 from clockhands.schemes.rotary.yarn import Llama3, LongRope, Yarn
 
-__all__ = ["SPECTRA", "make_spectrum"]
+__all__ = ["SPECTRA", "SpectrumName", "make_spectrum"]
 
+SpectrumName = Literal["default", "linear", "ntk", "dynamic", "yarn", "longrope", "llama3", "proportional", "hope"]
+"""What the option ``spectrum`` may be: the keys of ``SPECTRA``."""
 SPECTRA: dict[str, type[Spectrum]] = {
     "default": Spectrum,
     "linear": Linear,
