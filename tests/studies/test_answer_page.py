@@ -36,10 +36,11 @@ def tides(monkeypatch: pytest.MonkeyPatch) -> Comparison:
 
 
 def test_a_page_has_every_part_in_its_order(tides: Comparison) -> None:
-    page = write_answers([ASKED], {"tides": tides}, FACTS)
+    page = write_answers([replace(ASKED, note="A moon is 8.")], {"tides": tides}, FACTS)
     order = [
         "- [Why?](#moon) It is so.", '<a id="moon"></a>', "## Why?", "**It is so.**", "First. 384.",
-        "figures/mechanism-moon.svg", "```python\nprint(1)\n```", "```text\n1\n```", "| x | 60.", "**People also say**",
+        "figures/mechanism-moon.svg", "```python\nprint(1)\n```", "```text\n1\n```",
+        "**What was measured**\n\nA moon is 8.\n\n| a | b |", "| x | 60.", "**People also say**",
         '- <a id="claim-3"></a>“It is.” **Only if** it is.', "- “Never.” **False.** It is.",
         "**Where this does not hold.** Nowhere.", "[Tides?](studies/tides.md)", "| 3 | [It is.](#claim-3) | only if |",
     ]  # fmt: skip

@@ -21,6 +21,7 @@ limits = "Nowhere."
 code = "print(1)"
 prints = "1"
 [table]
+note = "It counts."
 columns = ["a", "b"]
 rows = [["1", "2"]]
 [[claim]]

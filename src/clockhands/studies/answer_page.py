@@ -71,7 +71,8 @@ def _write_question(question: Question, measured: Measured) -> list[str]:
         "```text", question.attempt.prints.strip(), "```", "",
     ]  # fmt: skip
     if question.rows:
-        parts += ["**What was measured**", "", *write_table(question.columns, question.rows), ""]
+        note = [question.note, ""] if question.note else []
+        parts += ["**What was measured**", "", *note, *write_table(question.columns, question.rows), ""]
         parts += _describe_measurements(question, measured)
     parts += _describe_earlier(question, measured)
     if question.claims:

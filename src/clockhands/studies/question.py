@@ -32,6 +32,7 @@
     prints = "..."
 
     [table]                                      # over tasks and sizes: effect and interval
+    note = "..."                                 # optional: what its words mean, above the table
     columns = ["task and size", "..."]
     rows = [["...", "[[scale/score:√d, shared]]"]]
 
@@ -130,6 +131,7 @@ class Question:
     attempt: Example
     columns: tuple[str, ...] = ()
     rows: tuple[tuple[str, ...], ...] = ()
+    note: str = ""
     claims: tuple[Claim, ...] = ()
     studies: tuple[str, ...] = ()
     details: str = ""
@@ -164,6 +166,7 @@ def read_question(path: str | Path) -> Question:
         attempt=Example(**tables["try"]),
         columns=tuple(table["columns"]),
         rows=tuple(map(tuple, table["rows"])),
+        note=table.get("note", ""),
         claims=tuple(Claim(**claim) for claim in tables.get("claim", ())),
         studies=tuple(tables.get("studies", ())),
         ordered=tuple(_read_pair(**order) for order in tables.get("ordered", ())),
