@@ -41,7 +41,9 @@ def test_what_a_reader_tries_prints_what_the_page_says(
 def texts(question: Question) -> str:
     """What a person reads of a question, without code, formulas and slots."""
     claims = [text for claim in question.claims for text in (claim.because,)]
-    text = "\n".join([question.answer, question.why, question.caption, question.note, question.limits, question.details, *claims])
+    text = "\n".join(
+        [question.answer, question.why, question.caption, question.note, question.limits, question.details, *claims]
+    )
     return re.sub(r"\[\[.+?\]\]|`[^`]*`", "", text, flags=re.DOTALL)
 
 

@@ -131,13 +131,13 @@ class Question:
     attempt: Example
     columns: tuple[str, ...] = ()
     rows: tuple[tuple[str, ...], ...] = ()
-    note: str = ""
     claims: tuple[Claim, ...] = ()
     studies: tuple[str, ...] = ()
     details: str = ""
     rests: Rests = field(default_factory=dict)
     ordered: tuple[Pair, ...] = ()
     numbers: tuple[Numbers, ...] = ()
+    note: str = ""
 
 
 JUDGEMENTS = get_args(Judgement)

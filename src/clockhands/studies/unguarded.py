@@ -52,7 +52,10 @@ def find_unguarded(question: Question, measured: Measured, facts: Facts) -> list
 
 def list_texts(question: Question) -> list[tuple[str, str]]:
     """Return the texts that say something of results, each with its place."""
-    own = [(f"the {key} of {question.name}", getattr(question, key)) for key in ("answer", "why", "note", "limits", "details")]
+    own = [
+        (f"the {key} of {question.name}", getattr(question, key))
+        for key in ("answer", "why", "note", "limits", "details")
+    ]
     return own + [(f"{question.name}: {claim.says!r}", claim.because) for claim in question.claims]
 
 
