@@ -57,6 +57,18 @@ def test_each_program_is_told_or_cannot_be(tmp_path: Path) -> None:
     assert lines["llama.cpp"].startswith("cannot be told: llama.cpp takes the factors of LongRoPE from tensors")
 
 
+def test_a_folder_is_cleared_of_what_was_half_written_and_of_nothing_else(tmp_path: Path) -> None:
+    """Below ``--out runs`` another process may be training."""
+    own = [tmp_path / ".measured.json.1f.writing", tmp_path / "report" / "figures" / ".loss.svg.2f.writing"]
+    others = [tmp_path / "ours" / ".model.safetensors.3f.writing", tmp_path / ".odd.writing" / "kept"]
+    for path in (*own, *others):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    with write.stage(tmp_path) as place:
+        assert place.is_dir() and not any(path.exists() for path in own)
+    assert all(path.exists() for path in others)
+
+
 def test_what_does_not_compute_the_same_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = open_language_model(save_model(tmp_path / "model", "llama"))
     yarn = next(each for each in list_methods(model, LENGTH, LONG) if each.name == "yarn")

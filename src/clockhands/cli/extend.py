@@ -115,7 +115,9 @@ def _read_text(model: LanguageModel, options: argparse.Namespace) -> tuple[Seque
 
 def _place_page(options: argparse.Namespace) -> Path:
     """Return the folder of the page: beside the model that is written, or alone."""
-    return Path(options.out) if options.only else Path(options.out) / "report"
+    from clockhands.extension.write import REPORT
+
+    return Path(options.out) if options.only else Path(options.out) / REPORT
 
 
 def _write_page(findings: Findings, options: argparse.Namespace) -> Path:

@@ -28,6 +28,9 @@ CONFIG4 = "config.transformers4.json"
 """The same configuration in the spelling of transformers 4, which is not read from the usual file."""
 STAGE = f".model{UNFINISHED}"
 """The folder inside the result's in which a model is put together."""
+HALF_WRITTEN = f".*{UNFINISHED}"
+REPORT = "report"
+"""The folder of the page, inside the result's."""
 TOLERANCE = 1e-5
 """The largest difference of a logit between the model that was judged and the one that was written."""
 LEFT = (CONFIG, "README.md", "recipe.toml", "run.json", "metrics.jsonl", "curves.svg", CONFIG4)
@@ -46,12 +49,14 @@ def refuse_taken(folder: Path) -> None:
 def stage(folder: Path) -> Iterator[Path]:
     """Yield an empty folder inside a folder, and remove it at the end with whatever was not published.
 
-    What a killed process left half written in the folder is removed first; no other process may be writing in it.
+    What a killed process left half written in the folder and in its page is removed first. No other process may be
+    writing there; in other folders below it one may be.
     """
     place = folder / STAGE
     shutil.rmtree(place, ignore_errors=True)
-    for path in folder.rglob(f".*{UNFINISHED}"):
-        path.unlink()
+    for path in (*folder.glob(HALF_WRITTEN), *(folder / REPORT).rglob(HALF_WRITTEN)):
+        if not path.is_dir():
+            path.unlink()
     place.mkdir(parents=True)
     try:
         yield place
