@@ -4,10 +4,10 @@ python benchmarks/extending_pairs.py FOLDER [--pairs 20]
 
 Pairs of a model and a factor. The models are trained here, from recipes/facts*.toml with other seeds, bases, lengths
 and widths, one to six minutes of one core each. For every pair the command's own choice is made, with its defaults;
-then every method is measured on text that the choice never saw, and those that may be the best on many times as much,
-so that the choice is judged and not the noise of this measure. FOLDER keeps models and results, so that the command
-goes on wherever it was stopped; what is finished stands in results/extending_pairs.json, with the published orderings
-(extending_orderings.py) that the same losses decide.
+then every method is measured on text that the choice never saw, those that may be the best on more of it, and those
+that still may on yet another text, many times as long, so that the choice is judged and not the noise of this measure.
+FOLDER keeps models and results, so that the command goes on wherever it was stopped; what is finished stands in
+results/extending_pairs.json, with the published orderings (extending_orderings.py) that the same losses decide.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 import torch
 from extending_orderings import ORDERINGS, judge_orderings
-from extending_regret import judge_pair, tally
+from extending_regret import judge_pair, list_finalists, tally
 from timing import report
 
 from clockhands.data import open_corpus
@@ -56,11 +56,11 @@ TEXTS, ITEMS = 32, 60
 """Of the choice: the defaults of the command."""
 DOCUMENTS = 400
 """Of the text of the choice: the split *test* of the recipes. What follows it in the same corpus, as many again twice,
-is that of the judgement."""
+is that by which the finalists are found; and four times as many after that, that of the judgement."""
 SHORT_TEXTS = 128
-FIRST, SECOND = (32, 60), (96, 400)
-"""Texts and questions by which all methods are judged at every length, and then those that may be the
-best."""
+FIRST, SECOND, LAST = (32, 60), (96, 400), (384, 1600)
+"""Texts and questions by which all methods are measured at every length, then those that may be the best, and then
+those of them that still may."""
 NEAR_LOSS, NEAR_RANK = 0.1, 0.05
 """What may be the best: within such a share of the smallest loss, or such a distance of the highest rank. Both are more
 than twice what the choice may be behind."""
@@ -78,16 +78,17 @@ def get_run(folder: Path, name: str) -> Path:
 
 
 @lru_cache(maxsize=1)
-def open_model(folder: Path, name: str) -> tuple[LanguageModel, np.ndarray, np.ndarray]:
-    """Open a reference model, trained first where it is not there, with the text of choice and judgement."""
+def open_model(folder: Path, name: str) -> tuple[LanguageModel, np.ndarray, np.ndarray, np.ndarray]:
+    """Open a reference model, trained first where it is not there, with the texts of choice, finalists, judgement."""
     recipe, overrides = MODELS[name]
     run = get_run(folder, name)
     if not (run / "config.json").is_file():
         train(RECIPES / f"{recipe}.toml", run, overrides, overwrite=True, draw=False, progress=False)
     model = open_language_model(run, device="cpu")
-    options = {**Run.from_folder(run).recipe.corpus_options, "test": 3 * DOCUMENTS}
+    options = {**Run.from_folder(run).recipe.corpus_options, "test": 7 * DOCUMENTS}
     documents = open_corpus("facts", **options).documents("test")
-    return model, encode_text(model, documents[:DOCUMENTS]), encode_text(model, documents[DOCUMENTS:])
+    first, last = (encode_text(model, part) for part in (documents[:DOCUMENTS], documents[3 * DOCUMENTS :]))
+    return model, first, encode_text(model, documents[DOCUMENTS : 3 * DOCUMENTS]), last
 
 
 @dataclass(frozen=True)
@@ -128,13 +129,13 @@ def measure_cost(model: LanguageModel, methods: Sequence[Method], setting: Setti
 
 def measure_beyond(
     model: LanguageModel, methods: Sequence[Method], costs: Mapping[str, float], setting: Setting, texts: int,
-    items: int,
+    items: int, seed: int = 9,
 ) -> dict[str, dict[str, Any]]:  # fmt: skip
     """Return of every method its cost on short text, and its losses beyond the trained length, by text.
 
     Of those that cost no more than the guard allows, the ranks too: no other can be the best.
     """
-    writing = choose_writing(model, setting.stream, setting.trained, seed=9)
+    writing = choose_writing(model, setting.stream, setting.trained, seed=seed)
     found = {}
     for method in methods:
         with apply(model, method) as laid:
@@ -152,7 +153,7 @@ def measure_beyond(
                 ranks = setting.archive.keep_retrieval(
                     f"recall/{key}/{items}",
                     lambda: measure_retrieval(
-                        laid, setting.stream, setting.beyond, writing, items=items, seed=9, tasks=setting.tasks,
+                        laid, setting.stream, setting.beyond, writing, items=items, seed=seed, tasks=setting.tasks,
                         control=False,
                     ),
                 ).ranks  # fmt: skip
@@ -207,7 +208,7 @@ def measure_trained(model: LanguageModel, stream: np.ndarray, setting: Setting) 
 
 def measure_pair(folder: Path, name: str, factor: int) -> dict[str, Any]:
     """Choose a method for a pair, measure all on other text, and return both."""
-    model, stream, other = open_model(folder, name)
+    model, stream, other, last = open_model(folder, name)
     trained = int(model.trained_length or 0)
     longest, weights = factor * trained, hash_weights(model)
     stem = f"{get_run(folder, name).name}-{factor}"
@@ -233,12 +234,18 @@ def measure_pair(folder: Path, name: str, factor: int) -> dict[str, Any]:
     ordered = measure_ordered(model, methods, setting)
     if factor == 4 and find_rope(model) is not None:
         ordered |= setting.archive.keep(f"trained/{ORDERED}", lambda: measure_trained(model, stream, setting))
-    return {
+    pair = {
         "model": name, "factor": factor, "weights": weights, "learned": list(learned),
         "usable": as_it_is.usable.length, "chosen": chosen,
         "passed": [entry.method.name for entry in choice.judged if entry.passes], "measured": found,
         "contenders": contenders, "ordered": ordered,
     }  # fmt: skip
+    names = list_finalists(pair)
+    finalists = [method for method in methods if method.name in names]
+    archive = Archive(folder / f"{stem}.last.json", weights)
+    return pair | {
+        "finalists": measure_beyond(model, finalists, costs, replace(setting, stream=last, archive=archive), *LAST, 10)
+    }
 
 
 def summarise(pairs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -263,8 +270,8 @@ def main() -> None:
             write_text(path, json.dumps(measure_pair(given.folder, name, factor)))
         pairs.append(json.loads(path.read_text("utf8")))
         setting = (
-            f"{len(pairs)} of {len(PAIRS)} pairs; chosen with the command's defaults, judged by {SECOND[0]} texts of "
-            f"each length and {SECOND[1]} questions; float32, one thread"
+            f"{len(pairs)} of {len(PAIRS)} pairs; chosen with the command's defaults, judged by {LAST[0]} texts of "
+            f"each length and {LAST[1]} questions; float32, one thread"
         )
         report("extending_pairs", "python benchmarks/extending_pairs.py FOLDER", setting, summarise(pairs))
 
