@@ -33,9 +33,10 @@ Scores of equal variants are drawn by laws whose truth is known, made into trial
 judges them. So every "better" and every "worse" is **false**; with many variants, a comparison counts as false if any
 of its sentences is. **Covered** is how often the 95 % interval of the baseline's score holds the true score of the
 seeds that learn; **learned**, how often the exact interval of the share of seeds that learn holds the true share. Where
-a verdict says which difference could have been detected with 80 % power, the median of these is **promised**; one as
-large is planted in one variant, and **shown** is how often it is called better. The aim: at most 7 % false, at least
-93 % covered. Brackets hold exact 95 % intervals of the simulation's own chance (Clopper & Pearson 1934).
+a verdict says which difference could have been detected with 80 % power, the median of these is **promised**. Then the
+same variants are studied again, one of them better by what was promised of it: **shown** is how often that study says
+so. The aim: at most 7 % false, at least 93 % covered. Brackets hold exact 95 % intervals of the simulation's own chance
+(Clopper & Pearson 1934).
 
 | scores | seeds | variants | false | covered | learned | promised | shown |
 | --- | --- | --- | --- | --- | --- | --- | --- |
@@ -49,6 +50,8 @@ standard deviations differ (0.7 is the standard deviation of their logarithm).
 
 Where seeds fail, no interval of a mean over all of five seeds can hold. So scores are of the seeds that learned, with
 intervals from three such seeds on; the share that learned is told beside them, and nothing is promised.
+
+{power}
 
 {aims}
 {again}
@@ -110,7 +113,10 @@ def write_page() -> str:
     names = [(law.name, seeds, variants) for law in LAWS for seeds in SEEDS for variants in VARIANTS]
     ordered = [cells[name] for name in names if name in cells]
     signature = json.loads(RESULTS.read_text("utf8"))["signature"]
-    tail = TAIL.format(aims=describe_aims(ordered), again=describe_again(first, again), signature=signature)
+    power = describe_power(ordered)
+    tail = TAIL.format(
+        power=power, aims=describe_aims(ordered), again=describe_again(first, again), signature=signature
+    )
     return HEAD + "\n".join(map(_row, ordered)) + "\n" + tail
 
 
@@ -125,6 +131,18 @@ def describe_again(first: Cells, again: Cells) -> str:
             f"{before.drawn} comparisons\n{_share(before)} were false.\n"
         )
     return "".join(sentences)
+
+
+def describe_power(cells: Sequence[Cell]) -> str:
+    """Say how often what was promised is shown, by law."""
+    shown: dict[str, list[Rate]] = {}
+    for cell in cells:
+        if cell.shown is not None:
+            shown.setdefault(cell.law, []).append(cell.shown)
+    together = {law: Rate(sum(rate.count for rate in rates), sum(rate.drawn for rate in rates))
+                for law, rates in shown.items()}  # fmt: skip
+    told = "; ".join(f"{law}, {_share(rate)}" for law, rate in together.items())
+    return f"What is promised with 80 % power is shown, over all cells of a law:\n{told}."
 
 
 def describe_aims(cells: Sequence[Cell]) -> str:

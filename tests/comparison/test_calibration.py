@@ -20,7 +20,7 @@ GAUSSIAN, _, TWINS, CEILING, FAILING, _ = LAWS
 
 @pytest.mark.parametrize("law", LAWS, ids=lambda law: law.name)
 def test_a_law_has_the_truth_that_it_names(law: Law) -> None:
-    scores_VSN = law.draw(40, 50, np.random.default_rng(0))
+    scores_VSN = law.draw(law.draw_scales(40, np.random.default_rng(9)), 50, np.random.default_rng(0))
     assert scores_VSN.shape == (41, 50, ITEMS)
     learned = scores_VSN.mean(axis=2) > 20
     assert learned.mean() == pytest.approx(1 - law.failing, abs=0.03)
@@ -28,12 +28,12 @@ def test_a_law_has_the_truth_that_it_names(law: Law) -> None:
 
 
 def test_twins_are_equally_hard_and_known_as_groups() -> None:
-    scores_VSN = TWINS.draw(1, 400, np.random.default_rng(1))
+    scores_VSN = TWINS.draw(np.ones(2), 400, np.random.default_rng(1))
     items_N = scores_VSN[0].mean(axis=0)
     assert np.corrcoef(items_N[::2], items_N[1::2])[0, 1] > 0.98
     assert abs(np.corrcoef(items_N[1:-1:2], items_N[2::2])[0, 1]) < 0.3
     plan = make_simulated_plan(5, 1)
-    groups = find_groups(simulate(plan, TWINS, TWINS.draw(1, 5, np.random.default_rng(2))))
+    groups = find_groups(simulate(plan, TWINS, TWINS.draw(np.ones(2), 5, np.random.default_rng(2))))
     assert groups is not None and len(set(groups)) == ITEMS // 2
 
 

@@ -6,7 +6,13 @@ import numpy as np
 import pytest
 from scipy import special, stats
 
-from clockhands.comparison.simultaneous import choose_prior, compare_with_baseline, draw_null, moderate
+from clockhands.comparison.simultaneous import (
+    choose_prior,
+    compare_with_baseline,
+    draw_null,
+    find_common,
+    moderate,
+)
 from clockhands.comparison.statistics import estimate_difference
 
 
@@ -72,6 +78,30 @@ def test_what_is_promised_to_be_detected_is_detected() -> None:
     assert 0.75 <= np.mean(found) <= 0.98, "80 % or more: variances may differ more than they do here"
 
 
+def test_what_a_variant_is_promised_hangs_on_its_own_spread() -> None:
+    """Eight quiet variants beside three loud ones: none is promised several times half its interval."""
+    rng = np.random.default_rng(7)
+    spreads = [1.0] * 9 + [4.0] * 3
+
+    def draw() -> list[np.ndarray]:
+        return [50 + rng.normal(0, spread, (5, 1)) + rng.normal(0, 0.5, (5, 40)) for spread in spreads]
+
+    promised = []
+    for _ in range(60):
+        base, *others = draw()
+        gaps = compare_with_baseline(others, [base] * 11)
+        promised.append([(gap.detectable, (gap.high - gap.low) / 2) for gap in gaps])
+    promised_M, half_M = np.median(np.array(promised, float), axis=0).T
+    assert (promised_M / half_M).min() > 1.1 and (promised_M / half_M).max() < 1.6
+    assert promised_M[-1] > 1.5 * promised_M[0]
+    found = []
+    for _ in range(60):
+        base, *others = draw()
+        shifted = [ours + shift for ours, shift in zip(others, promised_M, strict=True)]
+        found.append([gap.significant for gap in compare_with_baseline(shifted, [base] * 11)])
+    assert 0.72 < np.mean(found) < 0.9, "80 %, of the quiet ones more and of the loud ones less"
+
+
 def test_unequal_variances_stand_alone() -> None:
     """Where they spread much more than chance makes them, none tells of another."""
     null = draw_null(5, 20, 100)
@@ -87,7 +117,8 @@ def test_the_prior_is_found_from_variances_that_were_drawn_from_it() -> None:
     true = 6 / rng.chisquare(6, 400)
     null = draw_null(5, 400, 100)
     assert choose_prior(list(true * rng.chisquare(4, 400) / 4), null) in (3.0, 4.0, 6.0), "on the safe side"
-    moderated = moderate(true * rng.chisquare(4, 400) / 4, 6.0, 4)
+    measured = true * rng.chisquare(4, 400) / 4
+    moderated = moderate(measured, find_common(measured, 6.0, 4), 6.0, 4)
     assert np.log(moderated).mean() == pytest.approx(np.log(true).mean(), abs=0.1)
     assert np.log(moderated).std() < np.log(true * rng.chisquare(4, 400) / 4).std()
 
@@ -95,8 +126,9 @@ def test_the_prior_is_found_from_variances_that_were_drawn_from_it() -> None:
 def test_moderated_variances_by_hand() -> None:
     """Equal variances of 3, each with four degrees of freedom: the logarithm of such is 0.27 too low."""
     common = 3 * np.exp(special.digamma(1.0) - special.digamma(2.0) + np.log(2))
-    assert moderate(np.array([3.0, 3.0]), 2.0, 4) == pytest.approx((2 * common + 4 * 3) / 6)
-    assert moderate(np.array([3.0, 1.0]), 0.0, 4).tolist() == [3.0, 1.0]
+    assert find_common(np.array([3.0, 3.0]), 2.0, 4) == pytest.approx(common)
+    assert moderate(np.array([3.0, 3.0]), common, 2.0, 4) == pytest.approx((2 * common + 4 * 3) / 6)
+    assert moderate(np.array([3.0, 1.0]), 1.0, 0.0, 4).tolist() == [3.0, 1.0]
 
 
 def test_a_variant_without_variance_has_exact_bounds() -> None:

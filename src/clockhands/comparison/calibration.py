@@ -56,18 +56,23 @@ class Law:
         """The groups of the test items."""
         return tuple(place // 2 for place in range(ITEMS)) if self.twins else None
 
-    def draw(self, variants: int, seeds: int, rng: np.random.Generator) -> Float[np.ndarray, "V S N"]:
-        """Return the scores of equal variants and of the baseline, which is the first."""
-        shape = (variants + 1, seeds, ITEMS)
+    def draw_scales(self, variants: int, rng: np.random.Generator) -> Float[np.ndarray, " V"]:
+        """Return by how much the standard deviations of each variant, and of the baseline, differ from the law's."""
+        return np.exp(rng.normal(0, self.spread, variants + 1))
+
+    def draw(
+        self, scale_V: Float[np.ndarray, " V"], seeds: int, rng: np.random.Generator
+    ) -> Float[np.ndarray, "V S N"]:
+        """Return the scores of equal variants of these scales, and of the baseline, which is the first."""
+        shape = (len(scale_V), seeds, ITEMS)
         if self.share is not None:
             right_VS = self.share + rng.normal(0, self.seed / 100, shape[:2]) * (self.share < 0.99)
             right_VS = right_VS * (rng.random(shape[:2]) >= self.failing)
             return 100.0 * (rng.random(shape) < right_VS[:, :, None])
         repeat, count = (2, ITEMS // 2) if self.twins else (1, ITEMS)
-        item_VN = rng.normal(0, self.shared_item, (1, count)) + rng.normal(0, self.item, (variants + 1, count))
+        item_VN = rng.normal(0, self.shared_item, (1, count)) + rng.normal(0, self.item, (len(scale_V), count))
         seed_VS = rng.normal(0, self.seed, shape[:2])
         own_VSN = seed_VS[:, :, None] + rng.normal(0, self.chance, shape)
-        scale_V = np.exp(rng.normal(0, self.spread, variants + 1))
         return LEVEL + np.repeat(item_VN, repeat, axis=1)[:, None] + scale_V[:, None, None] * own_VSN
 
 
@@ -109,7 +114,7 @@ class Cell:
     ``false``: comparisons with a "better" or "worse" among equal variants. ``covered``: intervals of the baseline's
     score that hold the truth. ``learned``: exact intervals of the share of its seeds that learn which hold that truth.
     ``promised``: median over comparisons of the difference that could have been detected; None where none is promised.
-    ``shown``: verdicts for a variant that differs by as much.
+    ``shown``: verdicts for a variant that differs by what was promised of it, in another study of the same variants.
     """
 
     law: str
@@ -133,41 +138,41 @@ class Cell:
 
 
 def measure_cell(law: Law, seeds: int, variants: int, drawn: int, seed: int = 0) -> Cell:
-    """Judge ``drawn`` comparisons of equal variants, and half as many with the promised difference planted in one."""
+    """Judge ``drawn`` comparisons of equal variants, and put what they promise to the test by another study of each."""
     rng = np.random.default_rng([seed, seeds, variants])
     plan = make_simulated_plan(seeds, variants)
-    false = covered = scored = learned = 0
+    false = covered = scored = learned = shown = 0
     promised = []
     for _ in range(drawn):
-        verdicts = judge(simulate(plan, law, law.draw(variants, seeds, rng)))
+        scale_V = law.draw_scales(variants, rng)
+        verdicts = judge(simulate(plan, law, law.draw(scale_V, seeds, rng)))
         base = verdicts[0]
         false += any(verdict.kind in ("better", "worse") for verdict in verdicts[1:])
         if base.interval is not None and base.learning.learned:
             scored += 1
             covered += base.interval[0] <= law.truth <= base.interval[1]
         learned += base.learning.interval[0] <= 100 * (1 - law.failing) <= base.learning.interval[1]
-        promised += _list_promises(verdicts)
+        promise = _find_promise(verdicts[1])
+        if promise is not None and law.share is None:
+            promised.append(promise)
+            shown += _is_shown(plan, law, scale_V, promise, rng)
     rates = Rate(false, drawn), Rate(covered, scored), Rate(learned, drawn)
-    if law.share is not None or not promised:
+    if not promised:
         return Cell(law.name, seeds, variants, *rates)
-    shift = float(np.median(promised))
-    return Cell(law.name, seeds, variants, *rates, shift, _count_shown(plan, law, shift, drawn // 2, rng))
+    return Cell(law.name, seeds, variants, *rates, float(np.median(promised)), Rate(shown, len(promised)))
 
 
-def _list_promises(verdicts: list[Verdict]) -> list[float]:
-    """Return the difference that the first variant's sentence says could have been detected, if it says one."""
-    gaps = [verdict.difference for verdict in verdicts[1:2] if "detected" in verdict.sentence]
-    return [gap.detectable for gap in gaps if gap is not None and gap.detectable is not None]
+def _find_promise(verdict: Verdict) -> float | None:
+    """Return the difference that the sentence says could have been detected, if it says one."""
+    gap = verdict.difference
+    return gap.detectable if gap is not None and "detected" in verdict.sentence else None
 
 
-def _count_shown(plan: Plan, law: Law, shift: float, drawn: int, rng: np.random.Generator) -> Rate:
-    """Count how often a difference is found that one variant has."""
-    shown = 0
-    for _ in range(drawn):
-        scores_VSN = law.draw(len(plan.variants) - 1, len(plan.seeds), rng)
-        scores_VSN[1] += shift
-        shown += judge(simulate(plan, law, scores_VSN))[1].kind == "better"
-    return Rate(shown, drawn)
+def _is_shown(plan: Plan, law: Law, scale_V: Float[np.ndarray, " V"], shift: float, rng: np.random.Generator) -> bool:
+    """Tell whether another study of the same variants finds a difference that the first of them has."""
+    scores_VSN = law.draw(scale_V, len(plan.seeds), rng)
+    scores_VSN[1] += shift
+    return judge(simulate(plan, law, scores_VSN))[1].kind == "better"
 
 
 def make_simulated_plan(seeds: int, variants: int) -> Plan:

@@ -104,17 +104,19 @@ def _judge(values: Sequence[float], parts: Sequence[VarianceParts], alpha: float
     """Return simultaneous intervals from means and variances; those that do not vary are left to exact bounds."""
     null = draw_null(min(part.seeds for part in parts), len(parts), min(part.groups for part in parts))
     prior = choose_prior([part.seed for part in parts], null)
-    seed_M, error_M = _moderate_parts(parts, prior)
+    varying = np.array([part.seed for part in parts if part.seed > 0])
+    common = float(find_common(varying, prior, null.seeds - 1)[0]) if prior and len(varying) else 1.0
+    seed_M, error_M = _moderate_parts(parts, common, prior)
     share_M = np.divide(seed_M, error_M**2, out=np.ones(len(parts)), where=error_M > 0).clip(0.0, 1.0)
     numerator_BM, scale_BM = _draw_statistics(null, share_M, prior)
     t_BM = np.abs(numerator_BM) / scale_BM
     largest_B = t_BM.max(axis=1)
     reach, inner = (float(np.quantile(largest_B, 1 - level)) for level in (alpha, 2 * alpha))
+    smallest_M = _find_detectable(null, seed_M, share_M, common, prior, reach)
     differences = []
     for k, (value, part) in enumerate(zip(values, parts, strict=True)):
         error = float(error_M[k])
         t = abs(value) / error if error else math.inf if value else 0.0
-        smallest = float(np.quantile(reach * scale_BM[:, k] - numerator_BM[:, k], POWER)) * error
         differences.append(
             Difference(
                 value=value,
@@ -124,7 +126,7 @@ def _judge(values: Sequence[float], parts: Sequence[VarianceParts], alpha: float
                 p=_estimate_p(t_BM[:, k], t),
                 adjusted=_agree(_estimate_p(largest_B, t), t > reach, alpha),
                 inner=(value - inner * error, value + inner * error),
-                detectable=smallest,
+                detectable=float(smallest_M[k]) * error,
                 seeds=part.seeds,
                 items=part.groups,
                 comparisons=len(parts),
@@ -133,27 +135,46 @@ def _judge(values: Sequence[float], parts: Sequence[VarianceParts], alpha: float
     return differences
 
 
-def _moderate_parts(parts: Sequence[VarianceParts], prior: float) -> tuple[np.ndarray, np.ndarray]:
+def _moderate_parts(parts: Sequence[VarianceParts], common: float, prior: float) -> tuple[np.ndarray, np.ndarray]:
     """Return the variances over seeds, drawn to the common one, and the standard errors with those of the items."""
     seed_M = np.array([part.seed for part in parts])
     varying_M = seed_M > 0
-    if varying_M.any():
-        seed_M[varying_M] = moderate(seed_M[varying_M], prior, parts[0].seeds - 1)
+    seed_M[varying_M] = moderate(seed_M[varying_M], common, prior, parts[0].seeds - 1)
     # A small variance over seeds must not leave less than the groups of items alone have.
     total_M = [max(seed + part.excess, part.item) for seed, part in zip(seed_M, parts, strict=True)]
     return seed_M, np.sqrt(total_M)
 
 
-def moderate(variances_XM: np.ndarray, prior: float, freedom: int) -> np.ndarray:
-    """Return variances drawn to the one that is common to the last axis, by ``prior`` degrees of freedom.
+def find_common(variances_XM: np.ndarray, prior: float, freedom: int) -> np.ndarray:
+    """Return the variance that is common to the last axis, which stays with length 1, from the mean of the logarithms.
 
-    The common one is found from the mean of the logarithms (Smyth 2004, section 6.2).
+    ``prior``: the degrees of freedom by which the true variances differ (Smyth 2004, section 6.2).
     """
-    if not prior:
-        return variances_XM
     offset = special.digamma(prior / 2) - math.log(prior / 2) - special.digamma(freedom / 2) + math.log(freedom / 2)
-    common_X1 = np.exp(np.log(variances_XM).mean(axis=-1, keepdims=True) + offset)
+    return np.exp(np.log(variances_XM).mean(axis=-1, keepdims=True) + offset)
+
+
+def moderate(variances_XM: np.ndarray, common_X1: np.ndarray | float, prior: float, freedom: int) -> np.ndarray:
+    """Return variances drawn to the common one by ``prior`` degrees of freedom; 0 leaves them as they are."""
     return (prior * common_X1 + freedom * variances_XM) / (prior + freedom)
+
+
+def _find_detectable(
+    null: Null, seed_M: np.ndarray, share_M: np.ndarray, common: float, prior: float, reach: float
+) -> Float[np.ndarray, " M"]:
+    """Return the differences found with ``POWER`` in other studies like this one, in standard errors of each variant.
+
+    The true variance of a variant differs from ``seed_M``, the one that was found for it, as much as the prior and its
+    own seeds leave open (a scaled inverse χ²; Smyth 2004, section 3); another study draws what it measures to the
+    common one as this study did. Without a prior the true variance is taken to be the one that was found.
+    """
+    freedom = null.seeds - 1
+    true_BM = _draw_true_variances(*null.means_BM.shape, prior + freedom) if prior else 1.0
+    relative_M = np.divide(common, seed_M, out=np.ones(len(seed_M)), where=seed_M > 0)
+    variances_BM = moderate(null.variances_BM * true_BM, relative_M, prior, freedom)
+    scale_BM = np.sqrt(share_M * variances_BM + (1 - share_M) * null.item_variances_BM)
+    numerator_BM = np.sqrt(share_M) * null.means_BM * np.sqrt(true_BM) + np.sqrt(1 - share_M) * null.items_BM
+    return np.quantile(reach * scale_BM - numerator_BM, POWER, axis=0)
 
 
 def _estimate_p(drawn_B: np.ndarray, t: float) -> float:
@@ -180,14 +201,15 @@ def choose_prior(variances: Sequence[float], null: Null) -> float:
 
 @lru_cache(maxsize=32)
 def _draw_true_variances(draws: int, variants: int, prior: float) -> np.ndarray:
-    """Draw true variances as they differ under the prior, a scaled inverse χ²."""
+    """Draw true variances as they differ under a scaled inverse χ² of so many degrees of freedom."""
     return prior / np.random.default_rng(2_004).chisquare(prior, (draws, variants))
 
 
 def _draw_statistics(null: Null, share_M: np.ndarray, prior: float) -> tuple[np.ndarray, np.ndarray]:
     """Return numerators and denominators of the drawn t; seeds make ``share_M`` of the variance."""
     true_BM = _draw_true_variances(*null.means_BM.shape, prior) if prior else 1.0
-    variances_BM = moderate(null.variances_BM * true_BM, prior, null.seeds - 1)
+    variances_BM, freedom = null.variances_BM * true_BM, null.seeds - 1
+    variances_BM = moderate(variances_BM, find_common(variances_BM, prior, freedom) if prior else 1.0, prior, freedom)
     numerator_BM = np.sqrt(share_M) * null.means_BM * np.sqrt(true_BM) + np.sqrt(1 - share_M) * null.items_BM
     return numerator_BM, np.sqrt(share_M * variances_BM + (1 - share_M) * null.item_variances_BM)
 
