@@ -9,6 +9,9 @@ from pathlib import Path
 import pytest
 
 from clockhands.cli import compare, main
+from clockhands.cli.trials import describe
+from clockhands.comparison.plan import make_plan
+from clockhands.comparison.variants import Variant
 
 VARY = ["compare", "--corpus", "roles", "--vary", "position.scheme=sinusoidal,none"]
 WRONG = [
@@ -78,3 +81,17 @@ def test_a_plan_is_described_without_training(tmp_path: Path, capsys: pytest.Cap
     assert "2 variants × 2 seeds = 4 trials; baseline sinusoidal" in shown and "about" in shown
     assert "\nA model that ignores word order can get at most " in shown
     assert not (tmp_path / "out").exists()
+
+
+def test_a_dry_run_says_why_a_task_is_used_all_the_same(capsys: pytest.CaptureFixture[str]) -> None:
+    why = "Of real text the ceiling says nothing."
+    recipe = {
+        "data": {"corpus": "roles", "train": 200, "test": 20, "validation": 20},
+        "model": {"d_model": 16},
+        "tokenizer": {"kind": "word"},
+        "training": {"max_steps": 2},
+    }
+    variants = [Variant("sinusoid", {}), Variant("none", {"position.scheme": "none"})]
+    plan = make_plan(recipe, variants=variants, seeds=1, budget={"steps": 2}, despite={"ceiling": why})
+    assert describe(plan, 1, 1) == 0
+    assert f"). {why}\n" in capsys.readouterr().out

@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from clockhands.comparison import Comparison, Plan, Trial
-from clockhands.comparison.ceiling_finding import find_plan_ceiling
+from clockhands.comparison.ceiling_finding import describe_ceiling, find_plan_ceiling
 from clockhands.comparison.folder import PLAN, read_comparison
 from clockhands.comparison.trial import STATUSES
 from clockhands.comparison.workers.job import Job, TrialProgress
@@ -49,7 +49,7 @@ def describe(plan: Plan, workers: int, threads: int) -> int:
         f"{len(plan.variants)} variants × {len(plan.seeds)} seeds = {len(plan.trials)} trials; baseline {plan.baseline}"
     )
     print(f"budget {amount:g} {kind} each, equal {plan.match}; metric {plan.metric}")
-    print(find_plan_ceiling(plan).sentence)
+    print(describe_ceiling(find_plan_ceiling(plan), plan.despite).verdict)
     print(f"about {duration(seconds)} with {workers} worker{'s' * (workers != 1)}")
     if overheads.busy:
         print(
