@@ -1,4 +1,4 @@
-"""The benchmark of choices (benchmarks/extending_regret.py) must say within, beyond and undecided where each is true."""
+"""The benchmark of choices, extending_regret.py, must say within, beyond and undecided where each is true."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-
 from benchmarks.extending_regret import judge_pair, list_finalists, tally
 
 TEXTS = 200
