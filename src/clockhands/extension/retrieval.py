@@ -1,7 +1,7 @@
 """Retrieval: whether a value that stands in the text is found again, by depth and length, by its rank.
 
 A base model writes what it likes; whether it would have found a value is seen in the rank of the right one among wrong
-ones, of which chance gives one half. The tasks are those of ``questions.py`` (RULER, Hsieh et al. 2024, by rank in
+ones, of which chance gives one half. The tasks are those of ``fact_questions.py`` (RULER, Hsieh et al. 2024, by rank in
 place of generation).
 
 The control is the same question without the facts. A text is read once and asked for all that stands in it: passkey
@@ -19,8 +19,16 @@ import torch
 
 from clockhands.extension.branching import ask, can_branch
 from clockhands.extension.drift import can_read
+from clockhands.extension.fact_questions import (
+    DEPTHS,
+    TASKS,
+    FactQuestion,
+    Item,
+    lay_out_all,
+    make_items,
+    spread_fillers,
+)
 from clockhands.extension.facts import FORMATS, PLAIN, Writing
-from clockhands.extension.questions import DEPTHS, TASKS, Item, Question, lay_out_all, make_items, spread_fillers
 from clockhands.extension.text import Stream
 from clockhands.progress import CountProgress, ignore_count
 from clockhands.runs import LanguageModel
@@ -55,7 +63,7 @@ class Retrieval:
     writing: str
 
 
-def rank(logits_V: torch.Tensor, question: Question) -> float:
+def rank(logits_V: torch.Tensor, question: FactQuestion) -> float:
     """Return the share of wrong values that the right one beats; a tie counts half."""
     wrong = logits_V[list(question.wrong)]
     right = logits_V[question.right]

@@ -17,7 +17,7 @@ from clockhands.extension.facts import Writing, find_words
 from clockhands.extension.text import Stream
 from clockhands.runs import LanguageModel
 
-__all__ = ["DEPTHS", "FACTS", "TASKS", "Item", "Question", "lay_out", "lay_out_all", "make_items", "spread_fillers"]
+__all__ = ["DEPTHS", "FACTS", "TASKS", "FactQuestion", "Item", "lay_out", "lay_out_all", "make_items", "spread_fillers"]
 
 DEPTHS = (0.1, 0.3, 0.5, 0.7, 0.9)
 """Where the facts that are asked for stand: 0 is the beginning of the text."""
@@ -29,7 +29,7 @@ WRONG = 15
 
 
 @dataclass(frozen=True)
-class Question:
+class FactQuestion:
     """A name that is asked for, with the right value and wrong ones, and the depth of the fact."""
 
     task: str
@@ -44,7 +44,7 @@ class Item:
     """One text: facts with the depth at which each stands, and what is asked of it."""
 
     facts: tuple[tuple[float, int, int], ...]
-    questions: tuple[Question, ...]
+    questions: tuple[FactQuestion, ...]
 
 
 def make_items(model: LanguageModel, tasks: Sequence[str], count: int, seed: int) -> list[list[Item]]:
@@ -71,7 +71,10 @@ def _make_recall(rng: np.random.Generator, names: Sequence[int], values: Sequenc
     questions = []
     for name, right, depth in zip(chosen, stated, DEPTHS, strict=False):
         others = tuple(value for value in stated if value != right)
-        questions += [Question("passkey", name, right, absent, depth), Question("recall", name, right, others, depth)]
+        questions += [
+            FactQuestion("passkey", name, right, absent, depth),
+            FactQuestion("recall", name, right, others, depth),
+        ]
     return Item(tuple(zip(depths, chosen, stated, strict=True)), tuple(questions))
 
 
@@ -85,7 +88,7 @@ def _make_tracking(rng: np.random.Generator, names: Sequence[int], values: Seque
         first, second = chosen[2 * chain : 2 * chain + 2]
         depth = DEPTHS[(text + 2 * chain) % len(DEPTHS)]
         facts += [(0.7 * depth, first, right), (depth, second, first)]
-        questions.append(Question("tracking", second, right, tuple(end for end in ends if end != right), depth))
+        questions.append(FactQuestion("tracking", second, right, tuple(end for end in ends if end != right), depth))
     return Item(tuple(facts), tuple(questions))
 
 
