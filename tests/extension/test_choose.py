@@ -76,6 +76,10 @@ def test_a_choice_is_made_written_down_and_not_measured_twice(tmp_path: Path, mo
     measured = [entry.method.name for entry in choice.judged if entry.retrieval is not None]
     assert measured == [name for name in names if name in ("none", *asked)], "recall, where it can decide"
     findings = Findings("t", tuple(make_choice_findings(choice, command="c", basis={})))
+    assert findings.items[0].figure is not None
+    bars = findings.items[0].figure.panels[-1].marks[0]
+    dear = [100 * entry.cost.high / entry.short_loss for entry in choice.judged if entry.cost is not None]
+    assert bars.high == pytest.approx(dear) and bars.x == tuple(names[1:])
     card = write_card(findings, choice, "model", tmp_path).read_text()
     assert "| method |" in card and choice.chosen.method.name in card
     for name in ("trial.measure_losses", "judge.measure_losses", "judge.measure_drift", "judge.measure_retrieval"):

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
+from clockhands.comparison.statistics import Difference
 from clockhands.extension.choose import RANK_STEP, Choice
 from clockhands.extension.judge import GUARD, Judged
 from clockhands.extension.retrieval import CHANCE
@@ -32,8 +33,8 @@ def describe_choice(choice: Choice) -> str:
     cost = chosen.cost
     price = ""
     if cost is not None:
-        low, high = (100 * bound / chosen.short_loss for bound in (cost.low, cost.high))
-        price = f" Within the trained length it costs {100 * chosen.relative_cost:+.2f} % [{low:+.2f}, {high:+.2f}]."
+        value, low, high = _measure_cost(chosen, cost)
+        price = f" Within the trained length it costs {value:+.2f} % [{low:+.2f}, {high:+.2f}]."
     return (
         f"Chosen: {chosen.method.name}, {chosen.method.description}. At {choice.longest:,} tokens the loss is "
         f"{after:.3f}; {start}.{price}"
@@ -79,7 +80,7 @@ def _make_judgement(choice: Choice, command: str, basis: Mapping[str, str]) -> F
     lengths = choice.judged[0].drift.lengths
     ranked = lengths if choice.learned else ()
     columns = ["method", *(f"loss at {length:,}" for length in lengths), *(f"rank at {length:,}" for length in ranked),
-               "cost within the trained length, %", "low", "high", "passes the guard", "can be written",
+               "cost within the trained length, %", "cost, low", "cost, high", "passes the guard", "can be written",
                "chosen"]  # fmt: skip
     rows = [_make_row(entry, choice) for entry in choice.judged]
     chosen = choice.chosen
@@ -113,13 +114,17 @@ def _make_judgement(choice: Choice, command: str, basis: Mapping[str, str]) -> F
 def _make_row(entry: Judged, choice: Choice) -> tuple[object, ...]:
     losses = entry.drift.losses_NR.mean(0)
     cost = entry.cost
-    spans = (0.0, None, None) if cost is None else (
-        100 * entry.relative_cost, 100 * cost.low / entry.short_loss, 100 * cost.high / entry.short_loss
-    )  # fmt: skip
+    spans = (0.0, None, None) if cost is None else _measure_cost(entry, cost)
     answers = ["yes" if holds else "no" for holds in (entry.passes, entry.writable)]
     marks = (*answers, "chosen" if entry is choice.chosen else "")
     ranks = [None if np.isnan(mean) else mean for mean in _mean_ranks(entry)] if choice.learned else []
     return (entry.method.name, *losses, *ranks, *spans, *marks)
+
+
+def _measure_cost(entry: Judged, cost: Difference) -> tuple[float, float, float]:
+    """Return the cost within the trained length in percent of the loss, and the bounds of its interval."""
+    value, low, high = (100 * nats / entry.short_loss for nats in (cost.value, cost.low, cost.high))
+    return value, low, high
 
 
 def _count_questions(choice: Choice) -> str:
@@ -149,9 +154,9 @@ def _draw(choice: Choice) -> Figure:
             ys = tuple(value for _, value in kept)
             if kept:
                 marks.append(Mark("line", entry.method.name, x=xs, y=ys, emphasis=emphasis))  # type: ignore[arg-type]
-    costs = [entry for entry in choice.judged if entry.cost is not None]
-    bars = Mark("bars", "cost", x=tuple(entry.method.name for entry in costs),
-                y=tuple(100 * entry.relative_cost for entry in costs))  # fmt: skip
+    costs = {entry.method.name: _measure_cost(entry, entry.cost) for entry in choice.judged if entry.cost is not None}
+    values, low, high = (tuple(cost[index] for cost in costs.values()) for index in range(3))
+    bars = Mark("bars", "cost", x=tuple(costs), y=values, low=low, high=high)
     guard = Mark("hline", "guard", y=(100 * GUARD,), emphasis="reference")
     chance = Mark("hline", "chance", y=(CHANCE,), emphasis="reference")
     panels = [Panel(tuple(losses), "Loss of the same last tokens", "tokens of text", "nats per token")]
@@ -159,9 +164,12 @@ def _draw(choice: Choice) -> Figure:
         panels.append(Panel((*ranks, chance), "Retrieval", "tokens of text", "rank of the right value", ylim=(0, 1.02)))
     panels.append(Panel((bars, guard), "Cost within the trained length", "", "% of the loss"))
     return Figure(
-        tuple(panels), "Each method by length of text, and what it costs on texts of the trained length.", height=0.42,
+        tuple(panels),
+        'Each method by length of text ("none" is the model as it is), and what it costs on texts of the trained '
+        "length, with 95% intervals.",
+        height=0.42,
         title="What each method gives and costs",
-    )  # fmt: skip
+    )
 
 
 def _make_trials(choice: Choice, command: str, basis: Mapping[str, str]) -> Finding:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from clockhands.comparison.statistics import Difference
 from clockhands.extension.pictures.judge import JudgedGrid, JudgedGrids
@@ -54,8 +54,9 @@ def describe_grid_choice(judged: JudgedGrids) -> str:
 
 def _make_choice(judged: JudgedGrids, pictures: Pictures, command: str, basis: Mapping[str, str]) -> Finding:
     longest = judged.longest
-    columns = ["grid", f"loss at {longest} pixels", "named, %", f"against {judged.side} pixels", "low", "high",
-               "cost on small pictures, nats", "low", "high", "passes the guard", "chosen"]  # fmt: skip
+    columns = ["grid", f"loss at {longest} pixels", "named, %", f"against {judged.side} pixels", "against, low",
+               "against, high", "cost on small pictures", "cost, low", "cost, high",
+               "passes the guard"]  # fmt: skip
     smaller = pictures.count_smaller(longest)
     few = f" {smaller} of them have fewer than {longest} pixels and were blown up." if smaller else ""
     return Finding(
@@ -72,7 +73,8 @@ def _make_choice(judged: JudgedGrids, pictures: Pictures, command: str, basis: M
             f"{len(pictures)} pictures, cut to their square middle.{few} The loss is that of the right class. Guard: "
             f"the cost on pictures of {judged.side} pixels, blown up, is shown to be below {judged.allowed:.3g} nats. "
             "Of the grids that pass and are not shown to be worse than the model as it is, the smallest loss. "
-            "Differences are paired by picture, intervals simultaneous over grids (max-t)."
+            "Differences, in nats, are paired by picture; intervals are simultaneous over grids (max-t), and the guard "
+            "is judged by a one-sided bound, which is narrower."
         ),
         command=command,
         basis=basis,
@@ -81,8 +83,8 @@ def _make_choice(judged: JudgedGrids, pictures: Pictures, command: str, basis: M
 
 
 def _make_row(judged: JudgedGrids, grid: JudgedGrid) -> tuple[object, ...]:
-    marks = ("yes" if judged.passes(grid) else "no", "chosen" if grid is judged.chosen else "")
-    return (grid.way, grid.loss, 100 * grid.right, *_span(grid.gain), *_span(grid.cost), *marks)
+    passes = "yes, chosen" if grid is judged.chosen else "yes" if judged.passes(grid) else "no"
+    return (grid.way, grid.loss, 100 * grid.right, *_span(grid.gain), *_span(grid.cost), passes)
 
 
 def _span(difference: Difference) -> tuple[float, float, float]:
@@ -90,14 +92,21 @@ def _span(difference: Difference) -> tuple[float, float, float]:
 
 
 def _draw(judged: JudgedGrids) -> Figure:
-    ways = tuple(grid.way for grid in judged.grids)
-    bars = Mark("bars", f"loss at {judged.longest} pixels", x=ways, y=tuple(grid.loss for grid in judged.grids))
-    own = Mark("hline", f"as it is, at {judged.side} pixels", y=(judged.loss,), emphasis="reference")
-    costs = tuple(grid.cost.value for grid in judged.grids)
-    price = Mark("bars", "cost", x=ways, y=costs)
+    gains = _draw_bars("difference", [grid.gain for grid in judged.grids], judged)
+    own = Mark("hline", "as it is", y=(0.0,), emphasis="reference")
+    costs = _draw_bars("cost", [grid.cost for grid in judged.grids], judged)
     guard = Mark("hline", "guard", y=(judged.allowed,), emphasis="reference")
     panels = (
-        Panel((bars, own), "Loss on larger pictures", "", "nats"),
-        Panel((price, guard), "Cost on small pictures, blown up", "", "nats"),
+        Panel((gains, own), f"Loss at {judged.longest} pixels, less that of the model as it is", "", "nats"),
+        Panel((costs, guard), "Cost on small pictures, blown up", "", "nats"),
     )
-    return Figure(panels, "Each larger grid beside the model as it is.", height=0.42, title="What each grid gives")
+    caption = (
+        f"Each larger grid beside the model as it is at {judged.side} pixels, with 95% intervals. An "
+        "interval that crosses the dashed line of the upper panel leaves open which of the two has the smaller loss."
+    )
+    return Figure(panels, caption, height=0.42, title="What each grid gives")
+
+
+def _draw_bars(label: str, differences: Sequence[Difference], judged: JudgedGrids) -> Mark:
+    values, low, high = (tuple(_span(difference)[index] for difference in differences) for index in range(3))
+    return Mark("bars", label, x=tuple(grid.way for grid in judged.grids), y=values, low=low, high=high)
