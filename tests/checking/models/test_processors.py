@@ -9,9 +9,12 @@ import pytest
 import torch
 from PIL import Image
 
+from clockhands.checking.checks.check import select
 from clockhands.checking.models.builds import find
+from clockhands.checking.models.make_subjects import from_build
 from clockhands.checking.models.processors import _Patches
 from clockhands.checking.models.shrinking import tiny_config
+from clockhands.checking.verdict.measure import measure
 
 OWN = {"qwen2_vl": "Qwen2VLImageProcessorPil", "glm4v": "Glm4vImageProcessorPil"}
 
@@ -33,6 +36,22 @@ def test_a_picture_has_the_patches_that_the_librarys_processor_cuts(name: str) -
         drawn = ours([torch.randn(3, *shape)])
         assert torch.equal(cut["image_grid_thw"], drawn["image_grid_thw"])
         assert cut["pixel_values"].shape == drawn["pixel_values"].shape
+        named = ours(images=[torch.randn(3, *shape)])  # as the processors of Qwen 2.5 Omni do until transformers 5.22
+        assert torch.equal(named["image_grid_thw"], drawn["image_grid_thw"])
         # A picture that is no multiple is resized to one by the library's processor alone.
         odd = own(Image.fromarray(pixels[:-1, 1:]), return_tensors="pt")
         assert torch.equal(odd["image_grid_thw"], cut["image_grid_thw"])
+
+
+def test_a_processor_that_cannot_take_what_stands_in_is_no_fault_of_the_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Until transformers 5.22 two processors passed pictures by name, which was charged to their models."""
+    (subject,), (check,) = from_build(find("qwen2_vl:causal")[0]), select(["images.packing"])
+    assert measure(subject, check).first is not None
+
+    def refuse(patches: _Patches, /) -> None:
+        raise AssertionError("never reached: it is given pictures")
+
+    monkeypatch.setattr(_Patches, "__call__", refuse)
+    evidence = measure(subject, check)
+    assert "its processor makes no prompt" in evidence.inapplicable and "TypeError" in evidence.inapplicable
+    assert not evidence.raised

@@ -101,7 +101,10 @@ def _place(processor: Any, config: Any, video: bool) -> str:
 
 
 def process(subject: Subject, requests: Sequence[Request], fps: float | None = None) -> Prompt:
-    """Return the rows that the processor makes of requests, the shorter ones padded on the left."""
+    """Return the rows that the processor makes of requests, the shorter ones padded on the left.
+
+    Raises NotImplementedError where the processor cannot work with the parts that are made here: no fault of a model.
+    """
     config = _config(subject)
     processor = make_processor(config, fps)
     images = [picture for request in requests for picture in request.images]
@@ -111,14 +114,21 @@ def process(subject: Subject, requests: Sequence[Request], fps: float | None = N
     if videos and fps is not None:
         inputs["fps"] = fps  # some processors look here, and not at what is known of the film
     kinds = "mm_token_type_ids" in list_arguments(_module(subject))
-    made = processor(**inputs, padding=True, return_tensors="pt", return_mm_token_type_ids=kinds)
+    try:
+        made = processor(**inputs, padding=True, return_tensors="pt", return_mm_token_type_ids=kinds)
+    except Exception as fault:  # a processor may raise anything
+        raise NotImplementedError(
+            f"its processor makes no prompt of the pictures that stand in here: {type(fault).__name__}: {fault}"
+        ) from fault
     device = next(_module(subject).parameters()).device
-    tensors = {name: torch.as_tensor(value).to(device) for name, value in made.items() if name != "token_type_ids"}
+    others = ("token_type_ids", "video_metadata")
+    tensors = {name: torch.as_tensor(value).to(device) for name, value in made.items() if name not in others}
     shape = tensors["input_ids"].shape
     rows = {name: value for name, value in tensors.items() if value.shape == shape}
     seen = {name: value for name, value in tensors.items() if name not in rows}
     seen = {name: value.to(subject.dtype) if name.startswith("pixel") else value for name, value in seen.items()}
-    holders = (processor.image_token_id, getattr(processor, "video_token_id", processor.image_token_id))
+    words = (processor.image_token, getattr(processor, "video_token", processor.image_token))
+    holders = tuple(processor.tokenizer.convert_tokens_to_ids(list(words)))
     return Prompt(rows, seen, holders, tuple(requests))
 
 

@@ -132,10 +132,13 @@ class _Patches:
         shape = (self.channels, height * self.patch_size, width * self.patch_size)
         return torch.randn((frames * self.frames, *shape) if self.video else shape, generator=generator)
 
-    def __call__(self, pictures: Sequence[Any], **_: Any) -> dict[str, Any]:
+    def __call__(
+        self, pictures: Sequence[Any] = (), *, images: Sequence[Any] = (), videos: Sequence[Any] = (), **_: Any
+    ) -> dict[str, Any]:
         from transformers.video_utils import VideoMetadata
 
-        pictures = [picture[0] if isinstance(picture, list) else picture for picture in pictures]
+        given = pictures or images or videos  # older processors name them
+        pictures = [picture[0] if isinstance(picture, list) else picture for picture in given]
         grids = [self._count(picture) for picture in pictures]
         pixels = [self._cut(*pair) for pair in zip(pictures, grids, strict=True)]
         data: dict[str, Any] = {self.names[0]: torch.cat(pixels), self.names[1]: torch.tensor(grids)}
