@@ -124,7 +124,7 @@ def row(page: Page) -> tuple[str, ...]:
         page.name,
         ", ".join(page.enters) or "nowhere",
         "yes" if facts["translation_invariant"] else "no",
-        "any" if page.extrapolates else f"{facts['max_length'] or 'its window'}, then {facts['beyond']}",
+        "any" if page.extrapolates else describe_limit(facts["max_length"], facts["beyond"]),
         "yes" if page.extrapolates else "no",
         "yes" if page.parameters else "no",
         f"{page.parameters:,}",
@@ -132,6 +132,12 @@ def row(page: Page) -> tuple[str, ...]:
         "; ".join(page.peers),
         ", ".join(page.models),
     )
+
+
+def describe_limit(longest: int | None, beyond: str) -> str:
+    """Say how far the positions of a scheme go, and what becomes of those beyond."""
+    end = "its window" if longest is None else f"{longest:,}"
+    return f"{end}, then {'an error' if beyond == 'raise' else 'read as the last one'}"
 
 
 def overview(rows: list[tuple[str, ...]]) -> str:

@@ -15,9 +15,12 @@ from clockhands.checking.verdict.outcome import Outcome
 from clockhands.errors import CheckpointError, UsageError
 
 
-def result(model: str, fault: str = "", **verdicts: str) -> Result:
-    outcomes = tuple(Outcome(name, verdict, cause=f"why {name}") for name, verdict in verdicts.items())  # type: ignore[arg-type]
-    return Result(model, "causal", "RoPE", outcomes, {"code": "abcd"}, fault=fault)
+def result(model: str, fault: str = "", code: str = "abcd", **verdicts: str) -> Result:
+    outcomes = tuple(
+        Outcome(name, verdict, cause="" if verdict == "N/A" else f"why {name}", reason=f"no {name} here")  # type: ignore[arg-type]
+        for name, verdict in verdicts.items()
+    )
+    return Result(model, "causal", "RoPE", outcomes, {"code": code}, fault=fault)
 
 
 def test_the_newest_release_of_each_of_the_last_minors() -> None:
@@ -48,11 +51,61 @@ def test_what_a_release_broke_and_mended() -> None:
     data = board.compare_releases(swept, whole=False)
     first, second, third = data["releases"]
     assert (first["broke"], first["mended"], first["absent"]) == ([], [], ["b"])
-    assert second["broke"] == [["a", "shift", "PASS", "FAIL", "why shift"]], "b has no cell before to compare with"
-    assert [change[:4] for change in second["mended"]] == [["a", "cache", "FAIL", "PASS"]]
-    assert [change[1] for change in third["mended"]] == ["gaps"], "from WARN to PASS is neither"
-    assert third["absent"] == ["b"]
+    assert second["broke"] == [["a", "shift", "PASS", "FAIL", "why shift", ""]], "b has no cell before to compare with"
+    assert second["mended"] == [["a", "cache", "FAIL", "PASS", "why cache", ""]], "the cause is that of the failure"
+    assert third["broke"] == third["mended"] == [], "from WARN to PASS is neither"
+    assert third["absent"] == third["lost"] == ["b"] and second["lost"] == []
     assert (second["own"], second["library"]) == (3, 0)
+
+
+def test_what_did_not_apply_is_neither_broken_nor_mended() -> None:
+    from clockhands.report.board_page import make_board_page
+
+    swept = {
+        "5.1.0": [result("a", resume="N/A", shift="WARN", gaps="FAIL", cache="FAIL")],
+        "5.2.0": [result("a", resume="FAIL", shift="LIBRARY", gaps="N/A", cache="WARN")],
+    }
+    data = board.compare_releases(swept, whole=True)
+    first, second = data["releases"]
+    kinds = ("broke", "mended", "began_failing", "ended_failing")
+    assert [[change[1] for change in second[kind]] for kind in kinds] == [["shift"], ["cache"], ["resume"], ["gaps"]]
+    assert second["began_failing"] == [["a", "resume", "N/A", "FAIL", "why resume", "no resume here"]]
+    assert second["ended_failing"] == [["a", "gaps", "FAIL", "N/A", "why gaps", "no gaps here"]]
+    assert not any(first[kind] for kind in kinds)
+    page = make_board_page(data)
+    told = ("The release did not break these checks", "The release did not mend these checks")
+    assert all(sentence in page for sentence in told)
+    swept["5.1.0"] = [result("a", resume="PASS", shift="PASS", gaps="PASS", cache="PASS")]
+    page = make_board_page(board.compare_releases(swept, whole=True))
+    assert not any(sentence in page for sentence in told)
+
+
+def test_a_model_that_a_release_cannot_build_any_more_is_named() -> None:
+    from clockhands.report.board_page import make_board_page
+
+    swept = {"5.1.0": [result("a", shift="PASS"), result("b")], "5.2.0": [result("a", fault="lost"), result("b")]}
+    assert "The release before could build a." in make_board_page(board.compare_releases(swept, whole=True))
+    swept["5.1.0"] = [result("b")]
+    assert "The release before could build" not in make_board_page(board.compare_releases(swept, whole=True))
+
+
+def test_the_page_counts_results_by_the_version_of_the_checks() -> None:
+    from clockhands.report.board_page import make_board_page
+
+    swept = {"5.1.0": [result("a"), result("b")], "5.2.0": [result("a"), result("b", code="ef01")]}
+    page = make_board_page(board.compare_releases(swept, whole=True))
+    assert "Measured with 2 versions of the checks: abcd (3 results), ef01 (1 result)" in page
+
+
+def test_many_models_of_one_cause_are_folded() -> None:
+    from clockhands.report.board_page import make_board_page
+
+    def make(count: int) -> str:
+        return make_board_page(
+            board.compare_releases({"5.1.0": [result(f"m{n}", shift="FAIL") for n in range(count)]}, whole=True)
+        )
+
+    assert "<summary>9 models</summary>" in make(9) and "<summary>" not in make(8)
 
 
 def test_the_page_says_that_it_is_a_sample_and_which() -> None:

@@ -86,6 +86,7 @@ def test_the_matrix_in_the_documents_opens_and_is_written_as_it_was() -> None:
 def make_wide_matrix() -> dict[str, Any]:
     """Forty models and forty checks; three causes: one of models 0 to 9, one of model 20, one of the library."""
     names = [f"group.check{number}" for number in range(40)]
+    names[38] += "_whose_name_is_longer_than_all_others"
     rows = []
     for number in range(40):
         cells = {name: [0, 0.0, None, 0, 0, 0, 0, 0] for name in names}
@@ -186,9 +187,11 @@ def test_a_link_to_a_cell_marks_it_under_its_cause_and_brings_it_into_sight(
         """(() => { const cell = document.querySelector('.marked'), box = cell.getBoundingClientRect();
         const top = document.elementFromPoint(box.x + box.width / 2, box.y + box.height / 2);
         return [document.querySelectorAll('.marked').length, cell.closest('tr').dataset.model, cell.dataset.check,
-          cell.closest('tbody').dataset.cause, cell.contains(top)] })()"""
+          cell.closest('tbody').dataset.cause, cell.contains(top),
+          box.top >= document.querySelector('.matrix thead').getBoundingClientRect().bottom
+            && box.top >= document.querySelector('.matrix thead th').getBoundingClientRect().bottom] })()"""
     )
-    assert told == [1, "model20:causal", "group.check39", "one forgets", True]
+    assert told == [1, "model20:causal", "group.check39", "one forgets", True, True]
 
 
 def test_only_the_models_own_faults(browser: Browser, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import re
 import site
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 from clockhands.checking.matrix import list_causes
 from clockhands.checking.result import Result
 from clockhands.checking.sweep import read_kept
+from clockhands.checking.verdict.outcome import Outcome
 from clockhands.errors import CheckpointError, UsageError
 from clockhands.files import write_text
 
@@ -117,48 +119,59 @@ def _run(command: Sequence[str], doing: str) -> subprocess.CompletedProcess[str]
 
 
 def compare_releases(swept: Mapping[str, Sequence[Result]], whole: bool) -> dict[str, Any]:
-    """Return plain data: by release the counts, what it broke and mended against the one before, and its causes.
+    """Return plain data: by release the counts, what changed against the release before, and the causes of failures.
 
     ``whole``: whether all architectures were swept, or a sample. A build that a release does not know yet is no fault
-    of it. ``broke`` and ``mended`` are lists of [model, check, verdict before, verdict now, cause].
+    of it; one that the release before could make is ``lost``. For the lists of changes see ``_compare``.
     """
     models = list(dict.fromkeys(result.model for results in swept.values() for result in results))
     entries: list[dict[str, Any]] = []
-    before: dict[str, dict[str, str]] | None = None
+    before: dict[str, dict[str, Outcome]] | None = None
     for release, results in swept.items():
-        verdicts = {result.model: _by_check(result) for result in results if not result.fault}
-        changes = _compare(before, results) if before is not None else []
+        now = {result.model: _by_check(result) for result in results if not result.fault}
+        verdicts = [outcome.verdict for outcomes in now.values() for outcome in outcomes.values()]
         entries.append(
             {
                 "release": release,
-                "builds": len(verdicts),
-                "absent": [model for model in models if model not in verdicts],
-                "own": sum(verdict == "FAIL" for cells in verdicts.values() for verdict in cells.values()),
-                "library": sum(verdict == "LIBRARY" for cells in verdicts.values() for verdict in cells.values()),
-                "broke": [change for change in changes if change[3] in _BAD],
-                "mended": [change for change in changes if change[2] in _BAD],
+                "builds": len(now),
+                "absent": [model for model in models if model not in now],
+                "lost": [model for model in before or {} if model not in now],
+                "own": verdicts.count("FAIL"),
+                "library": verdicts.count("LIBRARY"),
+                **_compare(now if before is None else before, now),
                 "causes": list_causes(results),
                 "versions": dict(next((result.versions for result in results if result.versions), {})),
+                "codes": dict(Counter(result.versions.get("code", "") for result in results if not result.fault)),
             }
         )
-        before = verdicts
-    return {"schema": 1, "whole": whole, "models": models, "releases": entries}
+        before = now
+    return {"schema": 2, "whole": whole, "models": models, "releases": entries}
 
 
-def _by_check(result: Result) -> dict[str, str]:
-    return {outcome.check: outcome.verdict for outcome in result.outcomes}
+def _by_check(result: Result) -> dict[str, Outcome]:
+    return {outcome.check: outcome for outcome in result.outcomes}
 
 
-def _compare(before: Mapping[str, Mapping[str, str]], results: Sequence[Result]) -> list[list[str]]:
-    """Return the cells that fail under one of two releases alone, of builds that both know."""
-    changes: list[list[str]] = []
-    for result in results:
-        old = before.get(result.model)
-        if old is None or result.fault:
-            continue
-        for outcome in result.outcomes:
-            was = old.get(outcome.check)
-            if was is not None and (was in _BAD) != (outcome.verdict in _BAD):
-                cause = outcome.cause or outcome.reason or outcome.note
-                changes.append([result.model, outcome.check, was, outcome.verdict, cause])
+def _compare(
+    before: Mapping[str, Mapping[str, Outcome]], now: Mapping[str, Mapping[str, Outcome]]
+) -> dict[str, list[list[str]]]:
+    """Return the checks that fail under one of two releases alone, of builds that both know, by what that means.
+
+    ``broke`` and ``mended``: they apply under both. ``began_failing`` did not apply before, and ``ended_failing`` does
+    not apply now: nothing is known of the release in which they do not apply, so they are neither. Each is a list of
+    [model, check, verdict before, verdict now, cause of the failure, why it does not apply, or nothing].
+    """
+    changes: dict[str, list[list[str]]] = {"broke": [], "mended": [], "began_failing": [], "ended_failing": []}
+    for model, outcomes in now.items():
+        for check, new in outcomes.items():
+            old = before.get(model, {}).get(check)
+            if old is None or (old.verdict in _BAD) == (new.verdict in _BAD):
+                continue
+            fails = new.verdict in _BAD
+            bad, other = (new, old) if fails else (old, new)
+            applies = other.verdict != "N/A"
+            name = ("broke" if fails else "mended") if applies else ("began_failing" if fails else "ended_failing")
+            why = "" if applies else other.reason or other.note
+            cause = bad.cause or bad.reason or bad.note
+            changes[name].append([model, check, old.verdict, new.verdict, cause, why])
     return changes

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -21,12 +22,15 @@ def _lead(data: Mapping[str, Any]) -> str:
     count = len(data["models"])
     named = f"a sample of {count}: {', '.join(data['models'])}. The others were not looked at"
     what = f"all {count} architectures" if data["whole"] else named
-    codes = sorted({entry["versions"].get("code", "") for entry in data["releases"]} - {""})
-    measured = f" Measured with version {' and '.join(codes)} of the checks." if codes else ""
+    codes = sum((Counter(entry["codes"]) for entry in data["releases"]), Counter[str]()).most_common()
+    versions = ", ".join(f"{code} ({count:,} {'result' if count == 1 else 'results'})" for code, count in codes)
+    measured = f" Measured with version {codes[0][0]} of the checks." if codes else ""
+    measured = f" Measured with {len(codes)} versions of the checks: {versions}." if len(codes) > 1 else measured
     return (
         f"The same checks under {len(data['releases'])} releases, each in an environment of its own, on {what}."
-        f"{measured} A cell is broken if it fails and did not under the release before, mended if it "
-        "failed there and does not now; architectures that one of the two does not have are not compared."
+        f"{measured} A release broke a check of a model if it fails under it, and applied without failing under the "
+        "release before; it mended one that failed there, and applies without failing now. Models that only one of the "
+        "two can build are not compared."
     )
 
 

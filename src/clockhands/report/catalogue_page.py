@@ -6,7 +6,11 @@ from collections.abc import Sequence
 
 from clockhands.report.render import render_page
 
-LEAD = "Each row is one scheme, under its default options. Follow a name to its equation, options, source and picture."
+LEAD = (
+    "Each row is one scheme, under its default options. Follow a name to its equation, options, source and picture. "
+    "Time: of attention alone, forward, divided by that without positions. Parameters: of one instance, d_model 512, "
+    "8 heads."
+)
 """What stands above the table."""
 
 

@@ -124,6 +124,7 @@ function goTo(model, check) {
   const line = places().find(row => row.parentElement.dataset.cause === cause) ?? places()[0];
   const cell = find(line) ?? line.querySelector("th");
   mark(cell);
+  cell.style.scrollMarginTop = `${table.tHead.offsetHeight + 8}px`; // the longest name makes the header as high as it is
   cell.scrollIntoView({block: "start", inline: "start"});
 }
 
