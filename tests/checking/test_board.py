@@ -73,11 +73,11 @@ def test_what_did_not_apply_is_neither_broken_nor_mended() -> None:
     assert second["ended_failing"] == [["a", "gaps", "FAIL", "N/A", "why gaps", "no gaps here"]]
     assert not any(first[kind] for kind in kinds)
     page = make_board_page(data)
-    told = ("The release did not break these checks", "The release did not mend these checks")
-    assert all(sentence in page for sentence in told)
+    sentences = ("The release did not break these checks", "The release did not mend these checks")
+    assert all(sentence in page for sentence in sentences)
     swept["5.1.0"] = [result("a", resume="PASS", shift="PASS", gaps="PASS", cache="PASS")]
     page = make_board_page(board.compare_releases(swept, whole=True))
-    assert not any(sentence in page for sentence in told)
+    assert not any(sentence in page for sentence in sentences)
 
 
 def test_a_model_that_a_release_cannot_build_any_more_is_named() -> None:

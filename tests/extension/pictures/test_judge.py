@@ -75,7 +75,9 @@ def test_losses_are_those_of_the_right_class_at_both_sizes(tmp_path: Path) -> No
     measured = [grid.gain for grid in judged.grids] + [grid.cost for grid in judged.grids]
     for bars, differences in zip(drawn, (measured[:4], measured[4:]), strict=True):
         assert bars.y == tuple(difference.value for difference in differences)
-        assert (bars.low, bars.high) == tuple(zip(*((each.low, each.high) for each in differences), strict=True))
+        assert (bars.low, bars.high) == tuple(
+            zip(*((difference.low, difference.high) for difference in differences), strict=True)
+        )
     strangers = replace(pictures, classes=tuple(1 - number for number in pictures.classes))
     lost = judge_grids(model, strangers, 2 * SIDE)
     assert "does not know these pictures" in next(make_grid_findings(lost, strangers, command="", basis={})).verdict

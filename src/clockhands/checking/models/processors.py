@@ -137,8 +137,8 @@ class _Patches:
     ) -> dict[str, Any]:
         from transformers.video_utils import VideoMetadata
 
-        given = pictures or images or videos  # older processors name them
-        pictures = [picture[0] if isinstance(picture, list) else picture for picture in given]
+        pictures = pictures or images or videos  # older processors name them
+        pictures = [picture[0] if isinstance(picture, list) else picture for picture in pictures]
         grids = [self._count(picture) for picture in pictures]
         pixels = [self._cut(*pair) for pair in zip(pictures, grids, strict=True)]
         data: dict[str, Any] = {self.names[0]: torch.cat(pixels), self.names[1]: torch.tensor(grids)}
