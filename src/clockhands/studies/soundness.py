@@ -86,7 +86,7 @@ def describe_earlier_plan(study: Study, comparison: Comparison, size: str = "cpu
     ``size``: in which the study was run.
     """
     planned = study.planned if size == "cpu" else study.make_plan(size=size)
-    then, now = comparison.plan.recipe.tables, planned.recipe.tables
+    then, now = (plan.to_dict()["recipe"] for plan in (comparison.plan, planned))  # with the names of given files alone
     changed = [
         f"{table}.{key} was {show_value(then[table].get(key))}, now {show_value(now[table].get(key))}"
         for table in ("data", "tokenizer")
