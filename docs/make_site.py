@@ -72,6 +72,8 @@ def write_site(folder: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         if source.suffix == ".md":
             path.write_text(relink(source.read_text("utf8"), source, target, places), "utf8")
+        elif target == "schemes/browse.html":
+            path.write_text(relink_catalogue(source.read_text("utf8")), "utf8")
         else:
             shutil.copy2(source, path)
     for path in sorted((DOCS / "tutorials").glob("*.md")):
@@ -121,6 +123,16 @@ def relink(text: str, source: Path, target: str, places: dict[Path, str]) -> str
 
     parts = re.split(r"(^```.*?^```$)", text, flags=re.MULTILINE | re.DOTALL)
     return "".join(part if part.startswith("```") else LINK.sub(rewrite, part) for part in parts)
+
+
+def relink_catalogue(text: str) -> str:
+    """Return the catalogue's page with links to the pages that the site makes of its Markdown files."""
+
+    def rewrite(match: re.Match[str]) -> str:
+        name = RENAMED.get(match[1], match[1])
+        return f'href="{name.removesuffix(".md")}.html"'
+
+    return re.sub(r'href="([\w-]+\.md)"', rewrite, text)
 
 
 def notebook(path: Path) -> dict[str, Any]:

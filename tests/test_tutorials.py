@@ -99,6 +99,10 @@ def test_the_site_is_written_without_a_broken_link(tmp_path: Path) -> None:
         text = re.sub(r"^```.*?^```$", "", page.read_text("utf8"), flags=re.MULTILINE | re.DOTALL)
         for address in re.findall(r"\]\(([^)\s#:]+)(?:#[^)]*)?\)", text):
             assert (page.parent / address).exists(), f"{page.name} links to {address}"
+    catalogue = tmp_path / "site" / "schemes" / "browse.html"
+    links = re.findall(r'href="([^"#:]+)"', catalogue.read_text("utf8"))
+    assert len(links) >= len(CATALOGUE) and "scheme-index.html" in links, "a scheme is called index, as is every start"
+    assert [link for link in links if not (catalogue.parent / link).with_suffix(".md").is_file()] == []
 
 
 def test_the_site_asks_no_other_host_for_its_search(tmp_path: Path) -> None:
