@@ -16,32 +16,15 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
+from clockhands.extension.choose import RANK_STEP, measure_lags
 from clockhands.extension.judge import GUARD
 
-__all__ = ["LOSS_BOUND", "RANK_BOUND", "find_gap", "judge_pair", "list_finalists", "measure_lags", "tally"]
+__all__ = ["LOSS_BOUND", "RANK_BOUND", "judge_pair", "list_finalists", "tally"]
 
-LOSS_BOUND, RANK_BOUND = 0.01, 0.02
+LOSS_BOUND, RANK_BOUND = GUARD, RANK_STEP
 """What the choice may be behind: a share of the loss, and of the rank. Set before anything is measured."""
 LAG = 1.0
 """How much further behind than the least a method may be and still be measured at length, in units of the bounds."""
-
-
-def measure_lags(losses: Mapping[str, float], ranks: Mapping[str, float]) -> dict[str, float]:
-    """Return how far each method is behind in what it does worse, in units of the bounds; no ``ranks``: in the loss."""
-    least, highest = min(losses.values()), max(ranks.values(), default=0.0)
-    return {
-        name: max((loss / least - 1) / LOSS_BOUND, (highest - ranks.get(name, 0.0)) / RANK_BOUND)
-        for name, loss in losses.items()
-    }
-
-
-def find_gap(chosen_N: np.ndarray, rivals_KN: np.ndarray) -> tuple[float, float, float]:
-    """Return how much more the chosen method scores than the smallest of all, with a 95 % t interval over texts."""
-    gaps_N = np.empty(len(chosen_N))
-    for half in (0, 1):
-        best = int(rivals_KN[:, 1 - half :: 2].mean(1).argmin())
-        gaps_N[half::2] = (chosen_N - rivals_KN[best])[half::2]
-    return _make_interval(gaps_N)
 
 
 def list_finalists(pair: Mapping[str, Any]) -> list[str]:
@@ -134,8 +117,14 @@ def _make_interval(gaps_N: np.ndarray) -> tuple[float, float, float]:
 
 
 def _find_gap(cheap: Mapping[str, Mapping[str, Any]], chosen: str, key: str, sign: int) -> tuple[float, float, float]:
+    """Return how far the chosen method is behind the best of all in one measure, with an interval."""
     rivals_KN = sign * np.array([entry[key] for entry in cheap.values() if key in entry])
-    return find_gap(sign * np.array(cheap[chosen][key]), rivals_KN)
+    chosen_N = sign * np.array(cheap[chosen][key])
+    gaps_N = np.empty(len(chosen_N))
+    for half in (0, 1):
+        best = int(rivals_KN[:, 1 - half :: 2].mean(1).argmin())
+        gaps_N[half::2] = (chosen_N - rivals_KN[best])[half::2]
+    return _make_interval(gaps_N)
 
 
 def _decide(loss: Sequence[float], rank: Sequence[float]) -> str:

@@ -142,7 +142,7 @@ def describe_power(cells: Sequence[Cell]) -> str:
     together = {law: Rate(sum(rate.count for rate in rates), sum(rate.drawn for rate in rates))
                 for law, rates in shown.items()}  # fmt: skip
     told = "; ".join(f"{law}, {_share(rate)}" for law, rate in together.items())
-    return f"What is promised with 80 % power is shown, over all cells of a law:\n{told}."
+    return f"Of promises of 80 %, another study kept, over all cells of a law:\n{told}."
 
 
 def describe_aims(cells: Sequence[Cell]) -> str:

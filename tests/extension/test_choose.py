@@ -11,7 +11,7 @@ import pytest
 from clockhands.comparison.simultaneous import compare_with_baseline
 from clockhands.extension import Archive, choose_method, make_choice_findings, write_card
 from clockhands.extension.choice_findings import describe_choice
-from clockhands.extension.choose import Choice, _pick
+from clockhands.extension.choose import Choice, _pick, measure_lags
 from clockhands.extension.drift import Drift
 from clockhands.extension.judge import MOST_ASKED, Judged, list_able
 from clockhands.extension.methods import Method
@@ -54,6 +54,13 @@ def test_of_what_passes_the_guard_the_least_behind_in_what_it_does_worse_is_chos
 ) -> None:
     judged = [make_judged("none", 3.0, 0.0), *(make_judged(*rival) for rival in rivals)]
     assert _pick(judged, 32, ("recall",)).method.name == chosen
+
+
+def test_lags_by_hand() -> None:
+    """1 % of the loss counts as much as two points of rank; the larger lag counts."""
+    assert measure_lags({"a": 2.0, "b": 2.04}, {"a": 0.77, "b": 0.8}) == pytest.approx({"a": 1.5, "b": 2.0})
+    assert measure_lags({"a": 2.0, "b": 2.04}, {}) == pytest.approx({"a": 0.0, "b": 2.0})
+    assert measure_lags({"a": np.inf, "b": np.inf}, {"a": 0.7, "b": 0.8}) == pytest.approx({"a": 5.0, "b": 0.0})
 
 
 def test_a_cost_that_is_not_shown_to_be_small_does_not_pass() -> None:

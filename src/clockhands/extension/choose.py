@@ -20,7 +20,7 @@ from clockhands.extension.trial import FINALISTS, search, try_methods
 from clockhands.progress import CountProgress, ignore_count
 from clockhands.runs import LanguageModel
 
-__all__ = ["RANK_STEP", "Choice", "choose_method"]
+__all__ = ["RANK_STEP", "Choice", "choose_method", "measure_lags"]
 
 RANK_STEP = 0.02
 """What counts as much of the rank as ``GUARD`` does of the loss, if a method is behind by it."""
@@ -105,11 +105,20 @@ def _choose_finalists(
 def _pick(judged: Sequence[Judged], trained: int, learned: Sequence[str]) -> Judged:
     """Return the method to write: of those that pass the guard, the one least behind in what it does worse."""
     able = list_able(judged, trained)
-    least = able[0].compute_long_loss(trained)
-    highest = max(entry.compute_long_rank(trained, learned) for entry in able)
+    losses = {entry.method.name: entry.compute_long_loss(trained) for entry in able}
+    ranks = {entry.method.name: entry.compute_long_rank(trained, learned) for entry in able}
+    lags = measure_lags(losses, ranks)
+    return min(able, key=lambda entry: (lags[entry.method.name], losses[entry.method.name]))
 
-    def measure_lag(entry: Judged) -> tuple[float, float]:
-        loss = (entry.compute_long_loss(trained) / least - 1) / GUARD if np.isfinite(least) else 0.0
-        return max(loss, (highest - entry.compute_long_rank(trained, learned)) / RANK_STEP), loss
 
-    return min(able, key=measure_lag)
+def measure_lags(losses: Mapping[str, float], ranks: Mapping[str, float]) -> dict[str, float]:
+    """Return how far each method is behind the best in what it does worse: ``GUARD`` or ``RANK_STEP`` is one.
+
+    A method without a rank has rank 0; without any ranks the loss alone counts, and where none can read, the rank.
+    """
+    least, highest = min(losses.values()), max(ranks.values(), default=0.0)
+    return {
+        name: max((loss / least - 1) / GUARD if np.isfinite(least) else 0.0,
+                  (highest - ranks.get(name, 0.0)) / RANK_STEP)
+        for name, loss in losses.items()
+    }  # fmt: skip
