@@ -3,7 +3,8 @@
     python docs/make_site.py FOLDER        # then: mkdocs build --strict (`make docs` does both)
 
 A link between two files that are both on the site becomes a link between pages; one to a file that is not (source
-code, a recipe) becomes its text. A link to nothing stops the writing with its name.
+code, a recipe) becomes its text. A link to nothing stops the writing with its name. A formula becomes MathML, which
+browsers draw by themselves: the site asks no other host for a script.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from collections.abc import Callable, Iterator
 from contextlib import redirect_stdout, suppress
 from pathlib import Path
 from typing import Any
+
+from latex2mathml.converter import convert
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
@@ -44,6 +47,8 @@ PLACES = {
 RENAMED = {"README.md": "overview.md", "index.md": "scheme-index.md", "index.html": "browse.html"}
 """Names within folders of docs/ that a site would take for the folder's own page."""
 LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s]+)\)")
+CODE = re.compile(r"(^```.*?^```$)", flags=re.MULTILINE | re.DOTALL)
+FORMULA = re.compile(r"^\$\$(.+?)\$\$$", flags=re.MULTILINE | re.DOTALL)
 API = (
     *("schemes", "attention", "positions", "model", "data", "runs", "training", "generation", "inspection", "checking"),
     *("comparison", "studies", "explanation", "findings", "options", "catalogue"),
@@ -71,7 +76,7 @@ def write_site(folder: Path) -> None:
         path = folder / target
         path.parent.mkdir(parents=True, exist_ok=True)
         if source.suffix == ".md":
-            path.write_text(relink(source.read_text("utf8"), source, target, places), "utf8")
+            path.write_text(draw_formulas(relink(source.read_text("utf8"), source, target, places)), "utf8")
         elif target == "schemes/browse.html":
             path.write_text(relink_catalogue(source.read_text("utf8")), "utf8")
         else:
@@ -121,8 +126,23 @@ def relink(text: str, source: Path, target: str, places: dict[Path, str]) -> str
         place = os.path.relpath(places[path], Path(target).parent)
         return f"{image}[{shown}]({place}{'#' + anchor if anchor else ''})"
 
-    parts = re.split(r"(^```.*?^```$)", text, flags=re.MULTILINE | re.DOTALL)
-    return "".join(part if part.startswith("```") else LINK.sub(rewrite, part) for part in parts)
+    return "".join(part if part.startswith("```") else LINK.sub(rewrite, part) for part in CODE.split(text))
+
+
+def draw_formulas(text: str) -> str:
+    """Return a page in which each formula between two ``$$`` is MathML. Code is left as it is.
+
+    Raises ValueError for a formula with a command that the converter does not know.
+    """
+
+    def rewrite(match: re.Match[str]) -> str:
+        # MathML would set the two signs of "+=" apart, as two operators.
+        drawn = convert(match[1].strip().replace(r"\mathrel{+}=", r"\;\text{+=}\;"), display="block")
+        if "\\" in drawn:
+            raise ValueError(f"the formula {match[1].strip()} has a command that cannot be drawn: {drawn}")
+        return f'<div class="formula">{drawn}</div>'
+
+    return "".join(part if part.startswith("```") else FORMULA.sub(rewrite, part) for part in CODE.split(text))
 
 
 def relink_catalogue(text: str) -> str:

@@ -99,6 +99,7 @@ def test_the_site_is_written_without_a_broken_link(tmp_path: Path) -> None:
         text = re.sub(r"^```.*?^```$", "", page.read_text("utf8"), flags=re.MULTILINE | re.DOTALL)
         for address in re.findall(r"\]\(([^)\s#:]+)(?:#[^)]*)?\)", text):
             assert (page.parent / address).exists(), f"{page.name} links to {address}"
+        assert "$$" not in text, f"{page.name} shows a formula as it is typed"
     catalogue = tmp_path / "site" / "schemes" / "browse.html"
     links = re.findall(r'href="([^"#:]+)"', catalogue.read_text("utf8"))
     assert len(links) >= len(CATALOGUE) and "scheme-index.html" in links, "a scheme is called index, as is every start"
@@ -110,6 +111,19 @@ def test_the_site_asks_no_other_host_for_its_search(tmp_path: Path) -> None:
     (script,) = re.findall(r"polyfills: \[(.*iframe-worker.*)\]", (ROOT / "mkdocs.yml").read_text("utf8"))
     assert dict(site().list_places())[ROOT / "docs" / script] == script
     assert "window.IFrameWorker" in (ROOT / "docs" / script).read_text("utf8")
+
+
+def test_a_formula_is_drawn_and_code_is_left_as_it_is() -> None:
+    drawn = site().draw_formulas("$$ \\ell \\mathrel{+}= \\frac{a}{2} $$\n\n```text\n$$ a $$\n```\n")
+    assert "<mfrac><mrow><mi>a</mi></mrow><mrow><mn>2</mn></mrow></mfrac>" in drawn
+    assert "<mtext>+=</mtext>" in drawn, "one sign, not a plus and an equals sign apart"
+    assert drawn.endswith("```text\n$$ a $$\n```\n")
+    assert drawn.count("$$") == 2
+
+
+def test_a_formula_that_cannot_be_drawn_is_named() -> None:
+    with pytest.raises(ValueError, match=r"\\nosuch x has a command that cannot be drawn"):
+        site().draw_formulas("$$ \\nosuch x $$")
 
 
 def test_a_link_to_nothing_is_named() -> None:
