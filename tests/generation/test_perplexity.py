@@ -9,10 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from scipy.signal import lfilter
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from clockhands.errors import UsageError
 from clockhands.generation import evaluate_windows, perplexity
+from clockhands.generation.evaluation import Loss
 from clockhands.generation.perplexity import choose_batch, cut_evaluation_windows
 from clockhands.runs import LanguageModel, open_language_model
 from tests.runs.tiny import LENGTH, make_tokenizer, save_model
@@ -77,11 +79,38 @@ def test_intervals_are_over_documents_where_there_are_enough(tmp_path: Path) -> 
     model = open_language_model(save_model(tmp_path, "llama"))
     few = evaluate_windows(model, [TEXT] * 4, LENGTH)
     many = evaluate_windows(model, [TEXT[: 40 + 10 * n] for n in range(12)], LENGTH)
-    assert few.resampled == f"{len(few.loss.nats_N)} windows"
+    windows = len(cut_evaluation_windows(model, [TEXT] * 4, LENGTH))
+    assert few.resampled == f"30 stretches of neighbouring windows, {windows} windows in all"
+    assert len(few.loss.nats_N) == 30 and few.loss.tokens_N.sum() == windows * (LENGTH - 1)
+    short = evaluate_windows(model, [TEXT], LENGTH)
+    assert short.resampled == f"{len(short.loss.nats_N)} windows"
     assert many.resampled == f"{len(many.loss.nats_N)} documents" and len(many.loss.nats_N) > 5
     table = many.by_length
     assert sum(row[1] for row in table.rows) == many.loss.tokens_N.sum()
     assert sum(row[1] * row[2] for row in table.rows) / many.loss.tokens_N.sum() == pytest.approx(many.loss.mean)
+
+
+def test_intervals_over_one_long_document_hold_its_mean() -> None:
+    """Losses that drift as the subject of a text does: the interval holds the mean of what they were drawn from.
+
+    Intervals of 95 % hold it in 190 of 200 texts; over 30 stretches, which are still a little alike, in 180 at least.
+    Over single windows, of which neighbours are much alike, it is in 150 at most.
+    """
+    rng = np.random.default_rng(0)
+    held = {"stretches": 0, "windows": 0}
+    counted_NS = np.ones((700, 65), bool)
+    counted_NS[:, 0] = False
+    windows = perplexity.EvaluationWindows(np.zeros((700, 65), int), counted_NS, np.zeros(700, int))
+    for _ in range(200):
+        drift_N = lfilter([0.6], [1, -0.8], rng.standard_normal(900))[200:]
+        losses_NS = (2 + 0.2 * (drift_N + rng.standard_normal(700)))[:, None] + np.zeros((1, 64))
+        grouped, _ = perplexity._group_windows(losses_NS, windows)
+        alone = Loss(losses_NS.sum(1), counted_NS.sum(1))
+        for name, loss in (("stretches", grouped), ("windows", alone)):
+            low, high = loss.interval
+            held[name] += low < 2 < high
+    assert held["stretches"] >= 180, held
+    assert held["windows"] <= 150, held
 
 
 @pytest.mark.parametrize(

@@ -122,4 +122,4 @@ def score_items(evaluation: Evaluation, pairs: Sequence[Pair], metric: str) -> s
 
         score = CHRF()
         return tuple(round(score.sentence_score(t, [p.target]).score, 3) for t, p in zip(texts, pairs, strict=True))
-    return tuple(round(float(nats), 5) for nats in evaluation.loss.nats_N / evaluation.loss.tokens_N.mean())
+    return tuple(round(float(nats), 5) for nats in evaluation.loss.linearised_N)

@@ -18,8 +18,8 @@ __all__ = ["Evaluation", "Loss"]
 class Loss:
     """The loss of a model on N examples, in nats.
 
-    An example is a pair for a translator; for a language model it is a document, or a window where there are few
-    documents.
+    An example is a pair for a translator; for a language model it is a document, or a stretch of neighbouring windows
+    where there are few documents.
 
     Args:
         nats_N: the sum of the token losses of each example.
@@ -38,12 +38,17 @@ class Loss:
     def interval(self) -> tuple[float, float]:
         """The 95 % bootstrap interval of ``mean``, by resampling examples.
 
-        ``mean`` is a ratio of two sums. It is linearised around its value (Särndal et al. 1992, section 5.6), so that
-        one number of each example can be resampled.
+        One number of each example is resampled, ``linearised_N``.
         """
-        residual_N = (self.nats_N - self.mean * self.tokens_N) / self.tokens_N.mean()
-        low, high = bootstrap_mean_interval(residual_N)
-        return self.mean + low, self.mean + high
+        return bootstrap_mean_interval(self.linearised_N)
+
+    @property
+    def linearised_N(self) -> NDArray[np.float64]:
+        """One number of each example, whose mean is ``mean``: what the example adds to it, whatever its length.
+
+        ``mean`` is a ratio of two sums, linearised around its value (Särndal et al. 1992, section 5.6).
+        """
+        return self.mean + (self.nats_N - self.mean * self.tokens_N) / self.tokens_N.mean()
 
     def to_score(self) -> Score:
         """Return the mean loss and its interval as a score."""

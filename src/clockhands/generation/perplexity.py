@@ -33,7 +33,11 @@ __all__ = [
 MOST_WINDOWS = 32
 """The most windows that are read at a time where the caller gives no number."""
 FEWEST_DOCUMENTS = 5
-"""With fewer documents the intervals resample windows: so few documents say little about how they vary."""
+"""With fewer documents the intervals resample stretches of them: so few documents say little about how they vary."""
+STRETCHES = 30
+"""Into so many stretches of neighbouring windows few documents are cut. Windows that follow each other are of one
+subject, and are no independent samples: over single windows of one file an interval is less than half as wide as it
+should be (the block bootstrap; Künsch 1989)."""
 LOGIT_BYTES = 8
 """Bytes for each token of the vocabulary at each place of a window: a logit and its log-probability, in float32."""
 LOGIT_SHARE = 0.2
@@ -132,7 +136,8 @@ def evaluate_windows(
 ) -> Evaluation:
     """Measure loss and perplexity of a language model on documents: over all tokens, and by their place in a window.
 
-    The intervals resample documents where windows begin in ``FEWEST_DOCUMENTS`` or more, else windows.
+    The intervals resample documents where windows begin in ``FEWEST_DOCUMENTS`` or more, else ``STRETCHES`` stretches
+    of neighbouring windows.
 
     Args:
         model: the language model.
@@ -151,7 +156,7 @@ def evaluate_windows(
         raise UsageError(f"batch={batch}; at least one window is read at a time")
     losses_NS = np.concatenate(list(_read_losses(model, windows, batch or choose_batch(model, length), progress)))
     losses_NS = np.where(windows.counted_NS[:, 1:], losses_NS, 0.0)
-    loss, resampled = _group_by_document(losses_NS, windows)
+    loss, resampled = _group_windows(losses_NS, windows)
     low, high = loss.interval
     signature = f"window:{length}" + (f"|stride:{stride}" if stride is not None else "")
     perplexity = Score("perplexity", math.exp(loss.mean), math.exp(low), math.exp(high), signature)
@@ -170,19 +175,24 @@ def _read_losses(
     progress("reading windows", len(windows), len(windows))
 
 
-def _group_by_document(losses_NS: Float[np.ndarray, "N S-1"], windows: EvaluationWindows) -> tuple[Loss, str]:
-    """Return the loss of each document, or of each window where documents are few, and how many there are, as text.
+def _group_windows(losses_NS: Float[np.ndarray, "N S-1"], windows: EvaluationWindows) -> tuple[Loss, str]:
+    """Return the loss of each document, or of each stretch where documents are few, and how many there are, as text.
 
     That of a document is the loss of the windows that begin in it; the last of them may go on into the next document.
     """
     nats_N, tokens_N = losses_NS.sum(1), windows.counted_NS.sum(1)
     _, groups_N = np.unique(windows.documents_N, return_inverse=True)
     count = int(groups_N.max()) + 1
+    resampled = f"{count:,} documents"
     if count < FEWEST_DOCUMENTS:
-        return Loss(nats_N, tokens_N.astype(np.int64)), f"{len(windows):,} windows" if len(windows) > 1 else "1 window"
+        count = min(len(windows), STRETCHES)
+        groups_N = np.arange(len(windows)) * count // len(windows)
+        resampled = f"{count:,} stretches of neighbouring windows, {len(windows):,} windows in all"
+        if len(windows) <= STRETCHES:
+            resampled = f"{count} windows" if count > 1 else "1 window"
     return Loss(
         np.bincount(groups_N, nats_N, count).astype(np.float64), np.bincount(groups_N, tokens_N, count).astype(np.int64)
-    ), f"{count:,} documents"
+    ), resampled
 
 
 def _tabulate_by_place(losses_NS: Float[np.ndarray, "N S-1"], counted_NS: NDArray[np.bool_], buckets: int) -> Table:
