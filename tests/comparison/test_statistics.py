@@ -104,6 +104,22 @@ def test_shares_that_differ_on_many_items_have_t_intervals() -> None:
     assert estimate_difference(ours, theirs, top=100.0) == estimate_difference(ours, theirs)
 
 
+def test_a_ceiling_and_a_floor_are_no_closer_than_their_bounds_allow() -> None:
+    """Two of 300 items wrong against one right: no seed differs from another, and further items may be others.
+
+    By hand, from the exact bounds of 298 and of 1 in 300 (MOVER: Newcombe 1998, method 10).
+    """
+    high, low = np.full((5, 300), 100.0), np.zeros((5, 300))
+    high[:, :2], low[:, 7] = 0.0, 100.0
+    found = estimate_difference(high, low, top=100.0)
+    top, floor = (100 * np.array(stats.binomtest(k, 300).proportion_ci(0.95, "exact")) for k in (298, 1))
+    value = 100 * (298 - 1) / 300
+    assert found.low == pytest.approx(value - math.hypot(100 * 298 / 300 - top[0], floor[1] - 100 / 300))
+    assert found.within(100.0).high == 100.0
+    turned = estimate_difference(low, high, top=100.0)
+    assert (turned.low, turned.high) == pytest.approx((-found.high, -found.low))
+
+
 def test_what_cannot_be_compared_is_refused() -> None:
     with pytest.raises(UsageError, match="not paired"):
         estimate_difference(np.zeros((5, 3)), np.zeros((4, 3)))

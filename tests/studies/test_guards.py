@@ -10,7 +10,7 @@ import pytest
 from clockhands.comparison import Comparison
 from clockhands.errors import ConfigError
 from clockhands.studies import STUDIES
-from clockhands.studies.guards import Measured, check_guards, find_range
+from clockhands.studies.guards import Measured, check_guards, count_comparisons, count_growths, find_range
 from clockhands.studies.question import Claim, Numbers, Pair, Question, read_questions
 from clockhands.studies.study import Ordering, Study
 from tests.comparison.planted import results
@@ -65,6 +65,21 @@ def test_an_order_that_a_text_tells_is_checked(tides: Comparison) -> None:
     assert "says 'The worse one is right more often.', and the study tides found it contradicted" in str(raised.value)
     assert "says 'The same one is right more often.', and the study tides found it undecided" in str(raised.value)
     assert "says 'Nobody knows of the two.', and the study tides found it contradicted" in str(raised.value)
+
+
+def test_a_question_counts_the_comparisons_of_its_study_too() -> None:
+    """A family of its own, smaller than that of the study's page, would decide what is undecided there."""
+    two = replace(QUESTIONS["how-far"], ordered=QUESTIONS["how-far"].ordered[:2])
+    assert count_comparisons(two, "how-far") == len(STUDIES["how-far"].orderings) > 2
+    assert count_comparisons(replace(two, ordered=two.ordered * 20), "how-far") == 40
+
+
+def test_a_question_counts_the_growths_that_it_shows_or_judges() -> None:
+    rows = (("ALiBi", "[[how-far/growth:alibi:x]]"), ("KERPLE", "[[how-far/growth:kerple:x]] [[how-far/score:t5]]"))
+    rests = {"how-far": {"kerple": "holds", "none": ["worse", "grows"], "t5": "better"}}
+    asked = replace(ASKED, rows=rows, rests=rests)
+    assert count_growths(asked, "how-far") == 3
+    assert count_growths(asked, "scale") == 1
 
 
 def test_numbers_that_a_text_compares_are_in_their_order(tides: Comparison) -> None:

@@ -8,6 +8,7 @@ from statistics import fmean
 
 import pytest
 
+from clockhands.comparison import Comparison
 from clockhands.comparison.trial import LongerText
 from clockhands.errors import ConfigError
 from clockhands.studies import STUDIES
@@ -99,13 +100,26 @@ def test_a_split_that_no_trial_has_is_a_mistake_of_the_study() -> None:
     ],
 )
 def test_growth_on_longer_text_is_judged_over_seeds(growths: tuple[float, ...], verdict: str) -> None:
+    made = grow(growths)
+    assert judge_longer_text(made, "base") == verdict
+    assert judge_longer_text(made, "better") == "undecided", "no seed of it"
+
+
+def grow(growths: tuple[float, ...]) -> Comparison:
+    """Results of one variant, whose loss grows by so much with each seed."""
     made = results(seeds=len(growths))
     trials = tuple(
         replace(trial, scores={"loss": 2.0}, longer={"x": LongerText(loss=9.0), "y": LongerText(loss=2.0 + growth)})
         for trial, growth in zip(made.get_trials("base"), growths, strict=True)
     )
-    assert judge_longer_text(replace(made, trials=trials), "base") == verdict
-    assert judge_longer_text(replace(made, trials=trials), "better") == "undecided", "no seed of it"
+    return replace(made, trials=trials)
+
+
+def test_many_growths_together_are_judged_by_wider_intervals() -> None:
+    """Growths of mean 0.1 and standard error 0.035: t is 2.83, beyond 2.78 for one, and short of 4.6 for five."""
+    comparison = grow((0.0, 0.05, 0.1, 0.15, 0.2))
+    assert judge_longer_text(comparison, "base") == "grows"
+    assert judge_longer_text(comparison, "base", 5) == "undecided"
 
 
 def test_what_was_measured_inside_is_compared_by_seed() -> None:

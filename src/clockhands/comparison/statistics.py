@@ -99,7 +99,10 @@ def estimate_difference(
         value, value - reach, value + reach, error, p, min(1.0, p * comparisons), (value - inner, value + inner),
         find_detectable(_centre(error, freedom), freedom, comparisons, alpha), parts.seeds, parts.groups, comparisons,
     )  # fmt: skip
-    return plain if top is None else widen_at_ceiling(plain, gap_SG, sizes_G, top, alpha)
+    if top is None:
+        return plain
+    widened = widen_at_ceiling(plain, gap_SG, sizes_G, top, alpha)
+    return widen_between_extremes(widened, ours_SN, theirs_SN, groups, top, alpha)
 
 
 def _centre(error: float, freedom: float) -> float:
@@ -160,6 +163,40 @@ def widen_at_ceiling(plain: Difference, gap_SG: Matrix, sizes_G: Sizes, top: flo
         adjusted=max(plain.adjusted, min(1.0, p * plain.comparisons)),
         detectable=None,
     )
+
+
+def widen_between_extremes(
+    gap: Difference, ours_SN: Matrix, theirs_SN: Matrix, groups: Sequence[int] | None, top: float, alpha: float = ALPHA
+) -> Difference:
+    """Return a difference between a score at the ceiling and one at the floor, no narrower than their exact bounds.
+
+    Neither varies, so that no variance of their difference can be estimated; and pairing items cannot make it smaller.
+    The bounds of both scores are joined by MOVER (Newcombe 1998, method 10; Zou & Donner 2008).
+    """
+    sides = [_find_extreme(scores_SN, groups, top) for scores_SN in (ours_SN, theirs_SN)]
+    if set(sides) != {"ceiling", "floor"}:
+        return gap
+    ends = []
+    for level in (alpha / gap.comparisons, 2 * alpha / gap.comparisons):
+        first, second = (bound_mean(scores, level, groups=groups, top=top) for scores in (ours_SN, theirs_SN))
+        means = float(ours_SN.mean()), float(theirs_SN.mean())
+        ends += [gap.value - math.hypot(means[0] - first[0], second[1] - means[1])]
+        ends += [gap.value + math.hypot(first[1] - means[0], means[1] - second[0])]
+    low, high, *inner = ends
+    return replace(
+        gap,
+        low=min(gap.low, low),
+        high=max(gap.high, high),
+        inner=(min(gap.inner[0], inner[0]), max(gap.inner[1], inner[1])),
+    )
+
+
+def _find_extreme(scores_SN: Matrix, groups: Sequence[int] | None, top: float) -> str:
+    """Return the end, ``ceiling`` or ``floor``, from which fewer than ``FEW`` groups of items are away; else ""."""
+    scores_SG, _ = pair_items(scores_SN, np.zeros_like(scores_SN), groups)
+    if int((scores_SG < top).any(axis=0).sum()) < FEW:
+        return "ceiling"
+    return "floor" if int((scores_SG > 0).any(axis=0).sum()) < FEW else ""
 
 
 def find_detectable(

@@ -12,7 +12,7 @@ import numpy as np
 from clockhands.comparison import Comparison, conclude
 from clockhands.comparison.ceiling_finding import find_plan_ceiling
 from clockhands.comparison.plan_settings import METRICS
-from clockhands.comparison.statistics import MIN_SEEDS, bound_mean
+from clockhands.comparison.statistics import ALPHA, MIN_SEEDS, bound_mean
 from clockhands.comparison.trial_runner import load_material
 from clockhands.comparison.verdicts import Verdict, format_score, judge, score_matrix
 from clockhands.findings import Finding, Findings, join_words
@@ -109,13 +109,26 @@ def describe_missing(comparison: Comparison) -> str:
     )
 
 
-def fill_slots(text: str, comparison: Comparison, verdicts: Mapping[str, Verdict]) -> str:
-    """Return the text with what was measured in its slots. Raises KeyError for a slot of no variant."""
-    return FILLED.sub(lambda slot: _format_measured(slot[1], slot[2] or "", comparison, verdicts, slot[3] or ""), text)
+def fill_slots(text: str, comparison: Comparison, verdicts: Mapping[str, Verdict], growths: int = 1) -> str:
+    """Return the text with what was measured in its slots. Raises KeyError for a slot of no variant.
+
+    ``growths``: over how many growths of a loss their intervals hold together (Bonferroni).
+    """
+
+    def replace(slot: re.Match[str]) -> str:
+        return _format_measured(slot[1], slot[2] or "", comparison, verdicts, slot[3] or "", growths)
+
+    return FILLED.sub(replace, text)
 
 
-def _format_measured(slot: str, rest: str, comparison: Comparison, verdicts: Mapping[str, Verdict], unit: str) -> str:
+def _format_measured(
+    slot: str, rest: str, comparison: Comparison, verdicts: Mapping[str, Verdict], unit: str, growths: int
+) -> str:
     """Return what a slot holds, with the unit that stands behind it."""
+    if slot == "growth":
+        variant, _, name = rest.rpartition(":")
+        values = _list_growths(name, comparison, verdicts[variant].variant)
+        return format_interval(values, 3, sign="+", alpha=ALPHA / growths) + unit
     if slot != "score":
         return _find_measured(slot, rest, comparison, verdicts) + unit
     verdict, digits = verdicts[rest], comparison.plan.digits
@@ -144,9 +157,6 @@ def _find_measured(slot: str, rest: str, comparison: Comparison, verdicts: Mappi
         variant, _, name = rest.rpartition(":")
         values = _list_values(slot, name, comparison, verdicts[variant].variant)
         return format_interval(values, 2, most=1.0 if name.startswith(SHARES) else None)
-    if slot == "growth":
-        variant, _, name = rest.rpartition(":")
-        return format_interval(_list_growths(name, comparison, verdicts[variant].variant), 3, sign="+")
     if slot == "reached":
         return describe_pace(comparison, verdicts[rest].variant)
     if slot == "slower":
@@ -180,9 +190,14 @@ def _list_growths(split: str, comparison: Comparison, variant: str) -> list[floa
 
 
 def format_interval(
-    values: Sequence[float], digits: int, *, sign: Literal["", "+"] = "", most: float | None = None
+    values: Sequence[float],
+    digits: int,
+    *,
+    sign: Literal["", "+"] = "",
+    most: float | None = None,
+    alpha: float = ALPHA,
 ) -> str:
-    """Return mean and 95 % interval over seeds as text; a number that is the same for every seed has none.
+    """Return mean and 1 - α interval over seeds as text; a number that is the same for every seed has none.
 
     ``sign``: "+" shows that of a positive number too. ``most``: of a share, which no end of an interval can exceed.
     """
@@ -195,5 +210,5 @@ def format_interval(
     mean = sum(values) / len(values)
     if max(values) - min(values) < 10**-digits / 2:
         return show(mean)
-    low, high = bound_mean(np.array(values)[:, None])
+    low, high = bound_mean(np.array(values)[:, None], alpha)
     return f"{show(mean)} [{show(low)}, {show(high if most is None else min(high, most))}]"

@@ -10,9 +10,9 @@ from clockhands.comparison import Comparison, Plan
 from clockhands.comparison.verdicts import score_matrix
 from clockhands.studies import STUDIES
 from clockhands.studies.answer import describe_missing, fill_slots
-from clockhands.studies.guards import Facts, Measured, check_guards, judge_once
+from clockhands.studies.guards import Facts, Measured, check_guards, count_comparisons, count_growths, judge_once
 from clockhands.studies.literature import describe_gap
-from clockhands.studies.question import EXACT, ORDERED, SLOT, Claim, Pair, Question
+from clockhands.studies.question import EXACT, ORDERED, SLOT, Claim, Question
 from clockhands.studies.soundness import describe_earlier_plan
 
 TOPICS = {
@@ -40,7 +40,7 @@ def write_answers(questions: Iterable[Question], measured: Measured, facts: Fact
     parts += _write_contents(ordered)
     parts += [fill(guide.strip(), measured, facts), ""] if guide else []
     for question in ordered:
-        parts += [fill(line, measured, facts, question.ordered) for line in _write_question(question, measured)]
+        parts += [fill(line, measured, facts, question) for line in _write_question(question, measured)]
     parts += _write_further(ordered, measured)
     parts += _write_claims(ordered)
     return "\n".join(parts)
@@ -48,7 +48,8 @@ def write_answers(questions: Iterable[Question], measured: Measured, facts: Fact
 
 INTRODUCTION = (
     "What people ask about the input of a Transformer, each with a one-sentence answer, the mechanism, something to "
-    "run and, where models had to be trained for it, what was measured. Written by `python docs/studies/generate.py`."
+    "run and, in most where models had to be trained, a table of what was measured. Written by "
+    "`python docs/studies/generate.py`."
 )
 
 
@@ -113,7 +114,8 @@ def describe_measurement(name: str, comparison: Comparison, judged: int) -> str:
     )
     verdicts = f"{margin}, {compared}" if judged else ""
     text = ", each with a text of its own" if plan.redraw_text else ""
-    counted = "" if STUDIES[name.partition(".")[0]].unscored else f", {items:,} test items"
+    unit = "parts of the test text" if plan.metric == "loss" else "test items"
+    counted = "" if STUDIES[name.partition(".")[0]].unscored else f", {items:,} {unit}"
     return (
         f"{study}: corpus {plan.recipe.corpus}, {_describe_widths(plan)}, {amount:,g} {kind}, "
         f"{_count_seeds(comparison)} seeds{text}{counted}{verdicts}"
@@ -183,22 +185,24 @@ def _write_claims(questions: Iterable[Question]) -> list[str]:
     return ['<a id="claims"></a>', "", "## Claim by claim", "", *write_table(("", "claim", "verdict"), rows), ""]
 
 
-def fill(text: str, measured: Measured, facts: Facts, pairs: Sequence[Pair] = ()) -> str:
+def fill(text: str, measured: Measured, facts: Facts, question: Question | None = None) -> str:
     """Return the text with what was measured and computed in its slots. Raises KeyError for a slot of nothing.
 
-    ``pairs``: all comparisons of the question, over which the intervals of those that it shows hold together.
+    ``question``: the one that the text is of, over whose comparisons and growths their intervals hold together.
     """
-    named = {pair.name: pair for pair in pairs if pair.name}
+    named = {pair.name: pair for pair in question.ordered if pair.name} if question else {}
+    counts = {pair.study: count_comparisons(question, pair.study) for pair in question.ordered} if question else {}
 
     def replace(slot: re.Match[str]) -> str:
         name, rest = slot[1], slot[2]
         if name == EXACT:
             return format_fact(rest, facts)
         if name == ORDERED:
-            return describe_gap(named[rest].ordering, measured[named[rest].study], len(pairs))
+            pair = named[rest]
+            return describe_gap(pair.ordering, measured[pair.study], counts[pair.study])
         comparison = measured[name]
         verdicts = {verdict.variant: verdict for verdict in judge_once(name, comparison)}
-        return fill_slots(f"[[{rest}]]", comparison, verdicts)
+        return fill_slots(f"[[{rest}]]", comparison, verdicts, count_growths(question, name) if question else 1)
 
     return SLOT.sub(replace, text)
 

@@ -14,11 +14,11 @@ from clockhands.studies import STUDIES
 from clockhands.studies.answer import fill_slots
 from clockhands.studies.literature import GROWS, HOLDS, check_ordering, judge_longer_text
 from clockhands.studies.pace import LATER, find_pace_verdict
-from clockhands.studies.question import Question, Rest, Rests
+from clockhands.studies.question import SLOT, Question, Rest, Rests
 from clockhands.studies.soundness import describe_earlier_plan
-from clockhands.studies.unguarded import Facts, Measured, find_unguarded, list_kinds
+from clockhands.studies.unguarded import Facts, Measured, find_unguarded, list_kinds, list_texts
 
-__all__ = ["Facts", "Measured", "check_guards", "judge_once"]
+__all__ = ["Facts", "Measured", "check_guards", "count_comparisons", "count_growths", "judge_once"]
 
 
 def check_guards(questions: Iterable[Question], measured: Measured, facts: Facts = MappingProxyType({})) -> None:
@@ -26,11 +26,11 @@ def check_guards(questions: Iterable[Question], measured: Measured, facts: Facts
     faults = []
     for question in questions:
         faults += find_unguarded(question, measured, facts)
-        faults += _find_fallen(f"the answer of {question.name}", question.rests, measured, facts)
+        faults += _find_fallen(question, f"the answer of {question.name}", question.rests, measured, facts)
         faults += _find_reversed(question, measured)
         faults += _find_misplaced(question, measured, facts)
         for claim in question.claims:
-            faults += _find_fallen(f"{question.name}: {claim.says!r}", claim.rests, measured, facts)
+            faults += _find_fallen(question, f"{question.name}: {claim.says!r}", claim.rests, measured, facts)
     if faults:
         raise ConfigError(faults, "the answers")
 
@@ -45,13 +45,31 @@ def judge_once(name: str, comparison: Comparison) -> list[Verdict]:
     return _JUDGED[name][1]
 
 
-def _find_reversed(question: Question, measured: Measured) -> list[str]:
-    """Return a fault for each comparison of two variants that the text makes and the results do not.
+def count_comparisons(question: Question, name: str) -> int:
+    """Return over how many comparisons of two variants the intervals of a question hold together (Bonferroni).
 
-    Their intervals are simultaneous over all comparisons that the question tells.
+    Those that the question tells, or all reported orderings of the study where these are more: a comparison that is
+    undecided on the study's page must not come out here because the family is smaller.
     """
+    return max(len(question.ordered), len(STUDIES[name.partition(".")[0]].orderings))
+
+
+def count_growths(question: Question, name: str) -> int:
+    """Return of how many variants of a study the question shows how much the loss grows, or says whether it does."""
+    texts = [text for _, text in list_texts(question)] + [cell for row in question.rows for cell in row]
+    slots = [slot[2] for text in texts for slot in SLOT.finditer(text) if slot[1] == name]
+    shown = {rest.removeprefix("growth:").rpartition(":")[0] for rest in slots if rest.startswith("growth:")}
+    rests = [question.rests, *(claim.rests for claim in question.claims)]
+    rested = [(variant, kinds) for own in rests for variant, kinds in own.get(name, {}).items()]
+    judged = {variant for variant, kinds in rested if {GROWS, HOLDS} & {*list_kinds(kinds)}}
+    return max(1, len(shown | judged))
+
+
+def _find_reversed(question: Question, measured: Measured) -> list[str]:
+    """Return a fault for each comparison of two variants that the text makes and the results do not."""
     checked = [
-        (pair, check_ordering(pair.ordering, measured[pair.study], len(question.ordered))) for pair in question.ordered
+        (pair, check_ordering(pair.ordering, measured[pair.study], count_comparisons(question, pair.study)))
+        for pair in question.ordered
     ]
     return [
         f"the text of {question.name} says {check.claim!r}, and the study {pair.study} found it {check.verdict} "
@@ -65,7 +83,11 @@ def _find_misplaced(question: Question, measured: Measured, facts: Facts) -> lis
     """Return a fault for each number that is not above the next, as a text says it is."""
     faults = []
     for numbers in question.numbers:
-        ranges = [(name, *find_range(name, measured, facts)) for name in numbers.descending]
+        growths = [count_growths(question, name.partition("/")[0]) for name in numbers.descending]
+        ranges = [
+            (name, *find_range(name, measured, facts, together))
+            for name, together in zip(numbers.descending, growths, strict=True)
+        ]
         for (more, low, _), (less, _, high) in itertools.pairwise(ranges):
             if not low > high:
                 text = f"the text of {question.name} says {numbers.claim!r}, and"
@@ -73,17 +95,17 @@ def _find_misplaced(question: Question, measured: Measured, facts: Facts) -> lis
     return faults
 
 
-def find_range(name: str, measured: Measured, facts: Facts) -> tuple[float, float]:
+def find_range(name: str, measured: Measured, facts: Facts, growths: int = 1) -> tuple[float, float]:
     """Return both ends of a number's interval, which are one where it has none.
 
-    ``name``: a value by ``FACT.KEY``, what was measured by ``STUDY/SLOT``, or a limit that is typed as a number. Raises
-    KeyError for a slot of nothing, ValueError for what is no number.
+    ``name``: a value by ``FACT.KEY``, what was measured by ``STUDY/SLOT``, or a limit that is typed as a number.
+    ``growths``: as of ``fill_slots``. Raises KeyError for a slot of nothing, ValueError for what is no number.
     """
     study, _, slot = name.partition("/")
     fact, _, key = name.partition(".")
     if study in measured:
         verdicts = {verdict.variant: verdict for verdict in judge_once(study, measured[study])}
-        text = fill_slots(f"[[{slot}]]", measured[study], verdicts)
+        text = fill_slots(f"[[{slot}]]", measured[study], verdicts, growths)
     else:
         text = str(facts[fact][key]) if fact in facts else name
     value, _, interval = text.replace("−", "-").partition(" [")
@@ -91,7 +113,7 @@ def find_range(name: str, measured: Measured, facts: Facts) -> tuple[float, floa
     return (float(low), float(high)) if interval else (float(value), float(value))
 
 
-def _find_fallen(sentence: str, rests: Rests, measured: Measured, facts: Facts) -> list[str]:
+def _find_fallen(question: Question, sentence: str, rests: Rests, measured: Measured, facts: Facts) -> list[str]:
     faults = []
     for name, rested in rests.items():
         kinds = [(variant, kind) for variant, kinds in rested.items() for kind in list_kinds(kinds)]
@@ -102,7 +124,7 @@ def _find_fallen(sentence: str, rests: Rests, measured: Measured, facts: Facts) 
         if earlier := describe_earlier_plan(STUDIES[study], measured[name], size or "cpu"):
             faults.append(f"{sentence} rests on the study {name}. {earlier}")
         for variant, kind in kinds:
-            measured_kind = _find_kind(name, measured[name], variant, kind)
+            measured_kind = _find_kind(name, measured[name], variant, kind, count_growths(question, name))
             if measured_kind != kind:
                 faults.append(
                     f"{sentence} rests on {variant!r} being {kind}, and the study {name} found {measured_kind}"
@@ -110,12 +132,12 @@ def _find_fallen(sentence: str, rests: Rests, measured: Measured, facts: Facts) 
     return faults
 
 
-def _find_kind(name: str, comparison: Comparison, variant: str, kind: Rest) -> str:
+def _find_kind(name: str, comparison: Comparison, variant: str, kind: Rest, growths: int) -> str:
     """Return what a study found of a variant in the matter that a kind is about: pace, longer text, or the score."""
     if kind == LATER:
         return find_pace_verdict(comparison, variant)
     if kind in (GROWS, HOLDS):
-        return judge_longer_text(comparison, variant)
+        return judge_longer_text(comparison, variant, growths)
     return {verdict.variant: verdict.kind for verdict in judge_once(name, comparison)}[variant]
 
 

@@ -9,7 +9,7 @@ from scipy import stats
 
 from clockhands.comparison import Comparison
 from clockhands.comparison.plan_settings import MARGINS
-from clockhands.comparison.statistics import MIN_SEEDS, Difference, estimate_difference
+from clockhands.comparison.statistics import ALPHA, MIN_SEEDS, Difference, estimate_difference
 from clockhands.comparison.verdict_sentences import format_number, format_range
 from clockhands.comparison.verdicts import find_groups, find_top, score_matrix
 from clockhands.errors import ConfigError
@@ -102,11 +102,12 @@ def _find_margin(ordering: Ordering, comparison: Comparison) -> float:
     return comparison.plan.equal_within if ordering.on == "score" else MARGINS["loss"]
 
 
-def judge_longer_text(comparison: Comparison, variant: str) -> str:
+def judge_longer_text(comparison: Comparison, variant: str, growths: int = 1) -> str:
     """Return whether the loss of a variant ``grows`` on the longest text, or ``holds``; or ``undecided``.
 
     It grows where the 95 % interval of its growth over seeds is above 0, and holds where the 90 % interval ends below
-    the margin of a loss, which is one of two one-sided tests: it may fall.
+    the margin of a loss, which is one of two one-sided tests: it may fall. ``growths``: over how many growths these
+    intervals hold together (Bonferroni).
     """
     splits = [split for trial in comparison.get_trials(variant) for split in trial.longer]
     by_seed = _list_values(comparison, variant, f"{splits[-1]}, growth") if splits else {}
@@ -114,7 +115,8 @@ def judge_longer_text(comparison: Comparison, variant: str) -> str:
         return "undecided"
     growth_S = np.array([float(value[0]) for value in by_seed.values()])
     error = growth_S.std(ddof=1) / len(growth_S) ** 0.5
-    wide, narrow = (float(stats.t.ppf(level, len(growth_S) - 1)) * error for level in (0.975, 0.95))
+    levels = 1 - ALPHA / growths / 2, 1 - ALPHA / growths
+    wide, narrow = (float(stats.t.ppf(level, len(growth_S) - 1)) * error for level in levels)
     if growth_S.mean() - wide > 0:
         return GROWS
     return HOLDS if growth_S.mean() + narrow < MARGINS["loss"] else "undecided"
