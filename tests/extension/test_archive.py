@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -24,17 +25,42 @@ def test_results_come_back_as_they_were(tmp_path: Path) -> None:
     retrieval = Retrieval(
         (2, 4), {"recall": np.array([[0.5, 1.0]])}, {}, {"recall": np.array([[0.5, np.nan]])}, {"recall": 5}, "x y"
     )
-    archive.keep("loss", lambda: np.inf)
+    archive.keep_number("loss", lambda: np.inf)
     archive.keep_drift("key", lambda: drift)
     archive.keep_retrieval("key", lambda: retrieval)
     again = Archive(path, "a")
-    assert again.keep("loss", never) == np.inf
+    assert again.keep_number("loss", never) == np.inf
     np.testing.assert_equal(again.keep_drift("key", never).losses_NR, drift.losses_NR)
     kept = again.keep_retrieval("key", never)
     assert kept.ranks["recall"].tolist() == [[0.5, 1.0]] and kept.questions == {"recall": 5}
     np.testing.assert_equal(kept.by_depth["recall"], [[0.5, np.nan]])
     with pytest.raises(AssertionError, match="measured again"):
         Archive(path, "b").keep("loss", never)
+
+
+@pytest.mark.parametrize(
+    ("key", "damaged"),
+    [
+        ("loss", "no number"),
+        ("loss", None),
+        ("key/array", [[1.0], [2.0]]),
+        ("key/array", {"a": 1}),
+        ("key/drift", {"lengths": [2, 4], "tail": 1, "losses_NR": [[1.5]]}),
+        ("key/drift", {"lengths": 2, "tail": 1, "losses_NR": [[1.5]]}),
+        ("key/drift", ["lengths", "tail"]),
+        ("key/retrieval", {"lengths": [2, 4], "ranks": 7, "control": {}, "by_depth": {}, "questions": {}}),
+        ("key/retrieval", {"lengths": [2, 4], "ranks": {"recall": [[1.0]]}, "control": {}, "by_depth": {},
+                           "questions": {}, "writing": ""}),
+    ],
+)  # fmt: skip
+def test_results_that_are_damaged_are_refused_with_their_name(tmp_path: Path, key: str, damaged: object) -> None:
+    """A file with the right signature, whose results somebody changed."""
+    path = tmp_path / "measured.json"
+    path.write_text(json.dumps({"signature": "a", "results": {key: damaged}}))
+    archive, name = Archive(path, "a"), key.partition("/")[0]
+    read = {"loss": archive.keep_number, "key/array": archive.keep_array, "key/drift": archive.keep_drift}
+    with pytest.raises(DataError, match=rf"measured\.json cannot be read.*of '{name}' is damaged"):
+        read.get(key, archive.keep_retrieval)(name, never)  # type: ignore[operator]
 
 
 def test_a_file_that_is_none_is_refused(tmp_path: Path) -> None:

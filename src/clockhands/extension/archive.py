@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,20 @@ class Archive:
                 read = json.loads(path.read_text("utf8"))
                 self.results = dict(read["results"]) if read["signature"] == signature else {}
             except (OSError, ValueError, KeyError, TypeError) as fault:
-                raise DataError(f"{path} cannot be read, so the command cannot go on from it; remove it") from fault
+                raise self._refuse() from fault
+
+    def _refuse(self, key: str = "") -> DataError:
+        """Return the error for a file that holds something else than this class wrote."""
+        what = f": what it holds of {key!r} is damaged" if key else ""
+        return DataError(f"{self.path} cannot be read, so the command cannot go on from it; remove it{what}")
+
+    @contextmanager
+    def _reading(self, key: str) -> Iterator[None]:
+        """Raise DataError where what was kept is not what was measured then."""
+        try:
+            yield
+        except (KeyError, TypeError, ValueError, AttributeError) as fault:
+            raise self._refuse(key) from fault
 
     def keep(self, key: str, measure: Callable[[], Any]) -> Any:
         """Return what is kept under a key; measure and keep it, if nothing is."""
@@ -46,9 +60,17 @@ class Archive:
                 write_text(self.path, json.dumps({"signature": self.signature, "results": self.results}))
         return self.results[key]
 
+    def keep_number(self, key: str, measure: Callable[[], float]) -> float:
+        """Do as ``keep`` with a number."""
+        kept = self.keep(key, measure)
+        with self._reading(key):
+            return float(kept)
+
     def keep_array(self, key: str, measure: Callable[[], Float[np.ndarray, " N"]]) -> Float[np.ndarray, " N"]:
         """Do as ``keep`` with an array."""
-        return np.asarray(self.keep(f"{key}/array", lambda: measure().tolist()), float)
+        kept = self.keep(f"{key}/array", lambda: measure().tolist())
+        with self._reading(key):
+            return _read_array(kept, 1)
 
     def keep_drift(self, key: str, measure: Callable[[], Drift]) -> Drift:
         """Do as ``keep`` with a ``Drift``."""
@@ -58,7 +80,9 @@ class Archive:
             return {"lengths": drift.lengths, "tail": drift.tail, "losses_NR": drift.losses_NR.tolist()}
 
         kept = self.keep(f"{key}/drift", flatten)
-        return Drift(tuple(kept["lengths"]), kept["tail"], np.asarray(kept["losses_NR"], float))
+        with self._reading(key):
+            lengths = tuple(int(length) for length in kept["lengths"])
+            return Drift(lengths, int(kept["tail"]), _read_array(kept["losses_NR"], 2, len(lengths)))
 
     def keep_retrieval(self, key: str, measure: Callable[[], Retrieval]) -> Retrieval:
         """Do as ``keep`` with a ``Retrieval``."""
@@ -73,7 +97,21 @@ class Archive:
             }
 
         kept = self.keep(f"{key}/retrieval", flatten)
-        ranks, control, depths = (
-            {task: np.asarray(rows, float) for task, rows in kept[name].items()} for name in ARRAYS
-        )
-        return Retrieval(tuple(kept["lengths"]), ranks, control, depths, kept["questions"], str(kept["writing"]))
+        with self._reading(key):
+            lengths = tuple(int(length) for length in kept["lengths"])
+            ranks, control, depths = (
+                {task: _read_array(rows, *shape) for task, rows in kept[name].items()}
+                for name, shape in zip(ARRAYS, ((2, len(lengths)), (1,), (2, len(lengths))), strict=True)
+            )
+            questions = {str(task): int(count) for task, count in kept["questions"].items()}
+            return Retrieval(lengths, ranks, control, depths, questions, str(kept["writing"]))
+
+
+def _read_array(kept: Any, axes: int, width: int | None = None) -> Float[np.ndarray, ...]:
+    """Return an array of numbers. Raises ValueError for one of other axes, or of another last one than ``width``."""
+    array = np.asarray(kept, float)
+    if not array.size:
+        return array.reshape((0, width or 0)[:axes])
+    if array.ndim != axes or (width is not None and array.shape[-1] != width):
+        raise ValueError(f"an array of shape {array.shape}")
+    return array

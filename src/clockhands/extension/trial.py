@@ -71,7 +71,7 @@ def try_methods(
                 return _measure(model, method, texts_NS, tail)
 
             read = len(texts_NS)
-            tried[method.name] = (archive.keep(f"try/{method.key}/{read}/{longest}", measure), read)
+            tried[method.name] = (archive.keep_number(f"try/{method.key}/{read}/{longest}", measure), read)
         rivals.sort(key=lambda method: tried[method.name][0])
         rivals, count = rivals[: max(FINALISTS, -(-len(rivals) // 2))], 2 * count
     return tried
@@ -104,8 +104,7 @@ def search(
         name = ",".join(f"{value:.6g}" for value in factors_F)
         group_NS = texts_NS[group::groups]
         key = f"search/{name}/{group}/{len(group_NS)}/{longest}"
-        loss: float = archive.keep(key, lambda: _measure(model, make(factors_F), group_NS, tail))
-        return loss
+        return archive.keep_number(key, lambda: _measure(model, make(factors_F), group_NS, tail))
 
     best_F, loss = search_factors(measure, starts, factor, evaluations, texts=groups, seed=seed, progress=progress)
     return make(best_F), loss, len(texts_NS)
