@@ -24,8 +24,6 @@ from contextlib import redirect_stdout, suppress
 from pathlib import Path
 from typing import Any
 
-from latex2mathml.converter import convert
-
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
 FROM_ROOT = {
@@ -132,12 +130,16 @@ def relink(text: str, source: Path, target: str, places: dict[Path, str]) -> str
 def draw_formulas(text: str) -> str:
     """Return a page in which each formula between two ``$$`` is MathML. Code is left as it is.
 
-    Raises ValueError for a formula with a command that the converter does not know.
+    Raises ValueError with a formula that cannot be drawn.
     """
+    from latex2mathml.converter import convert
 
     def rewrite(match: re.Match[str]) -> str:
         # MathML would set the two signs of "+=" apart, as two operators.
-        drawn = convert(match[1].strip().replace(r"\mathrel{+}=", r"\;\text{+=}\;"), display="block")
+        try:
+            drawn = convert(match[1].strip().replace(r"\mathrel{+}=", r"\;\text{+=}\;"), display="block")
+        except Exception as fault:  # the converter has a dozen errors of its own, with no words
+            raise ValueError(f"the formula {match[1].strip()} cannot be drawn: {type(fault).__name__}") from fault
         if "\\" in drawn:
             raise ValueError(f"the formula {match[1].strip()} has a command that cannot be drawn: {drawn}")
         return f'<div class="formula">{drawn}</div>'

@@ -124,6 +124,8 @@ def test_a_formula_is_drawn_and_code_is_left_as_it_is() -> None:
 def test_a_formula_that_cannot_be_drawn_is_named() -> None:
     with pytest.raises(ValueError, match=r"\\nosuch x has a command that cannot be drawn"):
         site().draw_formulas("$$ \\nosuch x $$")
+    with pytest.raises(ValueError, match=r"the formula a_\{ cannot be drawn"):
+        site().draw_formulas("$$ a_{ $$")
 
 
 def test_a_link_to_nothing_is_named() -> None:

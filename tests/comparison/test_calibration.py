@@ -11,8 +11,19 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from clockhands.comparison import simultaneous
-from clockhands.comparison.calibration import ITEMS, LAWS, Cell, Law, Rate, make_simulated_plan, measure_cell, simulate
+from clockhands.comparison import simultaneous, statistics
+from clockhands.comparison.calibration import (
+    ITEMS,
+    LAWS,
+    Cell,
+    Equality,
+    Law,
+    Rate,
+    make_simulated_plan,
+    measure_cell,
+    measure_equality,
+    simulate,
+)
 from clockhands.comparison.verdicts import find_groups
 
 GAUSSIAN, _, TWINS, CEILING, FAILING, _ = LAWS
@@ -68,6 +79,20 @@ def test_an_interval_that_is_too_narrow_is_noticed(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(simultaneous, "_judge", narrow)
     assert measure_cell(GAUSSIAN, 5, 11, 40).false.value > 0.3
+
+
+@pytest.mark.parametrize("law", [GAUSSIAN, CEILING, FAILING], ids=lambda law: law.name)
+def test_variants_that_differ_by_the_margin_are_seldom_called_equivalent(law: Law) -> None:
+    """Claimed: at most 5 %; of 60, more than 9 would be an accident of one in a thousand."""
+    row = measure_equality(law, 5, 2, 60)
+    assert row.false.count <= 9
+    assert row.found.count > 2 * row.false.count and (law is FAILING or row.found.count > 20)
+    assert Equality.from_dict(json.loads(json.dumps(row.to_dict()))) == row
+
+
+def test_a_margin_that_the_verdict_does_not_heed_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(statistics.Difference, "is_within", lambda self, margin: abs(self.value) < 1.5 * margin)
+    assert measure_equality(GAUSSIAN, 5, 2, 20).false.count > 4
 
 
 def test_a_cell_is_read_back() -> None:

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
+from clockhands.comparison.simultaneous import compare_with_baseline
 from clockhands.comparison.statistics import (
     bound_mean,
     compute_improvement_probability,
@@ -115,7 +116,13 @@ def test_a_ceiling_and_a_floor_are_no_closer_than_their_bounds_allow() -> None:
     top, floor = (100 * np.array(stats.binomtest(k, 300).proportion_ci(0.95, "exact")) for k in (298, 1))
     value = 100 * (298 - 1) / 300
     assert found.low == pytest.approx(value - math.hypot(100 * 298 / 300 - top[0], floor[1] - 100 / 300))
-    assert found.within(100.0).high == 100.0
+    assert found.inner[0] > found.low and found.detectable is None and found.significant
+    two = compare_with_baseline([high, high], [low, low], top=100.0)
+    assert two[0].low < found.low, "two comparisons together"
+    few = high[:, :30].copy()
+    few[:, :9] = 0.0
+    apart = estimate_difference(few, 100.0 - few[:, ::-1], 42, top=100.0)
+    assert not apart.significant and apart.adjusted >= 0.05
     turned = estimate_difference(low, high, top=100.0)
     assert (turned.low, turned.high) == pytest.approx((-found.high, -found.low))
 

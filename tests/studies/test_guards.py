@@ -78,8 +78,10 @@ def test_a_question_counts_the_growths_that_it_shows_or_judges() -> None:
     rows = (("ALiBi", "[[how-far/growth:alibi:x]]"), ("KERPLE", "[[how-far/growth:kerple:x]] [[how-far/score:t5]]"))
     rests = {"how-far": {"kerple": "holds", "none": ["worse", "grows"], "t5": "better"}}
     asked = replace(ASKED, rows=rows, rests=rests)
-    assert count_growths(asked, "how-far") == 3
-    assert count_growths(asked, "scale") == 1
+    assert count_growths(asked) == 3
+    claim = Claim("It grows.", "true", "[[scale/growth:alibi:x]]", rests={"how-far": {"rope": "grows", "t5": "better"}})
+    assert count_growths(replace(asked, claims=(claim,))) == 5, "of another study too, and of claims"
+    assert count_growths(ASKED) == 1
 
 
 def test_numbers_that_a_text_compares_are_in_their_order(tides: Comparison) -> None:

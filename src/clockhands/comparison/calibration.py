@@ -1,13 +1,14 @@
 """A study of the comparison itself: how often its sentences are false, on scores whose truth is planted.
 
 Scores are drawn by a law, made into trials, and judged by ``judge`` as any others are. Variants are equal, so that
-every "better" or "worse" is false; the interval of the baseline's score should cover the true one.
+every "better" or "worse" is false; the interval of the baseline's score should cover the true one. Where one variant is
+worse by just the margin of equality, every "equivalent" of it is false (``measure_equality``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,8 @@ ITEMS = 300
 """Test items of a drawn comparison."""
 LEVEL = 50.0
 """The score, in points, of every variant, except under a law that sets a ``share``."""
+MARGIN = 5.0
+"""Within so many points two variants are equal, where that is tried: the margin of most studies of the answers."""
 SEEDS, VARIANTS = (5, 10), (1, 11, 42)
 """Numbers of seeds, and of variants besides the baseline, that are tried with every law."""
 
@@ -55,6 +58,17 @@ class Law:
     def groups(self) -> tuple[int, ...] | None:
         """The groups of the test items."""
         return tuple(place // 2 for place in range(ITEMS)) if self.twins else None
+
+    def draw_worse(
+        self, scale_V: Float[np.ndarray, " V"], seeds: int, rng: np.random.Generator, points: float
+    ) -> Float[np.ndarray, "V S N"]:
+        """Return scores as ``draw`` does, where the second variant is worse by so many points."""
+        scores_VSN = self.draw(scale_V, seeds, rng)
+        if self.share is None:
+            scores_VSN[1] -= points
+        else:
+            scores_VSN[1] = replace(self, share=self.share - points / 100).draw(scale_V[:1], seeds, rng)[0]
+        return scores_VSN
 
     def draw_scales(self, variants: int, rng: np.random.Generator) -> Float[np.ndarray, " V"]:
         """Return by how much the standard deviations of each variant, and of the baseline, differ from the law's."""
@@ -135,6 +149,40 @@ class Cell:
         """Return the cell that ``to_dict`` wrote."""
         rates = {name: Rate(**written[name]) for name in ("false", "covered", "learned", "shown") if written[name]}
         return cls(**{**written, **rates})
+
+
+@dataclass(frozen=True)
+class Equality:
+    """How often a variant is called equivalent: where it is worse by just the margin (false), and where it is equal."""
+
+    law: str
+    seeds: int
+    variants: int
+    false: Rate
+    found: Rate
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data that ``from_dict`` reads back."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, written: Mapping[str, Any]) -> Equality:
+        """Return what ``to_dict`` wrote."""
+        return cls(**{**written, "false": Rate(**written["false"]), "found": Rate(**written["found"])})
+
+
+def measure_equality(law: Law, seeds: int, variants: int, drawn: int, seed: int = 0) -> Equality:
+    """Judge ``drawn`` comparisons in which one variant is worse by ``MARGIN``, and as many in which all are equal."""
+    rng = np.random.default_rng([seed, seeds, variants, 1])
+    plan = replace(make_simulated_plan(seeds, variants), margin=MARGIN)
+    counts = []
+    for points in (MARGIN, 0.0):
+        kinds = []
+        for _ in range(drawn):
+            scores_VSN = law.draw_worse(law.draw_scales(variants, rng), seeds, rng, points)
+            kinds.append(judge(simulate(plan, law, scores_VSN))[1].kind)
+        counts.append(kinds.count("equivalent"))
+    return Equality(law.name, seeds, variants, Rate(counts[0], drawn), Rate(counts[1], drawn))
 
 
 def measure_cell(law: Law, seeds: int, variants: int, drawn: int, seed: int = 0) -> Cell:

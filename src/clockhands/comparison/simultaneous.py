@@ -36,8 +36,10 @@ from clockhands.comparison.variance_parts import Matrix, VarianceParts, estimate
 from clockhands.shapes import Float
 
 DRAWS = 50_000
-"""Draws of what chance alone gives. With 4,000, one of a few differences near the edge had another verdict by another
-generator; with so many the share beyond a quantile of 95 % is known within 0.2 points."""
+"""Draws of what chance alone gives. With 4,000, another seed of the generator could change the verdict on a difference
+near the edge; with so many the share beyond a quantile of 95 % is known within 0.2 points."""
+MOST_DRAWN = 3_000_000
+"""Numbers that are drawn at once at most, for memory; of more than sixty variants there are fewer draws."""
 FEWEST_VARIANCES = 5
 """Fewer variances tell nothing of their spread; each stands alone."""
 
@@ -58,9 +60,10 @@ class Null:
     seeds: int
 
 
-@lru_cache(maxsize=8)
-def draw_null(seeds: int, variants: int, groups: int, draws: int = DRAWS) -> Null:
+@lru_cache(maxsize=4)
+def draw_null(seeds: int, variants: int, groups: int) -> Null:
     """Draw differences of ``variants`` equal variants from one baseline, in units of their standard errors."""
+    draws = min(DRAWS, MOST_DRAWN // variants)
     rng = np.random.default_rng(1_955)
     total, squares = np.zeros((draws, variants)), np.zeros((draws, variants))
     for _ in range(seeds):
@@ -205,7 +208,7 @@ def choose_prior(variances: Sequence[float], null: Null) -> float:
     return max((prior for prior in PRIORS if special.polygamma(1, prior / 2) >= more), default=0.0)
 
 
-@lru_cache(maxsize=32)
+@lru_cache(maxsize=4)
 def _draw_true_variances(draws: int, variants: int, prior: float) -> np.ndarray:
     """Draw true variances as they differ under a scaled inverse χ² of so many degrees of freedom."""
     return prior / np.random.default_rng(2_004).chisquare(prior, (draws, variants))

@@ -170,8 +170,8 @@ def widen_between_extremes(
 ) -> Difference:
     """Return a difference between a score at the ceiling and one at the floor, no narrower than their exact bounds.
 
-    Neither varies, so that no variance of their difference can be estimated; and pairing items cannot make it smaller.
-    The bounds of both scores are joined by MOVER (Newcombe 1998, method 10; Zou & Donner 2008).
+    Both hardly vary, so that the variance of their difference cannot be estimated, and pairing items does not make it
+    smaller. The bounds of both scores are joined by MOVER (Newcombe 1998, method 10; Zou & Donner 2008).
     """
     sides = [_find_extreme(scores_SN, groups, top) for scores_SN in (ours_SN, theirs_SN)]
     if set(sides) != {"ceiling", "floor"}:
@@ -183,11 +183,16 @@ def widen_between_extremes(
         ends += [gap.value - math.hypot(means[0] - first[0], second[1] - means[1])]
         ends += [gap.value + math.hypot(first[1] - means[0], means[1] - second[0])]
     low, high, *inner = ends
+    low, high = min(gap.low, low), max(gap.high, high)
+    least = 0.0 if low > 0 or high < 0 else alpha  # p and interval never disagree
     return replace(
         gap,
-        low=min(gap.low, low),
-        high=max(gap.high, high),
+        low=low,
+        high=high,
         inner=(min(gap.inner[0], inner[0]), max(gap.inner[1], inner[1])),
+        p=max(gap.p, least / gap.comparisons),
+        adjusted=max(gap.adjusted, least),
+        detectable=None,
     )
 
 

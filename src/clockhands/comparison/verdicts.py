@@ -24,7 +24,7 @@ from clockhands.comparison.statistics import (
 )
 from clockhands.comparison.variance_parts import Matrix
 from clockhands.comparison.verdict_sentences import Kind, describe_difference
-from clockhands.errors import DataError
+from clockhands.errors import DataError, UsageError
 from clockhands.findings import choose_digits
 
 MIN_INTERVAL_SEEDS = 3
@@ -79,11 +79,18 @@ def judge(comparison: Comparison) -> list[Verdict]:
 def score_matrix(comparison: Comparison, variant: str, seeds: Collection[int] | None = None) -> Matrix:
     """Return the metric of a variant's finished trials, seeds × test items.
 
-    Raises DataError for a trial with items that have no number.
+    Raises DataError for a trial with items that have no number, UsageError for trials with different numbers of items.
     """
     trials = [trial for trial in comparison.get_trials(variant) if seeds is None or trial.seed in seeds]
     if not trials:
         return np.zeros((0, 0))
+    counts = {trial.seed: len(trial.items_N) for trial in trials}
+    if len({*counts.values()}) > 1:
+        told = ", ".join(f"seed {seed} has {count:,}" for seed, count in counts.items())
+        raise UsageError(
+            f"the trials of {variant!r} have different numbers of test items ({told}): some were measured on other "
+            "text, or by another version of Clockhands; run the comparison in a new folder"
+        )
     scores_SN = np.stack([trial.items_N for trial in trials])
     if not np.isfinite(scores_SN).all():
         trial = next(trial for trial in trials if not np.isfinite(trial.items_N).all())

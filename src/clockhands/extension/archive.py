@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,8 @@ from clockhands.shapes import Float
 
 __all__ = ["Archive"]
 
+WRONG = (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError)
+"""What Python raises where a file holds something else than was written."""
 ARRAYS = ("ranks", "control", "by_depth")
 """The fields of ``Retrieval`` that are arrays by task."""
 
@@ -36,20 +39,20 @@ class Archive:
             try:
                 read = json.loads(path.read_text("utf8"))
                 self.results = dict(read["results"]) if read["signature"] == signature else {}
-            except (OSError, ValueError, KeyError, TypeError) as fault:
+            except (OSError, *WRONG) as fault:
                 raise self._refuse() from fault
 
     def _refuse(self, key: str = "") -> DataError:
         """Return the error for a file that holds something else than this class wrote."""
-        what = f": what it holds of {key!r} is damaged" if key else ""
-        return DataError(f"{self.path} cannot be read, so the command cannot go on from it; remove it{what}")
+        fault = f"what {self.path} holds of {key} is damaged" if key else f"{self.path} cannot be read"
+        return DataError(f"{fault}, so the command cannot go on from it; remove the file")
 
     @contextmanager
     def _reading(self, key: str) -> Iterator[None]:
         """Raise DataError where what was kept is not what was measured then."""
         try:
             yield
-        except (KeyError, TypeError, ValueError, AttributeError) as fault:
+        except WRONG as fault:
             raise self._refuse(key) from fault
 
     def keep(self, key: str, measure: Callable[[], Any]) -> Any:
@@ -64,7 +67,10 @@ class Archive:
         """Do as ``keep`` with a number."""
         kept = self.keep(key, measure)
         with self._reading(key):
-            return float(kept)
+            number = float(_read_array(kept, 0))
+            if math.isnan(number):
+                raise ValueError("no number")
+            return number
 
     def keep_array(self, key: str, measure: Callable[[], Float[np.ndarray, " N"]]) -> Float[np.ndarray, " N"]:
         """Do as ``keep`` with an array."""
@@ -72,8 +78,8 @@ class Archive:
         with self._reading(key):
             return _read_array(kept, 1)
 
-    def keep_drift(self, key: str, measure: Callable[[], Drift]) -> Drift:
-        """Do as ``keep`` with a ``Drift``."""
+    def keep_drift(self, key: str, lengths: Sequence[int], measure: Callable[[], Drift]) -> Drift:
+        """Do as ``keep`` with a ``Drift`` at these lengths."""
 
         def flatten() -> dict[str, Any]:
             drift = measure()
@@ -81,11 +87,14 @@ class Archive:
 
         kept = self.keep(f"{key}/drift", flatten)
         with self._reading(key):
-            lengths = tuple(int(length) for length in kept["lengths"])
-            return Drift(lengths, int(kept["tail"]), _read_array(kept["losses_NR"], 2, len(lengths)))
+            _require_lengths(kept["lengths"], lengths)
+            losses_NR = _read_array(kept["losses_NR"], 2, len(lengths))
+            if not len(losses_NR):
+                raise ValueError("no text")
+            return Drift(tuple(lengths), int(kept["tail"]), losses_NR)
 
-    def keep_retrieval(self, key: str, measure: Callable[[], Retrieval]) -> Retrieval:
-        """Do as ``keep`` with a ``Retrieval``."""
+    def keep_retrieval(self, key: str, lengths: Sequence[int], measure: Callable[[], Retrieval]) -> Retrieval:
+        """Do as ``keep`` with a ``Retrieval`` at these lengths."""
 
         def flatten() -> dict[str, Any]:
             retrieval = measure()
@@ -98,20 +107,29 @@ class Archive:
 
         kept = self.keep(f"{key}/retrieval", flatten)
         with self._reading(key):
-            lengths = tuple(int(length) for length in kept["lengths"])
+            _require_lengths(kept["lengths"], lengths)
             ranks, control, depths = (
                 {task: _read_array(rows, *shape) for task, rows in kept[name].items()}
                 for name, shape in zip(ARRAYS, ((2, len(lengths)), (1,), (2, len(lengths))), strict=True)
             )
             questions = {str(task): int(count) for task, count in kept["questions"].items()}
-            return Retrieval(lengths, ranks, control, depths, questions, str(kept["writing"]))
+            return Retrieval(tuple(lengths), ranks, control, depths, questions, str(kept["writing"]))
+
+
+def _require_lengths(kept: Any, lengths: Sequence[int]) -> None:
+    """Raise ValueError where results are of other lengths than those that are asked for."""
+    if list(kept) != list(lengths):
+        raise ValueError(f"lengths {kept} in place of {lengths}")
 
 
 def _read_array(kept: Any, axes: int, width: int | None = None) -> Float[np.ndarray, ...]:
-    """Return an array of numbers. Raises ValueError for one of other axes, or of another last one than ``width``."""
-    array = np.asarray(kept, float)
-    if not array.size:
-        return array.reshape((0, width or 0)[:axes])
-    if array.ndim != axes or (width is not None and array.shape[-1] != width):
-        raise ValueError(f"an array of shape {array.shape}")
-    return array
+    """Return an array of numbers.
+
+    Raises ValueError for what is no number, for other axes, and for another last axis than ``width``.
+    """
+    array = np.asarray(kept)
+    if not array.size and axes:
+        return array.astype(float).reshape((0, width or 0)[:axes])
+    if array.dtype.kind not in "if" or array.ndim != axes or (width is not None and array.shape[-1] != width):
+        raise ValueError(f"an array of {array.dtype} of shape {array.shape}")
+    return array.astype(float)

@@ -134,13 +134,13 @@ def _measure_losses_of_all(
         with apply(model, method) as extended:
             if drifts and method.spares_short_texts:
                 shorts.append(shorts[0])
-                beyond = archive.keep_drift(f"{key}/beyond", lambda: drift(extended, lengths[1:]))
+                beyond = archive.keep_drift(f"{key}/beyond", lengths[1:], lambda: drift(extended, lengths[1:]))
                 losses_NR = np.concatenate([drifts[0].losses_NR[:, :1], beyond.losses_NR], axis=1)
                 drifts.append(replace(beyond, lengths=tuple(lengths), losses_NR=losses_NR))
                 continue
             # Short texts first: in transformers a base that grew with a long text may stay so.
             shorts.append(archive.keep_array(key, lambda: measure_losses(extended, short_NS, trained - 1)))
-            drifts.append(archive.keep_drift(key, lambda: drift(extended, lengths)))
+            drifts.append(archive.keep_drift(key, lengths, lambda: drift(extended, lengths)))
     return shorts, drifts
 
 
@@ -183,7 +183,7 @@ def _add_retrieval(
                 )  # fmt: skip
 
             key = f"judge/{entry.method.key}/{items}/{lengths[-1]}/{','.join(tasks)}"
-            retrievals[entry.method.name] = archive.keep_retrieval(key, retrieve)
+            retrievals[entry.method.name] = archive.keep_retrieval(key, lengths, retrieve)
     return tuple(replace(entry, retrieval=retrievals.get(entry.method.name)) for entry in judged)
 
 

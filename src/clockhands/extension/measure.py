@@ -75,6 +75,7 @@ def measure(
     rungs = ",".join(map(str, lengths))
     drift = archive.keep_drift(
         f"measure/{texts}/{rungs}",
+        lengths,
         lambda: measure_drift(model, stream, lengths, tail=choose_tail(trained), texts=texts, progress=progress),
     )
 
@@ -82,5 +83,5 @@ def measure(
         writing = choose_writing(model, stream, max(readable), seed)
         return measure_retrieval(model, stream, lengths, writing, items=items, seed=seed, progress=progress)
 
-    retrieval = archive.keep_retrieval(f"measure/{items}/{rungs}", retrieve)
+    retrieval = archive.keep_retrieval(f"measure/{items}/{rungs}", lengths, retrieve)
     return Measurement(trained, drift, retrieval, judge_usable(drift, retrieval, trained, margin))

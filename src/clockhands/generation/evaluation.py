@@ -44,7 +44,7 @@ class Loss:
 
     @property
     def linearised_N(self) -> NDArray[np.float64]:
-        """One number of each example, whose mean is ``mean``: what the example adds to it, whatever its length.
+        """The mean, plus how far the loss of each example lies from what the mean expects of its tokens: [N].
 
         ``mean`` is a ratio of two sums, linearised around its value (Särndal et al. 1992, section 5.6).
         """

@@ -137,7 +137,8 @@ def evaluate_windows(
     """Measure loss and perplexity of a language model on documents: over all tokens, and by their place in a window.
 
     The intervals resample documents where windows begin in ``FEWEST_DOCUMENTS`` or more, else ``STRETCHES`` stretches
-    of neighbouring windows.
+    of neighbouring windows. A text of no more windows than that is resampled window by window, which says too little
+    of how they vary; ``resampled`` tells so.
 
     Args:
         model: the language model.
@@ -189,7 +190,8 @@ def _group_windows(losses_NS: Float[np.ndarray, "N S-1"], windows: EvaluationWin
         groups_N = np.arange(len(windows)) * count // len(windows)
         resampled = f"{count:,} stretches of neighbouring windows, {len(windows):,} windows in all"
         if len(windows) <= STRETCHES:
-            resampled = f"{count} windows" if count > 1 else "1 window"
+            resampled = f"{count} windows; as neighbours they are alike, so that intervals are too narrow"
+            resampled = resampled if count > 1 else "1 window"
     return Loss(
         np.bincount(groups_N, nats_N, count).astype(np.float64), np.bincount(groups_N, tokens_N, count).astype(np.int64)
     ), resampled

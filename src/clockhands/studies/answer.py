@@ -15,7 +15,7 @@ from clockhands.comparison.plan_settings import METRICS
 from clockhands.comparison.statistics import ALPHA, MIN_SEEDS, bound_mean
 from clockhands.comparison.trial_runner import load_material
 from clockhands.comparison.verdicts import Verdict, format_score, judge, score_matrix
-from clockhands.findings import Finding, Findings, join_words
+from clockhands.findings import Finding, Findings, choose_digits, join_words
 from clockhands.studies.exact.added import share_scores
 from clockhands.studies.literature import check_ordering, tally_orderings
 from clockhands.studies.pace import NOT_MEASURED, describe_pace, describe_slower
@@ -204,11 +204,13 @@ def format_interval(
     if not values:
         return NOT_MEASURED
 
-    def show(value: float) -> str:
-        return f"{round(value, digits) + 0.0:{sign}.{digits}f}".replace("-", "−")
+    def show(value: float, places: int = digits) -> str:
+        return f"{round(value, places) + 0.0:{sign}.{places}f}".replace("-", "−")
 
     mean = sum(values) / len(values)
     if max(values) - min(values) < 10**-digits / 2:
         return show(mean)
     low, high = bound_mean(np.array(values)[:, None], alpha)
-    return f"{show(mean)} [{show(low)}, {show(high if most is None else min(high, most))}]"
+    high = high if most is None else min(high, most)
+    ends = [show(end, choose_digits(end, 0.0, digits) if sign else digits) for end in (low, high)]
+    return f"{show(mean)} [{', '.join(ends)}]"

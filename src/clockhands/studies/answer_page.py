@@ -114,7 +114,7 @@ def describe_measurement(name: str, comparison: Comparison, judged: int) -> str:
     )
     verdicts = f"{margin}, {compared}" if judged else ""
     text = ", each with a text of its own" if plan.redraw_text else ""
-    unit = "parts of the test text" if plan.metric == "loss" else "test items"
+    unit = "stretches or documents of the test text" if plan.metric == "loss" else "test items"
     counted = "" if STUDIES[name.partition(".")[0]].unscored else f", {items:,} {unit}"
     return (
         f"{study}: corpus {plan.recipe.corpus}, {_describe_widths(plan)}, {amount:,g} {kind}, "
@@ -191,6 +191,7 @@ def fill(text: str, measured: Measured, facts: Facts, question: Question | None 
     ``question``: the one that the text is of, over whose comparisons and growths their intervals hold together.
     """
     named = {pair.name: pair for pair in question.ordered if pair.name} if question else {}
+    growths = count_growths(question) if question else 1
     counts = {pair.study: count_comparisons(question, pair.study) for pair in question.ordered} if question else {}
 
     def replace(slot: re.Match[str]) -> str:
@@ -202,7 +203,7 @@ def fill(text: str, measured: Measured, facts: Facts, question: Question | None 
             return describe_gap(pair.ordering, measured[pair.study], counts[pair.study])
         comparison = measured[name]
         verdicts = {verdict.variant: verdict for verdict in judge_once(name, comparison)}
-        return fill_slots(f"[[{rest}]]", comparison, verdicts, count_growths(question, name) if question else 1)
+        return fill_slots(f"[[{rest}]]", comparison, verdicts, growths)
 
     return SLOT.sub(replace, text)
 

@@ -54,14 +54,14 @@ def count_comparisons(question: Question, name: str) -> int:
     return max(len(question.ordered), len(STUDIES[name.partition(".")[0]].orderings))
 
 
-def count_growths(question: Question, name: str) -> int:
-    """Return of how many variants of a study the question shows how much the loss grows, or says whether it does."""
+def count_growths(question: Question) -> int:
+    """Return of how many variants, of all studies, the question shows how a loss grows, or says whether it does."""
     texts = [text for _, text in list_texts(question)] + [cell for row in question.rows for cell in row]
-    slots = [slot[2] for text in texts for slot in SLOT.finditer(text) if slot[1] == name]
-    shown = {rest.removeprefix("growth:").rpartition(":")[0] for rest in slots if rest.startswith("growth:")}
+    slots = [(slot[1], slot[2]) for text in texts for slot in SLOT.finditer(text) if slot[2].startswith("growth:")]
+    shown = {(name, rest.removeprefix("growth:").rpartition(":")[0]) for name, rest in slots}
     rests = [question.rests, *(claim.rests for claim in question.claims)]
-    rested = [(variant, kinds) for own in rests for variant, kinds in own.get(name, {}).items()]
-    judged = {variant for variant, kinds in rested if {GROWS, HOLDS} & {*list_kinds(kinds)}}
+    rested = [(name, *pair) for own in rests for name, kinds in own.items() for pair in kinds.items()]
+    judged = {(name, variant) for name, variant, kinds in rested if {GROWS, HOLDS} & {*list_kinds(kinds)}}
     return max(1, len(shown | judged))
 
 
@@ -81,13 +81,9 @@ def _find_reversed(question: Question, measured: Measured) -> list[str]:
 
 def _find_misplaced(question: Question, measured: Measured, facts: Facts) -> list[str]:
     """Return a fault for each number that is not above the next, as a text says it is."""
-    faults = []
+    faults, growths = [], count_growths(question)
     for numbers in question.numbers:
-        growths = [count_growths(question, name.partition("/")[0]) for name in numbers.descending]
-        ranges = [
-            (name, *find_range(name, measured, facts, together))
-            for name, together in zip(numbers.descending, growths, strict=True)
-        ]
+        ranges = [(name, *find_range(name, measured, facts, growths)) for name in numbers.descending]
         for (more, low, _), (less, _, high) in itertools.pairwise(ranges):
             if not low > high:
                 text = f"the text of {question.name} says {numbers.claim!r}, and"
@@ -124,7 +120,7 @@ def _find_fallen(question: Question, sentence: str, rests: Rests, measured: Meas
         if earlier := describe_earlier_plan(STUDIES[study], measured[name], size or "cpu"):
             faults.append(f"{sentence} rests on the study {name}. {earlier}")
         for variant, kind in kinds:
-            measured_kind = _find_kind(name, measured[name], variant, kind, count_growths(question, name))
+            measured_kind = _find_kind(name, measured[name], variant, kind, count_growths(question))
             if measured_kind != kind:
                 faults.append(
                     f"{sentence} rests on {variant!r} being {kind}, and the study {name} found {measured_kind}"
