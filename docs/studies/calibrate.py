@@ -71,10 +71,10 @@ to two in a hundred, so that "false" may be a little more often than the table h
 ## How often is “equivalent” false?
 
 Of variants as above one is worse than the baseline by {margin:g} points, which is just the margin of equality. So every
-"equivalent" of it is **false**, and at most 5 % should be. Where all are equal, **found** is how often it is called
+"equivalent" of it is **false**, and at most 5 % should be. Where all are equal, **shown** is how often it is called
 equivalent.
 
-| scores | seeds | variants | false | found |
+| scores | seeds | variants | false | shown |
 | --- | --- | --- | --- | --- |
 {equality}
 
@@ -245,7 +245,7 @@ def _row(cell: Cell) -> str:
 
 
 def _equality_row(row: Equality) -> str:
-    return "| " + " | ".join([row.law, str(row.seeds), str(row.variants), _share(row.false), _share(row.found)]) + " |"
+    return "| " + " | ".join([row.law, str(row.seeds), str(row.variants), _share(row.false), _share(row.shown)]) + " |"
 
 
 def _share(rate: Rate) -> str:

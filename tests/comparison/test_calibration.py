@@ -86,7 +86,7 @@ def test_variants_that_differ_by_the_margin_are_seldom_called_equivalent(law: La
     """Claimed: at most 5 %; of 60, more than 9 would be an accident of one in a thousand."""
     row = measure_equality(law, 5, 2, 60)
     assert row.false.count <= 9
-    assert row.found.count > 2 * row.false.count and (law is FAILING or row.found.count > 20)
+    assert row.shown.count > 2 * row.false.count and (law is FAILING or row.shown.count > 20)
     assert Equality.from_dict(json.loads(json.dumps(row.to_dict()))) == row
 
 

@@ -159,7 +159,7 @@ class Equality:
     seeds: int
     variants: int
     false: Rate
-    found: Rate
+    shown: Rate
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data that ``from_dict`` reads back."""
@@ -168,7 +168,7 @@ class Equality:
     @classmethod
     def from_dict(cls, written: Mapping[str, Any]) -> Equality:
         """Return what ``to_dict`` wrote."""
-        return cls(**{**written, "false": Rate(**written["false"]), "found": Rate(**written["found"])})
+        return cls(**{**written, "false": Rate(**written["false"]), "shown": Rate(**written["shown"])})
 
 
 def measure_equality(law: Law, seeds: int, variants: int, drawn: int, seed: int = 0) -> Equality:

@@ -86,9 +86,9 @@ def score_matrix(comparison: Comparison, variant: str, seeds: Collection[int] | 
         return np.zeros((0, 0))
     counts = {trial.seed: len(trial.items_N) for trial in trials}
     if len({*counts.values()}) > 1:
-        told = ", ".join(f"seed {seed} has {count:,}" for seed, count in counts.items())
+        listed = ", ".join(f"seed {seed} has {count:,}" for seed, count in counts.items())
         raise UsageError(
-            f"the trials of {variant!r} have different numbers of test items ({told}): some were measured on other "
+            f"the trials of {variant!r} have different numbers of test items ({listed}): some were measured on other "
             "text, or by another version of Clockhands; run the comparison in a new folder"
         )
     scores_SN = np.stack([trial.items_N for trial in trials])
