@@ -206,6 +206,8 @@ def describe_power(cells: Sequence[Cell]) -> str:
 
 def describe_equality(rows: Sequence[Equality]) -> str:
     """Say in how many rows "equivalent" is false more often than it should be, beyond the simulation's own chance."""
+    if not rows:
+        return "Nothing has been measured yet."
     over = [row for row in rows if row.false.interval[0] > 0.05]
     together = Rate(sum(row.false.count for row in rows), sum(row.false.drawn for row in rows))
     named = "".join(f" {row.law}, {row.seeds} seeds, {row.variants} variants." for row in over)

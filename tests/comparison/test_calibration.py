@@ -122,6 +122,16 @@ def test_the_page_is_that_of_the_committed_results() -> None:
     assert (STUDIES / "calibration.md").read_text("utf8") == calibrate.write_page()
 
 
+def test_a_row_whose_equality_is_false_too_often_is_named() -> None:
+    calibrate = script()
+    good = Equality("law", 5, 1, Rate(5, 100), Rate(80, 100))
+    assert "in 0 of 1 rows." in calibrate.describe_equality([good])
+    text = calibrate.describe_equality([good, Equality("bad law", 10, 11, Rate(20, 100), Rate(80, 100))])
+    assert text.startswith("Over all rows 12.5 % [")
+    assert "in 1 of 2 rows: bad law, 10 seeds, 11 variants." in text
+    assert calibrate.describe_equality([]) == "Nothing has been measured yet."
+
+
 def test_a_cell_is_measured_again_where_chance_may_be_why_it_misses_the_aim() -> None:
     """23 of 300 have an interval that holds 7 %; 40 of 300 have none that does, and 21 of 300 do not miss it."""
     calibrate = script()

@@ -221,3 +221,10 @@ def test_what_has_not_been_run_is_told() -> None:
     )
     nearly = replace(whole, trials=whole.trials[1:])
     assert describe_missing(nearly).endswith("5 to 6 of 6 seeds of each variant so far (23 of 24 trainings).")
+
+
+def test_an_end_near_zero_shows_its_sign() -> None:
+    """Of five values: mean 0.002, standard error 0.00057, and 2.78 of these on either side."""
+    values = [0.0002, 0.0038, 0.002, 0.002, 0.002]
+    assert format_interval(values, 3, sign="+") == "+0.002 [+0.0004, +0.004]"
+    assert format_interval([-value for value in values], 3, sign="+") == "−0.002 [−0.004, −0.0004]"

@@ -212,5 +212,5 @@ def format_interval(
         return show(mean)
     low, high = bound_mean(np.array(values)[:, None], alpha)
     high = high if most is None else min(high, most)
-    ends = [show(end, choose_digits(end, 0.0, digits) if sign else digits) for end in (low, high)]
+    ends = [show(end, choose_digits(abs(end), 0.0, digits) if sign else digits) for end in (low, high)]
     return f"{show(mean)} [{', '.join(ends)}]"
