@@ -24,7 +24,7 @@ from clockhands.comparison.calibration import (
     measure_equality,
     simulate,
 )
-from clockhands.comparison.verdicts import find_groups
+from clockhands.comparison.score_matrix import find_groups
 
 GAUSSIAN, _, TWINS, CEILING, FAILING, _ = LAWS
 

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 from clockhands.comparison.results import Comparison, Cost
+from clockhands.comparison.score_matrix import find_groups
 from clockhands.comparison.trial import Trial
 from clockhands.comparison.verdict_findings import conclude
-from clockhands.comparison.verdicts import Verdict, find_groups, judge
-from clockhands.errors import DataError, UsageError
+from clockhands.comparison.verdicts import Verdict, judge
+from clockhands.errors import DataError
 from tests.comparison.planted import results, shares
 
 
@@ -136,12 +137,3 @@ def test_a_p_too_small_for_three_digits_is_told_as_a_bound(seeds: int, told: str
     """All of 5 against none of 5: 2 of C(10, 5) = 252 tables are as extreme; of 8 against 8, 2 of 12,870."""
     verdict = judged(shares({"base": [0.9] * seeds, "dead": [0.0] * seeds}))["dead"]
     assert f"(exact test, {told})" in verdict.sentence
-
-
-def test_trials_with_other_numbers_of_items_are_refused_with_their_seeds() -> None:
-    """As where an older version counted windows, and the newer one counts stretches of them."""
-    made = results()
-    first, *others = made.trials
-    mixed = replace(made, trials=(replace(first, items=first.items[:7] if first.items else None), *others))
-    with pytest.raises(UsageError, match=rf"the trials of '{first.variant}' .*seed {first.seed} has 7,.*new folder"):
-        judge(mixed)

@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from clockhands import __version__
 from clockhands.comparison.plan_settings import METRICS
 from clockhands.comparison.results import Comparison
+from clockhands.comparison.score_matrix import find_groups, find_top, score_matrix
 from clockhands.comparison.simultaneous import FEWEST_VARIANCES
 from clockhands.comparison.statistics import MIN_SEEDS
-from clockhands.comparison.verdicts import Verdict, find_groups, find_top, judge, score_matrix
+from clockhands.comparison.verdicts import Verdict, judge
 
 # fmt: off
 SPECIAL = {"\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{",

@@ -13,9 +13,10 @@ from clockhands.comparison.measure_findings import find_measurements
 from clockhands.comparison.plan import Plan
 from clockhands.comparison.plan_settings import METRICS
 from clockhands.comparison.results import Comparison
+from clockhands.comparison.score_matrix import score_matrix
 from clockhands.comparison.statistics import MIN_SEEDS
 from clockhands.comparison.trial import STATUSES
-from clockhands.comparison.verdicts import Verdict, format_score, judge, score_matrix
+from clockhands.comparison.verdicts import Verdict, format_score, judge
 from clockhands.findings import Figure, Finding, Findings, Light, Mark, Panel, Table, join_words
 
 METHOD = (

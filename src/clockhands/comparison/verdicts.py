@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from clockhands.comparison.exact import LEARNING_ALPHA, compare_counts
 from clockhands.comparison.learning import Learning, classify_seeds, find_threshold
-from clockhands.comparison.plan import Plan
 from clockhands.comparison.ranking import describe_counts, format_p, rank_torn
 from clockhands.comparison.results import Comparison
+from clockhands.comparison.score_matrix import find_groups, find_top, score_matrix
 from clockhands.comparison.simultaneous import compare_with_baseline
 from clockhands.comparison.statistics import (
     MIN_SEEDS,
@@ -20,11 +20,9 @@ from clockhands.comparison.statistics import (
     compute_improvement_probability,
     compute_interquartile_mean,
     estimate_difference,
-    name_cells,
 )
 from clockhands.comparison.variance_parts import Matrix
 from clockhands.comparison.verdict_sentences import Kind, describe_difference
-from clockhands.errors import DataError, UsageError
 from clockhands.findings import choose_digits
 
 MIN_INTERVAL_SEEDS = 3
@@ -76,34 +74,6 @@ def judge(comparison: Comparison) -> list[Verdict]:
     ]
 
 
-def score_matrix(comparison: Comparison, variant: str, seeds: Collection[int] | None = None) -> Matrix:
-    """Return the metric of a variant's finished trials, seeds × test items.
-
-    Raises DataError for a trial with items that have no number, UsageError for trials with different numbers of items.
-    """
-    trials = [trial for trial in comparison.get_trials(variant) if seeds is None or trial.seed in seeds]
-    if not trials:
-        return np.zeros((0, 0))
-    counts = {trial.seed: len(trial.items_N) for trial in trials}
-    if len({*counts.values()}) > 1:
-        listed = ", ".join(f"seed {seed} has {count:,}" for seed, count in counts.items())
-        raise UsageError(
-            f"the trials of {variant!r} have different numbers of test items ({listed}): some were measured on other "
-            "text, or by another version of Clockhands; run the comparison in a new folder"
-        )
-    scores_SN = np.stack([trial.items_N for trial in trials])
-    if not np.isfinite(scores_SN).all():
-        trial = next(trial for trial in trials if not np.isfinite(trial.items_N).all())
-        where = name_cells(trial.items_N[None]).removesuffix(" of row 0")
-        raise DataError(f"the trial of {variant!r} with seed {trial.seed} has no score for {where} (from 0)")
-    return scores_SN
-
-
-def find_groups(comparison: Comparison) -> tuple[int, ...] | None:
-    """Return the groups of the test items, which all trials share; None where no items hang together."""
-    return next((trial.groups for trial in comparison.trials if trial.groups is not None), None)
-
-
 def find_differences(comparison: Comparison, learning: Mapping[str, Learning]) -> dict[str, Difference]:
     """Return the difference of each variant from the baseline, over the seeds of both that stand for them.
 
@@ -123,11 +93,6 @@ def find_differences(comparison: Comparison, learning: Mapping[str, Learning]) -
         if name not in gaps:
             gaps[name] = estimate_difference(ours[name], theirs[name], shared, groups=groups, top=top)
     return gaps if top is None else {name: gap.within(top) for name, gap in gaps.items()}
-
-
-def find_top(plan: Plan) -> float | None:
-    """Return the best score that the plan's metric can give an item; None where there is none (``bleu_items.py``)."""
-    return None if plan.metric in ("loss", "bleu") else 100.0
 
 
 def format_score(verdict: Verdict, digits: int) -> str:

@@ -12,9 +12,10 @@ import numpy as np
 from clockhands.comparison import Comparison, conclude
 from clockhands.comparison.ceiling_finding import find_plan_ceiling
 from clockhands.comparison.plan_settings import METRICS
+from clockhands.comparison.score_matrix import score_matrix
 from clockhands.comparison.statistics import ALPHA, MIN_SEEDS, bound_mean
 from clockhands.comparison.trial_runner import load_material
-from clockhands.comparison.verdicts import Verdict, format_score, judge, score_matrix
+from clockhands.comparison.verdicts import Verdict, format_score, judge
 from clockhands.findings import Finding, Findings, choose_digits, join_words
 from clockhands.studies.exact.added import share_scores
 from clockhands.studies.literature import check_ordering, tally_orderings

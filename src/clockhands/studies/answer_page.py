@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from clockhands.comparison import Comparison, Plan
-from clockhands.comparison.verdicts import score_matrix
+from clockhands.comparison.score_matrix import score_matrix
 from clockhands.studies import STUDIES
 from clockhands.studies.answer import describe_missing, fill_slots
 from clockhands.studies.guards import Facts, Measured, check_guards, count_comparisons, count_growths, judge_once

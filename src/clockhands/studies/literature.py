@@ -9,9 +9,9 @@ from scipy import stats
 
 from clockhands.comparison import Comparison
 from clockhands.comparison.plan_settings import MARGINS
+from clockhands.comparison.score_matrix import find_groups, find_top, score_matrix
 from clockhands.comparison.statistics import ALPHA, MIN_SEEDS, Difference, estimate_difference
 from clockhands.comparison.verdict_sentences import format_number, format_range
-from clockhands.comparison.verdicts import find_groups, find_top, score_matrix
 from clockhands.errors import ConfigError
 from clockhands.findings import choose_digits
 from clockhands.shapes import Float
