@@ -8,7 +8,7 @@ import platform
 import random
 import sysconfig
 import tokenize
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -22,22 +22,29 @@ LEFT_OUT = frozenset({"site-packages", "dist-packages", "test", "tests", "idle_t
 
 
 @corpus("stdlib", "language modelling")
-def stdlib(*, limit: int = 4_000_000, validation: float = 0.05, test: float = 0.05) -> Corpus:
+def stdlib(*, limit: int = 4_000_000, file_limit: int = 0, validation: float = 0.05, test: float = 0.05) -> Corpus:
     """Read every module of the standard library but its tests, one document a file.
 
     The files queue by a hash of their names, and a file's place decides its split, so a smaller ``limit`` (in
-    characters; 0 for everything) takes a part of what a larger one takes. ``validation`` and ``test`` are shares
-    of the files. The text is that of the running Python: ``facts`` names the version.
+    characters; 0 for everything) takes a part of what a larger one takes. ``file_limit`` is the most characters that
+    are read of one file, to the end of a line; 0 reads all of it. Without a limit one file, 700,000 characters of help
+    texts in English, can be most of a small corpus. ``validation`` and ``test`` are shares of the files. The text is
+    that of the running Python: ``facts`` names the version.
 
     Raises UsageError for impossible shares or limits, DataError where the interpreter comes without its source.
     """
     if limit < 0 or (limit and limit < 100_000):
         raise UsageError(f"corpus 'stdlib': limit={limit} characters; give at least 100,000, or 0 for everything")
+    if file_limit < 0 or 0 < file_limit < 1_000:
+        raise UsageError(
+            f"corpus 'stdlib': file_limit={file_limit} characters; give at least 1,000, or 0 to read whole files"
+        )
     if not (validation > 0 and test > 0 and validation + test < 0.9):
         raise UsageError(f"corpus 'stdlib': validation={validation} and test={test} are shares above 0 and below 0.9")
     folder = Path(sysconfig.get_paths()["stdlib"])
     names = _list_names(folder)
-    chosen = _read_files(folder, names, limit)
+    read = partial(_read, folder, file_limit)
+    chosen = _read_files(folder, read, names, limit)
     splits: dict[str, list[str]] = {"train": [], "validation": [], "test": []}
     held_out = set()
     for place, (name, text) in enumerate(chosen.items()):
@@ -50,9 +57,11 @@ def stdlib(*, limit: int = 4_000_000, validation: float = 0.05, test: float = 0.
         raise UsageError(f"corpus 'stdlib': no file falls into {' and '.join(empty)}; raise 'limit' or the share")
     characters = sum(map(len, chosen.values()))
     facts: dict[str, Fact] = {"python": platform.python_version(), "files": len(chosen), "characters": characters}
+    if file_limit:
+        facts["file_limit"] = file_limit
     description = f"source of the standard library of Python {platform.python_version()}"
     others = [name for name in names if name not in held_out]
-    redraw = partial(_redraw, folder, others, sum(map(len, splits["train"])))
+    redraw = partial(_redraw, read, others, sum(map(len, splits["train"])))
     return Corpus("stdlib", "language modelling", splits, description, facts, redraw=redraw)
 
 
@@ -66,12 +75,12 @@ def _list_names(folder: Path) -> list[str]:
     return sorted(names, key=lambda name: hashlib.sha256(name.encode()).digest())
 
 
-def _read_files(folder: Path, names: Sequence[str], limit: int) -> dict[str, str]:
+def _read_files(folder: Path, read: Callable[[str], str], names: Sequence[str], limit: int) -> dict[str, str]:
     """Return the text of the first files by name, up to ``limit`` characters; empty ones are left out."""
     chosen: dict[str, str] = {}
     room = limit or float("inf")
     for name in names:
-        text = _read(folder / name)
+        text = read(name)
         room -= len(text)
         if room < 0:
             break
@@ -82,17 +91,21 @@ def _read_files(folder: Path, names: Sequence[str], limit: int) -> dict[str, str
     return chosen
 
 
-def _read(path: Path) -> str:
-    with tokenize.open(path) as stream:
-        return stream.read()
+def _read(folder: Path, file_limit: int, name: str) -> str:
+    """Return the text of a file, or as many whole lines as fit into ``file_limit`` characters, if it is not 0."""
+    with tokenize.open(folder / name) as stream:
+        text = stream.read()
+    if not file_limit or len(text) <= file_limit:
+        return text
+    return text[: text.rfind("\n", 0, file_limit) + 1] or text[:file_limit]
 
 
-def _redraw(folder: Path, names: Sequence[str], characters: int, number: int) -> list[str]:
+def _redraw(read: Callable[[str], str], names: Sequence[str], characters: int, number: int) -> list[str]:
     """Return as many characters of files that are drawn with replacement; the last file is cut."""
     rng = random.Random(f"stdlib:redrawn:{number}")
     texts: list[str] = []
     while characters > 0:
-        text = _read(folder / rng.choice(names))[:characters]
+        text = read(rng.choice(names))[:characters]
         characters -= len(text)
         if text.strip():
             texts.append(text)
