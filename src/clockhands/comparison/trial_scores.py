@@ -12,7 +12,7 @@ from clockhands.comparison.bleu_items import linearise_bleu
 from clockhands.comparison.statistics import name_cells
 from clockhands.comparison.trial import LongerText
 from clockhands.data import Corpus, Pair
-from clockhands.errors import DataError, PositionError
+from clockhands.errors import DataError, PositionError, UsageError
 from clockhands.generation import Evaluation, evaluate, measure_pair_loss, translate
 from clockhands.runs import Run
 from clockhands.training import TrainingData
@@ -76,11 +76,14 @@ def _summarise(evaluation: Evaluation) -> dict[str, Any]:
 
 
 def _score_longer_text(run: Run, documents: Sequence[Any], window: int) -> LongerText:
-    """Return the loss on longer windows, or the sentence with which the scheme refused the positions."""
+    """Return the loss on longer windows, or the sentence that refused them.
+
+    A scheme refuses positions, a table of positions ends (UsageError too), and a text can be shorter than one window.
+    """
     try:
         return LongerText(loss=round(evaluate(run, documents, length=window).loss.mean, 4))
-    except (PositionError, IndexError) as fault:
-        return LongerText(refused=str(fault))
+    except (UsageError, IndexError) as fault:  # the folder of a trial is a temporary one, and says nothing
+        return LongerText(refused=str(fault).replace(str(run.path), "the model"))
 
 
 def _score_longer_pairs(run: Run, pairs: Sequence[Pair]) -> LongerText:

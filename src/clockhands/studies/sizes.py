@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from clockhands.comparison.variants import expand_grid
 from clockhands.errors import ConfigError, describe_unknown
 from clockhands.runs.recipe import Recipe, load_recipe, vary_recipe
 
@@ -126,6 +127,9 @@ def scale_plan(plan: Tables, own: Tables, name: str, folder: Path, source: str) 
     if size.declared and not own:
         raise ConfigError([f"the size {name} is for studies that say what it changes, under [size.{name}]"], source)
     variants = [dict(variant) for variant in plan.get("variant", ())]
+    if "variants" in own or "change" in own:  # what the plan makes by a grid is named one by one, to be chosen from
+        grid = [{"name": variant.name, "set": variant.overrides} for variant in expand_grid(plan.get("vary", {}), [])]
+        plan, variants = {key: value for key, value in plan.items() if key != "vary"}, [*grid, *variants]
     _check(own, [variant["name"] for variant in variants], source)
     scaled = {
         **plan,
