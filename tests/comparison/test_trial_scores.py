@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from clockhands.comparison.trial_scores import find_groups, require_numbers
+from clockhands.comparison.trial_scores import find_groups, require_numbers, score_trial
 from clockhands.data import Pair, open_corpus
 from clockhands.errors import DataError
+from clockhands.runs.recipe import make_recipe
+from clockhands.training import prepare, train
 
 
 def test_groups_are_numbered_in_the_order_of_the_items() -> None:
@@ -34,3 +38,33 @@ def test_items_without_a_score_are_named() -> None:
     require_numbers((1.0, 2.0))
     with pytest.raises(DataError, match=r"there is no score for test items 1, 3 \(from 0\) of 4"):
         require_numbers((1.0, float("nan"), 2.0, float("inf")))
+
+
+@pytest.mark.parametrize(
+    ("length", "lines", "expected"),
+    [
+        (20, 200, {"2": None, "4": "the model has a table of 20 positions", "8": "the model has a table of 20"}),
+        (80, 6, {"2": None, "4": None, "8": "less than one window of length=64"}),
+    ],
+    ids=["the table ends", "the text ends"],
+)
+def test_longer_windows_that_cannot_be_read_are_told_and_keep_the_trial(
+    length: int, lines: int, expected: dict[str, str | None], tmp_path: Path
+) -> None:
+    files = {split: tmp_path / f"{split}.txt" for split in ("train", "test", "validation")}
+    for file, count in zip(files.values(), (200, lines, 20), strict=True):
+        file.write_text("abcdefgh\n" * count)
+    recipe = make_recipe({
+        "data": {"corpus": "text"} | {split: str(file) for split, file in files.items()},
+        "tokenizer": {"kind": "character"},
+        "model": {"preset": "tiny", "kind": "decoder", "decoder_layers": 1},
+        "position": {"scheme": "learned", "max_length": length},
+        "batches": {"window": 8},
+        "training": {"max_steps": 1, "device": "cpu"},
+    }, {})  # fmt: skip
+    material = prepare(recipe)
+    scores = score_trial(train(recipe, tmp_path / "run", material=material), material, "loss")
+    for times, refusal in expected.items():
+        longer = scores["longer"][f"{times} × 8 tokens"]
+        assert longer.refused is None if refusal is None else refusal in longer.refused
+        assert (longer.loss is None) == (refusal is not None) and str(tmp_path) not in str(longer.refused)

@@ -42,7 +42,18 @@ def test_every_study_has_a_plan_in_every_size(name: str, size: str) -> None:
     assert scaled.recipe.model.d_model == WIDTHS.get(size, planned.recipe.model.d_model)
     assert (scaled.baseline, scaled.seeds) == (planned.baseline, planned.seeds)
     assert scaled.recipe.corpus == (size if size in TASKS else planned.recipe.corpus)
-    assert bool(scaled.redraw_text) == (size in ("numbers", "stdlib"))
+    assert bool(scaled.redraw_text) == (size in ("numbers", "stdlib") or planned.recipe.corpus == "stdlib")
+
+
+def test_a_size_can_choose_from_what_a_grid_makes() -> None:
+    plan = STUDIES["how-far"].make_plan(size="twice")
+    names = STUDIES["how-far"].sizes["twice"]["variants"]
+    assert (
+        {variant.name for variant in plan.variants}
+        == set(names)
+        < {v.name for v in STUDIES["how-far"].planned.variants}
+    )
+    assert plan.variant("alibi").overrides == {"position.scheme": "alibi"} and "floor" not in (plan.despite or {})
 
 
 def test_a_third_task_is_judged_by_its_loss_and_has_a_text_for_each_seed() -> None:
