@@ -10,7 +10,11 @@ import pytest
 from clockhands.comparison.floor_finding import describe_floor, find_plan_floor, list_above
 from clockhands.comparison.plan import make_plan
 from clockhands.comparison.results import Comparison
-from clockhands.data.trigram import Floor
+from clockhands.data import open_corpus
+from clockhands.data.redrawing import redraw_training
+from clockhands.data.trigram import Floor, find_floor
+from clockhands.runs.recipe import make_recipe
+from clockhands.training import prepare
 from tests.comparison.planted import results
 
 
@@ -61,3 +65,23 @@ def test_made_text_has_no_floor_and_real_text_has(tmp_path: Path) -> None:
     real = {"data": data, "tokenizer": {"kind": "word"}, "training": training, "batches": {"window": 17}}
     floor = find_plan_floor(make_plan(real, vary=vary))
     assert floor is not None and floor.trigram < 0.3 and floor.tokens % 16 == 0
+
+
+def test_the_floor_is_of_the_texts_that_the_seeds_draw() -> None:
+    data = {"corpus": "stdlib", "limit": 200_000, "file_limit": 2_000, "validation": 0.2, "test": 0.2}
+    recipe = make_recipe(
+        {"data": data, "tokenizer": {"kind": "character"}, "batches": {"window": 17}, "training": {"max_steps": 1}}, {}
+    )
+    vary = {"model.norm": ["pre", "post"]}
+    corpus = open_corpus(data["corpus"], **{key: value for key, value in data.items() if key != "corpus"})
+    tokenizers = prepare(recipe).tokenizers
+
+    def count(number: int) -> float:
+        text = {**corpus.splits, "train": redraw_training(corpus, number)}
+        return find_floor(replace(corpus, splits=text), tokenizers, 17).trigram
+
+    first = find_plan_floor(make_plan(recipe, vary=vary, seeds=3))
+    drawn = find_plan_floor(make_plan(recipe, vary=vary, seeds=3, redraw_text=True))
+    assert first is not None and drawn is not None
+    assert first.trigram == find_floor(corpus, tokenizers, 17).trigram != drawn.trigram
+    assert drawn.trigram == pytest.approx(sum(map(count, (1, 2, 3))) / 3, rel=1e-12)

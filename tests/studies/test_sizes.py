@@ -54,6 +54,7 @@ def test_a_size_can_choose_from_what_a_grid_makes() -> None:
         < {v.name for v in STUDIES["how-far"].planned.variants}
     )
     assert plan.variant("alibi").overrides == {"position.scheme": "alibi"} and "floor" not in (plan.despite or {})
+    assert (plan.recipe.training.precision, plan.recipe.model.d_model) == ("bf16", 128)
 
 
 def test_a_third_task_is_judged_by_its_loss_and_has_a_text_for_each_seed() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 
@@ -17,11 +18,18 @@ from clockhands.findings import Finding, Reference, Table, join_words
 def find_plan_floor(plan: Plan) -> Floor | None:
     """Return the floor of the baseline's text; None for a corpus that is generated, and for a masked model.
 
-    In a generated corpus every answer is right or wrong; a masked model predicts no next token.
+    In a generated corpus every answer is right or wrong; a masked model predicts no next token. Where each seed trains
+    on a draw of the text of its own, the trigram learns from these too, and its loss is the mean over them.
     """
-    recipe = plan.get_recipe(plan.baseline, plan.seeds[0])
+    seeds = plan.seeds if plan.redraw_text else plan.seeds[:1]
+    recipes = [plan.get_recipe(plan.baseline, seed) for seed in seeds]
     # Asked before the text is read, which takes long for some.
-    return None if CORPORA[recipe.corpus].one_answer else load_material(recipe).find_floor()
+    if CORPORA[recipes[0].corpus].one_answer:
+        return None
+    floors = [floor for recipe in recipes if (floor := load_material(recipe).find_floor()) is not None]
+    if not floors:
+        return None
+    return replace(floors[0], trigram=float(np.mean([floor.trigram for floor in floors])))
 
 
 def list_above(floor: Floor, comparison: Comparison) -> dict[str, float]:

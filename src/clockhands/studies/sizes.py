@@ -5,6 +5,7 @@ A study's file may change a size, for what is meant relative to the width::
     [size.gpu]
     variants = ["sum", "concatenate 48 + 16"]         # optional: only these
     budget = { steps = 600 }                          # optional: in place of the size's multiple of the plan's
+    set = { "training.precision" = "bf16" }           # optional: settings that all variants share, over the size's own
     redraw_text = true                                # optional: each seed trains on a draw of the text of its own
     despite = { baseline = "..." }                    # optional: why the task is used here, in place of the plan's
     [[size.gpu.change]]
@@ -114,7 +115,7 @@ SIZES = {
     ),
 }
 """What ``clockhands study NAME --scale`` takes."""
-KEYS = ("variants", "budget", "redraw_text", "despite", "change")
+KEYS = ("variants", "budget", "set", "redraw_text", "despite", "change")
 
 
 def scale_plan(plan: Tables, own: Tables, name: str, folder: Path, source: str) -> dict[str, Any]:
@@ -139,9 +140,9 @@ def scale_plan(plan: Tables, own: Tables, name: str, folder: Path, source: str) 
     scaled |= {key: own[key] for key in ("redraw_text", "despite") if key in own}
     if size.recipe:
         scaled["recipe"] = _find_other_task(plan["recipe"], size, name, source)
-    if size.shape:
-        recipe = load_recipe(folder / plan["recipe"])
-        scaled["recipe"] = vary_recipe(recipe, _fit_shape(size.shape, recipe, variants))
+    if size.shape or "set" in own:
+        recipe = load_recipe(folder / scaled["recipe"])
+        scaled["recipe"] = vary_recipe(recipe, {**_fit_shape(size.shape, recipe, variants), **own.get("set", {})})
     kept = own.get("variants") or [variant["name"] for variant in variants]
     changes = {change["variant"]: change for change in own.get("change", ())}
     if variants:

@@ -50,13 +50,17 @@ MOST_COUNTED = 10_000_000
 
 @dataclass(frozen=True)
 class TrainingData:
-    """The text of a recipe, encoded: all that its tables [data] and [tokenizer] decide; runs can share it."""
+    """The text of a recipe, encoded: all that its tables [data] and [tokenizer] decide; runs can share it.
+
+    ``drawn``: the corpus with the training text that the recipe's ``text_seed`` draws; ``corpus`` has the first one.
+    """
 
     corpus: Corpus
     tokenizers: Tokenizers
     train: Data
     validation: Data | None
     collate: Callable[[Sequence[Example]], Batch]
+    drawn: Corpus
 
     def batches(self, recipe: Recipe, shard: int = 0, shards: int = 1) -> PlannedBatches:
         """Plan the batches of training, with the seed of the recipe, for process ``shard`` of ``shards``."""
@@ -106,7 +110,7 @@ class TrainingData:
         entry = CORPORA.find(self.corpus.name)
         if (entry is not None and entry.one_answer) or isinstance(self.collate, MaskedCollator):
             return None
-        return find_floor(self.corpus, self.tokenizers, getattr(self.train, "length", 0))
+        return find_floor(self.drawn, self.tokenizers, getattr(self.train, "length", 0))
 
     def describe_bounds(self) -> list[str]:
         """Return what a reader should hold the losses and scores against: the order-blind ceiling, and the floor.
@@ -160,13 +164,14 @@ def prepare(
     if corpus.task == "translation":
         return _prepare_pairs(recipe, corpus, tokenizers, fingerprint)
     window, tokenizer = recipe.batches.window, tokenizers.source
-    train = WindowDataset(encode_stream(tokenizer, _draw_text(recipe, corpus).documents("train")), window, stride=1)
+    drawn = _draw_text(recipe, corpus)
+    train = WindowDataset(encode_stream(tokenizer, drawn.documents("train")), window, stride=1)
     held_out = encode_stream(tokenizer, corpus.documents("validation")) if "validation" in corpus else None
     masked = recipe.model.architecture == "encoder"
     collate = MaskedCollator.of(tokenizer, recipe.batches.masked, recipe.training.seed) if masked else WindowCollator()
     stride = window if masked else None
     validation = None if held_out is None else WindowDataset(held_out, min(window, len(held_out)), stride)
-    return TrainingData(corpus, tokenizers, train, validation, collate)
+    return TrainingData(corpus, tokenizers, train, validation, collate, drawn)
 
 
 def _draw_text(recipe: Recipe, corpus: Corpus) -> Corpus:
@@ -193,12 +198,14 @@ def _prepare_pairs(recipe: Recipe, corpus: Corpus, tokenizers: Tokenizers, finge
 def _encode(recipe: Recipe, corpus: Corpus, tokenizers: Tokenizers, **limits: Any) -> TrainingData:
     """Encode the pairs, bounded by ``max_length`` and ``longer`` where they are given."""
     limits["option"] = "batches.max_length"
-    train = encode_pairs(_draw_text(recipe, corpus).pairs("train"), tokenizers, **limits)
+    drawn = _draw_text(recipe, corpus)
+    train = encode_pairs(drawn.pairs("train"), tokenizers, **limits)
     if recipe.tokenizer.kind == "morpheme":
         _refuse_unknown(train, tokenizers, corpus)
     has_validation = "validation" in corpus
     validation = encode_pairs(corpus.pairs("validation"), tokenizers, **limits) if has_validation else None
-    return TrainingData(corpus, tokenizers, train, validation, PairCollator(int(tokenizers.source.pad_token_id)))
+    collate = PairCollator(int(tokenizers.source.pad_token_id))
+    return TrainingData(corpus, tokenizers, train, validation, collate, drawn)
 
 
 def _refuse_unknown(data: PairDataset, tokenizers: Tokenizers, corpus: Corpus) -> None:
