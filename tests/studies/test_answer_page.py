@@ -42,7 +42,8 @@ def test_a_page_has_every_part_in_its_order(tides: Comparison) -> None:
         "figures/mechanism-moon.svg", "```python\nprint(1)\n```", "```text\n1\n```",
         "**What was measured**\n\nA moon is 8.\n\n| a | b |", "| x | 60.", "**People also say**",
         '- <a id="claim-3"></a>“It is.” **Only if** it is.', "- “Never.” **False.** It is.",
-        "**Where this does not hold.** Nowhere.", "[Tides?](studies/tides.md)", "| 3 | [It is.](#claim-3) | only if |",
+        "**Limits, and what else was measured.** Nowhere.", "[Tides?](studies/tides.md)",
+        "| 3 | [It is.](#claim-3) | only if it is |",
     ]  # fmt: skip
     places = [page.index(part) for part in order]
     assert places == sorted(places)

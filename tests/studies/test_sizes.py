@@ -18,7 +18,7 @@ def test_the_command_knows_every_size() -> None:
 
 
 TASKS = ("roles", "numbers", "stdlib")
-WIDTHS = {"twice": 128, "wide": 256, "gpu": 256, "paper": 512}
+WIDTHS = {"twice": 128, "wide": 256, "wide-long": 256, "gpu": 256, "paper": 512}
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -77,6 +77,9 @@ def test_what_is_relative_to_the_width_grows_with_it() -> None:
     assert STUDIES["scale"].make_plan(size="wide").variant("1, shared, encoding/√d").overrides[
         "position.amplitude"
     ] == pytest.approx(256**-0.5)
+    post = STUDIES["scale"].make_plan(size="post")
+    assert post.recipe.model.norm == "post" and STUDIES["scale"].planned.recipe.model.norm == "pre"
+    assert STUDIES["scale"].make_plan(size="wide-long").budget[1] == 4 * wide.budget[1]
     longer = STUDIES["scale"].make_plan(size="long")
     assert [variant.name for variant in longer.variants] == ["√d, shared", "1, shared"]
 

@@ -26,7 +26,7 @@ EXAMPLES = (
 )
 
 
-SCALES = ("cpu", "long", "roles", "numbers", "stdlib", "twice", "wide", "gpu", "paper")
+SCALES = ("cpu", "long", "roles", "numbers", "stdlib", "twice", "post", "wide", "wide-long", "gpu", "paper")
 """The names of ``clockhands.studies.sizes.SIZES``, typed again here because importing them imports torch."""
 
 
@@ -44,7 +44,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         choices=SCALES,
         default="cpu",
         help="run it as planned (cpu, the default), with four times the training (long), on another task (roles, "
-        "numbers, stdlib), with a wider model (twice, wide), or with wider and deeper ones (gpu, paper)",
+        "numbers, stdlib), with post-norm (post), with a wider model (twice, wide, wide-long), or with a wider and "
+        "deeper one (gpu, paper)",
     )
     parser.add_argument(
         "--out", metavar="FOLDER", help="where results and page are written (default: runs/studies/NAME, or NAME-SCALE)"

@@ -48,7 +48,7 @@ def write_answers(questions: Iterable[Question], measured: Measured, facts: Fact
 
 INTRODUCTION = (
     "What people ask about the input of a Transformer, each with a one-sentence answer, the mechanism, something to "
-    "run and, in most where models had to be trained, a table of what was measured. Written by "
+    "run and, for most questions that need trained models, a table of what was measured. Written by "
     "`python docs/studies/generate.py`."
 )
 
@@ -78,7 +78,7 @@ def _write_question(question: Question, measured: Measured) -> list[str]:
     parts += _describe_earlier(question, measured)
     if question.claims:
         parts += ["**People also say**", "", *map(_write_claim, question.claims), ""]
-    parts += [f"**Where this does not hold.** {question.limits}", ""]
+    parts += [f"**Limits, and what else was measured.** {question.limits}", ""]
     return parts + _write_details(question, measured)
 
 
@@ -179,10 +179,18 @@ def _write_claims(questions: Iterable[Question]) -> list[str]:
     if not numbered:
         return []
     rows = [
-        (str(number), f"[{numbered[number].says}](#claim-{number})", VERDICTS[numbered[number].verdict].lower())
+        (str(number), f"[{numbered[number].says}](#claim-{number})", _shorten_verdict(numbered[number]))
         for number in sorted(numbered)
     ]
     return ['<a id="claims"></a>', "", "## Claim by claim", "", *write_table(("", "claim", "verdict"), rows), ""]
+
+
+def _shorten_verdict(claim: Claim) -> str:
+    """Return the verdict in a few words: of one that holds on a condition, the condition too."""
+    verdict = VERDICTS[claim.verdict].lower()
+    if claim.verdict != "only if":
+        return verdict
+    return f"{verdict} {re.split(r'[:.](?= |$)', claim.because.strip(), maxsplit=1)[0]}"
 
 
 def fill(text: str, measured: Measured, facts: Facts, question: Question | None = None) -> str:

@@ -59,6 +59,8 @@ def _make_wide_shape(width: int, layers: int, rate: float, warmup: int) -> dict[
     }  # fmt: skip
 
 
+WIDE = {"model.d_model": 256, "model.num_heads": 8, "model.d_ff": 1024, "training.learning_rate": 2e-3}
+
 SIZES = {
     "cpu": Size("as planned, for one processor core"),
     "long": Size("as planned, with four times the budget, which tells slow from impossible", 4),
@@ -98,11 +100,17 @@ SIZES = {
         shape={"model.d_model": 128, "model.num_heads": 4, "model.d_ff": 512, "training.learning_rate": 3e-3},
         declared=True,
     ),
+    "post": Size(
+        "post-norm in place of pre-norm, else as planned: seconds a trial on one core",
+        shape={"model.norm": "post"},
+        declared=True,
+    ),
     "wide": Size(
         "width 256, else as planned: minutes a trial on one core",
-        shape={"model.d_model": 256, "model.num_heads": 8, "model.d_ff": 1024, "training.learning_rate": 2e-3},
+        shape=WIDE,
         own="gpu",
     ),
+    "wide-long": Size("width 256 and four times the budget: minutes a trial on one core", 4, shape=WIDE, declared=True),
     "gpu": Size(
         "width 256 and 3 layers a side unless a variant sets its own, three times the budget: for one GPU",
         3,
