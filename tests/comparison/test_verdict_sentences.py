@@ -19,15 +19,17 @@ def test_verdicts_are_sentences_with_their_numbers() -> None:
     noise = np.random.default_rng(2).normal(0, 2, (6, 100))
     up, down = gap_of(noise, 5), gap_of(noise, -5)
     better = describe_difference(up, 6, higher_is_better=True, margin=1.0)[1]
-    assert better == f"better by {up.value:.1f} [{up.low:.1f}, {up.high:.1f}]"
+    assert better == f"better by {up.value:.1f} points [{up.low:.1f}, {up.high:.1f}]"
     assert describe_difference(up, 6, higher_is_better=False, margin=1.0)[0] == "worse"
     worse = describe_difference(down, 6, higher_is_better=True, margin=1.0)[1]
-    assert worse == f"worse by {-down.value:.1f} [{-down.high:.1f}, {-down.low:.1f}]"
+    assert worse == f"worse by {-down.value:.1f} points [{-down.high:.1f}, {-down.low:.1f}]"
     assert describe_difference(up, 6, higher_is_better=True, margin=9.0)[1].endswith(
         ", less than the margin of 9 points"
     )
     narrow = replace(up, value=5.0, low=4.961, high=4.964)
-    assert describe_difference(narrow, 6, higher_is_better=True, margin=1.0)[1] == "better by 5.000 [4.961, 4.964]"
+    assert (
+        describe_difference(narrow, 6, higher_is_better=True, margin=1.0)[1] == "better by 5.000 points [4.961, 4.964]"
+    )
     assert describe_difference(up, 4, higher_is_better=True, margin=1.0)[1] == "too few seeds to tell (4 of at least 5)"
     assert (
         describe_difference(None, 1, higher_is_better=True, margin=1.0)[1] == "too few seeds to tell (1 of at least 5)"

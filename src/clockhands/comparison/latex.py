@@ -163,7 +163,7 @@ def _write_methods(comparison: Comparison, verdicts: Sequence[Verdict]) -> str:
         units=units,
         together=_describe_family(verdicts),
         ceiling="" if find_top(plan) is None else CEILING.format(units=units),
-        margin=f"{plan.equal_within:g} {plan.unit if plan.equal_within != 1 else plan.unit.removesuffix('s')}",
+        margin=plan.margin_text,
     )
 
 

@@ -32,6 +32,8 @@ NEWER = ("margin", "learned", "despite", "files", "redraw_text")
 """Fields that plans of the first release do not have; without them the fingerprint of a plan is as it was then."""
 UNHASHED = ("seeds", "title", "despite")
 """Fields that may differ between the plans of one folder of results: the fingerprint leaves them out."""
+UNITS = {"loss": "nats", "bleu": "points of BLEU", "chrf": "points of chrF"}
+"""What differences of a metric are counted in; of a share in percent they are points."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +83,13 @@ class Plan:
     @property
     def unit(self) -> str:
         """What differences of the metric are counted in."""
-        return "nats" if self.metric == "loss" else "points"
+        return UNITS.get(self.metric, "points")
+
+    @property
+    def margin_text(self) -> str:
+        """The margin of equality with its unit."""
+        unit = self.unit.replace("points", "point").replace("nats", "nat") if self.equal_within == 1 else self.unit
+        return f"{self.equal_within:g} {unit}"
 
     @property
     def trials(self) -> list[tuple[str, int]]:

@@ -54,7 +54,7 @@ def _describe_significant(
     digits = choose_digits(low, high, digits, format_number)
     size, low_text, high_text = (format_number(value, digits) for value in (abs(gap.value), low, high))
     small = f", less than the margin of {margin:g} {unit}" if high < margin else ""
-    return kind, f"{kind} by {size} [{low_text}, {high_text}]{small}"
+    return kind, f"{kind} by {size} {unit} [{low_text}, {high_text}]{small}"
 
 
 def format_range(low: float, high: float, digits: int) -> tuple[str, str]:

@@ -106,7 +106,7 @@ def describe_measurement(name: str, comparison: Comparison, judged: int) -> str:
     study = f"[{study}](studies/{study}.md)" if not size else f"{study} --scale {size}"
     kind, amount = plan.budget
     items = score_matrix(comparison, plan.baseline).shape[1]
-    margin = f", equal within ±{plan.equal_within:g} {plan.unit}"
+    margin = f", equal within ±{plan.margin_text}"
     others = len(plan.variants) - 1
     shown = "" if judged == others else f", {judged} of them shown"
     compared = (
