@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from clockhands.comparison.cost import measure_costs
 from clockhands.comparison.estimate import Overheads, estimate_plan, estimate_trial, measure_overheads
+from clockhands.comparison.plan import make_plan
 from clockhands.comparison.results import Cost
 from tests.comparison.planted import plan
 
@@ -70,3 +72,20 @@ def test_every_part_of_a_trial_is_measured() -> None:
     assert overheads.worker > 0 and overheads.validation > 0 and overheads.scoring > 0
     assert overheads.begin >= 0 and overheads.text > 0 and 0 < overheads.share <= 1
     assert overheads.passes == costs[made.baseline].seconds and overheads.passes + overheads.step > 0
+
+
+def test_a_table_that_ends_before_the_longest_windows_does_not_stop_the_measurement(tmp_path: Path) -> None:
+    files = {split: str(tmp_path / f"{split}.txt") for split in ("train", "test", "validation")}
+    for file in files.values():
+        Path(file).write_text("abcdefgh\n" * 100)
+    recipe = {
+        "data": {"corpus": "text", **files},
+        "tokenizer": {"kind": "character"},
+        "model": {"preset": "tiny", "kind": "decoder", "decoder_layers": 1},
+        "position": {"scheme": "learned", "max_length": 20},
+        "batches": {"window": 8},
+        "training": {"max_steps": 2, "device": "cpu"},
+    }
+    made = make_plan(recipe, vary={"position.max_length": [20, 40]})
+    cost = Cost(parameters=1, steps=2, flops=1, seconds=0.01, changes={})
+    assert measure_overheads(made, {variant.name: cost for variant in made.variants}).scoring > 0

@@ -19,7 +19,7 @@ from clockhands.comparison.model_measures import During, Inside
 from clockhands.comparison.plan import Plan
 from clockhands.comparison.results import Cost
 from clockhands.comparison.trial_scores import BEYOND, EXPLAINED, find_test_split
-from clockhands.errors import PositionError
+from clockhands.errors import PositionError, UsageError
 from clockhands.generation import Search, evaluate, measure_pair_loss, translate
 from clockhands.runs import Run, open_run
 from clockhands.runs.recipe import Recipe, vary_recipe
@@ -175,8 +175,8 @@ def _measure_scoring(run: Run, material: TrainingData) -> float:
         for times in (1, *BEYOND):
             try:
                 evaluate(run, documents, length=times * window)
-            except (PositionError, IndexError):
-                continue  # the scheme has no such positions, which takes no time
+            except (UsageError, IndexError):
+                continue  # the scheme has no such positions, or the text ends, which takes no time
         return time.perf_counter() - begun
     for split in (find_test_split(corpus), *(name for name in corpus if name not in EXPLAINED)):
         pairs = corpus.pairs(split)
