@@ -80,6 +80,10 @@ class PositionError(UsageError):
     """A position lies outside what a scheme can encode, or has the wrong form."""
 
 
+class ShortTextError(UsageError):
+    """A text has fewer tokens than one of the windows in which it is to be read."""
+
+
 class ClockhandsWarning(UserWarning):
     """Something was done in another way than a user may expect: text was cut, left out, or read in another way."""
 

@@ -11,6 +11,7 @@ from clockhands.comparison.cost import measure_costs
 from clockhands.comparison.estimate import Overheads, estimate_plan, estimate_trial, measure_overheads
 from clockhands.comparison.plan import make_plan
 from clockhands.comparison.results import Cost
+from clockhands.errors import ShortTextError
 from tests.comparison.planted import plan
 
 OVERHEADS = Overheads(worker=10.0, begin=3.0, step=0.01, validation=2.0, scoring=5.0, passes=0.04, text=7.0)
@@ -88,4 +89,8 @@ def test_a_table_that_ends_before_the_longest_windows_does_not_stop_the_measurem
     }
     made = make_plan(recipe, vary={"position.max_length": [20, 40]})
     cost = Cost(parameters=1, steps=2, flops=1, seconds=0.01, changes={})
-    assert measure_overheads(made, {variant.name: cost for variant in made.variants}).scoring > 0
+    costs = {variant.name: cost for variant in made.variants}
+    assert measure_overheads(made, costs).scoring > 0
+    Path(files["test"]).write_text("abc\n")
+    with pytest.raises(ShortTextError, match="less than one window"):  # and so would every trial
+        measure_overheads(made, costs)

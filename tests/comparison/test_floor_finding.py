@@ -84,4 +84,6 @@ def test_the_floor_is_of_the_texts_that_the_seeds_draw() -> None:
     drawn = find_plan_floor(make_plan(recipe, vary=vary, seeds=3, redraw_text=True))
     assert first is not None and drawn is not None
     assert first.trigram == find_floor(corpus, tokenizers, 17).trigram != drawn.trigram
+    assert (first.texts, drawn.texts) == (1, 3) and first.sentence.startswith("A trigram model of the same text has ")
+    assert drawn.sentence.startswith("Trigram models of the 3 texts that the seeds train on have, in the mean, ")
     assert drawn.trigram == pytest.approx(sum(map(count, (1, 2, 3))) / 3, rel=1e-12)

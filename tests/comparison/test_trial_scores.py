@@ -8,7 +8,8 @@ import pytest
 
 from clockhands.comparison.trial_scores import find_groups, require_numbers, score_trial
 from clockhands.data import Pair, open_corpus
-from clockhands.errors import DataError
+from clockhands.errors import DataError, UsageError
+from clockhands.runs import open_run
 from clockhands.runs.recipe import make_recipe
 from clockhands.training import prepare, train
 
@@ -49,7 +50,7 @@ def test_items_without_a_score_are_named() -> None:
     ids=["the table ends", "the text ends"],
 )
 def test_longer_windows_that_cannot_be_read_are_told_and_keep_the_trial(
-    length: int, lines: int, expected: dict[str, str | None], tmp_path: Path
+    length: int, lines: int, expected: dict[str, str | None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     files = {split: tmp_path / f"{split}.txt" for split in ("train", "test", "validation")}
     for file, count in zip(files.values(), (200, lines, 20), strict=True):
@@ -64,6 +65,9 @@ def test_longer_windows_that_cannot_be_read_are_told_and_keep_the_trial(
     }, {})  # fmt: skip
     material = prepare(recipe)
     scores = score_trial(train(recipe, tmp_path / "run", material=material), material, "loss")
+    monkeypatch.setattr("clockhands.generation.perplexity.measure_free_memory", lambda device: 1)
+    with pytest.raises(UsageError, match="the logits of one window"):  # says nothing of the scheme, so the trial fails
+        score_trial(open_run(tmp_path / "run"), material, "loss")
     for times, refusal in expected.items():
         longer = scores["longer"][f"{times} × 8 tokens"]
         assert longer.refused is None if refusal is None else refusal in longer.refused

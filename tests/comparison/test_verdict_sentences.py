@@ -26,6 +26,14 @@ def test_verdicts_are_sentences_with_their_numbers() -> None:
     assert describe_difference(up, 6, higher_is_better=True, margin=9.0)[1].endswith(
         ", less than the margin of 9 points"
     )
+    small = replace(up, value=0.5, low=0.498, high=0.502)
+    for margin, unit, said in (
+        (1.0, "points of BLEU", "1 point of BLEU"),
+        (1.0, "nats", "1 nat"),
+        (2, "nats", "2 nats"),
+    ):
+        text = describe_difference(small, 6, higher_is_better=True, margin=margin, unit=unit)[1]
+        assert text.endswith(f" {unit} [0.498, 0.502], less than the margin of {said}")
     narrow = replace(up, value=5.0, low=4.961, high=4.964)
     assert (
         describe_difference(narrow, 6, higher_is_better=True, margin=1.0)[1] == "better by 5.000 points [4.961, 4.964]"

@@ -50,6 +50,13 @@ def test_a_page_has_every_part_in_its_order(tides: Comparison) -> None:
     assert "[[" not in page and "earlier task" not in page
 
 
+def test_a_condition_in_the_list_of_claims_ends_where_its_evidence_begins(tides: Comparison) -> None:
+    because = "it begins as N(0, 1): then [[exact/moon.phases]] is its length."
+    claim = Claim("It is | so.", "only if", because, number=7)
+    page = write_answers([replace(ASKED, claims=(claim,))], {"tides": tides}, FACTS)
+    assert page.rstrip().endswith("(#claim-7) | only if it begins as N(0, 1) |")
+
+
 def test_a_table_whose_seeds_have_their_own_text_says_so(tides: Comparison) -> None:
     redrawn = replace(tides, plan=replace(tides.plan, redraw_text=True))
     pages = [write_answers([ASKED], {"tides": measured}, FACTS) for measured in (tides, redrawn)]

@@ -57,6 +57,21 @@ def test_a_size_can_choose_from_what_a_grid_makes() -> None:
     assert (plan.recipe.training.precision, plan.recipe.model.d_model) == ("bf16", 128)
 
 
+def test_what_a_study_sets_lies_over_the_size_and_may_not_be_the_plans() -> None:
+    how_far, settings = STUDIES["how-far"], {"model.d_model": 96}
+    for size in ("twice", "long"):
+        assert replace(how_far, sizes={size: {"set": settings}}).make_plan(size=size).recipe.model.d_model == 96
+    for wrong, fault in (
+        ({"training.seed": 7}, r"set has training\.seed, which the plan sets"),
+        ("bf16", "set is 'bf16'"),
+    ):
+        with pytest.raises(ConfigError, match=fault):
+            replace(how_far, sizes={"twice": {"set": wrong}}).make_plan(size="twice")
+    broken = replace(how_far, plan={**how_far.plan, "vary": {"position.scheme": []}}, sizes={"twice": {"variants": []}})
+    with pytest.raises(ConfigError, match="the grid is empty"):
+        broken.make_plan(size="twice")
+
+
 def test_a_third_task_is_judged_by_its_loss_and_has_a_text_for_each_seed() -> None:
     plan = STUDIES["scale"].make_plan(size="stdlib")
     assert (plan.metric, plan.equal_within, plan.inside) == ("loss", 0.03, ())

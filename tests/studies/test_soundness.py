@@ -75,8 +75,12 @@ def test_length_is_not_claimed_above_the_floor() -> None:
         ClockhandsError, match=r"no answer about length: its baseline .* has 2\.00 nats per token\. A tri"
     ):
         check_floor(unexcused, comparison, Floor(2.4, 100))
-    check_floor(far, comparison, Floor(2.4, 100))
+    planned = replace(comparison, plan=replace(comparison.plan, despite=far.planned.despite))
+    check_floor(far, planned, Floor(2.4, 100))
     check_floor(unexcused, comparison, None)
+    wider = replace(comparison, plan=replace(comparison.plan, despite=far.make_plan(size="twice").despite))
+    with pytest.raises(ClockhandsError, match="no answer about length"):
+        check_floor(far, wider, Floor(2.4, 100))
     assert not makes_claim_about_length(study())
     check_floor(study(), comparison, Floor(2.4, 100))
 

@@ -14,6 +14,7 @@ from clockhands.options import read_assignments
 
 if TYPE_CHECKING:
     from clockhands.comparison import Comparison, Plan
+    from clockhands.data.trigram import Floor
     from clockhands.findings import Finding
 
 __all__ = ["EXAMPLES", "USUAL", "arguments", "execute", "find_task", "present", "run"]
@@ -52,10 +53,12 @@ def present(comparison: Comparison, options: argparse.Namespace, words: str) -> 
     """Write the page of a comparison, or print its table; return the exit code, 1 if no trial finished."""
     if options.format == "page":
         from clockhands.comparison import conclude
+        from clockhands.comparison.floor_finding import find_plan_floor
         from clockhands.report import show, write
 
         findings = conclude(comparison, words)
-        findings = replace(findings, items=(*findings.items, *find_task(comparison)))
+        floor = find_plan_floor(comparison.plan)
+        findings = replace(findings, items=(*findings.items, *find_task(comparison, floor)))
         page = write(findings, Path(options.out), name="report.html")[0]
         show(findings)
         print(f"\nThe page: {page}")
@@ -66,13 +69,12 @@ def present(comparison: Comparison, options: argparse.Namespace, words: str) -> 
     return 0 if any(trial.finished for trial in comparison.trials) else 1
 
 
-def find_task(comparison: Comparison) -> tuple[Finding, ...]:
+def find_task(comparison: Comparison, floor: Floor | None) -> tuple[Finding, ...]:
     """Return findings about the task: its order-blind ceiling and, for real text, the floor of the loss."""
     from clockhands.comparison.ceiling_finding import describe_ceiling, find_plan_ceiling
-    from clockhands.comparison.floor_finding import describe_floor, find_plan_floor
+    from clockhands.comparison.floor_finding import describe_floor
 
     plan = comparison.plan
-    floor = find_plan_floor(plan)
     ceiling = describe_ceiling(find_plan_ceiling(plan), plan.despite)
     return (ceiling,) if floor is None else (ceiling, describe_floor(floor, comparison))
 

@@ -15,6 +15,7 @@ from clockhands.files import write_text
 
 if TYPE_CHECKING:
     from clockhands.comparison import Comparison
+    from clockhands.data.trigram import Floor
     from clockhands.studies import Study
 
 __all__ = ["EXAMPLES", "arguments", "run"]
@@ -44,8 +45,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         choices=SCALES,
         default="cpu",
         help="run it as planned (cpu, the default), with four times the training (long), on another task (roles, "
-        "numbers, stdlib), with post-norm (post), with a wider model (twice, wide, wide-long), or with a wider and "
-        "deeper one (gpu, paper)",
+        "numbers, stdlib), with post-norm (post), with a wider model (twice, wide, and wide-long with four times the "
+        "training), or with a wider and deeper one (gpu, paper)",
     )
     parser.add_argument(
         "--out", metavar="FOLDER", help="where results and page are written (default: runs/studies/NAME, or NAME-SCALE)"
@@ -86,11 +87,12 @@ def run(options: argparse.Namespace) -> int:
         comparison = execute(plan, options, options.out)
     write_text(Path(options.out) / "study.json", comparison.to_json())
     check_baseline(study, comparison)
-    check_floor(study, comparison, find_plan_floor(plan))
-    return _show_study(study, comparison, options)
+    floor = find_plan_floor(plan)
+    check_floor(study, comparison, floor)
+    return _show_study(study, comparison, floor, options)
 
 
-def _show_study(study: Study, comparison: Comparison, options: argparse.Namespace) -> int:
+def _show_study(study: Study, comparison: Comparison, floor: Floor | None, options: argparse.Namespace) -> int:
     """Print question, facts, table and answer, and write the page; or print the table alone. 1 if no trial finished."""
     seeds = "" if options.seeds is None else f" --seeds {options.seeds}"
     scale = "" if options.scale == "cpu" else f" --scale {options.scale}"
@@ -102,7 +104,7 @@ def _show_study(study: Study, comparison: Comparison, options: argparse.Namespac
     from clockhands.studies import conclude_study
 
     findings = conclude_study(study, comparison, f"clockhands study {study.name}{seeds}{scale}{text}")
-    findings = replace(findings, items=(*findings.items, *find_task(comparison)))
+    findings = replace(findings, items=(*findings.items, *find_task(comparison, floor)))
     page = write(findings, Path(options.out), name="report.html")[0]
     show(findings)
     print_verdicts(comparison)

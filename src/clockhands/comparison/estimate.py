@@ -19,7 +19,7 @@ from clockhands.comparison.model_measures import During, Inside
 from clockhands.comparison.plan import Plan
 from clockhands.comparison.results import Cost
 from clockhands.comparison.trial_scores import BEYOND, EXPLAINED, find_test_split
-from clockhands.errors import PositionError, UsageError
+from clockhands.errors import PositionError, ShortTextError
 from clockhands.generation import Search, evaluate, measure_pair_loss, translate
 from clockhands.runs import Run, open_run
 from clockhands.runs.recipe import Recipe, vary_recipe
@@ -172,10 +172,11 @@ def _measure_scoring(run: Run, material: TrainingData) -> float:
     begun = time.perf_counter()
     if corpus.task == "language modelling":
         documents, window = corpus.documents(find_test_split(corpus)), int(getattr(material.train, "length", 128))
-        for times in (1, *BEYOND):
+        evaluate(run, documents, length=window)
+        for times in BEYOND:
             try:
                 evaluate(run, documents, length=times * window)
-            except (UsageError, IndexError):
+            except (PositionError, ShortTextError, IndexError):
                 continue  # the scheme has no such positions, or the text ends, which takes no time
         return time.perf_counter() - begun
     for split in (find_test_split(corpus), *(name for name in corpus if name not in EXPLAINED)):

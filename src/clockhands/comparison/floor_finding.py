@@ -19,17 +19,20 @@ def find_plan_floor(plan: Plan) -> Floor | None:
     """Return the floor of the baseline's text; None for a corpus that is generated, and for a masked model.
 
     In a generated corpus every answer is right or wrong; a masked model predicts no next token. Where each seed trains
-    on a draw of the text of its own, the trigram learns from these too, and its loss is the mean over them.
+    on a draw of the text of its own, each of these texts has a trigram, and the floor is of their mean.
     """
     seeds = plan.seeds if plan.redraw_text else plan.seeds[:1]
     recipes = [plan.get_recipe(plan.baseline, seed) for seed in seeds]
     # Asked before the text is read, which takes long for some.
     if CORPORA[recipes[0].corpus].one_answer:
         return None
-    floors = [floor for recipe in recipes if (floor := load_material(recipe).find_floor()) is not None]
-    if not floors:
-        return None
-    return replace(floors[0], trigram=float(np.mean([floor.trigram for floor in floors])))
+    trigrams, floor = [], None
+    for recipe in recipes:
+        floor = load_material(recipe).find_floor()
+        if floor is None:
+            return None
+        trigrams.append(floor.trigram)
+    return floor and replace(floor, trigram=float(np.mean(trigrams)), texts=len(trigrams))
 
 
 def list_above(floor: Floor, comparison: Comparison) -> dict[str, float]:

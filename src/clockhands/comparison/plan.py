@@ -18,6 +18,7 @@ from clockhands.comparison.plan_settings import (
     check_despite,
     check_scores,
     choose_metric,
+    format_margin,
     read_budget,
     read_seeds,
 )
@@ -88,8 +89,7 @@ class Plan:
     @property
     def margin_text(self) -> str:
         """The margin of equality with its unit."""
-        unit = self.unit.replace("points", "point").replace("nats", "nat") if self.equal_within == 1 else self.unit
-        return f"{self.equal_within:g} {unit}"
+        return format_margin(self.equal_within, self.unit)
 
     @property
     def trials(self) -> list[tuple[str, int]]:

@@ -101,3 +101,12 @@ def check_despite(despite: Mapping[str, str] | None) -> list[str]:
     faults = [describe_unknown("exception in despite", name, EXCEPTIONS) for name in despite if name not in EXCEPTIONS]
     empty = [name for name in despite if name in EXCEPTIONS and not str(despite[name]).strip()]
     return faults + [f"despite.{name} is empty, but must say why, although {EXCEPTIONS[name]}" for name in empty]
+
+
+def format_margin(margin: float, unit: str) -> str:
+    """Return a margin with its unit, which is in the singular after 1.
+
+    >>> format_margin(1.0, "points of BLEU")
+    '1 point of BLEU'
+    """
+    return f"{margin:g} {unit.replace('points', 'point').replace('nats', 'nat') if margin == 1 else unit}"

@@ -46,7 +46,7 @@ class TargetReached:
 
 @dataclass(frozen=True)
 class LongerText:
-    """Scores on text longer than any in training, or the sentence with which the scheme refused its positions."""
+    """Scores on text longer than any in training, or the sentence that says why it could not be read."""
 
     exact: float | None = None
     chrF2: float | None = None

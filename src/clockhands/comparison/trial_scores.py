@@ -12,7 +12,7 @@ from clockhands.comparison.bleu_items import linearise_bleu
 from clockhands.comparison.statistics import name_cells
 from clockhands.comparison.trial import LongerText
 from clockhands.data import Corpus, Pair
-from clockhands.errors import DataError, PositionError, UsageError
+from clockhands.errors import DataError, PositionError, ShortTextError
 from clockhands.generation import Evaluation, evaluate, measure_pair_loss, translate
 from clockhands.runs import Run
 from clockhands.training import TrainingData
@@ -78,11 +78,12 @@ def _summarise(evaluation: Evaluation) -> dict[str, Any]:
 def _score_longer_text(run: Run, documents: Sequence[Any], window: int) -> LongerText:
     """Return the loss on longer windows, or the sentence that refused them.
 
-    A scheme refuses positions, a table of positions ends (UsageError too), and a text can be shorter than one window.
+    A scheme refuses positions, a table of positions ends, or the text is shorter than one window. Any other fault is
+    the trial's: what the machine lacks would make the scores depend on the machine.
     """
     try:
         return LongerText(loss=round(evaluate(run, documents, length=window).loss.mean, 4))
-    except (UsageError, IndexError) as fault:  # the folder of a trial is a temporary one, and says nothing
+    except (PositionError, ShortTextError, IndexError) as fault:  # the name of a trial's folder tells nothing
         return LongerText(refused=str(fault).replace(str(run.path), "the model"))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from clockhands.comparison.plan_settings import format_margin
 from clockhands.comparison.statistics import MIN_SEEDS, Difference
 from clockhands.findings import choose_digits
 
@@ -53,7 +54,7 @@ def _describe_significant(
     low, high = sorted((abs(gap.low), abs(gap.high)))
     digits = choose_digits(low, high, digits, format_number)
     size, low_text, high_text = (format_number(value, digits) for value in (abs(gap.value), low, high))
-    small = f", less than the margin of {margin:g} {unit}" if high < margin else ""
+    small = f", less than the margin of {format_margin(margin, unit)}" if high < margin else ""
     return kind, f"{kind} by {size} {unit} [{low_text}, {high_text}]{small}"
 
 

@@ -32,10 +32,14 @@ MARGIN = 0.4
 
 @dataclass(frozen=True)
 class Floor:
-    """The loss of the ``trigram`` of the training text on the held-out tokens that a model is scored on, in nats."""
+    """The loss of the ``trigram`` of the training text on the held-out tokens that a model is scored on, in nats.
+
+    ``texts``: how many training texts there are, each with a trigram of its own; then the loss is their mean.
+    """
 
     trigram: float
     tokens: int
+    texts: int = 1
 
     @property
     def bound(self) -> float:
@@ -45,8 +49,11 @@ class Floor:
     @property
     def sentence(self) -> str:
         """The floor in one sentence."""
+        who = "A trigram model of the same text has"
+        if self.texts > 1:
+            who = f"Trigram models of the {self.texts} texts that the seeds train on have, in the mean,"
         return (
-            f"A trigram model of the same text has {self.trigram:.2f} nats per token on the {self.tokens:,} held-out "
+            f"{who} {self.trigram:.2f} nats per token on the {self.tokens:,} held-out "
             f"tokens, so that claims about length need a loss below {self.bound:.2f}."
         )
 

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 
 from clockhands.data import encode_documents
-from clockhands.errors import UsageError
+from clockhands.errors import ShortTextError, UsageError
 from clockhands.findings import Table
 from clockhands.generation.evaluation import Evaluation, Loss
 from clockhands.generation.score import Score
@@ -73,7 +73,7 @@ def cut_evaluation_windows(
     before it; from the second window on a token has at least ``length - stride`` tokens before it. Without ``stride``
     the windows overlap as little as that allows.
 
-    Raises UsageError for a length or stride out of range and for a text shorter than one window.
+    Raises UsageError for a length or stride out of range, ShortTextError for a text shorter than one window.
     """
     stream = encode_documents(model.tokenizer, documents)
     num_start = len(model.start_ids)
@@ -87,7 +87,7 @@ def cut_evaluation_windows(
             f"stride={stride}; windows of {length} tokens begin 1 to {max_stride} apart, or tokens are left out"
         )
     if len(stream.values) < text_length:
-        raise UsageError(
+        raise ShortTextError(
             f"the text has {len(stream.values):,} tokens, less than one window of length={length}; give a shorter "
             "--length, or more text"
         )

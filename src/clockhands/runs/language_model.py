@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from clockhands.errors import CheckpointError, UsageError
+from clockhands.errors import CheckpointError, PositionError
 from clockhands.explanation import read_positions
 from clockhands.pretrained import (
     CONFIG,
@@ -116,10 +116,10 @@ class LanguageModel:
     def compute_logits(self, ids_BS: Int[Tensor, "B S"]) -> Float[Tensor, "B S V"]:
         """Compute the logits of the next token at every token, in float32: [B, S, V].
 
-        Raises UsageError for a text longer than ``max_length``.
+        Raises PositionError for a text longer than ``max_length``.
         """
         if self.max_length is not None and ids_BS.shape[1] > self.max_length:
-            raise UsageError(
+            raise PositionError(
                 f"{self.source} has a table of {self.max_length:,} positions, and the window has {ids_BS.shape[1]:,} "
                 "tokens; give a shorter --length"
             )

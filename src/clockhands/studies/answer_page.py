@@ -42,7 +42,7 @@ def write_answers(questions: Iterable[Question], measured: Measured, facts: Fact
     for question in ordered:
         parts += [fill(line, measured, facts, question) for line in _write_question(question, measured)]
     parts += _write_further(ordered, measured)
-    parts += _write_claims(ordered)
+    parts += [fill(line, measured, facts) for line in _write_claims(ordered)]
     return "\n".join(parts)
 
 
@@ -190,7 +190,8 @@ def _shorten_verdict(claim: Claim) -> str:
     verdict = VERDICTS[claim.verdict].lower()
     if claim.verdict != "only if":
         return verdict
-    return f"{verdict} {re.split(r'[:.](?= |$)', claim.because.strip(), maxsplit=1)[0]}"
+    condition = re.split(r"[:.](?= |$)", claim.because.strip(), maxsplit=1)[0]
+    return f"{verdict} {condition}".replace("|", "\\|")
 
 
 def fill(text: str, measured: Measured, facts: Facts, question: Question | None = None) -> str:
@@ -200,7 +201,8 @@ def fill(text: str, measured: Measured, facts: Facts, question: Question | None 
     """
     named = {pair.name: pair for pair in question.ordered if pair.name} if question else {}
     growths = count_growths(question) if question else 1
-    counts = {pair.study: count_comparisons(question, pair.study) for pair in question.ordered} if question else {}
+    studies = {pair.study for pair in question.ordered} if question else set()
+    counts = {name: count_comparisons(question, name, measured[name]) for name in studies} if question else {}
 
     def replace(slot: re.Match[str]) -> str:
         name, rest = slot[1], slot[2]

@@ -12,7 +12,7 @@ from clockhands.comparison.verdicts import Verdict, judge
 from clockhands.errors import ConfigError
 from clockhands.studies import STUDIES
 from clockhands.studies.answer import fill_slots
-from clockhands.studies.literature import GROWS, HOLDS, check_ordering, judge_longer_text
+from clockhands.studies.literature import GROWS, HOLDS, check_ordering, judge_longer_text, list_tried
 from clockhands.studies.pace import LATER, find_pace_verdict
 from clockhands.studies.question import SLOT, Question, Rest, Rests
 from clockhands.studies.soundness import describe_earlier_plan
@@ -45,13 +45,13 @@ def judge_once(name: str, comparison: Comparison) -> list[Verdict]:
     return _JUDGED[name][1]
 
 
-def count_comparisons(question: Question, name: str) -> int:
+def count_comparisons(question: Question, name: str, comparison: Comparison) -> int:
     """Return over how many comparisons of two variants the intervals of a question hold together (Bonferroni).
 
     Those that the question tells, or all reported orderings of the study where these are more: a comparison that is
     undecided on the study's page must not come out here because the family is smaller.
     """
-    return max(len(question.ordered), len(STUDIES[name.partition(".")[0]].orderings))
+    return max(len(question.ordered), len(list_tried(STUDIES[name.partition(".")[0]], comparison)))
 
 
 def count_growths(question: Question) -> int:
@@ -68,8 +68,9 @@ def count_growths(question: Question) -> int:
 def _find_reversed(question: Question, measured: Measured) -> list[str]:
     """Return a fault for each comparison of two variants that the text makes and the results do not."""
     checked = [
-        (pair, check_ordering(pair.ordering, measured[pair.study], count_comparisons(question, pair.study)))
+        (pair, check_ordering(pair.ordering, own, count_comparisons(question, pair.study, own)))
         for pair in question.ordered
+        for own in (measured[pair.study],)
     ]
     return [
         f"the text of {question.name} says {check.claim!r}, and the study {pair.study} found it {check.verdict} "
@@ -120,7 +121,7 @@ def _find_fallen(question: Question, sentence: str, rests: Rests, measured: Meas
         if earlier := describe_earlier_plan(STUDIES[study], measured[name], size or "cpu"):
             faults.append(f"{sentence} rests on the study {name}. {earlier}")
         for variant, kind in kinds:
-            measured_kind = _find_kind(name, measured[name], variant, kind, count_growths(question))
+            measured_kind = _find_kind(question, name, measured[name], variant, kind)
             if measured_kind != kind:
                 faults.append(
                     f"{sentence} rests on {variant!r} being {kind}, and the study {name} found {measured_kind}"
@@ -128,12 +129,12 @@ def _find_fallen(question: Question, sentence: str, rests: Rests, measured: Meas
     return faults
 
 
-def _find_kind(name: str, comparison: Comparison, variant: str, kind: Rest, growths: int) -> str:
+def _find_kind(question: Question, name: str, comparison: Comparison, variant: str, kind: Rest) -> str:
     """Return what a study found of a variant in the matter that a kind is about: pace, longer text, or the score."""
     if kind == LATER:
         return find_pace_verdict(comparison, variant)
     if kind in (GROWS, HOLDS):
-        return judge_longer_text(comparison, variant, growths)
+        return judge_longer_text(comparison, variant, count_growths(question), question.longer)
     return {verdict.variant: verdict.kind for verdict in judge_once(name, comparison)}[variant]
 
 

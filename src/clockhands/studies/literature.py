@@ -29,8 +29,18 @@ class CheckedOrdering:
 
 
 def check_orderings(study: Study, comparison: Comparison) -> list[CheckedOrdering]:
-    """Return every reported ordering with what was measured; intervals are simultaneous over all of them."""
-    return [check_ordering(ordering, comparison, len(study.orderings)) for ordering in study.orderings]
+    """Return every reported ordering with what was measured; intervals are simultaneous over all of them.
+
+    An ordering of variants that this comparison does not have was not tried, and is left out.
+    """
+    tried = list_tried(study, comparison)
+    return [check_ordering(ordering, comparison, len(tried)) for ordering in tried]
+
+
+def list_tried(study: Study, comparison: Comparison) -> list[Ordering]:
+    """Return the reported orderings of which the comparison has both variants."""
+    names = {variant.name for variant in comparison.plan.variants}
+    return [ordering for ordering in study.orderings if {*ordering.variants} <= names]
 
 
 def tally_orderings(study: Study, comparison: Comparison) -> str:
@@ -102,15 +112,15 @@ def _find_margin(ordering: Ordering, comparison: Comparison) -> float:
     return comparison.plan.equal_within if ordering.on == "score" else MARGINS["loss"]
 
 
-def judge_longer_text(comparison: Comparison, variant: str, growths: int = 1) -> str:
-    """Return whether the loss of a variant ``grows`` on the longest text, or ``holds``; or ``undecided``.
+def judge_longer_text(comparison: Comparison, variant: str, growths: int = 1, split: str = "") -> str:
+    """Return whether the loss of a variant ``grows`` on longer text, or ``holds``; or ``undecided``.
 
     It grows where the 95 % interval of its growth over seeds is above 0, and holds where the 90 % interval ends below
     the margin of a loss, which is one of two one-sided tests: it may fall. ``growths``: over how many growths these
-    intervals hold together (Bonferroni).
+    intervals hold together (Bonferroni). ``split``: the longer text; the longest if it is not given.
     """
-    splits = [split for trial in comparison.get_trials(variant) for split in trial.longer]
-    by_seed = _list_values(comparison, variant, f"{splits[-1]}, growth") if splits else {}
+    split = split or find_longest(comparison, variant)
+    by_seed = _list_values(comparison, variant, f"{split}, growth") if split else {}
     if len(by_seed) < MIN_SEEDS:
         return "undecided"
     growth_S = np.array([float(value[0]) for value in by_seed.values()])
@@ -120,6 +130,12 @@ def judge_longer_text(comparison: Comparison, variant: str, growths: int = 1) ->
     if growth_S.mean() - wide > 0:
         return GROWS
     return HOLDS if growth_S.mean() + narrow < MARGINS["loss"] else "undecided"
+
+
+def find_longest(comparison: Comparison, variant: str) -> str:
+    """Return the name of the longest text that a variant was tried on; "" if there is none."""
+    splits = [split for trial in comparison.get_trials(variant) for split in trial.longer]
+    return splits[-1] if splits else ""
 
 
 def _describe_agreement(ordering: Ordering, gap: Difference, margin: float) -> str:

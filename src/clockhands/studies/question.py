@@ -11,6 +11,7 @@
     limits = "..."                               # where the answer does not hold
     studies = ["scale"]                          # those that measure it; none if it is computed alone
     details = "..."                              # optional: what is folded away
+    longer = "4 × 65 tokens"                     # optional: on which text "grows" and "holds" are judged; the longest
 
     [rests.scale]                                # optional: the verdicts without which the answer falls
     "1, shared" = "worse"                        # or several: ["later", "equivalent"]
@@ -138,11 +139,12 @@ class Question:
     ordered: tuple[Pair, ...] = ()
     numbers: tuple[Numbers, ...] = ()
     note: str = ""
+    longer: str = ""
 
 
 JUDGEMENTS = get_args(Judgement)
 REQUIRED = ("asked", "place", "topic", "answer", "why", "caption", "limits", "try")
-KEYS = (*REQUIRED, "table", "claim", "studies", "details", "rests", "ordered", "numbers")
+KEYS = (*REQUIRED, "table", "claim", "studies", "details", "longer", "rests", "ordered", "numbers")
 
 
 def read_questions(folder: str | Path | None = None) -> dict[str, Question]:
@@ -172,7 +174,7 @@ def read_question(path: str | Path) -> Question:
         ordered=tuple(_read_pair(**order) for order in tables.get("ordered", ())),
         numbers=tuple(Numbers(**numbers) for numbers in tables.get("numbers", ())),
         **{key: tables[key] for key in ("asked", "place", "topic", "answer", "why", "caption", "limits")},
-        **{key: tables[key] for key in ("details", "rests") if key in tables},
+        **{key: tables[key] for key in ("details", "longer", "rests") if key in tables},
     )
 
 

@@ -5,7 +5,8 @@ A study's file may change a size, for what is meant relative to the width::
     [size.gpu]
     variants = ["sum", "concatenate 48 + 16"]         # optional: only these
     budget = { steps = 600 }                          # optional: in place of the size's multiple of the plan's
-    set = { "training.precision" = "bf16" }           # optional: settings that all variants share, over the size's own
+    set = { "training.precision" = "bf16" }           # optional: settings that all variants share, over the size's own;
+                                                      # seeds and budget are the plan's
     redraw_text = true                                # optional: each seed trains on a draw of the text of its own
     despite = { baseline = "..." }                    # optional: why the task is used here, in place of the plan's
     [[size.gpu.change]]
@@ -21,7 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from clockhands.comparison.variants import expand_grid
+from clockhands.comparison.variants import FIXED, TEXT_SEED, expand_grid
 from clockhands.errors import ConfigError, describe_unknown
 from clockhands.runs.recipe import Recipe, load_recipe, vary_recipe
 
@@ -96,7 +97,8 @@ SIZES = {
         declared=True,
     ),
     "twice": Size(
-        "width 128, else as planned, for studies that have a table for it: half a minute a trial on one core",
+        "width 128, else as planned unless the study's table for this size says more: half a minute a trial or more on "
+        "one core",
         shape={"model.d_model": 128, "model.num_heads": 4, "model.d_ff": 512, "training.learning_rate": 3e-3},
         declared=True,
     ),
@@ -137,7 +139,12 @@ def scale_plan(plan: Tables, own: Tables, name: str, folder: Path, source: str) 
         raise ConfigError([f"the size {name} is for studies that say what it changes, under [size.{name}]"], source)
     variants = [dict(variant) for variant in plan.get("variant", ())]
     if "variants" in own or "change" in own:  # what the plan makes by a grid is named one by one, to be chosen from
-        grid = [{"name": variant.name, "set": variant.overrides} for variant in expand_grid(plan.get("vary", {}), [])]
+        faults: list[str] = []
+        grid = [
+            {"name": variant.name, "set": variant.overrides} for variant in expand_grid(plan.get("vary", {}), faults)
+        ]
+        if faults:
+            raise ConfigError(faults, source)
         plan, variants = {key: value for key, value in plan.items() if key != "vary"}, [*grid, *variants]
     _check(own, [variant["name"] for variant in variants], source)
     scaled = {
@@ -192,6 +199,11 @@ def _change(variant: Tables, change: Tables) -> dict[str, Any]:
 
 def _check(own: Tables, names: Sequence[str], source: str) -> None:
     faults = [describe_unknown("key", key, KEYS) for key in own if key not in KEYS]
+    settings = own.get("set", {})
+    if not isinstance(settings, Mapping):
+        faults.append(f"set is {settings!r}, but must be a table of settings")
+    elif fixed := [key for key in settings if key in (*FIXED, TEXT_SEED)]:
+        faults.append(f"set has {', '.join(fixed)}, which the plan sets itself (seeds, budget, redraw_text)")
     named = [*own.get("variants", ()), *(change.get("variant", "") for change in own.get("change", ()))]
     faults += [describe_unknown("variant", name, names) for name in named if name not in names]
     if faults:

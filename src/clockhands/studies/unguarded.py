@@ -16,7 +16,7 @@ from typing import Any
 
 from clockhands.comparison import Comparison
 from clockhands.studies.exact import FACTS
-from clockhands.studies.literature import GROWS, HOLDS
+from clockhands.studies.literature import GROWS, HOLDS, find_longest
 from clockhands.studies.pace import LATER
 from clockhands.studies.question import EXACT, ORDERED, SLOT, Question, Rest
 
@@ -126,7 +126,7 @@ def _list_rested(question: Question, measured: Measured) -> Iterator[Shown]:
             yield study, variant, PACE
             yield study, measured[study].plan.baseline, PACE
         elif kind in (GROWS, HOLDS):
-            yield study, variant, list(measured[study].get_trials(variant)[0].longer)[-1]
+            yield study, variant, question.longer or find_longest(measured[study], variant)
         else:
             yield study, variant, "score"
 

@@ -50,7 +50,8 @@ MOST_COUNTED = 10_000_000
 
 @dataclass(frozen=True)
 class TrainingData:
-    """The text of a recipe, encoded: all that its tables [data] and [tokenizer] decide; runs can share it.
+    """The text of a recipe, encoded: what its tables [data] and [tokenizer], the windows of [batches] and the
+    ``text_seed`` of [training] decide; runs that have the same can share it.
 
     ``drawn``: the corpus with the training text that the recipe's ``text_seed`` draws; ``corpus`` has the first one.
     """

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -23,18 +21,16 @@ def test_stdlib_grows_with_its_limit_and_keeps_files_in_their_split() -> None:
         compile(document, "a document of stdlib", "exec")
 
 
-def test_a_limit_of_the_files_reads_their_first_whole_lines() -> None:
-    """Without it one file of help texts is four fifths of this corpus."""
-    options: dict[str, Any] = {"limit": 1_000_000, "validation": 0.1, "test": 0.1}
-    whole, cut = open_corpus("stdlib", **options), open_corpus("stdlib", file_limit=8000, **options)
-    first = next(text for text in whole.documents("train") if len(text) > 8000)
-    lines = first.splitlines(keepends=True)
-    kept = list(itertools.takewhile(lambda total: total <= 8000, itertools.accumulate(map(len, lines))))
-    assert "".join(lines[: len(kept)]) in cut.documents("train")
-    texts = [text for split in cut for text in cut.documents(split)]
-    assert max(map(len, texts)) <= 8000 < max(map(len, whole.documents("train")))
-    assert sum(map(len, texts)) <= 1_000_000 and len(texts) > 3 * sum(len(whole.documents(split)) for split in whole)
-    assert cut.facts["file_limit"] == 8000 and "file_limit" not in whole.facts
+def test_a_limit_of_the_files_reads_their_first_whole_lines(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Lines of 4, 996 and 2 characters: 1,000 and 1,001 hold the first two, 1,002 all three."""
+    for number in range(40):
+        (tmp_path / f"part_{number:02}.py").write_text(f"#{number:02}\n" + "#" * 995 + "\n#\n")
+    monkeypatch.setattr("sysconfig.get_paths", lambda: {"stdlib": str(tmp_path)})
+    for file_limit, length in ((0, 1002), (1000, 1000), (1001, 1000), (1002, 1002)):
+        corpus = open_corpus("stdlib", limit=0, file_limit=file_limit, validation=0.2, test=0.2)
+        texts = [text for split in corpus for text in corpus.documents(split)]
+        assert len(texts) == 40 and {len(text) for text in texts} == {length}
+        assert corpus.facts.get("file_limit", 0) == file_limit
 
 
 def test_a_limit_of_the_files_cuts_a_line_that_is_longer_and_redraws_too(

@@ -27,9 +27,9 @@ def stdlib(*, limit: int = 4_000_000, file_limit: int = 0, validation: float = 0
 
     The files queue by a hash of their names, and a file's place decides its split, so a smaller ``limit`` (in
     characters; 0 for everything) takes a part of what a larger one takes. ``file_limit`` is the most characters that
-    are read of one file, to the end of a line; 0 reads all of it. Without a limit one file, 700,000 characters of help
-    texts in English, can be most of a small corpus. ``validation`` and ``test`` are shares of the files. The text is
-    that of the running Python: ``facts`` names the version.
+    are read of one file, in whole lines unless its first is longer; 0 reads all of it. Without a limit one file, the
+    help texts of ``pydoc`` in English, can be most of a small corpus. ``validation`` and ``test`` are shares of the
+    files. The text is that of the running Python: ``facts`` names the version.
 
     Raises UsageError for impossible shares or limits, DataError where the interpreter comes without its source.
     """
