@@ -9,6 +9,7 @@ import pytest
 
 from clockhands.comparison import Comparison
 from clockhands.errors import ConfigError
+from clockhands.runs.recipe import vary_recipe
 from clockhands.studies import STUDIES
 from clockhands.studies.answer_page import fill, format_fact, write_answers
 from clockhands.studies.literature import describe_gap
@@ -61,6 +62,13 @@ def test_a_table_whose_seeds_have_their_own_text_says_so(tides: Comparison) -> N
     redrawn = replace(tides, plan=replace(tides.plan, redraw_text=True))
     pages = [write_answers([ASKED], {"tides": measured}, FACTS) for measured in (tides, redrawn)]
     assert ["6 seeds, each with a text of its own, 200 test items" in page for page in pages] == [False, True]
+
+
+def test_a_table_whose_models_were_computed_in_bf16_says_so(tides: Comparison) -> None:
+    recipe = vary_recipe(tides.plan.recipe, {"training.precision": "bf16"})
+    rounded = replace(tides, plan=replace(tides.plan, recipe=recipe))
+    pages = [write_answers([ASKED], {"tides": measured}, FACTS) for measured in (tides, rounded)]
+    assert ["computed in bf16" in page for page in pages] == [False, True]
 
 
 def test_a_study_without_a_question_is_linked(tides: Comparison) -> None:

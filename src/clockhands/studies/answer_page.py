@@ -114,10 +114,11 @@ def describe_measurement(name: str, comparison: Comparison, judged: int) -> str:
     )
     verdicts = f"{margin}, {compared}" if judged else ""
     text = ", each with a text of its own" if plan.redraw_text else ""
+    precision = ", computed in bf16" if plan.recipe.training.precision == "bf16" else ""
     unit = "stretches or documents of the test text" if plan.metric == "loss" else "test items"
     counted = "" if STUDIES[name.partition(".")[0]].unscored else f", {items:,} {unit}"
     return (
-        f"{study}: corpus {plan.recipe.corpus}, {_describe_widths(plan)}, {amount:,g} {kind}, "
+        f"{study}: corpus {plan.recipe.corpus}, {_describe_widths(plan)}, {amount:,g} {kind}{precision}, "
         f"{_count_seeds(comparison)} seeds{text}{counted}{verdicts}"
     )
 
