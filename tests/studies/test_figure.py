@@ -44,7 +44,7 @@ def test_the_loss_by_length() -> None:
     (line,) = (mark for mark in panel.marks if (mark.kind, mark.label) == ("line", "alibi"))
     own = [trial for trial in trials if trial["variant"] == "alibi"]
     expected = [fmean(trial["scores"]["loss"] for trial in own)]
-    expected += [fmean(trial["longer"][f"{n} × 65 tokens"]["loss"] for trial in own) for n in (2, 4)]
+    expected += [fmean(trial["longer"][f"{n} × 65 tokens"]["loss"] for trial in own) for n in (2, 4, 8)]
     assert line.y == pytest.approx(expected)
 
 

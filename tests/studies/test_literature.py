@@ -115,6 +115,22 @@ def grow(growths: tuple[float, ...]) -> Comparison:
     return replace(made, trials=trials)
 
 
+def test_growth_is_judged_on_the_longest_text_or_on_a_named_one() -> None:
+    comparison = grow((0.0, 0.001, -0.001, 0.0, 0.0))
+    assert [judge_longer_text(comparison, "base", split=split) for split in ("", "y", "x")] == [
+        "holds",
+        "holds",
+        "grows",
+    ]
+
+
+def test_an_ordering_of_what_was_not_trained_is_left_out() -> None:
+    """It was not tried, and is not undecided; the others hold together without it."""
+    untried = replace(STUDY, orderings=(*STUDY.orderings, Ordering("untried", "F", more="better", less="absent")))
+    assert check_orderings(untried, results()) == check_orderings(STUDY, results())
+    assert tally_orderings(untried, results()).startswith("5 orderings")
+
+
 def test_many_growths_together_are_judged_by_wider_intervals() -> None:
     """Growths of mean 0.1 and standard error 0.035: t is 2.83, beyond 2.78 for one, and short of 4.6 for five."""
     comparison = grow((0.0, 0.05, 0.1, 0.15, 0.2))
