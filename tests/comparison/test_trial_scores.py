@@ -72,3 +72,4 @@ def test_longer_windows_that_cannot_be_read_are_told_and_keep_the_trial(
         longer = scores["longer"][f"{times} × 8 tokens"]
         assert longer.refused is None if refusal is None else refusal in longer.refused
         assert (longer.loss is None) == (refusal is not None) and str(tmp_path) not in str(longer.refused)
+        assert "--length" not in str(longer.refused), "no option of a comparison"

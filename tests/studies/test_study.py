@@ -42,6 +42,7 @@ def test_a_file_is_a_study(tmp_path: Path) -> None:
     [
         ('change = "Nothing."', "", "change is missing"),
         ("place = 1", "place = 1\ntitle = 'x'", "unknown key 'title'"),
+        ("[[reading]]", "[size.cpu]\nbudget = { steps = 9 }\n[[reading]]", r"\[size\.cpu\] changes nothing"),
         ('none = "worse"', 'none = "wors"', "unknown verdict 'wors'; did you mean 'worse'"),
     ],
 )

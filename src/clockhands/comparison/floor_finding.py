@@ -78,7 +78,7 @@ def describe_floor(floor: Floor, comparison: Comparison) -> Finding:
         light="warn" if above else "good" if known else "info",
         table=Table.of(("variant above the floor", "loss"), list(above.items())),
         method=(
-            f"Trigram of the training text with Witten-Bell smoothing, interpolated, on the same held-out tokens; the "
+            f"Trigram of each training text with Witten-Bell smoothing, interpolated, on the same held-out tokens; the "
             f"floor is {MARGIN} nats per token below. A model that knows little more than three tokens has no use for "
             "longer text, so that its loss there says nothing about positions."
         ),

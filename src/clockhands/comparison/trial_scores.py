@@ -83,8 +83,9 @@ def _score_longer_text(run: Run, documents: Sequence[Any], window: int) -> Longe
     """
     try:
         return LongerText(loss=round(evaluate(run, documents, length=window).loss.mean, 4))
-    except (PositionError, ShortTextError, IndexError) as fault:  # the name of a trial's folder tells nothing
-        return LongerText(refused=str(fault).replace(str(run.path), "the model"))
+    except (PositionError, ShortTextError, IndexError) as fault:
+        # The folder of a trial tells nothing, and what comes after the reason is advice on options of `evaluate`.
+        return LongerText(refused=str(fault).partition(";")[0].replace(str(run.path), "the model"))
 
 
 def _score_longer_pairs(run: Run, pairs: Sequence[Pair]) -> LongerText:

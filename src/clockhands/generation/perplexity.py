@@ -148,9 +148,9 @@ def evaluate_windows(
         buckets: the most rows of the table by place, at least 1.
         progress: called with what is counted, how many are done and how many there are.
 
-    Raises UsageError for a ``batch`` below 1, for windows longer than the model's table of positions
-    (``LanguageModel.compute_logits``), and as ``cut_evaluation_windows`` and ``choose_batch``; PositionError for tokens
-    beyond a scheme's last position.
+    Raises UsageError for a ``batch`` below 1, and as ``cut_evaluation_windows`` and ``choose_batch``; PositionError for
+    windows longer than the model's table of positions (``LanguageModel.compute_logits``) and for tokens beyond a
+    scheme's last position.
     """
     windows = cut_evaluation_windows(model, documents, length, stride)
     if batch is not None and batch < 1:

@@ -165,6 +165,8 @@ def read_study(path: str | Path) -> Study:
     faults = [describe_unknown("key", key, KEYS) for key in tables if key not in KEYS]
     faults += [f"{key} is missing" for key in REQUIRED if key not in tables]
     faults += [describe_unknown("size", size, SIZES) for size in tables.get("size", ()) if size not in SIZES]
+    if "cpu" in tables.get("size", ()):
+        faults.append("[size.cpu] changes nothing: that size is as planned, so write it into [plan]")
     kinds = [kind for reading in tables.get("reading", ()) for kind in reading["when"].values()]
     faults += [describe_unknown("verdict", kind, get_args(Kind)) for kind in kinds if kind not in get_args(Kind)]
     if faults:
