@@ -31,7 +31,7 @@ def test_a_planted_ordering_is_found() -> None:
     for (ordering, verdict), row in zip(ORDERINGS, checked, strict=True):
         assert row.claim == ordering.claim and row.verdict.startswith(verdict), row
     assert checked[0].measured.startswith("better − base, score: +1")
-    assert tally_orderings(STUDY, results()).endswith("1 are reproduced here, 2 contradicted and 2 undecided")
+    assert tally_orderings(STUDY, results()).endswith("reports, 1 are reproduced here, 2 contradicted and 2 undecided")
 
 
 def test_a_difference_is_told_with_the_interval_that_its_check_rests_on() -> None:
@@ -58,6 +58,18 @@ def test_equality_is_reproduced_within_the_margin_of_the_plan() -> None:
     made, study = results(), replace(STUDY, orderings=(Ordering("alike", "D", alike=("same", "base")),))
     (row,) = check_orderings(study, replace(made, plan=replace(made.plan, margin=6.0)))
     assert row.verdict == "reproduced (equal within ±6)"
+
+
+def test_a_reported_difference_can_be_shown_to_be_smaller_than_the_margin() -> None:
+    """Which is decided, and no contradiction; a difference that is shown stays so, and no margin, no equality."""
+    orderings = (Ordering("better", "D", more="same", less="base"), *STUDY.orderings[:2])
+    made = results()
+    made = replace(made, plan=replace(made.plan, margin=6.0))
+    study = replace(STUDY, orderings=orderings)
+    verdicts = [row.verdict for row in check_orderings(study, made)]
+    assert verdicts == ["equal within ±6", "reproduced", "contradicted"]
+    counts = "1 are reproduced here, 1 contradicted and 1 shown to be equal within the margin and 0 undecided"
+    assert tally_orderings(study, made).endswith(counts.replace(" contradicted and", " contradicted,"))
 
 
 def test_longer_text_is_compared_by_its_loss() -> None:

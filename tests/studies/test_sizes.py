@@ -18,7 +18,7 @@ def test_the_command_knows_every_size() -> None:
 
 
 TASKS = ("roles", "numbers", "stdlib")
-WIDTHS = {"twice": 128, "wide": 256, "wide-long": 256, "gpu": 256, "paper": 512}
+WIDTHS = {"twice": 128, "wide": 256, "wide-long": 256, "wider": 512, "gpu": 256, "paper": 512}
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -94,7 +94,10 @@ def test_what_is_relative_to_the_width_grows_with_it() -> None:
     ] == pytest.approx(256**-0.5)
     post = STUDIES["scale"].make_plan(size="post")
     assert post.recipe.model.norm == "post" and STUDIES["scale"].planned.recipe.model.norm == "pre"
+    wider = STUDIES["sum-or-concatenate"].make_plan(size="wider")
+    assert wider.variant("concatenate 128 + 384").overrides["position.width"] == 384 == 512 - 128
     assert STUDIES["scale"].make_plan(size="wide-long").budget[1] == 4 * wide.budget[1]
+    assert STUDIES["scale"].make_plan(size="longest").budget[1] == 10 * wide.budget[1]
     longer = STUDIES["scale"].make_plan(size="long")
     assert [variant.name for variant in longer.variants] == ["√d, shared", "1, shared"]
 

@@ -27,7 +27,10 @@ EXAMPLES = (
 )
 
 
-SCALES = ("cpu", "long", "roles", "numbers", "stdlib", "twice", "post", "wide", "wide-long", "gpu", "paper")
+SCALES = (
+    "cpu", "long", "longest", "roles", "numbers", "stdlib", "twice", "post", "wide", "wide-long", "wider", "gpu",
+    "paper",
+)  # fmt: skip
 """The names of ``clockhands.studies.sizes.SIZES``, typed again here because importing them imports torch."""
 
 
@@ -44,9 +47,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--scale",
         choices=SCALES,
         default="cpu",
-        help="run it as planned (cpu, the default), with four times the training (long), on another task (roles, "
-        "numbers, stdlib), with post-norm (post), with a wider model (twice, wide, and wide-long with four times the "
-        "training), or with a wider and deeper one (gpu, paper)",
+        help="run it as planned (cpu, the default), with four or ten times the training (long, longest), on another "
+        "task (roles, numbers, stdlib), with post-norm (post), with a wider model (twice, wide and wider, and "
+        "wide-long with four times the training), or with a wider and deeper one (gpu, paper)",
     )
     parser.add_argument(
         "--out", metavar="FOLDER", help="where results and page are written (default: runs/studies/NAME, or NAME-SCALE)"

@@ -14,6 +14,7 @@ from clockhands.comparison.statistics import ALPHA, MIN_SEEDS, Difference, estim
 from clockhands.comparison.verdict_sentences import format_number, format_range
 from clockhands.errors import ConfigError
 from clockhands.findings import choose_digits
+from clockhands.findings.text import join_words
 from clockhands.shapes import Float
 from clockhands.studies.study import Ordering, Study
 
@@ -46,15 +47,23 @@ def list_tried(study: Study, comparison: Comparison) -> list[Ordering]:
 def tally_orderings(study: Study, comparison: Comparison) -> str:
     """Return how many of the reported orderings came out, in words."""
     verdicts = [checked.verdict for checked in check_orderings(study, comparison)]
-    counts = [f"{sum(verdict.startswith(begins) for verdict in verdicts)} {words}" for begins, words in WORDS.items()]
-    return f"{len(verdicts)} orderings that the literature reports {', '.join(counts[:-1])} and {counts[-1]}"
+    counts = {words: sum(verdict.startswith(begins) for verdict in verdicts) for begins, words in WORDS.items()}
+    told = [f"{count} {words}" for words, count in counts.items() if count or words != WORDS[EQUAL]]
+    return f"{len(verdicts)} orderings that the literature reports, {join_words(told)}"
 
 
 INSIDE = ("before: ", "after: ")
 """How ``on`` begins for what was measured inside the models."""
 GROWS, HOLDS = "grows", "holds"
 """What happens to the loss of a variant on longer text."""
-WORDS = {"reproduced": "are reproduced here", "contradicted": "contradicted", "undecided": "undecided"}
+EQUAL = "equal"
+"""How the verdict begins on a reported difference that is shown to be smaller than the margin, if there is any."""
+WORDS = {
+    "reproduced": "are reproduced here",
+    "contradicted": "contradicted",
+    EQUAL: "shown to be equal within the margin",
+    "undecided": "undecided",
+}
 
 
 def check_ordering(ordering: Ordering, comparison: Comparison, comparisons: int) -> CheckedOrdering:
@@ -139,11 +148,18 @@ def find_longest(comparison: Comparison, variant: str) -> str:
 
 
 def _describe_agreement(ordering: Ordering, gap: Difference, margin: float) -> str:
-    if not ordering.alike:
-        return ("reproduced" if gap.value > 0 else "contradicted") if gap.significant else "undecided"
-    if gap.is_within(margin):
-        return f"reproduced (equal within ±{margin:g})"
-    return "contradicted" if gap.significant else f"undecided (not shown to be equal within ±{margin:g})"
+    """Return the verdict. A reported difference can be shown to be smaller than the margin, where one was set.
+
+    That is no contradiction: what was reported may be smaller too.
+    """
+    within = not ordering.on.startswith(INSIDE) and gap.is_within(margin)
+    if ordering.alike:
+        if within:
+            return f"reproduced (equal within ±{margin:g})"
+        return "contradicted" if gap.significant else f"undecided (not shown to be equal within ±{margin:g})"
+    if gap.significant:
+        return "reproduced" if gap.value > 0 else "contradicted"
+    return f"{EQUAL} within ±{margin:g}" if within else "undecided"
 
 
 def _list_values(comparison: Comparison, variant: str, on: str) -> dict[int, Float[np.ndarray, " N"]]:

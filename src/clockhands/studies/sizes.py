@@ -61,10 +61,12 @@ def _make_wide_shape(width: int, layers: int, rate: float, warmup: int) -> dict[
 
 
 WIDE = {"model.d_model": 256, "model.num_heads": 8, "model.d_ff": 1024, "training.learning_rate": 2e-3}
+WIDER = {"model.d_model": 512, "model.num_heads": 8, "model.d_ff": 2048, "training.learning_rate": 1e-3}
 
 SIZES = {
     "cpu": Size("as planned, for one processor core"),
     "long": Size("as planned, with four times the budget, which tells slow from impossible", 4),
+    "longest": Size("as planned, with ten times the budget: minutes a trial on one core", 10, declared=True),
     "roles": Size(
         "on another task, English to Esperanto with clauses, with twice the budget: a minute a trial on one core",
         2,
@@ -113,6 +115,7 @@ SIZES = {
         own="gpu",
     ),
     "wide-long": Size("width 256 and four times the budget: minutes a trial on one core", 4, shape=WIDE, declared=True),
+    "wider": Size("width 512, else as planned: minutes a trial on one core", shape=WIDER, declared=True),
     "gpu": Size(
         "width 256 and 3 layers a side unless a variant sets its own, three times the budget: for one GPU",
         3,
