@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+import torch
+from torch.nn.modules.module import register_module_forward_hook
 
 from clockhands.comparison.cost import measure_costs
 from clockhands.errors import ConfigError
@@ -32,3 +34,20 @@ def test_other_test_items_are_refused_before_anything_is_trained() -> None:
         measure_costs(plan(vary={"data.seed": [0, 1]}))
     with pytest.raises(ConfigError, match=r"variant '18' is tested on other items than '20' \(18 and 20; "):
         measure_costs(plan(vary={"data.test": [20, 18]}))
+
+
+@pytest.mark.parametrize(("precision", "dtype"), [("bf16", torch.bfloat16), ("fp32", torch.float32)])
+def test_a_step_is_timed_in_the_precision_of_the_trials(precision: str, dtype: torch.dtype) -> None:
+    """On a processor that emulates bf16 a step takes twenty times as long, which a plan has to tell before."""
+    seen = set()
+
+    def note(module: torch.nn.Module, _: object, y: object) -> None:
+        if isinstance(module, torch.nn.Linear) and isinstance(y, torch.Tensor):
+            seen.add(y.dtype)
+
+    hook = register_module_forward_hook(note)
+    try:
+        measure_costs(plan(vary={"training.precision": [precision], "model.d_ff": [32, 64]}))
+    finally:
+        hook.remove()
+    assert seen == {dtype}

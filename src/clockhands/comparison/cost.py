@@ -18,7 +18,8 @@ from clockhands.errors import ConfigError, UsageError
 from clockhands.model.size import count_parameters
 from clockhands.training import Recipe, TrainingData, prepare, vary_recipe
 from clockhands.training.architecture import build, configure
-from clockhands.training.memory_check import check_batches, check_recipe
+from clockhands.training.memory_check import check_batches, check_recipe, find_training_device
+from clockhands.training.precision import choose_unmeasured_precision
 
 TIMED, MOST_TIMED, TIMED_SECONDS = 3, 20, 0.3
 """Batches that are timed, after two that are not: at least 3, and up to 20 while they take less than these seconds."""
@@ -117,15 +118,25 @@ def _match(name: str, recipe: Recipe, material: TrainingData, wanted: int) -> di
 
 
 def _measure(recipe: Recipe, material: TrainingData) -> tuple[int, int, float]:
-    """Return the parameters, the operations of a step (forward and backward) and its seconds, on real batches."""
+    """Return the parameters, the operations of a step (forward and backward) and its seconds, on real batches.
+
+    It is computed where and as exactly as a trial computes it, or else what is slow there looks fast here.
+    """
     torch.manual_seed(0)
-    model = build(recipe, material.tokenizers).train()
+    device = find_training_device(recipe)
+    half = choose_unmeasured_precision(recipe.training, device).name == "bf16"
+    model = build(recipe, material.tokenizers).train().to(device)
     batches = cycle(material.batches(recipe))
     batch = next(batches)
 
     def step(indices: list[int]) -> None:
-        model(**material.collate([material.train[i] for i in indices])).loss.backward()
+        inputs = material.collate([material.train[i] for i in indices])
+        with torch.autocast(device.type, torch.bfloat16, enabled=half):
+            loss = model(**{name: part.to(device) for name, part in inputs.items()}).loss
+        loss.backward()
         model.zero_grad()
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)  # a GPU is asked, and answers later
 
     with FlopCounterMode(display=False) as counter:
         step(batch)

@@ -28,7 +28,7 @@ def check_recipe(recipe: Recipe) -> None:
     fault = (
         None
         if recipe.training.sharded
-        else find_memory_fault(recipe.model, training=True, device=_choose_device(recipe))
+        else find_memory_fault(recipe.model, training=True, device=find_training_device(recipe))
     )
     if fault is not None:
         raise UsageError(fault)
@@ -38,7 +38,7 @@ def check_batches(recipe: Recipe, material: TrainingData) -> None:
     """Raise UsageError if the model with its real vocabulary, or its largest batch, does not fit the memory."""
     if recipe.training.sharded:
         return
-    core, device = configure(recipe, material.tokenizers).transformer_config, _choose_device(recipe)
+    core, device = configure(recipe, material.tokenizers).transformer_config, find_training_device(recipe)
     fault = find_memory_fault(core, training=True, device=device)
     if fault is not None:
         raise UsageError(fault)
@@ -78,7 +78,7 @@ def _count_bytes_a_token(core: TransformerConfig) -> int:
     return 4 * layers * (6 * core.d_model + core.d_ff)
 
 
-def _choose_device(recipe: Recipe) -> torch.device:
+def find_training_device(recipe: Recipe) -> torch.device:
     """Return the device that the Trainer of transformers will use for a recipe."""
     usable = recipe.training.device != "cpu" and torch.cuda.is_available()
     return torch.device("cuda" if usable else "cpu")
