@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from clockhands.cli.trials import TrialTable, describe, duration
+from clockhands.cli.trials import TrialTable, describe, duration, print_verdicts
 from clockhands.comparison import cost, estimate
 from clockhands.comparison.estimate import Overheads
 from clockhands.comparison.results import Cost
 from clockhands.comparison.trial import Trial
-from tests.comparison.planted import plan
+from tests.comparison.planted import plan, results
+
+
+PLANTED = {"base": "baseline", "better": "better", "same": "equivalent", "worse": "worse"}
 
 
 @pytest.mark.parametrize(
@@ -62,3 +66,16 @@ def test_the_time_left_is_that_of_the_trials_so_far(tmp_path: Path, monkeypatch:
     table.ended.append(Trial(first, 1, "diverged", error="the loss is nan"))
     monkeypatch.setattr(table, "begun", time.monotonic() - 60)
     assert table.left() == "about 3 minutes left"
+
+
+def test_every_verdict_is_told_whole_in_a_terminal_of_80_columns(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A column too many was cut off at the edge, and \"the baseline\" lost its last letter."""
+    monkeypatch.setenv("COLUMNS", "80")
+    made = results()
+    print_verdicts(replace(made, plan=replace(made.plan, margin=6.0)))
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 80
+    ends = {line.split()[0]: line.split()[-1] for line in lines if line.split() and line.split()[0] in PLANTED}
+    assert ends == PLANTED

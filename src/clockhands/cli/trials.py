@@ -60,15 +60,19 @@ def describe(plan: Plan, workers: int, threads: int) -> int:
 
 
 def print_verdicts(comparison: Comparison) -> None:
-    """Print a row for each variant: its score, its difference from the baseline, and the verdict."""
+    """Print a row for each variant: its score, its difference from the baseline, and the verdict in one word.
+
+    The whole sentences stand in the findings above; as a column here they would not fit into a terminal of 80 columns.
+    """
     from clockhands.comparison.formats import COLUMNS, format_rows
+    from clockhands.comparison.verdicts import judge
 
     table = Table(box=box.SIMPLE, padding=(0, 1, 0, 0))
     for column in COLUMNS:
         # Whole words, whatever the width of the terminal: rich would cut them and end them with an ellipsis.
-        table.add_column(column, overflow="fold", min_width=12 if column == "verdict" else len(column))
-    for row in format_rows(comparison):
-        table.add_row(*map(Text, row))
+        table.add_column(column, overflow="fold", min_width=len("equivalent" if column == "verdict" else column))
+    for row, verdict in zip(format_rows(comparison), judge(comparison), strict=True):
+        table.add_row(*map(Text, row[:-1]), Text(verdict.kind))
     Console().print(table)
 
 
