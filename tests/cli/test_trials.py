@@ -15,7 +15,6 @@ from clockhands.comparison.results import Cost
 from clockhands.comparison.trial import Trial
 from tests.comparison.planted import plan, results
 
-
 PLANTED = {"base": "baseline", "better": "better", "same": "equivalent", "worse": "worse"}
 
 
