@@ -27,6 +27,20 @@ def test_the_plan_decides_where_it_says_so() -> None:
     assert classify_seeds(strict, "half", 70.0).counts == (2, 5)
 
 
+def test_a_threshold_through_seeds_that_are_alike_divides_nothing() -> None:
+    """All at a level of their own, which happens to be a fifth of the best: their mean decides for all of them."""
+    alike = {"base": [1.0] * 5, "above": [0.19, 0.21, 0.22, 0.2, 0.21], "below": [0.17, 0.19, 0.21, 0.18, 0.19]}
+    made = shares(alike, items=300)
+    threshold = find_threshold(made)
+    assert threshold == pytest.approx(20.0)
+    assert classify_seeds(made, "above", threshold).counts == (5, 5)
+    assert classify_seeds(made, "below", threshold).counts == (0, 5)
+    apart = shares({**alike, "above": [0.02, 0.21, 0.22, 0.2, 0.21]}, items=300)
+    assert classify_seeds(apart, "above", threshold).mixed
+    strict = shares(alike, items=300, learned=20.0)
+    assert classify_seeds(strict, "above", 20.0).mixed, "the plan's own bar is taken at its word"
+
+
 def test_where_nobody_learned_a_share_of_the_best_means_nothing() -> None:
     made = shares({"base": [0.0] * 5, "other": [0.0, 0.004, 0.0, 0.0, 0.0]})
     assert find_threshold(made) == 1.0

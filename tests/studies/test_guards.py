@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cache
+from typing import Any
 
 import pytest
 
@@ -118,6 +119,13 @@ def read_measured() -> Measured:
     return {name: Comparison.from_json((RESULTS / f"{name}.json").read_text("utf8")) for name in names}
 
 
+def move_items(items: Any) -> Any:
+    """Return the results of test items that are all right if few of them are, else all wrong; or losses 50 higher."""
+    if isinstance(items, str):
+        return ("1" if items.count("1") < len(items) / 2 else "0") * len(items)
+    return tuple(loss + 50.0 for loss in items)
+
+
 def plant_otherwise(comparison: Comparison, pair: Pair) -> Comparison:
     """Exchange two variants of which one is told to have more; move those apart that are equal or undecided."""
     first, second = pair.ordering.variants
@@ -129,7 +137,9 @@ def plant_otherwise(comparison: Comparison, pair: Pair) -> Comparison:
     moved = []
     for trial in comparison.trials:
         longer = dict(trial.longer)
-        if trial.variant == first:
+        if trial.variant == first and split == "score":
+            trial = replace(trial, items=move_items(trial.items))
+        elif trial.variant == first:
             longer[split] = replace(longer[split], loss=longer[split].loss + 50.0)
         moved.append(replace(trial, longer=longer))
     return replace(comparison, trials=tuple(moved))

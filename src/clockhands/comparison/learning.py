@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from scipy import stats
 
 from clockhands.comparison.exact import bound_share
 from clockhands.comparison.results import Comparison
@@ -17,6 +18,8 @@ SHARE = {"exact": 0.2, "bleu": 0.2, "chrf": 0.5}
 """A seed that scores less than this share of the best seed has not learned, unless the plan says what has."""
 LEAST = {"exact": 1.0, "bleu": 1.0, "chrf": 5.0}
 """Points below which no seed has learned, however bad the others are."""
+APART = 0.05
+"""Seeds on both sides of the threshold are of two kinds only if they differ at this level of significance."""
 
 
 @dataclass(frozen=True)
@@ -88,13 +91,22 @@ def find_threshold(comparison: Comparison) -> float | None:
 
 
 def classify_seeds(comparison: Comparison, variant: str, threshold: float | None) -> Learning:
-    """Return which seeds of a variant learned."""
-    scores = {trial.seed: float(trial.items_N.mean()) for trial in comparison.get_trials(variant)}
+    """Return which seeds of a variant learned.
+
+    Where seeds lie on both sides of a threshold that the plan did not set, and differ no more than their test items
+    make them differ (one-way analysis of variance), it divides nothing: all count as their mean does.
+    """
+    items = {trial.seed: trial.items_N for trial in comparison.get_trials(variant)}
+    scores = {seed: float(items_N.mean()) for seed, items_N in items.items()}
     higher = comparison.plan.higher_is_better
-    right = {
-        seed: threshold is None or (score >= threshold if higher else score <= threshold)
-        for seed, score in scores.items()
-    }
+
+    def passes(score: float) -> bool:
+        return threshold is None or (score >= threshold if higher else score <= threshold)
+
+    right = {seed: passes(score) for seed, score in scores.items()}
+    drawn = comparison.plan.learned is None and len({*right.values()}) == 2
+    if drawn and stats.f_oneway(*items.values()).pvalue > APART:
+        right = dict.fromkeys(right, passes(float(np.mean([*scores.values()]))))
     return Learning(
         learned=tuple(seed for seed in right if right[seed]),
         unlearned=tuple(seed for seed in right if not right[seed]),
