@@ -102,6 +102,17 @@ def test_what_is_relative_to_the_width_grows_with_it() -> None:
     assert [variant.name for variant in longer.variants] == ["√d, shared", "1, shared"]
 
 
+def test_a_size_can_have_variants_of_its_own() -> None:
+    """The planned learning rate is a choice: the size tries others beside it, which the plan does not have."""
+    plan = STUDIES["scale"].make_plan(size="rates")
+    rates = {v.name: plan.get_recipe(v.name, 1).training.learning_rate for v in plan.variants}
+    assert {rate for name, rate in rates.items() if name.startswith("1, shared")} == {2e-3, 4e-3, 8e-3, 1.6e-2}
+    assert rates["√d, shared, twice the rate"] == 2 * rates["√d, shared"]
+    both = {"variants": ["sum"], "variant": [{"name": "sum", "set": {}}]}
+    with pytest.raises(ConfigError, match="sum"):
+        replace(STUDIES["sum-or-concatenate"], sizes={"gpu": both}).make_plan(size="gpu")
+
+
 def test_a_fault_is_named() -> None:
     own = {"gpu": {"variants": ["sun"], "steps": 3, "change": [{"variant": "summ"}]}}
     with pytest.raises(ConfigError, match="3 faults") as raised:

@@ -28,7 +28,7 @@ EXAMPLES = (
 
 
 SCALES = (
-    "cpu", "long", "longest", "roles", "numbers", "stdlib", "twice", "post", "wide", "wide-long", "wider", "gpu",
+    "cpu", "long", "longest", "rates", "roles", "numbers", "stdlib", "twice", "post", "wide", "wide-long", "wider", "gpu",
     "paper",
 )  # fmt: skip
 """The names of ``clockhands.studies.sizes.SIZES``, typed again here because importing them imports torch."""
@@ -47,8 +47,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--scale",
         choices=SCALES,
         default="cpu",
-        help="run it as planned (cpu, the default), with four or ten times the training (long, longest), on another "
-        "task (roles, numbers, stdlib), with post-norm (post), with a wider model (twice, wide and wider, and "
+        help="run it as planned (cpu, the default), with four or ten times the training (long, longest), with other "
+        "learning rates (rates), on another task (roles, numbers, stdlib), with post-norm (post), with a wider model (twice, wide and wider, and "
         "wide-long with four times the training), or with a wider and deeper one (gpu, paper)",
     )
     parser.add_argument(

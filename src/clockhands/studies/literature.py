@@ -48,8 +48,8 @@ def tally_orderings(study: Study, comparison: Comparison) -> str:
     """Return how many of the reported orderings came out, in words."""
     verdicts = [checked.verdict for checked in check_orderings(study, comparison)]
     counts = {words: sum(verdict.startswith(begins) for verdict in verdicts) for begins, words in WORDS.items()}
-    told = [f"{count} {words}" for words, count in counts.items() if count or words != WORDS[EQUAL]]
-    return f"{len(verdicts)} orderings that the literature reports, {join_words(told)}"
+    parts = [f"{count} {words}" for words, count in counts.items() if count or words != WORDS[EQUAL]]
+    return f"{len(verdicts)} orderings that the literature reports, {join_words(parts)}"
 
 
 INSIDE = ("before: ", "after: ")

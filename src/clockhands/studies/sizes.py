@@ -13,6 +13,9 @@ A study's file may change a size, for what is meant relative to the width::
     variant = "concatenate 48 + 16"                   # one of the plan's
     name = "concatenate 192 + 64"                     # optional: what it is called at this size
     set = { "position.width" = 64 }                   # laid over its own settings
+    [[size.gpu.variant]]                              # one that the plan does not have
+    name = "sum, positions twice as loud"
+    set = { "position.amplitude" = 2.0 }
 """
 
 from __future__ import annotations
@@ -67,6 +70,7 @@ SIZES = {
     "cpu": Size("as planned, for one processor core"),
     "long": Size("as planned, with four times the budget, which tells slow from impossible", 4),
     "longest": Size("as planned, with ten times the budget: minutes a trial on one core", 10, declared=True),
+    "rates": Size("as planned, with other learning rates, which a study's table names", declared=True),
     "roles": Size(
         "on another task, English to Esperanto with clauses, with twice the budget: a minute a trial on one core",
         2,
@@ -128,7 +132,7 @@ SIZES = {
     ),
 }
 """What ``clockhands study NAME --scale`` takes."""
-KEYS = ("variants", "budget", "set", "redraw_text", "despite", "change")
+KEYS = ("variants", "budget", "set", "redraw_text", "despite", "change", "variant")
 
 
 def scale_plan(plan: Tables, own: Tables, name: str, folder: Path, source: str) -> dict[str, Any]:
@@ -141,7 +145,11 @@ def scale_plan(plan: Tables, own: Tables, name: str, folder: Path, source: str) 
     if size.declared and not own:
         raise ConfigError([f"the size {name} is for studies that say what it changes, under [size.{name}]"], source)
     variants = [dict(variant) for variant in plan.get("variant", ())]
-    if "variants" in own or "change" in own:  # what the plan makes by a grid is named one by one, to be chosen from
+    if own.keys() & {
+        "variants",
+        "change",
+        "variant",
+    }:  # what the plan makes by a grid is named one by one, to be chosen from
         faults: list[str] = []
         grid = [
             {"name": variant.name, "set": variant.overrides} for variant in expand_grid(plan.get("vary", {}), faults)
@@ -166,7 +174,7 @@ def scale_plan(plan: Tables, own: Tables, name: str, folder: Path, source: str) 
     if variants:
         scaled["variant"] = [
             _change(variant, changes.get(variant["name"], {})) for variant in variants if variant["name"] in kept
-        ]
+        ] + [dict(variant) for variant in own.get("variant", ())]
     return scaled
 
 
