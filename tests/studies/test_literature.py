@@ -72,6 +72,20 @@ def test_a_reported_difference_can_be_shown_to_be_smaller_than_the_margin() -> N
     assert tally_orderings(study, made).endswith(counts.replace(" contradicted and", " contradicted,"))
 
 
+@pytest.mark.parametrize(
+    ("more", "less", "verdict", "counted"),
+    [("better", "worse", "reproduced", "6 of 6"), ("worse", "better", "contradicted", "0 of 6")],
+)
+def test_every_seed_is_asked_where_no_interval_is(more: str, less: str, verdict: str, counted: str) -> None:
+    ordering = Ordering("in each", more=more, less=less, in_every_seed=True)
+    (row,) = check_orderings(replace(STUDY, orderings=(ordering,)), results())
+    assert (row.verdict, row.measured) == (verdict, f"{counted} seeds")
+    assert describe_gap(ordering, results(), 1) == counted
+    one = replace(results(), trials=tuple(trial for trial in results().trials if trial.variant != "base"))
+    (row,) = check_orderings(replace(STUDY, orderings=(replace(ordering, more="base"),)), one)
+    assert row.verdict == "undecided", "no seed of both finished"
+
+
 def test_longer_text_is_compared_by_its_loss() -> None:
     """The loss there is 2 + seed in every variant, and the test split has none to grow from."""
     study = replace(STUDY, orderings=(Ordering("alike", "F", alike=("base", "worse"), on="longer-7"),))

@@ -51,7 +51,8 @@ def count_comparisons(question: Question, name: str, comparison: Comparison) -> 
     Those that the question tells, or all reported orderings of the study where these are more: a comparison that is
     undecided on the study's page must not come out here because the family is smaller.
     """
-    return max(len(question.ordered), len(list_tried(STUDIES[name.partition(".")[0]], comparison)))
+    compared = sum(not pair.ordering.in_every_seed for pair in question.ordered)
+    return max(compared, len(list_tried(STUDIES[name.partition(".")[0]], comparison)))
 
 
 def count_growths(question: Question) -> int:

@@ -76,6 +76,10 @@ def check_ordering(ordering: Ordering, comparison: Comparison, comparisons: int)
     if ordering.alike and ordering.on.startswith(INSIDE):
         fault = f"no margin was set for {ordering.on!r}, so that no two variants can be shown to be equal"
         raise ConfigError([fault], "the ordering")
+    if ordering.in_every_seed:
+        above, seeds = _count_seeds_above(ordering, comparison)
+        verdict = {seeds: "reproduced", 0: "contradicted"}.get(above, "undecided") if seeds else "undecided"
+        return CheckedOrdering(ordering.claim, ordering.source, f"{above} of {seeds} seeds", verdict)
     gap = _estimate_gap(ordering, comparison, comparisons)
     if isinstance(gap, int):
         few = f"undecided: too few seeds of both finished ({gap} of at least {MIN_SEEDS})"
@@ -88,8 +92,11 @@ def check_ordering(ordering: Ordering, comparison: Comparison, comparisons: int)
 def describe_gap(ordering: Ordering, comparison: Comparison, comparisons: int) -> str:
     """Return the first variant minus the second as text, with its interval over so many comparisons together.
 
-    Of a claim of equality both ends with their signs, and the margin where they are shown to lie inside it.
+    Of a claim of equality both ends with their signs, and the margin where they are shown to lie inside it; of a claim
+    on every seed, in how many it holds.
     """
+    if ordering.in_every_seed:
+        return "{} of {}".format(*_count_seeds_above(ordering, comparison))
     gap = _estimate_gap(ordering, comparison, comparisons)
     if isinstance(gap, int):
         return "(not measured)"
@@ -114,6 +121,13 @@ def _estimate_gap(ordering: Ordering, comparison: Comparison, comparisons: int) 
         return len(seeds)
     higher, lower = (np.stack([by_seed[seed] for seed in seeds]) for by_seed in values)
     return estimate_difference(higher, lower, comparisons, groups=groups, top=top)
+
+
+def _count_seeds_above(ordering: Ordering, comparison: Comparison) -> tuple[int, int]:
+    """Return in how many seeds the first variant is above the second, and how many both finished."""
+    first, second = (_list_values(comparison, variant, ordering.on) for variant in ordering.variants)
+    seeds = first.keys() & second.keys()
+    return sum(float(first[seed].mean()) > float(second[seed].mean()) for seed in seeds), len(seeds)
 
 
 def _find_margin(ordering: Ordering, comparison: Comparison) -> float:

@@ -83,6 +83,7 @@ class Ordering:
 
     ``on``: the score, the loss on a split of longer text, (``SPLIT, growth``) its growth over the test split, or
     (``before: MEASURE``, ``after: MEASURE``) what was measured inside the model before or after training.
+    ``in_every_seed``: all that is said is that it is so in each pair of seeds, whatever the interval of the mean.
     """
 
     claim: str = ""
@@ -91,6 +92,7 @@ class Ordering:
     less: str = ""
     alike: tuple[str, ...] = ()
     on: str = "score"
+    in_every_seed: bool = False
 
     @property
     def variants(self) -> tuple[str, str]:
