@@ -99,7 +99,8 @@ def test_what_is_relative_to_the_width_grows_with_it() -> None:
     assert STUDIES["scale"].make_plan(size="wide-long").budget[1] == 4 * wide.budget[1]
     assert STUDIES["scale"].make_plan(size="longest").budget[1] == 10 * wide.budget[1]
     longer = STUDIES["scale"].make_plan(size="long")
-    assert [variant.name for variant in longer.variants] == ["√d, shared", "1, shared"]
+    starts = ["√d, shared", "1, shared", "1, separate", "1, shared, N(0, 1)", "1, shared, Xavier"]
+    assert [variant.name for variant in longer.variants] == starts
 
 
 def test_a_size_can_have_variants_of_its_own() -> None:
