@@ -104,8 +104,9 @@ def classify_seeds(comparison: Comparison, variant: str, threshold: float | None
         return threshold is None or (score >= threshold if higher else score <= threshold)
 
     right = {seed: passes(score) for seed, score in scores.items()}
-    drawn = comparison.plan.learned is None and len({*right.values()}) == 2
-    if drawn and stats.f_oneway(*items.values()).pvalue > APART:
+    divided = comparison.plan.learned is None and len({*right.values()}) == 2
+    varied = any(items_N.std() > 0 for items_N in items.values())  # else the test has nothing to compare, and warns
+    if divided and varied and stats.f_oneway(*items.values()).pvalue > APART:
         right = dict.fromkeys(right, passes(float(np.mean([*scores.values()]))))
     return Learning(
         learned=tuple(seed for seed in right if right[seed]),

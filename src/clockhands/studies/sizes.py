@@ -145,11 +145,8 @@ def scale_plan(plan: Tables, own: Tables, name: str, folder: Path, source: str) 
     if size.declared and not own:
         raise ConfigError([f"the size {name} is for studies that say what it changes, under [size.{name}]"], source)
     variants = [dict(variant) for variant in plan.get("variant", ())]
-    if own.keys() & {
-        "variants",
-        "change",
-        "variant",
-    }:  # what the plan makes by a grid is named one by one, to be chosen from
+    # What the plan makes by a grid is named one by one, to be chosen from.
+    if own.keys() & {"variants", "change", "variant"}:
         faults: list[str] = []
         grid = [
             {"name": variant.name, "set": variant.overrides} for variant in expand_grid(plan.get("vary", {}), faults)
