@@ -51,6 +51,11 @@ def test_a_page_has_every_part_in_its_order(tides: Comparison) -> None:
     assert "[[" not in page and "earlier task" not in page
 
 
+def test_limits_of_several_points_are_a_list_with_an_empty_line_before_it(tides: Comparison) -> None:
+    listed = write_answers([replace(ASKED, limits="- Not at sea.\n- Not on land.")], {"tides": tides}, FACTS)
+    assert "**Limits, and what else was measured.**\n\n- Not at sea.\n- Not on land.\n" in listed
+
+
 def test_a_condition_in_the_list_of_claims_ends_where_its_evidence_begins(tides: Comparison) -> None:
     because = "it begins as N(0, 1): then [[exact/moon.phases]] is its length."
     claim = Claim("It is | so.", "only if", because, number=7)

@@ -78,7 +78,8 @@ def _write_question(question: Question, measured: Measured) -> list[str]:
     parts += _describe_earlier(question, measured)
     if question.claims:
         parts += ["**People also say**", "", *map(_write_claim, question.claims), ""]
-    parts += [f"**Limits, and what else was measured.** {question.limits}", ""]
+    between = "\n\n" if question.limits.startswith("- ") else " "  # a list needs an empty line before it
+    parts += [f"**Limits, and what else was measured.**{between}{question.limits}", ""]
     return parts + _write_details(question, measured)
 
 

@@ -8,7 +8,7 @@
     answer = "So that ..."                       # one sentence of at most 25 words, without a bracket
     why = "..."                                  # three sentences, with the formula
     caption = "..."                              # what the picture of the mechanism shows
-    limits = "..."                               # where the answer does not hold
+    limits = "..."                               # where the answer does not hold; several points as a list, "- ..."
     studies = ["scale"]                          # those that measure it; none if it is computed alone
     details = "..."                              # optional: what is folded away
     longer = "4 × 65 tokens"                     # optional: on which text "grows" and "holds" are judged; the longest
