@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from scipy import stats
 
-from clockhands.comparison.learning import Learning, classify_seeds, find_threshold
+from clockhands.comparison.learning import Learning, classify_seeds, compare_seeds, find_threshold
 from tests.comparison.planted import shares
 
 
@@ -62,3 +63,33 @@ def test_a_share_is_told_with_its_exact_interval(learning: Learning, text: str) 
     if total:
         known = stats.binomtest(learned, total).proportion_ci(0.95, "exact")
         assert learning.interval == pytest.approx((100 * known.low, 100 * known.high))
+
+
+def test_seeds_are_compared_on_items_that_they_share() -> None:
+    """An analysis of variance with blocks, by hand: rows 1, 2, 3 / 2, 3, 4 / 4, 5, 7 have the means 2, 3 and 16/3.
+
+    Squares between seeds are 158/9 and what is left over is 4/9, so that F is (79/9) / (1/9) = 79.
+    """
+    items = np.array([[1.0, 2, 3], [2, 3, 4], [4, 5, 7]])
+    rows, columns = items.mean(axis=1), items.mean(axis=0)
+    rest = sum((items[i, j] - rows[i] - columns[j] + items.mean()) ** 2 for i in range(3) for j in range(3))
+    known = (3 * rows.var(ddof=1)) / (rest / 4)
+    assert known == pytest.approx(79)
+    assert compare_seeds(items) == pytest.approx(stats.f.sf(known, 2, 4))
+    assert stats.f_oneway(*items).pvalue > 30 * compare_seeds(items), "hard and easy items hide the seeds"
+
+
+def test_the_comparison_of_seeds_is_wrong_as_often_as_it_says() -> None:
+    rng = np.random.default_rng(5)
+    items = [rng.normal(0, 9, 60) + rng.normal(0, 1, (5, 60)) for _ in range(1500)]
+    wrong = np.mean([compare_seeds(scores) < 0.05 for scores in items])
+    assert 0.03 < wrong < 0.075
+    twins = [np.repeat(scores[:, :30], 2, axis=1) for scores in items]
+    groups = np.repeat(np.arange(30), 2).tolist()
+    assert np.mean([compare_seeds(scores, groups) < 0.05 for scores in twins]) < 0.075
+    assert np.mean([compare_seeds(scores) < 0.05 for scores in twins]) > 0.2, "twins that count as two deceive"
+
+
+def test_seeds_without_chance_are_alike_or_not() -> None:
+    assert compare_seeds(np.full((5, 4), 2.0)) == 1.0
+    assert compare_seeds(np.arange(5.0)[:, None] + np.zeros((5, 4))) == 0.0

@@ -7,6 +7,7 @@ import pytest
 from scipy import special, stats
 
 from clockhands.comparison.simultaneous import (
+    bound_quantile,
     choose_prior,
     compare_with_baseline,
     draw_null,
@@ -138,3 +139,33 @@ def test_a_variant_without_variance_has_exact_bounds() -> None:
     same, *others = compare_with_baseline([base, *noisy], [base] * 6, top=100.0)
     assert same.low < -1 and same.high > 1 and same.low == -same.high and same.adjusted == 1 and same.detectable is None
     assert all(gap.high < -20 for gap in others)
+
+
+def test_no_seed_of_the_generator_makes_a_quantile_smaller_than_it_is() -> None:
+    """The 95 % quantile of |z| is 1.96; of 2,000 draws it comes out below that as often as above."""
+    rng = np.random.default_rng(11)
+    drawn = [np.abs(rng.standard_normal(2_000)) for _ in range(200)]
+    true = stats.norm.ppf(0.975)
+    assert 0.3 < np.mean([np.quantile(draws, 0.95) < true for draws in drawn]) < 0.7
+    assert np.mean([bound_quantile(draws, 0.95) < true for draws in drawn]) < 0.02
+    assert np.mean([bound_quantile(draws, 0.95) for draws in drawn]) == pytest.approx(true, abs=0.2)
+
+
+def test_variants_with_fewer_seeds_have_wider_intervals() -> None:
+    """Of equal variances of single seeds, five seeds leave twice the variance of a mean that ten leave."""
+    rng = np.random.default_rng(12)
+    errors = []
+    for _ in range(40):
+        base, *others = [50 + rng.normal(0, 4, (10, 1)) + np.zeros((10, 8)) for _ in range(8)]
+        ours = [others[0][:5], *others[1:]]
+        gaps = compare_with_baseline(ours, [base[:5], *[base] * 6])
+        errors.append((gaps[0].error, float(np.mean([gap.error for gap in gaps[1:]]))))
+    few, many = np.array(errors).mean(axis=0)
+    assert few / many == pytest.approx(np.sqrt(2), abs=0.2)
+
+
+def test_the_common_variance_counts_the_degrees_of_freedom_of_each() -> None:
+    rng = np.random.default_rng(13)
+    freedom = np.tile([2, 9], 4_000)
+    variances = 7.0 * rng.chisquare(freedom) / freedom
+    assert float(find_common(variances, 1e6, freedom)[0]) == pytest.approx(7.0, rel=0.03)

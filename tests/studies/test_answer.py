@@ -29,8 +29,9 @@ from tests.comparison.planted import results
 
 RESULTS = Path(__file__).parent.parent.parent / "docs" / "studies" / "results"
 MEASURED = [name for name in STUDIES if (RESULTS / f"{name}.json").is_file()]
-NUMBER = r"(−?[\d.]+(?: \[[^\]]*\])?)"
-"""With its interval."""
+NUMBER = r"(−?[\d.]+(?: to [\d.]+)?(?: \[[^\]]*\])?)"
+"""With its interval, or the lowest and the highest of its seeds."""
+SEEDS = r"(?: in the \d of \d seeds that learned| over its seeds, of which \d of \d learned)?"
 SLOT = re.compile(r"\[\[(\w+)(?::(.+?))?\]\]")
 
 
@@ -57,10 +58,11 @@ def seed_scores(name: str) -> dict[str, list[float]]:
 
 
 def mean_score(name: str, variant: str) -> float:
-    """Over the seeds that reached a fifth of the best, or over all where none did; of a loss over all."""
+    """Over the seeds that reached a fifth of the best, or over all where none did; of a loss those below its bar."""
     scores = seed_scores(name)[variant]
     if STUDIES[name].planned.metric == "loss":
-        return fmean(scores)
+        bar = STUDIES[name].planned.learned
+        return fmean([score for score in scores if bar is None or score <= bar] or scores)
     best = max(score for row in seed_scores(name).values() for score in row)
     return fmean([score for score in scores if score >= best / 5] or scores)
 
@@ -82,8 +84,8 @@ def truth(name: str, kind: str, rest: str) -> float:
 def test_every_figure_of_an_answer_is_that_of_the_results(name: str) -> None:
     literal = SLOT.split(STUDIES[name].answer)[::3]
     slots = SLOT.findall(STUDIES[name].answer)
-    forms = [NUMBER if kind in ("score", "before", "after", "longer") else "(.+?)" for kind, _ in slots]
-    literals = [re.sub(r"^\\ %", r" %(?: in the \\d of \\d seeds that learned)?", re.escape(text)) for text in literal]
+    forms = [NUMBER + SEEDS if kind in ("score", "before", "after", "longer") else "(.+?)" for kind, _ in slots]
+    literals = [re.sub(r"^\\ %", " %" + SEEDS.replace("\\", r"\\"), re.escape(text)) for text in literal]
     pattern = "".join(text + form for text, form in zip(literals, [*forms, ""], strict=True))
     said = re.match(pattern, answer(name))
     assert said is not None and slots
@@ -93,6 +95,10 @@ def test_every_figure_of_an_answer_is_that_of_the_results(name: str) -> None:
         if bounds := re.search(r"from ([−+][\d.]+) to ([−+][\d.]+) (points|nats)", text):
             low, high = (float(bound.replace("−", "-")) for bound in bounds.groups()[:2])
             assert low < truth(name, kind, rest) < high, f"{rest}: {text}"
+            continue
+        if few := re.fullmatch(r"([\d.]+) to ([\d.]+)", text):
+            every = seed_scores(name)[rest]
+            assert [float(end) for end in few.groups()] == pytest.approx([min(every), max(every)], abs=0.051)
             continue
         if ends := re.search(r"its seeds score ([\d.]+) to ([\d.]+), and the baseline's ([\d.]+) to ([\d.]+)", text):
             ranges = [seed_scores(name)[variant] for variant in (rest, STUDIES[name].planned.baseline)]

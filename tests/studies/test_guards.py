@@ -151,7 +151,9 @@ PAIRS = [(question, pair) for question in QUESTIONS.values() for pair in questio
 @pytest.mark.parametrize(("question", "pair"), PAIRS, ids=[f"{q.name}: {pair.ordering.claim}" for q, pair in PAIRS])
 def test_every_comparison_of_the_answers_falls_with_its_result(question: Question, pair: Pair) -> None:
     """Each is told of the committed results and refused for planted ones, with the question's other guards left out."""
-    bare = replace(question, answer="", why="", limits="", details="", claims=(), studies=(), rests={}, numbers=())
+    bare = replace(
+        question, answer="", why="", note="", limits="", details="", claims=(), studies=(), rests={}, numbers=()
+    )
     check_guards([bare], read_measured())
     planted = {**read_measured(), pair.study: plant_otherwise(read_measured()[pair.study], pair)}
     with pytest.raises(ConfigError) as raised:

@@ -6,6 +6,7 @@ of seeds can hold. So the share of seeds that learned is told with its exact int
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,6 +14,8 @@ from scipy import stats
 
 from clockhands.comparison.exact import bound_share
 from clockhands.comparison.results import Comparison
+from clockhands.comparison.score_matrix import find_groups, score_matrix
+from clockhands.comparison.variance_parts import Matrix, group_items
 
 SHARE = {"exact": 0.2, "bleu": 0.2, "chrf": 0.5}
 """A seed that scores less than this share of the best seed has not learned, unless the plan says what has."""
@@ -94,7 +97,7 @@ def classify_seeds(comparison: Comparison, variant: str, threshold: float | None
     """Return which seeds of a variant learned.
 
     Where seeds lie on both sides of a threshold that the plan did not set, and differ no more than their test items
-    make them differ (one-way analysis of variance), it divides nothing: all count as their mean does.
+    make them differ (`compare_seeds`), it divides nothing: all count as their mean does.
     """
     items = {trial.seed: trial.items_N for trial in comparison.get_trials(variant)}
     scores = {seed: float(items_N.mean()) for seed, items_N in items.items()}
@@ -105,11 +108,27 @@ def classify_seeds(comparison: Comparison, variant: str, threshold: float | None
 
     right = {seed: passes(score) for seed, score in scores.items()}
     divided = comparison.plan.learned is None and len({*right.values()}) == 2
-    varied = any(items_N.std() > 0 for items_N in items.values())  # else the test has nothing to compare, and warns
-    if divided and varied and stats.f_oneway(*items.values()).pvalue > APART:
+    if divided and compare_seeds(score_matrix(comparison, variant), find_groups(comparison)) > APART:
         right = dict.fromkeys(right, passes(float(np.mean([*scores.values()]))))
     return Learning(
         learned=tuple(seed for seed in right if right[seed]),
         unlearned=tuple(seed for seed in right if not right[seed]),
         diverged=tuple(trial.seed for trial in comparison.get_trials(variant, "diverged")),
     )
+
+
+def compare_seeds(items_SN: Matrix, groups: Sequence[int] | None = None) -> float:
+    """Return the p of an analysis of variance: whether seeds differ more than their test items make them differ.
+
+    Every seed has the same items, which are blocks, so that hard and easy ones take nothing from the test. Items of a
+    group count as one. Where nothing is left over to compare with, 1 for seeds that are alike and 0 for others.
+    """
+    means_SG, _ = group_items(items_SN, groups)
+    seeds, items = means_SG.shape
+    rows_S1 = means_SG.mean(axis=1, keepdims=True)
+    rest_SG = means_SG - rows_S1 - means_SG.mean(axis=0) + means_SG.mean()
+    free = (seeds - 1) * (items - 1)
+    rest = float((rest_SG**2).sum()) / free if free else 0.0
+    if not rest:
+        return 0.0 if np.ptp(rows_S1) else 1.0
+    return float(stats.f.sf(items * rows_S1.var(ddof=1) / rest, seeds - 1, free))

@@ -36,8 +36,9 @@ from clockhands.comparison.variance_parts import Matrix, VarianceParts, estimate
 from clockhands.shapes import Float
 
 DRAWS = 50_000
-"""Draws of what chance alone gives. With 4,000, another seed of the generator could change the verdict on a difference
-near the edge; with so many the share beyond a quantile of 95 % is known within 0.2 points."""
+"""Draws of what chance alone gives. Of so many the share beyond a quantile of 95 % is known within 0.3 points."""
+SURE = 3.0
+"""Standard errors by which a drawn quantile is taken higher, so that no seed of the generator decides a verdict."""
 MOST_DRAWN = 3_000_000
 """Numbers that are drawn at once at most, for memory; of more than sixty variants there are fewer draws."""
 FEWEST_VARIANCES = 5
@@ -112,16 +113,17 @@ def compare_with_baseline(
 def _judge(values: Sequence[float], parts: Sequence[VarianceParts], alpha: float) -> list[Difference]:
     """Return simultaneous intervals from means and variances; those that do not vary are left to exact bounds."""
     null = draw_null(min(part.seeds for part in parts), len(parts), min(part.groups for part in parts))
-    prior = choose_prior([part.seed for part in parts], null)
-    varying = np.array([part.seed for part in parts if part.seed > 0])
-    common = float(find_common(varying, prior, null.seeds - 1)[0]) if prior and len(varying) else 1.0
+    prior = choose_prior([part.seed * part.seeds for part in parts], null)
+    varying = np.array([part.seed * part.seeds for part in parts if part.seed > 0])
+    freedom = np.array([part.seeds - 1 for part in parts if part.seed > 0])
+    common = float(find_common(varying, prior, freedom)[0]) if prior and len(varying) else 1.0
     seed_M, error_M = _moderate_parts(parts, common, prior)
     share_M = np.divide(seed_M, error_M**2, out=np.ones(len(parts)), where=error_M > 0).clip(0.0, 1.0)
     numerator_BM, scale_BM = _draw_statistics(null, share_M, prior)
     t_BM = np.abs(numerator_BM) / scale_BM
     largest_B = t_BM.max(axis=1)
-    reach, inner = (float(np.quantile(largest_B, 1 - level)) for level in (alpha, 2 * alpha))
-    smallest_M = _find_detectable(null, seed_M, share_M, common, prior, reach)
+    reach, inner = (bound_quantile(largest_B, 1 - level) for level in (alpha, 2 * alpha))
+    smallest_M = _find_detectable(null, seed_M * [part.seeds for part in parts], share_M, common, prior, reach)
     differences = []
     for k, (value, part) in enumerate(zip(values, parts, strict=True)):
         error = float(error_M[k])
@@ -144,26 +146,42 @@ def _judge(values: Sequence[float], parts: Sequence[VarianceParts], alpha: float
     return differences
 
 
+def bound_quantile(drawn_B: np.ndarray, level: float) -> float:
+    """Return a quantile of draws, ``SURE`` standard errors of its rank higher than the one that was drawn.
+
+    >>> bound_quantile(np.arange(50_000) / 50_000, 0.95) > 0.9525
+    True
+    """
+    return float(np.quantile(drawn_B, min(level + SURE * math.sqrt(level * (1 - level) / len(drawn_B)), 1.0)))
+
+
 def _moderate_parts(parts: Sequence[VarianceParts], common: float, prior: float) -> tuple[np.ndarray, np.ndarray]:
-    """Return the variances over seeds, drawn to the common one, and the standard errors with those of the items."""
-    seed_M = np.array([part.seed for part in parts])
+    """Return the variances of means over seeds, drawn to the common one, and standard errors with those of the items.
+
+    ``common``: the variance of single seeds, of which variants may have different numbers.
+    """
+    seed_M, seeds_M = np.array([part.seed for part in parts]), np.array([part.seeds for part in parts])
     varying_M = seed_M > 0
-    seed_M[varying_M] = moderate(seed_M[varying_M], common, prior, parts[0].seeds - 1)
+    seed_M[varying_M] = (moderate(seed_M * seeds_M, common, prior, seeds_M - 1) / seeds_M)[varying_M]
     # A small variance over seeds must not leave less than the groups of items alone have.
     total_M = [max(seed + part.excess, part.item) for seed, part in zip(seed_M, parts, strict=True)]
     return seed_M, np.sqrt(total_M)
 
 
-def find_common(variances_XM: np.ndarray, prior: float, freedom: int) -> np.ndarray:
+def find_common(variances_XM: np.ndarray, prior: float, freedom: int | np.ndarray) -> np.ndarray:
     """Return the variance that is common to the last axis, which stays with length 1, from the mean of the logarithms.
 
-    ``prior``: the degrees of freedom by which the true variances differ (Smyth 2004, section 6.2).
+    ``freedom``: degrees of freedom of each variance. ``prior``: those by which the true variances differ (Smyth 2004,
+    section 6.2).
     """
-    offset = special.digamma(prior / 2) - math.log(prior / 2) - special.digamma(freedom / 2) + math.log(freedom / 2)
-    return np.exp(np.log(variances_XM).mean(axis=-1, keepdims=True) + offset)
+    half = np.asarray(freedom) / 2
+    logs_XM = np.log(variances_XM) - special.digamma(half) + np.log(half)
+    return np.exp(logs_XM.mean(axis=-1, keepdims=True) + special.digamma(prior / 2) - math.log(prior / 2))
 
 
-def moderate(variances_XM: np.ndarray, common_X1: np.ndarray | float, prior: float, freedom: int) -> np.ndarray:
+def moderate(
+    variances_XM: np.ndarray, common_X1: np.ndarray | float, prior: float, freedom: int | np.ndarray
+) -> np.ndarray:
     """Return variances drawn to the common one by ``prior`` degrees of freedom; 0 leaves them as they are."""
     return (prior * common_X1 + freedom * variances_XM) / (prior + freedom)
 

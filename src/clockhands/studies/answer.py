@@ -27,6 +27,8 @@ FILLED = re.compile(SLOT.pattern + r"( %)?")
 """A slot with the percent sign behind it, after which comes what must be said of a score."""
 SHARES = ("words recovered", "position read back")
 """How the measures begin that are shares, at most 1."""
+FEWEST_LEARNED = 3
+"""Of fewer seeds that learned no mean is told: all seeds are, from the lowest to the highest."""
 
 
 def answer_question(study: Study, comparison: Comparison) -> str:
@@ -135,6 +137,10 @@ def _format_measured(
     verdict, digits = verdicts[rest], comparison.plan.digits
     learned, total = verdict.learning.counts
     if verdict.learning.mixed and verdict.score is not None:  # an interval over a few of the seeds tells nothing
+        if learned < FEWEST_LEARNED:
+            means = [float(trial.items_N.mean()) for trial in comparison.get_trials(verdict.variant)]
+            low, high = min(means), max(means)
+            return f"{low:.{digits}f} to {high:.{digits}f}{unit} over its seeds, of which {learned} of {total} learned"
         return f"{verdict.score:.{digits}f}{unit} in the {learned} of {total} seeds that learned"
     return format_score(verdict, digits) + unit
 

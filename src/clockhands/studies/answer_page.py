@@ -39,8 +39,9 @@ def write_answers(questions: Iterable[Question], measured: Measured, facts: Fact
     parts = ["# Answers", "", INTRODUCTION, ""]
     parts += _write_contents(ordered)
     parts += [fill(guide.strip(), measured, facts), ""] if guide else []
+    described: dict[str, str] = {}
     for question in ordered:
-        parts += [fill(line, measured, facts, question) for line in _write_question(question, measured)]
+        parts += [fill(line, measured, facts, question) for line in _write_question(question, measured, described)]
     parts += _write_further(ordered, measured)
     parts += [fill(line, measured, facts) for line in _write_claims(ordered)]
     return "\n".join(parts)
@@ -64,7 +65,8 @@ def _write_contents(questions: Sequence[Question]) -> list[str]:
     return [*parts, "What people say, claim by claim: [the list](#claims).", ""]
 
 
-def _write_question(question: Question, measured: Measured) -> list[str]:
+def _write_question(question: Question, measured: Measured, described: dict[str, str]) -> list[str]:
+    """Return the lines of a question; ``described``: which question describes a study, of those written so far."""
     parts = [
         f'<a id="{question.name}"></a>', "", f"## {question.asked}", "", f"**{question.answer}**", "",
         question.why, "", f"![{question.caption}](studies/figures/mechanism-{question.name}.svg)", "",
@@ -74,13 +76,13 @@ def _write_question(question: Question, measured: Measured) -> list[str]:
     if question.rows:
         note = [question.note, ""] if question.note else []
         parts += ["**What was measured**", "", *note, *write_table(question.columns, question.rows), ""]
-        parts += _describe_measurements(question, measured)
+        parts += _fold_measurements(question, measured)
     parts += _describe_earlier(question, measured)
     if question.claims:
         parts += ["**People also say**", "", *map(_write_claim, question.claims), ""]
     between = "\n\n" if question.limits.startswith("- ") else " "  # a list needs an empty line before it
     parts += [f"**Limits, and what else was measured.**{between}{question.limits}", ""]
-    return parts + _write_details(question, measured)
+    return parts + _write_details(question, measured, described)
 
 
 def write_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
@@ -88,13 +90,25 @@ def write_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> list[s
     return ["| " + " | ".join(cells) + " |" for cells in (columns, ["---"] * len(columns), *rows)]
 
 
+def _fold_measurements(question: Question, measured: Measured) -> list[str]:
+    """Return what is folded away under a table: its further rows, and how each study that it draws on was measured."""
+    described = _describe_measurements(question, measured)
+    more = [*write_table(question.columns, question.more), ""] if question.more else []
+    if not described and not more:
+        return []
+    title = "How this was measured: steps, seeds, margins"
+    if more:
+        title = "More trainings, and how all of them were measured: steps, seeds, margins"
+    return [f'<details markdown="1"><summary>{title}</summary>', "", *more, *described, "</details>", ""]
+
+
 def _describe_measurements(question: Question, measured: Measured) -> list[str]:
-    """What stands under a table: of each study that its cells draw on, how it was measured."""
-    slots = [slot for row in question.rows for cell in row for slot in SLOT.finditer(cell)]
+    """Return how each study was measured that the cells of a table draw on."""
+    slots = [slot for row in (*question.rows, *question.more) for cell in row for slot in SLOT.finditer(cell)]
     judged = Counter(name for name, rest in {(slot[1], slot[2]) for slot in slots} if rest.startswith("verdict:"))
     names = dict.fromkeys(slot[1] for slot in slots)
     lines = [describe_measurement(name, measured[name], judged[name]) for name in names if name in measured]
-    return ["; ".join(lines) + ".", ""] if lines else []
+    return [*(f"- {line}" for line in lines), ""] if lines else []
 
 
 def describe_measurement(name: str, comparison: Comparison, judged: int) -> str:
@@ -108,12 +122,7 @@ def describe_measurement(name: str, comparison: Comparison, judged: int) -> str:
     kind, amount = plan.budget
     items = score_matrix(comparison, plan.baseline).shape[1]
     margin = f", equal within ±{plan.margin_text}"
-    others = len(plan.variants) - 1
-    shown = "" if judged == others else f", {judged} of them shown"
-    compared = (
-        f"{others} compared with the baseline together{shown}" if others > 1 else "one compared with the baseline"
-    )
-    verdicts = f"{margin}, {compared}" if judged else ""
+    verdicts = f"{margin}, {_describe_family(name, comparison, judged)}" if judged else ""
     text = ", each with a text of its own" if plan.redraw_text else ""
     precision = ", computed in bf16" if plan.recipe.training.precision == "bf16" else ""
     unit = "stretches or documents of the test text" if plan.metric == "loss" else "test items"
@@ -122,6 +131,18 @@ def describe_measurement(name: str, comparison: Comparison, judged: int) -> str:
         f"{study}: corpus {plan.recipe.corpus}, {_describe_widths(plan)}, {amount:,g} {kind}{precision}, "
         f"{_count_seeds(comparison)} seeds{text}{counted}{verdicts}"
     )
+
+
+def _describe_family(name: str, comparison: Comparison, judged: int) -> str:
+    """Return how many models were compared with the baseline, in intervals that hold together and by other tests."""
+    others = len(comparison.plan.variants) - 1
+    if others == 1:
+        return "one compared with the baseline"
+    together = max(
+        (gap.comparisons for verdict in judge_once(name, comparison) if (gap := verdict.difference)), default=0
+    )
+    tested = f", of which {together} by intervals that hold together" if together < others else " together"
+    return f"{others} compared with the baseline{tested}" + ("" if judged == others else f"; {judged} are shown")
 
 
 def _describe_widths(plan: Plan) -> str:
@@ -150,13 +171,18 @@ def _write_claim(claim: Claim) -> str:
     return f"- {anchor}“{claim.says}” **{VERDICTS[claim.verdict]}{end}** {claim.because}"
 
 
-def _write_details(question: Question, measured: Measured) -> list[str]:
+def _write_details(question: Question, measured: Measured, described: dict[str, str]) -> list[str]:
     """What is folded away: further words, and for each study its answer in figures with its page and command."""
     folded = [question.details] if question.details else []
     for name in question.studies:
         study = STUDIES[name]
         command = f"`clockhands study {name}{' --text FOLDER' if study.text.files else ''}`"
-        if name in measured:
+        if name in described:
+            folded.append(
+                f"[{study.question}](studies/{name}.md): described in [an earlier answer](#{described[name]})."
+            )
+        elif name in measured:
+            described[name] = question.name
             missing = f" {describe_missing(measured[name])}" if measured[name].missing else ""
             folded.append(f"[{study.question}](studies/{name}.md): {study.design}{missing} Again with {command}.")
         else:

@@ -78,7 +78,8 @@ def check_ordering(ordering: Ordering, comparison: Comparison, comparisons: int)
         raise ConfigError([fault], "the ordering")
     if ordering.in_every_seed:
         above, seeds = _count_seeds_above(ordering, comparison)
-        verdict = {seeds: "reproduced", 0: "contradicted"}.get(above, "undecided") if seeds else "undecided"
+        verdict = {seeds: "reproduced", 0: "contradicted"}.get(above, "undecided")
+        verdict = verdict if seeds >= MIN_SEEDS else "undecided"
         return CheckedOrdering(ordering.claim, ordering.source, f"{above} of {seeds} seeds", verdict)
     gap = _estimate_gap(ordering, comparison, comparisons)
     if isinstance(gap, int):

@@ -36,6 +36,7 @@
     note = "..."                                 # optional: what its words mean, above the table
     columns = ["task and size", "..."]
     rows = [["...", "[[scale/score:√d, shared]]"]]
+    more = [["...", "[[scale.wide/score:√d, shared]]"]]   # optional: rows of the same columns that are folded away
 
     [[claim]]                                    # what people also say
     number = 2                                   # optional: in the list of claims
@@ -139,6 +140,7 @@ class Question:
     ordered: tuple[Pair, ...] = ()
     numbers: tuple[Numbers, ...] = ()
     note: str = ""
+    more: tuple[tuple[str, ...], ...] = ()
     longer: str = ""
 
 
@@ -168,6 +170,7 @@ def read_question(path: str | Path) -> Question:
         attempt=Example(**tables["try"]),
         columns=tuple(table["columns"]),
         rows=tuple(map(tuple, table["rows"])),
+        more=tuple(map(tuple, table.get("more", ()))),
         note=table.get("note", ""),
         claims=tuple(Claim(**claim) for claim in tables.get("claim", ())),
         studies=tuple(tables.get("studies", ())),
@@ -195,10 +198,11 @@ def _check_texts(tables: Mapping[str, Any]) -> list[str]:
         faults.append("answer has a bracket; say it in plain words, and put what it held into why")
     if not re.fullmatch(r"[^.?!]*(?:\.(?=\d)[^.?!]*)*\.", tables["answer"]):
         faults.append("answer must be one sentence, with one full stop at its end")
-    width = len(tables.get("table", {}).get("columns", ()))
+    table = tables.get("table", {})
+    width = len(table.get("columns", ()))
     faults += [
         f"a row of the table has {len(row)} cells and there are {width} columns"
-        for row in tables.get("table", {}).get("rows", ())
+        for row in [*table.get("rows", ()), *table.get("more", ())]
         if len(row) != width
     ]
     names = [order["name"] for order in tables.get("ordered", ()) if "name" in order]
