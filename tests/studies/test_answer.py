@@ -189,6 +189,9 @@ def test_slots_are_filled_with_what_was_measured() -> None:
     verdicts = {verdict.variant: verdict for verdict in judge(comparison)}
     text = fill_slots("[[score:base]] and [[verdict:better]], [[after:base:loud]].", comparison, verdicts)
     assert text.endswith(", 2.00.") and "better by" in text and "[" in text
+    assert (
+        fill_slots("[[kind:base]], [[kind:better]], [[kind:worse]]", comparison, verdicts) == "baseline, better, worse"
+    )
     assert fill_slots("[[before:base:quiet]]", comparison, verdicts) == "(not measured)"
     with pytest.raises(KeyError, match="no slot 'mean'"):
         fill_slots("[[mean:base]]", comparison, verdicts)

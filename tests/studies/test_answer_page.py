@@ -56,6 +56,18 @@ def test_limits_of_several_points_are_a_list_with_an_empty_line_before_it(tides:
     assert "**Limits, and what else was measured.**\n\n- Not at sea.\n- Not on land.\n" in listed
 
 
+def test_further_rows_and_the_methods_are_folded_and_a_study_is_described_once(tides: Comparison) -> None:
+    asked = replace(ASKED, more=(("y", "[[tides/kind:better]]"),), rests={"tides": {"better": "better"}})
+    again = replace(asked, name="sun", place=2, claims=())
+    page = write_answers([asked, again], {"tides": tides}, FACTS)
+    folded = page[page.index("<summary>More trainings") : page.index("</details>")]
+    assert "| y | better |" in folded and "- [tides](studies/tides.md): corpus" in folded
+    assert "3 compared with the baseline together; 1 are shown" in folded
+    first, second = (page[page.index(f'<a id="{name}">') :] for name in ("moon", "sun"))
+    assert "described in [an earlier answer](#moon)" in second and "Again with" not in second
+    assert "Again with" in first[: first.index('<a id="sun">')]
+
+
 def test_a_condition_in_the_list_of_claims_ends_where_its_evidence_begins(tides: Comparison) -> None:
     because = "it begins as N(0, 1): then [[exact/moon.phases]] is its length."
     claim = Claim("It is | so.", "only if", because, number=7)

@@ -69,16 +69,13 @@ def test_an_order_that_a_text_tells_is_checked(tides: Comparison) -> None:
 
 
 def test_a_question_counts_the_comparisons_of_its_study_too() -> None:
-    """A family of its own, smaller than that of the study's page, would decide what is undecided there.
-
-    At twice the width xPos, PoPE, CARoPE, DAPE and a share of the frequencies were not trained: five orderings less.
-    """
+    """A family of its own, smaller than that of the study's page, would decide what is undecided there."""
     two = replace(QUESTIONS["how-far"], ordered=QUESTIONS["how-far"].ordered[:2])
     planned, wider = (
         Comparison.from_json((RESULTS / f"{name}.json").read_text("utf8")) for name in ("how-far", "how-far.twice")
     )
     assert count_comparisons(two, "how-far", planned) == len(STUDIES["how-far"].orderings) == 17
-    assert count_comparisons(two, "how-far.twice", wider) == 12
+    assert count_comparisons(two, "how-far.twice", wider) == 17, "every ordering was tried at twice the width"
     assert count_comparisons(replace(two, ordered=two.ordered * 20), "how-far", planned) == 40
 
 

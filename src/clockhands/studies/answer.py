@@ -168,6 +168,8 @@ def _find_measured(slot: str, rest: str, comparison: Comparison, verdicts: Mappi
         return describe_pace(comparison, verdicts[rest].variant)
     if slot == "slower":
         return describe_slower(comparison, verdicts[rest].variant)
+    if slot == "kind":
+        return verdicts[rest].kind
     if slot == "verdict":
         return verdicts[rest].sentence.replace(" (", ", ").replace(")", "")
     raise KeyError(f"an answer has no slot {slot!r}")

@@ -105,7 +105,9 @@ def _fold_measurements(question: Question, measured: Measured) -> list[str]:
 def _describe_measurements(question: Question, measured: Measured) -> list[str]:
     """Return how each study was measured that the cells of a table draw on."""
     slots = [slot for row in (*question.rows, *question.more) for cell in row for slot in SLOT.finditer(cell)]
-    judged = Counter(name for name, rest in {(slot[1], slot[2]) for slot in slots} if rest.startswith("verdict:"))
+    judged = Counter(
+        name for name, rest in {(slot[1], slot[2]) for slot in slots} if rest.startswith(("verdict:", "kind:"))
+    )
     names = dict.fromkeys(slot[1] for slot in slots)
     lines = [describe_measurement(name, measured[name], judged[name]) for name in names if name in measured]
     return [*(f"- {line}" for line in lines), ""] if lines else []

@@ -35,7 +35,8 @@
     [text]                                    # optional: text that the user has to give, see given_text.py
 
 The slots of an answer are filled from the trials, so that no figure is typed: ``[[score:VARIANT]]``,
-``[[verdict:VARIANT]]``, ``[[before:VARIANT:MEASURE]]``, ``[[after:VARIANT:MEASURE]]``, ``[[longer:VARIANT:SPLIT]]``,
+``[[verdict:VARIANT]]``, ``[[kind:VARIANT]]`` (the verdict in one word), ``[[before:VARIANT:MEASURE]]``,
+``[[after:VARIANT:MEASURE]]``, ``[[longer:VARIANT:SPLIT]]``,
 ``[[growth:VARIANT:SPLIT]]`` (of the loss, over the test split), ``[[other:VARIANT:METRIC]]`` (the score by another
 metric of the same items), ``[[reached:VARIANT]]`` (the steps after which its
 seeds reached the plan's target), ``[[slower:VARIANT]]`` (how many seeds took longer to it than the baseline's, with an
