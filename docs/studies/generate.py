@@ -23,6 +23,7 @@ from clockhands.comparison import Comparison, conclude, read_comparison
 from clockhands.comparison.folder import write_comparison
 from clockhands.comparison.formats import write_markdown
 from clockhands.comparison.plan_settings import METRICS
+from clockhands.errors import ClockhandsError
 from clockhands.files import write_text
 from clockhands.findings import Finding, Findings
 from clockhands.studies import STUDIES, Study, answer_question, draw_study
@@ -327,7 +328,14 @@ def main(arguments: Sequence[str]) -> int:
         keep_inspected(Findings.load(options.inspected))
     if options.encoder is not None:
         keep_encoder(options.encoder)
-    pages = write_pages()
+    try:
+        pages = write_pages()
+    except KeyError as missing:
+        print(f"nothing was written: no result, fact or comparison has the name {missing}", file=sys.stderr)
+        return 1
+    except ClockhandsError as fallen:
+        print(f"nothing was written: {fallen}", file=sys.stderr)
+        return 1
     if options.check:
         stale = [path for path, text in pages.items() if not path.is_file() or path.read_text("utf8") != text]
         print("\n".join(f"{path} is not what generate.py writes" for path in stale), end="\n" if stale else "")

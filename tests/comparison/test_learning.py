@@ -93,3 +93,12 @@ def test_the_comparison_of_seeds_is_wrong_as_often_as_it_says() -> None:
 def test_seeds_without_chance_are_alike_or_not() -> None:
     assert compare_seeds(np.full((5, 4), 2.0)) == 1.0
     assert compare_seeds(np.arange(5.0)[:, None] + np.zeros((5, 4))) == 0.0
+
+
+def test_of_one_item_nothing_is_shown_and_large_groups_weigh_more() -> None:
+    assert compare_seeds(np.array([[1.0], [2.0], [3.0]])) == 1.0
+    rng = np.random.default_rng(6)
+    items = np.hstack([np.repeat(rng.normal(0, 0.1, (5, 3)), 30, axis=1), rng.normal(0, 0.1, (5, 10))])
+    items[3:, :90] += 6.0
+    groups = [*np.repeat(np.arange(3), 30).tolist(), *range(3, 13)]
+    assert compare_seeds(items, groups) < 0.05

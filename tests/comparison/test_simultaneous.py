@@ -169,3 +169,13 @@ def test_the_common_variance_counts_the_degrees_of_freedom_of_each() -> None:
     freedom = np.tile([2, 9], 4_000)
     variances = 7.0 * rng.chisquare(freedom) / freedom
     assert float(find_common(variances, 1e6, freedom)[0]) == pytest.approx(7.0, rel=0.03)
+
+
+def test_what_few_seeds_scatter_more_is_not_taken_for_a_difference_of_variances() -> None:
+    """Equal variances, half of them of three seeds and half of ten: their logarithms differ in spread and in mean."""
+    rng = np.random.default_rng(14)
+    null, freedom = draw_null(10, 60, 400), np.repeat([2, 9], 30)
+    chosen = [choose_prior(rng.chisquare(freedom) / freedom, null, freedom) for _ in range(40)]
+    assert np.median(chosen) >= 6
+    blind = [choose_prior(rng.chisquare(freedom) / freedom, null) for _ in range(40)]
+    assert np.median(blind) < 6, "as if all had ten seeds, their spread looks like one of the true variances"

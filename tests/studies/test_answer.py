@@ -25,7 +25,7 @@ from clockhands.studies.answer import (
     format_interval,
 )
 from clockhands.studies.study import Conclusion, Ordering
-from tests.comparison.planted import results
+from tests.comparison.planted import results, shares
 
 RESULTS = Path(__file__).parent.parent.parent / "docs" / "studies" / "results"
 MEASURED = [name for name in STUDIES if (RESULTS / f"{name}.json").is_file()]
@@ -98,7 +98,9 @@ def test_every_figure_of_an_answer_is_that_of_the_results(name: str) -> None:
             continue
         if few := re.fullmatch(r"([\d.]+) to ([\d.]+)", text):
             every = seed_scores(name)[rest]
-            assert [float(end) for end in few.groups()] == pytest.approx([min(every), max(every)], abs=0.051)
+            places = len(few[1].partition(".")[2])
+            shown = pytest.approx([min(every), max(every)], abs=0.51 * 10**-places)
+            assert [float(end) for end in few.groups()] == shown
             continue
         if ends := re.search(r"its seeds score ([\d.]+) to ([\d.]+), and the baseline's ([\d.]+) to ([\d.]+)", text):
             ranges = [seed_scores(name)[variant] for variant in (rest, STUDIES[name].planned.baseline)]
@@ -195,6 +197,21 @@ def test_slots_are_filled_with_what_was_measured() -> None:
     assert fill_slots("[[before:base:quiet]]", comparison, verdicts) == "(not measured)"
     with pytest.raises(KeyError, match="no slot 'mean'"):
         fill_slots("[[mean:base]]", comparison, verdicts)
+
+
+@pytest.mark.parametrize(
+    ("rates", "said"),
+    [
+        ([0.9, 0.9, 0.9, 0.02, 0.01], r"[89]\d\.\d % in the 3 of 5 seeds that learned"),
+        ([0.9, 0.9, 0.02, 0.02, 0.01], r"\d\.\d to [89]\d\.\d % over its seeds, of which 2 of 5 learned"),
+        ([0.9, 0.9, 0.02, 0.02, None], r"\d\.\d to [89]\d\.\d % over the 4 seeds that ended, of which 2 of 5 learned"),
+        ([0.9] * 5, r"[89]\d\.\d \[.+\] %"),
+    ],
+)
+def test_of_fewer_than_three_seeds_that_learned_no_mean_is_told(rates: list[float | None], said: str) -> None:
+    made = shares({"base": [0.9] * 5, "torn": rates})
+    verdicts = {verdict.variant: verdict for verdict in judge(made)}
+    assert re.fullmatch(said, fill_slots("[[score:torn]] %", made, verdicts))
 
 
 def test_the_answer_is_the_first_finding() -> None:

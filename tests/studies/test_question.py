@@ -48,6 +48,7 @@ def test_a_file_is_a_question(tmp_path: Path) -> None:
         ("it is so.", "it is. So.", "answer must be one sentence"),
         ("it is so.", "it is so", "answer must be one sentence"),
         ('[["1", "2"]]', '[["1"]]', "a row of the table has 1 cells and there are 2 columns"),
+        ('rows = [["1", "2"]]', 'rows = []\nmore = [["1", "2"]]', "folded rows, more, and no rows"),
         ('"input"', '"inputs"', "unknown topic 'inputs'; did you mean 'input'"),
         ('"only if"', '"maybe"', "unknown verdict 'maybe'"),
         ('why = "One. Two. Three."', "", "why is missing"),

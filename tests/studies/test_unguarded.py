@@ -32,6 +32,7 @@ def find(text: str, **guards: object) -> list[str]:
     [
         ("It has [[tides/score:better]] %.", "'better' of the study tides (score)"),
         ("It is [[tides/verdict:same]].", "'same' of the study tides (score)"),
+        ("It is [[tides/kind:worse]].", "'worse' of the study tides (score)"),
         ("There it is [[tides/longer:base:longer-7]].", "'base' of the study tides (longer-7)"),
         ("It changed by [[tides/growth:worse:longer-7]].", "'worse' of the study tides (longer-7)"),
         ("Before it is [[tides/before:base:overlap]].", "'base' of the study tides (before: overlap)"),

@@ -121,14 +121,18 @@ def compare_seeds(items_SN: Matrix, groups: Sequence[int] | None = None) -> floa
     """Return the p of an analysis of variance: whether seeds differ more than their test items make them differ.
 
     Every seed has the same items, which are blocks, so that hard and easy ones take nothing from the test. Items of a
-    group count as one. Where nothing is left over to compare with, 1 for seeds that are alike and 0 for others.
+    group count as one, which weighs by its size. Where the items leave nothing over to compare with, 1 for seeds that
+    are alike and 0 for others; of a single item, or a single seed, 1, since nothing can be shown.
     """
-    means_SG, _ = group_items(items_SN, groups)
+    means_SG, sizes_G = group_items(items_SN, groups)
     seeds, items = means_SG.shape
+    if min(seeds, items) < 2:
+        return 1.0
+    means_SG = means_SG * (sizes_G / sizes_G.mean())
     rows_S1 = means_SG.mean(axis=1, keepdims=True)
     rest_SG = means_SG - rows_S1 - means_SG.mean(axis=0) + means_SG.mean()
     free = (seeds - 1) * (items - 1)
-    rest = float((rest_SG**2).sum()) / free if free else 0.0
+    rest = float((rest_SG**2).sum()) / free
     if not rest:
         return 0.0 if np.ptp(rows_S1) else 1.0
     return float(stats.f.sf(items * rows_S1.var(ddof=1) / rest, seeds - 1, free))

@@ -27,6 +27,8 @@ FILLED = re.compile(SLOT.pattern + r"( %)?")
 """A slot with the percent sign behind it, after which comes what must be said of a score."""
 SHARES = ("words recovered", "position read back")
 """How the measures begin that are shares, at most 1."""
+OF_A_VARIANT = ("score", "verdict", "kind", "alone", "reached", "slower")
+"""The slots of which all that stands behind the colon is a variant."""
 FEWEST_LEARNED = 3
 """Of fewer seeds that learned no mean is told: all seeds are, from the lowest to the highest."""
 
@@ -64,7 +66,7 @@ def _list_named(reading: Conclusion) -> Iterable[str]:
 def _list_absent(study: Study, verdicts: Mapping[str, Verdict]) -> list[str]:
     """Return the variants of the plan that the study's answer or readings name and the comparison does not have."""
     slots = [(slot[1], slot[2] or "") for slot in SLOT.finditer(study.answer)]
-    named = [rest if slot in ("score", "verdict") else rest.rpartition(":")[0] for slot, rest in slots]
+    named = [rest if slot in OF_A_VARIANT else rest.rpartition(":")[0] for slot, rest in slots]
     named += [variant for reading in study.readings for variant in _list_named(reading)]
     absent = [variant for variant in dict.fromkeys(named) if variant not in verdicts]
     planned = {variant.name for variant in study.planned.variants} if absent else set()
@@ -134,15 +136,22 @@ def _format_measured(
         return format_interval(values, 3, sign="+", alpha=ALPHA / growths) + unit
     if slot != "score":
         return _find_measured(slot, rest, comparison, verdicts) + unit
-    verdict, digits = verdicts[rest], comparison.plan.digits
-    learned, total = verdict.learning.counts
-    if verdict.learning.mixed and verdict.score is not None:  # an interval over a few of the seeds tells nothing
-        if learned < FEWEST_LEARNED:
-            means = [float(trial.items_N.mean()) for trial in comparison.get_trials(verdict.variant)]
-            low, high = min(means), max(means)
-            return f"{low:.{digits}f} to {high:.{digits}f}{unit} over its seeds, of which {learned} of {total} learned"
+    return _format_learned(verdicts[rest], comparison, unit)
+
+
+def _format_learned(verdict: Verdict, comparison: Comparison, unit: str) -> str:
+    """Return a score; where not all seeds learned, that of those which did, or of a few all seeds, and how many."""
+    digits, learning = comparison.plan.digits, verdict.learning
+    learned, total = learning.counts
+    if not learning.mixed or verdict.score is None:
+        return format_score(verdict, digits) + unit
+    if learned >= FEWEST_LEARNED:  # an interval over a few of the seeds tells nothing
         return f"{verdict.score:.{digits}f}{unit} in the {learned} of {total} seeds that learned"
-    return format_score(verdict, digits) + unit
+    means = [float(trial.items_N.mean()) for trial in comparison.get_trials(verdict.variant)]
+    ended = f"the {len(means)} seeds that ended" if learning.diverged else "its seeds"
+    return (
+        f"{min(means):.{digits}f} to {max(means):.{digits}f}{unit} over {ended}, of which {learned} of {total} learned"
+    )
 
 
 def _find_measured(slot: str, rest: str, comparison: Comparison, verdicts: Mapping[str, Verdict]) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from clockhands.comparison import Comparison, Plan
 from clockhands.comparison.score_matrix import score_matrix
+from clockhands.comparison.statistics import MIN_SEEDS
 from clockhands.studies import STUDIES
 from clockhands.studies.answer import describe_missing, fill_slots
 from clockhands.studies.guards import Facts, Measured, check_guards, count_comparisons, count_growths, judge_once
@@ -96,18 +97,17 @@ def _fold_measurements(question: Question, measured: Measured) -> list[str]:
     more = [*write_table(question.columns, question.more), ""] if question.more else []
     if not described and not more:
         return []
-    title = "How this was measured: steps, seeds, margins"
-    if more:
-        title = "More trainings, and how all of them were measured: steps, seeds, margins"
+    title = "More trainings" if more else "How this was measured: steps, seeds, margins"
+    if more and described:
+        title += ", and how all of them were measured: steps, seeds, margins"
     return [f'<details markdown="1"><summary>{title}</summary>', "", *more, *described, "</details>", ""]
 
 
 def _describe_measurements(question: Question, measured: Measured) -> list[str]:
     """Return how each study was measured that the cells of a table draw on."""
-    slots = [slot for row in (*question.rows, *question.more) for cell in row for slot in SLOT.finditer(cell)]
-    judged = Counter(
-        name for name, rest in {(slot[1], slot[2]) for slot in slots} if rest.startswith(("verdict:", "kind:"))
-    )
+    slots = [slot for cell in question.cells for slot in SLOT.finditer(cell)]
+    shown = {(slot[1], slot[2].partition(":")[2]) for slot in slots if slot[2].startswith(("verdict:", "kind:"))}
+    judged = Counter(name for name, variant in shown if name in measured and variant != measured[name].plan.baseline)
     names = dict.fromkeys(slot[1] for slot in slots)
     lines = [describe_measurement(name, measured[name], judged[name]) for name in names if name in measured]
     return [*(f"- {line}" for line in lines), ""] if lines else []
@@ -138,13 +138,12 @@ def describe_measurement(name: str, comparison: Comparison, judged: int) -> str:
 def _describe_family(name: str, comparison: Comparison, judged: int) -> str:
     """Return how many models were compared with the baseline, in intervals that hold together and by other tests."""
     others = len(comparison.plan.variants) - 1
-    if others == 1:
-        return "one compared with the baseline"
-    together = max(
-        (gap.comparisons for verdict in judge_once(name, comparison) if (gap := verdict.difference)), default=0
-    )
-    tested = f", of which {together} by intervals that hold together" if together < others else " together"
-    return f"{others} compared with the baseline{tested}" + ("" if judged == others else f"; {judged} are shown")
+    gaps = [verdict.difference for verdict in judge_once(name, comparison) if verdict.difference is not None]
+    together = sum(gap.seeds >= MIN_SEEDS for gap in gaps)  # those of fewer seeds have intervals of their own
+    tested = f", {together} of them by intervals that hold together" if 1 < together < others else ""
+    tested = " together" if together == others > 1 else tested
+    shown = "" if judged == others else f"; {judged} {'is' if judged == 1 else 'are'} shown"
+    return f"{'one' if others == 1 else others} compared with the baseline{tested}{shown}"
 
 
 def _describe_widths(plan: Plan) -> str:

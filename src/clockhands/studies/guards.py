@@ -57,9 +57,7 @@ def count_comparisons(question: Question, name: str, comparison: Comparison) -> 
 
 def count_growths(question: Question) -> int:
     """Return of how many variants, of all studies, the question shows how a loss grows, or says whether it does."""
-    texts = [text for _, text in list_texts(question)] + [
-        cell for row in (*question.rows, *question.more) for cell in row
-    ]
+    texts = [text for _, text in list_texts(question)] + question.cells
     slots = [(slot[1], slot[2]) for text in texts for slot in SLOT.finditer(text) if slot[2].startswith("growth:")]
     shown = {(name, rest.removeprefix("growth:").rpartition(":")[0]) for name, rest in slots}
     rests = [question.rests, *(claim.rests for claim in question.claims)]

@@ -143,6 +143,11 @@ class Question:
     more: tuple[tuple[str, ...], ...] = ()
     longer: str = ""
 
+    @property
+    def cells(self) -> list[str]:
+        """The cells of the table, those of folded rows too."""
+        return [cell for row in (*self.rows, *self.more) for cell in row]
+
 
 JUDGEMENTS = get_args(Judgement)
 REQUIRED = ("asked", "place", "topic", "answer", "why", "caption", "limits", "try")
@@ -205,6 +210,8 @@ def _check_texts(tables: Mapping[str, Any]) -> list[str]:
         for row in [*table.get("rows", ()), *table.get("more", ())]
         if len(row) != width
     ]
+    if table.get("more") and not table.get("rows"):
+        faults.append("the table has folded rows, more, and no rows; give it rows that are seen")
     names = [order["name"] for order in tables.get("ordered", ()) if "name" in order]
     faults += [f"two comparisons have the name {name!r}" for name in sorted({*names}) if names.count(name) > 1]
     if tables["topic"] not in get_args(Topic):

@@ -28,7 +28,7 @@ Shown = tuple[str, str, str]
 """Study, variant, and the matter, in the words of an ordering's ``on``; or `EXACT`, "FACT.KEY" and ""."""
 
 PACE = "pace"
-SCORED = ("score", "verdict", "other")
+SCORED = ("score", "verdict", "kind", "other")
 STARTS = ("loss", "all four")
 """Of a model before anything is done to it: the others are compared with it, and it with nothing."""
 UNDECIDED = re.compile(r"\bundecided\b", re.IGNORECASE)
