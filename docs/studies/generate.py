@@ -330,11 +330,9 @@ def main(arguments: Sequence[str]) -> int:
         keep_encoder(options.encoder)
     try:
         pages = write_pages()
-    except KeyError as missing:
-        print(f"nothing was written: no result, fact or comparison has the name {missing}", file=sys.stderr)
-        return 1
-    except ClockhandsError as fallen:
-        print(f"nothing was written: {fallen}", file=sys.stderr)
+    except (KeyError, ClockhandsError) as fault:
+        named = f"no result, fact or comparison has the name {fault}" if isinstance(fault, KeyError) else fault
+        print(f"the pages are left as they were: {named}", file=sys.stderr)
         return 1
     if options.check:
         stale = [path for path, text in pages.items() if not path.is_file() or path.read_text("utf8") != text]

@@ -15,7 +15,7 @@ from clockhands.studies.answer_page import fill, format_fact, write_answers
 from clockhands.studies.literature import describe_gap
 from clockhands.studies.question import Claim, Example, Numbers, Pair, Question
 from clockhands.studies.study import Ordering, Study
-from tests.comparison.planted import results, shares
+from tests.comparison.planted import results
 
 FACTS = {"moon": {"far": 384.4, "phases": 8, "tiny": 1.25e-16, "low": -0.5}}
 ASKED = Question(
@@ -66,27 +66,6 @@ def test_further_rows_and_the_methods_are_folded_and_a_study_is_described_once(t
     first, second = (page[page.index(f'<a id="{name}">') :] for name in ("moon", "sun"))
     assert "described in [an earlier answer](#moon)" in second and "Again with" not in second
     assert "Again with" in first[: first.index('<a id="sun">')]
-
-
-@pytest.mark.parametrize(
-    ("rates", "said"),
-    [
-        ({"v": [0.9] * 5}, "one compared with the baseline\n"),
-        ({"v": [0.9] * 5, "w": [0.8] * 5}, "2 compared with the baseline together; 1 is shown"),
-        (
-            {"v": [0.9] * 5, "w": [0.8] * 5, "x": [0.9, 0.9, 0.0, 0.0, 0.0]},
-            "3 compared with the baseline, 2 of them by",
-        ),
-        ({"v": [0.9] * 5, "x": [0.9, 0.9, 0.0, 0.0, 0.0]}, "2 compared with the baseline; 1 is shown"),
-    ],
-)
-def test_seeds_that_did_not_learn_leave_the_family_of_intervals(
-    rates: dict[str, list[float | None]], said: str, tides: Comparison, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made = shares({"base": [0.9] * 5, **rates})
-    monkeypatch.setattr(Study, "make_plan", lambda self, **_: made.plan)
-    asked = replace(ASKED, rows=(("x", "[[tides/kind:v]]"), ("base", "[[tides/verdict:base]]")))
-    assert said in write_answers([asked], {"tides": made}, FACTS)
 
 
 def test_a_condition_in_the_list_of_claims_ends_where_its_evidence_begins(tides: Comparison) -> None:
