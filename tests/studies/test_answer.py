@@ -195,6 +195,10 @@ def test_slots_are_filled_with_what_was_measured() -> None:
         fill_slots("[[kind:base]], [[kind:better]], [[kind:worse]]", comparison, verdicts) == "baseline, better, worse"
     )
     assert fill_slots("[[before:base:quiet]]", comparison, verdicts) == "(not measured)"
+    barred = replace(comparison, plan=replace(comparison.plan, learned=0.77))
+    assert fill_slots("[[bar]]", barred, verdicts) == "0.77"
+    with pytest.raises(KeyError, match="sets no score"):
+        fill_slots("[[bar]]", comparison, verdicts)
     with pytest.raises(KeyError, match="no slot 'mean'"):
         fill_slots("[[mean:base]]", comparison, verdicts)
 

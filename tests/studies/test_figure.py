@@ -58,3 +58,9 @@ def test_a_variant_without_a_trial_is_named() -> None:
 def test_without_a_form_it_is_that_of_the_verdicts() -> None:
     comparison, _ = read("order-at-all")
     assert draw_study(STUDIES["order-at-all"], comparison).panels[0].marks[0].label == "mean and 95 % interval"
+
+
+def test_a_mean_of_only_the_seeds_that_learned_is_named_so() -> None:
+    comparison, _ = read("which-layers-recall")
+    label = draw_study(STUDIES["which-layers-recall"], comparison).panels[0].marks[0].label
+    assert label == "mean and 95 % interval; where only some seeds learned, of those"

@@ -103,6 +103,17 @@ def test_what_is_relative_to_the_width_grows_with_it() -> None:
     assert [variant.name for variant in longer.variants] == starts
 
 
+def test_a_table_without_keys_declares_a_size() -> None:
+    """What the size itself changes can be all that differs."""
+    study = STUDIES["sum-or-concatenate"]
+    planned = study.planned
+    post = replace(study, sizes={"post": {}}).make_plan(size="post")
+    assert post.recipe.model.norm == "post" != planned.recipe.model.norm
+    assert [variant.name for variant in post.variants] == [variant.name for variant in planned.variants]
+    with pytest.raises(ConfigError, match="say what it changes"):
+        replace(study, sizes={}).make_plan(size="post")
+
+
 def test_a_size_can_have_variants_of_its_own() -> None:
     """The planned learning rate is a choice: the size tries others beside it, which the plan does not have."""
     plan = STUDIES["scale"].make_plan(size="rates")

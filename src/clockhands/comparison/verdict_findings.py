@@ -166,9 +166,10 @@ def _make_marks(comparison: Comparison, verdicts: Sequence[Verdict]) -> tuple[Ma
     """Make marks of the means with their intervals, and of every seed."""
     means = [(v.variant, v.score, v.interval) for v in verdicts if v.interval is not None]
     seeds = [(v.variant, score) for v in verdicts for score in _list_seed_scores(comparison, v.variant)]
+    split = any(verdict.learning.mixed for verdict in verdicts if verdict.interval is not None)
     mean_marks = Mark(
         "points",
-        "mean and 95 % interval",
+        "mean and 95 % interval; where only some seeds learned, of those" if split else "mean and 95 % interval",
         x=tuple(score for _, score, _ in means),
         y=tuple(variant for variant, *_ in means),
         low=tuple(interval[0] for *_, interval in means),

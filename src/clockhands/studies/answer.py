@@ -169,6 +169,10 @@ def _find_measured(slot: str, rest: str, comparison: Comparison, verdicts: Mappi
         return format_interval([100 * share_scores(ratio)[2] for ratio in ratios], 1)
     if slot == "ceiling":
         return f"{100 * find_plan_ceiling(comparison.plan).share:.1f}"
+    if slot == "bar":
+        if comparison.plan.learned is None:
+            raise KeyError("the study sets no score from which a seed has learned")
+        return f"{comparison.plan.learned:g}"
     if slot in ("before", "after", "longer"):
         variant, _, name = rest.rpartition(":")
         values = _list_values(slot, name, comparison, verdicts[variant].variant)

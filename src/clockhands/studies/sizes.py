@@ -135,15 +135,17 @@ SIZES = {
 KEYS = ("variants", "budget", "set", "redraw_text", "despite", "change", "variant")
 
 
-def scale_plan(plan: Tables, own: Tables, name: str, folder: Path, source: str) -> dict[str, Any]:
-    """Return the tables of a plan in a size of `SIZES`; ``own`` is what the study's file says of that size.
+def scale_plan(plan: Tables, own: Tables | None, name: str, folder: Path, source: str) -> dict[str, Any]:
+    """Return the tables of a plan in a size of `SIZES`; ``own`` is what the study's file says of that size;
+    None where it says nothing.
 
     Raises ConfigError for an unknown key, a variant that the plan does not have, a size of another task for a study
     whose variants cannot be trained on it, or a size that the study has to have a table for and has none.
     """
     size = SIZES[name]
-    if size.declared and not own:
+    if size.declared and own is None:
         raise ConfigError([f"the size {name} is for studies that say what it changes, under [size.{name}]"], source)
+    own = own or {}
     variants = [dict(variant) for variant in plan.get("variant", ())]
     # What the plan makes by a grid is named one by one, to be chosen from.
     if own.keys() & {"variants", "change", "variant"}:

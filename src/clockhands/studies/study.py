@@ -41,9 +41,9 @@ The slots of an answer are filled from the trials, so that no figure is typed: `
 metric of the same items), ``[[reached:VARIANT]]`` (the steps after which its
 seeds reached the plan's target), ``[[slower:VARIANT]]`` (how many seeds took longer to it than the baseline's, with an
 exact test), ``[[ceiling]]`` (the best that a reader who is blind to order could score), ``[[items]]`` (of the test
-split), ``[[vocabulary]]`` (tokens that the model reads), ``[[alone:VARIANT]]`` (the share of positions alone in the
-variance of a score, by how words and positions vary before training), ``[[literature]]`` (how many of the orderings are
-reproduced, contradicted and undecided).
+split), ``[[vocabulary]]`` (tokens that the model reads), ``[[bar]]`` (the score from which a seed has learned),
+``[[alone:VARIANT]]`` (the share of positions alone in the variance of a score, by how words and positions vary before
+training), ``[[literature]]`` (how many of the orderings are reproduced, contradicted and undecided).
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ class Study:
         ``text``: the folder of the text that the user gives. Raises ConfigError with its faults, and as ``GivenText``.
         """
         source = f"the study {self.name}"
-        own = self.sizes.get(size) or self.sizes.get(SIZES[size].own, {})
+        own = self.sizes.get(size, self.sizes.get(SIZES[size].own))
         scaled = self.plan if size == "cpu" else scale_plan(self.plan, own, size, self.folder, f"{source}, size {size}")
         tables = {**scaled, "title": self.question, **({} if seeds is None else {"seeds": seeds})}
         plan = make_plan_from_tables(tables, self.folder, source)
