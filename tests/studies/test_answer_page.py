@@ -75,6 +75,14 @@ def test_a_condition_in_the_list_of_claims_ends_where_its_evidence_begins(tides:
     assert page.rstrip().endswith("(#claim-7) | only if it begins as N(0, 1) |")
 
 
+def test_long_evidence_is_a_list_inside_the_list_of_claims(tides: Comparison) -> None:
+    because = "it begins as N(0, 1).\n- **At the input** it is so.\n- **At the output** it is not."
+    claim = Claim("It is.", "only if", because, number=7)
+    page = write_answers([replace(ASKED, claims=(claim,))], {"tides": tides}, FACTS)
+    assert "“It is.” **Only if** it begins as N(0, 1).\n    - **At the input** it is so.\n    - **At the" in page
+    assert page.rstrip().endswith("(#claim-7) | only if it begins as N(0, 1) |")
+
+
 def test_a_table_whose_seeds_have_their_own_text_says_so(tides: Comparison) -> None:
     redrawn = replace(tides, plan=replace(tides.plan, redraw_text=True))
     pages = [write_answers([ASKED], {"tides": measured}, FACTS) for measured in (tides, redrawn)]

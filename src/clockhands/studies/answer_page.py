@@ -109,7 +109,9 @@ def _describe_earlier(question: Question, measured: Measured) -> list[str]:
 def _write_claim(claim: Claim) -> str:
     anchor = f'<a id="claim-{claim.number}"></a>' if claim.number is not None else ""
     end = "" if claim.verdict == "only if" else "."
-    return f"- {anchor}“{claim.says}” **{VERDICTS[claim.verdict]}{end}** {claim.because}"
+    # Four spaces, because a list inside a list needs as many where the site is built.
+    because = claim.because.replace("\n- ", "\n    - ")
+    return f"- {anchor}“{claim.says}” **{VERDICTS[claim.verdict]}{end}** {because}"
 
 
 def _write_details(question: Question, measured: Measured, described: dict[str, str]) -> list[str]:
@@ -159,7 +161,7 @@ def _shorten_verdict(claim: Claim) -> str:
     verdict = VERDICTS[claim.verdict].lower()
     if claim.verdict != "only if":
         return verdict
-    condition = re.split(r"[:.](?= |$)", claim.because.strip(), maxsplit=1)[0]
+    condition = re.split(r"[:.](?=\s|$)", claim.because.strip(), maxsplit=1)[0]
     return f"{verdict} {condition}".replace("|", "\\|")
 
 

@@ -52,7 +52,10 @@ def _describe_family(name: str, comparison: Comparison, judged: int) -> str:
     tested = f", {together} of them by intervals that hold together" if 1 < together < others else ""
     tested = " together" if together == others > 1 else tested
     shown = "" if judged == others else f"; {judged} {'is' if judged == 1 else 'are'} shown"
-    return f"{'one' if others == 1 else others} compared with the baseline{tested}{shown}"
+    # A reader who sees two tables with the same counts and other p takes one of them for an error.
+    counted = any(", p " in verdict.sentence for verdict in judge_once(name, comparison))
+    family = "; each p is for all models of this study that are tested alike" if counted and others > 1 else ""
+    return f"{'one' if others == 1 else others} compared with the baseline{tested}{shown}{family}"
 
 
 def _describe_widths(plan: Plan) -> str:

@@ -42,7 +42,7 @@
     number = 2                                   # optional: in the list of claims
     says = "It makes positions small."
     verdict = "only if"                          # true, false, only if, undecided, unmeasured
-    because = "..."                              # the evidence
+    because = "..."                              # the evidence: a sentence or two, then a list if it is long
     rests = { scale = { "1, shared" = "worse" } }
 
 No measured number is typed: ``[[STUDY/SLOT]]`` is a slot of a study's answer (`study.py`), and ``[[exact/FACT.KEY:2]]``
