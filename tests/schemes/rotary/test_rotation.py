@@ -1,4 +1,4 @@
-"""Both forms of the rotation, in every memory layout and dtype, equal the formula; so does the compiled one."""
+"""Both forms of the rotation, in every memory layout and dtype, equal the formula; so do the compiled ones."""
 
 from __future__ import annotations
 
@@ -35,24 +35,25 @@ def memory(name: str, dtype: torch.dtype) -> Tensor:
     return torch.randn(2, 3, 5, 9).to(dtype)[..., 1:]
 
 
-KERNELS = ("eager", "compiled")
+KERNELS = ("eager", "loop", "compiled")
 WHERE = ("dense", "split", "odd")
 DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 
 
 def every_form() -> Iterator[Any]:
-    """All forms eagerly; of the compiled ones, which take a second each, those in which any two values meet."""
+    """All forms eagerly and by the loop; of the compiled ones, a second each, those in which any two values meet."""
     for kernel, (p, pairs), (n, layout), (d, dtype), (w, where) in product(
         KERNELS, *(enumerate(values) for values in ((4, 3, 1), ("half", "interleaved"), DTYPES, WHERE))
     ):
         met = p == (d + w) % 3 and n == (d + w) % 2
-        marks = () if kernel == "eager" or met else pytest.mark.exhaustive
+        marks = () if kernel != "compiled" or met else pytest.mark.exhaustive
         yield pytest.param(kernel, layout, dtype, where, pairs, marks=marks)
 
 
 @pytest.fixture(params=KERNELS)
-def _kernel(request: pytest.FixtureRequest) -> Iterator[None]:
+def _kernel(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     compile_rotation(request.param == "compiled", backend="eager")
+    monkeypatch.setattr(rotation, "LOOP_NUMBERS", 0 if request.param == "loop" else 1 << 60)
     yield
     compile_rotation(False)
 

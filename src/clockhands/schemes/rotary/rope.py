@@ -40,8 +40,7 @@ class RoPE(RotatedValues):
         head_dim: width of a head, d_head.
         base: θ_c = base^(-2c/r) with r the number of channels that rotate.
         layout: pairs ``half`` (c, c + r/2), as in GPT-NeoX and Llama checkpoints of transformers, or ``interleaved``
-            (2c, 2c + 1), as in the paper and GPT-J. On a CPU the latter are faster, unless ``compile_rotation()`` was
-            called, which takes seconds once.
+            (2c, 2c + 1), as in the paper and GPT-J.
         fraction: share of the head's channels that rotate (partial rotary); the rest carries no position.
         learned: multiply every θ_c by e^(α_c) with α learned, beginning at 0: learned frequencies, LeRoPE (2607.10134),
             which Mistral Large 4 has.

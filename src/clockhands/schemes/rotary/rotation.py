@@ -2,17 +2,20 @@
 
 ``rotate_by_formula`` is what papers write: for compilers, which make one loop of it, and for learned angles. Without a
 compiler neighbours (2c, 2c + 1) are complex numbers as they lie in memory, multiplied in float32 at least. Halves
-(c, c + r/2) are multiplied, and each half has the other's product added to it, in their own dtype. The backward pass is
-the rotation by -θ, which keeps nothing but the tables. Queries and keys of the same positions are rotated in one call:
+(c, c + r/2) are multiplied, and each half has the other's product added to it, in their own dtype; on a CPU one loop
+does both (``rotation_loop.py``), with the same result. The backward pass is the rotation by -θ, which keeps nothing but
+the tables. Queries and keys of the same positions are rotated in one call:
 a compiler makes one loop for both.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import cache
 from typing import Any, Literal, NamedTuple, cast
 
 import torch
+from torch import nn
 
 from clockhands.schemes.frequencies import choose_working_dtype
 from clockhands.shapes import Float, Tensor
@@ -32,6 +35,9 @@ __all__ = [
 ]
 
 Layout = Literal["interleaved", "half"]
+LOOP_DTYPES = (torch.float32, torch.float64, torch.bfloat16)
+LOOP_NUMBERS = 1 << 16
+"""Fewer numbers are rotated without the compiled loop, whose import takes longer than all of a small model's turns."""
 BLOCK = 1 << 19
 """Bytes that one thread rotates at a time, which its cache holds with those that they become."""
 
@@ -106,10 +112,10 @@ _compiled: Callable[..., tuple[Tensor, ...]] | None = None
 
 
 def compile_rotation(enabled: bool = True, backend: str = "inductor") -> None:
-    """Choose whether this process rotates halves by a compiled loop.
+    """Choose whether this process rotates halves by a loop that torch.compile makes, which takes seconds once.
 
-    The loop is two to three times as fast on a CPU, after seconds of compiling.
-    It needs what torch.compile needs (a C++ compiler). A model that is compiled whole does not need it.
+    On a CPU the loop of ``rotation_loop.py`` is there without it, in float32, float64 and bfloat16. It needs what
+    torch.compile needs (on a CPU a C++ compiler). A model that is compiled whole does not need it.
     """
     global _compiled
     _compiled = torch.compile(rotate_halves_by_formula, backend=backend, dynamic=True) if enabled else None
@@ -165,7 +171,28 @@ def _rotate(table: Tensor, sin: Tensor | None, pairs: int, heads: tuple[Tensor, 
         return tuple(_rotate_neighbours(x, table, axis) for x in heads)
     if _compiled:
         return _compiled(table, sin, pairs, *heads)
+    loop = _find_loop() if all(_suits_loop(x, table, sin) for x in heads) else None
+    if loop:
+        return tuple(loop(x, table, sin, pairs) for x in heads)
     return tuple(_rotate_halves(x, table, sin, pairs, axis) for x in heads)
+
+
+def _suits_loop(x: Tensor, cos: Tensor, sin: Tensor) -> bool:
+    """Whether plain memory holds these heads and tables as the loop reads them, and there are enough to pay for it."""
+    if torch.compiler.is_compiling() or x.numel() < LOOP_NUMBERS or x.ndim != 4 or x.dtype not in LOOP_DTYPES:
+        return False
+    plain = all(type(part) in (Tensor, nn.Parameter) and part.device.type == "cpu" for part in (x, cos, sin))
+    return plain and all(part.stride(-1) == 1 and part.dtype == x.dtype for part in (x, cos, sin))
+
+
+@cache
+def _find_loop() -> Callable[[Tensor, Tensor, Tensor, int], Tensor] | None:
+    """Return the compiled loop, or None where numba is absent, cannot be imported or compiles nothing here."""
+    try:
+        from clockhands.schemes.rotary import rotation_loop
+    except (ImportError, OSError):  # an OSError: its LLVM does not load
+        return None
+    return rotation_loop.rotate_halves_in_loop if rotation_loop.is_supported() else None
 
 
 class _Rotate(torch.autograd.Function):
