@@ -14,11 +14,17 @@ from torch import Tensor
 
 from clockhands.schemes import RoPE
 from clockhands.schemes.rotary import rotation
+from clockhands.schemes.rotary.rotation import Layout
 
 rotation_loop = pytest.importorskip("clockhands.schemes.rotary.rotation_loop", reason="numba is not installed")
 pytestmark = pytest.mark.skipif(not rotation_loop.is_supported(), reason="the loop does not run on this processor")
 
-DTYPES = (torch.float32, torch.float64, torch.bfloat16)
+FORMS = [
+    pytest.param("half", torch.float32, id="half-float32"),
+    pytest.param("half", torch.float64, id="half-float64"),
+    pytest.param("half", torch.bfloat16, id="half-bfloat16"),
+    pytest.param("interleaved", torch.bfloat16, id="interleaved-bfloat16"),
+]
 HEADS, LENGTH, WIDTH = 6, 300, 64
 POS = torch.arange(LENGTH)[None]
 
@@ -45,34 +51,37 @@ def draw(dtype: torch.dtype, where: str = "split") -> Tensor:
 def turn(scheme: RoPE, x: Tensor, *, loop: bool, monkeypatch: pytest.MonkeyPatch) -> Tensor:
     """Rotate with or without the loop, and make sure that it was so."""
     calls: list[int] = []
+    run = rotation_loop._run
 
-    def rotate(*arguments: Any) -> Tensor:
+    def count(*arguments: Any) -> Tensor:
         calls.append(1)
-        return rotation_loop.rotate_halves_in_loop(*arguments)  # type: ignore[no-any-return]
+        return run(*arguments)  # type: ignore[no-any-return]
 
-    monkeypatch.setattr(rotation, "_find_loop", lambda: rotate if loop else None)
-    rotated = scheme.rotate(x, x, POS, POS)[0]
+    with monkeypatch.context() as patch:
+        patch.setattr(rotation_loop, "_run", count)
+        patch.setattr(rotation, "_find_loops", lambda: rotation_loop if loop else None)
+        rotated = scheme.rotate(x, x, POS, POS)[0]
     assert bool(calls) == loop
     return rotated
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize(("layout", "dtype"), FORMS)
 @pytest.mark.parametrize("where", ["dense", "split", "of three", "expanded"])
 @pytest.mark.parametrize("fraction", [1.0, 0.5])
 @pytest.mark.parametrize("threads", [1, 3])
 def test_bits_are_those_of_pytorch(
-    dtype: torch.dtype, where: str, fraction: float, threads: int, monkeypatch: pytest.MonkeyPatch
+    layout: Layout, dtype: torch.dtype, where: str, fraction: float, threads: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     torch.set_num_threads(threads)
     monkeypatch.setattr(rotation_loop, "FEWEST_PER_THREAD", 1)
-    scheme, x = RoPE(WIDTH, layout="half", fraction=fraction), draw(dtype, where)
+    scheme, x = RoPE(WIDTH, layout=layout, fraction=fraction), draw(dtype, where)
     with_loop, without = (turn(scheme, x, loop=loop, monkeypatch=monkeypatch) for loop in (True, False))
     assert torch.equal(with_loop, without) and with_loop.stride() == without.stride()
     assert not torch.equal(with_loop, x)
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_what_is_no_number_stays_none(dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("layout", "dtype"), FORMS)
+def test_what_is_no_number_stays_none(layout: Layout, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
     """A NaN whose bits are all ones would round to zero, and the largest number to an infinity."""
     x = draw(dtype)
     special = [float("nan"), float("inf"), -float("inf"), torch.finfo(dtype).max, torch.finfo(dtype).tiny / 4, -0.0]
@@ -80,16 +89,19 @@ def test_what_is_no_number_stays_none(dtype: torch.dtype, monkeypatch: pytest.Mo
         x[0, 0, place, 3] = value
     if dtype == torch.bfloat16:
         x.view(torch.int16)[0, 0, 9, 3] = -1
-    scheme = RoPE(WIDTH, layout="half")
+    scheme = RoPE(WIDTH, layout=layout)
     with_loop, without = (turn(scheme, x, loop=loop, monkeypatch=monkeypatch) for loop in (True, False))
     assert torch.equal(with_loop.isnan(), without.isnan()) and with_loop.isnan().sum() >= 2
     assert torch.equal(with_loop.nan_to_num(7.0, 8.0, 9.0), without.nan_to_num(7.0, 8.0, 9.0))
 
 
-def test_the_gradient_goes_through_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
-    scheme, gradients = RoPE(WIDTH, layout="half"), []
+@pytest.mark.parametrize(("layout", "dtype"), FORMS)
+def test_the_gradient_goes_through_the_loop(
+    layout: Layout, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scheme, gradients = RoPE(WIDTH, layout=layout), []
     for loop in (True, False):
-        x = draw(torch.float32).requires_grad_()
+        x = draw(dtype).requires_grad_()
         rotated = turn(scheme, x, loop=loop, monkeypatch=monkeypatch)
         gradients.append(torch.autograd.grad(rotated.square().sum() + rotated.sum(), x)[0])
     assert torch.equal(*gradients)
@@ -116,7 +128,7 @@ def test_a_compiler_sees_the_operations(monkeypatch: pytest.MonkeyPatch) -> None
     """Also where the table was made before: a loop that it does not see would break its graph."""
     scheme, x = RoPE(WIDTH, layout="half"), draw(torch.float32)
     plain = scheme.rotate(x, x, POS, POS)[0]
-    monkeypatch.setattr(rotation, "_find_loop", lambda: pytest.fail("the loop was asked for"))
+    monkeypatch.setattr(rotation, "_find_loops", lambda: pytest.fail("the loop was asked for"))
     compiled = torch.compile(lambda x: scheme.rotate(x, x, POS, POS)[0], backend="eager", fullgraph=True)
     torch.testing.assert_close(compiled(x), plain, atol=1e-6, rtol=1e-6)
 
@@ -138,7 +150,7 @@ def test_a_forked_process_has_threads_of_its_own(monkeypatch: pytest.MonkeyPatch
 
 
 def test_heads_of_float16_and_small_ones_take_the_operations(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rotation, "_find_loop", lambda: pytest.fail("the loop was asked for"))
+    monkeypatch.setattr(rotation, "_find_loops", lambda: pytest.fail("the loop was asked for"))
     scheme = RoPE(WIDTH, layout="half")
     half, few = draw(torch.float16), draw(torch.float32)[:1, :1]
     for x in (half, few):
@@ -148,15 +160,15 @@ def test_heads_of_float16_and_small_ones_take_the_operations(monkeypatch: pytest
 def test_without_numba_pytorch_rotates(monkeypatch: pytest.MonkeyPatch) -> None:
     scheme, x = RoPE(WIDTH, layout="half"), draw(torch.float32)
     plain = scheme.rotate(x, x, POS, POS)[0]
-    rotation._find_loop.cache_clear()
+    rotation._find_loops.cache_clear()
     monkeypatch.setitem(sys.modules, "numba", None)
     monkeypatch.delitem(sys.modules, "clockhands.schemes.rotary.rotation_loop")
     monkeypatch.delattr("clockhands.schemes.rotary.rotation_loop")
     try:
-        assert rotation._find_loop() is None
+        assert rotation._find_loops() is None
         assert torch.equal(scheme.rotate(x, x, POS, POS)[0], plain)
     finally:
-        rotation._find_loop.cache_clear()
+        rotation._find_loops.cache_clear()
 
 
 def test_the_loop_is_left_out_where_nothing_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:

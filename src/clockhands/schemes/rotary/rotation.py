@@ -2,10 +2,10 @@
 
 ``rotate_by_formula`` is what papers write: for compilers, which make one loop of it, and for learned angles. Without a
 compiler neighbours (2c, 2c + 1) are complex numbers as they lie in memory, multiplied in float32 at least. Halves
-(c, c + r/2) are multiplied, and each half has the other's product added to it, in their own dtype; on a CPU one loop
-does both (``rotation_loop.py``), with the same result. The backward pass is the rotation by -θ, which keeps nothing but
-the tables. Queries and keys of the same positions are rotated in one call:
-a compiler makes one loop for both.
+(c, c + r/2) are multiplied, and each half has the other's product added to it, in their own dtype. On a CPU one loop
+(``rotation_loop.py``) does what takes PyTorch several, with the same result. The backward pass is the rotation by -θ,
+which keeps nothing but the tables. Queries and keys of the same positions are rotated in one call: a compiler makes one
+loop for both.
 """
 
 from __future__ import annotations
@@ -141,7 +141,12 @@ def _rotate_halves(x: Tensor, cos: Tensor, sin: Tensor, pairs: int, axis: int) -
 
 
 def _rotate_neighbours(x: Tensor, cis: Tensor, axis: int) -> Tensor:
-    """Multiply complex numbers, straight into the new tensor where it has their dtype, else through a float32 block."""
+    """Multiply complex numbers, straight into the new tensor where it has their dtype, else through a float32 block.
+
+    The compiled loop takes the place of that block.
+    """
+    if x.dtype == torch.bfloat16 and _suits_loop(x, cis) and (loops := _find_loops()):
+        return loops.rotate_neighbours_in_loop(x, torch.view_as_real(cis).flatten(-2), cis.shape[-1])
     out, rotated = torch.empty_like(x), 2 * cis.shape[-1]
     out[..., rotated:] = x[..., rotated:]
     source, target = x[..., :rotated], out[..., :rotated]
@@ -171,28 +176,28 @@ def _rotate(table: Tensor, sin: Tensor | None, pairs: int, heads: tuple[Tensor, 
         return tuple(_rotate_neighbours(x, table, axis) for x in heads)
     if _compiled:
         return _compiled(table, sin, pairs, *heads)
-    loop = _find_loop() if all(_suits_loop(x, table, sin) for x in heads) else None
-    if loop:
-        return tuple(loop(x, table, sin, pairs) for x in heads)
+    suited = all(_suits_loop(x, table, sin) and x.dtype == table.dtype for x in heads)
+    if suited and (loops := _find_loops()):
+        return tuple(loops.rotate_halves_in_loop(x, table, sin, pairs) for x in heads)
     return tuple(_rotate_halves(x, table, sin, pairs, axis) for x in heads)
 
 
-def _suits_loop(x: Tensor, cos: Tensor, sin: Tensor) -> bool:
-    """Whether plain memory holds these heads and tables as the loop reads them, and there are enough to pay for it."""
+def _suits_loop(x: Tensor, *tables: Tensor) -> bool:
+    """Whether plain memory holds these heads and tables as a loop reads them, and there are enough to pay for it."""
     if torch.compiler.is_compiling() or x.numel() < LOOP_NUMBERS or x.ndim != 4 or x.dtype not in LOOP_DTYPES:
         return False
-    plain = all(type(part) in (Tensor, nn.Parameter) and part.device.type == "cpu" for part in (x, cos, sin))
-    return plain and all(part.stride(-1) == 1 and part.dtype == x.dtype for part in (x, cos, sin))
+    plain = all(type(part) in (Tensor, nn.Parameter) and part.device.type == "cpu" for part in (x, *tables))
+    return plain and all(part.stride(-1) == 1 for part in (x, *tables))
 
 
 @cache
-def _find_loop() -> Callable[[Tensor, Tensor, Tensor, int], Tensor] | None:
-    """Return the compiled loop, or None where numba is absent, cannot be imported or compiles nothing here."""
+def _find_loops() -> Any:
+    """Return the module of the compiled loops; None where numba cannot be imported, or compiles nothing here."""
     try:
         from clockhands.schemes.rotary import rotation_loop
     except (ImportError, OSError):  # an OSError: its LLVM does not load
         return None
-    return rotation_loop.rotate_halves_in_loop if rotation_loop.is_supported() else None
+    return rotation_loop if rotation_loop.is_supported() else None
 
 
 class _Rotate(torch.autograd.Function):

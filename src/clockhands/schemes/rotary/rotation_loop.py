@@ -1,8 +1,9 @@
-"""The rotation of halves as one loop over memory, which numba compiles: each number is read and written once.
+"""Rotations as one loop over memory, which numba compiles: each number is read and written once.
 
-Without it PyTorch goes three times over rows of half a head. The loop rounds where PyTorch does (the product with the
-cosine is rounded, then the other product is added in one fused step), so that on processors with a fused multiply-add
-both give the same bits. Numba keeps what it compiled beside this file, or in the user's cache.
+Without it PyTorch goes three times over rows of half a head, or, for neighbours in bfloat16, through a float32 copy.
+The loops round where PyTorch does, so that on processors with a fused multiply-add both give the same bits: of halves
+the product with the cosine is rounded, then the other product is added in one fused step; of neighbours both products
+are rounded. Numba keeps what it compiled beside this file, or in the user's cache.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from numba.extending import intrinsic
 
 from clockhands.shapes import Float, Tensor
 
-__all__ = ["is_supported", "rotate_halves_in_loop"]
+__all__ = ["is_supported", "rotate_halves_in_loop", "rotate_neighbours_in_loop"]
 
 FEWEST_PER_THREAD = 1 << 17
 """Numbers that are worth handing to another thread."""
@@ -75,7 +76,7 @@ def _compile(loop: Callable[..., None]) -> Callable[..., None]:
     return cast(Callable[..., None], compiled)
 
 
-# All four tensors are given flat, each with three strides; the slices tell the compiler that channels are neighbours.
+# All tensors are given flat, each with three strides; the slices tell the compiler that channels are neighbours.
 @_compile
 def _rotate_rows(
     x: Any, sx: Any, cos: Any, sc: Any, sin: Any, ss: Any, out: Any, so: Any, sizes: Any, rows: Any
@@ -115,6 +116,23 @@ def _rotate_bfloat16_rows(
                 out[to + p] = x[at + p]
 
 
+@_compile
+def _rotate_bfloat16_neighbours(x: Any, sx: Any, cis: Any, sc: Any, out: Any, so: Any, sizes: Any, rows: Any) -> None:
+    second, third, pairs, width = sizes
+    for row in range(rows[0], rows[1]):
+        i, j = row // second, row % second
+        for k in range(third):
+            at, to = i * sx[0] + j * sx[1] + k * sx[2], i * so[0] + j * so[1] + k * so[2]
+            c = i * sc[0] + j * sc[1] + k * sc[2]
+            head, turn, rotated = x[at : at + 2 * pairs], cis[c : c + 2 * pairs], out[to : to + 2 * pairs]
+            for p in range(pairs):
+                a, b, cosine, sine = _widen(head[2 * p]), _widen(head[2 * p + 1]), turn[2 * p], turn[2 * p + 1]
+                rotated[2 * p] = _narrow(a * cosine - b * sine)
+                rotated[2 * p + 1] = _narrow(a * sine + b * cosine)
+            for p in range(2 * pairs, width):
+                out[to + p] = x[at + p]
+
+
 def rotate_halves_in_loop(
     x: Float[Tensor, "B H S K"], cos: Float[Tensor, "#B #H S K"], sin: Float[Tensor, "#B #H S K"], pairs: int
 ) -> Float[Tensor, "B H S K"]:
@@ -128,10 +146,29 @@ def rotate_halves_in_loop(
         cos, sin: as in a ``HalvesTable``; of the sines the second half is read.
         pairs: how many channels rotate, by two.
     """
+    return _run(_rotate_bfloat16_rows if x.dtype == torch.bfloat16 else _rotate_rows, x, (cos, sin), pairs)
+
+
+def rotate_neighbours_in_loop(
+    x: Float[Tensor, "B H S K"], cos_sin: Float[Tensor, "#B #H S 2*F"], pairs: int
+) -> Float[Tensor, "B H S K"]:
+    """Rotate channels 2c and 2c + 1 of each head of bfloat16; those from 2·``pairs`` on stay as they are.
+
+    Else as ``rotate_halves_in_loop``.
+
+    Args:
+        x: the heads, in any order of memory.
+        cos_sin: cosine and sine of each pair, one after the other, in float32.
+        pairs: how many channels rotate, by two.
+    """
+    return _run(_rotate_bfloat16_neighbours, x, (cos_sin,), pairs)
+
+
+def _run(loop: Callable[..., None], x: Tensor, tables: tuple[Tensor, ...], pairs: int) -> Tensor:
+    """Run a loop over heads, by as many threads as PyTorch has, and return the new heads."""
     out = torch.empty_like(x)
     first, second, third, width = x.shape
-    loop = _rotate_bfloat16_rows if x.dtype == torch.bfloat16 else _rotate_rows
-    tensors = [part for tensor in (x, cos, sin, out) for part in (_flatten(tensor), _take_strides(tensor))]
+    tensors = [part for tensor in (x, *tables, out) for part in (_flatten(tensor), _take_strides(tensor))]
     sizes, rows = (second, third, pairs, width), first * second
     threads = min(torch.get_num_threads(), x.numel() // FEWEST_PER_THREAD, rows)
     if threads < 2:
