@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from clockhands.schemes import RoPE
-from clockhands.schemes.rotary import rotation
+from clockhands.schemes.rotary import loop_choice, rotation
 from clockhands.schemes.rotary.base import rotate_pairs
 from clockhands.schemes.rotary.rotation import Layout, compile_rotation
 
@@ -53,7 +53,8 @@ def every_form() -> Iterator[Any]:
 @pytest.fixture(params=KERNELS)
 def _kernel(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     compile_rotation(request.param == "compiled", backend="eager")
-    monkeypatch.setattr(rotation, "LOOP_NUMBERS", 0 if request.param == "loop" else 1 << 60)
+    monkeypatch.setattr(loop_choice, "LOOP_NUMBERS", 0)
+    monkeypatch.setattr(loop_choice, "LOOP_AFTER", 0 if request.param == "loop" else 1 << 60)
     yield
     compile_rotation(False)
 

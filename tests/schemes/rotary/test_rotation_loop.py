@@ -4,36 +4,38 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
+from torch.fx.experimental.proxy_tensor import make_fx
 
 from clockhands.schemes import RoPE
-from clockhands.schemes.rotary import rotation
-from clockhands.schemes.rotary.rotation import Layout
+from clockhands.schemes.rotary import loop_choice, rotation_loop
+from clockhands.schemes.rotary.base import rotate_pairs
 
-rotation_loop = pytest.importorskip("clockhands.schemes.rotary.rotation_loop", reason="numba is not installed")
-pytestmark = pytest.mark.skipif(not rotation_loop.is_supported(), reason="the loop does not run on this processor")
+pytestmark = pytest.mark.skipif(
+    torch.backends.cpu.get_cpu_capability() not in ("AVX2", "AVX512"), reason="PyTorch rounds elsewhere here"
+)
 
-FORMS = [
-    pytest.param("half", torch.float32, id="half-float32"),
-    pytest.param("half", torch.float64, id="half-float64"),
-    pytest.param("half", torch.bfloat16, id="half-bfloat16"),
-    pytest.param("interleaved", torch.bfloat16, id="interleaved-bfloat16"),
-]
+DTYPES = (torch.float32, torch.float64, torch.bfloat16)
 HEADS, LENGTH, WIDTH = 6, 300, 64
 POS = torch.arange(LENGTH)[None]
 
 
 @pytest.fixture(autouse=True)
-def _threads() -> Iterator[None]:
+def _always(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """No rotation is too early for the loop; the number of threads is restored."""
+    monkeypatch.setattr(loop_choice, "LOOP_AFTER", 0)
     threads = torch.get_num_threads()
     yield
     torch.set_num_threads(threads)
+    loop_choice._find_loop.cache_clear()
 
 
 def draw(dtype: torch.dtype, where: str = "split") -> Tensor:
@@ -48,40 +50,52 @@ def draw(dtype: torch.dtype, where: str = "split") -> Tensor:
     return torch.randn(1, 1, LENGTH, WIDTH).to(dtype).expand(2, HEADS, -1, -1)
 
 
-def turn(scheme: RoPE, x: Tensor, *, loop: bool, monkeypatch: pytest.MonkeyPatch) -> Tensor:
-    """Rotate with or without the loop, and make sure that it was so."""
+@contextmanager
+def looping(loop: bool = True) -> Iterator[list[int]]:
+    """Inside the block the loop is used, or is not; what it yields has an entry for each time that one ran."""
     calls: list[int] = []
-    run = rotation_loop._run
+    rotate = rotation_loop.rotate_halves_in_loop
 
     def count(*arguments: Any) -> Tensor:
         calls.append(1)
-        return run(*arguments)  # type: ignore[no-any-return]
+        return rotate(*arguments)
 
-    with monkeypatch.context() as patch:
-        patch.setattr(rotation_loop, "_run", count)
-        patch.setattr(rotation, "_find_loops", lambda: rotation_loop if loop else None)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rotation_loop, "rotate_halves_in_loop", count)
+        patch.setattr(loop_choice, "LOOP_AFTER", 0 if loop else 1 << 60)
+        loop_choice._find_loop.cache_clear()
+        for dtype in DTYPES:
+            loop_choice._find_loop(dtype)  # compiles it, and compares
+        calls.clear()
+        yield calls
+    loop_choice._find_loop.cache_clear()
+
+
+def turn(scheme: RoPE, x: Tensor, *, loop: bool) -> Tensor:
+    """Rotate with or without the loop, and make sure that it was so."""
+    with looping(loop) as calls:
         rotated = scheme.rotate(x, x, POS, POS)[0]
     assert bool(calls) == loop
     return rotated
 
 
-@pytest.mark.parametrize(("layout", "dtype"), FORMS)
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("where", ["dense", "split", "of three", "expanded"])
 @pytest.mark.parametrize("fraction", [1.0, 0.5])
 @pytest.mark.parametrize("threads", [1, 3])
 def test_bits_are_those_of_pytorch(
-    layout: Layout, dtype: torch.dtype, where: str, fraction: float, threads: int, monkeypatch: pytest.MonkeyPatch
+    dtype: torch.dtype, where: str, fraction: float, threads: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     torch.set_num_threads(threads)
     monkeypatch.setattr(rotation_loop, "FEWEST_PER_THREAD", 1)
-    scheme, x = RoPE(WIDTH, layout=layout, fraction=fraction), draw(dtype, where)
-    with_loop, without = (turn(scheme, x, loop=loop, monkeypatch=monkeypatch) for loop in (True, False))
+    scheme, x = RoPE(WIDTH, layout="half", fraction=fraction), draw(dtype, where)
+    with_loop, without = (turn(scheme, x, loop=loop) for loop in (True, False))
     assert torch.equal(with_loop, without) and with_loop.stride() == without.stride()
     assert not torch.equal(with_loop, x)
 
 
-@pytest.mark.parametrize(("layout", "dtype"), FORMS)
-def test_what_is_no_number_stays_none(layout: Layout, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_what_is_no_number_stays_none(dtype: torch.dtype) -> None:
     """A NaN whose bits are all ones would round to zero, and the largest number to an infinity."""
     x = draw(dtype)
     special = [float("nan"), float("inf"), -float("inf"), torch.finfo(dtype).max, torch.finfo(dtype).tiny / 4, -0.0]
@@ -89,20 +103,18 @@ def test_what_is_no_number_stays_none(layout: Layout, dtype: torch.dtype, monkey
         x[0, 0, place, 3] = value
     if dtype == torch.bfloat16:
         x.view(torch.int16)[0, 0, 9, 3] = -1
-    scheme = RoPE(WIDTH, layout=layout)
-    with_loop, without = (turn(scheme, x, loop=loop, monkeypatch=monkeypatch) for loop in (True, False))
+    scheme = RoPE(WIDTH, layout="half")
+    with_loop, without = (turn(scheme, x, loop=loop) for loop in (True, False))
     assert torch.equal(with_loop.isnan(), without.isnan()) and with_loop.isnan().sum() >= 2
     assert torch.equal(with_loop.nan_to_num(7.0, 8.0, 9.0), without.nan_to_num(7.0, 8.0, 9.0))
 
 
-@pytest.mark.parametrize(("layout", "dtype"), FORMS)
-def test_the_gradient_goes_through_the_loop(
-    layout: Layout, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    scheme, gradients = RoPE(WIDTH, layout=layout), []
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_the_gradient_goes_through_the_loop(dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+    scheme, gradients = RoPE(WIDTH, layout="half"), []
     for loop in (True, False):
         x = draw(dtype).requires_grad_()
-        rotated = turn(scheme, x, loop=loop, monkeypatch=monkeypatch)
+        rotated = turn(scheme, x, loop=loop)
         gradients.append(torch.autograd.grad(rotated.square().sum() + rotated.sum(), x)[0])
     assert torch.equal(*gradients)
 
@@ -124,13 +136,86 @@ def test_transforms_of_functions_go_through_it_or_round_it() -> None:
         assert torch.equal(rotate(x), plain)
 
 
-def test_a_compiler_sees_the_operations(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_compiler_or_tracer_sees_the_operations() -> None:
     """Also where the table was made before: a loop that it does not see would break its graph."""
     scheme, x = RoPE(WIDTH, layout="half"), draw(torch.float32)
-    plain = scheme.rotate(x, x, POS, POS)[0]
-    monkeypatch.setattr(rotation, "_find_loops", lambda: pytest.fail("the loop was asked for"))
-    compiled = torch.compile(lambda x: scheme.rotate(x, x, POS, POS)[0], backend="eager", fullgraph=True)
-    torch.testing.assert_close(compiled(x), plain, atol=1e-6, rtol=1e-6)
+
+    def rotate(x: Tensor) -> Tensor:
+        return scheme.rotate(x, x, POS, POS)[0]
+
+    plain = rotate(x)
+    with looping() as calls:
+        compiled = torch.compile(rotate, backend="eager", fullgraph=True)
+        torch.testing.assert_close(compiled(x), plain, atol=1e-6, rtol=1e-6)
+        traced = make_fx(rotate, tracing_mode="real")(x)
+        assert not calls
+    torch.testing.assert_close(traced(2 * x), rotate(2 * x), atol=1e-6, rtol=1e-6)
+
+
+def test_tables_that_are_broadcast_are_those_of_pytorch() -> None:
+    """Of the whole batch, of each text, of each head, or without the axes that they share."""
+    x = draw(torch.bfloat16)
+    for shape in ((1, 1, LENGTH, 20), (2, 1, LENGTH, 20), (1, HEADS, LENGTH, 20), (2, HEADS, LENGTH, 20)):
+        angle = torch.randn(shape)
+        for tables in ((angle.cos(), angle.sin()), (angle[0].cos(), angle[0].sin())):
+            both = []
+            for loop in (True, False):
+                with looping(loop):
+                    both.append(rotate_pairs(x, *tables, "half"))
+            assert torch.equal(*both)
+        with looping() as calls:
+            rotate_pairs(x, angle.cos(), angle.sin(), "half")
+        assert calls
+
+
+def test_what_does_not_fit_is_refused_by_pytorch_as_ever() -> None:
+    """The loop looks at no bounds: it must not see a table that is too short, or heads that are too narrow."""
+    x, scheme = draw(torch.float32), RoPE(WIDTH, layout="half")
+    for shape in ((1, 1, LENGTH - 10, WIDTH // 2), (3, 1, LENGTH, WIDTH // 2), (1, HEADS + 1, LENGTH, WIDTH // 2)):
+        angle = torch.randn(shape)
+        with looping() as calls, pytest.raises(RuntimeError):
+            rotate_pairs(x, angle.cos(), angle.sin(), "half")
+        assert not calls
+    with looping() as calls, pytest.raises(RuntimeError):
+        scheme.rotate(x, x[..., : WIDTH // 2].contiguous(), POS, POS)
+    assert not calls
+
+
+def test_windows_that_overlap_keep_their_channels_together() -> None:
+    """Of such heads PyTorch makes new ones in another order of memory."""
+    x = torch.randn(2, HEADS, 40 + WIDTH - 1).unfold(-1, WIDTH, 1)
+    assert torch.empty_like(x).stride(-1) != 1
+    scheme, at, both = RoPE(WIDTH, layout="half"), torch.arange(40)[None], []
+    for loop in (True, False):
+        with looping(loop) as calls:
+            both.append(scheme.rotate(x, x, at, at)[0])
+        assert bool(calls) == loop
+    assert torch.equal(*both)
+
+
+def test_tensors_with_a_sign_to_come_take_the_operations() -> None:
+    x = torch._neg_view(draw(torch.float32))
+    scheme = RoPE(WIDTH, layout="half")
+    assert torch.equal(scheme.rotate(x, x, POS, POS)[0], scheme.rotate(x.resolve_neg(), x.resolve_neg(), POS, POS)[0])
+
+
+def test_a_thread_that_outlives_the_program_rotates() -> None:
+    """After the main thread has ended no thread can be started, and the loop runs in the one that calls it."""
+    code = """
+import threading, time, torch
+from clockhands.schemes import RoPE
+from clockhands.schemes.rotary import loop_choice, rotation_loop
+torch.set_num_threads(2)
+loop_choice.LOOP_AFTER, rotation_loop.FEWEST_PER_THREAD = 0, 1
+x, at, scheme = torch.ones(2, 6, 300, 64), torch.arange(300)[None], RoPE(64, layout="half")
+scheme.rotate(x, x, at, at)
+def work():
+    time.sleep(0.5)
+    print("rotated", tuple(scheme.rotate(x, x, at, at)[0].shape))
+threading.Thread(target=work).start()
+"""
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=100)
+    assert (ended.returncode, ended.stdout) == (0, "rotated (2, 6, 300, 64)\n"), ended.stderr
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
@@ -149,31 +234,45 @@ def test_a_forked_process_has_threads_of_its_own(monkeypatch: pytest.MonkeyPatch
     assert os.waitpid(child, 0)[1] == 0
 
 
-def test_heads_of_float16_and_small_ones_take_the_operations(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rotation, "_find_loops", lambda: pytest.fail("the loop was asked for"))
+def test_heads_of_float16_and_small_ones_take_the_operations() -> None:
     scheme = RoPE(WIDTH, layout="half")
-    half, few = draw(torch.float16), draw(torch.float32)[:1, :1]
+    half, few = draw(torch.float16), draw(torch.float32)[:1, :1, :200]
     for x in (half, few):
-        assert scheme.rotate(x, x, POS, POS)[0].shape == x.shape
+        at = torch.arange(x.shape[2])[None]
+        with looping() as calls:
+            assert scheme.rotate(x, x, at, at)[0].shape == x.shape
+        assert not calls
 
 
-def test_without_numba_pytorch_rotates(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_loop_is_compiled_once_enough_was_rotated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """2 tensors of 2 × 6 × 300 × 64 numbers a call: the third call has 921,600 before it."""
     scheme, x = RoPE(WIDTH, layout="half"), draw(torch.float32)
-    plain = scheme.rotate(x, x, POS, POS)[0]
-    rotation._find_loops.cache_clear()
-    monkeypatch.setitem(sys.modules, "numba", None)
-    monkeypatch.delitem(sys.modules, "clockhands.schemes.rotary.rotation_loop")
-    monkeypatch.delattr("clockhands.schemes.rotary.rotation_loop")
-    try:
-        assert rotation._find_loops() is None
-        assert torch.equal(scheme.rotate(x, x, POS, POS)[0], plain)
-    finally:
-        rotation._find_loops.cache_clear()
+    monkeypatch.setattr(loop_choice, "_rotated", 0)
+    with looping() as calls:
+        monkeypatch.setattr(loop_choice, "LOOP_AFTER", 900_000)
+        counts = []
+        for _ in range(3):
+            scheme.rotate(x, x, POS, POS)
+            counts.append(len(calls))
+    assert counts == [0, 0, 2]
 
 
-def test_the_loop_is_left_out_where_nothing_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rotation_loop.numba.config, "DISABLE_JIT", 1)
-    assert not rotation_loop.is_supported()
-    monkeypatch.undo()
-    monkeypatch.setattr(rotation_loop.binding, "get_host_cpu_features", lambda: {"fma": False})
-    assert not rotation_loop.is_supported()
+@pytest.mark.parametrize("fault", [ImportError, OSError, AttributeError, SystemError])
+def test_whatever_numba_raises_pytorch_rotates(fault: type[Exception], monkeypatch: pytest.MonkeyPatch) -> None:
+    scheme, x = RoPE(WIDTH, layout="half"), draw(torch.float32)
+    plain = turn(scheme, x, loop=False)
+
+    def fail(*_: object) -> Tensor:
+        raise fault("numba")
+
+    loop_choice._find_loop.cache_clear()
+    monkeypatch.setattr(rotation_loop, "rotate_halves_in_loop", fail)
+    assert torch.equal(scheme.rotate(x, x, POS, POS)[0], plain)
+    assert loop_choice._find_loop(torch.float32) is None
+
+
+def test_a_loop_that_rounds_otherwise_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    loop_choice._find_loop.cache_clear()
+    run = rotation_loop.rotate_halves_in_loop
+    monkeypatch.setattr(rotation_loop, "rotate_halves_in_loop", lambda *arguments: run(*arguments) * (1 + 2e-7))
+    assert loop_choice._find_loop(torch.float32) is None

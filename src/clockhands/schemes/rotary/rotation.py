@@ -2,22 +2,21 @@
 
 ``rotate_by_formula`` is what papers write: for compilers, which make one loop of it, and for learned angles. Without a
 compiler neighbours (2c, 2c + 1) are complex numbers as they lie in memory, multiplied in float32 at least. Halves
-(c, c + r/2) are multiplied, and each half has the other's product added to it, in their own dtype. On a CPU one loop
-(``rotation_loop.py``) does what takes PyTorch several, with the same result. The backward pass is the rotation by -θ,
-which keeps nothing but the tables. Queries and keys of the same positions are rotated in one call: a compiler makes one
-loop for both.
+(c, c + r/2) are multiplied, and each half has the other's product added to it, in their own dtype; on a CPU one loop
+(``loop_choice.py``) does what takes PyTorch three, with the same result. The backward pass is the rotation by -θ, which
+keeps nothing but the tables. Queries and keys of the same positions are rotated in one call: a compiler makes one loop
+for both.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import cache
 from typing import Any, Literal, NamedTuple, cast
 
 import torch
-from torch import nn
 
 from clockhands.schemes.frequencies import choose_working_dtype
+from clockhands.schemes.rotary.loop_choice import choose_loop
 from clockhands.shapes import Float, Tensor
 
 __all__ = [
@@ -35,9 +34,6 @@ __all__ = [
 ]
 
 Layout = Literal["interleaved", "half"]
-LOOP_DTYPES = (torch.float32, torch.float64, torch.bfloat16)
-LOOP_NUMBERS = 1 << 16
-"""Fewer numbers are rotated without the compiled loop, whose import takes longer than all of a small model's turns."""
 BLOCK = 1 << 19
 """Bytes that one thread rotates at a time, which its cache holds with those that they become."""
 
@@ -78,7 +74,7 @@ def make_table(cos: Tensor, sin: Tensor, layout: Layout, width: int, dtype: torc
         return NeighbourTable(torch.complex(cos, sin))
     rest = (*cos.shape[:-1], width - 2 * cos.shape[-1])
     full = torch.cat([cos, cos, cos.new_ones(rest)], -1), torch.cat([-sin, sin, sin.new_zeros(rest)], -1)
-    return HalvesTable(full[0].to(dtype), full[1].to(dtype), cos.shape[-1])
+    return HalvesTable(full[0].to(dtype), full[1].to(dtype), int(cos.shape[-1]))
 
 
 def rotate_heads(table: RotationTable, *heads_BHSK: Float[Tensor, "B H S K"]) -> tuple[Float[Tensor, "B H S K"], ...]:
@@ -114,7 +110,7 @@ _compiled: Callable[..., tuple[Tensor, ...]] | None = None
 def compile_rotation(enabled: bool = True, backend: str = "inductor") -> None:
     """Choose whether this process rotates halves by a loop that torch.compile makes, which takes seconds once.
 
-    On a CPU the loop of ``rotation_loop.py`` is there without it, in float32, float64 and bfloat16. It needs what
+    On a CPU a loop of ``rotation_loop.py`` is there without it, in float32, float64 and bfloat16. It needs what
     torch.compile needs (on a CPU a C++ compiler). A model that is compiled whole does not need it.
     """
     global _compiled
@@ -141,12 +137,7 @@ def _rotate_halves(x: Tensor, cos: Tensor, sin: Tensor, pairs: int, axis: int) -
 
 
 def _rotate_neighbours(x: Tensor, cis: Tensor, axis: int) -> Tensor:
-    """Multiply complex numbers, straight into the new tensor where it has their dtype, else through a float32 block.
-
-    The compiled loop takes the place of that block.
-    """
-    if x.dtype == torch.bfloat16 and _suits_loop(x, cis) and (loops := _find_loops()):
-        return loops.rotate_neighbours_in_loop(x, torch.view_as_real(cis).flatten(-2), cis.shape[-1])
+    """Multiply complex numbers, straight into the new tensor where it has their dtype, else through a float32 block."""
     out, rotated = torch.empty_like(x), 2 * cis.shape[-1]
     out[..., rotated:] = x[..., rotated:]
     source, target = x[..., :rotated], out[..., :rotated]
@@ -176,28 +167,9 @@ def _rotate(table: Tensor, sin: Tensor | None, pairs: int, heads: tuple[Tensor, 
         return tuple(_rotate_neighbours(x, table, axis) for x in heads)
     if _compiled:
         return _compiled(table, sin, pairs, *heads)
-    suited = all(_suits_loop(x, table, sin) and x.dtype == table.dtype for x in heads)
-    if suited and (loops := _find_loops()):
-        return tuple(loops.rotate_halves_in_loop(x, table, sin, pairs) for x in heads)
+    if loop := choose_loop(pairs, heads, table, sin):
+        return tuple(loop(x, table, sin, pairs) for x in heads)
     return tuple(_rotate_halves(x, table, sin, pairs, axis) for x in heads)
-
-
-def _suits_loop(x: Tensor, *tables: Tensor) -> bool:
-    """Whether plain memory holds these heads and tables as a loop reads them, and there are enough to pay for it."""
-    if torch.compiler.is_compiling() or x.numel() < LOOP_NUMBERS or x.ndim != 4 or x.dtype not in LOOP_DTYPES:
-        return False
-    plain = all(type(part) in (Tensor, nn.Parameter) and part.device.type == "cpu" for part in (x, *tables))
-    return plain and all(part.stride(-1) == 1 for part in (x, *tables))
-
-
-@cache
-def _find_loops() -> Any:
-    """Return the module of the compiled loops; None where numba cannot be imported, or compiles nothing here."""
-    try:
-        from clockhands.schemes.rotary import rotation_loop
-    except (ImportError, OSError):  # an OSError: its LLVM does not load
-        return None
-    return rotation_loop if rotation_loop.is_supported() else None
 
 
 class _Rotate(torch.autograd.Function):

@@ -1,9 +1,8 @@
-"""Rotations as one loop over memory, which numba compiles: each number is read and written once.
+"""The rotation of halves as one loop over memory, which numba compiles: each number is read and written once.
 
-Without it PyTorch goes three times over rows of half a head, or, for neighbours in bfloat16, through a float32 copy.
-The loops round where PyTorch does, so that on processors with a fused multiply-add both give the same bits: of halves
-the product with the cosine is rounded, then the other product is added in one fused step; of neighbours both products
-are rounded. Numba keeps what it compiled beside this file, or in the user's cache.
+Without it PyTorch goes three times over rows of half a head. The loop rounds where PyTorch does on processors with AVX2
+or AVX-512: the product with the cosine is rounded, then the other product is added in one fused step; the choice in
+``loop_choice.py`` compares the two first. Nothing is checked here: tables must fit the heads, or memory is overwritten.
 """
 
 from __future__ import annotations
@@ -16,24 +15,18 @@ from typing import Any, cast
 
 import numba
 import torch
-from llvmlite import binding, ir
+from llvmlite import ir
 from numba.core import types
 from numba.extending import intrinsic
 
 from clockhands.shapes import Float, Tensor
 
-__all__ = ["is_supported", "rotate_halves_in_loop", "rotate_neighbours_in_loop"]
+__all__ = ["rotate_halves_in_loop"]
 
 FEWEST_PER_THREAD = 1 << 17
 """Numbers that are worth handing to another thread."""
 
 _I16, _I32, _F32 = ir.IntType(16), ir.IntType(32), ir.FloatType()
-
-
-def is_supported() -> bool:
-    """Return whether the loop can run here: code is compiled, and a fused multiply-add is an instruction."""
-    features = binding.get_host_cpu_features()
-    return not numba.config.DISABLE_JIT and features.get("fma", True)
 
 
 @intrinsic
@@ -68,12 +61,8 @@ def _narrow(context: Any, number: Any) -> Any:
 
 
 def _compile(loop: Callable[..., None]) -> Callable[..., None]:
-    """Compile a loop at its first call, and keep it on disk where a place can be written."""
-    try:
-        compiled = numba.njit(nogil=True, cache=True, error_model="numpy")(loop)
-    except RuntimeError:  # numba found no folder for its cache
-        compiled = numba.njit(nogil=True, error_model="numpy")(loop)
-    return cast(Callable[..., None], compiled)
+    """Compile a loop at its first call. It is not kept on disk, where a damaged file would end every later rotation."""
+    return cast(Callable[..., None], numba.njit(nogil=True, error_model="numpy")(loop))
 
 
 # All tensors are given flat, each with three strides; the slices tell the compiler that channels are neighbours.
@@ -116,66 +105,35 @@ def _rotate_bfloat16_rows(
                 out[to + p] = x[at + p]
 
 
-@_compile
-def _rotate_bfloat16_neighbours(x: Any, sx: Any, cis: Any, sc: Any, out: Any, so: Any, sizes: Any, rows: Any) -> None:
-    second, third, pairs, width = sizes
-    for row in range(rows[0], rows[1]):
-        i, j = row // second, row % second
-        for k in range(third):
-            at, to = i * sx[0] + j * sx[1] + k * sx[2], i * so[0] + j * so[1] + k * so[2]
-            c = i * sc[0] + j * sc[1] + k * sc[2]
-            head, turn, rotated = x[at : at + 2 * pairs], cis[c : c + 2 * pairs], out[to : to + 2 * pairs]
-            for p in range(pairs):
-                a, b, cosine, sine = _widen(head[2 * p]), _widen(head[2 * p + 1]), turn[2 * p], turn[2 * p + 1]
-                rotated[2 * p] = _narrow(a * cosine - b * sine)
-                rotated[2 * p + 1] = _narrow(a * sine + b * cosine)
-            for p in range(2 * pairs, width):
-                out[to + p] = x[at + p]
-
-
 def rotate_halves_in_loop(
     x: Float[Tensor, "B H S K"], cos: Float[Tensor, "#B #H S K"], sin: Float[Tensor, "#B #H S K"], pairs: int
 ) -> Float[Tensor, "B H S K"]:
     """Rotate channels c and c + ``pairs`` of each head; those from 2·``pairs`` on stay as they are.
 
     All are of one dtype, float32, float64 or bfloat16, on the CPU, and the channels of each are neighbours in memory.
-    The second and third axis may be exchanged in all of them.
+    All may also lie as [B, S, H, K].
 
     Args:
         x: the heads, in any order of memory.
         cos, sin: as in a ``HalvesTable``; of the sines the second half is read.
         pairs: how many channels rotate, by two.
     """
-    return _run(_rotate_bfloat16_rows if x.dtype == torch.bfloat16 else _rotate_rows, x, (cos, sin), pairs)
-
-
-def rotate_neighbours_in_loop(
-    x: Float[Tensor, "B H S K"], cos_sin: Float[Tensor, "#B #H S 2*F"], pairs: int
-) -> Float[Tensor, "B H S K"]:
-    """Rotate channels 2c and 2c + 1 of each head of bfloat16; those from 2·``pairs`` on stay as they are.
-
-    Else as ``rotate_halves_in_loop``.
-
-    Args:
-        x: the heads, in any order of memory.
-        cos_sin: cosine and sine of each pair, one after the other, in float32.
-        pairs: how many channels rotate, by two.
-    """
-    return _run(_rotate_bfloat16_neighbours, x, (cos_sin,), pairs)
-
-
-def _run(loop: Callable[..., None], x: Tensor, tables: tuple[Tensor, ...], pairs: int) -> Tensor:
-    """Run a loop over heads, by as many threads as PyTorch has, and return the new heads."""
+    loop = _rotate_bfloat16_rows if x.dtype == torch.bfloat16 else _rotate_rows
     out = torch.empty_like(x)
+    if out.stride(-1) != 1:  # of windows that overlap PyTorch makes another order of memory
+        out = torch.empty_like(x, memory_format=torch.contiguous_format)
     first, second, third, width = x.shape
-    tensors = [part for tensor in (x, *tables, out) for part in (_flatten(tensor), _take_strides(tensor))]
+    tensors = [part for tensor in (x, cos, sin, out) for part in (_flatten(tensor), _take_strides(tensor))]
     sizes, rows = (second, third, pairs, width), first * second
     threads = min(torch.get_num_threads(), x.numel() // FEWEST_PER_THREAD, rows)
     if threads < 2:
         loop(*tensors, sizes, (0, rows))
         return out
     ends = [rows * part // threads for part in range(threads + 1)]
-    list(_get_pool().map(lambda part: loop(*tensors, sizes, part), pairwise(ends)))
+    try:
+        list(_get_pool().map(lambda part: loop(*tensors, sizes, part), pairwise(ends)))
+    except RuntimeError:  # the interpreter ends, and starts no thread any more
+        loop(*tensors, sizes, (0, rows))
     return out
 
 
@@ -187,7 +145,7 @@ def _flatten(x: Tensor) -> Any:
 
 
 def _take_strides(x: Tensor) -> tuple[int, int, int]:
-    """Return the strides of all axes but the last; an axis of length 1 is repeated."""
+    """Return the strides of the first three axes; that of an axis of length 1 is 0, so that it is broadcast."""
     first, second, third = (
         0 if size == 1 else stride for size, stride in zip(x.shape[:3], x.stride()[:3], strict=True)
     )

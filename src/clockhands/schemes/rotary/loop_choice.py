@@ -1,0 +1,75 @@
+"""When a CPU rotates halves by a loop that numba compiles (``rotation_loop.py``), not by PyTorch's operations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+from torch.utils._python_dispatch import is_in_torch_dispatch_mode
+
+__all__ = ["choose_loop"]
+
+LOOP_DTYPES = (torch.float32, torch.float64, torch.bfloat16)
+LOOP_NUMBERS = 1 << 14
+"""Heads of fewer numbers are rotated by PyTorch's operations, which take no longer then."""
+LOOP_AFTER = 1 << 28
+"""So many numbers a process rotates by PyTorch's operations, about a second's work, before it compiles a loop, which
+takes as long: what rotates little never waits for it."""
+
+_rotated = 0
+"""How many numbers PyTorch's operations have rotated for want of a loop, up to ``LOOP_AFTER``."""
+
+
+def choose_loop(
+    pairs: int, heads: tuple[Tensor, ...], cos: Tensor, sin: Tensor
+) -> Callable[[Tensor, Tensor, Tensor, int], Tensor] | None:
+    """Return the loop that rotates halves of these heads; None where it does not suit them, or would not pay yet."""
+    global _rotated
+    if torch.compiler.is_compiling() or is_in_torch_dispatch_mode() or torch._C._get_tracing_state():
+        return None  # what watches the operations does not see the loop
+    if not all(_suits_loop(x, pairs, (cos, sin)) for x in heads):
+        return None
+    if _rotated < LOOP_AFTER:
+        _rotated += sum(x.numel() for x in heads)
+        return None
+    return _find_loop(cos.dtype)
+
+
+def _suits_loop(x: Tensor, pairs: int, tables: tuple[Tensor, ...]) -> bool:
+    """Whether plain memory holds heads and tables as the loop reads them, which does not look at bounds."""
+    if x.dtype not in LOOP_DTYPES or x.numel() < LOOP_NUMBERS or 2 * pairs > x.shape[-1]:
+        return False
+    return all(_is_plain(part) for part in (x, *tables)) and all(
+        table.dtype == x.dtype
+        and table.shape[-1] >= 2 * pairs
+        and all(size in (1, whole) for size, whole in zip(table.shape[:3], x.shape[:3], strict=True))
+        for table in tables
+    )
+
+
+def _is_plain(x: Tensor) -> bool:
+    simple = type(x) in (Tensor, nn.Parameter) and x.device.type == "cpu" and x.layout == torch.strided
+    return simple and x.ndim == 4 and x.stride(-1) == 1 and not x.is_neg()
+
+
+@cache
+def _find_loop(dtype: torch.dtype) -> Callable[[Tensor, Tensor, Tensor, int], Tensor] | None:
+    """Return the loop for heads of a dtype; None where it cannot be had or gives other bits.
+
+    Whatever numba raises, PyTorch's operations are there. Where these round elsewhere, as without AVX2, the bits would
+    change in the middle of a training.
+    """
+    x = torch.linspace(-3, 3, 2 * 3 * 5 * 70, dtype=torch.float64, device="cpu").sin().view(2, 3, 5, 70).to(dtype)
+    angle = torch.linspace(0, 40, 5 * 33, dtype=torch.float64, device="cpu").view(1, 1, 5, 33)
+    try:
+        from clockhands.schemes.rotary import rotation
+        from clockhands.schemes.rotary.rotation_loop import rotate_halves_in_loop
+
+        table = cast(rotation.HalvesTable, rotation.make_table(angle.cos(), angle.sin(), "half", 70, dtype))
+        same = torch.equal(rotate_halves_in_loop(x, *table), rotation._rotate_halves(x, *table, -2))
+    except Exception:
+        return None
+    return rotate_halves_in_loop if same else None
