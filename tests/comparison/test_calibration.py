@@ -13,26 +13,24 @@ import pytest
 
 from clockhands.comparison import simultaneous, statistics
 from clockhands.comparison.calibration import (
-    ITEMS,
-    LAWS,
     Cell,
     Equality,
-    Law,
     Rate,
     make_simulated_plan,
     measure_cell,
     measure_equality,
     simulate,
 )
+from clockhands.comparison.calibration_laws import DEPTH, ITEMS, LAWS, Law
 from clockhands.comparison.score_matrix import find_groups
 
-GAUSSIAN, _, TWINS, CEILING, FAILING, _ = LAWS
+GAUSSIAN, _, TWINS, CEILING, FAILING, _, QUIET, ALIKE, KINDS = LAWS
 
 
 @pytest.mark.parametrize("law", LAWS, ids=lambda law: law.name)
 def test_a_law_has_the_truth_that_it_names(law: Law) -> None:
     scores_VSN = law.draw(law.draw_scales(40, np.random.default_rng(9)), 50, np.random.default_rng(0))
-    assert scores_VSN.shape == (41, 50, ITEMS)
+    assert scores_VSN.shape == (41, 50, law.items)
     learned = scores_VSN.mean(axis=2) > 20
     assert learned.mean() == pytest.approx(1 - law.failing, abs=0.03)
     assert scores_VSN[learned].mean() == pytest.approx(law.truth, abs=2.5)
@@ -46,6 +44,21 @@ def test_twins_are_equally_hard_and_known_as_groups() -> None:
     plan = make_simulated_plan(5, 1)
     groups = find_groups(simulate(plan, TWINS, TWINS.draw(np.ones(2), 5, np.random.default_rng(2))))
     assert groups is not None and len(set(groups)) == ITEMS // 2
+
+
+def test_the_later_laws_have_what_they_are_named_after() -> None:
+    scales_V = QUIET.draw_scales(1, np.random.default_rng(0))
+    means_VS = QUIET.draw(scales_V, 400, np.random.default_rng(1)).mean(axis=2)
+    assert means_VS[0].std() == pytest.approx(means_VS[1].std() / 5, rel=0.2)
+    items_VN = replace(ALIKE, seed=0.0).draw(np.ones(2000), 1, np.random.default_rng(2))[:, 0]
+    beside = items_VN - items_VN.mean(axis=0)
+    correlation = (beside[:, 1:] * beside[:, :-1]).mean() / beside.var()
+    assert correlation == pytest.approx(0.2, abs=0.02)
+    assert (beside[:, 2:] * beside[:, :-2]).mean() / beside.var() == pytest.approx(0.04, abs=0.02)
+    means_S = KINDS.draw(np.ones(1), 2000, np.random.default_rng(3)).mean(axis=(0, 2))
+    lower_S = means_S < means_S.max() - DEPTH / 2 - 6
+    assert lower_S.mean() == pytest.approx(0.2, abs=0.03)
+    assert means_S[~lower_S].mean() - means_S[lower_S].mean() == pytest.approx(DEPTH, abs=0.5)
 
 
 def test_equal_variants_are_seldom_told_apart() -> None:

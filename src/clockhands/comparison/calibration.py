@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
+from clockhands.comparison.calibration_laws import Law
 from clockhands.comparison.plan import Plan, make_plan
 from clockhands.comparison.results import Comparison
 from clockhands.comparison.trial import Trial
@@ -21,83 +22,10 @@ from clockhands.comparison.variants import Variant
 from clockhands.comparison.verdicts import Verdict, judge
 from clockhands.shapes import Float
 
-ITEMS = 300
-"""Test items of a drawn comparison."""
-LEVEL = 50.0
-"""The score, in points, of every variant, except under a law that sets a ``share``."""
 MARGIN = 5.0
 """Within so many points two variants are equal, where that is tried: the margin of most studies of the answers."""
 SEEDS, VARIANTS = (5, 10), (1, 11, 42)
 """Numbers of seeds, and of variants besides the baseline, that are tried with every law."""
-
-
-@dataclass(frozen=True)
-class Law:
-    """How scores come about. Standard deviations in points: by seed, by item, by item of a variant, by chance.
-
-    ``spread``: of the logarithm of a variant's own standard deviations. ``twins``: items in pairs of equal difficulty.
-    ``share``: where it is set, items are right with this probability, and ``failing`` seeds get none of them right.
-    """
-
-    name: str
-    seed: float = 2.0
-    shared_item: float = 10.0
-    item: float = 0.0
-    chance: float = 10.0
-    spread: float = 0.0
-    twins: bool = False
-    share: float | None = None
-    failing: float = 0.0
-
-    @property
-    def truth(self) -> float:
-        """The score over all seeds that learn and all items."""
-        return LEVEL if self.share is None else 100 * self.share
-
-    @property
-    def groups(self) -> tuple[int, ...] | None:
-        """The groups of the test items."""
-        return tuple(place // 2 for place in range(ITEMS)) if self.twins else None
-
-    def draw_worse(
-        self, scale_V: Float[np.ndarray, " V"], seeds: int, rng: np.random.Generator, points: float
-    ) -> Float[np.ndarray, "V S N"]:
-        """Return scores as ``draw`` does, where the second variant is worse by so many points."""
-        scores_VSN = self.draw(scale_V, seeds, rng)
-        if self.share is None:
-            scores_VSN[1] -= points
-        else:
-            scores_VSN[1] = replace(self, share=self.share - points / 100).draw(scale_V[:1], seeds, rng)[0]
-        return scores_VSN
-
-    def draw_scales(self, variants: int, rng: np.random.Generator) -> Float[np.ndarray, " V"]:
-        """Return by how much the standard deviations of each variant, and of the baseline, differ from the law's."""
-        return np.exp(rng.normal(0, self.spread, variants + 1))
-
-    def draw(
-        self, scale_V: Float[np.ndarray, " V"], seeds: int, rng: np.random.Generator
-    ) -> Float[np.ndarray, "V S N"]:
-        """Return the scores of equal variants of these scales, and of the baseline, which is the first."""
-        shape = (len(scale_V), seeds, ITEMS)
-        if self.share is not None:
-            right_VS = self.share + rng.normal(0, self.seed / 100, shape[:2]) * (self.share < 0.99)
-            right_VS = right_VS * (rng.random(shape[:2]) >= self.failing)
-            return 100.0 * (rng.random(shape) < right_VS[:, :, None])
-        repeat, count = (2, ITEMS // 2) if self.twins else (1, ITEMS)
-        item_VN = rng.normal(0, self.shared_item, (1, count)) + rng.normal(0, self.item, (len(scale_V), count))
-        seed_VS = rng.normal(0, self.seed, shape[:2])
-        own_VSN = seed_VS[:, :, None] + rng.normal(0, self.chance, shape)
-        return LEVEL + np.repeat(item_VN, repeat, axis=1)[:, None] + scale_V[:, None, None] * own_VSN
-
-
-LAWS = (
-    Law("seeds decide (Gaussian)"),
-    Law("items decide", seed=0.2, item=15.0),
-    Law("twins", seed=0.5, item=15.0, twins=True),
-    Law("99.94 % right", share=0.9994),
-    Law("a fifth of the seeds fails", share=0.9, failing=0.2),
-    Law("unequal spreads", spread=0.7),
-)
 
 
 @dataclass(frozen=True)
