@@ -4,8 +4,9 @@
 
 Without FOLDER fifty readers of one head are trained, about eight minutes of one core. FOLDER holds five translators of
 parts-translator.toml, one for each seed (FOLDER/1 to FOLDER/5); one that is missing is trained there first, half a
-minute each. The seeds are the sample of all intervals, and a verdict is *more* or *less* where a 95 % interval of a
-difference leaves out 0.
+minute each. The seeds are the sample of all intervals. Those of the heads' shares hold at 95 % together, and so do
+those of their differences of scores, and those of the translators' shares (Bonferroni; Dunn 1961). A verdict is *more* or *less* where such an interval leaves out a guess,
+no difference, or what all four parts reach.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from scipy import stats
 
+from clockhands.comparison.statistics import ALPHA
 from clockhands.data import open_corpus
 from clockhands.files import write_text
 from clockhands.generation import translate
@@ -54,13 +57,15 @@ def measure_readers() -> dict[str, Any]:
                     for part, (first, second) in scores.items():
                         preferred.setdefault(part, []).append((first[0] - first[3], second[3] - second[1]))
     kept: dict[str, Any] = {}
+    alpha = ALPHA / len(right)
     for key, values in right.items():
-        kept[f"right, {key}"] = format_interval(values, 1, most=100.0)
-        kept[f"right, {key}, verdict"] = judge([value - GUESSED for value in values])
+        kept[f"right, {key}"] = format_interval(values, 1, most=100.0, alpha=alpha)
+        kept[f"right, {key}, verdict"] = judge([value - GUESSED for value in values], alpha)
+    alpha = ALPHA / (2 * len(preferred))
     for part, pairs in preferred.items():
         for sentence, values in zip(("Tom bit", "dog bit"), zip(*pairs, strict=True), strict=True):
-            kept[f"Tom over dog, {part}, {sentence}"] = format_interval(values, 2, sign="+")
-            kept[f"Tom over dog, {part}, {sentence}, verdict"] = judge(values)
+            kept[f"Tom over dog, {part}, {sentence}"] = format_interval(values, 2, sign="+", alpha=alpha)
+            kept[f"Tom over dog, {part}, {sentence}, verdict"] = judge(values, alpha)
     return {**kept, "shown": shown}
 
 
@@ -72,10 +77,10 @@ def read_twins(reader: Reader) -> dict[str, list[list[float]]]:
     return {part: scores_N4.tolist() for part, scores_N4 in terms.items()}
 
 
-def judge(values: Collection[float]) -> str:
-    """Return whether the mean of values over seeds is above 0, below it, or not shown to be either."""
+def judge(values: Collection[float], alpha: float) -> str:
+    """Return whether the mean of values over seeds is above 0, below it, or not shown to be either at 1 - α."""
     row = torch.tensor(list(values), dtype=torch.float64)
-    reach = 2.776 * float(row.std()) / len(row) ** 0.5  # Student's t with four degrees of freedom
+    reach = float(stats.t.ppf(1 - alpha / 2, len(row) - 1)) * float(row.std()) / len(row) ** 0.5
     return "more" if row.mean() > reach else "less" if row.mean() < -reach else "undecided"
 
 
@@ -98,9 +103,11 @@ def measure_translators(folder: Path) -> dict[str, Any]:
         print(seed, {name: values[-1] for name, values in right.items()}, flush=True)
     kept: dict[str, Any] = {"seeds": len(SEEDS), "test items": len(pairs)}
     for name, values in right.items():
-        kept[f"right, {name}"] = format_interval(values, 1, most=100.0)
+        kept[f"right, {name}"] = format_interval(values, 1, most=100.0, alpha=ALPHA / len(right))
         kept[f"twins right, {name}"] = twins[name]
-        kept[f"{name}, verdict"] = judge([a - b for a, b in zip(values, right[WHOLE], strict=True)])
+        kept[f"{name}, verdict"] = judge(
+            [a - b for a, b in zip(values, right[WHOLE], strict=True)], ALPHA / (len(right) - 1)
+        )
     return kept
 
 
