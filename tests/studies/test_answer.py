@@ -31,7 +31,7 @@ RESULTS = Path(__file__).parent.parent.parent / "docs" / "studies" / "results"
 MEASURED = [name for name in STUDIES if (RESULTS / f"{name}.json").is_file()]
 NUMBER = r"(−?[\d.]+(?: to [\d.]+)?(?: \[[^\]]*\])?)"
 """With its interval, or the lowest and the highest of its seeds."""
-SEEDS = r"(?: in the \d of \d seeds that learned| over its seeds, of which \d of \d learned)?"
+SEEDS = r"(?: in the \d+ of \d+ seeds that learned| over its seeds, of which \d+ of \d+ learned)?"
 SLOT = re.compile(r"\[\[(\w+)(?::(.+?))?\]\]")
 
 

@@ -40,7 +40,8 @@ def test_every_study_has_a_plan_in_every_size(name: str, size: str) -> None:
     own = STUDIES[name].sizes.get(size, {})
     assert scaled.budget[1] == own.get("budget", {}).get("steps", SIZES[size].times * planned.budget[1])
     assert scaled.recipe.model.d_model == WIDTHS.get(size, planned.recipe.model.d_model)
-    assert (scaled.baseline, scaled.seeds) == (planned.baseline, planned.seeds)
+    seeds = tuple(range(1, own["seeds"] + 1)) if "seeds" in own else planned.seeds
+    assert (scaled.baseline, scaled.seeds) == (planned.baseline, seeds)
     assert scaled.recipe.corpus == (size if size in TASKS else planned.recipe.corpus)
     assert bool(scaled.redraw_text) == (size in ("numbers", "stdlib") or planned.recipe.corpus == "stdlib")
 
@@ -101,6 +102,12 @@ def test_what_is_relative_to_the_width_grows_with_it() -> None:
     longer = STUDIES["scale"].make_plan(size="long")
     starts = ["√d, shared", "1, shared", "1, separate", "1, shared, N(0, 1)", "1, shared, Xavier"]
     assert [variant.name for variant in longer.variants] == starts
+
+
+def test_a_size_can_have_fewer_seeds_than_the_plan() -> None:
+    study = STUDIES["which-layers-recall"]
+    assert (len(study.planned.seeds), study.make_plan(size="twice").seeds) == (10, (1, 2, 3, 4, 5))
+    assert study.make_plan(seeds=3, size="twice").seeds == (1, 2, 3)
 
 
 def test_a_table_without_keys_declares_a_size() -> None:

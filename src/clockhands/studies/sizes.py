@@ -5,8 +5,8 @@ A study's file may change a size, for what is meant relative to the width::
     [size.gpu]
     variants = ["sum", "concatenate 48 + 16"]         # optional: only these
     budget = { steps = 600 }                          # optional: in place of the size's multiple of the plan's
-    set = { "training.precision" = "bf16" }           # optional: settings that all variants share, over the size's own;
-                                                      # seeds and budget are the plan's
+    set = { "training.precision" = "bf16" }           # optional: settings that all variants share, over the size's own
+    seeds = 5                                         # optional: in place of the plan's
     redraw_text = true                                # optional: each seed trains on a draw of the text of its own
     despite = { baseline = "..." }                    # optional: why the task is used here, in place of the plan's
     [[size.gpu.change]]
@@ -132,7 +132,7 @@ SIZES = {
     ),
 }
 """What ``clockhands study NAME --scale`` takes."""
-KEYS = ("variants", "budget", "set", "redraw_text", "despite", "change", "variant")
+KEYS = ("variants", "budget", "seeds", "set", "redraw_text", "despite", "change", "variant")
 
 
 def scale_plan(plan: Tables, own: Tables | None, name: str, folder: Path, source: str) -> dict[str, Any]:
@@ -162,7 +162,7 @@ def scale_plan(plan: Tables, own: Tables | None, name: str, folder: Path, source
         **size.plan,
         "budget": own.get("budget", {kind: size.times * n for kind, n in plan["budget"].items()}),
     }
-    scaled |= {key: own[key] for key in ("redraw_text", "despite") if key in own}
+    scaled |= {key: own[key] for key in ("seeds", "redraw_text", "despite") if key in own}
     if size.recipe:
         scaled["recipe"] = _find_other_task(plan["recipe"], size, name, source)
     if size.shape or "set" in own:
