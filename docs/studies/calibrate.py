@@ -59,7 +59,7 @@ TAIL = """
 The laws, on 300 test items unless it is said: *seeds decide*: standard deviations of 2 points by seed, 10 by chance;
 *items decide*: 15 by item of a variant, 10 by chance, 0.2 by seed; *twins*: 15 by item, 10 by chance, 0.5 by seed, with
 items in 150 pairs of equal difficulty, known as groups; *99.94 % right*: that is the chance of every item to be right;
-*a fifth of the seeds fails*: such a seed gets nothing right, the others about 90 %; *unequal spreads*: as the first, but
+*a fifth of the seeds fails*: these get nothing right, the others about 90 %; *unequal spreads*: as the first, but
 the variants' standard deviations differ (0.7 is the standard deviation of their logarithm); *a quiet baseline*: as the
 first, but the baseline's are a fifth of the others'. *Neighbours alike*: 28 items, as many as the texts of *stdlib* on
 which language models are scored, where neighbours have a correlation of 0.2; 3 by item of a variant, 3 by chance, 1 by
