@@ -4,9 +4,9 @@
 
 Without FOLDER fifty readers of one head are trained, about eight minutes of one core. FOLDER holds five translators of
 parts-translator.toml, one for each seed (FOLDER/1 to FOLDER/5); one that is missing is trained there first, half a
-minute each. The seeds are the sample of all intervals. Those of the heads' shares hold at 95 % together, and so do those
-of their differences of scores, and those of the translators' shares (Bonferroni; Dunn 1961). A verdict is *more* or
-*less* where such an interval leaves out a guess, no difference, or what all four parts reach.
+minute each. The seeds are the sample of all intervals. Those of the heads' shares hold at 95 % together, as do those of
+their differences of scores, and those of the translators' shares (Bonferroni; Dunn 1961). A verdict is *more* or *less*
+where such an interval leaves out a guess, no difference, or what all four parts reach.
 """
 
 from __future__ import annotations
