@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from clockhands.schemes import RoPE
-from clockhands.schemes.rotary import loop_choice, rotation_loop
+from clockhands.schemes.rotary import loop_choice, rotation, rotation_loop
 from clockhands.schemes.rotary.base import rotate_pairs
 
 pytestmark = pytest.mark.skipif(
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.skipif(
 
 DTYPES = (torch.float32, torch.float64, torch.bfloat16)
 HEADS, LENGTH, WIDTH = 6, 300, 64
-POS = torch.arange(LENGTH)[None]
+POS = torch.arange(LENGTH)[None].expand(2, -1)
 
 
 @pytest.fixture(autouse=True)
@@ -65,7 +65,7 @@ def looping(loop: bool = True) -> Iterator[list[int]]:
         patch.setattr(loop_choice, "LOOP_AFTER", 0 if loop else 1 << 60)
         loop_choice._find_loop.cache_clear()
         for dtype in DTYPES:
-            loop_choice._find_loop(dtype)  # compiles it, and compares
+            loop_choice._find_loop(dtype, rotation._rotate_halves)  # compiles it, and compares
         calls.clear()
         yield calls
     loop_choice._find_loop.cache_clear()
@@ -185,7 +185,7 @@ def test_windows_that_overlap_keep_their_channels_together() -> None:
     """Of such heads PyTorch makes new ones in another order of memory."""
     x = torch.randn(2, HEADS, 40 + WIDTH - 1).unfold(-1, WIDTH, 1)
     assert torch.empty_like(x).stride(-1) != 1
-    scheme, at, both = RoPE(WIDTH, layout="half"), torch.arange(40)[None], []
+    scheme, at, both = RoPE(WIDTH, layout="half"), torch.arange(40)[None].expand(2, -1), []
     for loop in (True, False):
         with looping(loop) as calls:
             both.append(scheme.rotate(x, x, at, at)[0])
@@ -204,10 +204,10 @@ def test_a_thread_that_outlives_the_program_rotates() -> None:
     code = """
 import threading, time, torch
 from clockhands.schemes import RoPE
-from clockhands.schemes.rotary import loop_choice, rotation_loop
+from clockhands.schemes.rotary import loop_choice, rotation, rotation_loop
 torch.set_num_threads(2)
 loop_choice.LOOP_AFTER, rotation_loop.FEWEST_PER_THREAD = 0, 1
-x, at, scheme = torch.ones(2, 6, 300, 64), torch.arange(300)[None], RoPE(64, layout="half")
+x, at, scheme = torch.ones(2, 6, 300, 64), torch.arange(300)[None].expand(2, -1), RoPE(64, layout="half")
 scheme.rotate(x, x, at, at)
 def work():
     time.sleep(0.5)
@@ -238,7 +238,7 @@ def test_heads_of_float16_and_small_ones_take_the_operations() -> None:
     scheme = RoPE(WIDTH, layout="half")
     half, few = draw(torch.float16), draw(torch.float32)[:1, :1, :200]
     for x in (half, few):
-        at = torch.arange(x.shape[2])[None]
+        at = torch.arange(x.shape[2])[None].expand(len(x), -1)
         with looping() as calls:
             assert scheme.rotate(x, x, at, at)[0].shape == x.shape
         assert not calls
@@ -268,11 +268,11 @@ def test_whatever_numba_raises_pytorch_rotates(fault: type[Exception], monkeypat
     loop_choice._find_loop.cache_clear()
     monkeypatch.setattr(rotation_loop, "rotate_halves_in_loop", fail)
     assert torch.equal(scheme.rotate(x, x, POS, POS)[0], plain)
-    assert loop_choice._find_loop(torch.float32) is None
+    assert loop_choice._find_loop(torch.float32, rotation._rotate_halves) is None
 
 
 def test_a_loop_that_rounds_otherwise_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     loop_choice._find_loop.cache_clear()
     run = rotation_loop.rotate_halves_in_loop
     monkeypatch.setattr(rotation_loop, "rotate_halves_in_loop", lambda *arguments: run(*arguments) * (1 + 2e-7))
-    assert loop_choice._find_loop(torch.float32) is None
+    assert loop_choice._find_loop(torch.float32, rotation._rotate_halves) is None

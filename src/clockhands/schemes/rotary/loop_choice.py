@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -12,6 +11,7 @@ from torch.utils._python_dispatch import is_in_torch_dispatch_mode
 
 __all__ = ["choose_loop"]
 
+Plain = Callable[[Tensor, Tensor, Tensor, int, int], Tensor]
 LOOP_DTYPES = (torch.float32, torch.float64, torch.bfloat16)
 LOOP_NUMBERS = 1 << 14
 """Heads of fewer numbers are rotated by PyTorch's operations, which take no longer then."""
@@ -24,9 +24,12 @@ _rotated = 0
 
 
 def choose_loop(
-    pairs: int, heads: tuple[Tensor, ...], cos: Tensor, sin: Tensor
+    pairs: int, heads: tuple[Tensor, ...], cos: Tensor, sin: Tensor, plain: Plain
 ) -> Callable[[Tensor, Tensor, Tensor, int], Tensor] | None:
-    """Return the loop that rotates halves of these heads; None where it does not suit them, or would not pay yet."""
+    """Return the loop that rotates halves of these heads; None where it does not suit them, or would not pay yet.
+
+    ``plain``: the rotation by PyTorch's operations, whose bits the loop must have.
+    """
     global _rotated
     if torch.compiler.is_compiling() or is_in_torch_dispatch_mode() or torch._C._get_tracing_state():
         return None  # what watches the operations does not see the loop
@@ -35,7 +38,7 @@ def choose_loop(
     if _rotated < LOOP_AFTER:
         _rotated += sum(x.numel() for x in heads)
         return None
-    return _find_loop(cos.dtype)
+    return _find_loop(cos.dtype, plain)
 
 
 def _suits_loop(x: Tensor, pairs: int, tables: tuple[Tensor, ...]) -> bool:
@@ -56,7 +59,7 @@ def _is_plain(x: Tensor) -> bool:
 
 
 @cache
-def _find_loop(dtype: torch.dtype) -> Callable[[Tensor, Tensor, Tensor, int], Tensor] | None:
+def _find_loop(dtype: torch.dtype, plain: Plain) -> Callable[[Tensor, Tensor, Tensor, int], Tensor] | None:
     """Return the loop for heads of a dtype; None where it cannot be had or gives other bits.
 
     Whatever numba raises, PyTorch's operations are there. Where these round elsewhere, as without AVX2, the bits would
@@ -65,11 +68,11 @@ def _find_loop(dtype: torch.dtype) -> Callable[[Tensor, Tensor, Tensor, int], Te
     x = torch.linspace(-3, 3, 2 * 3 * 5 * 70, dtype=torch.float64, device="cpu").sin().view(2, 3, 5, 70).to(dtype)
     angle = torch.linspace(0, 40, 5 * 33, dtype=torch.float64, device="cpu").view(1, 1, 5, 33)
     try:
-        from clockhands.schemes.rotary import rotation
         from clockhands.schemes.rotary.rotation_loop import rotate_halves_in_loop
 
-        table = cast(rotation.HalvesTable, rotation.make_table(angle.cos(), angle.sin(), "half", 70, dtype))
-        same = torch.equal(rotate_halves_in_loop(x, *table), rotation._rotate_halves(x, *table, -2))
+        cos, sin, rest = angle.cos(), angle.sin(), torch.ones_like(angle)[..., :4]
+        table = torch.cat([cos, cos, rest], -1).to(dtype), torch.cat([-sin, sin, 0 * rest], -1).to(dtype)
+        same = torch.equal(rotate_halves_in_loop(x, *table, 33), plain(x, *table, 33, -2))
     except Exception:
         return None
     return rotate_halves_in_loop if same else None

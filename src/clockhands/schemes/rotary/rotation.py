@@ -167,7 +167,7 @@ def _rotate(table: Tensor, sin: Tensor | None, pairs: int, heads: tuple[Tensor, 
         return tuple(_rotate_neighbours(x, table, axis) for x in heads)
     if _compiled:
         return _compiled(table, sin, pairs, *heads)
-    if loop := choose_loop(pairs, heads, table, sin):
+    if loop := choose_loop(pairs, heads, table, sin, _rotate_halves):
         return tuple(loop(x, table, sin, pairs) for x in heads)
     return tuple(_rotate_halves(x, table, sin, pairs, axis) for x in heads)
 
