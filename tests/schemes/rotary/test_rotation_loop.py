@@ -234,6 +234,31 @@ def test_a_forked_process_has_threads_of_its_own(monkeypatch: pytest.MonkeyPatch
     assert os.waitpid(child, 0)[1] == 0
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+def test_a_process_forked_while_another_thread_compiles_rotates_without_the_loop() -> None:
+    """The lock of the compiler is held by a thread that the new process does not have, and nobody releases it."""
+    code = """
+import os, signal, threading, time, torch
+from clockhands.schemes import RoPE
+from clockhands.schemes.rotary import loop_choice
+torch.set_num_threads(1)
+loop_choice.LOOP_AFTER = 0
+x, at, scheme = torch.ones(2, 6, 300, 64), torch.arange(300)[None].expand(2, -1), RoPE(64, layout="half")
+threading.Thread(target=lambda: scheme.rotate(x, x, at, at)).start()
+from numba.core.compiler_lock import global_compiler_lock
+while global_compiler_lock._lock.acquire(blocking=False):
+    global_compiler_lock._lock.release()
+    time.sleep(0.001)
+child = os.fork()
+if not child:
+    signal.alarm(20)
+    os._exit(0 if scheme.rotate(x, x, at, at)[0].shape == x.shape else 1)
+print("child ended with", os.waitpid(child, 0)[1])
+"""
+    ended = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, timeout=100)
+    assert (ended.returncode, ended.stdout) == (0, "child ended with 0\n"), ended.stderr
+
+
 def test_heads_of_float16_and_small_ones_take_the_operations() -> None:
     scheme = RoPE(WIDTH, layout="half")
     half, few = draw(torch.float16), draw(torch.float32)[:1, :1, :200]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from functools import cache
 
@@ -21,6 +22,10 @@ takes as long: what rotates little never waits for it."""
 
 _rotated = 0
 """How many numbers PyTorch's operations have rotated for want of a loop, up to ``LOOP_AFTER``."""
+_compiling = 0
+"""How many threads of this process compile a loop now."""
+_forked_while_compiling = False
+"""Whether this process was forked from one that was compiling: its compiler waits for ever for the other's lock."""
 
 
 def choose_loop(
@@ -65,8 +70,12 @@ def _find_loop(dtype: torch.dtype, plain: Plain) -> Callable[[Tensor, Tensor, Te
     Whatever numba raises, PyTorch's operations are there. Where these round elsewhere, as without AVX2, the bits would
     change in the middle of a training.
     """
+    global _compiling
+    if _forked_while_compiling:
+        return None
     x = torch.linspace(-3, 3, 2 * 3 * 5 * 70, dtype=torch.float64, device="cpu").sin().view(2, 3, 5, 70).to(dtype)
     angle = torch.linspace(0, 40, 5 * 33, dtype=torch.float64, device="cpu").view(1, 1, 5, 33)
+    _compiling += 1
     try:
         from clockhands.schemes.rotary.rotation_loop import rotate_halves_in_loop
 
@@ -75,4 +84,16 @@ def _find_loop(dtype: torch.dtype, plain: Plain) -> Callable[[Tensor, Tensor, Te
         same = torch.equal(rotate_halves_in_loop(x, *table, 33), plain(x, *table, 33, -2))
     except Exception:
         return None
+    finally:
+        _compiling -= 1
     return rotate_halves_in_loop if same else None
+
+
+def _note_fork() -> None:
+    """Note in a process that was just forked whether a thread, which only its parent has, was compiling."""
+    global _compiling, _forked_while_compiling
+    _forked_while_compiling, _compiling = _forked_while_compiling or _compiling > 0, 0
+
+
+if hasattr(os, "register_at_fork"):  # Windows does not fork
+    os.register_at_fork(after_in_child=_note_fork)
