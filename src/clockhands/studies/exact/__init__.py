@@ -37,6 +37,7 @@ FACTS: Catalogue[Callable[[], Values]] = Catalogue(
         "base": import_later("clockhands.studies.exact.longer", "find_bases"),
         "yarn": import_later("clockhands.studies.exact.longer", "measure_yarn"),
         "temperature": import_later("clockhands.studies.exact.longer", "measure_temperature"),
+        "recall": import_later("clockhands.studies.exact.recall", "find_least_losses"),
     },
     describe=lambda fact: (fact.__doc__ or "").partition("\n")[0],
 )
