@@ -30,9 +30,10 @@ from clockhands.errors import PositionError  # noqa: E402
 from clockhands.files import write_text  # noqa: E402
 from clockhands.report.catalogue_page import make_catalogue_page  # noqa: E402
 from clockhands.report.figures import draw, make_file  # noqa: E402
+from clockhands.scheme_pages.effect import make_positions  # noqa: E402
 from clockhands.scheme_pages.left_out import LEFT_OUT  # noqa: E402
 from clockhands.scheme_pages.page import COSTS, Page, make_pages, read_costs  # noqa: E402
-from clockhands.scheme_pages.picture import DRAWN_WITH, make_figure, make_positions  # noqa: E402
+from clockhands.scheme_pages.picture import DRAWN_WITH, make_figure  # noqa: E402
 from clockhands.scheme_pages.variants import VARIANTS, Variant  # noqa: E402
 from clockhands.schemes import CATALOGUE, Sizes, build  # noqa: E402
 
@@ -164,8 +165,8 @@ def markdown(page: Page) -> str:
     scope = "every layer" if page.per_layer else "the whole stack"
     lines = [f"# {page.name}", "", f"*{page.title}*", "", page.summary, "", f"$$ {page.equation} $$", ""]
     lines += [f"![{page.name}: what it does by distance and by position]({page.name}.svg)", ""]
-    drawn = ", ".join(f"`{option}={value}`" for option, value in DRAWN_WITH.get(page.name, {}).items())
-    lines += [f"Drawn with {drawn}, so that a short picture shows what it does.", ""] if drawn else []
+    lines += [f"Drawn: {make_figure(page.name).caption}.", ""]
+    lines += ["With these options a short picture shows what it does.", ""] if page.name in DRAWN_WITH else []
     lines += [f"- **Enters at** {', '.join(page.enters) or 'nothing'}", f"- **Source** {page.source}"]
     lines += [f"- **Known as** {'; '.join(page.peers) or 'nothing else'}"]
     lines += [f"- **Compared with** its oracle in float64 (`{find_oracle(page.name)}`)"]

@@ -56,6 +56,15 @@ def test_every_scheme_is_told(name: str, capsys: pytest.CaptureFixture[str]) -> 
     assert any(symbol in printed for symbol in "▁▂▃▄▅▆▇█░▒▓")
 
 
+def test_a_hidden_key_is_printed_as_such(capsys: pytest.CaptureFixture[str]) -> None:
+    """A window of two: of the fourth query two keys are hidden behind it, and 28 after it."""
+    assert main(["schemes", "window", "left=1"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert next(line for line in lines if line.endswith("all heads")).split() == ["▁▁", "all", "heads"]
+    below = next(place for place, line in enumerate(lines) if line.startswith("the same by position"))
+    assert lines[below + 4].rstrip() == "  ╱╱  " + "╱" * 28
+
+
 @pytest.mark.parametrize("name", ["sinusoidal", "alibi"])
 def test_drawing_writes_a_file(name: str, tmp_path: Path) -> None:
     target = tmp_path / "picture.svg"

@@ -10,7 +10,6 @@ from types import ModuleType
 import pytest
 
 from clockhands.scheme_pages.page import make_page, make_pages
-from clockhands.scheme_pages.picture import make_figure
 from clockhands.schemes import CATALOGUE
 from tests.schemes.oracles import ORACLES
 
@@ -60,14 +59,6 @@ def test_the_overview_is_filtered_by_what_people_choose_by(writer: ModuleType) -
 
 
 @pytest.mark.parametrize("name", CATALOGUE)
-def test_a_figure_shows_something(name: str) -> None:
-    panels = make_figure(name).panels
-    marks = [mark for panel in panels for mark in panel.marks]
-    assert marks
-    assert all(value == value for mark in marks for value in mark.y)
-
-
-@pytest.mark.parametrize("name", CATALOGUE)
 def test_a_page_has_an_example_and_says_when_to_take_it(name: str) -> None:
     """The example is the docstring's, which tests/schemes/test_examples.py runs."""
     told, listed = (DOCS / f"{name}.md").read_text("utf8"), make_page(name)
@@ -87,6 +78,7 @@ def test_advice_is_what_a_study_measured_and_nothing_else(writer: ModuleType) ->
 
 
 PARTS = {
+    "what is drawn": r"^Drawn: {name}(,| with ).* with 8 heads of 32: .+\.$",
     "a formula": r"^\$\$ .+ \$\$$",
     "a drawing": r"^!\[{name}: what it does by distance and by position\]\({name}\.svg\)$",
     "who uses it": r"^- \*\*Used by\*\* \w.*$",
@@ -129,14 +121,3 @@ def test_what_was_worse_stands_under_when_not(writer: ModuleType) -> None:
         told.split(heading)[1].split("\n## ")[0] for heading in ("## When to take it", "## When not to take it")
     )
     assert ", undecided" in take and ", worse by" not in take and ", worse by" in leave
-
-
-def test_what_depends_on_distance_alone_is_alike_along_diagonals() -> None:
-    from clockhands.scheme_pages.picture import PICTURE_SIZES, compute_logits_by_place
-    from clockhands.schemes import build
-
-    for name, options in (("rope", {}), ("alibi", {}), ("rerope", {"window": 8})):
-        logits = compute_logits_by_place(build(CATALOGUE, name, PICTURE_SIZES, options).eval())
-        assert all(float(logits.diagonal(-r).std()) < 1e-4 for r in range(1, 30)), name
-    steps = compute_logits_by_place(build(CATALOGUE, "self-extend", PICTURE_SIZES, {"window": 4, "group": 4}).eval())
-    assert float(steps.diagonal(-9).std()) > 1e-3, "groups begin at position 0"

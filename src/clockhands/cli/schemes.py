@@ -27,7 +27,7 @@ EXAMPLES = (
     "clockhands schemes rope base=500000 --draw rope.svg",
     "clockhands schemes --json",
 )
-SHADES, BARS = " ░▒▓█", "▁▂▃▄▅▆▇█"
+SHADES, BARS, HIDDEN = " ░▒▓█", "▁▂▃▄▅▆▇█", "╱"
 ROOM_FOR_IDEAS = 130
 
 
@@ -158,7 +158,9 @@ def _draw_small(drawing: Figure, console: Console) -> None:
 
 
 def _choose_symbol(value: Any, low: float, high: float, symbols: str) -> str:
-    """Return the symbol that stands for a value between ``low`` and ``high``."""
+    """Return the symbol that stands for a value between ``low`` and ``high``, or for the lack of one."""
+    if value is None:
+        return HIDDEN if symbols is SHADES else " "
     share = (float(value) - low) / (high - low) if high > low else 0.0
     return symbols[min(int(share * len(symbols)), len(symbols) - 1)]
 

@@ -25,6 +25,14 @@ def test_heatmap_is_a_small_picture_of_the_data() -> None:
     assert top[0] < top[1] < top[2] < bottom[0] < bottom[1] < bottom[2]
 
 
+@pytest.mark.parametrize("cell", [None, 2.0])
+def test_missing_cells_are_hatched(cell: float | None) -> None:
+    """A cell without a value is transparent: without hatching it is as pale as 0 on a diverging scale."""
+    root = one(Mark("heatmap", "", z=((-1.0, 1.0), (cell, 0.0)), diverging=True))
+    hatched = [path for path in root.iter(f"{SVG}path") if "url(#" in path.get("style", "")]
+    assert (len(hatched), len(list(root.iter(f"{SVG}pattern")))) == ((1, 1) if cell is None else (0, 0))
+
+
 @pytest.mark.parametrize(
     ("count", "room", "step"), [(8, 100, 1), (9, 100, 2), (50, 100, 10), (500, 300, 20), (30, 0, 500)]
 )

@@ -15,7 +15,7 @@ from matplotlib.image import AxesImage
 from clockhands.errors import DataError
 from clockhands.findings import Figure, Mark, Scalar
 from clockhands.report.figures.mark_kind import MarkKind, Plot
-from clockhands.report.figures.palette import DIVERGING, FAINT, PAPER, SEQUENTIAL, Appearance
+from clockhands.report.figures.palette import DIVERGING, FAINT, GREY, PAPER, SEQUENTIAL, Appearance
 from clockhands.report.text import format_number, replace_controls
 
 Values: TypeAlias = np.ndarray[Any, np.dtype[np.float64]]
@@ -24,7 +24,7 @@ SMALLEST = 10.0
 
 
 class Heatmap(MarkKind):
-    """``z`` as colours, its first row on top; ``x`` and ``y`` are the names of its columns and rows."""
+    """``z`` as colours, its first row on top; ``x`` and ``y`` name its columns and rows. Missing cells are hatched."""
 
     needs: tuple[str, ...] = ("z",)
     owns_axes = True
@@ -46,6 +46,8 @@ class Heatmap(MarkKind):
             extent=(-0.5, columns - 0.5, rows - 0.5, -0.5),
         )
         self._images[mark.label, mark.diverging].append(image)
+        if np.isnan(values).any():  # the picture is transparent there, as pale as a diverging scale is at 0
+            plot.ax.patch.set(hatch="//", edgecolor=GREY, linewidth=0)
         plot.ax.grid(False)
         plot.ax.spines[:].set_visible(True)  # where the palest cells end, on light paper, and the darkest on dark
         plot.ax.tick_params(length=0)
