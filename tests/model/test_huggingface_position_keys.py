@@ -20,7 +20,8 @@ from clockhands.model.huggingface_position_keys import convert_position_keys, ma
 from clockhands.schemes.huggingface_position import read_position_table
 from clockhands.schemes.position_presets import POSITION_PRESETS
 from tests.model.tiny import words
-from tests.schemes.test_huggingface_position import LAYERS, LENGTH, PEERS, PUBLISHED, SIZES, make_tiny
+from tests.schemes.test_huggingface_position import LAYERS, LENGTH, PEERS, SIZES, make_tiny
+from tests.schemes.test_position_presets import PUBLISHED
 
 WIDTH = 12
 WRITTEN = {

@@ -22,12 +22,9 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from clockhands import positions
 from clockhands.attention import attend
 from clockhands.errors import CheckpointError
-from clockhands.model import PositionConfig, Transformer
-from clockhands.model.layer_schemes import list_layer_specs
-from clockhands.options import defaults_of, options_of
-from clockhands.schemes import CATALOGUE, Composition, NoPosition, RoPE, Scheme, Sinks, SSMax, read_part
+from clockhands.model import Transformer
+from clockhands.schemes import Composition, NoPosition, RoPE, Scheme, Sinks, SSMax
 from clockhands.schemes.huggingface_position import read_position_table
-from clockhands.schemes.position_presets import POSITION_PRESETS
 from tests.model.peers import without_yarn
 from tests.model.tiny import core, words
 
@@ -279,51 +276,6 @@ def test_the_model_with_our_schemes_gives_its_own_logits(
         monkeypatch.setattr(scheme, "after_rotation", NoPosition)
         monkeypatch.setattr(scheme, "rotate", lambda q, k, *_: (q, k))
     assert (theirs(input_ids=text)[0] - expected).abs().max() > 1e-3, "without the schemes it is another model"
-
-
-PUBLISHED: dict[str, tuple[str, dict[str, Any]]] = {
-    "mistral": ("MistralConfig", {"sliding_window": 4096}),
-    "gpt-oss": ("GptOssConfig", {}),
-    "gemma-3": ("Gemma3TextConfig", {"sliding_window": 512}),
-    "gemma-4": ("Gemma4TextConfig", {}),
-    "modernbert": ("ModernBertConfig", {}),
-    "llama-4": ("Llama4TextConfig", {"rope_theta": 500_000.0}),
-    "smollm3": ("SmolLM3Config", {"rope_theta": 5e6}),
-    "cohere-2": ("Cohere2Config", {"rope_theta": 50_000.0}),
-    "deepseek-v3": ("DeepseekV3Config", {}),
-    "mistral-large-4": ("MistralLarge4TextConfig", {}),
-    "mpnet": ("MPNetConfig", {"max_position_embeddings": 514}),
-}
-
-
-@pytest.mark.parametrize("name", PUBLISHED)
-def test_a_preset_has_the_numbers_of_its_model(name: str) -> None:
-    """As read from a configuration with the published numbers, layer by layer; frequencies and all."""
-    family, numbers = PUBLISHED[name]
-    config = getattr(transformers, family)(**numbers)
-    count = config.num_hidden_layers
-    ours, theirs = (
-        PositionConfig.from_dict(table) for table in (POSITION_PRESETS[name], read_position_table(config.to_dict()))
-    )
-    assert _spell_out(ours, count) == _spell_out(theirs, count)
-
-
-def _spell_out(position: PositionConfig, num_layers: int) -> list[Any]:
-    """Every layer's schemes with all their options, those that stand for a rule's own value left out."""
-    common = [] if position.scheme == "none" else [{"scheme": position.scheme, **position.options}]
-    common = [part for entry in common for part in entry.get("schemes", [entry])]
-    layers = []
-    for parts in list_layer_specs(position, num_layers):
-        tables = [*map(read_part, common), *((part.scheme, dict(part.options)) for part in parts)]
-        layers.append(sorted((scheme, _fill_in(scheme, options)) for scheme, options in tables))
-    return layers
-
-
-def _fill_in(scheme: str, options: dict[str, Any]) -> dict[str, Any]:
-    own = {"beta_fast": 32.0, "beta_slow": 1.0, "truncate": True} if options.get("spectrum") == "yarn" else {}
-    own |= {"factor": 1.0} if options.get("spectrum") == "proportional" else {}
-    filled = {**defaults_of(options_of(CATALOGUE[scheme])), **own, **options}
-    return {key: value for key, value in filled.items() if key != "attention_factor"}
 
 
 def test_what_no_scheme_does_is_refused() -> None:
