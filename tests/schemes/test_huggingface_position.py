@@ -96,6 +96,7 @@ PEERS = {
         {
             "qk_rope_head_dim": 4, "qk_nope_head_dim": 8, "v_head_dim": 12, "kv_lora_rank": 8, "q_lora_rank": 8,
             "head_dim": 4, "num_key_value_heads": 4, "first_k_dense_replace": LAYERS,
+            "rope_parameters": {**YARN, "mscale": 1.0, "mscale_all_dim": 1.0},
         },
         "apply_rotary_pos_emb_interleave", _rotating_first,
     ),
@@ -150,7 +151,7 @@ WITHOUT: dict[str, dict[str, dict[str, Any] | Callable[[nn.Module], None]]] = {
     "cohere-2": NO_WINDOWS | {"layers without rotation": {"layer_types": ["sliding_attention"] * LAYERS}},
     "olmo-3": NO_WINDOWS | {"YaRN": without_yarn(PEERS["olmo-3"].config)},
     "qwen3-next": {"partial rotation": {"partial_rotary_factor": 1.0}},
-    "deepseek-v3": {},
+    "deepseek-v3": {"YaRN": without_yarn(PEERS["deepseek-v3"].config)},
     "deepseek-v4": NO_WINDOWS,
     "mistral-large-4": ALL_ROTATE
     | {"YaRN": without_yarn(PEERS["mistral-large-4"].config)}

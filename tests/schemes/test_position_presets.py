@@ -31,10 +31,20 @@ PUBLISHED: dict[str, tuple[str, dict[str, Any]]] = {
     # The base is that of Qwen3-Next-80B-A3B; that of the class is 10,000. Every layer is one with a softmax here, since
     # the others, which are delta nets, have no position.
     "qwen3-next": ("Qwen3NextConfig", {"rope_theta": 1e7, "full_attention_interval": 1}),
-    "deepseek-v3": ("DeepseekV3Config", {}),
+    # The rope_scaling of the checkpoint's config.json. The class has none by default; inference/model.py in the
+    # repository of DeepSeek-V3 has the same numbers.
+    "deepseek-v3": (
+        "DeepseekV3Config",
+        {
+            "rope_scaling": {
+                "type": "yarn", "factor": 40, "original_max_position_embeddings": 4096, "beta_fast": 32, "beta_slow": 1,
+                "mscale": 1.0, "mscale_all_dim": 1.0,
+            }
+        },
+    ),
     "mistral-large-4": ("MistralLarge4TextConfig", {}),
     "mpnet": ("MPNetConfig", {"max_position_embeddings": 514}),
-}
+}  # fmt: skip
 
 
 OWN = {"hybrid-2026"}
