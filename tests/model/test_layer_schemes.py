@@ -35,6 +35,7 @@ POSITIONS: dict[str, dict[str, Any]] = {
     "table and windows": {"scheme": "learned", "max_length": 32, "layers": [*SMALL]},
     "shared bias": {"schemes": [{"scheme": "t5", "num_buckets": 8}, "sinks"], "layers": [SMALL[0], "none"]},
     "tokens place themselves": {"layers": [{"schemes": ["forgetting", "rope", SMALL[0]]}, "repo"]},
+    "repo above rope": {"layers": ["rope", "rope", "repo", "repo"]},
     "side by side": {"schemes": [{"scheme": "learned", "max_length": 32}, "sinks", {"scheme": "shaw", "clip": 2}]},
 }
 
