@@ -8,7 +8,7 @@ import pytest
 import transformers
 
 from clockhands.model import PositionConfig
-from clockhands.model.layer_schemes import list_layer_specs
+from clockhands.model.layer_schemes import find_layer_count_faults, list_layer_specs
 from clockhands.options import defaults_of, options_of
 from clockhands.schemes import CATALOGUE, read_part
 from clockhands.schemes.huggingface_position import read_position_table
@@ -65,6 +65,17 @@ def test_a_preset_has_the_numbers_of_its_model(name: str) -> None:
         PositionConfig.from_dict(table) for table in (POSITION_PRESETS[name], read_position_table(config.to_dict()))
     )
     assert _spell_out(ours, count) == _spell_out(theirs, count)
+
+
+@pytest.mark.parametrize("count", [1, 4, 6, 7])
+@pytest.mark.parametrize("name", ["gemma-3", "modernbert", "olmo-3"])
+def test_a_model_of_few_layers_has_the_first_of_the_pattern(name: str, count: int) -> None:
+    """As transformers builds it: Gemma 3 of four layers has windows in all of them."""
+    family, numbers = PUBLISHED[name]
+    config = getattr(transformers, family)(**numbers, num_hidden_layers=count)
+    ours = PositionConfig.from_dict({"preset": name})
+    assert find_layer_count_faults(ours, "decoder", count) == []
+    assert _spell_out(ours, count) == _spell_out(PositionConfig.from_dict(read_position_table(config.to_dict())), count)
 
 
 def _spell_out(position: PositionConfig, num_layers: int) -> list[Any]:
