@@ -244,6 +244,9 @@ def test_skipping_cuts_a_row_into_chunks_that_stand_further_on() -> None:
     assert torch.equal(Skipping(maximum=8)(pos[:1], training=True, generator=generator), pos[:1]), "no room, no skip"
     with pytest.raises(PositionError, match=r"a text of 8 tokens does not fit skipping.maximum, which is 7"):
         Skipping(maximum=7)(pos, training=True)
+    for training in (True, False):
+        with pytest.raises(PositionError, match=r"skipping takes positions of one coordinate.*shape \[1, 6, 2\]"):
+            Skipping()(positions.make_grid(1, 2, 3), training=training)
 
 
 @pytest.mark.parametrize(

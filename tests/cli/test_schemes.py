@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+import tomllib
 from pathlib import Path
 
 import pytest
 
 from clockhands.cli import main
 from clockhands.cli.schemes import BARS, _choose_symbol
+from clockhands.model import PositionConfig
+from clockhands.model.position_faults import find_position_faults
 from clockhands.options import options_of
+from clockhands.positions import make_transform
+from clockhands.scheme_pages.variants import VARIANTS, Variant
 from clockhands.schemes import CATALOGUE
 
 
@@ -65,6 +70,28 @@ def test_a_hidden_key_is_printed_as_such(capsys: pytest.CaptureFixture[str]) -> 
     assert lines[below + 4].rstrip() == "  ╱╱  " + "╱" * 28
 
 
+@pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: variant.name)
+def test_every_other_row_is_told_as_a_recipe_has_it(variant: Variant, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["schemes", variant.name]) == 0
+    told, _, recipe = capsys.readouterr().out.partition("in a recipe:\n")
+    assert variant.title in told and variant.source in told
+    position = PositionConfig.from_dict(tomllib.loads(recipe)["position"])
+    assert find_position_faults(position, "decoder") == []
+    if variant.of:
+        options = json.loads(json.dumps(variant.options))
+        assert (position.scheme, json.loads(json.dumps(position.options))) == (variant.of, options)
+    else:
+        assert position.transform == variant.name
+        assert position.make_transform() == make_transform(variant.name)
+
+
+def test_a_spectrum_is_a_row_of_json_too(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["schemes", "yarn", "--json"]) == 0
+    row = json.loads(capsys.readouterr().out)
+    assert main(["schemes", "--json"]) == 0
+    assert row in json.loads(capsys.readouterr().out)
+
+
 @pytest.mark.parametrize("name", ["sinusoidal", "alibi"])
 def test_drawing_writes_a_file(name: str, tmp_path: Path) -> None:
     target = tmp_path / "picture.svg"
@@ -99,6 +126,12 @@ def test_options_change_what_is_told(capsys: pytest.CaptureFixture[str]) -> None
     ("arguments", "message"),
     [
         (["ropee"], "unknown scheme 'ropee'; did you mean 'rope'?"),
+        (["yarnn"], "unknown scheme 'yarnn'; did you mean 'yarn'?"),
+        (["yarn", "factor=8"], "options: yarn is a spectrum, and only schemes take that here; give them to clockhands"),
+        (
+            ["scaled", "--draw", "a.svg"],
+            "--draw: scaled is a transform, and only schemes take that here; name a scheme",
+        ),
         (["rope", "bas=3"], "unknown option of rope 'bas'; did you mean 'base'?"),
         (["rope", "base"], "'base' is not of the form KEY=VALUE"),
         (["rope", "base=much"], "rope.base is 'much', but must be a number"),

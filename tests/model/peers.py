@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -244,3 +245,13 @@ def from_deberta(ours: Transformer, theirs: Any) -> None:
         put_linear(block.attention.qkv, own.query_proj, own.key_proj, own.value_proj)
         put_linear(scheme.to_key, own.key_proj if own.share_att_key else own.pos_key_proj)
         put_linear(scheme.to_query, own.query_proj if own.share_att_key else own.pos_query_proj)
+
+
+def without_yarn(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return transformers' ``rope_parameters`` with the rule taken away where it stands, and nothing else changed.
+
+    If the model does not read the table, because its kinds of layer have others, this makes no difference to it.
+    """
+    table = config["rope_parameters"]
+    by_kind = {kind: {**own, "rope_type": "default"} for kind, own in table.items() if isinstance(own, dict)}
+    return {"rope_parameters": by_kind or {**table, "rope_type": "default"}}

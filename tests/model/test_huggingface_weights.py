@@ -21,6 +21,7 @@ from clockhands.model.huggingface_weights import (
     copy_from_transformers,
     copy_to_transformers,
 )
+from tests.model.peers import without_yarn
 from tests.model.test_layout_peers import close, shaken
 from tests.model.tiny import VOCABULARY, words
 
@@ -65,7 +66,7 @@ THEIRS: dict[str, tuple[str, dict[str, Any]]] = {
         "Olmo3ForCausalLM",
         {
             "sliding_window": 5,
-            "rope_parameters": YARN,
+            "rope_parameters": {"sliding_attention": PLAIN, "full_attention": YARN},
             "layer_types": [*["sliding_attention"] * 3, "full_attention"],
         },
     ),
@@ -106,6 +107,26 @@ FURTHER: list[tuple[str, dict[str, Any]]] = [
     ("deepseek_v3", {"q_lora_rank": None, "first_k_dense_replace": 4, "attention_bias": True}),
     ("modernbert", {"classifier_bias": False, "attention_bias": False, "norm_bias": True, "mlp_bias": True}),
 ]
+NO_WINDOWS = {"sliding_window": 64}
+SAME_BASE = {"rope_parameters": {"sliding_attention": PLAIN, "full_attention": PLAIN}}
+WITHOUT: list[tuple[str, dict[str, Any]]] = [
+    ("llama", without_yarn(THEIRS["llama"][1])),
+    ("mistral", NO_WINDOWS),
+    ("smollm3", {"no_rope_layers": [1] * 4}),
+    ("cohere2", NO_WINDOWS),
+    ("stablelm", {"rope_parameters": {**PLAIN, "partial_rotary_factor": 1.0}}),
+    ("llama4_text", {"attention_chunk_size": 64}),
+    ("llama4_text", {"attn_scale": 0.0}),
+    ("gemma3_text", NO_WINDOWS),
+    ("gemma3_text", SAME_BASE),
+    ("olmo3", NO_WINDOWS),
+    ("olmo3", without_yarn(THEIRS["olmo3"][1])),
+    ("gpt_oss", NO_WINDOWS),
+    ("gpt_oss", without_yarn(THEIRS["gpt_oss"][1])),
+    ("modernbert", {"local_attention": 64}),
+    ("modernbert", SAME_BASE),
+]
+"""Settings that take away what a model of ``THEIRS`` is copied for: (architecture, changes)."""
 BODY = {
     "kind": "decoder", "vocab_size": VOCABULARY, "d_model": 32, "num_heads": 4, "num_kv_heads": 2, "d_ff": 48,
     "decoder_layers": 4, "norm": "pre", "norm_kind": "rms", "norm_eps": 1e-6, "token_scale": "one", "gated": True,
@@ -212,6 +233,19 @@ def test_from_transformers_and_back_everything_is_the_same(name: str, changes: d
         key: value for key, value in before.items() if key not in left_out
     }
     close(again(input_ids=text).logits, theirs(input_ids=text).logits)
+
+
+@pytest.mark.parametrize(("name", "changes"), WITHOUT)
+@torch.no_grad()
+def test_what_is_copied_acts_in_both_models(name: str, changes: dict[str, Any]) -> None:
+    """A key that transformers ignores would be ignored on both sides, and the logits would agree all the same."""
+    text = words(2, LENGTH)
+    complete, without = (make_theirs(name, settings) for settings in ({}, changes))
+    without.load_state_dict(complete.state_dict())
+    theirs = [model(input_ids=text).logits for model in (complete, without)]
+    ours = [copy_from_transformers(model)(input_ids=text).logits for model in (complete, without)]
+    for with_it, without_it in (theirs, ours):
+        assert (with_it - without_it).abs().max() > 1e-3
 
 
 @pytest.mark.parametrize("name", [*DECODERS, *ENCODERS])

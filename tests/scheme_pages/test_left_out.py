@@ -10,3 +10,8 @@ def test_everything_left_out_has_a_reason_and_no_catalogue_line() -> None:
     for name, reason in LEFT_OUT.items():
         assert len(reason.split()) > 5, name
         assert name.lower() not in CATALOGUE
+
+
+def test_nothing_is_left_out_that_layers_can_say() -> None:
+    """Such as RePo in the upper layers and RoPE in the lower: ``layers = ["rope", "rope", "repo", "repo"]``."""
+    assert not [name for name, reason in LEFT_OUT.items() if "schedule of layers" in reason]

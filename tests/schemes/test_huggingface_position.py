@@ -22,25 +22,26 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from clockhands import positions
 from clockhands.attention import attend
 from clockhands.errors import CheckpointError
-from clockhands.model import PositionConfig, Transformer
-from clockhands.model.layer_schemes import list_layer_specs
-from clockhands.options import defaults_of, options_of
-from clockhands.schemes import CATALOGUE, Composition, NoPosition, RoPE, Scheme, Sinks, SSMax, read_part
+from clockhands.model import Transformer
+from clockhands.schemes import Composition, NoPosition, RoPE, Scheme, Sinks, SSMax
 from clockhands.schemes.huggingface_position import read_position_table
-from clockhands.schemes.position_presets import POSITION_PRESETS
+from tests.model.peers import without_yarn
 from tests.model.tiny import core, words
 
 LENGTH, LAYERS = 21, 6
 SIZES = {
     "vocab_size": 41, "hidden_size": 48, "num_hidden_layers": LAYERS, "num_attention_heads": 4, "intermediate_size": 48,
     "num_key_value_heads": 2, "head_dim": 12, "pad_token_id": 0,
+    "experts_implementation": "eager",  # the other one has no float64
 }  # fmt: skip
 EXPERTS = {"num_local_experts": 2, "num_experts_per_tok": 1}
+PLAIN = {"rope_type": "default", "rope_theta": 500.0}
 YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32, "rope_theta": 500.0}
 BASES = {
     "sliding_attention": {"rope_type": "default", "rope_theta": 100.0},
     "full_attention": {"rope_type": "default", "rope_theta": 10_000.0},
 }
+GEMMA_4_BASES = {"sliding_attention": 10_000.0, "full_attention": 1_000_000.0}  # transformers' own
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,10 @@ PEERS = {
     ),
     "mistral": Peer("MistralForCausalLM", {"sliding_window": 5}),
     "cohere-2": Peer("Cohere2ForCausalLM", {"sliding_window": 5}),
-    "olmo-3": Peer("Olmo3ForCausalLM", {"sliding_window": 5, "rope_parameters": YARN}),
+    "olmo-3": Peer(
+        "Olmo3ForCausalLM",
+        {"sliding_window": 5, "rope_parameters": {"sliding_attention": PLAIN, "full_attention": YARN}},
+    ),
     "qwen3-next": Peer(
         "Qwen3NextForCausalLM",
         {
@@ -92,6 +96,7 @@ PEERS = {
         {
             "qk_rope_head_dim": 4, "qk_nope_head_dim": 8, "v_head_dim": 12, "kv_lora_rank": 8, "q_lora_rank": 8,
             "head_dim": 4, "num_key_value_heads": 4, "first_k_dense_replace": LAYERS,
+            "rope_parameters": {**YARN, "mscale": 1.0, "mscale_all_dim": 1.0},
         },
         "apply_rotary_pos_emb_interleave", _rotating_first,
     ),
@@ -121,16 +126,56 @@ PEERS = {
 }  # fmt: skip
 
 
-def make_tiny(peer: Peer) -> Any:
-    family = getattr(transformers, peer.model)
+def _fill(ending: str, value: float) -> Callable[[nn.Module], None]:
+    """Set the numbers of this name in all layers."""
+
+    def change(model: nn.Module) -> None:
+        for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
+            if name.endswith(ending):
+                tensor.fill_(value)
+
+    return change
+
+
+NO_WINDOWS = {"windows": {"sliding_window": 64}}
+GEMMA_4_WITHOUT_SHARE = {kind: {"rope_type": "default", "rope_theta": base} for kind, base in GEMMA_4_BASES.items()}
+ALL_ROTATE = {"layers without rotation": {"no_rope_layers": [1] * LAYERS}}
+ONE_BASE = {"bases by kind": {"rope_parameters": dict.fromkeys(BASES, BASES["sliding_attention"])}}
+WITHOUT: dict[str, dict[str, dict[str, Any] | Callable[[nn.Module], None]]] = {
+    "gemma-3": NO_WINDOWS | ONE_BASE,
+    "modernbert": {"windows": {"local_attention": 64}} | ONE_BASE,
+    "gpt-oss": NO_WINDOWS | {"YaRN": without_yarn(PEERS["gpt-oss"].config)} | {"sinks": _fill("sinks", -1e4)},
+    "smollm3": ALL_ROTATE,
+    "llama-4": ALL_ROTATE | {"chunks": {"attention_chunk_size": 64}, "temperature": {"attn_scale": 0.0}},
+    "mistral": NO_WINDOWS,
+    "cohere-2": NO_WINDOWS | {"layers without rotation": {"layer_types": ["sliding_attention"] * LAYERS}},
+    "olmo-3": NO_WINDOWS | {"YaRN": without_yarn(PEERS["olmo-3"].config)},
+    "qwen3-next": {"partial rotation": {"partial_rotary_factor": 1.0}},
+    "deepseek-v3": {"YaRN": without_yarn(PEERS["deepseek-v3"].config)},
+    "deepseek-v4": NO_WINDOWS,
+    "mistral-large-4": ALL_ROTATE
+    | {"YaRN": without_yarn(PEERS["mistral-large-4"].config)}
+    | {"learned frequencies": _fill("alpha", 0.0), "temperature": _fill("softmax_scaling.scale", 0.0)},
+    "gemma-4": NO_WINDOWS | {"proportional": {"rope_parameters": GEMMA_4_WITHOUT_SHARE}},
+}
+"""What a model stands for, and what in its configuration or its numbers takes that away."""
+CASES = [(name, feature) for name in PEERS for feature in ("nothing", *WITHOUT[name])]
+
+
+def make_tiny(name: str, without: str = "nothing") -> Any:
+    """Make the peer in float64, without one of its features."""
+    family, change = getattr(transformers, PEERS[name].model), WITHOUT[name].get(without, {})
+    settings = {**SIZES, **PEERS[name].config, **({} if callable(change) else change)}
     torch.manual_seed(3)
-    theirs = family(family.config_class(**{**SIZES, **copy.deepcopy(peer.config)})).eval()
+    theirs = family(family.config_class(**copy.deepcopy(settings))).eval().double()
     with torch.no_grad():
-        for name, parameter in theirs.named_parameters():
-            parameter.add_(torch.randn(parameter.shape) * (1.0 if "sinks" in name else 0.2))
-        for name, buffer in theirs.named_buffers():
-            if name.endswith("alpha"):  # the logarithms of learned factors, which begin at 0
-                buffer.normal_()
+        for key, parameter in theirs.named_parameters():
+            parameter.add_(torch.randn(parameter.shape) * (1.0 if "sinks" in key else 0.1))
+        for key, buffer in theirs.named_buffers():
+            if key.endswith("alpha"):  # the logarithms of learned factors, which begin at 0
+                buffer.normal_(std=0.2)  # small, because transformers computes these angles in float32
+    if callable(change):
+        change(theirs)
     return theirs
 
 
@@ -164,7 +209,7 @@ def build_layers(theirs: Any, side: str) -> list[Scheme]:
                 part.bias_H.data.copy_(layer.self_attn.softmax_scaling.bias)
             if isinstance(part, RoPE) and part.alpha_F is not None:
                 part.alpha_F.data.copy_(theirs.rotary_emb.alpha)
-    return schemes
+    return [scheme.double() for scheme in schemes]
 
 
 def put_in_place(theirs: Any, schemes: list[Scheme], peer: Peer, monkeypatch: pytest.MonkeyPatch) -> list[int]:
@@ -209,71 +254,29 @@ def _is_heads(rest: tuple[Any, ...]) -> bool:
     return rest[0].dim() == 4
 
 
-@pytest.mark.parametrize("name", PEERS)
+@pytest.mark.parametrize(("name", "without"), CASES)
 @torch.no_grad()
-def test_the_model_with_our_schemes_gives_its_own_logits(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    if name == "olmo-3" and transformers.__version__.startswith("5.17"):
-        pytest.skip("transformers 5.17 wants a rotation of OLMo 3 for each kind of layer")
-    peer = PEERS[name]
-    theirs = make_tiny(peer)
-    text = words(2, LENGTH)
+def test_the_model_with_our_schemes_gives_its_own_logits(
+    name: str, without: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In float64, so that models that differ cannot pass as the rounding of equal ones; also without a feature."""
+    peer, text = PEERS[name], words(2, LENGTH)
+    theirs = make_tiny(name, without)
     expected = theirs(input_ids=text)[0]
+    if without != "nothing":
+        complete = make_tiny(name)(input_ids=text)[0]
+        assert (complete - expected).abs().max() > 1e-3, f"{without} makes no difference to the model of transformers"
     schemes = build_layers(theirs, peer.sides[0])
     called = put_in_place(theirs, schemes, peer, monkeypatch)
     got = theirs(input_ids=text)[0]
     assert called == list(range(LAYERS))
-    assert expected.std() > 0.05, "the logits say nothing"
-    torch.testing.assert_close(got, expected, atol=1e-5 * max(1.0, float(expected.abs().max())), rtol=1e-5)
+    assert expected.dtype == torch.float64 and expected.std() > 0.02, "the logits say nothing"
+    torch.testing.assert_close(got, expected, atol=1e-5, rtol=0)
     for scheme in schemes:
         monkeypatch.setattr(scheme, "active_hooks", frozenset)
         monkeypatch.setattr(scheme, "after_rotation", NoPosition)
         monkeypatch.setattr(scheme, "rotate", lambda q, k, *_: (q, k))
     assert (theirs(input_ids=text)[0] - expected).abs().max() > 1e-3, "without the schemes it is another model"
-
-
-PUBLISHED: dict[str, tuple[str, dict[str, Any]]] = {
-    "mistral": ("MistralConfig", {"sliding_window": 4096}),
-    "gpt-oss": ("GptOssConfig", {}),
-    "gemma-3": ("Gemma3TextConfig", {"sliding_window": 512}),
-    "gemma-4": ("Gemma4TextConfig", {}),
-    "modernbert": ("ModernBertConfig", {}),
-    "llama-4": ("Llama4TextConfig", {"rope_theta": 500_000.0}),
-    "smollm3": ("SmolLM3Config", {"rope_theta": 5e6}),
-    "cohere-2": ("Cohere2Config", {"rope_theta": 50_000.0}),
-    "deepseek-v3": ("DeepseekV3Config", {}),
-    "mistral-large-4": ("MistralLarge4TextConfig", {}),
-    "mpnet": ("MPNetConfig", {"max_position_embeddings": 514}),
-}
-
-
-@pytest.mark.parametrize("name", PUBLISHED)
-def test_a_preset_has_the_numbers_of_its_model(name: str) -> None:
-    """As read from a configuration with the published numbers, layer by layer; frequencies and all."""
-    family, numbers = PUBLISHED[name]
-    config = getattr(transformers, family)(**numbers)
-    count = config.num_hidden_layers
-    ours, theirs = (
-        PositionConfig.from_dict(table) for table in (POSITION_PRESETS[name], read_position_table(config.to_dict()))
-    )
-    assert _spell_out(ours, count) == _spell_out(theirs, count)
-
-
-def _spell_out(position: PositionConfig, num_layers: int) -> list[Any]:
-    """Every layer's schemes with all their options, those that stand for a rule's own value left out."""
-    common = [] if position.scheme == "none" else [{"scheme": position.scheme, **position.options}]
-    common = [part for entry in common for part in entry.get("schemes", [entry])]
-    layers = []
-    for parts in list_layer_specs(position, num_layers):
-        tables = [*map(read_part, common), *((part.scheme, dict(part.options)) for part in parts)]
-        layers.append(sorted((scheme, _fill_in(scheme, options)) for scheme, options in tables))
-    return layers
-
-
-def _fill_in(scheme: str, options: dict[str, Any]) -> dict[str, Any]:
-    own = {"beta_fast": 32.0, "beta_slow": 1.0, "truncate": True} if options.get("spectrum") == "yarn" else {}
-    own |= {"factor": 1.0} if options.get("spectrum") == "proportional" else {}
-    filled = {**defaults_of(options_of(CATALOGUE[scheme])), **own, **options}
-    return {key: value for key, value in filled.items() if key != "attention_factor"}
 
 
 def test_what_no_scheme_does_is_refused() -> None:

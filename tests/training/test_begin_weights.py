@@ -95,8 +95,9 @@ def test_the_length_that_a_spectrum_asks_for_is_that_of_the_run_before(
     assert told.model.decoder.options["original_length"] == 5
     opened = Run(rope.path, "cpu", position={"spectrum": "yarn", "factor": 4.0}).model
     assert opened.config.transformer_config.decoder.options["original_length"] == 16
+    from_other = {**from_run(rope, data), "position": {"scheme": "rope"}, "batches": {"window": 32}}
     with pytest.raises(ConfigError, match=r"rope\.original_length is not given"):
-        make_recipe(tables(data), bent)
+        make_recipe(from_other, bent)
 
 
 def test_the_recipe_of_an_older_run_may_leave_out_what_a_spectrum_needs(rope: Run, tmp_path: Path) -> None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from clockhands.catalogue import UnknownNameError
 from clockhands.cli.common import check_file
-from clockhands.errors import UsageError
+from clockhands.errors import UsageError, describe_unknown
 from clockhands.files import write_text
 from clockhands.options import options_of, parse, read_assignments
 
@@ -33,7 +35,9 @@ ROOM_FOR_IDEAS = 130
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument("name", nargs="?", help="the scheme to explain (default: list them all)")
+    parser.add_argument(
+        "name", nargs="?", help="the scheme, spectrum, form or transform to explain (default: list them all)"
+    )
     parser.add_argument("options", nargs="*", metavar="option=value", help="options of the scheme, such as base=500000")
     parser.add_argument("--draw", metavar="FILE.svg", help="draw the scheme to a file")
     parser.add_argument("--overwrite", action="store_true", help="replace the file of --draw if it exists")
@@ -43,11 +47,16 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """List the schemes, or explain and draw one."""
     from clockhands.scheme_pages.page import list_rows, make_page, make_pages
+    from clockhands.scheme_pages.variants import find_variant
 
     if options.name is None:
         if options.draw:
             raise UsageError("--draw needs the name of a scheme: clockhands schemes sinusoidal --draw sinusoidal.svg")
         print(json.dumps(list_rows(), indent=1)) if options.json else _list(make_pages())
+        return 0
+    variant = find_variant(options.name)
+    if variant is not None:
+        _explain_variant(variant, options)
         return 0
     check_file("--draw", options.draw, overwrite=options.overwrite, suffix=".svg")
     options_set = _read(options.name, options.options)
@@ -58,10 +67,28 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
+def _explain_variant(variant: Variant, options: argparse.Namespace) -> None:
+    """Print how to write a spectrum, form or transform. Raises UsageError for what only a scheme takes."""
+    from clockhands.scheme_pages.variants import describe_variant
+
+    if options.options or options.draw:
+        taken = "--draw" if options.draw else "options"
+        remedy = f"give them to clockhands schemes {variant.of}" if variant.of else "name a scheme"
+        raise UsageError(f"{taken}: {variant.name} is a {variant.kind}, and only schemes take that here; {remedy}")
+    print(json.dumps(asdict(variant), indent=1) if options.json else describe_variant(variant))
+
+
 def _read(name: str, written: list[str]) -> dict[str, Any]:
-    """Return the values of ``base=500`` and its like by name. Raises ConfigError for what has another form."""
+    """Return the values of ``base=500`` and its like by name.
+
+    Raises ConfigError for what has another form, and UnknownNameError for a name that no row of the list has.
+    """
+    from clockhands.scheme_pages.variants import VARIANTS
     from clockhands.schemes import CATALOGUE
 
+    if name not in CATALOGUE:
+        names = [*CATALOGUE, *(variant.name for variant in VARIANTS)]
+        raise UnknownNameError(describe_unknown("scheme", name, names))
     known: Mapping[str, Any] = options_of(CATALOGUE[name])
     values = read_assignments(written, f"scheme {name!r}")
     return {key: parse(value, known[key].type) if key in known else value for key, value in values.items()}

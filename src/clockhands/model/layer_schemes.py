@@ -108,9 +108,14 @@ def find_layer_count_faults(position: PositionConfig, side: str, num_layers: int
     subject = f"{side}.layers has {count} {'entry' if count == 1 else 'entries'}"
     if not count:
         return [f"{side}.layers is empty; name a scheme for each layer, or leave it out"]
+    if ELLIPSIS in position.layers:
+        return []
     if count > num_layers:
-        return [f"{subject} and there are {num_layers} layers; give one for each, or a shorter pattern"]
-    if num_layers % count and ELLIPSIS not in position.layers:
+        return [
+            f"{subject} and there are {num_layers} layers; give one for each layer, a shorter pattern, or end it with "
+            f"'{ELLIPSIS}', so that it is cut at the last layer"
+        ]
+    if num_layers % count:
         return [
             f"{subject}, a pattern whose length does not divide the {num_layers} layers; give one for each layer, or "
             f"end the pattern with '{ELLIPSIS}', so that its last repetition is cut at the last layer"

@@ -19,7 +19,7 @@ LayerEntry: TypeAlias = str | Mapping[str, Any]
 """What one layer has: a scheme's name or table, a table ``{schemes = [...]}``, or the name of an entry of ``kinds``."""
 
 ELLIPSIS = "..."
-"""A last entry of ``layers`` that is no layer: with it, the last repetition of the pattern may be cut.
+"""A last entry of ``layers`` that is no layer: with it, the last repetition of the pattern may be cut, or the only one.
 
 A pattern repeats with and without it.
 """
@@ -42,8 +42,9 @@ class PositionConfig:
         every_layer: add the encoding again before every layer.
         skip_every: with n, every n-th layer has no position (iRoPE: 4); with 0, every layer has it.
         layers: what layers have besides ``scheme``, which all of them have: an entry for each layer, or a pattern that
-            repeats, and that may be cut at the last layer if it ends with "...". An entry is a scheme's name, a table
-            of a name and options, a table ``{schemes = [...]}``, or the name of one of ``kinds``.
+            repeats, and that may be cut at the last layer if it ends with "...": a model of fewer layers has the first
+            entries. An entry is a scheme's name, a table of a name and options, a table ``{schemes = [...]}``, or the
+            name of one of ``kinds``.
         kinds: names for such entries. With ``{"local": {"schemes": ["rope", "window"]}}``, "local" is an entry that
             ``layers`` may have.
         transform: a name of ``positions.TRANSFORMS``, which changes the positions before the scheme reads them; None:

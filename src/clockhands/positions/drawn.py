@@ -77,7 +77,7 @@ class Skipping(Transform):
     ..., each drawn from {u_(n-1), ..., maximum - L}, where L is the row's own length: positions below ``maximum``, the
     length to be extended to, are all met, in windows of the trained length. Outside training nothing changes.
 
-    Raises PositionError for a text that is longer than ``maximum``.
+    Raises PositionError for a text that is longer than ``maximum``, and for positions of several coordinates.
     """
 
     maximum: int = 2048
@@ -91,7 +91,15 @@ class Skipping(Transform):
         )
 
     def apply(self, pos_BS: Int[Tensor, "B S"], context: TransformContext) -> Int[Tensor, "B S"]:
-        """Move the chunks of every row apart: [B, S]. Raises PositionError for a row longer than ``maximum``."""
+        """Move the chunks of every row apart: [B, S].
+
+        Raises PositionError for a row longer than ``maximum``, and for positions of several coordinates.
+        """
+        if pos_BS.dim() != 2:
+            raise PositionError(
+                f"skipping takes positions of one coordinate, [B, S], and these have the shape {list(pos_BS.shape)}; "
+                f"choose another transform, such as shifted or cape"
+            )
         if not context.training:
             return pos_BS
         rows = [self._skip(length, context.generator) for length in (pos_BS.amax(-1) + 1).tolist()]

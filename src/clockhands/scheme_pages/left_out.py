@@ -11,7 +11,6 @@ LEFT_OUT: dict[str, str] = {
     "FLOATER": "the encoding is the solution of a differential equation and its code could not be checked",
     "Complex-order embeddings": "every word has frequencies of its own, which are a token embedding and not a scheme",
     "Wavelet relative encoding": "no official code was found to settle the scales and shifts that the paper leaves",
-    "RePo above RoPE": "a schedule of layers, not a scheme: repo in the upper ones, rope in the lower",
     "SeqPE, PJ-RoPE, RoPE-ID, HARoPE, Circle-RoPE, VRoPE, DoPE, CLEX, TAPA, BAM": "read as abstracts, with nothing to "
     "be exact to",
     "mTAN's attention over time": "it replaces self-attention by attention from reference times; its time embeddings "

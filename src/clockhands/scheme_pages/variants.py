@@ -6,7 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-__all__ = ["VARIANTS", "Variant"]
+import tomli_w
+
+from clockhands.options import defaults_of, options_of
+from clockhands.positions import TRANSFORMS
+
+__all__ = ["VARIANTS", "Variant", "describe_variant", "find_variant", "make_position_table"]
 
 Kind = Literal["spectrum", "form", "transform"]
 
@@ -153,3 +158,28 @@ _TRANSFORMS = (
 )
 
 VARIANTS: tuple[Variant, ...] = (*_ROPE, *_AXES, *_BIASES, *_CONTENT, *_TRANSFORMS)
+
+
+def find_variant(name: str) -> Variant | None:
+    """Return the row of this name, or None if there is none."""
+    return next((variant for variant in VARIANTS if variant.name == name), None)
+
+
+def describe_variant(variant: Variant) -> str:
+    """Return what a row is, where its scheme is explained, and the table of a recipe that asks for it."""
+    lines = [f"{variant.name}: {variant.title}", "", f"source     {variant.source}"]
+    lines += [f"used by    {', '.join(variant.models) or 'no widely known model'}"]
+    if variant.of:
+        lines += [f"a {variant.kind} of {variant.of}, explained by: clockhands schemes {variant.of}"]
+    else:
+        lines += ["a transform of positions, under any scheme"]
+    return "\n".join([*lines, "", "in a recipe:", tomli_w.dumps({"position": make_position_table(variant)})])
+
+
+def make_position_table(variant: Variant) -> dict[str, Any]:
+    """Return the table ``[position]`` that asks for a row; of a transform, with the options that have a default."""
+    if variant.of:
+        return {"scheme": variant.of, **variant.options}
+    defaults = defaults_of(options_of(TRANSFORMS[variant.name]))
+    options = {key: value for key, value in defaults.items() if value is not None}
+    return {"transform": variant.name, "transform_options": options}

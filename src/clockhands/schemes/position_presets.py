@@ -88,8 +88,11 @@ POSITION_PRESETS: Catalogue[dict[str, Any]] = Catalogue("position preset", {
     },
     # Qwen3-Next, of whose layers every fourth has a softmax: a quarter of the channels turns.
     "qwen3-next": {"scheme": "rope", "base": 1e7, "fraction": 0.25},
-    # DeepSeek-V3: 64 of 192 channels turn, which keys share (MLA).
-    "deepseek-v3": {"scheme": "rope", "base": 10_000.0, "fraction": 1 / 3, "layout": "interleaved"},
+    # DeepSeek-V3: 64 of 192 channels turn, which keys share (MLA), by YaRN; all channels get its factor of the logits.
+    "deepseek-v3": {
+        "scheme": "rope", "base": 10_000.0, "fraction": 1 / 3, "layout": "interleaved", "spectrum": "yarn",
+        "factor": 40.0, "original_length": 4096, "mscale": 1.0, "mscale_all_dim": 1.0,
+    },
     # Mistral Large 4: half of the channels turns (MLA), each pair at a frequency with a learned factor, in three layers
     # of four; in all, each head learns how much sharper it gets with the logarithm of the position.
     "mistral-large-4": {

@@ -357,3 +357,22 @@ def test_a_recipe_with_a_byte_order_mark_is_read(tmp_path: Path) -> None:
     path = tmp_path / "a.toml"
     path.write_text('\ufeff[data]\ncorpus = "numbers"\n[training]\nmax_steps = 3\n', encoding="utf8")
     assert load_recipe(path).training.max_steps == 3
+
+
+def test_a_new_training_gives_a_spectrum_its_trained_length() -> None:
+    """The window of a language model, ``max_length`` of pairs; the run records it, and a number that is given stays."""
+    yarn = {"scheme": "rope", "spectrum": "yarn", "factor": 4.0}
+    texts = {**TABLES, "model": {"preset": "tiny", "kind": "decoder"}, "position": yarn, "batches": {"window": 65}}
+    texts["data"] = {"corpus": "text", "train": "a.txt"}
+    recipe = make_recipe(texts, {})
+    assert recipe.trained_length == recipe.model.decoder.options["original_length"] == 65
+    assert tomllib.loads(recipe.to_toml())["position"]["original_length"] == 65
+    assert make_recipe(texts, {"batches.window": 33}).model.decoder.options["original_length"] == 33
+    assert make_recipe(texts, {"position.original_length": 9}).model.decoder.options["original_length"] == 9
+    without_text = {**texts, "data": {"corpus": "text"}}
+    assert not any("original_length" in fault for fault in faults(without_text)), "the missing text is the only fault"
+    pairs = {**NUMBERS, "position": yarn}
+    assert make_recipe(pairs, {"batches.max_length": 40}).model.encoder.options["original_length"] == 40
+    assert any("rope.original_length is not given" in fault for fault in faults(pairs))
+    begun = {**texts, "training": {**TABLES["training"], "begin_from": "elsewhere"}}
+    assert any("rope.original_length is not given" in fault for fault in faults(begun))

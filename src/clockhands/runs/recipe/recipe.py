@@ -31,13 +31,14 @@ from clockhands.runs.recipe.overrides import try_overrides
 from clockhands.runs.recipe.sections import Batching, Tokenization, Training
 from clockhands.runs.recipe.validation import (
     check_tokenizer,
+    choose_architecture,
     fill_in_options,
     read_corpus,
     read_model,
     read_section,
     select_tables,
 )
-from clockhands.schemes.rotary.saved_options import complete_saved_position
+from clockhands.schemes.rotary.saved_options import add_trained_length, complete_saved_position
 
 __all__ = [
     "DEFAULT_SIZES",
@@ -84,7 +85,7 @@ class Recipe:
     @property
     def trained_length(self) -> int | None:
         """The most tokens that a text in training can have; None for pairs without a bound."""
-        return self.batches.max_length if self.model.architecture == "encoder-decoder" else self.batches.window
+        return _find_text_length(self.batches, self.model.architecture)
 
     @classmethod
     def from_tables(cls, tables: Mapping[str, Any], source: str = "the recipe") -> Recipe:
@@ -103,6 +104,9 @@ class Recipe:
         data_is_valid = len(faults) == before
         sections = {name: read_section(recipe_tables, name, faults) for name in SECTIONS}
         faults += check_tokenizer(corpus, sections["tokenizer"])
+        if sections["batches"] is not None:
+            length = _find_text_length(sections["batches"], choose_architecture(recipe_tables, corpus, data))
+            recipe_tables["position"] = _fill_in_length(recipe_tables, length)
         model = read_model(recipe_tables, corpus, data, faults, data_is_valid=data_is_valid)
         if faults or model is None:
             raise ConfigError(list(dict.fromkeys(faults)), source)
@@ -213,6 +217,21 @@ def read_training_overrides(written: Mapping[str, str]) -> dict[str, Any]:
     """Return overrides of ``[training]``, written on a command line, as their fields want them."""
     known = {f"training.{name}": option.type for name, option in find_keys({}, "training").items()}
     return {key: parse(value, known.get(key, Any)) for key, value in written.items()}
+
+
+def _find_text_length(batches: Batching, architecture: object) -> int | None:
+    """Return the most tokens that a text can have; None for pairs without a bound."""
+    return batches.max_length if architecture == "encoder-decoder" else batches.window
+
+
+def _fill_in_length(tables: Tables, length: int | None) -> dict[str, Any]:
+    """Return ``[position]`` with the trained length where a spectrum asks for it and this training is what gives it.
+
+    A model to begin from was trained on texts of another length, which ``inherit`` reads where it is known.
+    """
+    position: dict[str, Any] = tables["position"]
+    begins_anew = tables["training"].get("begin_from") in (None, "none")
+    return position if length is None or not begins_anew else add_trained_length(position, length)
 
 
 def _make_writable(table: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:

@@ -30,6 +30,7 @@ __all__ = [
     "DEFAULT_ARCHITECTURES",
     "SHAPE",
     "check_tokenizer",
+    "choose_architecture",
     "fill_in_options",
     "read_corpus",
     "read_model",
@@ -105,6 +106,13 @@ def check_tokenizer(corpus: str, tokenization: Tokenization | None) -> list[str]
     return [
         f"tokenizer.kind is 'morpheme', and corpus {corpus!r} has no list of morphemes; take bpe, word or character"
     ]
+
+
+def choose_architecture(tables: Tables, corpus: str, data: Mapping[str, Any]) -> Any:
+    """Return ``kind`` of [model] or of its preset, unchecked, or else the architecture for the task of the corpus."""
+    model, entry = tables["model"], CORPORA.find(corpus)
+    task: Task = "translation" if entry is None else entry.find_task(data)
+    return {"kind": DEFAULT_ARCHITECTURES[task], **(PRESETS.find(model.get("preset")) or {}), **model}["kind"]
 
 
 def read_model(

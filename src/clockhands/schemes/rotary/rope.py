@@ -51,7 +51,8 @@ class RoPE(RotatedValues):
         factor: how many times longer than trained; for all spectra but ``default`` and ``hope``. ``linear``, ``ntk``,
             ``dynamic``, ``yarn`` and ``longrope`` need it.
         original_length: the trained length L; ``dynamic``, ``yarn``, ``longrope``, ``llama3`` and ``hope`` need it.
-            Where a run is opened or trained further with another spectrum, it is the run's own length.
+            In a new training it is the length of its texts; where a run is opened or trained further with another
+            spectrum, it is the run's own.
         share: of the frequencies, the highest, that rotate; for ``proportional``.
         beta_fast: hands that come round this often within L are kept; for ``yarn``.
         beta_slow: hands that come round less often than this within L are interpolated; for ``yarn``.

@@ -1,4 +1,4 @@
-"""Options of RoPE's spectrum in saved files: what older ones left out, and whether the trained length is missing."""
+"""Options of RoPE's spectrum that files leave out: what older ones meant by that, and where the trained length goes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from clockhands.schemes.rotary.spectra import SPECTRA
 
-__all__ = ["complete_saved_position", "lacks_trained_length"]
+__all__ = ["add_trained_length", "complete_saved_position", "lacks_trained_length"]
 
 OLDER_DEFAULTS = {"factor": 1.0, "original_length": 2048}
 """What a file means that gives a spectrum without these options, which had these defaults when it was written."""
@@ -19,6 +19,25 @@ LENGTH_OF_LLAMA3 = 8192
 def lacks_trained_length(options: Mapping[str, Any]) -> bool:
     """Return whether options name a spectrum that needs the trained length, and do not give it."""
     return "original_length" in _list_missing(options)
+
+
+def add_trained_length(table: Any, length: int, scheme: Any = None) -> Any:
+    """Return a position with the trained length in each table whose spectrum needs it and has none.
+
+    ``table`` is a position, or a part of it: a side, a kind of layer, a list of layers or of schemes; anything else
+    comes back as it is. ``scheme``: the one that the table has where it names none itself.
+    """
+    if isinstance(table, (list, tuple)):
+        return [add_trained_length(entry, length) for entry in table]
+    if not isinstance(table, Mapping):
+        return table
+    scheme, has_length = table.get("scheme", scheme), table.get("original_length") is not None
+    # What a table says holds for the tables in it too: a side, and options that are written in a table of their own.
+    completed = {
+        key: value if has_length else add_trained_length(value, length, scheme) for key, value in table.items()
+    }
+    missing = scheme == "rope" and lacks_trained_length(table)
+    return {**completed, "original_length": length} if missing else completed
 
 
 def complete_saved_position(table: Any) -> Any:
