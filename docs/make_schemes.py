@@ -15,7 +15,6 @@ import re
 import statistics
 import sys
 import time
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,8 @@ import torch
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
+
+from docs.scheme_advice import write_advice  # noqa: E402
 
 from clockhands import positions  # noqa: E402
 from clockhands.attention import attend  # noqa: E402
@@ -36,16 +37,11 @@ from clockhands.scheme_pages.page import COSTS, Page, make_pages, read_costs  # 
 from clockhands.scheme_pages.picture import DRAWN_WITH, make_figure  # noqa: E402
 from clockhands.scheme_pages.variants import VARIANTS, Variant  # noqa: E402
 from clockhands.schemes import CATALOGUE, Sizes, build  # noqa: E402
+from clockhands.studies.scheme_results import RULE  # noqa: E402
 
 FOLDER = ROOT / "docs" / "schemes"
 LENGTH, HEADS, HEAD_DIM = 512, 8, 64
 SETTING = f"attention alone, forward, batch 1, {LENGTH} tokens, {HEADS} heads of {HEAD_DIM}, float32, one CPU thread"
-STUDIES = {
-    "the-schemes": "Sentences of English to Esperanto that are exactly right, in percent, against the sinusoid",
-    "how-far": "Loss on Python's source within the trained length, in nats a character, against the sinusoid",
-}
-"""The studies that every scheme takes part in, and what their scores are."""
-ONLY_WORSE = "What was measured of it here is worse than its reference, and stands below."
 VARIANT_COLUMNS = ("variant", "kind", "of", "options", "idea", "source", "used by")
 COLUMNS = (
     "scheme",
@@ -152,6 +148,7 @@ def overview(rows: list[tuple[str, ...]]) -> str:
     ]
     lines += ["", "## Variants", "", "Spectra, forms and transforms that have a name of their own."]
     lines += ["", table_line(VARIANT_COLUMNS), table_line(["---"] * len(VARIANT_COLUMNS)), *map(variant_line, VARIANTS)]
+    lines += ["", "## Which results are told", "", f"On the page of a scheme, under *When to take it*. {RULE}"]
     lines += ["", "## Left out, and why", "", *(f"- **{name}**: {why}." for name, why in LEFT_OUT.items()), ""]
     return "\n".join(lines)
 
@@ -174,13 +171,7 @@ def markdown(page: Page) -> str:
     lines += [f"- **Learns** {page.parameters:,} parameters for {scope} (d_model 512, 8 heads)"]
     lines += [] if page.cost is None else [f"- **Costs** {page.cost:.2f} times the time of no position ({SETTING})"]
     lines += ["", "## Example", "", "```python", page.example, "```"]
-    told = measured(page.name)
-    worse = [line for line in told if "], worse by " in line]
-    lines += ["", "## When to take it", "", *([line for line in told if line not in worse] or [ONLY_WORSE])]
-    lines += ["", "## When not to take it", "", *worse, *(f"- {limit[0].upper()}{limit[1:]}." for limit in page.limits)]
-    lines += (
-        [] if worse or page.limits else ["Nothing that it declares, and nothing that was measured, speaks against it."]
-    )
+    lines += ["", *write_advice(page)]
     if page.variants:
         lines += ["", "## Variants", "", table_line(VARIANT_COLUMNS), table_line(["---"] * len(VARIANT_COLUMNS))]
         lines += [variant_line(variant) for variant in page.variants]
@@ -205,26 +196,6 @@ def variant_line(variant: Variant) -> str:
     options = " ".join(f"{key}={value}" for key, value in variant.options.items())
     cells = [variant.name, variant.kind, variant.of, f"`{options}`" if options else "", variant.title, variant.source]
     return table_line([*map(bar, cells), ", ".join(variant.models)])
-
-
-def measured(name: str) -> list[str]:
-    """What the studies measured of a scheme, a line for each variant of it; nothing else is advised."""
-    lines = []
-    for study, what in STUDIES.items():
-        for variant, score, verdict in read_results(study):
-            if re.split(r",| of ", variant.removeprefix("decoder: "))[0] == name:
-                told = f" ({variant})" if variant != name else ""
-                lines.append(f"- {what}{told}: {score}, {verdict}. [Study](../studies/{study}.md)")
-    return lines or ["It was not measured here: no study has it among its variants."]
-
-
-@cache
-def read_results(study: str) -> list[tuple[str, str, str]]:
-    """Variant, score and verdict of each line of the table of results on a study's page."""
-    text = (ROOT / "docs" / "studies" / f"{study}.md").read_text("utf8")
-    table = text[text.index("| variant | score |") :].split("\n\n")[0]
-    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()[2:]]
-    return [(row[0], row[1], row[-1]) for row in rows]
 
 
 def bar(text: str) -> str:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import re
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 
@@ -11,9 +13,12 @@ import pytest
 
 from clockhands.scheme_pages.page import make_page, make_pages
 from clockhands.schemes import CATALOGUE
+from clockhands.studies.scheme_results import collect_results, list_largest
 from tests.schemes.oracles import ORACLES
+from tests.studies.test_scheme_results import BASE, SINKS, plant
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "schemes"
+STUDIES = DOCS.parents[1] / "src" / "clockhands" / "studies"
 
 
 @pytest.fixture(scope="module")
@@ -24,6 +29,17 @@ def writer() -> ModuleType:
     script = importlib.util.module_from_spec(found)
     found.loader.exec_module(script)
     return script
+
+
+@pytest.fixture(scope="module")
+def advice(writer: ModuleType) -> ModuleType:
+    """The module that writes when to take a scheme; the script makes it importable."""
+    return importlib.import_module(writer.write_advice.__module__)
+
+
+def read_part(name: str, heading: str) -> str:
+    """Return a part of a scheme's page."""
+    return (DOCS / f"{name}.md").read_text("utf8").split(f"## {heading}\n")[1].split("\n## ")[0]
 
 
 def test_there_is_a_page_and_a_figure_for_every_scheme_and_no_other() -> None:
@@ -67,14 +83,73 @@ def test_a_page_has_an_example_and_says_when_to_take_it(name: str) -> None:
     assert all(f"| {variant.name} |" in told for variant in listed.variants)
 
 
-def test_advice_is_what_a_study_measured_and_nothing_else(writer: ModuleType) -> None:
-    page_of_study = (DOCS.parent / "studies" / "how-far.md").read_text("utf8")
-    row = next(line for line in page_of_study.splitlines() if line.startswith("| rope |"))
+def test_advice_is_what_a_study_measured(advice: ModuleType) -> None:
+    """The verdict of a variant on the page of its study, and what the page of answers says of longer text."""
+    page_of_study = (DOCS.parent / "studies" / "which-layers.md").read_text("utf8")
+    row = next(line for line in page_of_study.splitlines() if line.startswith("| windows alone, sinks |"))
     verdict = row.strip("| ").split(" | ")[-1]
-    assert any(line.endswith(f"{verdict}. [Study](../studies/how-far.md)") for line in writer.measured("rope"))
-    assert any("(rope, dynamic NTK)" in line for line in writer.measured("rope"))
-    assert any("window of 2" in line for line in writer.measured("window"))
-    assert writer.measured("rerope") == ["It was not measured here: no study has it among its variants."]
+    told = read_part("sinks", "When to take it") + read_part("sinks", "When not to take it")
+    assert f"against *rope*: {verdict}; at 8 times the trained length its loss" in told
+    assert "[which-layers](../studies/which-layers.md)" in told
+
+
+@pytest.mark.parametrize("name", CATALOGUE)
+def test_only_what_no_study_uses_is_called_unmeasured(name: str, advice: ModuleType) -> None:
+    """The files of studies and results are read as text: a setting of positions has the scheme's name in quotes."""
+    paths = [*STUDIES.glob("*.toml"), *(DOCS.parent / "studies" / "results").glob("*.json")]
+    settings = re.compile(r"\"position[.\w]*\"? ?[=:].*|\"scheme\": \".*|^  \"[\w-].*", re.M)
+    quoted = f'"{name}"'
+    used = any(
+        quoted in line for path in paths for line in settings.findall(path.read_text("utf8").split('"trials"')[0])
+    )
+    assert (advice.UNMEASURED in read_part(name, "When to take it")) is not used
+
+
+def test_lines_are_few_and_the_rest_is_told(advice: ModuleType) -> None:
+    for name in CATALOGUE:
+        told = read_part(name, "When to take it") + read_part(name, "When not to take it")
+        lines = [line for line in told.splitlines() if "](../studies/" in line]
+        assert len(lines) <= advice.MOST_TOLD, name
+        total = len(list_largest(advice.collect_measured().get(name, []))) + len(advice.collect_checked().get(name, []))
+        cut = f"Here and below {len(lines)} of {total} results are told, " if len(lines) < total else ""
+        assert ("Here and below" in told) is bool(cut) and cut in told, name
+
+
+def test_a_page_changes_where_results_do(advice: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = make_page("sinks")
+    for loss, heading in ((1.5, "When to take it"), (2.5, "When not to take it")):
+        measured = {"which-layers": plant({BASE: 2.0, SINKS: loss})}
+        monkeypatch.setattr(advice, "collect_measured", partial(collect_results, measured))
+        monkeypatch.setattr(advice, "collect_checked", dict)
+        text = "\n".join(advice.write_advice(page))
+        assert f"*{SINKS}*" in text.split(f"## {heading}\n")[1].split("## ")[0]
+        assert text.count(f"*{SINKS}*") == 1
+        assert (advice.ONLY_WORSE in text) is (heading == "When not to take it")
+
+
+def test_what_is_planned_and_has_no_result_is_not_called_unmeasured(
+    advice: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("collect_measured", "collect_checked"):
+        monkeypatch.setattr(advice, name, dict)
+    assert "among the variants of *which-layers* and *which-layers-recall*, and no" in "\n".join(
+        advice.write_advice(make_page("sinks"))
+    )
+    monkeypatch.setattr(advice, "find_users", dict)
+    assert advice.UNMEASURED in advice.write_advice(make_page("sinks"))
+
+
+def test_what_extending_measured_is_told_of_a_scheme_without_a_study(advice: ModuleType) -> None:
+    row = {
+        "ordering": "untrained, ReRoPE beats NTK", "source": "Su 2023", "verdict": "comes out", "models": 3,
+        "comes out in": ["a", "b"], "contradicted in": [], "nats": 0.5, "low": -0.25, "high": 1.25,
+    }  # fmt: skip
+    pairs = [{"chosen": chosen, "best of all": "leaky-rerope"} for chosen in ("rerope", "yarn", "leaky-rerope")]
+    ordering, chosen = advice.write_extension(make_page("rerope"), {"orderings": [row], "pairs": pairs})
+    assert "comes out. It is shown in 2 of 3 small models and its reverse in 0;" in ordering
+    assert "the mean difference is 0.50 nats [−0.25, 1.25]" in ordering
+    assert "Of 3 pairs of a small model" in chosen and "in 2; in 3 it was" in chosen
+    assert advice.write_extension(make_page("liere"), {"orderings": [row], "pairs": pairs}) == []
 
 
 PARTS = {
@@ -83,7 +158,7 @@ PARTS = {
     "a drawing": r"^!\[{name}: what it does by distance and by position\]\({name}\.svg\)$",
     "who uses it": r"^- \*\*Used by\*\* \w.*$",
     "an example": r"^## Example\n\n```python\n>>> ",
-    "when to take it": r"^## When to take it\n\n(- .+\[Study\]|It was not measured here|What was measured)",
+    "when to take it": r"^## When to take it\n\n(- .+\]\(\.\./studies/|It was not measured here|What was measured)",
     "when not": r"^## When not to take it\n\n(- |Nothing that it declares)",
     "its parity": r"^- \*\*Compared with\*\* its oracle in float64 \(`(tests/schemes/oracles/\w+\.py)`\)$",
     "its exceptions": r"^## What the laws say\n\nIt keeps every law of `tests/schemes/test_laws.py`(\.$|, except:\n)",
@@ -110,14 +185,10 @@ def test_the_oracle_that_a_page_names_holds_the_schemes(name: str, writer: Modul
     assert re.search(rf'^@oracle\(\s*"{name}"', text, re.M) and name in ORACLES
 
 
-def test_what_was_worse_stands_under_when_not(writer: ModuleType) -> None:
-    told = (DOCS / "none.md").read_text("utf8")
-    take, leave = (
-        told.split(heading)[1].split("\n## ")[0] for heading in ("## When to take it", "## When not to take it")
-    )
-    assert writer.ONLY_WORSE in take and leave.count(", worse by ") == 2
-    told = (DOCS / "random.md").read_text("utf8")
-    take, leave = (
-        told.split(heading)[1].split("\n## ")[0] for heading in ("## When to take it", "## When not to take it")
-    )
-    assert ", undecided" in take and ", worse by" not in take and ", worse by" in leave
+def test_what_was_worse_stands_under_when_not(advice: ModuleType) -> None:
+    for name in CATALOGUE:
+        take, leave = read_part(name, "When to take it"), read_part(name, "When not to take it")
+        assert ": worse by" not in take, name
+        measured = [line for line in leave.splitlines() if "](../studies/" in line]
+        assert all(re.search(": worse[ :]|: (reproduced|contradicted) ", line) for line in measured), name
+    assert advice.ONLY_WORSE in read_part("repo", "When to take it")
