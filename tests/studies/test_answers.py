@@ -43,6 +43,11 @@ def test_what_a_reader_tries_prints_what_the_page_says(
     assert printed.getvalue().strip() == question.attempt.prints.strip()
 
 
+@each
+def test_an_answer_has_a_small_table(question: Question) -> None:
+    assert len(question.rows) >= 2
+
+
 def texts(question: Question) -> str:
     """What a person reads of a question, without code, formulas and slots."""
     claims = [text for claim in question.claims for text in (claim.because,)]

@@ -33,6 +33,7 @@ FACTS: Catalogue[Callable[[], Values]] = Catalogue(
         "cached-keys": import_later("clockhands.studies.exact.rotated", "compare_cached_keys"),
         "values": import_later("clockhands.studies.exact.rotated", "compare_values"),
         "padding": import_later("clockhands.studies.exact.rotated", "compare_shifted"),
+        "padded": import_later("clockhands.studies.exact.rotated", "compare_padded"),
         "partial": import_later("clockhands.studies.exact.rotated", "measure_partial"),
         "base": import_later("clockhands.studies.exact.longer", "find_bases"),
         "yarn": import_later("clockhands.studies.exact.longer", "measure_yarn"),
