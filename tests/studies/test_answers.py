@@ -93,6 +93,12 @@ def test_every_claim_has_its_verdict_once() -> None:
     assert sorted(numbers) == list(ALL_CLAIMS)
 
 
+def test_every_count_of_seeds_that_learned_has_its_interval() -> None:
+    counts = {*re.findall(r"(\d+ of \d+)(?: seeds)?(?: that)? learned", PAGE)}
+    assert {"0 of 5", "9 of 10"} <= counts
+    assert [count for count in sorted(counts) if not re.search(rf"\| {count} \| (?:at \w+ )?\d", PAGE)] == []
+
+
 def test_no_verdict_is_drawn_from_scores_of_a_task_that_was_too_easy() -> None:
     earlier = {
         path.stem for path in RESULTS.glob("*.json") if path.stem in STUDIES

@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 
 from clockhands.catalogue import Catalogue, import_later
 
-Values = Mapping[str, float | int]
-"""Numbers by what they are."""
+Values = Mapping[str, float | int | str]
+"""Numbers, or intervals as text, by what they are."""
 
 FACTS: Catalogue[Callable[[], Values]] = Catalogue(
     "fact",
@@ -39,6 +39,7 @@ FACTS: Catalogue[Callable[[], Values]] = Catalogue(
         "yarn": import_later("clockhands.studies.exact.longer", "measure_yarn"),
         "temperature": import_later("clockhands.studies.exact.longer", "measure_temperature"),
         "recall": import_later("clockhands.studies.exact.recall", "find_least_losses"),
+        "learned": import_later("clockhands.studies.exact.seeds", "bound_learned"),
     },
     describe=lambda fact: (fact.__doc__ or "").partition("\n")[0],
 )
