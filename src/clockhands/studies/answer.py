@@ -9,19 +9,17 @@ from typing import Literal
 
 import numpy as np
 
-from clockhands.comparison import Comparison, Plan, conclude
-from clockhands.comparison.ceiling_finding import find_plan_ceiling
-from clockhands.comparison.cost import make_material_key
+from clockhands.comparison import Comparison, conclude
 from clockhands.comparison.plan_settings import METRICS
 from clockhands.comparison.score_matrix import score_matrix
 from clockhands.comparison.statistics import ALPHA, MIN_SEEDS, bound_mean
-from clockhands.comparison.trial_runner import load_material
 from clockhands.comparison.verdicts import Verdict, format_score, judge
 from clockhands.findings import Finding, Findings, choose_digits, join_words
 from clockhands.studies.exact.added import share_scores
 from clockhands.studies.literature import check_ordering, tally_orderings
 from clockhands.studies.pace import NOT_MEASURED, describe_pace, describe_slower
 from clockhands.studies.study import Conclusion, Study
+from clockhands.studies.task_bounds import count_vocabulary, find_ceiling_once
 
 SLOT = re.compile(r"\[\[(\w+)(?::(.+?))?\]\]")
 FILLED = re.compile(SLOT.pattern + r"( %)?")
@@ -169,7 +167,7 @@ def _find_measured(slot: str, rest: str, comparison: Comparison, verdicts: Mappi
         ratios = _list_values("before", "word over position", comparison, verdicts[rest].variant)
         return format_interval([100 * share_scores(ratio)[2] for ratio in ratios], 1)
     if slot == "ceiling":
-        return f"{100 * _find_ceiling_share(comparison.plan):.1f}"
+        return f"{100 * find_ceiling_once(comparison.plan).share:.1f}"
     if slot == "bar":
         if comparison.plan.learned is None:
             raise KeyError("the study sets no score from which a seed has learned")
@@ -187,23 +185,6 @@ def _find_measured(slot: str, rest: str, comparison: Comparison, verdicts: Mappi
     if slot == "verdict":
         return verdicts[rest].sentence.replace(" (", ", ").replace(")", "")
     raise KeyError(f"an answer has no slot {slot!r}")
-
-
-def _find_ceiling_share(plan: Plan) -> float:
-    """Return the order-blind ceiling of a study's task, which takes seconds and is asked for in many texts."""
-    key = make_material_key(plan.get_recipe(plan.baseline, plan.seeds[0]))
-    if key not in _CEILINGS:
-        _CEILINGS[key] = find_plan_ceiling(plan).share
-    return _CEILINGS[key]
-
-
-_CEILINGS: dict[str, float] = {}
-
-
-def count_vocabulary(comparison: Comparison) -> int:
-    """Return how many tokens the baseline's tokenizer of sources has."""
-    plan = comparison.plan
-    return len(load_material(plan.get_recipe(plan.baseline, plan.seeds[0])).tokenizers.source)
 
 
 def _list_values(slot: str, name: str, comparison: Comparison, variant: str) -> list[float]:
