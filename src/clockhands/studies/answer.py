@@ -28,6 +28,8 @@ SHARES = ("words recovered", "position read back")
 """How the measures begin that are shares, at most 1."""
 OF_A_VARIANT = ("score", "verdict", "kind", "alone", "reached", "slower")
 """The slots of which all that stands behind the colon is a variant."""
+REFUSED = "refused"
+"""Stands in place of the loss on a longer text that a model refused to read."""
 FEWEST_LEARNED = 3
 """Of fewer seeds that learned no mean is told: all seeds are, from the lowest to the highest."""
 
@@ -174,6 +176,8 @@ def _find_measured(slot: str, rest: str, comparison: Comparison, verdicts: Mappi
         return f"{comparison.plan.learned:g}"
     if slot in ("before", "after", "longer"):
         variant, _, name = rest.rpartition(":")
+        if slot == "longer" and _is_refused(name, comparison, verdicts[variant].variant):
+            return REFUSED
         values = _list_values(slot, name, comparison, verdicts[variant].variant)
         return format_interval(values, 2, most=1.0 if name.startswith(SHARES) else None)
     if slot == "reached":
@@ -185,6 +189,12 @@ def _find_measured(slot: str, rest: str, comparison: Comparison, verdicts: Mappi
     if slot == "verdict":
         return verdicts[rest].sentence.replace(" (", ", ").replace(")", "")
     raise KeyError(f"an answer has no slot {slot!r}")
+
+
+def _is_refused(split: str, comparison: Comparison, variant: str) -> bool:
+    """Return whether every model of a variant refused longer text, as one does whose table ends."""
+    trials = comparison.get_trials(variant)
+    return bool(trials) and all(split in trial.longer and trial.longer[split].refused for trial in trials)
 
 
 def _list_values(slot: str, name: str, comparison: Comparison, variant: str) -> list[float]:
