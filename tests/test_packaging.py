@@ -108,3 +108,9 @@ def test_every_relative_link_of_the_readme_leads_to_a_file() -> None:
     targets = re.findall(r"\]\(([^)\s#]+)", (ROOT / "README.md").read_text("utf8"))
     relative = [target for target in targets if "://" not in target]
     assert relative and all((ROOT / target).exists() for target in relative)
+
+
+def test_the_readme_is_one_screen_with_four_links() -> None:
+    text = (ROOT / "README.md").read_text("utf8")
+    assert len(text.splitlines()) <= 40
+    assert len(re.findall(r"(?<!!)\[[^\]]*\]\(", text)) == 4

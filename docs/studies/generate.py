@@ -36,6 +36,7 @@ from clockhands.studies.literature import check_orderings
 from clockhands.studies.measured import PACKAGED
 from clockhands.studies.question import read_questions
 from clockhands.studies.soundness import describe_earlier_plan
+from clockhands.studies.task_bounds import describe_order_blind
 
 HERE = Path(__file__).parent
 ANSWERS = HERE.parent / "answers.md"
@@ -166,6 +167,7 @@ def write_study(study: Study, comparison: Comparison) -> str:
     body = [
         f"# {study.question}", "", *(part for note in notes for part in (f"*{note}*", "")),
         "## What people answer", "", *claims, "", "## Design", "", setting, "",
+        f"**Can the task be done without order?** {describe_order_blind(study, plan)}", "",
         items[0].method, "", "## Result", "", f"![{study.question}](figures/{study.name}.svg)", "",
         *_write_tables(study, comparison, items), "## Verdict", "", answer_question(study, comparison), "",
         "## What would change it", "", study.change, "", "## The command", "",

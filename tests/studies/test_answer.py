@@ -14,7 +14,7 @@ import pytest
 
 from clockhands.comparison import Comparison, judge
 from clockhands.comparison.ceiling_finding import find_plan_ceiling
-from clockhands.comparison.trial import Trial
+from clockhands.comparison.trial import LongerText, Trial
 from clockhands.studies import STUDIES
 from clockhands.studies.answer import (
     NOT_MEASURED,
@@ -201,6 +201,16 @@ def test_slots_are_filled_with_what_was_measured() -> None:
         fill_slots("[[bar]]", comparison, verdicts)
     with pytest.raises(KeyError, match="no slot 'mean'"):
         fill_slots("[[mean:base]]", comparison, verdicts)
+
+
+def test_a_text_that_every_model_refused_is_called_so() -> None:
+    comparison = results()
+    verdicts = {verdict.variant: verdict for verdict in judge(comparison)}
+    texts = {"twice": LongerText(loss=2.0), "eight times": LongerText(refused="the table ends")}
+    read = [replace(trial, longer=texts) if trial.variant == "base" else trial for trial in comparison.trials]
+    told = replace(comparison, trials=tuple(read))
+    assert fill_slots("[[longer:base:twice]], [[longer:base:eight times]]", told, verdicts) == "2.00, refused"
+    assert fill_slots("[[longer:better:eight times]]", told, verdicts) == "(not measured)"
 
 
 @pytest.mark.parametrize(

@@ -51,6 +51,15 @@ def test_a_page_has_every_part_in_its_order(tides: Comparison) -> None:
     assert "[[" not in page and "earlier task" not in page
 
 
+def test_a_table_of_what_needs_no_training_says_that_it_was_computed(tides: Comparison) -> None:
+    pages = [
+        write_answers([replace(ASKED, rows=(("x", cell),))], {"tides": tides}, {**FACTS, "shift": {"rank sine": 8}})
+        for cell in ("[[exact/shift.rank sine]]", "[[exact/shift.rank sine]], [[exact/moon.far:0]]")
+    ]
+    assert ["**What was computed**" in page for page in pages] == [True, False]
+    assert ["**What was measured**" in page for page in pages] == [False, True]
+
+
 def test_limits_of_several_points_are_a_list_with_an_empty_line_before_it(tides: Comparison) -> None:
     listed = write_answers([replace(ASKED, limits="- Not at sea.\n- Not on land.")], {"tides": tides}, FACTS)
     assert "**Limits, and what else was measured.**\n\n- Not at sea.\n- Not on land.\n" in listed

@@ -6,6 +6,7 @@ import io
 import json
 import math
 import re
+import time
 from contextlib import redirect_stdout
 from pathlib import Path
 
@@ -21,6 +22,8 @@ DOCS = Path(__file__).parent.parent.parent / "docs"
 RESULTS = DOCS / "studies" / "results"
 PAGE = (DOCS / "answers.md").read_text("utf8")
 QUESTIONS = read_questions()
+MOST_LINES, MOST_SECONDS = 10, 20
+"""What a reader can try has at most so many lines and takes at most so many seconds of the processor."""
 ALL_CLAIMS = range(1, 52)
 """36 of the five pages that people read, and fifteen that belong to later questions."""
 each = pytest.mark.parametrize("question", QUESTIONS.values(), ids=QUESTIONS)
@@ -31,11 +34,18 @@ def test_what_a_reader_tries_prints_what_the_page_says(
     question: Question, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert len(question.attempt.code.strip().splitlines()) <= 14
+    assert len(question.attempt.code.strip().splitlines()) <= MOST_LINES
     printed = io.StringIO()
+    started = time.process_time()  # of the processor, because other programs on the machine make other seconds longer
     with redirect_stdout(printed):
         exec(compile(question.attempt.code, question.name, "exec"), {"__name__": "attempt"})
+    assert time.process_time() - started < MOST_SECONDS
     assert printed.getvalue().strip() == question.attempt.prints.strip()
+
+
+@each
+def test_an_answer_has_a_small_table(question: Question) -> None:
+    assert len(question.rows) >= 2
 
 
 def texts(question: Question) -> str:
@@ -81,6 +91,12 @@ def test_a_fact_is_what_is_computed_again(name: str) -> None:
 def test_every_claim_has_its_verdict_once() -> None:
     numbers = [claim.number for question in QUESTIONS.values() for claim in question.claims if claim.number is not None]
     assert sorted(numbers) == list(ALL_CLAIMS)
+
+
+def test_every_count_of_seeds_that_learned_has_its_interval() -> None:
+    counts = {*re.findall(r"(\d+ of \d+)(?: seeds)?(?: that)? learned", PAGE)}
+    assert {"0 of 5", "9 of 10"} <= counts
+    assert [count for count in sorted(counts) if not re.search(rf"\| {count} \| (?:at \w+ )?\d", PAGE)] == []
 
 
 def test_no_verdict_is_drawn_from_scores_of_a_task_that_was_too_easy() -> None:

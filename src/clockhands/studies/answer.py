@@ -9,19 +9,17 @@ from typing import Literal
 
 import numpy as np
 
-from clockhands.comparison import Comparison, Plan, conclude
-from clockhands.comparison.ceiling_finding import find_plan_ceiling
-from clockhands.comparison.cost import make_material_key
+from clockhands.comparison import Comparison, conclude
 from clockhands.comparison.plan_settings import METRICS
 from clockhands.comparison.score_matrix import score_matrix
 from clockhands.comparison.statistics import ALPHA, MIN_SEEDS, bound_mean
-from clockhands.comparison.trial_runner import load_material
 from clockhands.comparison.verdicts import Verdict, format_score, judge
 from clockhands.findings import Finding, Findings, choose_digits, join_words
 from clockhands.studies.exact.added import share_scores
 from clockhands.studies.literature import check_ordering, tally_orderings
 from clockhands.studies.pace import NOT_MEASURED, describe_pace, describe_slower
 from clockhands.studies.study import Conclusion, Study
+from clockhands.studies.task_bounds import count_vocabulary, find_ceiling_once
 
 SLOT = re.compile(r"\[\[(\w+)(?::(.+?))?\]\]")
 FILLED = re.compile(SLOT.pattern + r"( %)?")
@@ -30,6 +28,8 @@ SHARES = ("words recovered", "position read back")
 """How the measures begin that are shares, at most 1."""
 OF_A_VARIANT = ("score", "verdict", "kind", "alone", "reached", "slower")
 """The slots of which all that stands behind the colon is a variant."""
+REFUSED = "refused"
+"""Stands in place of the loss on a longer text that a model refused to read."""
 FEWEST_LEARNED = 3
 """Of fewer seeds that learned no mean is told: all seeds are, from the lowest to the highest."""
 
@@ -169,13 +169,15 @@ def _find_measured(slot: str, rest: str, comparison: Comparison, verdicts: Mappi
         ratios = _list_values("before", "word over position", comparison, verdicts[rest].variant)
         return format_interval([100 * share_scores(ratio)[2] for ratio in ratios], 1)
     if slot == "ceiling":
-        return f"{100 * _find_ceiling_share(comparison.plan):.1f}"
+        return f"{100 * find_ceiling_once(comparison.plan).share:.1f}"
     if slot == "bar":
         if comparison.plan.learned is None:
             raise KeyError("the study sets no score from which a seed has learned")
         return f"{comparison.plan.learned:g}"
     if slot in ("before", "after", "longer"):
         variant, _, name = rest.rpartition(":")
+        if slot == "longer" and _is_refused(name, comparison, verdicts[variant].variant):
+            return REFUSED
         values = _list_values(slot, name, comparison, verdicts[variant].variant)
         return format_interval(values, 2, most=1.0 if name.startswith(SHARES) else None)
     if slot == "reached":
@@ -189,21 +191,10 @@ def _find_measured(slot: str, rest: str, comparison: Comparison, verdicts: Mappi
     raise KeyError(f"an answer has no slot {slot!r}")
 
 
-def _find_ceiling_share(plan: Plan) -> float:
-    """Return the order-blind ceiling of a study's task, which takes seconds and is asked for in many texts."""
-    key = make_material_key(plan.get_recipe(plan.baseline, plan.seeds[0]))
-    if key not in _CEILINGS:
-        _CEILINGS[key] = find_plan_ceiling(plan).share
-    return _CEILINGS[key]
-
-
-_CEILINGS: dict[str, float] = {}
-
-
-def count_vocabulary(comparison: Comparison) -> int:
-    """Return how many tokens the baseline's tokenizer of sources has."""
-    plan = comparison.plan
-    return len(load_material(plan.get_recipe(plan.baseline, plan.seeds[0])).tokenizers.source)
+def _is_refused(split: str, comparison: Comparison, variant: str) -> bool:
+    """Return whether every model of a variant refused longer text, as one does whose table ends."""
+    trials = comparison.get_trials(variant)
+    return bool(trials) and all(split in trial.longer and trial.longer[split].refused for trial in trials)
 
 
 def _list_values(slot: str, name: str, comparison: Comparison, variant: str) -> list[float]:

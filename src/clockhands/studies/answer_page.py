@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from clockhands.studies import STUDIES
 from clockhands.studies.answer import describe_missing, fill_slots
+from clockhands.studies.exact import FACTS
 from clockhands.studies.guards import Facts, Measured, check_guards, count_comparisons, count_growths, judge_once
 from clockhands.studies.literature import describe_gap
 from clockhands.studies.measurement_notes import describe_measurements
@@ -47,7 +48,7 @@ def write_answers(questions: Iterable[Question], measured: Measured, facts: Fact
 
 INTRODUCTION = (
     "What people ask about the input of a Transformer, each with a one-sentence answer, the mechanism, something to "
-    "run and, for most questions that need trained models, a table of what was measured. Written by "
+    "run and a table of what was measured, or computed where no trained model is needed. Written by "
     "`python docs/studies/generate.py`."
 )
 
@@ -73,7 +74,7 @@ def _write_question(question: Question, measured: Measured, described: dict[str,
     ]  # fmt: skip
     if question.rows:
         note = [question.note, ""] if question.note else []
-        parts += ["**What was measured**", "", *note, *write_table(question.columns, question.rows), ""]
+        parts += [f"**{_find_title(question)}**", "", *note, *write_table(question.columns, question.rows), ""]
         parts += _fold_measurements(question, measured)
     parts += _describe_earlier(question, measured)
     if question.claims:
@@ -81,6 +82,13 @@ def _write_question(question: Question, measured: Measured, described: dict[str,
     between = "\n\n" if question.limits.startswith("- ") else " "  # a list needs an empty line before it
     parts += [f"**Limits, and what else was measured.**{between}{question.limits}", ""]
     return parts + _write_details(question, measured, described)
+
+
+def _find_title(question: Question) -> str:
+    """Return the title of a table: what was computed stands apart from what was measured in trained models."""
+    slots = [slot for cell in question.cells for slot in SLOT.finditer(cell)]
+    computed = all(slot[1] == EXACT and slot[2].partition(".")[0] in FACTS for slot in slots)
+    return "What was computed" if computed else "What was measured"
 
 
 def write_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:

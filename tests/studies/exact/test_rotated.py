@@ -10,6 +10,7 @@ import torch
 from clockhands.studies.exact.rotated import (
     compare_cached_keys,
     compare_layouts,
+    compare_padded,
     compare_shifted,
     compare_values,
     measure_partial,
@@ -31,15 +32,31 @@ def test_what_changes_nothing_and_what_does() -> None:
         values["plain values"],
         values["rotated back"],
         shifted["rotary"],
+        shifted["rotary, 1"],
+        shifted["rotary, 500"],
     )
     other = (
         layouts["not permuted"],
+        layouts["queries alone permuted"],
         cached["base changed"],
         cached["moved, left"],
         values["rotated values"],
         shifted["added"],
+        shifted["added, 500"],
     )
     assert max(equal) < 1e-12 and min(other) > 0.5
+
+
+def test_padding_needs_a_mask_and_an_added_sinusoid_needs_the_count_too() -> None:
+    change = compare_padded()
+    equal = (change["rotary, both"], change["added, both"], change["rotary, mask alone"])
+    other = (change["added, mask alone"], change["rotary, no mask"], change["added, no mask"])
+    assert max(equal) < 1e-12 and min(other) > 0.1
+
+
+def test_a_later_start_changes_more_of_an_added_sinusoid() -> None:
+    shifted = compare_shifted()
+    assert 0.01 < shifted["added, 1"] < shifted["added"]
 
 
 def test_unrotated_pairs_keep_their_score() -> None:

@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 
 from clockhands.catalogue import Catalogue, import_later
 
-Values = Mapping[str, float | int]
-"""Numbers by what they are."""
+Values = Mapping[str, float | int | str]
+"""Numbers, or intervals as text, by what they are."""
 
 FACTS: Catalogue[Callable[[], Values]] = Catalogue(
     "fact",
@@ -33,11 +33,13 @@ FACTS: Catalogue[Callable[[], Values]] = Catalogue(
         "cached-keys": import_later("clockhands.studies.exact.rotated", "compare_cached_keys"),
         "values": import_later("clockhands.studies.exact.rotated", "compare_values"),
         "padding": import_later("clockhands.studies.exact.rotated", "compare_shifted"),
+        "padded": import_later("clockhands.studies.exact.rotated", "compare_padded"),
         "partial": import_later("clockhands.studies.exact.rotated", "measure_partial"),
         "base": import_later("clockhands.studies.exact.longer", "find_bases"),
         "yarn": import_later("clockhands.studies.exact.longer", "measure_yarn"),
         "temperature": import_later("clockhands.studies.exact.longer", "measure_temperature"),
         "recall": import_later("clockhands.studies.exact.recall", "find_least_losses"),
+        "learned": import_later("clockhands.studies.exact.seeds", "bound_learned"),
     },
     describe=lambda fact: (fact.__doc__ or "").partition("\n")[0],
 )

@@ -6,11 +6,12 @@ import math
 
 import torch
 
+from clockhands.positions import count_from_mask
 from clockhands.schemes import RoPE
 from clockhands.schemes.convert import convert_rows
 from clockhands.schemes.frequencies import compute_frequencies
 from clockhands.schemes.rotary.rotation import Layout
-from clockhands.shapes import Float, Int, Tensor
+from clockhands.shapes import Bool, Float, Int, Tensor
 from clockhands.studies.exact.added import Numbers, make_rows
 
 WIDTH, LENGTH = 64, 32
@@ -38,7 +39,7 @@ def score(q_SK: Tensor, k_TK: Tensor) -> Float[Tensor, "S T"]:
 def compare_layouts() -> Numbers:
     """Return how far scores of the two layouts differ, with the rows of W_q and W_k permuted and with them as they are.
 
-    In standard deviations of the scores.
+    And with those of W_q alone permuted. In standard deviations of the scores.
     """
     states, positions = draw(LENGTH, WIDTH), torch.arange(LENGTH)
     weights = [draw(WIDTH, WIDTH, seed=seed) / math.sqrt(WIDTH) for seed in (1, 2)]
@@ -47,13 +48,10 @@ def compare_layouts() -> Numbers:
         return score(*(rotate(states @ weight.T, positions, layout=layout) for weight in (q_weight, k_weight)))
 
     neighbours = attend("interleaved", *weights)
-    permuted = attend("half", *(convert_rows(weight, 1, "half") for weight in weights))
-    wrong = attend("half", *weights)
+    permuted = [convert_rows(weight, 1, "half") for weight in weights]
+    ways = {"permuted": permuted, "not permuted": weights, "queries alone permuted": [permuted[0], weights[1]]}
     spread = neighbours.std()
-    return {
-        "permuted": float((permuted - neighbours).abs().max() / spread),
-        "not permuted": float((wrong - neighbours).abs().max() / spread),
-    }
+    return {name: float((attend("half", *read) - neighbours).abs().max() / spread) for name, read in ways.items()}
 
 
 def compare_cached_keys() -> Numbers:
@@ -103,18 +101,55 @@ def compare_shifted() -> Numbers:
     """Return what a start at position 37 in place of 0 changes in scores, in standard deviations of the scores.
 
     So much do left padding, or a document that is packed behind another, change if positions are not counted anew:
-    for rotary embedding, and for the sinusoid that is added.
+    for rotary embedding, and for the sinusoid that is added. By name for starts at 1 and 500, too.
     """
+    others = {f"{name}, {start}": value for start in (1, 500) for name, value in _compare_start(start).items()}
+    return {**_compare_start(37), **others}
 
+
+def _compare_start(start: int) -> Numbers:
+    """Return what a start at a position in place of 0 changes in scores, for rotary embedding and a sinusoid."""
     words, positions = draw(LENGTH, WIDTH), torch.arange(LENGTH)
     weights = [draw(WIDTH, WIDTH, seed=seed) / math.sqrt(WIDTH) for seed in (1, 2)]
-    rows = make_rows(WIDTH, LENGTH + 37)
+    rows = make_rows(WIDTH, LENGTH + start)
     values: Numbers = {}
-    rotary = [score(*(rotate(words @ weight.T, positions + start) for weight in weights)) for start in (0, 37)]
-    added = [score(*((words + rows[start : start + LENGTH]) @ weight.T for weight in weights)) for start in (0, 37)]
-    for name, (first, second) in (("rotary", rotary), ("added", added)):
-        values[name] = float((second - first).abs().max() / first.std())
+    rotary = [score(*(rotate(words @ weight.T, positions + first) for weight in weights)) for first in (0, start)]
+    added = [score(*((words + rows[first : first + LENGTH]) @ weight.T for weight in weights)) for first in (0, start)]
+    for name, (before, after) in (("rotary", rotary), ("added", added)):
+        values[name] = float((after - before).abs().max() / before.std())
     return values
+
+
+def compare_padded() -> Numbers:
+    """Return what 37 tokens of left padding change in the output of attention at the words, over its size.
+
+    For rotary embedding and for the sinusoid that is added: with a mask that hides the padding and positions that are
+    counted from the first word; with the mask, but positions counted from the edge; and without the mask.
+    """
+    real_S = torch.arange(37 + LENGTH) >= 37
+    words, everything = draw(LENGTH, WIDTH), torch.ones_like(real_S)
+    padded = torch.cat([draw(1, WIDTH, seed=4).expand(37, WIDTH), words])
+    counted, from_edge = count_from_mask(real_S[None])[0], torch.arange(37 + LENGTH)
+    ways = {"both": (counted, real_S), "mask alone": (from_edge, real_S), "no mask": (counted, everything)}
+    values: Numbers = {}
+    for name, rotary in (("rotary", True), ("added", False)):
+        alone = _attend(words, torch.arange(LENGTH), everything[:LENGTH], rotary=rotary)
+        for way, (positions, seen) in ways.items():
+            change = _attend(padded, positions, seen, rotary=rotary)[37:] - alone
+            values[f"{name}, {way}"] = float(change.norm() / alone.norm())
+    return values
+
+
+def _attend(
+    states_SD: Float[Tensor, "S D"], positions_S: Int[Tensor, " S"], mask_S: Bool[Tensor, " S"], *, rotary: bool
+) -> Float[Tensor, "S D"]:
+    """Return the output of one head with random weights: rotary embedding, or a sinusoid that is added."""
+    rows = make_rows(WIDTH, int(positions_S.max()) + 1)[positions_S]
+    inputs = states_SD if rotary else states_SD + rows
+    q, k, v = (inputs @ draw(WIDTH, WIDTH, seed=seed).T / math.sqrt(WIDTH) for seed in (1, 2, 3))
+    if rotary:
+        q, k = rotate(q, positions_S), rotate(k, positions_S)
+    return score(q, k).masked_fill(~mask_S, -math.inf).softmax(-1) @ v
 
 
 def measure_partial() -> Numbers:
