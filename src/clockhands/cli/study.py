@@ -28,8 +28,8 @@ EXAMPLES = (
 
 
 SCALES = (
-    "cpu", "long", "longest", "rates", "roles", "numbers", "stdlib", "twice", "post", "wide", "wide-long", "wider",
-    "gpu", "paper",
+    "cpu", "long", "longest", "rates", "bases", "bases-longer", "roles", "numbers", "stdlib", "twice", "post", "wide",
+    "wide-long", "wider", "gpu", "paper",
 )  # fmt: skip
 """The names of ``clockhands.studies.sizes.SIZES``, typed again here because importing them imports torch."""
 

@@ -71,6 +71,18 @@ SIZES = {
     "long": Size("as planned, with four times the budget, which tells slow from impossible", 4),
     "longest": Size("as planned, with ten times the budget: minutes a trial on one core", 10, declared=True),
     "rates": Size("as planned, with other learning rates, which a study's table names", declared=True),
+    "bases": Size(
+        "with twice the budget and other bases of the rotation, which a study's table names: half a minute a trial on "
+        "one core",
+        2,
+        declared=True,
+    ),
+    "bases-longer": Size(
+        "with twice the budget and other bases of the rotation, trained on longer texts, which a study's table sets: a "
+        "minute a trial on one core",
+        2,
+        declared=True,
+    ),
     "roles": Size(
         "on another task, English to Esperanto with clauses, with twice the budget: a minute a trial on one core",
         2,
