@@ -190,6 +190,8 @@ def test_skipping_is_a_pattern_with_none() -> None:
             r"learned adds vectors at the token embedding, before all layers; give it as",
         ),
         ({"layers": ["axial", "rope"]}, r"positions of 1 and 2 coordinates.*; choose schemes with equally many"),
+        ({"layers": ["axial", "ssmax"]}, r"; choose schemes with equally many, or set ssmax.count to 'visible', or ss"),
+        ({"layers": ["mrope", {"schemes": ["mrope", {"scheme": "window", "axis": 3}]}]}, r"positions of 3 and 4 coord"),
         ({"layers": ["rope", "none"], "skip_every": 2}, r"skip_every and decoder.layers both say which layers"),
         ({"scheme": "rope", "kinds": {"local": "rope"}}, r"decoder.kinds is given and decoder.layers is not"),
         ({"preset": "gema-3"}, r"decoder.preset: unknown position preset 'gema-3'; did you mean 'gemma-3'\?"),

@@ -8,7 +8,7 @@ import pytest
 import torch
 from transformers import DynamicCache
 
-from clockhands import schemes
+from clockhands import positions, schemes
 from clockhands.errors import PositionError
 from clockhands.model.kv_cache import find_window
 from clockhands.model.window_cache import WindowLayer, keep_windows, may_drop_keys
@@ -132,6 +132,32 @@ def test_a_transform_of_positions_keeps_all_keys() -> None:
     made, cache = model(decoder={**LAYOUTS["mistral"], "transform": "shifted"}), DynamicCache()
     keep_windows(cache, made.model.decoder)
     assert not any(isinstance(layer, WindowLayer) for layer in cache.layers)
+
+
+@pytest.mark.parametrize("beside", [{"axis": 3}, {}], ids=["places", "coordinates"])
+@torch.no_grad()
+def test_windows_beside_several_coordinates_keep_all_keys_and_read_text_as_beside_one(beside: dict[str, int]) -> None:
+    """All coordinates of a text are its places, where M-RoPE is RoPE."""
+    made = model(decoder={"schemes": ["mrope", {**WINDOW, **beside}]}, num_kv_heads=2).double()
+    text, cache = words(2, LENGTH), DynamicCache()
+    whole = make("mistral")(input_ids=text).logits
+    keep_windows(cache, made.model.decoder)
+    for start, end in STEPS:
+        got = made(input_ids=text[:, start:end], past_key_values=cache).logits
+        torch.testing.assert_close(got, whole[:, start:end], atol=1e-6, rtol=1e-6)
+        assert count_kept(cache) == [(False, end)] * 2
+
+
+@torch.no_grad()
+def test_layers_with_a_window_or_a_temperature_stand_between_layers_of_a_grid() -> None:
+    """The positions of all layers have two coordinates, and a step of a cache gives what all tokens at once give."""
+    layers = [{"schemes": ["axial", WINDOW]}, WINDOW, {"scheme": "temperature", "length": 2, "axis": 1}, "axial"]
+    made, text = model(decoder={"layers": layers}, decoder_layers=4).double(), words(1, 6)
+    grid, cache = positions.make_grid(1, 2, 3), DynamicCache()
+    whole = made(input_ids=text, position_ids=grid).logits
+    for start, end in ((0, 2), (2, 3), (3, 6)):
+        got = made(input_ids=text[:, start:end], position_ids=grid[:, start:end], past_key_values=cache).logits
+        torch.testing.assert_close(got, whole[:, start:end], atol=1e-6, rtol=1e-6)
 
 
 @pytest.mark.parametrize(

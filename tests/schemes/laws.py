@@ -130,11 +130,11 @@ def inputs(scheme: Scheme, batch: int = BATCH, length: int = LENGTH, pos: Tensor
 
 
 def on_axes(scheme: Scheme, pos_BS: Tensor) -> Tensor:
-    """Positions with as many coordinates as the scheme reads: p // 3, p % 3 + p // 5, p % 4, ..."""
+    """Positions with as many coordinates as the scheme reads: p // 3, p % 3 + p // 5, p % 4, p."""
     axes = scheme.declares.axes
     if axes in (None, 1):
         return pos_BS
-    return torch.stack([pos_BS // 3, pos_BS % 3 + pos_BS // 5, pos_BS % 4][:axes], dim=-1)
+    return torch.stack([pos_BS // 3, pos_BS % 3 + pos_BS // 5, pos_BS % 4, pos_BS][:axes], dim=-1)
 
 
 def place(scheme: Scheme, data: Inputs) -> Tensor:

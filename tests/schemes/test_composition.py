@@ -65,7 +65,22 @@ def test_sinks_and_a_temperature_go_with_any_scheme_that_leaves_the_softmax(name
         (["stick-breaking", "sinks"], r"StickBreaking and Sinks both take the place of the softmax"),
         (["forgetting", "path"], r"Forgetting and PaTH both place tokens, and a token stands in one place"),
         (["shaw", "rope"], r"Shaw compares queries and keys with vectors of its own, and RoPE would have rotated them"),
-        (["axial", "window"], r"Axial and Window read positions of 2 and 1 coordinates"),
+        (["alibi-axes", "alibi"], r"AlibiAxes and Alibi read positions of 2 and 1 coordinates$"),
+        (["axial", "temperature"], r"of 2 and 1 coordinates; set temperature.axis to the coordinate that it reads, co"),
+        (["ssmax", "mrope"], r"of 1 and 3 coordinates; set ssmax.count to 'visible', or ssmax.axis to the coordinate"),
+        (
+            ["swin", {"scheme": "window", "axis": 3}],
+            r"axis of Window is 3, .* beside SwinTable, .* 2, it is at most 2:",
+        ),
+        (["swin", {"scheme": "chunks", "axis": -1}], r"chunks.axis is -1; coordinates are counted from 0"),
+        (
+            [{"scheme": "ssmax", "axis": 1, "count": "visible"}],
+            r"ssmax.axis is 1, but count 'visible' reads no position",
+        ),
+        (
+            [{"scheme": "temperature", "axis": 1, "form": "constant", "factor": 2.0}],
+            r"temperature.axis is 1, but form 'constant' reads no position; leave axis out",
+        ),
         (["tupe", "deberta"], r"TUPE and DeBERTa each scale q·k by a factor of their own"),
         ([], r"a composition of no scheme does nothing"),
         (["rope", "windov"], r"schemes\[1\]: unknown scheme 'windov'; did you mean 'window'\?"),

@@ -80,7 +80,15 @@ class AttentionRequest:
     @cached_property
     def line(self) -> Line | None:
         """How the tokens stand on a line, or None if they do not; only with a ``DistanceBias``."""
+        if not cast(DistanceBias, self.scheme).is_on_line(self.qpos_BS, self.kpos_BT):
+            return None
         return find_line(*self._whole_positions_and_curve[:2])
+
+    @property
+    def first_distance(self) -> int:
+        """How far the first query stands from the first key, at whole positions; only where ``line`` is not None."""
+        q_BS, k_BT, _ = self._whole_positions_and_curve
+        return int(q_BS[0, 0] - k_BT[0, 0])
 
     @cached_property
     def curve_HN(self) -> Float[Tensor, "H N"]:

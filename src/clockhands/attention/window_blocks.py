@@ -85,7 +85,7 @@ def _is_text(request: AttentionRequest) -> bool:
     if q_BS.is_floating_point() or k_BT.is_floating_point() or request.line is None:
         return False
     queries, keys = request.num_queries, request.num_keys
-    return request.line == Line(max(queries, keys), 1) and int(q_BS[0, 0] - k_BT[0, 0]) == keys - queries
+    return request.line == Line(max(queries, keys), 1) and request.first_distance == keys - queries
 
 
 def _compute_middle(request: AttentionRequest, first: int, last: int) -> Float[Tensor, "B H s Kv"]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from clockhands.errors import ConfigError
 from clockhands.model.layer_schemes import BuiltSchemes
-from clockhands.schemes.composition_rules import combine_declarations
+from clockhands.schemes.composition_rules import combine_declarations, list_schemes_of_fewer_axes
 from clockhands.schemes.scheme import Declares, Scheme
 
 __all__ = ["SchemeSummary"]
@@ -36,14 +37,24 @@ class SchemeSummary:
     def from_schemes(cls, built: BuiltSchemes) -> SchemeSummary:
         """Summarise all schemes of a side. Raises ConfigError where layers read different numbers of coordinates."""
         used = [built.at_input, *(built.modules[index] for index in dict.fromkeys(built.module_of_layer))]
-        axes = sorted({scheme.declares.axes for scheme in used if scheme.declares.axes is not None})
-        if len(axes) > 1:
-            counts = " and ".join(map(str, axes))
-            sentence = (
-                f"the layers read positions of {counts} coordinates, and all layers of a side share the positions; "
-                f"choose schemes with equally many"
-            )
-            raise ConfigError([sentence], "the layer schedule")
+        _refuse_different_axes(used)
         owned = {id(parameter): parameter.numel() for scheme in built.modules for parameter in scheme.parameters()}
         hooks = frozenset[str]().union(*(scheme.active_hooks() for scheme in used))
         return cls(sum(owned.values()), per_layer=False, hooks=hooks, declares=combine_declarations(used))
+
+
+def _refuse_different_axes(used: Sequence[Scheme]) -> None:
+    """Raise ConfigError where the layers of a side read different numbers of coordinates.
+
+    A window takes positions of more coordinates than it reads; most schemes do not, whatever other layers read.
+    """
+    axes = sorted({scheme.declares.axes for scheme in used if scheme.declares.axes is not None})
+    refusing = list_schemes_of_fewer_axes(used)
+    if refusing:
+        counts = " and ".join(map(str, axes))
+        advice = "".join(f", or {text}" for text in sorted({scheme.axes_advice for scheme in refusing} - {""}))
+        sentence = (
+            f"the layers read positions of {counts} coordinates, and all layers of a side share the positions; "
+            f"choose schemes with equally many{advice}"
+        )
+        raise ConfigError([sentence], "the layer schedule")

@@ -47,7 +47,8 @@ class SideSchemes(nn.ModuleList):
         self.skip_every = position.skip_every
         self.name = f"{position.name} in cross-attention" if side == "cross" else position.name
         self._module_of_layer = tuple(built.module_of_layer)
-        self.axes = next((scheme.declares.axes for scheme in built.modules if scheme.declares.axes is not None), None)
+        axes = (scheme.declares.axes for scheme in built.modules)
+        self.axes = max((count for count in axes if count is not None), default=None)
         self.has_locate = any("locate" in scheme.active_hooks() for scheme in built.modules)
         # In a tuple, so that nn.Module does not register them.
         self._no_position, self._at_input = (NoPosition(),), (built.at_input,)

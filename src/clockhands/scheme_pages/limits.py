@@ -33,9 +33,9 @@ def list_limits(declares: Declares, in_encoder: Declares, cost: float | None) ->
         limits.append("where a text may begin at any position: a shift of all positions changes what it does")
     if not declares.real_valued:
         limits.append("for positions between whole numbers, such as times: they are refused")
-    if declares.axes == 1:
+    if declares.axes == 1 and not declares.more_axes:
         limits.append("for positions of several coordinates, such as those of images: they are refused")
-    elif declares.axes is not None:
+    elif declares.axes not in (None, 1):
         limits.append(f"for positions that are single numbers alone: it reads {declares.axes} coordinates")
     if declares.stochastic:
         limits.append("where training must be equal from pass to pass: it draws random numbers")

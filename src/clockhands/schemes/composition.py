@@ -27,7 +27,8 @@ class Composition(Scheme):
     Every hook calls that of each part: encodings and biases are summed, queries are rotated by the one part that
     rotates and scaled by those that only scale, and ``logits`` and ``values`` pass from part to part in their order.
     What a window hides stays hidden whatever other parts make of the logits. Where one part places tokens by
-    ``locate``, the others read the positions that the tokens had. What two schemes cannot share is refused.
+    ``locate``, the others read the positions that the tokens had. What two schemes cannot share is refused. Windows and
+    chunks go with positions of any number of coordinates, and so do a temperature and SSMax with ``axis``.
 
     Args:
         schemes: the parts: names of schemes, or tables of a name and options as ``{scheme = "rope", base = 5e5}``,
@@ -108,7 +109,12 @@ class Composition(Scheme):
         return self if self._after_rotation[0] is None else self._after_rotation[0]
 
     def to_hf_config(self) -> dict[str, Any] | None:
-        """Return the keys of all parts; None where transformers has no equal of one of them."""
+        """Return the keys of all parts; None where transformers has no equal of one of them.
+
+        Nor has it windows or chunks over several coordinates: it counts places in the row.
+        """
+        if self._positions.axes > 1 and any(part.masks for part in self.parts):
+            return None
         tables = [part.to_hf_config() for part in self.parts if part.active_hooks()]
         if any(table is None for table in tables):
             return None
@@ -122,7 +128,8 @@ class Composition(Scheme):
 
     def encode(self, pos_BS: Positions, layer: int = 0) -> Float[Tensor, "B S P"] | None:
         """Return the sum of the vectors of all parts that add some: [B, S, P]."""
-        encodings = [encoding for part in self.parts if (encoding := part.encode(pos_BS, layer)) is not None]
+        placed = [(part, pos) for part in self.parts for pos in self._positions.select(part, pos_BS)]
+        encodings = [encoding for part, pos in placed if (encoding := part.encode(pos, layer)) is not None]
         return sum(encodings[1:], encodings[0]) if encodings else None
 
     def locate(

@@ -1,4 +1,4 @@
-"""Which positions each part of a composition reads, where one part places tokens itself (``locate``)."""
+"""Which positions each part of a composition reads: its own coordinates, where the parts do not read all the same."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import torch
 
-from clockhands.schemes.composition_rules import combine_declarations
-from clockhands.schemes.frequencies import drop_axis
+from clockhands.schemes.composition_rules import combine_declarations, list_schemes_of_fewer_axes
+from clockhands.schemes.frequencies import check_axes, drop_axis
 from clockhands.schemes.position_checks import check_integer
 from clockhands.schemes.scheme import Positions, Scheme
 from clockhands.shapes import Float, Tensor
@@ -19,7 +19,8 @@ class PartPositions:
     """The positions that the parts of a composition read.
 
     Attention has one tensor of positions. If a part places tokens and another one reads where the model placed them,
-    that tensor holds both: the coordinates of the part that places tokens, and behind them the model's own.
+    that tensor holds both: the coordinates of the part that places tokens, and behind them the model's own. If a part
+    reads a coordinate behind those of the others (the option ``axis`` of a window), the others read those before it.
 
     Args:
         parts: the parts of the composition, of which at most one places tokens.
@@ -27,6 +28,7 @@ class PartPositions:
 
     def __init__(self, parts: Sequence[Scheme]) -> None:
         self.parts = tuple(parts)
+        self._reading_fewer = list_schemes_of_fewer_axes(parts)
         self.locating = tuple(part for part in parts if "locate" in part.active_hooks())
         self.holds_both = bool(self.locating) and any(
             part.declares.axes is not None for part in parts if part not in self.locating
@@ -63,12 +65,23 @@ class PartPositions:
         return torch.cat([located, counted_BHSA], dim=-1)
 
     def select(self, part: Scheme, *pos: Tensor) -> list[Tensor]:
-        """Return, for each tensor of positions, those that a part reads: its own coordinates, or the model's."""
+        """Return, for each tensor of positions, those that a part reads: its own coordinates, or the model's.
+
+        Raises PositionError for another number of coordinates than a part that reads fewer needs beside the others.
+        """
         if not self.holds_both or pos[0].dim() < 4:
-            return list(pos)
+            return [self._drop_axes_of_others(part, place) for place in pos]
         axes = self.axes
         if part in self.locating:
             return [located[..., :-axes] for located in pos]
         counted = [located[:, 0, :, -axes:] for located in pos]
         counted = [place if part.declares.real_valued else place.round().long() for place in counted]
-        return [place[..., 0] for place in counted] if axes == 1 else counted
+        counted = [place[..., 0] for place in counted] if axes == 1 else counted
+        return [self._drop_axes_of_others(part, place) for place in counted]
+
+    def _drop_axes_of_others(self, part: Scheme, pos: Positions) -> Positions:
+        if part not in self._reading_fewer:
+            return pos
+        own = part.declares.axes or 1
+        pos_BSA = check_axes(pos, self.axes, "composition")
+        return pos_BSA[..., 0] if own == 1 else pos_BSA[..., :own]

@@ -16,8 +16,9 @@ class Declares:
     undefined for keys to the right of the query. ``max_length`` and ``beyond``: the largest number of positions, and
     what happens past it. ``depends_on_length``: what a token gets changes with the total length, once that is above
     ``steady_length``. ``cache``: whether keys, and values where a scheme rotates them, are cached as rotated (each step
-    rotates only the new ones) or raw (all are rotated again at every step). ``axes``: coordinates of a position.
-    ``real_valued``: positions between the integers are meaningful. ``stochastic``: draws while training.
+    rotates only the new ones) or raw (all are rotated again at every step). ``axes``: coordinates of a position; None:
+    no position is read. ``more_axes``: whether positions may have more coordinates than that. ``real_valued``:
+    positions between the integers are meaningful. ``stochastic``: draws while training.
     """
 
     translation_invariant: bool = False
@@ -28,5 +29,6 @@ class Declares:
     steady_length: int = 0
     cache: Literal["rotated", "raw"] = "rotated"
     axes: int | None = 1
+    more_axes: bool = False
     real_valued: bool = False
     stochastic: bool = False

@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from clockhands.errors import PositionError
+from clockhands.schemes.frequencies import take_axis
 from clockhands.schemes.scheme import KeyPositions, Positions, Scheme, ScoreMod
 from clockhands.shapes import Float, Num, Tensor
 
@@ -22,10 +23,12 @@ class DistanceBias(Scheme):
 
     A subclass gives the curve; nothing here makes an S x T table unless somebody asks for ``bias``: ``attend`` works
     through tiles of it, and ``score_mod`` serves FlexAttention. Offsets of several coordinates are such distances too
-    where ``place_on_line`` puts the tokens on a line.
+    where ``place_on_line`` puts the tokens on a line. ``axis``: the coordinate whose distance it is; None: positions
+    have one.
     """
 
     lean_score_mod = True
+    axis: int | None = None
 
     def compute_curve(self, distance_R: Num[Tensor, " R"]) -> Float[Tensor, "H R"]:
         """Return the bias at each distance query position - key position: [H, R], float32.
@@ -34,13 +37,24 @@ class DistanceBias(Scheme):
         """
         raise NotImplementedError(f"{type(self).__name__} must give its curve")
 
+    def is_on_line(self, qpos_BS: Positions, kpos_BT: KeyPositions) -> bool:
+        """Return whether the bias at these positions is a function of one distance, so that ``place_on_line`` serves.
+
+        Where it is not, a subclass overrides ``bias`` and ``score_mod``, and kernels that need a line do not serve.
+        """
+        return True
+
     def place_on_line(
         self, qpos_BS: Positions, kpos_BT: KeyPositions
     ) -> tuple[Num[Tensor, "B S"], Num[Tensor, "B T"], Curve]:
         """Return queries and keys as numbers of whose difference the bias is a function, and that function.
 
-        Raises PositionError for positions of several coordinates, unless a subclass puts them on a line.
+        Raises PositionError for positions of several coordinates, unless ``axis`` chooses one or a subclass puts them
+        on a line, and for positions without the coordinate ``axis``.
         """
+        if self.axis is not None:
+            name = type(self).__name__.lower()
+            qpos_BS, kpos_BT = take_axis(qpos_BS, self.axis, name), take_axis(kpos_BT, self.axis, name)
         check_one_coordinate(qpos_BS, kpos_BT)
         return qpos_BS, kpos_BT, self.compute_curve
 

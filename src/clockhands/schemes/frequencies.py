@@ -23,6 +23,7 @@ __all__ = [
     "Memo",
     "check_above_zero",
     "check_axes",
+    "check_axis",
     "choose_angle_dtype",
     "choose_working_dtype",
     "compute_angles",
@@ -31,6 +32,7 @@ __all__ = [
     "compute_sin_cos_pairs",
     "drop_axis",
     "lay_out_channels",
+    "take_axis",
     "take_shared_row",
 ]
 
@@ -151,6 +153,32 @@ def drop_axis(pos: Num[Tensor, "*B"], scheme: str) -> Num[Tensor, "*any"]:
             f"choose a scheme for several axes, or pass one of them"
         )
     return pos[..., 0]
+
+
+def take_axis(pos: Num[Tensor, "B ..."], axis: int | None, scheme: str, advice: str = "") -> Num[Tensor, "B ..."]:
+    """Return one coordinate of positions, without the coordinate axis: [B, S], or [B, H, S] where heads have their own.
+
+    ``axis``: its index, from 0 on; None: positions have one coordinate, and ``advice`` is what the refusal of several
+    says to do. Raises PositionError for positions without that coordinate, and for several where ``axis`` is None.
+    """
+    given_axes = 1 if pos.dim() == 2 else pos.shape[-1]
+    if axis is None:
+        if given_axes > 1 and advice:
+            raise PositionError(f"{scheme} reads one coordinate, and these positions have {given_axes}; {advice}")
+        return drop_axis(pos, scheme)
+    if axis >= given_axes:
+        raise PositionError(
+            f"{scheme}.axis is {axis}, counted from 0, and these positions have {given_axes} coordinates; set it to at "
+            f"most {given_axes - 1}, or pass positions with more coordinates"
+        )
+    return pos if pos.dim() == 2 else pos[..., axis]
+
+
+def check_axis(scheme: str, axis: int | None) -> int | None:
+    """Return the index of a coordinate that an option holds. Raises ConfigError for one below 0."""
+    if axis is not None and axis < 0:
+        raise ConfigError([f"{scheme}.axis is {axis}; coordinates are counted from 0"], "the scheme")
+    return axis
 
 
 def check_axes(pos: Num[Tensor, "B ..."], axes: int, scheme: str) -> Num[Tensor, "B ..."]:

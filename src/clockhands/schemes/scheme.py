@@ -65,13 +65,15 @@ class Scheme(nn.Module):
     ``rotates_by_head``: ``rotate`` rotates equal keys of two heads differently, so that grouped heads cannot share
     rotated keys. ``widening``: by which factor ``rotate`` widens queries and keys. ``scales_queries``: all that
     ``rotate`` does is to multiply queries by numbers. ``masks``: the bias is 0 or -inf. ``reads_heads``: a hook
-    compares the channels of queries or keys with vectors of the scheme.
+    compares the channels of queries or keys with vectors of the scheme. ``axes_advice``: what to do where positions
+    have more coordinates than the scheme reads; it ends the refusal.
     """
 
     equation: ClassVar[str] = ""
     source: ClassVar[str] = ""
     peers: ClassVar[tuple[str, ...]] = ()
     models: ClassVar[tuple[str, ...]] = ()
+    axes_advice: ClassVar[str] = ""
     per_layer: bool = False
     rowwise: bool = True
     lean_score_mod: bool = False

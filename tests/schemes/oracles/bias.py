@@ -136,12 +136,17 @@ def sandwich(case: Case) -> Expected:
     return case.add(term)
 
 
-@oracle("window", {"left": 2}, {"left": 3, "right": 0})
+@oracle("window", {"left": 2}, {"left": 3, "right": 0}, {"left": 2, "axis": 0}, {"left": 1, "axis": 1})
 def window(case: Case) -> Expected:
-    """Beltagy et al. 2020, section 3.1: nothing outside the window is seen."""
+    """Beltagy et al. 2020, section 3.1, along each coordinate (Ramachandran et al. 2019): nothing outside is seen."""
     left = case.options.get("left", 127)
     right = case.options.get("right", left)
-    return case.add(lambda h, i, j: 0.0 if -right <= int(case.qpos_S[i] - case.kpos_T[j]) <= left else -math.inf)
+
+    def term(h: int, i: int, j: int) -> float:
+        pairs = zip(case.coordinates(case.qpos_S[i]), case.coordinates(case.kpos_T[j]), strict=True)
+        return 0.0 if all(-right <= q - k <= left for q, k in pairs) else -math.inf
+
+    return case.add(term)
 
 
 @oracle("dynamic", {"depth": 1, "hidden": 5}, {"log_distance": True, "depth": 3})

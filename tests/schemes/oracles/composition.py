@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,11 +15,15 @@ from tests.schemes.oracles.registry import ORACLES, Case, Expected, causal_mask,
 from tests.schemes.oracles.rotary import turned_values
 
 
-@oracle("chunks", {"size": 4}, {"size": 3})
+@oracle("chunks", {"size": 4}, {"size": 3}, {"size": 3, "axis": 0}, {"size": 2, "axis": 1})
 def chunks(case: Case) -> Expected:
-    """Llama 4's model code: a token sees its own chunk."""
+    """Llama 4's model code, along each coordinate: a token sees its own chunk."""
     size = case.options.get("size", 8192)
-    return case.add(lambda h, i, j: 0.0 if int(case.qpos_S[i]) // size == int(case.kpos_T[j]) // size else -math.inf)
+
+    def number(pos: Tensor) -> list[int]:
+        return [math.floor(p / size) for p in case.coordinates(pos)]
+
+    return case.add(lambda h, i, j: 0.0 if number(case.qpos_S[i]) == number(case.kpos_T[j]) else -math.inf)
 
 
 @oracle("sinks", {"start": 2.0})
@@ -45,6 +50,13 @@ class Later(Case):
         return self.logits_HST.clone()
 
 
+def count_coordinates(name: str, options: dict[str, Any]) -> int | None:
+    """How many coordinates a scheme for several reads, which are the first; None for one that reads what there is."""
+    if name in ("sinusoidal-axes", "axial", "mixed", "liere", "alibi-axes"):
+        return int(options.get("axes", 2))
+    return {"mrope": 3, "swin": 2, "log-cpb": 2}.get(name)
+
+
 @oracle(
     "composition",
     {"schemes": ({"scheme": "rope", "base": 50.0, "fraction": 0.5}, {"scheme": "window", "left": 3})},
@@ -59,19 +71,24 @@ class Later(Case):
     {"schemes": ({"scheme": "rope", "spectrum": "linear", "factor": 2.0}, "stick-breaking")},
     {"schemes": ({"scheme": "inkling", "extent": 7}, {"scheme": "chunks", "size": 4})},
     {"schemes": ("repo", {"scheme": "window", "left": 2}, "sinks")},
-    {"schemes": ("axial", "sinks")},
+    {"schemes": ("axial", "sinks", {"scheme": "window", "left": 1})},
+    {"schemes": ("mrope", {"scheme": "window", "left": 3, "axis": 3})},
+    {"schemes": ("alibi-axes", {"scheme": "temperature", "length": 2, "coefficient": 0.5, "axis": 2}, "sinks")},
+    {"schemes": ("log-cpb", {"scheme": "chunks", "size": 2}, {"scheme": "ssmax", "axis": 1})},
     {"schemes": ({"scheme": "rope", "values": True, "base": 50.0}, {"scheme": "window", "left": 3})},
 )
 def composition(case: Case) -> Expected:
     """Each hook in its order, by the oracles of the parts: their logits less the plain product is what they add."""
     encodings, adding, readers, weighing = [], [], [], []
-    rotating, scale = None, torch.ones(case.q_HSK.shape[1], 1, dtype=torch.float64)
+    rotating, scale = None, torch.ones(*case.q_HSK.shape[:2], 1, dtype=torch.float64)
     for part, entry in zip(case.scheme.parts, case.options.get("schemes", ("rope", "window")), strict=True):
         name, options = read_part(entry)
-        own = dataclasses.replace(case, scheme=part, options=options)
+        count = count_coordinates(name, options)
+        qpos, kpos = (pos[..., :count] if count and pos.dim() > 1 else pos for pos in (case.qpos_S, case.kpos_T))
+        own = dataclasses.replace(case, scheme=part, options=options, qpos_S=qpos, kpos_T=kpos)
         hooks = part.active_hooks()
-        if name == "temperature":
-            scale = scale * (ORACLES[name](own).logits_HST / case.scores())[0, :, :1]
+        if name in ("temperature", "ssmax") and hooks == {"rotate"}:
+            scale = scale * (ORACLES[name](own).logits_HST / case.scores())[..., :1]
         elif "encode" in hooks:
             encodings.append(ORACLES[name](own).encode_SP)
         elif "rotate" in hooks:

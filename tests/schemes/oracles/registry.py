@@ -35,6 +35,12 @@ class Case:
         """Plain q·k/√d, [H, S, T], for the oracles that add something to it."""
         return torch.einsum("hsk,htk->hst", self.q_HSK, self.k_HTK) / math.sqrt(self.q_HSK.shape[-1])
 
+    def coordinates(self, pos: Tensor) -> list[float]:
+        """The coordinates of one token: all, or the one that the option ``axis`` names."""
+        whole: list[float] = pos.reshape(-1).tolist()
+        axis = self.options.get("axis")
+        return whole if axis is None else [whole[axis]]
+
     def add(self, term: Callable[[int, int, int], float]) -> Expected:
         """The plain scores plus ``term(head, i, j)`` for each pair that is visible."""
         logits = self.scores()

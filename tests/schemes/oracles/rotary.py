@@ -296,15 +296,22 @@ def fope(case: Case) -> Expected:
     {"form": "floor", "length": 3, "coefficient": 0.5},
     {"form": "log", "length": 4},
     {"form": "constant", "factor": 4.0, "coefficient": 0.412},
+    {"form": "floor", "length": 3, "coefficient": 0.5, "axis": 0},
+    {"form": "log", "length": 2, "coefficient": 0.5, "axis": 1},
 )
 def temperature(case: Case) -> Expected:
     """Llama 4's model code (floor); DroPE, section 4 (constant)."""
     o, logits = case.options, case.scores()
     c, length = o.get("coefficient", 0.1), o.get("length", 8192)
-    for i, p in enumerate(case.qpos_S.tolist()):
-        form = o.get("form", "floor")
-        inside = (p + 1) // length if form == "floor" else p / length
-        logits[:, i] *= 1 + c * (math.log(o["factor"]) if form == "constant" else math.log(1 + inside))
+
+    def rise(place: torch.Tensor) -> float:
+        if o.get("form") == "constant":
+            return float(o["factor"])
+        (p,) = case.coordinates(place)
+        return 1 + (p / length if o.get("form") == "log" else (p + 1) // length)
+
+    for i, place in enumerate(case.qpos_S):
+        logits[:, i] *= 1 + c * math.log(rise(place))
     return Expected(logits_HST=logits)
 
 
@@ -352,16 +359,17 @@ def dual_chunk(case: Case) -> Expected:
     return at_distances(case, distance)
 
 
-@oracle("ssmax", {"bias": True}, {"count": "visible"})
+@oracle("ssmax", {"bias": True}, {"count": "visible"}, {"axis": 0}, {"axis": 1, "bias": True})
 def ssmax(case: Case) -> Expected:
     """Nakanishi 2025: (s·ln n)·z for each head; Mistral Large 4 adds b."""
     logits, scheme = case.scores(), case.scheme
     for h, i in product(range(logits.shape[0]), range(logits.shape[1])):
-        seen = i + 1 + logits.shape[2] - logits.shape[1] if case.causal else logits.shape[2]
-        count = seen if case.options.get("count") == "visible" else int(case.qpos_S[i]) + 1
-        logits[h, i] *= float(scheme.slope_H[h]) * math.log(count) + (
-            float(scheme.bias_H[h]) if case.options.get("bias") else 0.0
-        )
+        last = i + 1 + logits.shape[2] - logits.shape[1] if case.causal else logits.shape[2]
+        seen = logits[h, i] > -math.inf  # a window beside it has masked some
+        by_mask = case.options.get("count") == "visible"
+        count = int(seen[:last].sum()) if by_mask else case.coordinates(case.qpos_S[i])[0] + 1
+        factor = float(scheme.slope_H[h].detach()) * math.log(max(count, 1))
+        logits[h, i, seen] *= factor + (float(scheme.bias_H[h].detach()) if case.options.get("bias") else 0.0)
     return Expected(logits_HST=logits)
 
 

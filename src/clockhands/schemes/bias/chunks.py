@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from functools import reduce
+from operator import and_, or_
 from typing import Any, final
 
 import torch
 
 from clockhands.errors import ConfigError
-from clockhands.schemes.frequencies import drop_axis
+from clockhands.schemes.frequencies import check_axes, check_axis, take_axis
 from clockhands.schemes.scheme import Declares, KeyPositions, Positions, Scheme, ScoreMod
 from clockhands.shapes import Float, Tensor
 
@@ -19,8 +21,14 @@ __all__ = ["Chunks"]
 class Chunks(Scheme):
     """Chunked attention (Llama 4, 2025) without any other position: a token attends inside its chunk of the text.
 
+    Of positions of several coordinates it shows the keys that are in the query's chunk along every one: on a grid,
+    square windows that do not overlap, as Swin's are (Liu et al. 2021). Two schemes with ``axis`` 0 and 1 make other
+    rectangles.
+
     Args:
         size: tokens of a chunk; the first begins at position 0.
+        axis: the one coordinate that is read, counted from 0; None: every coordinate. One behind the coordinates of the
+            other schemes is one more, which chunks alone read, as under ``window``.
 
     Example:
         >>> import torch
@@ -37,20 +45,20 @@ class Chunks(Scheme):
     masks = True
     lean_score_mod = True
 
-    def __init__(self, *, size: int = 8192) -> None:
+    def __init__(self, *, size: int = 8192, axis: int | None = None) -> None:
         super().__init__()
         if size < 1:
             raise ConfigError([f"chunks.size is {size}; a chunk has 1 token or more"], "the scheme")
-        self.size = size
+        self.size, self.axis = size, check_axis("chunks", axis)
 
     @property
     def declares(self) -> Declares:
-        """The promises of chunks: where a text begins decides where they end."""
-        return Declares(real_valued=True)
+        """The promises of chunks, of as many coordinates as there are: where a text begins decides where they end."""
+        return Declares(real_valued=True, axes=(self.axis or 0) + 1, more_axes=True)
 
     def to_hf_config(self) -> dict[str, Any] | None:
-        """Return ``attention_chunk_size``, as in Llama 4."""
-        return {"attention_chunk_size": self.size}
+        """Return ``attention_chunk_size``, as in Llama 4; None with ``axis``."""
+        return {"attention_chunk_size": self.size} if self.axis is None else None
 
     def bias(
         self,
@@ -62,12 +70,13 @@ class Chunks(Scheme):
     ) -> Float[Tensor, "#B 1 S T"]:
         """Return 0 between tokens of one chunk and -∞ between others: [B, 1, S, T].
 
-        Raises PositionError for positions of several coordinates.
+        Raises PositionError where queries and keys have different numbers of coordinates, and for positions without the
+        coordinate ``axis``.
         """
-        query_BS, key_BT = self._number(qpos_BS), self._number(kpos_BT)
-        if query_BS.stride(0) == key_BT.stride(0) == 0:
-            query_BS, key_BT = query_BS[:1], key_BT[:1]
-        apart_BST = query_BS[:, :, None] != key_BT[:, None, :]
+        pairs = self._number(qpos_BS, kpos_BT)
+        if all(query_BS.stride(0) == key_BT.stride(0) == 0 for query_BS, key_BT in pairs):
+            pairs = [(query_BS[:1], key_BT[:1]) for query_BS, key_BT in pairs]
+        apart_BST = reduce(or_, (query_BS[:, :, None] != key_BT[:, None, :] for query_BS, key_BT in pairs))
         return torch.zeros(apart_BST.shape, device=apart_BST.device).masked_fill(apart_BST, -math.inf)[:, None]
 
     def score_mod(
@@ -77,10 +86,23 @@ class Chunks(Scheme):
         q_BHSK: Float[Tensor, "B H S Kr"] | None = None,
         k_BHTK: Float[Tensor, "B H T Kr"] | None = None,
     ) -> ScoreMod:
-        """Make a FlexAttention ``score_mod`` that compares the chunks of query and key."""
-        query_BS, key_BT = self._number(qpos_BS), self._number(kpos_BT)
-        return lambda score, b, h, i, j: torch.where(query_BS[b, i] == key_BT[b, j], score, -math.inf)
+        """Make a FlexAttention ``score_mod`` that compares the chunks of query and key.
 
-    def _number(self, pos: Positions) -> Tensor:
-        """Return the number of the chunk that each position is in."""
-        return torch.div(drop_axis(pos, "chunks"), self.size, rounding_mode="floor")
+        Raises PositionError as ``bias`` does.
+        """
+        pairs = self._number(qpos_BS, kpos_BT)
+        return lambda score, b, h, i, j: torch.where(
+            reduce(and_, [query_BS[b, i] == key_BT[b, j] for query_BS, key_BT in pairs]), score, -math.inf
+        )
+
+    def _number(self, qpos: Positions, kpos: KeyPositions) -> list[tuple[Tensor, Tensor]]:
+        """Return, for each coordinate that is read, the numbers of the chunks of queries, [B, S], and keys, [B, T]."""
+        if self.axis is None and qpos.dim() == kpos.dim() == 3:
+            check_axes(kpos, qpos.shape[-1], "chunks")
+            pairs = list(zip(qpos.unbind(-1), kpos.unbind(-1), strict=True))
+        else:
+            pairs = [(take_axis(qpos, self.axis, "chunks"), take_axis(kpos, self.axis, "chunks"))]
+        return [(self._divide(query_BS), self._divide(key_BT)) for query_BS, key_BT in pairs]
+
+    def _divide(self, pos: Positions) -> Tensor:
+        return torch.div(pos, self.size, rounding_mode="floor")

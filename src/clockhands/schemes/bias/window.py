@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
+from functools import reduce
+from operator import and_
 from typing import Any, final
 
 import torch
 
 from clockhands.errors import ConfigError
-from clockhands.schemes.distance import DistanceBias
-from clockhands.schemes.scheme import Declares
-from clockhands.shapes import Float, Num, Tensor
+from clockhands.schemes.distance import DistanceBias, compute_distances
+from clockhands.schemes.frequencies import check_axes, check_axis
+from clockhands.schemes.scheme import Declares, KeyPositions, Positions, ScoreMod
+from clockhands.shapes import Bool, Float, Num, Tensor
 
 __all__ = ["Window"]
 
@@ -21,10 +24,19 @@ class Window(DistanceBias):
 
     While a model generates, layers that have it keep only the keys that it can still show.
 
+    Of positions of several coordinates it shows the keys that are inside along every one: the neighbours of a cell of a
+    grid (Ramachandran et al. 2019), fewer at its border, where Hassani et al. (2023) move the window inwards. Beside a
+    causal mask ``right`` matters there, since a cell further right may come earlier in the row. Two windows with
+    ``axis`` 0 and 1 show a rectangle.
+
     Args:
         num_heads: H.
         left: how many tokens to the left may be attended to, the query's own not counted.
         right: how many to the right; None: as many as to the left.
+        axis: the one coordinate that is read, counted from 0; None: every coordinate, since a window along one of
+            them shows whole rows or columns. An ``axis`` behind the coordinates of the other schemes is one more, which
+            the window alone reads: beside ``mrope``, positions (t, h, w, place) and ``axis`` 3 give the sliding window
+            of Qwen2-VL, which counts places in the row and not coordinates.
 
     Example:
         >>> import torch
@@ -34,13 +46,14 @@ class Window(DistanceBias):
     """
 
     equation = r"\ell_{ij} \mathrel{+}= 0 \text{ if } -\mathrm{right} \le i - j \le \mathrm{left} \text{ else } -\infty"
-    source = "Beltagy et al. 2020, section 3.1"
+    source = "Beltagy et al. 2020, section 3.1; on a grid, Ramachandran et al. 2019 (1906.05909), section 3.1"
     peers = ("transformers sliding_window (left = sliding_window - 1)",)
     models = ("Longformer", "Mistral", "Gemma 3", "gpt-oss", "ModernBERT", "OLMo 3")
     masks = True
 
-    def __init__(self, num_heads: int, *, left: int = 127, right: int | None = None) -> None:
+    def __init__(self, num_heads: int, *, left: int = 127, right: int | None = None, axis: int | None = None) -> None:
         super().__init__()
+        self.axis = check_axis("window", axis)
         self.left, self.right = left, left if right is None else right
         if self.left < 0 or self.right < 0:
             raise ConfigError(
@@ -50,18 +63,70 @@ class Window(DistanceBias):
 
     @property
     def declares(self) -> Declares:
-        """The promises of a window: only distances matter, and they may be real-valued."""
-        return Declares(translation_invariant=True, real_valued=True)
+        """The promises of a window: only distances matter, also real-valued, along as many coordinates as there are."""
+        return Declares(translation_invariant=True, real_valued=True, axes=(self.axis or 0) + 1, more_axes=True)
 
     def to_hf_config(self) -> dict[str, Any] | None:
-        """Return ``sliding_window``, as in Mistral, which counts the query's own token.
+        """Return ``sliding_window``, as in Mistral, which counts the query's own token; None with ``axis``.
 
         What the window reaches to the right is left out: there a causal mask hides all keys.
         """
-        return {"sliding_window": self.left + 1}
+        return {"sliding_window": self.left + 1} if self.axis is None else None
 
     def compute_curve(self, distance_R: Num[Tensor, " R"]) -> Float[Tensor, "H R"]:
         """Return 0 at distances inside the window and -∞ outside: [H, R]."""
-        inside_R = (distance_R <= self.left) & (distance_R >= -self.right)
-        bias_R = torch.zeros(inside_R.shape, device=distance_R.device).masked_fill(~inside_R, -math.inf)
-        return bias_R.expand(self.num_heads, -1)
+        return _mask(self._is_inside(distance_R)).expand(self.num_heads, -1)
+
+    def is_on_line(self, qpos_BS: Positions, kpos_BT: KeyPositions) -> bool:
+        """Return whether one distance decides: positions have one coordinate, or ``axis`` chooses one."""
+        return self.axis is not None or not qpos_BS.dim() == kpos_BT.dim() == 3
+
+    def bias(
+        self,
+        q_BHSK: Float[Tensor, "B H S Kr"],
+        k_BHTK: Float[Tensor, "B H T Kr"],
+        qpos_BS: Positions,
+        kpos_BT: KeyPositions,
+        scale: float | None = None,
+    ) -> Float[Tensor, "#B #H S T"]:
+        """Return 0 inside the window and -∞ outside: [B, H, S, T], sizes of 1 for what is the same.
+
+        Raises PositionError where queries and keys have different numbers of coordinates, and for positions without the
+        coordinate ``axis``.
+        """
+        if self.is_on_line(qpos_BS, kpos_BT):
+            return super().bias(q_BHSK, k_BHTK, qpos_BS, kpos_BT, scale)
+        distances = (compute_distances(q_BS, k_BT) for q_BS, k_BT in _list_coordinates(qpos_BS, kpos_BT))
+        return _mask(reduce(and_, map(self._is_inside, distances)))[:, None]
+
+    def score_mod(
+        self,
+        qpos_BS: Positions,
+        kpos_BT: KeyPositions,
+        q_BHSK: Float[Tensor, "B H S Kr"] | None = None,
+        k_BHTK: Float[Tensor, "B H T Kr"] | None = None,
+    ) -> ScoreMod:
+        """Make a FlexAttention ``score_mod``: of one coordinate it looks distances up, of several it compares each.
+
+        Raises PositionError as ``bias`` does, and for real-valued positions of one coordinate.
+        """
+        if self.is_on_line(qpos_BS, kpos_BT):
+            return super().score_mod(qpos_BS, kpos_BT, q_BHSK, k_BHTK)
+        coordinates, inside = _list_coordinates(qpos_BS, kpos_BT), self._is_inside
+        return lambda score, b, h, i, j: torch.where(
+            reduce(and_, [inside(q_BS[b, i] - k_BT[b, j]) for q_BS, k_BT in coordinates]), score, -math.inf
+        )
+
+    def _is_inside(self, distance: Num[Tensor, "*any"]) -> Bool[Tensor, "*any"]:
+        return (distance <= self.left) & (distance >= -self.right)
+
+
+def _mask(inside: Bool[Tensor, "*any"]) -> Float[Tensor, "*any"]:
+    """Return 0 inside and -∞ outside, in float32."""
+    return torch.zeros(inside.shape, device=inside.device).masked_fill(~inside, -math.inf)
+
+
+def _list_coordinates(qpos_BSA: Positions, kpos_BTA: KeyPositions) -> list[tuple[Tensor, Tensor]]:
+    """Return each coordinate of queries and keys, [B, S] and [B, T]. Raises PositionError if they have not as many."""
+    check_axes(kpos_BTA, qpos_BSA.shape[-1], "window")
+    return list(zip(qpos_BSA.unbind(-1), kpos_BTA.unbind(-1), strict=True))

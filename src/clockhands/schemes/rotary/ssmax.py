@@ -7,7 +7,8 @@ from typing import Literal, final
 import torch
 from torch import nn
 
-from clockhands.schemes.frequencies import choose_working_dtype, drop_axis
+from clockhands.errors import ConfigError
+from clockhands.schemes.frequencies import check_axis, choose_working_dtype, take_axis
 from clockhands.schemes.scheme import Declares, KeyPositions, Positions, Scheme
 from clockhands.shapes import Bool, Float, Tensor
 
@@ -26,6 +27,9 @@ class SSMax(Scheme):
             within a window.
         bias: whether a learned b_h is added to the factor (Mistral Large 4: s_h·ln(p + 1) + b_h).
         start: where s begins; 0.168 is 1 over the mean of ln n up to 1,024 tokens. b begins at 1.
+        axis: the coordinate that ``position`` counts along, from 0 on, where positions have several, of which none says
+            by itself how many tokens a query sees; None: they have one. One behind the coordinates of the other schemes
+            is one more, which this scheme alone reads, as under ``window``.
 
     Example:
         >>> import torch
@@ -40,6 +44,7 @@ class SSMax(Scheme):
     peers = ("transformers MistralLarge4TextSoftmaxScaling (bias=true)",)
     models = ("Mistral Large 4",)
     per_layer = True
+    axes_advice = "set ssmax.count to 'visible', or ssmax.axis to the coordinate that it reads, counted from 0"
 
     def __init__(
         self,
@@ -48,8 +53,14 @@ class SSMax(Scheme):
         count: Literal["position", "visible"] = "position",
         bias: bool = False,
         start: float = 0.168,
+        axis: int | None = None,
     ) -> None:
         super().__init__()
+        if axis is not None and count == "visible":
+            raise ConfigError(
+                [f"ssmax.axis is {axis}, but count 'visible' reads no position; leave axis out"], "the scheme"
+            )
+        self.axis = check_axis("ssmax", axis)
         self.count, self.start, self.scales_queries = count, start, count == "position"
         self.slope_H = nn.Parameter(torch.empty(num_heads))
         self.bias_H = nn.Parameter(torch.empty(num_heads)) if bias else None
@@ -65,8 +76,9 @@ class SSMax(Scheme):
     @property
     def declares(self) -> Declares:
         """The promises of this instance; counting what is visible, it reads no position."""
-        by_mask = self.count == "visible"
-        return Declares(translation_invariant=by_mask, real_valued=True, axes=None if by_mask else 1)
+        if self.count == "visible":
+            return Declares(translation_invariant=True, real_valued=True, axes=None)
+        return Declares(real_valued=True, axes=(self.axis or 0) + 1, more_axes=self.axis is not None)
 
     def active_hooks(self) -> frozenset[str]:
         """Return the one hook that this instance needs: queries are multiplied, or whole rows of logits."""
@@ -81,11 +93,12 @@ class SSMax(Scheme):
     ) -> tuple[Float[Tensor, "B H S K"], Float[Tensor, "B H T K"]]:
         """Multiply queries [B, H, S, K] by their factor, where n is counted by position; keys stay as they are.
 
-        Raises PositionError for positions of several coordinates.
+        Raises PositionError for positions of several coordinates of which ``axis`` chooses none, and for positions
+        without that coordinate.
         """
         if self.count == "visible":
             return q_BHSK, k_BHTK
-        pos = drop_axis(qpos_BS, "ssmax")
+        pos = take_axis(qpos_BS, self.axis, "ssmax", self.axes_advice)
         return self._sharpen(q_BHSK, (pos if pos.dim() == 3 else pos[:, None]) + 1), k_BHTK
 
     def logits(

@@ -8,7 +8,7 @@ from typing import Any, Literal, final
 import torch
 
 from clockhands.errors import ConfigError
-from clockhands.schemes.frequencies import drop_axis
+from clockhands.schemes.frequencies import check_axis, take_axis
 from clockhands.schemes.scheme import Declares, KeyPositions, Positions, Scheme
 from clockhands.shapes import Float, Tensor
 
@@ -30,6 +30,8 @@ class Temperature(Scheme):
         coefficient: c (Llama 4: 0.1; DroPE: .412 from scratch, .103 for SmolLM).
         length: tokens after which the factor begins to rise.
         factor: s, how many times longer than trained the texts are; for ``constant`` alone.
+        axis: the coordinate that p is, counted from 0, where positions have several; None: they have one. One behind
+            the coordinates of the other schemes is one more, which this scheme alone reads, as under ``window``.
 
     Example:
         >>> import torch
@@ -45,6 +47,7 @@ class Temperature(Scheme):
     source = "Llama 4 (Meta 2025), model code; Gelberg et al. 2025, section 4"
     peers = ("transformers Llama4TextAttention", "SakanaAI/DroPE")
     models = ("Llama 4",)
+    axes_advice = "set temperature.axis to the coordinate that it reads, counted from 0"
     scales_queries = True
 
     def __init__(
@@ -54,26 +57,31 @@ class Temperature(Scheme):
         coefficient: float = 0.1,
         length: int = 8192,
         factor: float | None = None,
+        axis: int | None = None,
     ) -> None:
         super().__init__()
         wrong = []
         if (factor is not None) != (form == "constant"):
             wrong.append(f"temperature.factor is {factor}; form 'constant' needs it, and no other takes it")
+        if axis is not None and form == "constant":
+            wrong.append(f"temperature.axis is {axis}, but form 'constant' reads no position; leave axis out")
         if length < 1 or (factor is not None and factor < 1):
             wrong.append(f"temperature needs length and factor of at least 1; got {length} and {factor}")
         if wrong:
             raise ConfigError(wrong, "the scheme")
         self.form, self.coefficient, self.length, self.factor = form, coefficient, length, factor
+        self.axis = check_axis("temperature", axis)
 
     @property
     def declares(self) -> Declares:
         """The promises of this instance; with the form ``constant`` no position is read at all."""
-        constant = self.form == "constant"
-        return Declares(translation_invariant=constant, axes=None if constant else 1, real_valued=True)
+        if self.form == "constant":
+            return Declares(translation_invariant=True, axes=None, real_valued=True)
+        return Declares(axes=(self.axis or 0) + 1, more_axes=self.axis is not None, real_valued=True)
 
     def to_hf_config(self) -> dict[str, Any] | None:
-        """Return the keys of Llama 4, which does this in its layers without rotation; None for the other forms."""
-        if self.form != "floor":
+        """Return the keys of Llama 4, whose layers without rotation do this; None for other forms and with ``axis``."""
+        if self.form != "floor" or self.axis is not None:
             return None
         return {"attn_temperature_tuning": True, "attn_scale": self.coefficient, "floor_scale": self.length}
 
@@ -86,11 +94,12 @@ class Temperature(Scheme):
     ) -> tuple[Float[Tensor, "B H S K"], Float[Tensor, "B H T K"]]:
         """Multiply queries [B, H, S, K] by their factor; keys stay as they are.
 
-        Raises PositionError for positions of several coordinates.
+        Raises PositionError for positions of several coordinates of which ``axis`` chooses none, and for positions
+        without that coordinate.
         """
         if self.factor is not None:
             return q_BHSK * (1 + self.coefficient * math.log(self.factor)), k_BHTK
-        pos = drop_axis(qpos_BS, "temperature")
+        pos = take_axis(qpos_BS, self.axis, "temperature", self.axes_advice)
         steps = torch.floor((pos + 1) / self.length) if self.form == "floor" else pos / self.length
         factor = 1 + self.coefficient * torch.log1p(steps.float())
         factor_BHS1 = (factor if factor.dim() == 3 else factor[:, None])[..., None]
