@@ -90,7 +90,7 @@ class Skipping(Transform):
             (self.chunks < 1, f"chunks is {self.chunks}, but must be at least 1"),
         )
 
-    def apply(self, pos_BS: Int[Tensor, "B S"], context: TransformContext) -> Int[Tensor, "B S"]:
+    def apply(self, pos_BS: Int[Tensor, "B S *A"], context: TransformContext) -> Int[Tensor, "B S"]:
         """Move the chunks of every row apart: [B, S].
 
         Raises PositionError for a row longer than ``maximum``, and for positions of several coordinates.
