@@ -32,6 +32,7 @@ __all__ = [
     "compute_sin_cos_pairs",
     "drop_axis",
     "lay_out_channels",
+    "pair_coordinates",
     "take_axis",
     "take_shared_row",
 ]
@@ -172,6 +173,14 @@ def take_axis(pos: Num[Tensor, "B ..."], axis: int | None, scheme: str, advice: 
             f"most {given_axes - 1}, or pass positions with more coordinates"
         )
     return pos if pos.dim() == 2 else pos[..., axis]
+
+
+def pair_coordinates(
+    qpos_BSA: Num[Tensor, "B S A"], kpos_BTA: Num[Tensor, "Bk T Ak"], scheme: str
+) -> list[tuple[Tensor, Tensor]]:
+    """Return each coordinate of queries and keys, [B, S] and [B, T]. Raises PositionError if they have not as many."""
+    check_axes(kpos_BTA, qpos_BSA.shape[-1], scheme)
+    return list(zip(qpos_BSA.unbind(-1), kpos_BTA.unbind(-1), strict=True))
 
 
 def check_axis(scheme: str, axis: int | None) -> int | None:

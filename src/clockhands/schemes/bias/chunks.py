@@ -10,7 +10,7 @@ from typing import Any, final
 import torch
 
 from clockhands.errors import ConfigError
-from clockhands.schemes.frequencies import check_axes, check_axis, take_axis
+from clockhands.schemes.frequencies import check_axis, pair_coordinates, take_axis
 from clockhands.schemes.scheme import Declares, KeyPositions, Positions, Scheme, ScoreMod
 from clockhands.shapes import Float, Tensor
 
@@ -98,8 +98,7 @@ class Chunks(Scheme):
     def _number(self, qpos: Positions, kpos: KeyPositions) -> list[tuple[Tensor, Tensor]]:
         """Return, for each coordinate that is read, the numbers of the chunks of queries, [B, S], and keys, [B, T]."""
         if self.axis is None and qpos.dim() == kpos.dim() == 3:
-            check_axes(kpos, qpos.shape[-1], "chunks")
-            pairs = list(zip(qpos.unbind(-1), kpos.unbind(-1), strict=True))
+            pairs = pair_coordinates(qpos, kpos, "chunks")
         else:
             pairs = [(take_axis(qpos, self.axis, "chunks"), take_axis(kpos, self.axis, "chunks"))]
         return [(self._divide(query_BS), self._divide(key_BT)) for query_BS, key_BT in pairs]

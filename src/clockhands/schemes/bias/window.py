@@ -11,7 +11,7 @@ import torch
 
 from clockhands.errors import ConfigError
 from clockhands.schemes.distance import DistanceBias, compute_distances
-from clockhands.schemes.frequencies import check_axes, check_axis
+from clockhands.schemes.frequencies import check_axis, pair_coordinates
 from clockhands.schemes.scheme import Declares, KeyPositions, Positions, ScoreMod
 from clockhands.shapes import Bool, Float, Num, Tensor
 
@@ -96,7 +96,7 @@ class Window(DistanceBias):
         """
         if self.is_on_line(qpos_BS, kpos_BT):
             return super().bias(q_BHSK, k_BHTK, qpos_BS, kpos_BT, scale)
-        distances = (compute_distances(q_BS, k_BT) for q_BS, k_BT in _list_coordinates(qpos_BS, kpos_BT))
+        distances = (compute_distances(q_BS, k_BT) for q_BS, k_BT in pair_coordinates(qpos_BS, kpos_BT, "window"))
         return _mask(reduce(and_, map(self._is_inside, distances)))[:, None]
 
     def score_mod(
@@ -112,7 +112,7 @@ class Window(DistanceBias):
         """
         if self.is_on_line(qpos_BS, kpos_BT):
             return super().score_mod(qpos_BS, kpos_BT, q_BHSK, k_BHTK)
-        coordinates, inside = _list_coordinates(qpos_BS, kpos_BT), self._is_inside
+        coordinates, inside = pair_coordinates(qpos_BS, kpos_BT, "window"), self._is_inside
         return lambda score, b, h, i, j: torch.where(
             reduce(and_, [inside(q_BS[b, i] - k_BT[b, j]) for q_BS, k_BT in coordinates]), score, -math.inf
         )
@@ -124,9 +124,3 @@ class Window(DistanceBias):
 def _mask(inside: Bool[Tensor, "*any"]) -> Float[Tensor, "*any"]:
     """Return 0 inside and -∞ outside, in float32."""
     return torch.zeros(inside.shape, device=inside.device).masked_fill(~inside, -math.inf)
-
-
-def _list_coordinates(qpos_BSA: Positions, kpos_BTA: KeyPositions) -> list[tuple[Tensor, Tensor]]:
-    """Return each coordinate of queries and keys, [B, S] and [B, T]. Raises PositionError if they have not as many."""
-    check_axes(kpos_BTA, qpos_BSA.shape[-1], "window")
-    return list(zip(qpos_BSA.unbind(-1), kpos_BTA.unbind(-1), strict=True))
