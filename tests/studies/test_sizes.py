@@ -18,7 +18,10 @@ def test_the_command_knows_every_size() -> None:
 
 
 TASKS = ("roles", "numbers", "stdlib")
-WIDTHS = {"twice": 128, "wide": 256, "wide-long": 256, "wider": 512, "gpu": 256, "paper": 512}
+WIDTHS = {
+    "twice": 128, "twice-long": 128, "twice-more": 128, "wide": 256, "wide-long": 256, "wider": 512, "gpu": 256,
+    "paper": 512,
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("size", SIZES)

@@ -28,8 +28,8 @@ EXAMPLES = (
 
 
 SCALES = (
-    "cpu", "long", "longest", "rates", "bases", "bases-longer", "roles", "numbers", "stdlib", "twice", "post", "wide",
-    "wide-long", "wider", "gpu", "paper",
+    "cpu", "long", "longest", "rates", "bases", "bases-longer", "roles", "numbers", "stdlib", "twice", "twice-long",
+    "twice-more", "post", "wide", "wide-long", "wider", "gpu", "paper",
 )  # fmt: skip
 """The names of ``clockhands.studies.sizes.SIZES``, typed again here because importing them imports torch."""
 
@@ -49,7 +49,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         default="cpu",
         help="run it as planned (cpu, the default), with four or ten times the training (long, longest), with other "
         "learning rates (rates), on another task (roles, numbers, stdlib), with post-norm (post), with a wider model "
-        "(twice, wide and wider, and wide-long with four times the training), or with a wider and deeper one (gpu, "
+        "(twice, wide and wider; twice-long and wide-long train longer, twice-more has more seeds), or with a wider and deeper one (gpu, "
         "paper)",
     )
     parser.add_argument(

@@ -63,6 +63,7 @@ def _make_wide_shape(width: int, layers: int, rate: float, warmup: int) -> dict[
     }  # fmt: skip
 
 
+TWICE = {"model.d_model": 128, "model.num_heads": 4, "model.d_ff": 512, "training.learning_rate": 3e-3}
 WIDE = {"model.d_model": 256, "model.num_heads": 8, "model.d_ff": 1024, "training.learning_rate": 2e-3}
 WIDER = {"model.d_model": 512, "model.num_heads": 8, "model.d_ff": 2048, "training.learning_rate": 1e-3}
 
@@ -72,15 +73,12 @@ SIZES = {
     "longest": Size("as planned, with ten times the budget: minutes a trial on one core", 10, declared=True),
     "rates": Size("as planned, with other learning rates, which a study's table names", declared=True),
     "bases": Size(
-        "with twice the budget and other bases of the rotation, which a study's table names: half a minute a trial on "
-        "one core",
-        2,
+        "with other bases of the rotation, which a study's table names: half a minute a trial on one core",
         declared=True,
     ),
     "bases-longer": Size(
-        "with twice the budget and other bases of the rotation, trained on longer texts, which a study's table sets: a "
-        "minute a trial on one core",
-        2,
+        "with other bases of the rotation, trained on longer texts, which a study's table sets: a minute a trial on "
+        "one core",
         declared=True,
     ),
     "roles": Size(
@@ -117,7 +115,17 @@ SIZES = {
     "twice": Size(
         "width 128, else as planned unless the study's table for this size says more: half a minute a trial or more on "
         "one core",
-        shape={"model.d_model": 128, "model.num_heads": 4, "model.d_ff": 512, "training.learning_rate": 3e-3},
+        shape=TWICE,
+        declared=True,
+    ),
+    "twice-long": Size(
+        "width 128 and a longer training, which the study's table sets: minutes a trial on one core",
+        shape=TWICE,
+        declared=True,
+    ),
+    "twice-more": Size(
+        "width 128, with more seeds of the variants that the study's table names: minutes a trial on one core",
+        shape=TWICE,
         declared=True,
     ),
     "post": Size(
