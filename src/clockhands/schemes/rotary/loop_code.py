@@ -144,7 +144,7 @@ def _write_loop(dtype: torch.dtype) -> ir.Module:
     sizes = [builder.load(builder.gep(at, [_I64(number)])) for number in range(SIZES)]
     strides, (second, third, pairs, width, first, last) = sizes[:12], sizes[12:]
     lanes = BLOCK // (8 if dtype == torch.float64 else 4)
-    one, block = _Numbers(builder, dtype, 1), _Numbers(builder, dtype, lanes)
+    single, block = _Numbers(builder, dtype, 1), _Numbers(builder, dtype, lanes)
     whole = builder.mul(builder.sdiv(pairs, _I64(lanes)), _I64(lanes))
     with _count(builder, first, last) as row, _count(builder, _I64(0), third) as k:
         place = builder.sdiv(row, second), builder.srem(row, second), k
@@ -152,9 +152,9 @@ def _write_loop(dtype: torch.dtype) -> ir.Module:
         with _count(builder, _I64(0), whole, lanes) as pair:
             _rotate_pairs(block, starts, pair, pairs)
         with _count(builder, whole, pairs) as pair:
-            _rotate_pairs(one, starts, pair, pairs)
+            _rotate_pairs(single, starts, pair, pairs)
         with _count(builder, builder.add(pairs, pairs), width) as channel:
-            one.store(one.load(starts[0], channel), starts[3], channel)
+            single.store(single.load(starts[0], channel), starts[3], channel)
     builder.ret_void()
     return module
 
