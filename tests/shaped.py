@@ -23,7 +23,7 @@ PLACES = tuple(
 SOME = {TESTS / "inspection/test_run.py": ("[sum]", "[rope]", "[bert]", "[t5]", "[encoder-decoder]")}
 """Of these files only the tests with one of these parameters: the others meet no other function on tensors."""
 UNCHECKED = (TESTS / "schemes/rotary/test_rotation_loop.py",)
-"""Numba compiles no function that a check is wrapped around."""
+"""It gives tables that do not fit, which a check would refuse before PyTorch does."""
 AGAIN = (
     "compiled", "gradients_twice", "makes_a_tensor_of_all_pairs", "low_precision", "memory_for_attention",
     "any_factor_on_the_products", "trap_39", "gradients_reach_every_parameter", "recorded_reference_path",

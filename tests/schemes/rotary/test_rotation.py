@@ -53,7 +53,6 @@ def every_form() -> Iterator[Any]:
 @pytest.fixture(params=KERNELS)
 def _kernel(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     compile_rotation(request.param == "compiled", backend="eager")
-    monkeypatch.setattr(loop_choice, "LOOP_NUMBERS", 0)
     monkeypatch.setattr(loop_choice, "LOOP_AFTER", 0 if request.param == "loop" else 1 << 60)
     yield
     compile_rotation(False)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
@@ -16,7 +19,7 @@ from torch import Tensor
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from clockhands.schemes import RoPE
-from clockhands.schemes.rotary import loop_choice, rotation, rotation_loop
+from clockhands.schemes.rotary import loop_choice, loop_code, rotation, rotation_loop
 from clockhands.schemes.rotary.base import rotate_pairs
 
 pytestmark = pytest.mark.skipif(
@@ -39,7 +42,7 @@ def _always(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def draw(dtype: torch.dtype, where: str = "split") -> Tensor:
-    """Draw heads [2, 6, 300, 64], more numbers than the loop needs."""
+    """Draw heads [2, 6, 300, 64]."""
     torch.manual_seed(0)
     if where == "dense":
         return torch.randn(2, HEADS, LENGTH, WIDTH).to(dtype)
@@ -136,7 +139,7 @@ def test_transforms_of_functions_go_through_it_or_round_it() -> None:
         assert torch.equal(rotate(x), plain)
 
 
-def test_a_compiler_or_tracer_sees_the_operations() -> None:
+def test_what_is_compiled_or_traced_has_the_operations() -> None:
     """Also where the table was made before: a loop that it does not see would break its graph."""
     scheme, x = RoPE(WIDTH, layout="half"), draw(torch.float32)
 
@@ -178,6 +181,10 @@ def test_what_does_not_fit_is_refused_by_pytorch_as_ever() -> None:
         assert not calls
     with looping() as calls, pytest.raises(RuntimeError):
         scheme.rotate(x, x[..., : WIDTH // 2].contiguous(), POS, POS)
+    assert not calls
+    table = rotation.make_table(torch.ones(1, 1, LENGTH, 8), torch.zeros(1, 1, LENGTH, 8), "half", 24, x.dtype)
+    with looping() as calls, pytest.raises(RuntimeError):
+        rotation.rotate_heads(table, x)
     assert not calls
 
 
@@ -236,62 +243,126 @@ def test_a_forked_process_has_threads_of_its_own(monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
 def test_a_process_forked_while_another_thread_compiles_rotates_without_the_loop() -> None:
-    """The lock of the compiler is held by a thread that the new process does not have, and nobody releases it."""
+    """The lock of LLVM is held by a thread that the new process does not have, and nobody releases it."""
     code = """
-import os, signal, threading, time, torch
+import os, signal, threading, torch
 from clockhands.schemes import RoPE
-from clockhands.schemes.rotary import loop_choice
+from clockhands.schemes.rotary import loop_choice, rotation, rotation_loop
+from llvmlite.binding.ffi import lib
 torch.set_num_threads(1)
 loop_choice.LOOP_AFTER = 0
 x, at, scheme = torch.ones(2, 6, 300, 64), torch.arange(300)[None].expand(2, -1), RoPE(64, layout="half")
-threading.Thread(target=lambda: scheme.rotate(x, x, at, at)).start()
-from numba.core.compiler_lock import global_compiler_lock
-while global_compiler_lock._lock.acquire(blocking=False):
-    global_compiler_lock._lock.release()
-    time.sleep(0.001)
+held, forked, compile_loop = threading.Event(), threading.Event(), rotation_loop.compile_loop
+def compile_slowly(dtype):
+    with lib._lock:
+        held.set()
+        forked.wait()
+        return compile_loop(dtype)
+rotation_loop.compile_loop = compile_slowly
+thread = threading.Thread(target=lambda: scheme.rotate(x, x, at, at))
+thread.start()
+held.wait()
 child = os.fork()
 if not child:
     signal.alarm(20)
+    rotation_loop.compile_loop = compile_loop
     os._exit(0 if scheme.rotate(x, x, at, at)[0].shape == x.shape else 1)
+forked.set()
+thread.join()
+assert loop_choice._find_loop(torch.float32, rotation._rotate_halves)
 print("child ended with", os.waitpid(child, 0)[1])
 """
     ended = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, timeout=100)
     assert (ended.returncode, ended.stdout) == (0, "child ended with 0\n"), ended.stderr
 
 
-def test_heads_of_float16_and_small_ones_take_the_operations() -> None:
-    scheme = RoPE(WIDTH, layout="half")
-    half, few = draw(torch.float16), draw(torch.float32)[:1, :1, :200]
-    for x in (half, few):
-        at = torch.arange(x.shape[2])[None].expand(len(x), -1)
-        with looping() as calls:
-            assert scheme.rotate(x, x, at, at)[0].shape == x.shape
-        assert not calls
+def test_a_program_ends_while_a_thread_compiles() -> None:
+    """Without a message, whatever LLVM is at: the thread compiles again and again, and nobody waits for it."""
+    code = """
+import itertools, threading, torch
+from clockhands.schemes import RoPE
+from clockhands.schemes.rotary import loop_choice, loop_code
+torch.set_num_threads(1)
+loop_choice.LOOP_AFTER = 0
+x, at, scheme = torch.ones(2, 6, 300, 64), torch.arange(300)[None].expand(2, -1), RoPE(64, layout="half")
+compiled = threading.Event()
+def work():
+    for turn in itertools.count():
+        loop_choice._find_loop.cache_clear()
+        loop_code.compile_loop.cache_clear()
+        scheme.rotate(x, x, at, at)
+        if turn == 2:
+            compiled.set()
+threading.Thread(target=work, daemon=True).start()
+compiled.wait()
+print("ends")
+"""
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=100)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "ends\n", "")
+
+
+def test_threads_that_rotate_at_once_all_have_the_bits_of_pytorch() -> None:
+    """Each is there before the loop is, and compiles it or waits for another's."""
+    scheme, x = RoPE(WIDTH, layout="half"), draw(torch.float32)
+    plain = turn(scheme, x, loop=False)
+    loop_choice._find_loop.cache_clear()
+    loop_code.compile_loop.cache_clear()
+    together = threading.Barrier(4)
+
+    def rotate(_: int) -> Tensor:
+        together.wait(timeout=60)
+        return scheme.rotate(x, x, POS, POS)[0]
+
+    with ThreadPoolExecutor(4) as pool:
+        assert all(torch.equal(rotated, plain) for rotated in pool.map(rotate, range(4)))
+    assert loop_choice._find_loop(torch.float32, rotation._rotate_halves)
+
+
+def test_heads_of_any_shape_have_the_bits_of_pytorch() -> None:
+    """None is too small: blocks of pairs and what is left of them, channels that stay, and no number at all."""
+    draw_from = random.Random(0)
+    for _ in range(400):
+        dtype, pairs = draw_from.choice(DTYPES), draw_from.choice((0, 1, 2, 3, 8, 15, 16, 17, 32, 33, 64))
+        batch, heads, length = draw_from.choice((0, 1, 2)), draw_from.choice((1, 3)), draw_from.choice((0, 1, 2, 17))
+        x = torch.randn(batch, heads, length, 2 * pairs + draw_from.choice((1, 2, 16)), dtype=torch.float64).to(dtype)
+        angle = torch.randn(draw_from.choice((1, batch)), draw_from.choice((1, heads)), length, pairs)
+        table = rotation.make_table(angle.cos(), angle.sin(), "half", x.shape[-1], dtype)
+        assert isinstance(table, rotation.HalvesTable)
+        with_loop = rotation_loop.rotate_halves_in_loop(x, *table)
+        assert torch.equal(with_loop, rotation._rotate_halves(x, *table, -2)), (x.shape, angle.shape, dtype)
+
+
+def test_heads_of_float16_take_the_operations() -> None:
+    scheme, x = RoPE(WIDTH, layout="half"), draw(torch.float16)
+    with looping() as calls:
+        assert scheme.rotate(x, x, POS, POS)[0].shape == x.shape
+    assert not calls
 
 
 def test_a_loop_is_compiled_once_enough_was_rotated(monkeypatch: pytest.MonkeyPatch) -> None:
-    """2 tensors of 2 × 6 × 300 × 64 numbers a call: the third call has 921,600 before it."""
+    """2 tensors of 2 × 6 × 300 × 64 numbers a call: the third call has 921,600 before it. No bit changes with it."""
     scheme, x = RoPE(WIDTH, layout="half"), draw(torch.float32)
+    plain = turn(scheme, x, loop=False)
     monkeypatch.setattr(loop_choice, "_rotated", 0)
     with looping() as calls:
         monkeypatch.setattr(loop_choice, "LOOP_AFTER", 900_000)
         counts = []
         for _ in range(3):
-            scheme.rotate(x, x, POS, POS)
+            assert torch.equal(scheme.rotate(x, x, POS, POS)[0], plain)
             counts.append(len(calls))
     assert counts == [0, 0, 2]
 
 
 @pytest.mark.parametrize("fault", [ImportError, OSError, AttributeError, SystemError])
-def test_whatever_numba_raises_pytorch_rotates(fault: type[Exception], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_whatever_llvm_raises_pytorch_rotates(fault: type[Exception], monkeypatch: pytest.MonkeyPatch) -> None:
     scheme, x = RoPE(WIDTH, layout="half"), draw(torch.float32)
     plain = turn(scheme, x, loop=False)
 
-    def fail(*_: object) -> Tensor:
-        raise fault("numba")
+    def fail(*_: object) -> object:
+        raise fault("LLVM")
 
     loop_choice._find_loop.cache_clear()
-    monkeypatch.setattr(rotation_loop, "rotate_halves_in_loop", fail)
+    monkeypatch.setattr(rotation_loop, "compile_loop", fail)
     assert torch.equal(scheme.rotate(x, x, POS, POS)[0], plain)
     assert loop_choice._find_loop(torch.float32, rotation._rotate_halves) is None
 
