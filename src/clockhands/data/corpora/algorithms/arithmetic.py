@@ -59,18 +59,23 @@ def evaluate(symbols: Symbols) -> int:
     return read_sum() % MODULUS
 
 
-def draw_brackets(length: int, rng: random.Random) -> Symbols:
-    """Draw an expression of exactly this length: d, -d, (d), (-d), or two in brackets with + or - between."""
+def draw_brackets(length: int, rng: random.Random, operators: str = "+-*") -> Symbols:
+    """Draw an expression of exactly this length: d, -d, (d), (-d), or two in brackets with an operator between."""
     if length <= 4:
         digit = rng.choice(DIGITS)
         return [[digit], ["-", digit], ["(", digit, ")"], ["(", "-", digit, ")"]][length - 1]
     left = rng.randrange(1, length - 3)
-    return ["(", *draw_brackets(left, rng), rng.choice("+-"), *draw_brackets(length - left - 3, rng), ")"]
+    first = draw_brackets(left, rng, operators)
+    operator = rng.choice(operators)
+    return ["(", *first, operator, *draw_brackets(length - left - 3, rng, operators), ")"]
 
 
 def draw_equation(length: int, rng: random.Random) -> Symbols:
-    """Draw an expression in brackets in which a digit is x, and its value: (x + 1) = 3."""
-    expression = draw_brackets(length - 2, rng)
+    """Draw an expression in brackets in which a digit is x, and its value: (x + 1) = 3.
+
+    Nothing is multiplied, so that x has one value: in (x * 0) = 0 it could be any digit.
+    """
+    expression = draw_brackets(length - 2, rng, "+-")
     place = rng.choice([place for place, symbol in enumerate(expression) if symbol in DIGITS])
     value = str(evaluate(expression))
     return [*expression[:place], "x", *expression[place + 1 :], "=", value]
