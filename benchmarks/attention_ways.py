@@ -1,0 +1,210 @@
+"""One scheme at one length on any device: our attention, and every peer that computes the same; part of gpu.py.
+
+Queries, keys and values are [1, 8, S, 64]. A pass is the scheme's ``locate``, the rotation, and attention under a causal
+mask; with the backward pass also the gradients of queries, keys, values, the layer's input and the scheme's parameters.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from functools import cache, cached_property
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from timing import OURS
+from torch import Tensor
+from torch.nn.attention.flex_attention import BlockMask, create_block_mask, flex_attention
+
+from clockhands import positions
+from clockhands.attention import attend, attend_reference
+from clockhands.model.position_config import PositionConfig
+from clockhands.model.layer_schemes import build_side
+from clockhands.schemes import CATALOGUE, Composition, Scheme, Sizes, build
+from clockhands.schemes.position_presets import POSITION_PRESETS
+
+HEADS, WIDTH, LAYERS = 8, 64, 12
+SIZES = Sizes(HEADS * WIDTH, HEADS * WIDTH, HEADS, WIDTH, LAYERS, causal=True)
+PLAIN, MASK, FLEX = "SDPA, no position", "SDPA, bias as a mask", "FlexAttention, compiled"
+TEXT_ON_AXES = ("mrope",)
+"""Schemes of several coordinates that also read text, whose coordinates are all equal."""
+SIMPLE = frozenset({"encode", "locate", "rotate", "bias"})
+"""Hooks that SDPA and FlexAttention can stand in for: rotated queries and keys, and something added to the logits."""
+TOLERANCES = {torch.float32: 1e-4, torch.bfloat16: 2e-2, torch.float16: 3e-3}
+"""How far two outputs may lie apart, as a share of one and on top of it."""
+LAST = 64
+"""So many of the last queries are also computed step by step."""
+
+
+class Case:
+    """A scheme at one length: queries, keys, values, the layer's input, and every way to attend with it."""
+
+    def __init__(self, scheme: Scheme, length: int, dtype: torch.dtype, device: torch.device) -> None:
+        torch.manual_seed(0)
+        self.scheme = scheme.to(device=device, dtype=dtype).eval()
+        self.qkv = [torch.randn(1, HEADS, length, WIDTH, device=device, dtype=dtype) for _ in range(3)]
+        self.x = torch.randn(1, length, HEADS * WIDTH, device=device, dtype=dtype)
+        self.gradient = torch.randn_like(self.qkv[0])
+        self.pos = positions.count_up(1, length, device=device)
+        if (axes := scheme.declares.axes or 1) > 1:
+            self.pos = positions.repeat_on_axes(self.pos, axes)
+        self.leaves = [*self.qkv, self.x, *scheme.parameters()]
+
+    def list_ways(self) -> dict[str, Callable[[], Tensor]]:
+        """Return our attention and the peers, each as a function that returns the attended values."""
+        ways: dict[str, Callable[[], Tensor]] = {OURS: self.attend, PLAIN: self.attend_plainly}
+        hooks = self.scheme.active_hooks()
+        if hooks <= SIMPLE and "bias" in hooks:
+            ways[MASK] = self.attend_with_mask
+        if hooks <= SIMPLE and ("bias" not in hooks or self.scheme.lean_score_mod):
+            ways[FLEX] = self.attend_with_flex
+        return ways
+
+    def list_equals(self) -> list[str]:
+        """Return the peers that compute the same function as our attention."""
+        same = [name for name in self.list_ways() if name in (MASK, FLEX)]
+        return [*same, PLAIN] if not self.scheme.active_hooks() - {"encode"} else same
+
+    def locate(self) -> Tensor:
+        """Return the positions, or the coordinates that the tokens compute for themselves."""
+        own = self.scheme.locate(self.x, self.pos, None)
+        return self.pos if own is None else own
+
+    def attend(self) -> Tensor:
+        where = self.locate()
+        return attend(self.scheme, *self.qkv, where, where, causal=True)
+
+    def attend_plainly(self) -> Tensor:
+        return F.scaled_dot_product_attention(*self.qkv, is_causal=True)
+
+    def attend_with_mask(self) -> Tensor:
+        """Give SDPA the whole bias. One that never changes is made once, any other in every pass, as its gradient needs."""
+        where, v = self.locate(), self.qkv[2]
+        q, k = self.scheme.rotate(*self.qkv[:2], where, where)
+        mask = self._fixed_mask if self.is_fixed else self._lay_out(q, k, where)
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=self.scheme.scale(WIDTH))
+
+    def attend_with_flex(self) -> Tensor:
+        """Give FlexAttention the scheme's ``score_mod``; causal mask, windows and chunks are a block mask made once."""
+        where, v = self.locate(), self.qkv[2]
+        q, k = self.scheme.rotate(*self.qkv[:2], where, where)
+        changes = [part.score_mod(where, where, q, k) for part in list_biases(self.scheme) if not part.masks]
+
+        def change(score: Tensor, *at: Tensor) -> Tensor:
+            for change_by_part in changes:
+                score = change_by_part(score, *at)
+            return score
+
+        return compile_flex_attention()(
+            q, k, v, score_mod=change if changes else None, block_mask=self._block_mask,
+            scale=self.scheme.scale(WIDTH),
+        )  # fmt: skip
+
+    @property
+    def is_fixed(self) -> bool:
+        """Whether the bias depends on positions alone, and on no learned parameter."""
+        parts = list_biases(self.scheme)
+        learned = any(parameter.requires_grad for part in parts for parameter in part.parameters())
+        return all(part.lean_score_mod for part in parts) and not learned
+
+    @property
+    def held_bytes(self) -> int:
+        """The memory of a mask that was made once."""
+        mask = self.__dict__.get("_fixed_mask")
+        return 0 if mask is None else mask.nbytes
+
+    @cached_property
+    def _fixed_mask(self) -> Tensor:
+        with torch.no_grad():
+            return self._lay_out(*self.scheme.rotate(*self.qkv[:2], self.pos, self.pos), self.pos)
+
+    def _lay_out(self, q: Tensor, k: Tensor, where: Tensor) -> Tensor:
+        """Return the whole bias in the type of the queries, which the kernels of a GPU want, -inf above the diagonal."""
+        bias = self.scheme.bias(q, k, where, where)
+        assert bias is not None
+        upper = torch.ones(bias.shape[-2:], dtype=torch.bool, device=q.device).triu_(1)
+        return bias.to(q.dtype).masked_fill(upper, -torch.inf)
+
+    @cached_property
+    def _block_mask(self) -> BlockMask:
+        q, k = self.qkv[:2]
+        hidden = [part.score_mod(self.pos, self.pos, q, k) for part in list_biases(self.scheme) if part.masks]
+        zero = torch.zeros((), device=q.device)
+
+        def may_attend(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+            mask = i >= j
+            for score_mod in hidden:
+                mask = mask & (score_mod(zero, b, h, i, j) == 0)
+            return mask
+
+        return create_block_mask(may_attend, 1, HEADS if hidden else None, q.shape[2], k.shape[2], device=q.device)
+
+    @torch.no_grad()
+    def compute_reference(self) -> Tensor:
+        """Compute the last queries step by step in float32, from the same numbers."""
+        scheme, where = copy.deepcopy(self.scheme).float(), self.locate()
+        last = slice(max(0, self.x.shape[1] - LAST), None)
+        q, k, v = (x.float() for x in self.qkv)
+        qpos = where[:, :, last] if where.dim() == 4 else where[:, last]
+        return attend_reference(scheme, q[:, :, last], k, v, qpos, where, causal=True).out_BHSK
+
+    def run(self, way: Callable[[], Tensor], backward: bool) -> Callable[[], object]:
+        """Return one pass of a way: forward without a graph, or forward and backward."""
+        wanted = [leaf for leaf in self.leaves if leaf.is_floating_point()]
+
+        def forward() -> None:
+            with torch.no_grad():
+                way()
+
+        def both() -> None:
+            for leaf in wanted:
+                leaf.requires_grad_()
+            torch.autograd.grad(way(), wanted, self.gradient, allow_unused=True)
+
+        return both if backward else forward
+
+
+@cache
+def compile_flex_attention() -> Any:
+    """Compile FlexAttention once for this process."""
+    return torch.compile(flex_attention)
+
+
+def list_biases(scheme: Scheme) -> Sequence[Scheme]:
+    """Return the scheme, or the parts of a composition, that add a bias."""
+    parts = scheme.parts if isinstance(scheme, Composition) else (scheme,)
+    return [part for part in parts if "bias" in part.active_hooks()]
+
+
+def find_largest_difference(ours: Tensor, theirs: Tensor) -> float:
+    """Return the largest difference of two outputs, in units of what their type may differ by; NaN if either has one."""
+    tolerance = TOLERANCES[ours.dtype]
+    a, b = ours.detach().float(), theirs.detach().float()
+    return float(((a - b).abs() / (tolerance * (1 + b.abs()))).max())
+
+
+def list_schemes() -> dict[str, Callable[[], Scheme] | str]:
+    """Return how each scheme and each layer of a preset is built, or why it is left out."""
+    found: dict[str, Callable[[], Scheme] | str] = {}
+    for name in CATALOGUE:
+        scheme = build(CATALOGUE, name, SIZES)
+        axes = scheme.declares.axes or 1
+        if name != "none" and scheme.active_hooks() <= {"encode"}:
+            found[name] = "acts at the embedding alone: its attention is that of none"
+        elif axes > 1 and name not in TEXT_ON_AXES:
+            found[name] = f"reads {axes} coordinates, as an image has: no causal decoder's"
+        else:
+            found[name] = lambda name=name: build(CATALOGUE, name, SIZES)  # type: ignore[misc]
+    for preset in POSITION_PRESETS:
+        position = PositionConfig.from_dict({"preset": preset})
+        for layer, kind in enumerate(position.pattern[:LAYERS] if position.layers else [""]):
+            name = f"{preset}/{kind}" if kind else preset
+            found.setdefault(name, lambda position=position, layer=layer: _build_layer(position, layer))  # type: ignore[misc]
+    return found
+
+
+def _build_layer(position: PositionConfig, layer: int) -> Scheme:
+    """Build the scheme of one layer of a preset."""
+    built = build_side(position, LAYERS, SIZES)
+    return built.modules[built.module_of_layer[layer]]
