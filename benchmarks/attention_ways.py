@@ -1,14 +1,15 @@
 """One scheme at one length on any device: our attention, and every peer that computes the same; part of gpu.py.
 
-Queries, keys and values are [1, 8, S, 64]. A pass is the scheme's ``locate``, the rotation, and attention under a causal
-mask; with the backward pass also the gradients of queries, keys, values, the layer's input and the scheme's parameters.
+Queries, keys and values are [1, 8, S, 64]. A pass is the scheme's ``locate``, the rotation, and attention under a
+causal mask; with the backward pass also the gradients of queries, keys, values, the layer's input and the scheme's
+parameters.
 """
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from typing import Any
 
 import torch
@@ -19,8 +20,9 @@ from torch.nn.attention.flex_attention import BlockMask, create_block_mask, flex
 
 from clockhands import positions
 from clockhands.attention import attend, attend_reference
-from clockhands.model.position_config import PositionConfig
+from clockhands.errors import ConfigError
 from clockhands.model.layer_schemes import build_side
+from clockhands.model.position_config import PositionConfig
 from clockhands.schemes import CATALOGUE, Composition, Scheme, Sizes, build
 from clockhands.schemes.position_presets import POSITION_PRESETS
 
@@ -42,6 +44,9 @@ class Case:
 
     def __init__(self, scheme: Scheme, length: int, dtype: torch.dtype, device: torch.device) -> None:
         torch.manual_seed(0)
+        with torch.no_grad():  # away from where they start, so that a term left out of a peer shows
+            for parameter in scheme.parameters():
+                parameter.add_(torch.randn(parameter.shape) * 0.3)
         self.scheme = scheme.to(device=device, dtype=dtype).eval()
         self.qkv = [torch.randn(1, HEADS, length, WIDTH, device=device, dtype=dtype) for _ in range(3)]
         self.x = torch.randn(1, length, HEADS * WIDTH, device=device, dtype=dtype)
@@ -49,7 +54,7 @@ class Case:
         self.pos = positions.count_up(1, length, device=device)
         if (axes := scheme.declares.axes or 1) > 1:
             self.pos = positions.repeat_on_axes(self.pos, axes)
-        self.leaves = [*self.qkv, self.x, *scheme.parameters()]
+        self.leaves = [*self.qkv, self.x, *(weight for weight in scheme.parameters() if weight.requires_grad)]
 
     def list_ways(self) -> dict[str, Callable[[], Tensor]]:
         """Return our attention and the peers, each as a function that returns the attended values."""
@@ -57,7 +62,7 @@ class Case:
         hooks = self.scheme.active_hooks()
         if hooks <= SIMPLE and "bias" in hooks:
             ways[MASK] = self.attend_with_mask
-        if hooks <= SIMPLE and ("bias" not in hooks or self.scheme.lean_score_mod):
+        if hooks <= SIMPLE and ("bias" not in hooks or self.is_lean):
             ways[FLEX] = self.attend_with_flex
         return ways
 
@@ -79,7 +84,7 @@ class Case:
         return F.scaled_dot_product_attention(*self.qkv, is_causal=True)
 
     def attend_with_mask(self) -> Tensor:
-        """Give SDPA the whole bias. One that never changes is made once, any other in every pass, as its gradient needs."""
+        """Give SDPA the whole bias: one that never changes is made once, any other in every pass."""
         where, v = self.locate(), self.qkv[2]
         q, k = self.scheme.rotate(*self.qkv[:2], where, where)
         mask = self._fixed_mask if self.is_fixed else self._lay_out(q, k, where)
@@ -102,11 +107,15 @@ class Case:
         )  # fmt: skip
 
     @property
+    def is_lean(self) -> bool:
+        """Whether the bias reads neither contents nor coordinates that tokens compute for themselves."""
+        return self.scheme.lean_score_mod and "locate" not in self.scheme.active_hooks()
+
+    @property
     def is_fixed(self) -> bool:
         """Whether the bias depends on positions alone, and on no learned parameter."""
         parts = list_biases(self.scheme)
-        learned = any(parameter.requires_grad for part in parts for parameter in part.parameters())
-        return all(part.lean_score_mod for part in parts) and not learned
+        return self.is_lean and not any(weight.requires_grad for part in parts for weight in part.parameters())
 
     @property
     def held_bytes(self) -> int:
@@ -120,7 +129,7 @@ class Case:
             return self._lay_out(*self.scheme.rotate(*self.qkv[:2], self.pos, self.pos), self.pos)
 
     def _lay_out(self, q: Tensor, k: Tensor, where: Tensor) -> Tensor:
-        """Return the whole bias in the type of the queries, which the kernels of a GPU want, -inf above the diagonal."""
+        """Return the whole bias, in the type of the queries as GPUs want it, with -inf above the diagonal."""
         bias = self.scheme.bias(q, k, where, where)
         assert bias is not None
         upper = torch.ones(bias.shape[-2:], dtype=torch.bool, device=q.device).triu_(1)
@@ -151,16 +160,15 @@ class Case:
 
     def run(self, way: Callable[[], Tensor], backward: bool) -> Callable[[], object]:
         """Return one pass of a way: forward without a graph, or forward and backward."""
-        wanted = [leaf for leaf in self.leaves if leaf.is_floating_point()]
 
         def forward() -> None:
             with torch.no_grad():
                 way()
 
         def both() -> None:
-            for leaf in wanted:
+            for leaf in self.leaves:
                 leaf.requires_grad_()
-            torch.autograd.grad(way(), wanted, self.gradient, allow_unused=True)
+            torch.autograd.grad(way(), self.leaves, self.gradient, allow_unused=True)
 
         return both if backward else forward
 
@@ -178,12 +186,13 @@ def list_biases(scheme: Scheme) -> Sequence[Scheme]:
 
 
 def find_largest_difference(ours: Tensor, theirs: Tensor) -> float:
-    """Return the largest difference of two outputs, in units of what their type may differ by; NaN if either has one."""
+    """Return the largest difference of two outputs, in units of what their type allows; NaN if either has one."""
     tolerance = TOLERANCES[ours.dtype]
     a, b = ours.detach().float(), theirs.detach().float()
     return float(((a - b).abs() / (tolerance * (1 + b.abs()))).max())
 
 
+@cache
 def list_schemes() -> dict[str, Callable[[], Scheme] | str]:
     """Return how each scheme and each layer of a preset is built, or why it is left out."""
     found: dict[str, Callable[[], Scheme] | str] = {}
@@ -195,12 +204,17 @@ def list_schemes() -> dict[str, Callable[[], Scheme] | str]:
         elif axes > 1 and name not in TEXT_ON_AXES:
             found[name] = f"reads {axes} coordinates, as an image has: no causal decoder's"
         else:
-            found[name] = lambda name=name: build(CATALOGUE, name, SIZES)  # type: ignore[misc]
+            found[name] = partial(build, CATALOGUE, name, SIZES)
     for preset in POSITION_PRESETS:
         position = PositionConfig.from_dict({"preset": preset})
         for layer, kind in enumerate(position.pattern[:LAYERS] if position.layers else [""]):
+            try:
+                _build_layer(position, layer)
+            except ConfigError as fault:
+                found[preset] = f"does not fit heads of {WIDTH} channels: {fault.faults[0]}"
+                break
             name = f"{preset}/{kind}" if kind else preset
-            found.setdefault(name, lambda position=position, layer=layer: _build_layer(position, layer))  # type: ignore[misc]
+            found.setdefault(name, partial(_build_layer, position, layer))
     return found
 
 

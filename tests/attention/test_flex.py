@@ -1,4 +1,4 @@
-"""The FlexAttention kernel: its causal block mask is PyTorch's own, and it serves where a GPU can compute the request."""
+"""FlexAttention: its causal block mask is PyTorch's own, and it serves where a GPU can compute the request."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from clockhands.attention.reference import make_request
 from clockhands.schemes import Alibi, Scheme, T5Bias
 
 FIELDS = (
-    "seq_lengths kv_num_blocks full_kv_num_blocks q_num_blocks full_q_num_blocks kv_indices full_kv_indices q_indices "
-    "full_q_indices BLOCK_SIZE"
-).split()
+    "seq_lengths", "kv_num_blocks", "full_kv_num_blocks", "q_num_blocks", "full_q_num_blocks", "kv_indices",
+    "full_kv_indices", "q_indices", "full_q_indices", "BLOCK_SIZE",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize(

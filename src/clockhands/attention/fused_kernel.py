@@ -112,9 +112,9 @@ def prefers_plain_products(
     queries, in which it would be too coarse. Of another type the memory-efficient one refuses it, and cuDNN's reads it
     as if it were of theirs (https://github.com/pytorch/pytorch/pull/191612).
 
-    On a CPU the fused kernel is slower than matrix products in three cases: 2 to 4 times in the backward pass in bfloat16 with
-    up to some 1,000 keys; with a bias that collects a gradient, for which it has only a slow form; and 1.3 to 1.6 times
-    with one query in each of ``MANY_ROWS`` or more batch rows.
+    On a CPU the fused kernel is slower than matrix products in three cases: 2 to 4 times in the backward pass in
+    bfloat16 with up to some 1,000 keys; with a bias that collects a gradient, for which it has only a slow form; and
+    1.3 to 1.6 times with one query in each of ``MANY_ROWS`` or more batch rows.
     """
     if q_BHSK.device.type != "cpu":
         return bias_BHST is not None and q_BHSK.dtype in LOW_PRECISION
