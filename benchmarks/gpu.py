@@ -5,7 +5,8 @@
 
 Every scheme of the catalogue that a causal decoder's attention can have, and every kind of layer of the position
 presets, at each length. Before anything is timed, our output is compared with that of every peer that computes the
-same, and its last queries with the computation step by step; what differs is a failure, is named, and has no ratio.
+same, and its last queries with the computation step by step, in float32 at 512 tokens and as it is timed; what differs
+is a failure, is named, and has no ratio. ``apart`` in the results is the difference in units of what is allowed.
 Each peer is timed in turns with ours, by the GPU's own clock (on a CPU by CPU time). The first call of each, with its
 compilation, is told and not part of the times. What does not fit into memory, and what a peer refuses, is in the
 results with its reason. Each scheme and length is saved at once. None is begun that is expected to end after
@@ -24,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from attention_ways import HEADS, TOLERANCES, WIDTH, Case, list_schemes
+from attention_ways import HEADS, TOLERANCES, WIDTH, Case, list_schemes, perturb
 from gpu_timing import FEWEST_ROUNDS, PASSES, measure_cell
 from timing import RESULTS, machine
 
@@ -136,7 +137,7 @@ def measure(given: argparse.Namespace) -> int:
         spent, label = time.monotonic() - start, make_label(name, length, given.dtype)
         if begun and spent + estimate(cells, name, length, given.dtype) > 60 * given.minutes:
             break
-        case = Case(schemes[name](), length, read_dtype(given.dtype), device)
+        case = Case(perturb(schemes[name]()), length, read_dtype(given.dtype), device)
         signature = sign(name, length, given.dtype, setting)
         cells[label] = {"signature": signature} | measure_cell(case, device, label)
         save(given.out, setting, cells, left_out)
