@@ -11,7 +11,7 @@ import os
 import platform
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,16 +20,27 @@ RESULTS = Path(__file__).parent / "results"
 Times = dict[str, list[float]]
 
 
-def interleave(contenders: Mapping[str, Callable[[], object]], rounds: int, warmup: int = 1) -> Times:
-    """CPU seconds of each contender in each round. The order turns by one from round to round."""
+def measure_cpu_time(work: Callable[[], object]) -> float:
+    """CPU seconds of a piece of work."""
+    start = time.process_time()
+    work()
+    return time.process_time() - start
+
+
+def interleave(
+    contenders: Mapping[str, Callable[[], object]],
+    rounds: int,
+    warmup: int = 1,
+    measure: Callable[[Callable[[], object]], float] = measure_cpu_time,
+) -> Times:
+    """Seconds of each contender in each round, by a clock. The order turns by one from round to round."""
     names = list(contenders)
     times: Times = {name: [] for name in names}
     for turn in range(-warmup, rounds):
         for name in names[turn % len(names) :] + names[: turn % len(names)]:
-            start = time.process_time()
-            contenders[name]()
+            seconds = measure(contenders[name])
             if turn >= 0:
-                times[name].append(time.process_time() - start)
+                times[name].append(seconds)
     return times
 
 
@@ -47,13 +58,14 @@ def ratio(times: Times, peer: str, mine: str = OURS) -> dict[str, float]:
     return {"median": round(statistics.median(ratios), 3), "low": round(min(ratios), 3), "high": round(max(ratios), 3)}
 
 
-def machine() -> dict[str, Any]:
-    """Where the figures were taken."""
+def machine(
+    libraries: Sequence[str] = ("torch", "transformers", "x-transformers", "ctranslate2"),
+) -> dict[str, Any]:
+    """Where the figures were taken, with the versions of these libraries."""
     from importlib.metadata import version
 
     import torch
 
-    libraries = ("torch", "transformers", "x-transformers", "ctranslate2")
     return {
         "processor": processor(),
         "cores": os.cpu_count(),

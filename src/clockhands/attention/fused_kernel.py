@@ -60,7 +60,7 @@ def compute_with_bias(
         return call_fused_kernel(q, k, v, is_causal=is_causal, **options)
     mask: Tensor = request.compute_mask()
     if bias_BHST is not None:
-        # The fused kernels take a float32 mask with low-precision queries, and add it in float32.
+        # The fused kernel of a CPU takes a float32 mask with low-precision queries, and adds it in float32.
         mask = bias_BHST.to(torch.promote_types(q.dtype, torch.float32)).masked_fill(~mask, -math.inf)
     return call_fused_kernel(q, k, v, attn_mask=mask, **options)
 
@@ -108,11 +108,17 @@ def prefers_plain_products(
 ) -> bool:
     """Return whether matrix products around a softmax beat the fused kernel, as measured on a CPU with torch 2.13.
 
-    The fused kernel is slower than matrix products in three cases: 2 to 4 times in the backward pass in bfloat16 with
-    up to some 1,000 keys; with a bias that collects a gradient, for which it has only a slow form; and 1.3 to 1.6 times
-    with one query in each of ``MANY_ROWS`` or more batch rows.
+    On a GPU they serve 16-bit queries with a bias, and nothing else: its fused kernels take a bias in the type of the
+    queries, in which it would be too coarse. Of another type the memory-efficient one refuses it, and cuDNN's reads it
+    as if it were of theirs (https://github.com/pytorch/pytorch/pull/191612).
+
+    On a CPU the fused kernel is slower than matrix products in three cases: 2 to 4 times in the backward pass in
+    bfloat16 with up to some 1,000 keys; with a bias that collects a gradient, for which it has only a slow form; and
+    1.3 to 1.6 times with one query in each of ``MANY_ROWS`` or more batch rows.
     """
-    if torch.compiler.is_compiling() or q_BHSK.device.type != "cpu":
+    if q_BHSK.device.type != "cpu":
+        return bias_BHST is not None and q_BHSK.dtype in LOW_PRECISION
+    if torch.compiler.is_compiling():
         return False
     if q_BHSK.shape[-2] == 1:
         return q_BHSK.shape[0] >= MANY_ROWS
@@ -130,7 +136,9 @@ def _compute_by_plain_products(request: AttentionRequest, bias: Tensor | None) -
         logits += bias
     if masked or (request.causal and request.num_queries > 1):
         logits.masked_fill_(~request.compute_mask(), -math.inf)
-    # A row of -inf needs the careful softmax, which costs twice as much.
-    without_keys = (masked or bias is not None) and bool((logits.detach().amax(-1) == -math.inf).any())
+    # A row of -inf needs the careful softmax, which costs twice as much. A GPU would have to be waited for to know.
+    without_keys = (masked or bias is not None) and (
+        q.device.type != "cpu" or bool((logits.detach().amax(-1) == -math.inf).any())
+    )
     weights = softmax(logits) if without_keys else torch.softmax(logits, dim=-1)
     return F.dropout(weights.to(v.dtype), request.dropout) @ v
