@@ -20,7 +20,7 @@ def serves(request: AttentionRequest) -> bool:
     """Return whether FlexAttention serves.
 
     It serves on CUDA, for many queries (compiling costs seconds, and a short bias is small), without dropout (it has
-    none), and for schemes whose ``score_mod`` needs no whole bias.
+    none) nor sinks, and for schemes whose ``score_mod`` needs no whole bias.
     """
     q = request.q_BHSK
     return (
@@ -28,6 +28,7 @@ def serves(request: AttentionRequest) -> bool:
         and q.device.type == "cuda"
         and not torch.compiler.is_compiling()
         and not request.dropout
+        and request.sink_H is None
         and request.scheme.lean_score_mod
         and request.num_queries >= MANY_QUERIES
         and q.shape[-1] >= NARROWEST
