@@ -119,7 +119,7 @@ class Composition(Scheme):
         return None
 
     def _make_scheme_beside_sinks(self) -> Scheme | None:
-        """Make one scheme of the parts without sinks, where there are sinks and other parts; None elsewhere."""
+        """Make one scheme of all parts but the sinks; None if there are no sinks, or no other parts."""
         others = [part for part in self.parts if part not in self._sinks]
         if not self._sinks or not others:
             return None
