@@ -1,4 +1,4 @@
-"""A window beside RoPE against either alone, and a schedule of layers against one scheme for all.
+"""A window beside RoPE against either alone, and what sinks add to RoPE and to both.
 
 python benchmarks/layouts.py
 """
@@ -14,13 +14,13 @@ from timing import interleave, ratio, report
 
 from clockhands import positions
 from clockhands.attention import attend
-from clockhands.schemes import Composition, NoPosition, RoPE, Scheme, Window
+from clockhands.schemes import Composition, NoPosition, RoPE, Scheme, Sinks, Window
 
 HEADS, HEAD_DIM, LEFT = 8, 64, 127
 SETTING = (
     f"attention with its rotation, causal, batch 1, {HEADS} heads of {HEAD_DIM}, float32, a window of {LEFT + 1} "
     "tokens; forward, and forward with backward. One thread, CPU time; a ratio is the other's time over that of both "
-    "side by side"
+    "side by side, or that with sinks over that without"
 )
 
 
@@ -38,10 +38,10 @@ def main() -> None:
 
 
 def measure(length: int, backward: bool, rounds: int) -> dict[str, Any]:
-    """Return how many times longer a window alone, RoPE alone, and both one after the other take than a composition."""
+    """Return how many times longer a window alone, RoPE alone and neither take than both, and sinks than none."""
     q, k, v = (torch.randn(1, HEADS, length, HEAD_DIM) for _ in range(3))
     pos, gradient = positions.count_up(1, length), torch.randn(1, HEADS, length, HEAD_DIM)
-    rope, window = RoPE(HEAD_DIM), Window(HEADS, left=LEFT)
+    rope, window, sinks = RoPE(HEAD_DIM), Window(HEADS, left=LEFT), Sinks(HEADS)
 
     def attending(scheme: Scheme) -> Callable[[], object]:
         def run() -> None:
@@ -54,9 +54,13 @@ def measure(length: int, backward: bool, rounds: int) -> dict[str, Any]:
 
     schemes = {
         "both": Composition(schemes=[rope, window]), "window": window, "rope": rope, "none": NoPosition(),
+        "both and sinks": Composition(schemes=[rope, window, sinks]),
+        "rope and sinks": Composition(schemes=[rope, sinks]),
     }  # fmt: skip
     times = interleave({name: attending(scheme) for name, scheme in schemes.items()}, rounds, warmup=2)
-    return {f"{name} over both": ratio(times, name, "both") for name in ("window", "rope", "none")}
+    pairs = [(name, "both") for name in ("window", "rope", "none")]
+    pairs += [(f"{name} and sinks", name) for name in ("both", "rope")]
+    return {f"{more} over {less}": ratio(times, more, less) for more, less in pairs}
 
 
 if __name__ == "__main__":

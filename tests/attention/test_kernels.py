@@ -48,6 +48,11 @@ def make(name: str, causal: bool, **options: Any) -> Scheme:
     return scheme
 
 
+def find_sinks(scheme: Scheme) -> list[Tensor]:
+    """The logits of sinks, which gradcheck changes in place; tables of other schemes are read in float32."""
+    return [parameter for name, parameter in scheme.named_parameters() if name.endswith("sink_H")]
+
+
 SCHEMES: list[tuple[str, dict[str, Any]]] = [
     ("none", {}),
     ("rope", {}),
@@ -83,6 +88,11 @@ SCHEMES: list[tuple[str, dict[str, Any]]] = [
     ("composition", {"schemes": ({"scheme": "rope", "values": True}, "alibi", {"scheme": "window", "left": 9})}),
     ("composition", {"schemes": ({"scheme": "rope", "values": True}, "sinks", {"scheme": "window", "left": 5})}),
     ("composition", {"schemes": ("forgetting", "rope", {"scheme": "window", "left": 5})}),
+    ("composition", {"schemes": ("rope", "sinks")}),
+    ("composition", {"schemes": ("sinks", "alibi", {"scheme": "window", "left": 9})}),
+    ("composition", {"schemes": ({"scheme": "t5", "num_buckets": 8, "max_distance": 20}, "sinks")}),
+    ("composition", {"schemes": ("fire", "sinks")}),
+    ("composition", {"schemes": ("forgetting", "rope", "sinks", {"scheme": "window", "left": 5})}),
 ]
 MASKS = ["none", "left padding", "right padding", "any", "nothing to see"]
 
@@ -150,7 +160,7 @@ def test_a_few_queries_of_many_keys_are_those_of_the_reference(queries: int) -> 
         torch.testing.assert_close(got, wanted, atol=5e-5, rtol=1e-4)
 
 
-@pytest.mark.parametrize("name", ["none", "alibi", "t5", "fire", "forgetting"])
+@pytest.mark.parametrize("name", ["none", "alibi", "t5", "fire", "forgetting", "sinks"])
 def test_bfloat16_is_the_reference_to_its_precision(name: str) -> None:
     for causal, length in ((True, 40), (True, 520), (False, 40)):
         scheme = make(name, causal)
@@ -165,16 +175,18 @@ def test_bfloat16_is_the_reference_to_its_precision(name: str) -> None:
             torch.testing.assert_close(got, wanted, atol=4e-2, rtol=4e-2)
 
 
-def test_gradients_with_dropout_are_those_of_the_weights_that_were_dropped() -> None:
-    scheme = make("t5", True, num_buckets=8, max_distance=12).double()
+@pytest.mark.parametrize("beside", [(), ("sinks",)])
+def test_gradients_with_dropout_are_those_of_the_weights_that_were_dropped(beside: tuple[str, ...]) -> None:
+    t5 = {"scheme": "t5", "num_buckets": 8, "max_distance": 12}
+    scheme = make("composition", True, schemes=(t5, *beside)).double()
     pos = positions.count_up(1, 20)
 
-    def run(*qkv: Tensor) -> Tensor:
+    def run(*leaves: Tensor) -> Tensor:
         torch.manual_seed(5)
-        return attend(scheme, *qkv, pos, pos, causal=True, dropout=0.4)
+        return attend(scheme, *leaves[:3], pos, pos, causal=True, dropout=0.4)
 
     qkv = [torch.randn(1, HEADS, 20, 3, dtype=torch.float64).requires_grad_() for _ in range(3)]
-    assert torch.autograd.gradcheck(run, qkv, atol=1e-5, fast_mode=True)
+    assert torch.autograd.gradcheck(run, [*qkv, *find_sinks(scheme)], atol=1e-5, fast_mode=True)
     assert not torch.equal(run(*qkv), attend(scheme, *qkv, pos, pos, causal=True))
 
 
@@ -229,6 +241,31 @@ def test_no_function_of_positions_makes_a_tensor_of_all_pairs(name: str, monkeyp
     assert largest.elements >= HEADS * length * length, "the meter must see what the reference makes"
 
 
+WITH_SINKS: dict[str, tuple[Any, ...]] = {
+    "sinks": ("sinks",),
+    "in a window": ("rope", {"scheme": "window", "left": 127}, "sinks"),
+    "sharpened": ("temperature", "sinks"),
+    "beside a learned bias": ({"scheme": "t5"}, "sinks"),
+    "beside a gate": ("forgetting", "sinks"),
+}
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.1])
+@pytest.mark.parametrize("name", WITH_SINKS)
+def test_no_scheme_with_sinks_makes_a_tensor_of_all_pairs(
+    name: str, dropout: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.undo()
+    length = ROWS * COLUMNS
+    scheme, pos = make("composition", True, schemes=WITH_SINKS[name]), positions.count_up(1, length)
+    qkv = [torch.randn(1, HEADS, length, WIDTH).requires_grad_() for _ in range(3)]
+    own = scheme.locate(torch.randn(1, length, D), pos, None)
+    pos = pos if own is None else own
+    with Largest() as largest:
+        attend(scheme, *qkv, pos, pos, causal=True, dropout=dropout).sum().backward()
+    assert largest.elements < length * length
+
+
 def test_tiles_skip_what_can_have_no_weight_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
     scheme, pos = make("alibi", True, learned=True), positions.count_up(1, 600)
     scheme.slopes_OH.data.mul_(8)
@@ -279,15 +316,16 @@ def test_cells_that_are_no_whole_grid_take_another_path_to_the_same_answer() -> 
         torch.testing.assert_close(attend(scheme, q, k, v, pos, pos), expected, atol=1e-5, rtol=1e-5)
 
 
-def test_blocks_drop_the_same_weights_in_both_passes() -> None:
-    scheme, pos = make("fire", True).double(), positions.count_up(1, 40)
+@pytest.mark.parametrize("schemes", [("fire",), ("fire", "sinks"), ("none", "sinks")])
+def test_blocks_drop_the_same_weights_in_both_passes(schemes: tuple[str, ...]) -> None:
+    scheme, pos = make("composition", True, schemes=schemes).double(), positions.count_up(1, 40)
 
-    def run(*qkv: Tensor) -> Tensor:
+    def run(*leaves: Tensor) -> Tensor:
         torch.manual_seed(5)
-        return attend(scheme, *qkv, pos, pos, causal=True, dropout=0.4)
+        return attend(scheme, *leaves[:3], pos, pos, causal=True, dropout=0.4)
 
     qkv = [torch.randn(1, HEADS, 40, 3, dtype=torch.float64).requires_grad_() for _ in range(3)]
-    assert torch.autograd.gradcheck(run, qkv, atol=1e-5, fast_mode=True)
+    assert torch.autograd.gradcheck(run, [*qkv, *find_sinks(scheme)], atol=1e-5, fast_mode=True)
     found = []
     for drawn_between in (1, 2):
         out = run(*qkv)
@@ -438,7 +476,7 @@ def test_a_recorder_hears_the_whole_weights_of_every_scheme() -> None:
     torch.testing.assert_close(out, attend(scheme, q, k, v, pos, pos, causal=True), atol=1e-5, rtol=1e-5)
 
 
-@pytest.mark.parametrize("name", ["rope", "alibi", "forgetting", "cope", "grape"])
+@pytest.mark.parametrize("name", ["rope", "alibi", "forgetting", "cope", "grape", "sinks"])
 def test_fewer_heads_of_keys_serve_groups_of_query_heads(name: str) -> None:
     heads, groups, length = 6, 2, 12
     scheme = build(CATALOGUE, name, Sizes(heads * 8, heads * 8, heads, 8), {})

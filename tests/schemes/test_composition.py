@@ -11,8 +11,9 @@ import torch
 from clockhands import positions
 from clockhands.attention import attend, by_distance, dispatch, fused_kernel, reference, window_blocks
 from clockhands.errors import ConfigError, PositionError
-from clockhands.schemes import CATALOGUE, Alibi, Composition, RoPE, Sinks, Sizes, T5Bias, Window, build
+from clockhands.schemes import CATALOGUE, Alibi, Composition, CoPE, RoPE, Sinks, Sizes, T5Bias, Window, build
 from clockhands.schemes.distance import DistanceBiasSum
+from clockhands.schemes.position_presets import POSITION_PRESETS
 from tests.schemes.laws import HEAD_DIM, HEADS, LENGTH, WIDTH, encoded, inputs, make, place, run
 
 SIZES = Sizes(WIDTH, WIDTH, HEADS, HEAD_DIM, 2)
@@ -147,7 +148,33 @@ def test_the_kernel_of_a_part_serves_beside_a_rotation() -> None:
     assert kernel_of(Composition(schemes=[RoPE(8), Window(2, left=9)])) is kernel_of(Window(2, left=9)) is window_blocks
     assert kernel_of(Composition(schemes=[RoPE(8), Alibi(2), Window(2, left=9)])) is by_distance
     assert kernel_of(build(CATALOGUE, "composition", SIZES, {"schemes": ["rope", "temperature"]})) is fused_kernel
-    assert kernel_of(Composition(schemes=[RoPE(8), Sinks(2)])) is reference
+
+
+def test_kernels_serve_beside_sinks() -> None:
+    rope, window, sinks = RoPE(8), Window(2, left=9), Sinks(2)
+    assert kernel_of(sinks) is kernel_of(Composition(schemes=[rope, sinks])) is fused_kernel
+    assert kernel_of(Composition(schemes=[rope, window, sinks])) is window_blocks
+    assert kernel_of(Composition(schemes=[sinks, Alibi(2), window])) is by_distance
+    assert kernel_of(Composition(schemes=[CoPE(8), sinks])) is reference, "CoPE reads whole rows"
+
+
+@pytest.mark.parametrize("name", ["gpt-oss", "hybrid-2026"])
+def test_no_layer_of_a_preset_with_sinks_is_left_to_the_reference(name: str) -> None:
+    preset = POSITION_PRESETS[name]
+    kernels = {
+        layer: kernel_of(build(CATALOGUE, "composition", Sizes(16, 16, 2, 8, 1, True), kind))
+        for layer, kind in preset["kinds"].items()
+    }
+    assert kernels == {"local": window_blocks, "global": fused_kernel}
+
+
+def test_shared_parts_are_those_beside_the_sinks() -> None:
+    """After layers share all but the sinks, what stands beside them is the shared part."""
+    first, second = (Composition(schemes=[T5Bias(2, 8), Sinks(2)]) for _ in range(2))
+    second.borrow({0: first.parts[0]})
+    rest, sink_H = second.split_sinks()
+    assert rest is first.parts[0] and sink_H is second.parts[1].sink_H
+    assert len(list(second.parameters())) == 1, "what is made for kernels registers no parameter"
 
 
 def test_the_sum_of_two_curves_is_a_curve() -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Protocol
 
+import torch
+
 from clockhands.attention import (
     by_distance,
     causal_tiles,
@@ -79,7 +81,19 @@ def attend(
     if (recorder := reference.get_recorder()) is not None:
         return reference.compute_recorded(request, recorder)
     rotates_back = "rotate_back" in request.hooks
-    if (simpler := scheme.after_rotation()) is not scheme:
-        request = replace(request, scheme=simpler, hooks=simpler.active_hooks())
+    request = _simplify(request)
     out_BHSK = next(kernel for kernel in KERNELS if kernel.serves(request)).compute(request)
     return scheme.rotate_back(out_BHSK, qpos_BS, kpos_BT) if rotates_back else out_BHSK
+
+
+def _simplify(request: AttentionRequest) -> AttentionRequest:
+    """Return a request for what is left to do after ``rotate``, with sinks apart from the scheme if kernels may serve.
+
+    Where another part needs whole rows, they stay in the scheme, for the reference.
+    """
+    scheme = request.scheme.after_rotation()
+    split = scheme.split_sinks()
+    if split is not None and not split[0].active_hooks() & reference.WHOLE_ROWS:
+        scheme, sink_H = split
+        request = replace(request, sink_H=sink_H.to(torch.promote_types(request.q_BHSK.dtype, torch.float32)))
+    return request if scheme is request.scheme else replace(request, scheme=scheme, hooks=scheme.active_hooks())

@@ -22,7 +22,7 @@ __all__ = ["Diagonals", "attend_by_tiles", "make_causal_curve"]
 def attend_by_tiles(
     request: AttentionRequest, curve_HN: Float[Tensor, "#H N"], line: Line
 ) -> Float[Tensor, "B H S Kv"]:
-    """Compute softmax(scale·q·kᵀ + bias)·v: [B, H, S, Kv].
+    """Compute softmax(scale·q·kᵀ + bias)·v, with the request's sinks in the softmax: [B, H, S, Kv].
 
     The bias of query s and key t is ``curve[offset(s) - offset(t) + offset(T - 1)]``, where ``offset`` is
     ``line.get_offset``. N is offset(S - 1) + offset(T - 1) + 1.
@@ -34,8 +34,9 @@ def attend_by_tiles(
     q = request.q_BHSK
     curve_HN = curve_HN.to(torch.promote_types(q.dtype, torch.float32)).expand(q.shape[1], -1)
     out: Tensor = _Tiled.apply(
-        q, request.k_BHTK, request.v_BHTK, curve_HN, request.mask_BHST, request.scale, request.dropout, line
-    )
+        q, request.k_BHTK, request.v_BHTK, curve_HN, request.mask_BHST, request.sink_H, request.scale, request.dropout,
+        line,
+    )  # fmt: skip
     return out
 
 
@@ -60,6 +61,7 @@ class _Tiled(torch.autograd.Function):
         v: Tensor,
         curve: Tensor,
         mask: Tensor | None,
+        sink: Tensor | None,
         scale: float,
         dropout: float,
         line: Line,
@@ -67,20 +69,20 @@ class _Tiled(torch.autograd.Function):
         seed = int(torch.randint(1 << 62, ()).item()) if dropout else 0
         # Logits in units of ln 2, so that weights are powers of 2; keys and values from right to left.
         q2, kr, vr = (x.flatten(0, 1) for x in (q * (scale * LOG2E), k.flip(2), v.flip(2)))
-        work = TileWork(q2, kr, vr, curve, mask, dropout, line, seed)
+        work = TileWork(q2, kr, vr, curve, mask, sink, dropout, line, seed)
         out = torch.zeros(*q2.shape[:2], v.shape[-1], dtype=v.dtype, device=v.device)
         logsum = torch.zeros(*q2.shape[:2], 1, dtype=work.wide, device=v.device)
         for index, tile in enumerate(work.make_tiles()):
             weights, total, logsum[tile.query_rows] = work.compute_unnormalised(tile)
             out[tile.query_rows] = work.apply_dropout(weights, index).to(v.dtype) @ work.v[tile.key_rows] / total
-        ctx.save_for_backward(q2, kr, vr, curve, mask, out, logsum)
+        ctx.save_for_backward(q2, kr, vr, curve, mask, sink, out, logsum)
         ctx.rest, ctx.scale = (dropout, line, seed), scale
         return out.unflatten(0, q.shape[:2])
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Any:
-        q, k, v, curve, mask, out, logsum = ctx.saved_tensors
-        work, grad = TileWork(q, k, v, curve, mask, *ctx.rest), grads[0].contiguous().flatten(0, 1)
+        q, k, v, curve, mask, sink, out, logsum = ctx.saved_tensors
+        work, grad = TileWork(q, k, v, curve, mask, sink, *ctx.rest), grads[0].contiguous().flatten(0, 1)
         # The gradient of a softmax is w (dw − Σ w dw), and Σ w dw of a row is the product of its output and gradient.
         row_sums = (grad.to(work.wide) * out).sum(-1, keepdim=True)
         dq, dk, dv = torch.zeros_like(q), torch.zeros_like(k, dtype=work.wide), torch.zeros_like(v, dtype=work.wide)
@@ -97,7 +99,8 @@ class _Tiled(torch.autograd.Function):
             _add_product(dk[tile.key_rows], narrow.mT, q[tile.query_rows])
         gradients = (dq.mul_(ctx.scale), dk.div_(LOG2E).flip(1).to(k.dtype), dv.flip(1).to(v.dtype))
         dqkv = (x.unflatten(0, grads[0].shape[:2]) for x in gradients)
-        return *dqkv, None if diagonals is None else diagonals.total, None, None, None, None
+        dsink = work.compute_sink_gradient(logsum, row_sums) if ctx.needs_input_grad[5] else None
+        return *dqkv, None if diagonals is None else diagonals.total, None, dsink, None, None, None
 
 
 class Diagonals:

@@ -57,7 +57,7 @@ def is_possible(request: AttentionRequest) -> bool:
 
     That kernel has no dropout. A GPU has FlexAttention, and its fused kernels want widths that 8 divides. The channel
     holds the row divided by ``scale``, which must not be so small that the numbers are infinite, nor below 0, where
-    what hides a key would attract every query.
+    what hides a key would attract every query. Beside a sink the constants that a row leaves out would count.
     """
     mask, dtype = request.mask_BHST, request.q_BHSK.dtype
     # The channel can hide whole keys; ``is_causal`` hides the rest, and aligns at the top left.
@@ -70,6 +70,7 @@ def is_possible(request: AttentionRequest) -> bool:
         and request.num_queries >= FEW_QUERIES
         and request.v_BHTK.shape[-1] <= request.q_BHSK.shape[-1]
         and not request.dropout
+        and request.sink_H is None
         and not torch.compiler.is_compiling()
     )
 

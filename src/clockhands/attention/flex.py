@@ -22,7 +22,7 @@ def serves(request: AttentionRequest) -> bool:
     """Return whether FlexAttention serves.
 
     It serves on CUDA, for many queries (compiling costs seconds, and a short bias is small), without dropout (it has
-    none), and for schemes whose ``score_mod`` needs no whole bias, at whole positions: most look distances up.
+    none) nor sinks, and for schemes whose ``score_mod`` needs no whole bias, at whole positions: most look distances up.
     """
     q = request.q_BHSK
     return (
@@ -30,6 +30,7 @@ def serves(request: AttentionRequest) -> bool:
         and q.device.type == "cuda"
         and not torch.compiler.is_compiling()
         and not request.dropout
+        and request.sink_H is None
         and request.scheme.lean_score_mod
         and not (request.qpos_BS.is_floating_point() or request.kpos_BT.is_floating_point())
         and request.num_queries >= MANY_QUERIES

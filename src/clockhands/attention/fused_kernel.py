@@ -9,7 +9,9 @@ import torch
 import torch.nn.functional as F
 
 from clockhands.attention.request import LOW_PRECISION, AttentionRequest, Mask
+from clockhands.attention.sinks import attend_with_sinks, fuses_sinks
 from clockhands.schemes import NoPosition
+from clockhands.schemes.content.sinks import softmax_with_sinks
 from clockhands.schemes.scheme import softmax
 from clockhands.shapes import Float, Tensor
 
@@ -21,6 +23,7 @@ __all__ = [
     "compute_with_bias",
     "prefers_plain_products",
     "serves",
+    "spread_sinks",
 ]
 
 MANY_ROWS = 64
@@ -49,9 +52,11 @@ def compute_with_bias(
     scales, so it serves only a scale above 0: -inf times 0 is NaN.
     """
     q, k, v, causal = request.q_BHSK, request.k_BHTK, request.v_BHTK, request.causal
-    if prefers_plain_products(q, k, bias_BHST):
+    with_sinks = request.sink_H is not None
+    if prefers_plain_products(q, k, bias_BHST) or (with_sinks and not fuses_sinks(request)):
         return _compute_by_plain_products(request, bias_BHST)
-    options: dict[str, Any] = {"dropout_p": request.dropout, "scale": request.scale}
+    options: dict[str, Any] = {"scale": request.scale}
+    options |= {"sink_BHS": spread_sinks(request)} if with_sinks else {"dropout_p": request.dropout}
     alone = request.num_queries == 1
     aligned = alone or (request.num_queries == request.num_keys and request.scale > 0)
     if bias_BHST is None and request.mask_BHST is None and (not causal or aligned):
@@ -91,16 +96,29 @@ def attend_rotated(
 
 
 def call_fused_kernel(
-    q_BHSK: Float[Tensor, "B H S K"], k_BHTK: Float[Tensor, "B H T K"], v_BHTK: Float[Tensor, "B H T Kv"], **rest: Any
+    q_BHSK: Float[Tensor, "B H S K"],
+    k_BHTK: Float[Tensor, "B H T K"],
+    v_BHTK: Float[Tensor, "B H T Kv"],
+    *,
+    sink_BHS: Float[Tensor, "#B #H #S"] | None = None,
+    **rest: Any,
 ) -> Float[Tensor, "B H S Kv"]:
-    """Call PyTorch's fused kernel: [B, H, S, Kv].
+    """Call PyTorch's fused kernel, with sinks of these logits if there are any (``fuses_sinks``): [B, H, S, Kv].
 
     On a CPU it takes values as wide as the queries; for narrower ones it would make all weights, so they are padded.
     """
     missing = q_BHSK.shape[-1] - v_BHTK.shape[-1]
-    if missing > 0 and q_BHSK.device.type == "cpu" and q_BHSK.shape[-2] > 1:
-        return F.scaled_dot_product_attention(q_BHSK, k_BHTK, F.pad(v_BHTK, (0, missing)), **rest)[..., :-missing]
+    if missing > 0 and q_BHSK.device.type == "cpu" and (q_BHSK.shape[-2] > 1 or sink_BHS is not None):
+        v_BHTK = F.pad(v_BHTK, (0, missing))
+        return call_fused_kernel(q_BHSK, k_BHTK, v_BHTK, sink_BHS=sink_BHS, **rest)[..., :-missing]
+    if sink_BHS is not None:
+        return attend_with_sinks(q_BHSK, k_BHTK, v_BHTK, sink_BHS, **rest)
     return F.scaled_dot_product_attention(q_BHSK, k_BHTK, v_BHTK, **rest)
+
+
+def spread_sinks(request: AttentionRequest) -> Float[Tensor, "H 1"] | None:
+    """Return the logits of a request's sinks as ``call_fused_kernel`` takes them, for all queries: [H, 1]."""
+    return None if request.sink_H is None else request.sink_H[:, None]
 
 
 def prefers_plain_products(
@@ -127,15 +145,18 @@ def prefers_plain_products(
 
 
 def _compute_by_plain_products(request: AttentionRequest, bias: Tensor | None) -> Tensor:
-    """Compute softmax(scale·q·kᵀ + bias)·v by matrix products, the softmax in float32 where there is a bias."""
-    q, k, v = request.q_BHSK, request.k_BHTK, request.v_BHTK
+    """Compute softmax(scale·q·kᵀ + bias)·v by matrix products, the softmax in float32 with a bias or sinks."""
+    q, k, v, sink_H = request.q_BHSK, request.k_BHTK, request.v_BHTK, request.sink_H
     masked = request.mask_BHST is not None
     logits = (q * request.scale) @ k.transpose(-1, -2)
-    if bias is not None:
+    if bias is not None or sink_H is not None:
         logits = logits.to(torch.promote_types(q.dtype, torch.float32))
+    if bias is not None:
         logits += bias
     if masked or (request.causal and request.num_queries > 1):
         logits.masked_fill_(~request.compute_mask(), -math.inf)
+    if sink_H is not None:
+        return F.dropout(softmax_with_sinks(logits, sink_H).to(v.dtype), request.dropout) @ v
     # A row of -inf needs the careful softmax, which costs twice as much. A GPU would have to be waited for to know.
     without_keys = (masked or bias is not None) and (
         q.device.type != "cpu" or bool((logits.detach().amax(-1) == -math.inf).any())

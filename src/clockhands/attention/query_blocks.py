@@ -11,6 +11,7 @@ from torch.autograd.function import once_differentiable
 
 from clockhands.attention import fused_kernel
 from clockhands.attention.request import AttentionRequest
+from clockhands.attention.sinks import fuses_sinks
 from clockhands.shapes import Float, Tensor
 
 __all__ = ["ELEMENTS", "ELEMENTS_OF_A_GPU", "FEW_QUERIES", "MANY_PAIRS", "ROWS", "compute", "serves"]
@@ -22,10 +23,13 @@ FEW_QUERIES, MANY_PAIRS = 32, 1 << 22
 
 
 def serves(request: AttentionRequest) -> bool:
-    """Return whether the whole bias would be large, and each of its rows needs its own query alone."""
+    """Return whether all pairs are many, and each row of logits needs its own query alone.
+
+    It serves where a bias would have as many entries, and with sinks where the fused kernel would make all weights.
+    """
     pairs = request.q_BHSK.shape[0] * request.q_BHSK.shape[1] * request.num_queries * request.num_keys
     return (
-        "bias" in request.hooks
+        ("bias" in request.hooks or (request.sink_H is not None and not fuses_sinks(request)))
         and request.scheme.rowwise
         and not torch.compiler.is_compiling()
         and pairs > MANY_PAIRS
@@ -38,10 +42,12 @@ def compute(request: AttentionRequest) -> Float[Tensor, "B H S Kv"]:
 
     A block has ``ROWS`` queries at most, and about ``ELEMENTS`` logits (a processor's cache; a GPU wants more at once),
     so that its memory does not grow with the text. Under a causal mask it has only the keys up to its last query.
-    Gradients reach q, k, v, positions and the scheme's parameters.
+    Gradients reach q, k, v, positions, sinks and the scheme's parameters.
     """
     seed = int(torch.randint(1 << 62, ()).item()) if request.dropout else 0
-    parameters = [parameter for parameter in request.scheme.parameters() if parameter.requires_grad]
+    parameters: list[Tensor] = [parameter for parameter in request.scheme.parameters() if parameter.requires_grad]
+    if request.sink_H is not None and request.sink_H.requires_grad:
+        parameters.append(request.sink_H)
     inputs = (request.q_BHSK, request.k_BHTK, request.v_BHTK, request.qpos_BS, request.kpos_BT)
     out: Tensor = _Blockwise.apply(_Blocks(request, seed), *inputs, *parameters)
     return out

@@ -29,7 +29,8 @@ class AttentionRequest:
     ``q_BHSK`` and ``k_BHTK`` have been rotated, and ``v_BHTK`` where the scheme rotates values. ``mask_BHST`` is None
     where every query may attend to every key; ``causal`` adds the mask of the last S of T tokens: query s attends to
     keys up to T - S + s. ``scale`` multiplies q·k; ``dropout`` is the rate on the weights; ``hooks`` are those that the
-    scheme needs under its options.
+    scheme needs under its options. ``sink_H`` are the logits of sinks, in float32 at least: one more key of each head,
+    whose value is 0. The scheme itself has none then.
     """
 
     scheme: Scheme
@@ -43,6 +44,7 @@ class AttentionRequest:
     scale: float
     dropout: float
     hooks: frozenset[str]
+    sink_H: Float[Tensor, " H"] | None = None
 
     @property
     def num_queries(self) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import torch
 
@@ -55,11 +55,14 @@ class TileWork:
         v: Tensor,
         curve: Tensor,
         mask: Tensor | None,
+        sink: Tensor | None,
         dropout: float,
         line: Line,
         seed: int,
     ) -> None:
         self.q, self.k, self.v, self.curve = q, k, v, (curve * LOG2E).contiguous()
+        # The logits of sinks, [B·H, 1, 1].
+        self.sink = None if sink is None else (sink * LOG2E).repeat(len(q) // len(curve))[:, None, None]
         self.masked = None if mask is None else ~mask.flip(-1)
         self.dropout, self.line, self.seed = dropout, line, seed
         # The type of logits, weights and sums; the first and last index of each head's curve that a tile needs; and the
@@ -113,18 +116,29 @@ class TileWork:
         """Compute a tile's weights before they are divided by their sum, that sum, and its logarithm.
 
         The largest logit of a row is subtracted before its powers are taken, and counts in the logarithm again. A row
-        that may attend to no key has zeros, and 1 for their sum.
+        that may attend to no key has zeros, and 1 for their sum. A sink counts in the sum as a key does.
         """
         logits = self.compute_logits(tile)
         largest = logits.amax(-1, keepdim=True).clamp_(min=torch.finfo(self.wide).min)
+        sink = None if self.sink is None else self.sink[tile.batch_heads]
+        largest = largest if sink is None else torch.maximum(largest, sink)
         weights = self._compute_powers(logits.sub_(largest))
         total = weights.sum(-1, keepdim=True)
+        total = total if sink is None else total.add_((sink - largest).exp2_())
         total.masked_fill_(total == 0, 1.0)
         return weights, total, largest + total.log2()
 
     def compute_weights_again(self, tile: Tile, logsum: Tensor) -> Tensor:
         """Compute the weights of a tile again, in the backward pass."""
         return self._compute_powers(self.compute_logits(tile).sub_(logsum))
+
+    def compute_sink_gradient(self, logsum: Tensor, row_sums: Tensor) -> Tensor:
+        """Compute the gradient of the logits of sinks, [H], of the logarithmic sums and Σ w dw of all rows.
+
+        The gradient of a logit is w (dw - Σ w dw), and dw is 0, since the value of a sink is.
+        """
+        weights = (cast(Tensor, self.sink) - logsum).exp2_()
+        return -(weights * row_sums).view(-1, len(self.curve), weights.shape[1]).sum((0, 2))
 
     def _compute_powers(self, logits: Tensor) -> Tensor:
         """Compute 2^logit in place, and 0 for logits below ``lowest`` (the largest of a row is 0).

@@ -9,9 +9,10 @@ import torch
 from torch.autograd.function import once_differentiable
 
 from clockhands.attention import extra_channel
-from clockhands.attention.fused_kernel import call_fused_kernel
+from clockhands.attention.fused_kernel import call_fused_kernel, spread_sinks
 from clockhands.attention.line import Line
 from clockhands.attention.request import AttentionRequest
+from clockhands.attention.sinks import fuses_sinks
 from clockhands.schemes import Window
 from clockhands.shapes import Float, Tensor
 
@@ -36,6 +37,7 @@ def serves(request: AttentionRequest) -> bool:
         and _count_blocks(request) > 0
         # In 16 bits matrix products are faster backwards, and tiles are where the processor has no fast ones.
         and (not request.low_precision or (extra_channel.has_fast_low_precision() and not _needs_gradient(request)))
+        and (request.sink_H is None or fuses_sinks(request))
         and not torch.compiler.is_compiling()
         and _is_text(request)
     )
@@ -96,7 +98,10 @@ def _compute_middle(request: AttentionRequest, first: int, last: int) -> Float[T
     size = (q.shape[1], rows, left + rows + right)
     k, v = (_Overlap.apply(x.flatten(0, 1), start, size) for x in (request.k_BHTK, request.v_BHTK))
     mask = _make_mask(request, range(left, left + rows), range(size[2]))
-    return call_fused_kernel(q, k, v, attn_mask=mask, scale=request.scale).unflatten(0, batch_and_heads).flatten(2, 3)
+    # The blocks stand where heads did, and the heads are among the rows of the batch.
+    sink = None if request.sink_H is None else request.sink_H.repeat(batch_and_heads[0])[:, None, None]
+    out = call_fused_kernel(q, k, v, sink_BHS=sink, attn_mask=mask, scale=request.scale)
+    return out.unflatten(0, batch_and_heads).flatten(2, 3)
 
 
 def _compute_end(request: AttentionRequest, start: int, stop: int) -> Float[Tensor, "B H s Kv"]:
@@ -108,10 +113,11 @@ def _compute_end(request: AttentionRequest, start: int, stop: int) -> Float[Tens
     k, v = (x[:, :, keys.start : keys.stop] for x in (request.k_BHTK, request.v_BHTK))
     if start == stop:
         return v[:, :, :0]
+    options: dict[str, Any] = {"sink_BHS": spread_sinks(request), "scale": request.scale}
     if len(keys) == stop - start <= left + 1 and request.causal and request.scale > 0:
-        return call_fused_kernel(q, k, v, is_causal=True, scale=request.scale)
+        return call_fused_kernel(q, k, v, is_causal=True, **options)
     mask = _make_mask(request, range(offset + start, offset + stop), keys)
-    return call_fused_kernel(q, k, v, attn_mask=mask, scale=request.scale)
+    return call_fused_kernel(q, k, v, attn_mask=mask, **options)
 
 
 def _make_mask(request: AttentionRequest, queries: range, keys: range) -> Float[Tensor, "s t"]:

@@ -59,10 +59,11 @@ class Composition(Scheme):
                 ],
                 "the scheme",
             )
-        self._set_parts(cast(Sequence[Scheme], schemes), set())
-        faults = find_conflicts(self.parts)
+        parts = cast(Sequence[Scheme], schemes)
+        faults = find_conflicts(parts)
         if faults:
             raise ConfigError(faults, "the scheme")
+        self._set_parts(parts, set())
 
     def _set_parts(self, parts: Sequence[Scheme], borrowed: set[int]) -> None:
         """Keep the parts; those that are borrowed are another module's, which saves and initialises them."""
@@ -77,6 +78,8 @@ class Composition(Scheme):
         self.lean_score_mod = all(part.lean_score_mod for part in biases)
         # Neither in a tuple nor in PartPositions does nn.Module register a scheme.
         self._after_rotation = (find_scheme_after_rotation(parts),)
+        self._sinks = tuple(part for part in parts if part.split_sinks() is not None)
+        self._beside_sinks = (self._make_scheme_beside_sinks(),)
         self._positions = PartPositions(parts)
         self._rotating_values = next(((part,) for part in parts if "rotate_values" in part.active_hooks()), ())
 
@@ -107,6 +110,20 @@ class Composition(Scheme):
     def after_rotation(self) -> Scheme:
         """Return what is left to do after ``rotate`` as one scheme, which more kernels may serve."""
         return self if self._after_rotation[0] is None else self._after_rotation[0]
+
+    def split_sinks(self) -> tuple[Scheme, Float[Tensor, " H"]] | None:
+        """Return the other parts as one scheme, and the logits of the sinks, [H]; None if no part has sinks."""
+        for part in self._sinks:
+            if (split := part.split_sinks()) is not None:
+                return self._beside_sinks[0] or split[0], split[1]
+        return None
+
+    def _make_scheme_beside_sinks(self) -> Scheme | None:
+        """Make one scheme of all parts but the sinks; None if there are no sinks, or no other parts."""
+        others = [part for part in self.parts if part not in self._sinks]
+        if not self._sinks or not others:
+            return None
+        return find_scheme_after_rotation(others) or Composition(schemes=others)
 
     def to_hf_config(self) -> dict[str, Any] | None:
         """Return the keys of all parts; None where transformers has no equal of one of them.

@@ -105,6 +105,13 @@ class Scheme(nn.Module):
         """Return a scheme that does all that is left to do after ``rotate``: the scheme itself, or a simpler one."""
         return self
 
+    def split_sinks(self) -> tuple[Scheme, Float[Tensor, " H"]] | None:
+        """Return a scheme that does the same without sinks, and the logits of its sinks, [H]; None if it has none.
+
+        Its ``weigh`` is then the softmax over the keys and one sink of each head, whose value is 0.
+        """
+        return None
+
     def scale(self, head_dim: int) -> float:
         """Return the factor on q·k from the width of a head before ``rotate``; a caller of ``attend`` may set another.
 

@@ -7,10 +7,11 @@ from typing import final
 import torch
 from torch import nn
 
+from clockhands.schemes.absolute.none import NoPosition
 from clockhands.schemes.scheme import Declares, KeyPositions, Positions, Scheme
 from clockhands.shapes import Float, Tensor
 
-__all__ = ["Sinks"]
+__all__ = ["Sinks", "softmax_with_sinks"]
 
 
 @final
@@ -57,5 +58,17 @@ class Sinks(Scheme):
         self, logits_BHST: Float[Tensor, "B H S T"], qpos_BS: Positions, kpos_BT: KeyPositions
     ) -> Float[Tensor, "B H S T"]:
         """Return the softmax over the keys and the sink, without the sink: [B, H, S, T]."""
-        sink_BHS1 = self.sink_H.to(logits_BHST.dtype)[:, None, None].expand(*logits_BHST.shape[:3], 1)
-        return torch.softmax(torch.cat([logits_BHST, sink_BHS1], dim=-1), dim=-1)[..., :-1]
+        return softmax_with_sinks(logits_BHST, self.sink_H)
+
+    def split_sinks(self) -> tuple[Scheme, Float[Tensor, " H"]]:
+        """Return a scheme that does nothing, since sinks are all there is, and their logits [H]."""
+        return _NOTHING_ELSE, self.sink_H
+
+
+def softmax_with_sinks(logits_BHST: Float[Tensor, "B H S T"], sink_H: Float[Tensor, " H"]) -> Float[Tensor, "B H S T"]:
+    """Return the softmax over the keys and a sink of each head, without the sink: [B, H, S, T]."""
+    sink_BHS1 = sink_H.to(logits_BHST.dtype)[:, None, None].expand(*logits_BHST.shape[:3], 1)
+    return torch.softmax(torch.cat([logits_BHST, sink_BHS1], dim=-1), dim=-1)[..., :-1]
+
+
+_NOTHING_ELSE = NoPosition()
