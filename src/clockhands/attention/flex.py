@@ -22,7 +22,8 @@ def serves(request: AttentionRequest) -> bool:
     """Return whether FlexAttention serves.
 
     It serves on CUDA, for many queries (compiling costs seconds, and a short bias is small), without dropout (it has
-    none) nor sinks, and for schemes whose ``score_mod`` needs no whole bias, at whole positions: most look distances up.
+    none) nor sinks, and for schemes whose ``score_mod`` needs no whole bias, at whole positions: most look distances
+    up.
     """
     q = request.q_BHSK
     return (
