@@ -45,6 +45,7 @@ FOPE = {"scheme": "fope", "original_length": 64}
         # Cross-attention takes nothing from the table around it.
         ({**FOPE, "cross": "fope"}, {**FOPE, "cross": FOPE}),
         ({"scheme": "composition", "schemes": ["fope", "t5"]}, {"scheme": "composition", "schemes": [FOPE, "t5"]}),
+        ({"scheme": "axial", "shares": (4, 4)}, None),
         ({"scheme": "dual-chunk"}, {"scheme": "dual-chunk", "original_length": 64}),
         ({"scheme": "rerope"}, {"scheme": "rerope", "original_length": 64}),
         ({"scheme": "rerope", "window": 9}, {"scheme": "rerope", "window": 9, "original_length": 64}),

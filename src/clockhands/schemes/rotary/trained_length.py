@@ -75,7 +75,7 @@ def complete_position(table: Any, find: Completion, scheme: Any = None, common: 
     but their own.
     """
     if isinstance(table, (list, tuple)):
-        return [_complete_entry(entry, find) for entry in table]
+        return type(table)(_complete_entry(entry, find) for entry in table)
     if not isinstance(table, Mapping):
         return table
     own = table.get("scheme", scheme)
@@ -101,7 +101,9 @@ def _complete_value(key: str, value: Any, find: Completion, scheme: Any, whole: 
         return {name: _complete_entry(entry, find) for name, entry in value.items()}
     if key == "layers" and isinstance(value, (list, tuple)) and isinstance(kinds, Mapping):
         # The name of a kind of layer is that kind, also where it is the name of a scheme.
-        return [entry if isinstance(entry, str) and entry in kinds else _complete_entry(entry, find) for entry in value]
+        return type(value)(
+            entry if isinstance(entry, str) and entry in kinds else _complete_entry(entry, find) for entry in value
+        )
     return complete_position(value, find) if isinstance(value, (list, tuple, Mapping)) else value
 
 
