@@ -35,6 +35,7 @@ from clockhands.scheme_pages.effect import make_positions  # noqa: E402
 from clockhands.scheme_pages.left_out import LEFT_OUT  # noqa: E402
 from clockhands.scheme_pages.page import COSTS, Page, make_pages, read_costs  # noqa: E402
 from clockhands.scheme_pages.picture import DRAWN_WITH, make_figure  # noqa: E402
+from clockhands.scheme_pages.shown_options import complete_options  # noqa: E402
 from clockhands.scheme_pages.variants import VARIANTS, Variant  # noqa: E402
 from clockhands.schemes import CATALOGUE, Sizes, build  # noqa: E402
 from clockhands.studies.scheme_results import RULE  # noqa: E402
@@ -86,7 +87,8 @@ def measure_costs(names: list[str], rounds: int = 45) -> dict[str, float]:
     torch.set_num_threads(1)
     width = HEADS * HEAD_DIM
     taken: dict[str, list[float]] = {name: [] for name in names}
-    schemes = {name: build(CATALOGUE, name, Sizes(width, width, HEADS, HEAD_DIM)).eval() for name in names}
+    sizes = Sizes(width, width, HEADS, HEAD_DIM)
+    schemes = {name: build(CATALOGUE, name, sizes, complete_options(name)).eval() for name in names}
     q, k, v = (torch.randn(1, HEADS, LENGTH, HEAD_DIM) for _ in range(3))
     x = torch.randn(1, LENGTH, width)
     refused = set()

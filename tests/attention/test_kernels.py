@@ -22,6 +22,7 @@ from clockhands.attention import (
     window_blocks,
 )
 from clockhands.errors import UsageError
+from clockhands.scheme_pages.shown_options import complete_options
 from clockhands.schemes import CATALOGUE, Alibi, Scheme, Sizes, build
 
 HEADS, WIDTH = 4, 8
@@ -41,7 +42,7 @@ def _many_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def make(name: str, causal: bool, **options: Any) -> Scheme:
-    scheme = build(CATALOGUE, name, Sizes(D, D, HEADS, WIDTH, 1, causal), options)
+    scheme = build(CATALOGUE, name, Sizes(D, D, HEADS, WIDTH, 1, causal), complete_options(name, options))
     with torch.no_grad():
         for parameter in scheme.parameters():
             parameter.add_(torch.randn(parameter.shape) * 0.3)

@@ -13,6 +13,7 @@ from clockhands.checking.verdict.outcome import Outcome
 from clockhands.checking.verdict.run import run_checks
 from clockhands.model.huggingface_config import ClockhandsConfig
 from clockhands.schemes import CATALOGUE
+from clockhands.schemes.rotary.trained_length import add_trained_length
 from tests.model.tiny import WORDS, core
 from tests.schemes.laws import make
 
@@ -22,6 +23,7 @@ TASKS = {"decoder": "causal", "encoder": "masked", "encoder-decoder": "seq2seq"}
 
 
 def outcomes(shape: str, checks: list[Check] | None = None, **sides: Any) -> list[Outcome]:
+    sides = add_trained_length(sides, 16, only_needed=True)
     config = ClockhandsConfig(transformer=core(**{"kind": shape, "vocab_size": 60, **sides}).to_dict(), **WORDS)
     subjects = from_build(Build("clockhands", TASKS[shape]), config)  # type: ignore[arg-type]
     return [outcome for subject in subjects for outcome in run_checks(subject, checks or select())]

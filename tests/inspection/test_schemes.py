@@ -22,6 +22,7 @@ from clockhands.inspection.reading.logit_parts import (
 from clockhands.inspection.reading.logit_split import split_logits
 from clockhands.inspection.subject.subject import Subject
 from clockhands.model import PositionConfig, Transformer, TransformerConfig
+from clockhands.scheme_pages.shown_options import complete_options
 from clockhands.schemes import CATALOGUE
 from clockhands.shapes import Tensor
 
@@ -34,7 +35,7 @@ ROUNDS_INSIDE = {"inkling"}
 
 def _model(name: str) -> Transformer:
     torch.manual_seed(0)
-    position = PositionConfig(name, OPTIONS.get(name, {}))
+    position = PositionConfig(name, complete_options(name, OPTIONS.get(name), length=8))
     sizes = {"vocab_size": VOCAB, "d_model": 32, "num_heads": 4, "d_ff": 64, "decoder_layers": 2}
     model = Transformer(TransformerConfig(kind="decoder", decoder=position, **sizes)).double().eval()
     for weight in model.parameters():

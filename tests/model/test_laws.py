@@ -13,6 +13,7 @@ from clockhands.attention import record
 from clockhands.errors import ConfigError
 from clockhands.model import Transformer
 from clockhands.model.kv_cache import append_positions, split_positions
+from clockhands.scheme_pages.shown_options import complete_options
 from clockhands.schemes import CATALOGUE
 from tests.model.tiny import core, model, words
 
@@ -27,7 +28,7 @@ OPTIONS: dict[str, dict[str, Any]] = {"swin": {"rows": 16}}
 
 
 def scheme(name: str) -> dict[str, Any]:
-    return {"scheme": name, **OPTIONS.get(name, {})}
+    return {"scheme": name, **complete_options(name, OPTIONS.get(name), LENGTH)}
 
 
 def serves(kind: str, name: str) -> bool:

@@ -16,6 +16,7 @@ from clockhands.model import PRESETS, Transformer, TransformerConfig, make_prese
 from clockhands.model.layer_schemes import build_side
 from clockhands.model.scheme_factory import avoid_large_tables
 from clockhands.model.size import count_bytes, count_parameters, find_memory_fault
+from clockhands.scheme_pages.shown_options import complete_options
 from clockhands.schemes import CATALOGUE
 from tests.model.tiny import core
 
@@ -71,7 +72,7 @@ def test_every_scheme_is_counted_without_storage_as_with_it(scheme: str) -> None
     """What is looked at in place of a large scheme has the parameters and the promises of the scheme."""
     kind = "decoder"
     try:
-        config = core(kind=kind, decoder=scheme)
+        config = core(kind=kind, decoder={"scheme": scheme, **complete_options(scheme)})
     except ConfigError as fault:
         pytest.skip(f"{scheme} needs options: {fault}")
     with torch.device("meta"):

@@ -11,6 +11,7 @@ from clockhands.attention import attend
 from clockhands.errors import PositionError
 from clockhands.scheme_pages.limits import list_limits
 from clockhands.scheme_pages.page import PAGE_SIZES, make_page
+from clockhands.scheme_pages.shown_options import complete_options
 from clockhands.schemes import CATALOGUE, Declares, Scheme, build
 from clockhands.shapes import Tensor
 
@@ -41,7 +42,7 @@ def takes(scheme: Scheme, pos: Tensor) -> bool:
 def test_a_page_says_where_its_scheme_does_not_serve(name: str) -> None:
     said = " / ".join(make_page(name).limits)
     torch.manual_seed(0)
-    scheme = build(CATALOGUE, name, PAGE_SIZES).eval()
+    scheme = build(CATALOGUE, name, PAGE_SIZES, complete_options(name)).eval()
     axes = scheme.declares.axes or 1
     line = torch.arange(TOKENS)[None]
     pos = line if axes == 1 else line[..., None].expand(1, TOKENS, axes)
@@ -55,7 +56,7 @@ def test_a_page_says_where_its_scheme_does_not_serve(name: str) -> None:
     assert takes(scheme, pos + (length or 100_000)) is ("later positions are refused" not in said)
     if length is None:
         assert takes(scheme, pos * 1000) is ("beyond its window" not in said)
-    encoder = build(CATALOGUE, name, dataclasses.replace(PAGE_SIZES, causal=False))
+    encoder = build(CATALOGUE, name, dataclasses.replace(PAGE_SIZES, causal=False), complete_options(name))
     assert encoder.declares.causal_only is ("in an encoder" in said)
 
 

@@ -11,6 +11,7 @@ import pytest
 from clockhands.findings import Mark
 from clockhands.scheme_pages.effect import PICTURE_SIZES, compute_effect
 from clockhands.scheme_pages.picture import adds_vectors, make_encoding_panel, make_figure
+from clockhands.scheme_pages.shown_options import complete_options
 from clockhands.schemes import CATALOGUE, Index, Sinusoidal, build
 
 CHANGES_NOTHING = {"none": "no position: every key is treated alike at any distance, which is what its picture says"}
@@ -44,7 +45,7 @@ def test_each_panel_of_a_figure_shows_something(name: str) -> None:
 @pytest.mark.parametrize("name", CATALOGUE)
 def test_a_key_is_drawn_only_where_it_may_be_attended_to(name: str) -> None:
     """Later keys are hidden by the causal mask, and those of three schemes as their equations say."""
-    scheme = build(CATALOGUE, name, PICTURE_SIZES)
+    scheme = build(CATALOGUE, name, PICTURE_SIZES, complete_options(name))
     if adds_vectors(scheme):
         return
     sees = {

@@ -11,6 +11,7 @@ import pytest
 
 from clockhands.positions import TRANSFORMS
 from clockhands.scheme_pages.page import PAGE_SIZES, list_rows
+from clockhands.scheme_pages.shown_options import complete_options
 from clockhands.scheme_pages.variants import VARIANTS, Variant
 from clockhands.schemes import CATALOGUE, build
 from tests.schemes.oracles import ORACLES
@@ -81,7 +82,8 @@ def test_a_variant_is_built_from_its_options(variant: Variant) -> None:
         sizes = PAGE_SIZES
     if variant.name == "sinusoids-3d":
         sizes = replace(PAGE_SIZES, width=516)
-    assert type(build(CATALOGUE, variant.of, sizes, variant.options)) is CATALOGUE[variant.of]
+    options = complete_options(variant.of, variant.options)
+    assert type(build(CATALOGUE, variant.of, sizes, options)) is CATALOGUE[variant.of]
 
 
 def test_every_transform_is_a_row() -> None:

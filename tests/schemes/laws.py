@@ -16,6 +16,7 @@ from clockhands.attention import attend
 from clockhands.errors import PositionError
 from clockhands.options import options_of
 from clockhands.scheme_pages.excused_laws import find_excuse
+from clockhands.scheme_pages.shown_options import complete_options
 from clockhands.schemes import CATALOGUE, Scheme, Sizes, build
 from tests.schemes.oracles import VARIANTS
 
@@ -94,7 +95,8 @@ def describe(value: Any) -> str:
 
 def make(name: str, options: dict[str, Any], causal: bool = True) -> Scheme:
     """A scheme whose learned parameters are all away from where they start, so that a dropped term shows."""
-    scheme = build(CATALOGUE, name, Sizes(WIDTH, WIDTH, HEADS, HEAD_DIM, 2, causal), options)
+    sizes = Sizes(WIDTH, WIDTH, HEADS, HEAD_DIM, 2, causal)
+    scheme = build(CATALOGUE, name, sizes, complete_options(name, options, LENGTH))
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():
         for parameter in scheme.parameters():

@@ -9,6 +9,7 @@ import pytest
 
 from clockhands.errors import ConfigError
 from clockhands.options import fits, options_of
+from clockhands.scheme_pages.shown_options import complete_options
 from clockhands.schemes import CATALOGUE, Sizes, build, find_option_faults
 
 SIZES = Sizes(width=32, d_model=32, num_heads=4, head_dim=8)
@@ -101,7 +102,20 @@ def test_all_faults_are_reported_together() -> None:
         ("rope", {"spectrum": "proportional", "share": 2.0}, r"rope.share is 2.0, but must be between 0 and 1"),
         ("rope", {"spectrum": "ntk", "factor": 2.0, "fraction": 0.25}, r"at least 4 channels that rotate; 2 do"),
         ("rerope", {"window": 0, "factor": 0.5}, r"rerope needs window and factor of at least 1; got 0 and 0.5"),
-        ("self-extend", {"group": 0}, r"self-extend needs window and group of at least 1; got 512 and 0"),
+        ("self-extend", {"window": 4, "group": 0}, r"self-extend needs window and group of at least 1; got 4 and 0"),
+        ("fope", {}, r"fope.original_length is not given, and fope needs it: how many .* as in original_length = 512"),
+        ("fope", {"original_length": 0}, r"fope.original_length is 0, but must be at least 1"),
+        ("dual-chunk", {"chunk": 8}, r"dual-chunk.original_length is not given"),
+        ("dual-chunk", {"original_length": 1}, r"dual-chunk.original_length is 1, but must be at least 2"),
+        ("rerope", {}, r"rerope.window is not given, and neither is original_length, of which it would be half"),
+        ("self-extend", {}, r"self-extend.window is not given, .* of which it would be a quarter: write how many"),
+        (
+            "rerope",
+            {"window": 512, "original_length": 200},
+            r"rerope.window is 512, but must be below the trained length, original_length = 200",
+        ),
+        ("self-extend", {"window": 64, "original_length": 64}, r"self-extend.window is 64, but must be below"),
+        ("self-extend", {"original_length": 1}, r"self-extend.original_length is 1, but must be at least 2"),
         (
             "dual-chunk",
             {"original_length": 8, "chunk": 8},
@@ -137,7 +151,7 @@ def test_trap_20_options_out_of_range_are_refused(name: str, given: dict[str, An
 )
 def test_a_base_that_is_not_above_0_is_refused(name: str, base: float, needed: str) -> None:
     with pytest.raises(ConfigError, match=rf"{name}\.base is {base}, but must be {needed}"):
-        build(CATALOGUE, name, Sizes(32, 32, 4, 8, 1, True), {"base": base})
+        build(CATALOGUE, name, Sizes(32, 32, 4, 8, 1, True), complete_options(name, {"base": base}))
 
 
 @pytest.mark.parametrize("name", ["sinusoidal", "universal"])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -96,8 +98,45 @@ def test_the_length_that_a_spectrum_asks_for_is_that_of_the_run_before(
     opened = Run(rope.path, "cpu", position={"spectrum": "yarn", "factor": 4.0}).model
     assert opened.config.transformer_config.decoder.options["original_length"] == 16
     from_other = {**from_run(rope, data), "position": {"scheme": "rope"}, "batches": {"window": 32}}
-    with pytest.raises(ConfigError, match=r"rope\.original_length is not given"):
-        make_recipe(from_other, bent)
+    assert make_recipe(from_other, bent).model.decoder.options["original_length"] == 16
+    far = make_recipe(from_run(rope, data), {"position.scheme": "rerope", "batches.window": 64})
+    assert far.model.build_schemes("decoder").at_input.window == 8, "half of what the run was trained on"
+    with pytest.raises(ConfigError, match=r"rerope\.window is 16, but must be below .* original_length = 16"):
+        make_recipe(from_run(rope, data), {"position.scheme": "rerope", "position.window": 16})
+
+
+def test_a_model_whose_trained_length_nobody_says_is_asked_for_it(
+    rope: Run, data: dict[str, Any], tmp_path: Path
+) -> None:
+    """A folder with the model and its tokenizer alone; a window, which is enough, is not compared with anything."""
+    path = Path(shutil.copytree(rope.path, tmp_path / "model"))
+    (path / "recipe.toml").unlink()
+    tables = {**from_run(rope, data), "training": {"begin_from": str(path), "max_steps": 1}}
+    for scheme in ("fope", "dual-chunk", "rerope", "self-extend"):
+        with pytest.raises(ConfigError, match=rf"{scheme}\.\w+ is not given"):
+            make_recipe(tables, {"position.scheme": scheme})
+    options = make_recipe(tables, {"position.scheme": "rerope", "position.window": 99}).model.decoder.options
+    assert options["window"] == 99 and "original_length" not in options
+
+
+def test_the_run_of_an_older_version_opens_with_the_window_it_was_trained_with(rope: Run, tmp_path: Path) -> None:
+    """Its window is longer than its texts, which a new training refuses; it says no trained length."""
+    path = Path(shutil.copytree(rope.path, tmp_path / "run"))
+    recipe, config = path / "recipe.toml", path / "config.json"
+    text = recipe.read_text("utf8")
+    position = '[position]\nscheme = "rerope"\nbase = 10000.0\nlayout = "half"\nwindow = 512\n\n['
+    recipe.write_text(re.sub(r"\[position\].*?\n\[", lambda _: position, text, flags=re.S), "utf8")
+    saved = json.loads(config.read_text("utf8"))
+    saved["transformer"]["decoder"] = {"scheme": "rerope", "options": {"layout": "half", "window": 512}}
+    config.write_text(json.dumps(saved), "utf8")
+    run = Run.from_folder(path)
+    assert run.trained_length == 16
+    for made in (run.recipe.model, run.model.config.transformer_config, make_recipe(run.recipe.tables, {}).model):
+        assert made.build_schemes("decoder").at_input.window == 512
+    with pytest.raises(ConfigError, match=r"rerope\.window is 512, but must be below the trained length"):
+        make_recipe({**run.recipe.tables, "position": {"scheme": "rerope", "window": 512}}, {})
+    asked = Run(path, "cpu", position={"window": None}).model.config.transformer_config
+    assert asked.build_schemes("decoder").at_input.window == 8, "half of what the run was trained on"
 
 
 def test_the_recipe_of_an_older_run_may_leave_out_what_a_spectrum_needs(rope: Run, tmp_path: Path) -> None:

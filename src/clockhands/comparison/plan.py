@@ -28,6 +28,7 @@ from clockhands.findings import Number
 from clockhands.options import check_value
 from clockhands.runs.recipe import Recipe, load_recipe, make_recipe, vary_recipe
 from clockhands.runs.recipe.keys import SIDES
+from clockhands.schemes.rotary.saved_options import complete_saved_position
 
 NEWER = ("margin", "learned", "despite", "files", "redraw_text")
 """Fields that plans of the first release do not have; without them the fingerprint of a plan is as it was then."""
@@ -141,8 +142,9 @@ class Plan:
         """Return the plan that ``to_dict`` wrote. Raises KeyError for a key that is missing."""
         rest = {key: written[key] for key in ("title", "baseline", "metric", "match", "target")}
         newer: dict[str, Any] = {name: written.get(name) for name in NEWER}
+        position = written["recipe"].get("position", {})
         return cls(
-            recipe=Recipe.from_tables(written["recipe"]),
+            recipe=Recipe.from_tables({**written["recipe"], "position": complete_saved_position(position)}),
             variants=tuple(Variant(name, overrides) for name, overrides in written["variants"]),
             seeds=tuple(written["seeds"]),
             budget=(written["budget"][0], written["budget"][1]),

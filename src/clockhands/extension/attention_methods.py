@@ -23,6 +23,7 @@ from clockhands.model.position_config import PositionConfig
 from clockhands.runs import LanguageModel, is_run
 from clockhands.runs.changed_positions import change_scheme
 from clockhands.schemes import CATALOGUE, Scheme, Sizes, build
+from clockhands.schemes.rotary.trained_length import choose_window
 from clockhands.shapes import Tensor
 
 __all__ = ["find_refusal", "lay_scheme", "list_attention_methods"]
@@ -40,12 +41,12 @@ _schemes: list[Scheme] = []
 
 def list_attention_methods(base: float, trained: int, longest: int) -> Iterator[Method]:
     """Yield the methods that need another attention; their windows and groups keep distances within the trained."""
-    window = max(1, trained // 2)
+    window = choose_window("rerope", None, trained)
     slower = max(1.0, (longest - window) / max(1, trained - window))
     yield _make("rerope", "distances beyond half the trained length all count as that", base, window=window)
     yield _make("leaky-rerope", "distances beyond half the trained length grow more slowly", base, window=window,
                 factor=slower)  # fmt: skip
-    near = max(1, trained // 4)
+    near = choose_window("self-extend", None, trained)
     group = -(-(longest - near) // max(1, trained - near))
     yield _make("self-extend", f"tokens beyond {near} are counted in groups of {group}", base, window=near, group=group)
     yield _make(

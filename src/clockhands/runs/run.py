@@ -26,7 +26,7 @@ from clockhands.runs.folder import (
 )
 from clockhands.runs.opening import open_configuration, open_model, open_tokenizers, read_clockhands_config
 from clockhands.runs.recipe import Recipe, make_run_recipe, read_tables
-from clockhands.schemes.rotary.saved_options import lacks_trained_length
+from clockhands.schemes.rotary.trained_length import lacks_trained_length
 
 if TYPE_CHECKING:
     from clockhands.model.config_types import Architecture
@@ -162,13 +162,16 @@ class Run:
         return model.to(device)  # type: ignore[arg-type]
 
     def _complete_position(self, folder: Path) -> Mapping[str, Any]:
-        """Return ``position`` with the trained length, where its spectrum needs that and the model does not have it."""
-        if not lacks_trained_length(self.position) or not (self.path / RECIPE).is_file():
+        """Return ``position`` with the trained length, where a scheme needs that and the model does not have it."""
+        if not self.position or not (self.path / RECIPE).is_file():
             return self.position
         config = read_clockhands_config(folder)[1]
-        if any("original_length" in config.get_position_config(side).options for side in config.sides):
+        positions = [config.get_position_config(side) for side in config.sides]
+        if any(own.options.get("original_length") is not None for own in positions):
             return self.position
-        length = self.trained_length
+        changed = [{"scheme": own.scheme, **own.options, **self.position} for own in positions]
+        # A spectrum without a scheme is that of the rotation of any layer.
+        length = self.trained_length if any(map(lacks_trained_length, [self.position, *changed])) else None
         return self.position if length is None else {**self.position, "original_length": length}
 
     @property

@@ -34,14 +34,6 @@ _DIGITS = "and float32 carries seven digits of a million through it"
 _LONGEST = "its frequencies follow the longest document of the row"
 
 EXCEPTIONS: dict[str, tuple[BrokenLaw, ...]] = {
-    "shift": (
-        BrokenLaw(
-            "self-extend", "its window is longer than the texts of the law, which it reads as RoPE", {"window": 512}
-        ),
-        BrokenLaw(
-            "dual-chunk", "its chunks are longer than the texts of the law, which it reads as RoPE", {"chunk": None}
-        ),
-    ),
     "packing": (
         BrokenLaw("index", "it reads the longest document of the row", {"normalise": "length"}),
         BrokenLaw("rope", _LONGEST, {"spectrum": "dynamic"}),

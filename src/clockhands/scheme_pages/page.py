@@ -15,6 +15,7 @@ from typing import Any
 from clockhands.options import describe, options_of, read_docstring
 from clockhands.scheme_pages.excused_laws import list_excuses
 from clockhands.scheme_pages.limits import list_limits
+from clockhands.scheme_pages.shown_options import complete_options
 from clockhands.scheme_pages.variants import VARIANTS, Variant
 from clockhands.schemes import CATALOGUE, Scheme
 from clockhands.schemes.catalogue import Sizes, build
@@ -85,8 +86,9 @@ class Page:
 
 def make_page(name: str, overrides: Mapping[str, Any] | None = None) -> Page:
     """Make the page of a scheme under options. Raises UnknownNameError for its name, ConfigError for the options."""
-    kind, scheme = CATALOGUE[name], build(CATALOGUE, name, PAGE_SIZES, overrides)
-    in_encoder = build(CATALOGUE, name, dataclasses.replace(PAGE_SIZES, causal=False), overrides)
+    kind, options = CATALOGUE[name], complete_options(name, overrides)
+    scheme = build(CATALOGUE, name, PAGE_SIZES, options)
+    in_encoder = build(CATALOGUE, name, dataclasses.replace(PAGE_SIZES, causal=False), options)
     summary, _ = read_docstring(kind)
     cost = read_costs()["times the cost of none"].get(name)
     return Page(

@@ -17,6 +17,7 @@ from clockhands.scheme_pages.effect import (
     compute_effect,
     make_positions,
 )
+from clockhands.scheme_pages.shown_options import complete_options
 from clockhands.schemes import CATALOGUE
 from clockhands.schemes.catalogue import build
 from clockhands.schemes.scheme import Scheme
@@ -40,7 +41,7 @@ STARTS_AT_ZERO = {"cope": 0.02}
 def make_figure(name: str, overrides: Mapping[str, Any] | None = None) -> Figure:
     """Make the figure: the encoding as a heatmap with its similarity by distance, or the effect on each head."""
     torch.manual_seed(0)
-    options = overrides or DRAWN_WITH.get(name, {})
+    options = complete_options(name, overrides or DRAWN_WITH.get(name, {}))
     scheme = build(CATALOGUE, name, PICTURE_SIZES, options).eval()
     said = f"{name}{' with ' if options else ''}{', '.join(f'{key}={value}' for key, value in options.items())}"
     start = _start(scheme, STARTS_AT_ZERO.get(name))

@@ -21,8 +21,8 @@ class Variant:
     """One way to encode position that is an option of a scheme, or a change of positions under any scheme.
 
     ``of``: the scheme with these ``options``, which are those that make it what it is and are enough to build it at the
-    right sizes; empty for a transform, whose name is ``name`` in ``positions.TRANSFORMS``. ``models``: known models
-    that have it.
+    right sizes, or to train it where it needs the trained length; empty for a transform, whose name is ``name`` in
+    ``positions.TRANSFORMS``. ``models``: known models that have it.
     """
 
     name: str

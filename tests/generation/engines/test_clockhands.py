@@ -17,6 +17,7 @@ from clockhands.generation.engines.clockhands import (
 from clockhands.model import make_preset
 from clockhands.model.huggingface import ClockhandsConfig, ClockhandsForSeq2SeqLM
 from clockhands.schemes import CATALOGUE
+from clockhands.schemes.rotary.trained_length import add_trained_length
 
 PAD, START, END = 0, 1, 2
 VOCABULARY = 4 * VOCABULARY_BLOCK
@@ -30,9 +31,8 @@ def writer(scheme: str | dict[str, object] = "sinusoidal", **changes: object) ->
     own and large, and the end is likely enough for texts to end at different lengths.
     """
     torch.manual_seed(3)
-    core = make_preset("tiny", {
-        "vocab_size": VOCABULARY, "tying": "none", "output_bias": True, "encoder": scheme, "decoder": scheme, **changes,
-    })  # fmt: skip
+    sides = add_trained_length({"encoder": scheme, "decoder": scheme, **changes}, LONGEST, only_needed=True)
+    core = make_preset("tiny", {"vocab_size": VOCABULARY, "tying": "none", "output_bias": True, **sides})
     model = ClockhandsForSeq2SeqLM(ClockhandsConfig(
         core.to_dict(), pad_token_id=PAD, bos_token_id=START, eos_token_id=END, decoder_start_token_id=START
     )).eval()  # fmt: skip
@@ -78,7 +78,7 @@ def generated(
 def side_of_reading(name: str) -> str:
     """The encoder's scheme beside this one in the decoder: the same, unless it is defined for decoders alone."""
     try:
-        make_preset("tiny", {"encoder": name})
+        make_preset("tiny", add_trained_length({"encoder": name}, LONGEST, only_needed=True))
     except ConfigError as fault:
         assert "causal" in str(fault), fault
         return "sinusoidal"

@@ -11,6 +11,7 @@ from clockhands.inspection.measures.rotated_pairs import estimate_frequencies, o
 from clockhands.inspection.reading.capture import capture
 from clockhands.inspection.subject.subject import Subject
 from clockhands.model import PositionConfig
+from clockhands.scheme_pages.shown_options import complete_options
 
 from ..tiny import tiny
 from .readings import draw_ids, read_own
@@ -38,7 +39,7 @@ def test_pairs_are_ordered_by_speed_and_not_by_number() -> None:
 @pytest.mark.parametrize("scheme", ["ssmax", "temperature", "liere", "mixed", "fope"])
 def test_what_rotates_no_pair_at_one_speed_has_no_order(scheme: str) -> None:
     """The first two scale queries, LieRE rotates blocks, and in the others a pair has several frequencies."""
-    assert _order(PositionConfig(scheme)) is None
+    assert _order(PositionConfig(scheme, complete_options(scheme))) is None
 
 
 def test_a_layer_without_rotation_has_no_order() -> None:

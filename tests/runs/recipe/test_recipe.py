@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from clockhands.errors import ConfigError, DataError
 from clockhands.options import fits
-from clockhands.runs.recipe import make_recipe
+from clockhands.runs.recipe import make_recipe, make_run_recipe
 from clockhands.runs.recipe.keys import find_keys
 from clockhands.training import Recipe, load_recipe, vary_recipe
 from tests.training.tiny import TABLES
@@ -376,3 +376,34 @@ def test_a_new_training_gives_a_spectrum_its_trained_length() -> None:
     assert any("rope.original_length is not given" in fault for fault in faults(pairs))
     begun = {**texts, "training": {**TABLES["training"], "begin_from": "elsewhere"}}
     assert any("rope.original_length is not given" in fault for fault in faults(begun))
+
+
+def test_a_new_training_gives_each_scheme_that_asks_its_trained_length() -> None:
+    """A scheme, one of a side, of a layer and of a composition; a window of the user's is compared with the length."""
+    texts = {**TABLES, "model": {"preset": "tiny", "kind": "decoder"}, "batches": {"window": 200}}
+    texts["data"] = {"corpus": "text", "train": "a.txt"}
+
+    def build(position: dict[str, Any]) -> Any:
+        return make_recipe({**texts, "position": position}, {}).model.build_schemes("decoder").at_input
+
+    assert build({"scheme": "fope"}).original_length == 200
+    assert (build({"scheme": "dual-chunk"}).length, build({"scheme": "dual-chunk"}).chunk) == (200, 150)
+    assert build({"scheme": "rerope"}).window == 100 and build({"scheme": "self-extend"}).window == 50
+    assert build({"scheme": "rerope", "window": 199}).window == 199
+    assert build({"scheme": "fope", "original_length": 512}).original_length == 512
+    assert build({"scheme": "sinusoidal", "decoder": "fope"}).original_length == 200
+    assert build({"schemes": ["rerope", "ssmax"]}).parts[0].window == 100
+    layers = make_recipe({**texts, "position": {"layers": ["rerope", "..."]}}, {}).model.decoder.layers
+    assert layers == [{"scheme": "rerope", "original_length": 200}, "..."]
+    recipe = make_recipe({**texts, "position": {"scheme": "rerope"}}, {})
+    written = tomllib.loads(recipe.to_toml())["position"]
+    assert written["original_length"] == 200 and "window" not in written
+    assert make_run_recipe(tomllib.loads(recipe.to_toml()), "recipe.toml") == recipe
+    for scheme in ("rerope", "self-extend"):
+        told = faults({**texts, "position": {"scheme": scheme, "window": 200}})
+        assert any(f"{scheme}.window is 200, but must be below the trained length" in fault for fault in told)
+    varied = vary_recipe(recipe, {"position.scheme": "self-extend"})
+    assert varied.model.build_schemes("decoder").at_input.window == 50
+    for scheme in ("fope", "dual-chunk", "rerope", "self-extend"):
+        told = faults({**NUMBERS, "position": {"scheme": scheme}})
+        assert any(f"{scheme}." in fault and "is not given" in fault for fault in told)

@@ -15,6 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from clockhands.scheme_pages.shown_options import complete_options
+
 
 @dataclass
 class Case:
@@ -66,12 +68,15 @@ ORACLES: dict[str, Oracle] = {}
 VARIANTS: dict[str, list[dict[str, Any]]] = {}
 
 
-def oracle(name: str, *variants: dict[str, Any]) -> Callable[[Oracle], Oracle]:
-    """Register the oracle of a scheme with the options under which it is compared (the defaults always)."""
+def oracle(name: str, *variants: dict[str, Any], trained: int = 512) -> Callable[[Oracle], Oracle]:
+    """Register the oracle of a scheme with the options under which it is compared (the defaults always).
+
+    ``trained``: the trained length of a scheme that needs one and is not given its window.
+    """
 
     def register(function: Oracle) -> Oracle:
         ORACLES[name] = function
-        VARIANTS[name] = [{}, *variants]
+        VARIANTS[name] = [complete_options(name, options, trained) for options in ({}, *variants)]
         return function
 
     return register

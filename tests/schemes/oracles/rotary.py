@@ -263,7 +263,7 @@ def fope(case: Case) -> Expected:
     """Hua et al. 2025, section 4: sums of the waves that come round within L, for the first d/4 pairs."""
     o, width = case.options, case.q_HSK.shape[-1]
     thetas = [o.get("base", 1e4) ** (-2 * c / width) for c in range(width // 2)]
-    thetas = [theta for theta in thetas if theta >= 2 * math.pi / o.get("original_length", 512)]
+    thetas = [theta for theta in thetas if theta >= 2 * math.pi / o["original_length"]]
     rest, half = (1.0, 1.0 if o.get("rest") == "code" else 0.0), o.get("layout", "half") == "half"
 
     def wave(function: Callable[[float], float], by: list[list[float]], p: float, c: int) -> float:
@@ -329,26 +329,29 @@ def at_distances(case: Case, distance: Callable[[int, int], float]) -> Expected:
     return Expected(logits_HST=logits)
 
 
-@oracle("rerope", {"window": 3}, {"window": 2, "factor": 3.0})
+@oracle("rerope", {"window": 3}, {"window": 2, "factor": 3.0}, trained=8)
 def rerope(case: Case) -> Expected:
-    """Su 2023: min(r, w), or w + (r - w)/k beyond the window."""
-    window, leak = case.options.get("window", 512), case.options.get("factor", math.inf)
+    """Su 2023: min(r, w), or w + (r - w)/k beyond the window; w is half of the trained length (kexue.fm/9708)."""
+    window, leak = case.options.get("window", 4), case.options.get("factor", math.inf)
     return at_distances(case, lambda m, n: m - n if m - n < window else window + (m - n - window) / leak)
 
 
-@oracle("self-extend", {"window": 3, "group": 2})
+@oracle("self-extend", {"window": 3, "group": 2}, trained=8)
 def self_extend(case: Case) -> Expected:
-    """Jin et al. 2024, section 3: far positions are divided by the group's size and rounded down."""
-    window, group = case.options.get("window", 512), case.options.get("group", 8)
+    """Jin et al. 2024, section 3: far positions are divided by the group's size and rounded down.
+
+    W is a quarter of the trained length, as in the authors' examples.
+    """
+    window, group = case.options.get("window", 2), case.options.get("group", 8)
     return at_distances(
         case, lambda m, n: m - n if m - n < window else m // group - n // group + window - window // group
     )
 
 
-@oracle("dual-chunk", {"original_length": 5, "chunk": 3})
+@oracle("dual-chunk", {"original_length": 5, "chunk": 3}, trained=8)
 def dual_chunk(case: Case) -> Expected:
     """An et al. 2024, section 3: intra-chunk, successive-chunk and inter-chunk attention."""
-    trained, chunk = case.options.get("original_length", 4096), case.options.get("chunk", 3072)
+    trained, chunk = case.options["original_length"], case.options.get("chunk", 6)
 
     def distance(m: int, n: int) -> float:
         chunks = m // chunk - n // chunk

@@ -1,9 +1,9 @@
 """Recipes: everything that a training needs, as TOML; validated once, when a file or tables become a ``Recipe``."""
 
+from clockhands.runs.recipe.inheritance import inherit_tables
 from clockhands.runs.recipe.overrides import apply_overrides
 from clockhands.runs.recipe.recipe import (
     Recipe,
-    inherit_tables,
     load_recipe,
     make_recipe,
     make_run_recipe,

@@ -6,22 +6,21 @@ folder with a model of this project: the model from its ``config.json``, and its
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 from clockhands.errors import CheckpointError
 from clockhands.model.config import TransformerConfig
 from clockhands.model.position_config import PositionConfig
 from clockhands.pretrained import CONFIG, TOKENIZER
-from clockhands.runs.folder import RECIPE, find_model_folder
+from clockhands.runs.folder import find_model_folder
 from clockhands.runs.opening import read_clockhands_config
 from clockhands.runs.recipe.keys import FROM_DATA, SIDES, Tables, list_model_options, make_absolute
-from clockhands.schemes.rotary.saved_options import lacks_trained_length
 
 __all__ = [
     "find_tokenizer_folder",
-    "inherit",
+    "inherit_tables",
     "make_model_table",
     "make_position_table",
     "make_tokenizer_table",
@@ -29,17 +28,13 @@ __all__ = [
     "require_model_folder",
 ]
 
-LengthFinder: TypeAlias = Callable[[Path], int | None]
-"""A function that returns the trained length of the run in a folder, in tokens; None if its recipe names none."""
 
-
-def inherit(tables: Tables, overrides: Mapping[str, Any], find_trained_length: LengthFinder) -> Tables:
+def inherit_tables(tables: Tables, overrides: Mapping[str, Any]) -> Tables:
     """Return the tables of a recipe with what they leave out of [model], [position] and [tokenizer] filled in.
 
     The values are those of the folder ``training.begin_from``, which ``overrides`` may set. A recipe that leaves
-    nothing out, such as the resolved one of a run, is returned as it is, and nothing is opened.
-    ``find_trained_length`` is passed in because it reads a recipe, and reading a recipe needs this module. Raises
-    CheckpointError if the folder has no model of this project.
+    nothing out, such as the resolved one of a run, is returned as it is, and nothing is opened. Raises CheckpointError
+    if the folder has no model of this project.
     """
     training = tables.get("training")
     in_table = training.get("begin_from") if isinstance(training, Mapping) else None
@@ -51,20 +46,10 @@ def inherit(tables: Tables, overrides: Mapping[str, Any], find_trained_length: L
     if isinstance(model, Mapping) and "preset" not in model and not _is_complete(model):
         tables["model"] = {**make_model_table(read_model_config(begin_from)), **model}
     if isinstance(position, Mapping) and not {"scheme", *SIDES} & position.keys():
-        inherited = {**make_position_table(read_model_config(begin_from)), **position}
-        if (begin_from / RECIPE).is_file() and _needs_trained_length(inherited, overrides):
-            length = find_trained_length(begin_from)
-            inherited |= {} if length is None else {"original_length": length}
-        tables["position"] = inherited
+        tables["position"] = {**make_position_table(read_model_config(begin_from)), **position}
     if not tables.get("tokenizer") and not any(key.startswith("tokenizer.") for key in overrides):
         tables["tokenizer"] = make_tokenizer_table(begin_from)
     return tables
-
-
-def _needs_trained_length(position: Mapping[str, Any], overrides: Mapping[str, Any]) -> bool:
-    """Return whether a position with these overrides has a spectrum without the trained length that it needs."""
-    changed = {key.removeprefix("position."): value for key, value in overrides.items() if key.startswith("position.")}
-    return lacks_trained_length({**position, **changed})
 
 
 def require_model_folder(begin_from: Path) -> Path:

@@ -15,7 +15,7 @@ from clockhands.files import find_recipe, read_toml
 from clockhands.model.config import TransformerConfig
 from clockhands.options import parse
 from clockhands.runs.folder import RECIPE
-from clockhands.runs.recipe.inheritance import inherit
+from clockhands.runs.recipe.inheritance import inherit_tables
 from clockhands.runs.recipe.keys import (
     FROM_DATA,
     SECTIONS,
@@ -25,6 +25,7 @@ from clockhands.runs.recipe.keys import (
     add_default_position,
     add_default_tokenizer,
     find_keys,
+    make_absolute,
     make_paths_absolute,
 )
 from clockhands.runs.recipe.overrides import try_overrides
@@ -38,12 +39,12 @@ from clockhands.runs.recipe.validation import (
     read_section,
     select_tables,
 )
-from clockhands.schemes.rotary.saved_options import add_trained_length, complete_saved_position
+from clockhands.schemes.rotary.saved_options import complete_saved_position
+from clockhands.schemes.rotary.trained_length import add_trained_length
 
 __all__ = [
     "DEFAULT_SIZES",
     "Recipe",
-    "inherit_tables",
     "load_recipe",
     "make_recipe",
     "make_run_recipe",
@@ -152,10 +153,10 @@ def make_recipe(
     CheckpointError if there is no model to begin from, DataError if the recipe of that run cannot be read.
     """
     known, faults = select_tables(tables)
-    tables = inherit_tables(
-        {**known, **{name: table for name, table in tables.items() if name not in TABLES}}, overrides
-    )
+    unknown = {name: table for name, table in tables.items() if name not in TABLES}
+    tables = inherit_tables({**known, **unknown}, overrides)
     tables, wrong = try_overrides(tables, overrides, written=written)
+    tables = _add_length_before(tables)
     faults += wrong
     try:
         recipe = Recipe.from_tables(make_paths_absolute(tables, Path.cwd()), source)
@@ -177,18 +178,18 @@ def make_run_recipe(tables: Tables, source: str) -> Recipe:
     return make_recipe(tables, {}, source=source)
 
 
-def inherit_tables(tables: Tables, overrides: Mapping[str, Any]) -> Tables:
-    """Return the tables of a recipe with what they leave out taken from the run that ``training.begin_from`` names.
+def _add_length_before(tables: Tables) -> Tables:
+    """Return the tables with the trained length of the run to begin from, where a scheme asks for it.
 
-    Raises CheckpointError if there is no model in its folder, DataError or ConfigError if its recipe cannot be read.
+    Raises DataError or ConfigError if the recipe of that run cannot be read.
     """
-    return inherit(tables, overrides, _find_trained_length)
-
-
-def _find_trained_length(run: Path) -> int | None:
-    """Return the trained length of the run in a folder, in tokens; None if its recipe names none."""
-    path = run / RECIPE
-    return make_run_recipe(read_tables(path), str(path)).trained_length
+    training, position = tables.get("training"), tables.get("position")
+    begin_from = training.get("begin_from") if isinstance(training, Mapping) else None
+    if not isinstance(begin_from, (str, Path)) or add_trained_length(position, 1) == position:
+        return tables
+    path = Path(make_absolute(begin_from, Path.cwd())) / RECIPE
+    length = make_run_recipe(read_tables(path), str(path)).trained_length if path.is_file() else None
+    return tables if length is None else {**tables, "position": add_trained_length(position, length)}
 
 
 def vary_recipe(recipe: Recipe, overrides: Mapping[str, Any]) -> Recipe:
@@ -225,9 +226,9 @@ def _find_text_length(batches: Batching, architecture: object) -> int | None:
 
 
 def _fill_in_length(tables: Tables, length: int | None) -> dict[str, Any]:
-    """Return ``[position]`` with the trained length where a spectrum asks for it and this training is what gives it.
+    """Return ``[position]`` with the trained length where a scheme asks for it and this training is what gives it.
 
-    A model to begin from was trained on texts of another length, which ``inherit`` reads where it is known.
+    A model to begin from was trained on texts of another length, which ``make_recipe`` reads where it is known.
     """
     position: dict[str, Any] = tables["position"]
     begins_anew = tables["training"].get("begin_from") in (None, "none")

@@ -9,6 +9,7 @@ import torch
 
 from clockhands.errors import ConfigError
 from clockhands.schemes.rotary.rotation import Layout
+from clockhands.schemes.rotary.trained_length import require_trained_length
 from clockhands.schemes.rotary.two_rotations import FarPairs, TwoRotations
 from clockhands.schemes.scheme import Declares
 from clockhands.shapes import Num, Tensor
@@ -28,7 +29,7 @@ class DualChunk(TwoRotations):
         head_dim: width of a head; even.
         base: θ_c = base^(-2c/d).
         layout: pairs ``half`` or ``interleaved``, as in ``rope``.
-        original_length: c, the trained length.
+        original_length: c, the trained length. In a new training it is the length of its texts.
         chunk: s, in tokens, below c; None: three quarters of c.
 
     Example:
@@ -54,16 +55,17 @@ class DualChunk(TwoRotations):
         *,
         base: float = 10_000.0,
         layout: Layout = "half",
-        original_length: int = 4096,
+        original_length: int | None = None,
         chunk: int | None = None,
     ) -> None:
         super().__init__("dual-chunk", head_dim, base, layout)
-        self.length, self.chunk = original_length, max(3 * original_length // 4, 1) if chunk is None else chunk
-        if not 1 <= self.chunk < original_length:
+        self.length = require_trained_length("dual-chunk", original_length, least=2)
+        self.chunk = 3 * self.length // 4 if chunk is None else chunk
+        if not 1 <= self.chunk < self.length:
             raise ConfigError(
                 [
                     f"dual-chunk.chunk is {self.chunk}, but must be at least 1 and below original_length, which is "
-                    f"{original_length}"
+                    f"{self.length}"
                 ],
                 "the scheme",
             )

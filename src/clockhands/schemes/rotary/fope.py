@@ -12,6 +12,7 @@ from clockhands.errors import ConfigError
 from clockhands.schemes.frequencies import check_above_zero, compute_angles, compute_frequencies, drop_axis
 from clockhands.schemes.rotary.base import CosSin, Rotary, check_pairs
 from clockhands.schemes.rotary.rotation import Layout
+from clockhands.schemes.rotary.trained_length import require_trained_length
 from clockhands.schemes.scheme import Declares
 from clockhands.shapes import Num, Tensor
 
@@ -30,7 +31,8 @@ class FoPE(Rotary):
         head_dim: width of a head; divisible by 4.
         base: θ_f = base^(-2f/d).
         layout: pairs ``half`` or ``interleaved``, as in ``rope``.
-        original_length: L; frequencies below 2π/L are left out.
+        original_length: L, the trained length; frequencies below 2π/L are left out. In a new training it is the length
+            of its texts.
         std: the coefficients are the identity plus Xavier-normal noise with this gain.
         learned: train the coefficients; otherwise they stay as drawn, as in the authors' released models.
         normalise: divide the coefficients of each pair by their sum.
@@ -41,7 +43,7 @@ class FoPE(Rotary):
         >>> import torch
         >>> from clockhands.schemes import FoPE
         >>> q, pos = torch.randn(1, 2, 3, 8), torch.tensor([[0, 1, 2]])
-        >>> FoPE(num_heads=2, head_dim=8).rotate(q, q, pos, pos)[0].shape
+        >>> FoPE(num_heads=2, head_dim=8, original_length=512).rotate(q, q, pos, pos)[0].shape
         torch.Size([1, 2, 3, 8])
     """
 
@@ -61,7 +63,7 @@ class FoPE(Rotary):
         *,
         base: float = 10_000.0,
         layout: Layout = "half",
-        original_length: int = 512,
+        original_length: int | None = None,
         std: float = 0.3,
         learned: bool = False,
         normalise: bool = True,
@@ -71,12 +73,13 @@ class FoPE(Rotary):
         check_pairs("fope", head_dim, "head_dim")
         self.head_dim, self.base, self.std = head_dim, check_above_zero("fope.base", base), std
         self.normalise, self.rest = normalise, rest
-        slowest = 2 * math.pi / original_length
+        self.original_length = require_trained_length("fope", original_length)
+        slowest = 2 * math.pi / self.original_length
         self.kept = sum(base ** (-2 * c / head_dim) >= slowest for c in range(head_dim // 2))
         self.waving = min(self.kept, head_dim // 4)
         if self.waving < 1:
             raise ConfigError(
-                [f"fope keeps no frequency: none comes round within original_length, which is {original_length}"],
+                [f"fope keeps no frequency: none comes round within original_length, which is {self.original_length}"],
                 "the scheme",
             )
         shape = (num_heads, self.kept, self.waving)

@@ -9,6 +9,7 @@ import torch
 
 from clockhands.errors import ConfigError
 from clockhands.schemes.rotary.rotation import Layout
+from clockhands.schemes.rotary.trained_length import choose_window
 from clockhands.schemes.rotary.two_rotations import FarPairs, TwoRotations
 from clockhands.schemes.scheme import Declares
 from clockhands.shapes import Num, Tensor
@@ -25,7 +26,10 @@ class ReRoPE(TwoRotations):
         head_dim: width of a head; even.
         base: θ_c = base^(-2c/d).
         layout: pairs ``half`` or ``interleaved``, as in ``rope``.
-        window: w, in tokens; below the trained length.
+        original_length: the trained length. In a new training it is the length of its texts; it may be left out where
+            the window is given, which is then compared with nothing.
+        window: w, in tokens, below the trained length; None: half of it (Su finds a quarter to half the best, and has
+            256 for a model that was trained on 512; kexue.fm/archives/9708).
         factor: k of the leaky form; None: distances beyond the window are all w.
 
     Example:
@@ -50,10 +54,12 @@ class ReRoPE(TwoRotations):
         *,
         base: float = 10_000.0,
         layout: Layout = "half",
-        window: int = 512,
+        original_length: int | None = None,
+        window: int | None = None,
         factor: float | None = None,
     ) -> None:
         super().__init__("rerope", head_dim, base, layout)
+        window = choose_window("rerope", window, original_length)
         if window < 1 or (factor is not None and factor < 1):
             raise ConfigError(
                 [f"rerope needs window and factor of at least 1; got {window} and {factor}"], "the scheme"

@@ -9,6 +9,7 @@ import torch
 
 from clockhands.errors import ConfigError
 from clockhands.schemes.rotary.rotation import Layout
+from clockhands.schemes.rotary.trained_length import choose_window
 from clockhands.schemes.rotary.two_rotations import FarPairs, TwoRotations
 from clockhands.schemes.scheme import Declares
 from clockhands.shapes import Num, Tensor
@@ -26,7 +27,10 @@ class SelfExtend(TwoRotations):
         head_dim: width of a head; even.
         base: θ_c = base^(-2c/d).
         layout: pairs ``half`` or ``interleaved``, as in ``rope``.
-        window: W, in tokens; well below the trained length.
+        original_length: the trained length. In a new training it is the length of its texts; it may be left out where
+            the window is given, which is then compared with nothing.
+        window: W, in tokens, below the trained length; None: a quarter of it (the authors' examples have 1,024 for
+            Llama 2, which was trained on 4,096, and 512 for Phi-2, which was trained on 2,048).
         group: G, in tokens.
 
     Example:
@@ -46,9 +50,17 @@ class SelfExtend(TwoRotations):
     peers = ("datamllab/LongLM (the authors' code)", "llama.cpp --grp-attn-n, --grp-attn-w")
 
     def __init__(
-        self, head_dim: int, *, base: float = 10_000.0, layout: Layout = "half", window: int = 512, group: int = 8
+        self,
+        head_dim: int,
+        *,
+        base: float = 10_000.0,
+        layout: Layout = "half",
+        original_length: int | None = None,
+        window: int | None = None,
+        group: int = 8,
     ) -> None:
         super().__init__("self-extend", head_dim, base, layout)
+        window = choose_window("self-extend", window, original_length)
         if window < 1 or group < 1:
             raise ConfigError(
                 [f"self-extend needs window and group of at least 1; got {window} and {group}"], "the scheme"
