@@ -100,9 +100,9 @@ def compare_with_baseline(
         return [estimate_difference(ours[0], theirs[0], 1, alpha, groups=groups, top=top)]
     gaps = [pair_items(matrix, base, groups) for matrix, base in zip(ours, theirs, strict=True)]
     estimates = [estimate_parts(*gap) for gap in gaps]
-    judged = _judge([value for value, _ in estimates], [parts for _, parts in estimates], alpha)
+    judged = _judge(tuple(value for value, _ in estimates), tuple(parts for _, parts in estimates), alpha)
     if top is None:
-        return judged
+        return list(judged)
     widened = [widen_at_ceiling(gap, *pair, top, alpha) for gap, pair in zip(judged, gaps, strict=True)]
     return [
         widen_between_extremes(gap, matrix, base, groups, top, alpha)
@@ -110,7 +110,9 @@ def compare_with_baseline(
     ]
 
 
-def _judge(values: Sequence[float], parts: Sequence[VarianceParts], alpha: float) -> list[Difference]:
+# A page tells the verdicts of a comparison in its table, its sentences and its figure; each asks for them anew.
+@lru_cache(maxsize=64)
+def _judge(values: tuple[float, ...], parts: tuple[VarianceParts, ...], alpha: float) -> tuple[Difference, ...]:
     """Return simultaneous intervals from means and variances; those that do not vary are left to exact bounds."""
     null = draw_null(min(part.seeds for part in parts), len(parts), min(part.groups for part in parts))
     varying = np.array([part.seed * part.seeds for part in parts if part.seed > 0])
@@ -143,7 +145,7 @@ def _judge(values: Sequence[float], parts: Sequence[VarianceParts], alpha: float
                 comparisons=len(parts),
             )
         )
-    return differences
+    return tuple(differences)
 
 
 def bound_quantile(drawn_B: np.ndarray, level: float) -> float:
