@@ -27,17 +27,19 @@ explorer: $(VENV)/.test-installed
 
 install: $(VENV)/.installed
 
-# Editable, with the CPU build of torch pinned by constraints.txt (override: make install CONSTRAINTS=/dev/null).
+# Editable, with the CPU build of torch pinned by constraints.txt (override: make install CONSTRAINTS=/dev/null). A module
+# is compiled when it is first imported: most of those that come with torch and transformers never are.
 CONSTRAINTS ?= constraints.txt
+INSTALL = $(BIN)/python -m pip install --quiet --no-compile --constraint $(CONSTRAINTS)
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint $(CONSTRAINTS) torch
-	$(BIN)/python -m pip install --quiet --constraint $(CONSTRAINTS) --editable .
+	$(INSTALL) --editable .
 	touch $@
 
-$(VENV)/.test-installed: $(VENV)/.installed
-	$(BIN)/python -m pip install --quiet --constraint $(CONSTRAINTS) --editable '.[test,docs]'
-	touch $@
+$(VENV)/.test-installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(INSTALL) --editable '.[test,docs]'
+	touch $(VENV)/.installed $@
 
 check-style: $(VENV)/.test-installed
 	$(BIN)/ruff check .
@@ -82,7 +84,7 @@ test-lowest: pyproject.toml constraints.txt
 # make mutants SAMPLE=300 SEED=0, or make mutants FILES=src/clockhands/schemes/bias/fire.py. What was stopped goes on.
 # make mutants MAP=1 measures first which test runs which line, and takes three times what the tests take.
 mutants: $(VENV)/.test-installed
-	$(BIN)/python -m pip install --quiet --constraint $(CONSTRAINTS) --editable '.[mutants]'
+	$(INSTALL) --editable '.[mutants]'
 	$(if $(MAP),$(BIN)/python tests/mutants.py --map)
 	OMP_NUM_THREADS=1 $(BIN)/python tests/mutants.py $(if $(SAMPLE),--sample $(SAMPLE)) $(if $(SEED),--seed $(SEED)) $(FILES)
 
