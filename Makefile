@@ -50,11 +50,14 @@ check-style: $(VENV)/.test-installed
 quick: $(VENV)/.test-installed
 	OMP_NUM_THREADS=1 $(BIN)/python tests/quick.py
 
-# Two processes, one thread each: threads that fight over two cores cost three times the time. The type checker and the
-# site, of one process each, run beside the shorter run of tests, so that no core waits for the longest of them.
+# Two processes, one thread each: threads that fight over two cores cost three times the time. The type checker, the site
+# and the tests with shapes, one process each, run beside them, so that no core waits; what they print stands together.
+BESIDE = $(MAKE) --jobs 3 --output-sync check-style docs check-shapes
 test: $(VENV)/.test-installed
-	$(MAKE) --jobs 3 --output-sync check-style docs check-shapes
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal --shaped without
+	$(BESIDE) & beside=$$!; \
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal --shaped without; tests=$$?; \
+	wait $$beside || { echo 'Style, types, the site or the tests with shapes failed: see above.'; exit 1; }; \
+	exit $$tests
 
 # Written from docs/ and from the code, then built; it works offline. The warning is about a version that is not here.
 docs: $(VENV)/.test-installed
@@ -64,7 +67,7 @@ docs: $(VENV)/.test-installed
 # The tests of tests/shaped.py, with every annotation checked while they run, which doubles what they take; `make test`
 # runs them here alone. `CHECK_SHAPES=1 pytest ...` checks shapes in any others.
 check-shapes: $(VENV)/.test-installed
-	CHECK_SHAPES=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist worksteal --shaped only
+	CHECK_SHAPES=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q --shaped only
 
 # The tests as on a processor without AVX-512, and with another number of threads: none may assert what either decides.
 test-elsewhere: $(VENV)/.test-installed
