@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from scipy import special, stats
 
+from clockhands.comparison.null_draws import draw_null
 from clockhands.comparison.simultaneous import (
     bound_quantile,
     choose_prior,
     compare_with_baseline,
-    draw_null,
     find_common,
     moderate,
 )
@@ -25,15 +25,6 @@ def scores(variants: int, seeds: int, items: int, rng: np.random.Generator) -> l
 def test_a_single_variant_has_the_interval_of_a_single_difference() -> None:
     theirs, ours = scores(2, 5, 40, np.random.default_rng(0))
     assert compare_with_baseline([ours], [theirs]) == [estimate_difference(ours, theirs)]
-
-
-def test_the_null_has_the_correlation_and_the_variance_of_differences_from_one_baseline() -> None:
-    null = draw_null(5, 3, 100)
-    assert np.corrcoef(null.means_BM.T) == pytest.approx(
-        np.array([[1, 0.5, 0.5], [0.5, 1, 0.5], [0.5, 0.5, 1]]), abs=0.06
-    )
-    assert null.means_BM.var(axis=0) == pytest.approx(np.ones(3), abs=0.1)
-    assert null.variances_BM.mean(axis=0) == pytest.approx(np.ones(3), abs=0.1)
 
 
 def test_with_many_seeds_the_threshold_is_that_of_dunnett() -> None:
