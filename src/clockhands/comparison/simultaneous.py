@@ -69,7 +69,7 @@ def compare_with_baseline(
 
 
 # A page tells the verdicts of a comparison in its table, its sentences and its figure; each asks for them anew.
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=256)
 def _judge(values: tuple[float, ...], parts: tuple[VarianceParts, ...], alpha: float) -> tuple[Difference, ...]:
     """Return simultaneous intervals from means and variances; those that do not vary are left to exact bounds."""
     null = draw_null(min(part.seeds for part in parts), len(parts), min(part.groups for part in parts))
