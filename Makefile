@@ -27,17 +27,19 @@ explorer: $(VENV)/.test-installed
 
 install: $(VENV)/.installed
 
-# Editable, with the CPU build of torch pinned by constraints.txt (override: make install CONSTRAINTS=/dev/null).
+# Editable, with the CPU build of torch pinned by constraints.txt (override: make install CONSTRAINTS=/dev/null). A module
+# is compiled when it is first imported: most of those that come with torch and transformers never are.
 CONSTRAINTS ?= constraints.txt
+INSTALL = $(BIN)/python -m pip install --quiet --no-compile --constraint $(CONSTRAINTS)
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint $(CONSTRAINTS) torch
-	$(BIN)/python -m pip install --quiet --constraint $(CONSTRAINTS) --editable .
+	$(INSTALL) --editable .
 	touch $@
 
-$(VENV)/.test-installed: $(VENV)/.installed
-	$(BIN)/python -m pip install --quiet --constraint $(CONSTRAINTS) --editable '.[test,docs]'
-	touch $@
+$(VENV)/.test-installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(INSTALL) --editable '.[test,docs]'
+	touch $(VENV)/.installed $@
 
 check-style: $(VENV)/.test-installed
 	$(BIN)/ruff check .
@@ -48,11 +50,14 @@ check-style: $(VENV)/.test-installed
 quick: $(VENV)/.test-installed
 	OMP_NUM_THREADS=1 $(BIN)/python tests/quick.py
 
-# Two processes, one thread each: threads that fight over two cores cost three times the time. The type checker and the
-# site, of one process each, run beside the shorter run of tests, so that no core waits for the longest of them.
+# Two processes, one thread each: threads that fight over two cores cost three times the time. The type checker, the site
+# and the tests with shapes, one process each, run beside them, so that no core waits; what they print stands together.
+BESIDE = $(MAKE) --jobs 3 --output-sync check-style docs check-shapes
 test: $(VENV)/.test-installed
-	$(MAKE) --jobs 3 --output-sync check-style docs check-shapes
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal --shaped without
+	$(BESIDE) & beside=$$!; \
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal --shaped without; tests=$$?; \
+	wait $$beside || { echo 'Style, types, the site or the tests with shapes failed: see above.'; exit 1; }; \
+	exit $$tests
 
 # Written from docs/ and from the code, then built; it works offline. The warning is about a version that is not here.
 docs: $(VENV)/.test-installed
@@ -62,7 +67,7 @@ docs: $(VENV)/.test-installed
 # The tests of tests/shaped.py, with every annotation checked while they run, which doubles what they take; `make test`
 # runs them here alone. `CHECK_SHAPES=1 pytest ...` checks shapes in any others.
 check-shapes: $(VENV)/.test-installed
-	CHECK_SHAPES=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist worksteal --shaped only
+	CHECK_SHAPES=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q --shaped only
 
 # The tests as on a processor without AVX-512, and with another number of threads: none may assert what either decides.
 test-elsewhere: $(VENV)/.test-installed
@@ -82,7 +87,7 @@ test-lowest: pyproject.toml constraints.txt
 # make mutants SAMPLE=300 SEED=0, or make mutants FILES=src/clockhands/schemes/bias/fire.py. What was stopped goes on.
 # make mutants MAP=1 measures first which test runs which line, and takes three times what the tests take.
 mutants: $(VENV)/.test-installed
-	$(BIN)/python -m pip install --quiet --constraint $(CONSTRAINTS) --editable '.[mutants]'
+	$(INSTALL) --editable '.[mutants]'
 	$(if $(MAP),$(BIN)/python tests/mutants.py --map)
 	OMP_NUM_THREADS=1 $(BIN)/python tests/mutants.py $(if $(SAMPLE),--sample $(SAMPLE)) $(if $(SEED),--seed $(SEED)) $(FILES)
 

@@ -25,6 +25,7 @@ from clockhands.comparison.calibration_laws import DEPTH, ITEMS, LAWS, Law
 from clockhands.comparison.score_matrix import find_groups
 
 GAUSSIAN, _, TWINS, CEILING, FAILING, _, QUIET, ALIKE, KINDS = LAWS
+pytestmark = pytest.mark.usefixtures("few_draws")
 
 
 @pytest.mark.parametrize("law", LAWS, ids=lambda law: law.name)

@@ -16,7 +16,6 @@ from clockhands.comparison.statistics import (
     compute_improvement_probability,
     compute_interquartile_mean,
     estimate_difference,
-    find_detectable,
     pair_items,
 )
 from clockhands.comparison.variance_parts import count_effective_groups, estimate_parts, group_items
@@ -138,20 +137,6 @@ def test_what_cannot_be_compared_is_refused() -> None:
         DataError, match="no number for test item 4 of row 1; test items 0, 1, 2, 3, 4 and 2 more of row 2"
     ):
         estimate_difference(hollow, np.ones((3, 9)))
-
-
-def test_detectable_is_seen_with_the_power_it_names() -> None:
-    """The power of a t test of 9 pairs for an effect of 1.0 standard deviations is 0.7474 (G*Power: 0.75)."""
-    sample = 9
-    effect = find_detectable(1 / math.sqrt(sample), sample - 1, power=0.7474)
-    assert effect == pytest.approx(1.0, abs=0.01)
-
-
-def test_what_could_have_been_detected_is_as_often_too_small_as_too_large() -> None:
-    """Five seeds of one item: the standard error of the mean of normal numbers is 1 / √5."""
-    rng = np.random.default_rng(9)
-    promised = [estimate_difference(rng.normal(0, 1, (5, 1)), np.zeros((5, 1))).detectable for _ in range(200)]
-    assert np.median(np.array(promised, dtype=float)) == pytest.approx(find_detectable(1 / math.sqrt(5), 4), rel=0.08)
 
 
 @given(st.integers(0, 2**32 - 1), st.floats(0, 4), st.integers(1, 40))

@@ -40,7 +40,8 @@ from clockhands.training import start as start_module
 from clockhands.training.curves import draw_curves
 from clockhands.training.defaults import fill_in_auto
 from clockhands.training.stop_signal import Stop
-from clockhands.training.trainer import ClockhandsTrainer, make_arguments
+from clockhands.training.trainer import ClockhandsTrainer
+from clockhands.training.trainer_arguments import make_arguments
 from tests.training.tiny import tables
 
 NOBODY = 65534

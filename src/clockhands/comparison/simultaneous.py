@@ -17,15 +17,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 from scipy import special
 
+from clockhands.comparison.null_draws import Null, draw_null, draw_true_variances
+from clockhands.comparison.power import POWER
 from clockhands.comparison.statistics import (
     ALPHA,
-    POWER,
     Difference,
     estimate_difference,
     pair_items,
@@ -35,52 +35,10 @@ from clockhands.comparison.statistics import (
 from clockhands.comparison.variance_parts import Matrix, VarianceParts, estimate_parts
 from clockhands.shapes import Float
 
-DRAWS = 50_000
-"""Draws of what chance alone gives. Of so many the share beyond a quantile of 95 % is known within 0.3 points."""
 SURE = 3.0
 """Standard errors by which a drawn quantile is taken higher, so that draws hardly ever make an interval too narrow."""
-MOST_DRAWN = 3_000_000
-"""Numbers that are drawn at once at most, for memory; of more than sixty variants there are fewer draws."""
 FEWEST_VARIANCES = 5
 """Fewer variances tell nothing of their spread; each stands alone."""
-
-
-@dataclass(frozen=True)
-class Null:
-    """What chance alone gives: means of M differences over seeds and over items, with their variances (of mean 1).
-
-    ``spread`` and ``spread_error``: mean and standard deviation of the variance over M of the variances' logarithms.
-    """
-
-    means_BM: Float[np.ndarray, "B M"]
-    variances_BM: Float[np.ndarray, "B M"]
-    items_BM: Float[np.ndarray, "B M"]
-    item_variances_BM: Float[np.ndarray, "B M"]
-    spread: float
-    spread_error: float
-    seeds: int
-
-
-@lru_cache(maxsize=4)
-def draw_null(seeds: int, variants: int, groups: int) -> Null:
-    """Draw differences of ``variants`` equal variants from one baseline, in units of their standard errors."""
-    draws = min(DRAWS, MOST_DRAWN // variants)
-    rng = np.random.default_rng(1_955)
-    total, squares = np.zeros((draws, variants)), np.zeros((draws, variants))
-    for _ in range(seeds):
-        scores_BM = rng.standard_normal((draws, variants + 1))
-        gap_BM = (scores_BM[:, 1:] - scores_BM[:, :1]) / np.sqrt(2)
-        total += gap_BM
-        squares += gap_BM**2
-    variances_BM = (squares - total**2 / seeds) / (seeds - 1)
-    scores_BM = rng.standard_normal((draws, variants + 1))
-    items_BM = (scores_BM[:, 1:] - scores_BM[:, :1]) / np.sqrt(2)
-    free = max(groups - 1, 1)
-    item_variances_BM = rng.chisquare(free, (draws, variants)) / free
-    spreads_B = np.log(variances_BM).var(axis=1, ddof=1) if variants > 1 else np.zeros(draws)
-    means_BM = total / np.sqrt(seeds)
-    spread, spread_error = float(spreads_B.mean()), float(spreads_B.std())
-    return Null(means_BM, variances_BM, items_BM, item_variances_BM, spread, spread_error, seeds)
 
 
 def compare_with_baseline(
@@ -100,9 +58,9 @@ def compare_with_baseline(
         return [estimate_difference(ours[0], theirs[0], 1, alpha, groups=groups, top=top)]
     gaps = [pair_items(matrix, base, groups) for matrix, base in zip(ours, theirs, strict=True)]
     estimates = [estimate_parts(*gap) for gap in gaps]
-    judged = _judge([value for value, _ in estimates], [parts for _, parts in estimates], alpha)
+    judged = _judge(tuple(value for value, _ in estimates), tuple(parts for _, parts in estimates), alpha)
     if top is None:
-        return judged
+        return list(judged)
     widened = [widen_at_ceiling(gap, *pair, top, alpha) for gap, pair in zip(judged, gaps, strict=True)]
     return [
         widen_between_extremes(gap, matrix, base, groups, top, alpha)
@@ -110,7 +68,9 @@ def compare_with_baseline(
     ]
 
 
-def _judge(values: Sequence[float], parts: Sequence[VarianceParts], alpha: float) -> list[Difference]:
+# A page tells the verdicts of a comparison in its table, its sentences and its figure; each asks for them anew.
+@lru_cache(maxsize=256)
+def _judge(values: tuple[float, ...], parts: tuple[VarianceParts, ...], alpha: float) -> tuple[Difference, ...]:
     """Return simultaneous intervals from means and variances; those that do not vary are left to exact bounds."""
     null = draw_null(min(part.seeds for part in parts), len(parts), min(part.groups for part in parts))
     varying = np.array([part.seed * part.seeds for part in parts if part.seed > 0])
@@ -143,7 +103,7 @@ def _judge(values: Sequence[float], parts: Sequence[VarianceParts], alpha: float
                 comparisons=len(parts),
             )
         )
-    return differences
+    return tuple(differences)
 
 
 def bound_quantile(drawn_B: np.ndarray, level: float) -> float:
@@ -196,7 +156,7 @@ def _find_detectable(
     common one as this study did. Without a prior the true variance is taken to be the one that was found.
     """
     freedom = null.seeds - 1
-    true_BM = _draw_true_variances(*null.means_BM.shape, prior + freedom) if prior else 1.0
+    true_BM = draw_true_variances(*null.means_BM.shape, prior + freedom) if prior else 1.0
     relative_M = np.divide(common, seed_M, out=np.ones(len(seed_M)), where=seed_M > 0)
     variances_BM = moderate(null.variances_BM * true_BM, relative_M, prior, freedom)
     scale_BM = np.sqrt(share_M * variances_BM + (1 - share_M) * null.item_variances_BM)
@@ -230,15 +190,9 @@ def choose_prior(variances: Sequence[float] | np.ndarray, null: Null, freedom: n
     return max((prior for prior in PRIORS if special.polygamma(1, prior / 2) >= more), default=0.0)
 
 
-@lru_cache(maxsize=4)
-def _draw_true_variances(draws: int, variants: int, prior: float) -> np.ndarray:
-    """Draw true variances as they differ under a scaled inverse χ² of so many degrees of freedom."""
-    return prior / np.random.default_rng(2_004).chisquare(prior, (draws, variants))
-
-
 def _draw_statistics(null: Null, share_M: np.ndarray, prior: float) -> tuple[np.ndarray, np.ndarray]:
     """Return numerators and denominators of the drawn t; seeds make ``share_M`` of the variance."""
-    true_BM = _draw_true_variances(*null.means_BM.shape, prior) if prior else 1.0
+    true_BM = draw_true_variances(*null.means_BM.shape, prior) if prior else 1.0
     variances_BM, freedom = null.variances_BM * true_BM, null.seeds - 1
     variances_BM = moderate(variances_BM, find_common(variances_BM, prior, freedom) if prior else 1.0, prior, freedom)
     numerator_BM = np.sqrt(share_M) * null.means_BM * np.sqrt(true_BM) + np.sqrt(1 - share_M) * null.items_BM

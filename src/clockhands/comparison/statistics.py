@@ -21,17 +21,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy import optimize, stats
+from scipy import stats
 
 from clockhands.comparison.exact import bound_difference, bound_share, find_difference_p
+from clockhands.comparison.power import centre_error, find_detectable
 from clockhands.comparison.variance_parts import Matrix, Sizes, count_effective_groups, estimate_parts, group_items
 from clockhands.errors import DataError, UsageError
 from clockhands.shapes import Float
 
 MIN_SEEDS = 5
 """Fewer give no verdict: with four, a difference has to be 3.2 standard errors, so one bad seed decides."""
-POWER = 0.8
-"""With which probability a difference is to be found that is said to have been detectable."""
 ALPHA = 0.05
 """The error of all intervals of a comparison together: they hold at 95 %."""
 FEW = 10
@@ -97,17 +96,13 @@ def estimate_difference(
     p = float(2 * stats.t.sf(abs(value) / error, freedom)) if error else float(value == 0)
     plain = Difference(
         value, value - reach, value + reach, error, p, min(1.0, p * comparisons), (value - inner, value + inner),
-        find_detectable(_centre(error, freedom), freedom, comparisons, alpha), parts.seeds, parts.groups, comparisons,
+        find_detectable(centre_error(error, freedom), freedom, comparisons, alpha), parts.seeds, parts.groups,
+        comparisons,
     )  # fmt: skip
     if top is None:
         return plain
     widened = widen_at_ceiling(plain, gap_SG, sizes_G, top, alpha)
     return widen_between_extremes(widened, ours_SN, theirs_SN, groups, top, alpha)
-
-
-def _centre(error: float, freedom: float) -> float:
-    """Return a standard error that is as often too large as too small: of four degrees of freedom it is low by 8 %."""
-    return error * math.sqrt(freedom / float(stats.chi2.median(freedom)))
 
 
 def pair_items(
@@ -202,20 +197,6 @@ def _find_extreme(scores_SN: Matrix, groups: Sequence[int] | None, top: float) -
     if int((scores_SG < top).any(axis=0).sum()) < FEW:
         return "ceiling"
     return "floor" if int((scores_SG > 0).any(axis=0).sum()) < FEW else ""
-
-
-def find_detectable(
-    error: float, freedom: float | int, comparisons: int = 1, alpha: float = ALPHA, power: float = POWER
-) -> float:
-    """Return the difference that a t test of this standard error detects with that power (noncentral t; Cohen 1988)."""
-    if not error:
-        return 0.0
-    threshold = stats.t.ppf(1 - alpha / (2 * comparisons), freedom)
-
-    def short(shift: float) -> float:
-        return float(stats.nct.sf(threshold, freedom, shift)) - power
-
-    return float(optimize.brentq(short, 0.0, 8 * threshold + 8)) * error
 
 
 def compute_interquartile_mean(scores_S: Float[np.ndarray, " S"]) -> float:

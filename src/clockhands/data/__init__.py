@@ -33,7 +33,8 @@ from clockhands.data.kinds import Normalisation, TokenKind
 from clockhands.data.pairs import Pair
 from clockhands.data.population import Ceiling
 from clockhands.data.splits import Corpus, Task
-from clockhands.data.tokens import Tokenizers, TokenizerTask, open_tokenizer, train_tokenizer, train_tokenizers
+from clockhands.data.tokenizer_opening import open_tokenizer
+from clockhands.data.tokens import Tokenizers, TokenizerTask, train_tokenizer, train_tokenizers
 
 __all__ = [
     "CORPORA",

@@ -13,17 +13,19 @@ from torch import nn
 
 from clockhands import __version__
 from clockhands.errors import CheckpointError, UsageError
-from clockhands.findings import Finding, Findings, join_words
+from clockhands.findings import Finding, Findings
 from clockhands.inspection.comparability import read_basis
+from clockhands.inspection.facts import list_facts
 from clockhands.inspection.measures import MEASURES
 from clockhands.inspection.measures.layer_probes import MOST_TEXTS as CONTROL_TEXTS
 from clockhands.inspection.measures.measure import Measure
 from clockhands.inspection.opening import open_subject, open_tokenizer
 from clockhands.inspection.progress import Progress, show_progress
+from clockhands.inspection.reading.id_file import read_ids
 from clockhands.inspection.reading.memory_check import check_memory
 from clockhands.inspection.reading.reading import Reading, read_model
 from clockhands.inspection.reading.sentences import check_sentence_lengths, encode_sentences
-from clockhands.inspection.reading.windows import Ids, Windows, check_counts, read_ids
+from clockhands.inspection.reading.windows import Ids, Windows, check_counts
 from clockhands.inspection.subject.side import Side
 from clockhands.inspection.subject.subject import Subject
 from clockhands.inspection.text_choice import choose_windows, describe_origin
@@ -103,7 +105,7 @@ def inspect(
         reading.sentences = sentences_read
         reading.texts = texts if not isinstance(texts, Tensor) else None
         items = _measure(reading, bar, command, read_basis(reading, given_text))
-        facts = _list_facts(reading, describe_origin(subject, windows, given_text is None), as_stored, control)
+        facts = list_facts(reading, describe_origin(subject, windows, given_text is None), as_stored, control)
     return Findings(
         title=f"What position does inside {subject.label}",
         items=items,
@@ -219,38 +221,3 @@ def _complete(finding: Finding, measure: Measure, command: str, basis: Mapping[s
     """Return the finding with its heading on the page, the command that repeats it and what it depends on."""
     details = {**finding.details, "group": measure.heading}
     return replace(finding, command=command, details=details, basis={key: basis[key] for key in measure.rests_on})
-
-
-def _list_facts(reading: Reading, origin: str, as_stored: Subject, control: bool | None) -> dict[str, str | int]:
-    """Return the lines on top of the page, by name.
-
-    ``as_stored`` is the model as it was opened or given, before it was read in float32; ``control`` is what the caller
-    asked for, which says why there is none, where there is none.
-    """
-    import transformers
-
-    without_control = "the model is too large" if control is None else "not asked for"
-    subject, capture = reading.subject, reading.capture
-    heads = f"{reading.logit_splits[0].var_NH.shape[1]} heads, " if reading.logit_splits else ""
-    size = f"{len(capture.hidden) - 1} layers, {heads}width {capture.hidden[0].shape[-1]}"
-    parameters = sum(weight.numel() for weight in subject.model.parameters())
-    facts: dict[str, str | int] = {
-        "model": subject.label,
-        "class": subject.class_name,
-        "position": subject.mechanism_sentence,
-        "size": f"{size}, {parameters:,} parameters",
-        "attention": reading.influence.sentence,
-        "text": f"{capture.num_texts:,} windows of {capture.length:,} tokens" + origin,
-        "control": "the same class with fresh weights" if reading.control else f"none ({without_control})",
-        "versions": f"clockhands {__version__}, torch {torch.__version__}, transformers {transformers.__version__}",
-    }
-    if subject is not as_stored:
-        facts["precision"] = f"float32; the weights are {join_words(_list_precisions(as_stored))}"
-    return facts
-
-
-def _list_precisions(subject: Subject) -> list[str]:
-    """Return the floating-point types of the weights of a subject, the narrowest first; some models mix them."""
-    weights = (weight for module in subject.list_modules().values() for weight in module.parameters())
-    dtypes = {weight.dtype for weight in weights if weight.is_floating_point()}
-    return [str(dtype).removeprefix("torch.") for dtype in sorted(dtypes, key=lambda d: (torch.finfo(d).bits, str(d)))]

@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from clockhands.errors import ConfigError
+from clockhands.schemes.composition_logits import chain_score_mods, pass_logits, sum_biases
 from clockhands.schemes.composition_positions import PartPositions
 from clockhands.schemes.composition_rules import combine_declarations, find_conflicts, find_scheme_after_rotation
 from clockhands.schemes.scheme import Declares, KeyPositions, Positions, Scheme, ScoreMod
@@ -207,18 +208,7 @@ class Composition(Scheme):
         """
         late = "logits" in self.active_hooks()
         parts = [part for part in self.parts if not (late and part.masks)]
-        return self._sum_biases(parts, q_BHSK, k_BHTK, qpos_BS, kpos_BT, scale)
-
-    def _sum_biases(
-        self, parts: Sequence[Scheme], q: Tensor, k: Tensor, qpos: Positions, kpos: KeyPositions, scale: float | None
-    ) -> Tensor | None:
-        total = None
-        for part in parts:
-            if "bias" in part.active_hooks():
-                own_qpos, own_kpos = self._positions.select(part, qpos, kpos)
-                bias = part.bias(q, k, own_qpos, own_kpos, scale)
-                total = bias if total is None or bias is None else total + bias
-        return total
+        return sum_biases(parts, self._positions, q_BHSK, k_BHTK, qpos_BS, kpos_BT, scale)
 
     def logits(
         self,
@@ -234,16 +224,7 @@ class Composition(Scheme):
 
         ``scale`` is that of ``bias``.
         """
-        readers = [part for part in self.parts if "logits" in part.active_hooks()]
-        if not readers:
-            return logits_BHST
-        windows = [part for part in self.parts if part.masks]
-        hidden = self._sum_biases(windows, q_BHSK, k_BHTK, qpos_BS, kpos_BT, scale)
-        mask, logits = mask_BHST if hidden is None else mask_BHST & (hidden == 0), logits_BHST
-        for part in readers:
-            qpos, kpos = self._positions.select(part, qpos_BS, kpos_BT)
-            logits = part.logits(logits, mask, q_BHSK, k_BHTK, qpos, kpos, scale)
-        return logits if hidden is None else logits + hidden
+        return pass_logits(self.parts, self._positions, logits_BHST, mask_BHST, q_BHSK, k_BHTK, qpos_BS, kpos_BT, scale)
 
     def weigh(
         self, logits_BHST: Float[Tensor, "B H S T"], qpos_BS: Positions, kpos_BT: KeyPositions
@@ -275,15 +256,4 @@ class Composition(Scheme):
         k_BHTK: Float[Tensor, "B H T Kr"] | None = None,
     ) -> ScoreMod:
         """Return the biases of all parts as one FlexAttention ``score_mod``. Raises PositionError as its parts do."""
-        changes = []
-        for part in self.parts:
-            if "bias" in part.active_hooks():
-                qpos, kpos = self._positions.select(part, qpos_BS, kpos_BT)
-                changes.append(part.score_mod(qpos, kpos, q_BHSK, k_BHTK))
-
-        def change(score: Tensor, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
-            for change_by_part in changes:
-                score = change_by_part(score, b, h, i, j)
-            return score
-
-        return change
+        return chain_score_mods(self.parts, self._positions, qpos_BS, kpos_BT, q_BHSK, k_BHTK)

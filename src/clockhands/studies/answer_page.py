@@ -6,12 +6,13 @@ import re
 from collections.abc import Iterable, Sequence
 
 from clockhands.studies import STUDIES
-from clockhands.studies.answer import describe_missing, fill_slots
+from clockhands.studies.answer import describe_missing
 from clockhands.studies.exact import FACTS
 from clockhands.studies.guards import Facts, Measured, check_guards, count_comparisons, count_growths, judge_once
 from clockhands.studies.literature import describe_gap
 from clockhands.studies.measurement_notes import describe_measurements
 from clockhands.studies.question import EXACT, ORDERED, SLOT, Claim, Question
+from clockhands.studies.slots import fill_slots
 from clockhands.studies.soundness import describe_earlier_plan
 
 TOPICS = {

@@ -11,10 +11,10 @@ from clockhands.comparison import Comparison
 from clockhands.comparison.verdicts import Verdict, judge
 from clockhands.errors import ConfigError
 from clockhands.studies import STUDIES
-from clockhands.studies.answer import fill_slots
 from clockhands.studies.literature import GROWS, HOLDS, check_ordering, judge_longer_text, list_tried
 from clockhands.studies.pace import LATER, find_pace_verdict
 from clockhands.studies.question import SLOT, Question, Rest, Rests
+from clockhands.studies.slots import fill_slots
 from clockhands.studies.soundness import describe_earlier_plan
 from clockhands.studies.unguarded import Facts, Measured, find_unguarded, list_kinds, list_texts
 

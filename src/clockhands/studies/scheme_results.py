@@ -12,10 +12,10 @@ from clockhands.comparison import Comparison, Plan
 from clockhands.comparison.plan_settings import METRICS
 from clockhands.comparison.verdicts import Verdict, format_score
 from clockhands.studies import STUDIES
-from clockhands.studies.answer import fill_slots
 from clockhands.studies.guards import Measured, find_range, judge_once
 from clockhands.studies.literature import HOLDS, judge_longer_text
 from clockhands.studies.scheme_use import SchemeUse, read_uses
+from clockhands.studies.slots import fill_slots
 
 __all__ = [
     "MOST_TOLD",

@@ -29,7 +29,7 @@ from clockhands.training.checks import check_before_reading, check_material, che
 from clockhands.training.defaults import fill_in_auto, fill_in_for_text
 from clockhands.training.precision import Precision, choose_precision, read_precision
 from clockhands.training.session import Session
-from clockhands.training.trainer import complete_arguments, make_arguments
+from clockhands.training.trainer_arguments import complete_arguments, make_arguments
 from clockhands.training.training_data import TrainingData, prepare
 
 __all__ = ["CHANGEABLE", "resume", "train"]

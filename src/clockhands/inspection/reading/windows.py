@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -17,7 +16,6 @@ from numpy.typing import NDArray
 
 from clockhands.errors import DataError, UsageError
 from clockhands.inspection.reading.token_ids import encode_bare, find_special_tokens
-from clockhands.pretrained import first_line
 from clockhands.shapes import Bool, Int, Tensor
 
 FEWEST_WINDOWS = 8
@@ -182,31 +180,6 @@ def select_one_length(rows: Sequence[Sequence[int]], most: int, enough: int | No
     ordinary_T = torch.ones(chosen, dtype=torch.bool)
     ordinary_T[-1] = False
     return Windows(torch.tensor(by_length[chosen][:most]), ordinary_T)
-
-
-def read_ids(path: str | Path) -> Ids:
-    """Open a ``.npy`` file of token ids; nothing of it is read into memory yet, and nothing pickled is opened.
-
-    Raises DataError for a missing file, one that numpy did not write, and one of fewer than 8 texts.
-    """
-    file = Path(path)
-    if not file.is_file():
-        raise DataError(f"there is no file {path}; token ids are read from a file that numpy.save wrote")
-    try:
-        array = np.load(file, mmap_mode="r", allow_pickle=False)
-    # A damaged header is parsed as Python, and may ask for an array of any size.
-    except (OSError, ValueError, EOFError, SyntaxError, MemoryError, OverflowError) as fault:
-        raise DataError(
-            f"{path} is not a .npy file of numbers (write it with numpy.save, from an array of integers): "
-            f"{first_line(fault)}"
-        ) from fault
-    if not isinstance(array, np.ndarray):
-        raise DataError(f"{path} holds several arrays (.npz); save the token ids alone with numpy.save")
-    if array.ndim == 2 and len(array) < FEWEST_WINDOWS:
-        raise DataError(
-            f"{path} has {len(array)} texts; at least {FEWEST_WINDOWS} are needed to tell position from chance"
-        )
-    return array
 
 
 def cut_ids(ids: Ids, *, count: int, max_length: int | None, length: int | None = None) -> Windows:

@@ -1,0 +1,158 @@
+"""The slots of a text, ``[[score:VARIANT]]``, filled with what a study measured."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+import numpy as np
+
+from clockhands.comparison import Comparison
+from clockhands.comparison.score_matrix import score_matrix
+from clockhands.comparison.statistics import ALPHA, bound_mean
+from clockhands.comparison.verdicts import Verdict, format_score, judge
+from clockhands.findings import choose_digits
+from clockhands.studies.exact.added import share_scores
+from clockhands.studies.pace import NOT_MEASURED, describe_pace, describe_slower
+from clockhands.studies.task_bounds import count_vocabulary, find_ceiling_once
+
+__all__ = ["OF_A_VARIANT", "SLOT", "fill_slots", "format_interval"]
+
+SLOT = re.compile(r"\[\[(\w+)(?::(.+?))?\]\]")
+FILLED = re.compile(SLOT.pattern + r"( %)?")
+"""A slot with the percent sign behind it, after which comes what must be said of a score."""
+SHARES = ("words recovered", "position read back")
+"""How the measures begin that are shares, at most 1."""
+OF_A_VARIANT = ("score", "verdict", "kind", "alone", "reached", "slower")
+"""The slots of which all that stands behind the colon is a variant."""
+REFUSED = "refused"
+"""Stands in place of the loss on a longer text that a model refused to read."""
+FEWEST_LEARNED = 3
+"""Of fewer seeds that learned no mean is told: all seeds are, from the lowest to the highest."""
+
+
+def fill_slots(text: str, comparison: Comparison, verdicts: Mapping[str, Verdict], growths: int = 1) -> str:
+    """Return the text with what was measured in its slots. Raises KeyError for a slot of no variant.
+
+    ``growths``: over how many growths of a loss their intervals hold together (Bonferroni).
+    """
+
+    def replace(slot: re.Match[str]) -> str:
+        return _format_measured(slot[1], slot[2] or "", comparison, verdicts, slot[3] or "", growths)
+
+    return FILLED.sub(replace, text)
+
+
+def _format_measured(
+    slot: str, rest: str, comparison: Comparison, verdicts: Mapping[str, Verdict], unit: str, growths: int
+) -> str:
+    """Return what a slot holds, with the unit that stands behind it."""
+    if slot == "growth":
+        variant, _, name = rest.rpartition(":")
+        values = _list_growths(name, comparison, verdicts[variant].variant)
+        return format_interval(values, 3, sign="+", alpha=ALPHA / growths) + unit
+    if slot != "score":
+        return _find_measured(slot, rest, comparison, verdicts) + unit
+    return _format_learned(verdicts[rest], comparison, unit)
+
+
+def _format_learned(verdict: Verdict, comparison: Comparison, unit: str) -> str:
+    """Return a score; where not all seeds learned, that of those which did, or of a few all seeds, and how many."""
+    digits, learning = comparison.plan.digits, verdict.learning
+    learned, total = learning.counts
+    if not learning.mixed or verdict.score is None:
+        return format_score(verdict, digits) + unit
+    if learned >= FEWEST_LEARNED:  # an interval over a few of the seeds tells nothing
+        return f"{verdict.score:.{digits}f}{unit} in the {learned} of {total} seeds that learned"
+    means = [float(trial.items_N.mean()) for trial in comparison.get_trials(verdict.variant)]
+    ended = f"the {len(means)} seeds that ended" if learning.diverged else "its seeds"
+    return (
+        f"{min(means):.{digits}f} to {max(means):.{digits}f}{unit} over {ended}, of which {learned} of {total} learned"
+    )
+
+
+def _find_measured(slot: str, rest: str, comparison: Comparison, verdicts: Mapping[str, Verdict]) -> str:
+    if slot == "other":
+        variant, _, metric = rest.rpartition(":")
+        scored = comparison.scored_by(metric)
+        verdict = next(verdict for verdict in judge(scored) if verdict.variant == variant)
+        return format_score(verdict, scored.plan.digits)
+    if slot == "items":
+        return f"{score_matrix(comparison, comparison.plan.baseline).shape[1]:,}"
+    if slot == "vocabulary":
+        return f"{count_vocabulary(comparison):,}"
+    if slot == "alone":
+        ratios = _list_values("before", "word over position", comparison, verdicts[rest].variant)
+        return format_interval([100 * share_scores(ratio)[2] for ratio in ratios], 1)
+    if slot == "ceiling":
+        return f"{100 * find_ceiling_once(comparison.plan).share:.1f}"
+    if slot == "bar":
+        if comparison.plan.learned is None:
+            raise KeyError("the study sets no score from which a seed has learned")
+        return f"{comparison.plan.learned:g}"
+    if slot in ("before", "after", "longer"):
+        variant, _, name = rest.rpartition(":")
+        if slot == "longer" and _is_refused(name, comparison, verdicts[variant].variant):
+            return REFUSED
+        values = _list_values(slot, name, comparison, verdicts[variant].variant)
+        return format_interval(values, 2, most=1.0 if name.startswith(SHARES) else None)
+    if slot == "reached":
+        return describe_pace(comparison, verdicts[rest].variant)
+    if slot == "slower":
+        return describe_slower(comparison, verdicts[rest].variant)
+    if slot == "kind":
+        return verdicts[rest].kind
+    if slot == "verdict":
+        return verdicts[rest].sentence.replace(" (", ", ").replace(")", "")
+    raise KeyError(f"an answer has no slot {slot!r}")
+
+
+def _is_refused(split: str, comparison: Comparison, variant: str) -> bool:
+    """Return whether every model of a variant refused longer text, as one does whose table ends."""
+    trials = comparison.get_trials(variant)
+    return bool(trials) and all(split in trial.longer and trial.longer[split].refused for trial in trials)
+
+
+def _list_values(slot: str, name: str, comparison: Comparison, variant: str) -> list[float]:
+    """Of every seed: a measure before or after training, or the loss on a split of longer text."""
+    trials = comparison.get_trials(variant)
+    if slot == "longer":
+        losses = [trial.longer[name].loss for trial in trials if name in trial.longer]
+        return [loss for loss in losses if loss is not None]
+    measured = [trial.measured.before if slot == "before" else trial.measured.after for trial in trials]
+    return [values[name] for values in measured if name in values]
+
+
+def _list_growths(split: str, comparison: Comparison, variant: str) -> list[float]:
+    """Of every seed: the loss on a split of longer text, minus that on the test split."""
+    trials = comparison.get_trials(variant)
+    pairs = [(trial.longer[split].loss, trial.scores["loss"]) for trial in trials if split in trial.longer]
+    return [longer - loss for longer, loss in pairs if longer is not None]
+
+
+def format_interval(
+    values: Sequence[float],
+    digits: int,
+    *,
+    sign: Literal["", "+"] = "",
+    most: float | None = None,
+    alpha: float = ALPHA,
+) -> str:
+    """Return mean and 1 - α interval over seeds as text; a number that is the same for every seed has none.
+
+    ``sign``: "+" shows that of a positive number too. ``most``: of a share, which no end of an interval can exceed.
+    """
+    if not values:
+        return NOT_MEASURED
+
+    def show(value: float, places: int = digits) -> str:
+        return f"{round(value, places) + 0.0:{sign}.{places}f}".replace("-", "−")
+
+    mean = sum(values) / len(values)
+    if max(values) - min(values) < 10**-digits / 2:
+        return show(mean)
+    low, high = bound_mean(np.array(values)[:, None], alpha)
+    high = high if most is None else min(high, most)
+    ends = [show(end, choose_digits(abs(end), 0.0, digits) if sign else digits) for end in (low, high)]
+    return f"{show(mean)} [{', '.join(ends)}]"
