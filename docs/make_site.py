@@ -158,16 +158,21 @@ def relink_catalogue(text: str) -> str:
 
 
 def notebook(path: Path) -> dict[str, Any]:
-    """Return a tutorial as a notebook: blocks of Python are cells, commands begin with "!", output is left out."""
-    cells = []
+    """Return a tutorial as a notebook: blocks of Python are cells, commands begin with "!", output is where it was."""
+    cells: list[dict[str, Any]] = []
+    count = 0
     for part in re.split(r"(^```\w+\n.*?^```$)", path.read_text("utf8"), flags=re.MULTILINE | re.DOTALL):
         block = re.fullmatch(r"```(\w+)\n(.*)```", part, flags=re.DOTALL)
         if block is None and part.strip():
             cells.append({"cell_type": "markdown", "metadata": {}, "source": part.strip().splitlines(keepends=True)})
         elif block is not None and block[1] in ("python", "console"):
+            count += 1
             code = re.sub(r"^\$ ", "!", block[2], flags=re.MULTILINE).rstrip()
             cells.append({"cell_type": "code", "metadata": {}, "source": code.splitlines(keepends=True),
-                          "execution_count": None, "outputs": []})  # fmt: skip
+                          "execution_count": count, "outputs": []})  # fmt: skip
+        elif block is not None and block[1] == "text":
+            output = {"output_type": "stream", "name": "stdout", "text": block[2].splitlines(keepends=True)}
+            cells[-1]["outputs"].append(output)
     for number, cell in enumerate(cells):
         cell["id"] = f"cell-{number}"
     kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 from clockhands.cli import main
 from clockhands.errors import UsageError
-from clockhands.findings import Findings
+from clockhands.findings import Finding, Findings
 from clockhands.studies.tour.demonstration import run_tour
 from tests.studies.tour.short import make_tour
+
+ROOT = Path(__file__).resolve().parents[3]
 
 
 def test_every_part_is_there_and_the_run_is_usable(tmp_path_factory: pytest.TempPathFactory) -> None:
@@ -31,6 +34,16 @@ def test_every_part_is_there_and_the_run_is_usable(tmp_path_factory: pytest.Temp
         run_tour(tour)
 
 
+def quote(page: Path, finding: Finding) -> str:
+    """What a page shows below the question of a finding, up to the next sign."""
+    return re.split(r"\n ?[✓•!✕–.]", page.read_text("utf8").split(finding.question)[1])[0]
+
+
+def read_percentages(text: str) -> list[float]:
+    """The numbers before a percent sign."""
+    return [float(number) for number in re.findall(r"(\d+(?:\.\d+)?)\s+%", text)]
+
+
 @pytest.mark.slow
 def test_the_whole_tour_shows_what_it_claims(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["tour", "--out", str(tmp_path / "tour"), "--quiet"]) == 0
@@ -43,10 +56,13 @@ def test_the_whole_tour_shows_what_it_claims(tmp_path: Path, capsys: pytest.Capt
     )
     assert exact["no √d scale"] < 10
     with_positions, without = findings["tour.roles"].table.rows
-    assert with_positions[1] > 95
+    assert with_positions[1] > 88
     # The ceiling is that of all sentences; a thousand of them may be a little easier.
-    assert without[1] <= findings["tour.roles"].references[0].value + 4
-    assert without[4] == 0
+    assert without[1] <= findings["tour.roles"].references[0].value + 4 < 32, "a person sees it at once"
+    assert (with_positions[4], without[4]) == (100, 0)
+    for finding in (findings["tour.exact"], findings["tour.roles"]):
+        for page in (ROOT / "README.md", ROOT / "docs" / "tutorials" / "tour.md"):
+            assert read_percentages(finding.verdict) == pytest.approx(read_percentages(quote(page, finding)), abs=5)
     assert "The page:" in capsys.readouterr().out
     assert main(["translate", str(tmp_path / "tour"), "zweihundertdrei"]) == 0
     assert capsys.readouterr().out == "two hundred and three\n"

@@ -23,7 +23,8 @@ class Tokenization:
 
     ``name`` is a folder or a name on the Hugging Face hub, and so is ``target_name``, for the target side alone.
     Without a name a tokenizer of this ``kind`` is learned, ``shared`` by both sides or one for each; of kind
-    ``morpheme`` it is the closed list of a corpus that has one, such as *numbers*, where it is the default.
+    ``morpheme`` it is the closed list of a corpus that has one, such as *numbers*, where it is the default (about 7.8
+    tokens a number on average, at most 11).
     """
 
     kind: TokenKind = "bpe"

@@ -51,8 +51,8 @@ def numbers(
     ``train``; a split is smaller where fewer such numbers are found. Training also sees the round ones (two million),
     so that no word in them is new: what they test is length. 0 leaves them out.
 
-    Where no tokenizer is asked for, the texts are cut into the morphemes of the number words: on average fewer than
-    eight tokens a number.
+    Where no tokenizer is asked for, the texts are cut into the morphemes of the number words: from German to English
+    a number up to 999,999 is about 7.8 tokens on average as drawn, and at most 11.
 
     Raises UsageError for a language that num2words does not know or cannot count so far in, and for splits larger
     than the range or than the memory.
