@@ -42,8 +42,8 @@ def add_trained_length(table: Any, length: int, *, only_needed: bool = False) ->
     def find(scheme: Any, options: Mapping[str, Any]) -> Mapping[str, Any]:
         has_window = scheme in WINDOWS and options.get("window") is not None
         lacks = "original_length" in list_missing_options(scheme, options)
-        told = not lacks or (has_window and (only_needed or "original_length" in options))
-        return {} if told else {"original_length": length}
+        needless = not lacks or (has_window and (only_needed or "original_length" in options))
+        return {} if needless else {"original_length": length}
 
     return complete_position(table, find)
 
