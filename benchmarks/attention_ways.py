@@ -23,6 +23,7 @@ from clockhands.attention import attend, attend_reference
 from clockhands.errors import ConfigError
 from clockhands.model.layer_schemes import build_side
 from clockhands.model.position_config import PositionConfig
+from clockhands.scheme_pages.shown_options import complete_options
 from clockhands.schemes import CATALOGUE, Composition, Scheme, Sizes, build
 from clockhands.schemes.position_presets import POSITION_PRESETS
 
@@ -223,14 +224,14 @@ def list_schemes() -> dict[str, Callable[[], Scheme] | str]:
     """Return how each scheme and each layer of a preset is built, or why it is left out."""
     found: dict[str, Callable[[], Scheme] | str] = {}
     for name in CATALOGUE:
-        scheme = build(CATALOGUE, name, SIZES)
+        scheme = build(CATALOGUE, name, SIZES, complete_options(name))
         axes = scheme.declares.axes or 1
         if name != "none" and scheme.active_hooks() <= {"encode"}:
             found[name] = "acts at the embedding alone: its attention is that of none"
         elif axes > 1 and name not in TEXT_ON_AXES:
             found[name] = f"reads {axes} coordinates, as an image has: no causal decoder's"
         else:
-            found[name] = partial(build, CATALOGUE, name, SIZES)
+            found[name] = partial(build, CATALOGUE, name, SIZES, complete_options(name))
     for preset in POSITION_PRESETS:
         position = PositionConfig.from_dict({"preset": preset})
         for layer, kind in enumerate(position.pattern[:LAYERS] if position.layers else [""]):
