@@ -134,6 +134,17 @@ def test_the_vocabulary_and_the_share_of_positions_alone_are_computed_from_the_s
     assert fill_slots(f"[[alone:{trial.variant}]]", comparison, verdicts) == "64.0"
 
 
+def test_a_measure_during_training_is_that_of_its_step() -> None:
+    comparison = Comparison.from_json((RESULTS / "scale.long.json").read_text("utf8"))
+    verdicts = {verdict.variant: verdict for verdict in judge(comparison)}
+    trials = [trial for trial in raw("scale.long") if trial["variant"] == "1, shared"]
+    expected = fmean(dict(trial["inside"]["during"])[100]["word over position"] for trial in trials)
+    text = fill_slots("[[during:1, shared:100:word over position]]", comparison, verdicts)
+    assert float(text.partition(" [")[0]) == pytest.approx(expected, abs=0.0051)
+    with pytest.raises(KeyError, match=r"'word over position' of '1, shared' was measured at the steps .*, not at 101"):
+        fill_slots("[[during:1, shared:101:word over position]]", comparison, verdicts)
+
+
 def test_the_literature_is_counted() -> None:
     told = re.search(r"Of (\d+) orderings that the literature reports, (.*)\.$", answer("how-far"))
     assert told is not None

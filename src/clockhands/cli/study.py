@@ -28,8 +28,8 @@ EXAMPLES = (
 
 
 SCALES = (
-    "cpu", "long", "longest", "rates", "bases", "bases-longer", "roles", "numbers", "stdlib", "twice", "post", "wide",
-    "wide-long", "wider", "gpu", "paper",
+    "cpu", "long", "longest", "rates", "bases", "bases-longer", "roles", "numbers", "stdlib", "twice", "post", "scores",
+    "wide", "wide-long", "wider", "gpu", "paper",
 )  # fmt: skip
 """The names of ``clockhands.studies.sizes.SIZES``, typed again here because importing them imports torch."""
 
@@ -48,9 +48,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         choices=SCALES,
         default="cpu",
         help="run it as planned (cpu, the default), with four or ten times the training (long, longest), with other "
-        "learning rates (rates), on another task (roles, numbers, stdlib), with post-norm (post), with a wider model "
-        "(twice, wide and wider, and wide-long with four times the training), or with a wider and deeper one (gpu, "
-        "paper)",
+        "learning rates (rates), on another task (roles, numbers, stdlib), with post-norm (post), with other factors "
+        "of the scores of attention (scores), with a wider model (twice, wide and wider, and wide-long with four times "
+        "the training), or with a wider and deeper one (gpu, paper)",
     )
     parser.add_argument(
         "--out", metavar="FOLDER", help="where results and page are written (default: runs/studies/NAME, or NAME-SCALE)"
