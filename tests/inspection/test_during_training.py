@@ -46,6 +46,18 @@ def test_a_layer_that_reads_positions_alone_has_their_term_alone() -> None:
     assert all(abs(found[f"{term}, layer 1"]) < 1e-3 for term in FOUR_TERMS.values() if "word" in term)
 
 
+def test_the_query_is_named_first() -> None:
+    """A head whose queries read words and whose keys read positions has the term word–position."""
+    model = planted.previous_token()
+    attention = model.encoder.layer[0].attention.self
+    with torch.no_grad():
+        attention.query.weight[: planted.HALF].zero_()
+        attention.key.weight[planted.HALF :] = attention.key.weight[: planted.HALF].clone()
+    found = _measure("terms", model)
+    assert found["word–position, layer 1"] > 0.9
+    assert abs(found["position–word, layer 1"]) < 1e-3
+
+
 def test_the_terms_are_those_that_inspect_finds_and_add_up() -> None:
     model = planted.previous_token()
     found = _measure("terms", model)
