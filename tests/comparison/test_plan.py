@@ -103,12 +103,6 @@ def test_concatenation_wider_than_the_model_is_a_fault_of_its_variant() -> None:
         make_plan(tables(), variants=[Variant("base"), wide])
 
 
-def test_what_a_translator_reads_is_not_measured_inside_a_language_model() -> None:
-    language = {"data": {"corpus": "stdlib"}, "training": {"max_steps": 3}}
-    with pytest.raises(ConfigError, match="on what a translator reads; a language model reads no source"):
-        make_plan(language, vary={"position.scheme": ["rope", "none"]}, inside=["loudness"])
-
-
 def test_faults_of_all_variants_are_told_at_once() -> None:
     with pytest.raises(ConfigError) as caught:
         plan(vary={"position.scheme": ["alpha", "beta"]}, seeds=0)

@@ -48,6 +48,22 @@ def test_the_loss_by_length() -> None:
     assert line.y == pytest.approx(expected)
 
 
+def test_a_measure_by_step() -> None:
+    """Before training is step 0; of one variant without a label the lines are named by the measures."""
+    comparison, trials = read("scale.long")
+    form = {"along": "steps", "xlabel": "step", "ylabel": "times", "measures": {"word over position": "words"}}
+    study = replace(STUDIES["scale"], figure={**form, "variants": {"√d, shared": "with", "1, shared": "without"}})
+    panel = draw_study(study, comparison).panels[0]
+    assert [mark.label for mark in panel.marks if mark.kind == "line"] == ["with, words", "without, words"]
+    line, own = panel.marks[3], [trial["inside"] for trial in trials if trial["variant"] == "1, shared"]
+    assert line.x[0] == 0 and line.x[-1] == own[0]["during"][-1][0]
+    ends = ([inside["before"] for inside in own], [inside["during"][-1][1] for inside in own])
+    expected = [fmean(values["word over position"] for values in end) for end in ends]
+    assert [line.y[0], line.y[-1]] == pytest.approx(expected)
+    alone = replace(study, figure={**form, "variants": {"1, shared": ""}})
+    assert draw_study(alone, comparison).panels[0].marks[1].label == "words"
+
+
 def test_a_variant_without_a_trial_is_named() -> None:
     comparison, _ = read("how-far")
     trials = tuple(trial for trial in comparison.trials if trial.variant != "alibi")

@@ -46,7 +46,7 @@ def test_every_study_has_a_plan_in_every_size(name: str, size: str) -> None:
     seeds = tuple(range(1, own["seeds"] + 1)) if "seeds" in own else planned.seeds
     assert (scaled.baseline, scaled.seeds) == (planned.baseline, seeds)
     assert scaled.recipe.corpus == (size if size in TASKS else planned.recipe.corpus)
-    assert bool(scaled.redraw_text) == (size in ("numbers", "stdlib") or planned.recipe.corpus == "stdlib")
+    assert bool(scaled.redraw_text) == (size in ("numbers", "stdlib", "scores") or planned.recipe.corpus == "stdlib")
 
 
 def test_a_size_can_choose_from_what_a_grid_makes() -> None:
@@ -133,6 +133,17 @@ def test_a_size_can_have_variants_of_its_own() -> None:
     both = {"variants": ["sum"], "variant": [{"name": "sum", "set": {}}]}
     with pytest.raises(ConfigError, match="sum"):
         replace(STUDIES["sum-or-concatenate"], sizes={"gpu": both}).make_plan(size="gpu")
+
+
+def test_the_factor_of_the_scores_is_crossed_with_that_of_the_embedding() -> None:
+    plan = STUDIES["scale"].make_plan(size="scores")
+    assert plan.inside == ("loudness", "terms")
+    models = {variant.name: plan.get_recipe(variant.name, 1).model for variant in plan.variants}
+    crossed = {(m.norm, m.token_scale, m.attention_scale or 1 / m.resolved_head_dim**0.5) for m in models.values()}
+    width = models["√d, shared"].resolved_head_dim
+    factors = {1 / width**0.5, 1 / width, 1.0}
+    assert crossed == {(norm, own, factor) for norm in ("pre", "post") for own in ("sqrt", "one") for factor in factors}
+    assert len(models) == len(crossed)
 
 
 def test_a_fault_is_named() -> None:

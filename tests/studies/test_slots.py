@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from statistics import fmean
 
 import pytest
 
@@ -12,7 +13,7 @@ from clockhands.comparison.trial import LongerText
 from clockhands.studies.pace import NOT_MEASURED
 from clockhands.studies.slots import fill_slots, format_interval
 from tests.comparison.planted import results, shares
-from tests.studies.test_answers import RESULTS
+from tests.studies.test_answers import RESULTS, raw
 
 
 def test_the_vocabulary_and_the_share_of_positions_alone_are_computed_from_the_study() -> None:
@@ -24,6 +25,17 @@ def test_the_vocabulary_and_the_share_of_positions_alone_are_computed_from_the_s
     planted = replace(trial, inside=replace(trial.measured, before={"word over position": 0.5}))
     comparison = replace(comparison, trials=(planted,))
     assert fill_slots(f"[[alone:{trial.variant}]]", comparison, verdicts) == "64.0"
+
+
+def test_a_measure_during_training_is_that_of_its_step() -> None:
+    comparison = Comparison.from_json((RESULTS / "scale.long.json").read_text("utf8"))
+    verdicts = {verdict.variant: verdict for verdict in judge(comparison)}
+    trials = [trial for trial in raw("scale.long") if trial["variant"] == "1, shared"]
+    expected = fmean(dict(trial["inside"]["during"])[100]["word over position"] for trial in trials)
+    text = fill_slots("[[during:1, shared:100:word over position]]", comparison, verdicts)
+    assert float(text.partition(" [")[0]) == pytest.approx(expected, abs=0.0051)
+    with pytest.raises(KeyError, match=r"'word over position' of '1, shared' was measured at the steps .*, not at 101"):
+        fill_slots("[[during:1, shared:101:word over position]]", comparison, verdicts)
 
 
 def test_slots_are_filled_with_what_was_measured() -> None:

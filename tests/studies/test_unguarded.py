@@ -36,6 +36,7 @@ def find(text: str, **guards: object) -> list[str]:
         ("There it is [[tides/longer:base:longer-7]].", "'base' of the study tides (longer-7)"),
         ("It changed by [[tides/growth:worse:longer-7]].", "'worse' of the study tides (longer-7)"),
         ("Before it is [[tides/before:base:overlap]].", "'base' of the study tides (before: overlap)"),
+        ("Then it is [[tides/during:base:40:overlap]].", "'base' of the study tides (step 40: overlap)"),
         ("It took [[tides/reached:same]].", "'same' of the study tides (pace)"),
         ("It is [[exact/moon.far:0]] away.", "'moon.far'"),
         ("It is at least [[exact/moon.pull, low:1]].", "'moon.pull'"),

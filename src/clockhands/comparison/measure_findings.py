@@ -36,7 +36,7 @@ def find_measurements(comparison: Comparison, verdicts: Sequence[Verdict]) -> It
 
 def _make_finding(comparison: Comparison, name: str, rows: list[Row]) -> Finding:
     """Return the finding of one number that was measured inside the models."""
-    courses = {row[0]: course for row in rows if (course := _list_course(comparison, row[0], name))}
+    courses = {row[0]: course for row in rows if (course := list_course(comparison, row[0], name))}
     three = ("", "low", "high")
     columns = ("variant", "before", *three[1:], *(("halfway", *three[1:]) if courses else ()), "after", *three[1:])
     first = rows[0]
@@ -56,7 +56,7 @@ def _make_finding(comparison: Comparison, name: str, rows: list[Row]) -> Finding
 def _make_row(comparison: Comparison, variant: str, name: str) -> Row:
     """Return the variant, and mean, lowest and highest seed before, halfway and after."""
     measured = [trial.measured for trial in comparison.get_trials(variant)]
-    course = _list_course(comparison, variant, name)
+    course = list_course(comparison, variant, name)
     middle = min(course, key=lambda step: abs(step - max(course) / 2), default=0)
     before, after = (_collect([getattr(m, when) for m in measured], name) for when in ("before", "after"))
     return (variant, *_summarise(before), *_summarise(course.get(middle, [])), *_summarise(after))
@@ -67,7 +67,7 @@ def _collect(measured: Sequence[Values], name: str) -> list[float]:
     return [values[name] for values in measured if name in values]
 
 
-def _list_course(comparison: Comparison, variant: str, name: str) -> dict[int, list[float]]:
+def list_course(comparison: Comparison, variant: str, name: str) -> dict[int, list[float]]:
     """Return by step the values of all seeds that have that step; the step 0 is before training."""
     course: dict[int, list[float]] = {}
     for trial in comparison.get_trials(variant):

@@ -10,7 +10,7 @@ import torch
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from clockhands.data.encoding import encode_texts
-from clockhands.inspection import Subject, Windows
+from clockhands.inspection import Subject, Windows, cut_windows
 from clockhands.inspection.during_training import CHEAP_MEASURES, MEASURE_FUNCTIONS
 from clockhands.inspection.reading.windows import select_one_length
 from clockhands.training import TrainingData
@@ -19,6 +19,8 @@ TEXTS = 96
 """Texts of one length that are measured on: the length is one of which the corpus has so many, where there is one."""
 MOST_READ = 5000
 """Training sources among which these texts are looked for."""
+MOST_TOKENS = 64
+"""Tokens of a window that a language model is measured on."""
 
 
 class Inside:
@@ -29,7 +31,12 @@ class Inside:
 
     @cached_property
     def texts(self) -> Windows:
-        """The longest training sources of one length of which there are enough."""
+        """The longest training sources of one length of which there are enough; of a language model, windows."""
+        corpus = self.material.corpus
+        if corpus.task == "language modelling":
+            length = min(MOST_TOKENS, self.material.train.length - 1)  # the last token of a window is only predicted
+            tokenizer = self.material.tokenizers.source
+            return cut_windows(tokenizer, corpus.documents("train"), length=length, count=TEXTS)
         sources = self.material.corpus.sources("train")[:MOST_READ]
         return select_one_length(encode_texts(self.material.tokenizers.source, sources), TEXTS, enough=TEXTS)
 

@@ -203,7 +203,7 @@ def make_plan(
     metric = metric or choose_metric(base)
     baseline = baseline or (chosen[0].name if chosen else "")
     faults += check_names(chosen) + _find_unknown_names(metric, match, inside, baseline, chosen)
-    faults += check_architecture(base, metric, inside)
+    faults += check_architecture(base, metric)
     faults += [fault for variant in chosen for fault in check_variant(base, variant, redrawn=bool(redraw_text))]
     if faults:
         raise ConfigError(list(dict.fromkeys(faults)), source)

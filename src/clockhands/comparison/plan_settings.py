@@ -20,7 +20,9 @@ BUDGETS = ("steps", "tokens", "seconds")
 """What the training of every variant can be limited by."""
 MOST_SEEDS = 1000
 """The most seeds of a plan."""
-MEASURES = ("loudness", "directions", "recovery", "louder", "shift", "survival")
+MEASURES = (
+    "loudness", "channels", "participation", "directions", "recovery", "louder", "shift", "survival", "terms", "mixing",
+)  # fmt: skip
 """What can be measured inside the models: names in ``inside = [...]`` of a plan."""
 
 
@@ -75,14 +77,12 @@ def choose_metric(recipe: Recipe) -> str:
     return "exact" if CORPORA[recipe.corpus].one_answer else "chrf"
 
 
-def check_architecture(recipe: Recipe, metric: str, inside: Sequence[str] = ()) -> list[str]:
-    """Return what cannot be compared with the recipe's architecture: its metric, what is measured inside."""
+def check_architecture(recipe: Recipe, metric: str) -> list[str]:
+    """Return what cannot be compared with the recipe's architecture."""
     if recipe.model.architecture == "encoder":
         return ["a masked language model writes nothing that could be scored; compare translators or language models"]
     if recipe.model.architecture == "decoder" and metric != "loss":
         return [f"metric is {metric!r}, which scores translations; a language model has 'loss'"]
-    if recipe.model.architecture == "decoder" and inside:
-        return [f"inside measures {', '.join(inside)} on what a translator reads; a language model reads no source"]
     return []
 
 

@@ -61,8 +61,8 @@ def _find_faults(config: TransformerConfig) -> Iterator[str]:
         yield f"model.experts = {config.experts}: the page has one feed-forward network in a layer"
     if not config.first_norm:
         yield "model.first_norm = false: the page has the same norms in all layers"
-    if config.activation == "clamped-silu":
-        yield "model.activation = 'clamped-silu': the page has no such function"
+    if config.activation in ("clamped-silu", "identity"):
+        yield f"model.activation = {config.activation!r}: the page has no such function"
     if config.parallel:
         yield "model.parallel: the page computes the feed-forward layer after attention"
     if config.cross.scheme != "none" or config.cross.transform:

@@ -11,21 +11,39 @@ from collections.abc import Callable, Mapping
 
 import torch
 
-from clockhands.inspection.estimators.matrix_statistics import compute_toeplitz_r2
+from clockhands.inspection.estimators.matrix_statistics import (
+    compute_participation,
+    compute_random_participation,
+    compute_toeplitz_r2,
+)
 from clockhands.inspection.estimators.step_errors import measure_random_split, project_rows
+from clockhands.inspection.measures.channel_moves import measure_channel_moves
 from clockhands.inspection.measures.directions import Directions
 from clockhands.inspection.measures.layer_probes import probe_layers
-from clockhands.inspection.measures.loudness import Levels, measure_levels
+from clockhands.inspection.measures.logit_layers import EXACT
+from clockhands.inspection.measures.loudness import Levels, measure_lengths, measure_levels
+from clockhands.inspection.measures.mixed_share import measure_mixed_share
 from clockhands.inspection.measures.position_rows import read_rows
 from clockhands.inspection.measures.recovery import Recovery, draw_sample
 from clockhands.inspection.measures.table_similarity import compute_cosines
 from clockhands.inspection.reading.capture import Capture, capture
+from clockhands.inspection.reading.logit_parts import TERMS
+from clockhands.inspection.reading.logit_split import split_logits
 from clockhands.inspection.reading.reading import Reading
 from clockhands.inspection.reading.windows import Windows
 from clockhands.inspection.subject.subject import Subject
 
-CHEAP_MEASURES = ("loudness",)
-"""Measures that cost next to nothing, so that they can be taken at every evaluation of a training run."""
+CHEAP_MEASURES = ("loudness", "channels", "participation", "terms", "mixing")
+"""Measures that cost little beside an evaluation, so that they can be taken at each of a training run."""
+AT_ONCE = 48
+"""Texts that are run at once: they are short, and many runs of few would take longer than an evaluation."""
+FOUR_TERMS = {
+    "content–content": "word–word",
+    "content–position": "word–position",
+    "position–content": "position–word",
+    "position–position": "position–position",
+}
+"""The terms of (Q(x + e))ᵀ(K(y + f)), query first, by their names in the split of the logits."""
 
 
 def read_input_levels(subject: Subject, windows: Windows) -> Levels | None:
@@ -40,9 +58,52 @@ def _capture_ids(windows: Windows) -> Capture:
 
 
 def _measure_loudness(subject: Subject, windows: Windows) -> dict[str, float]:
-    """Return token length over position length at the input, and position's share of the squared length."""
+    """Return how much tokens vary over positions, position's share of what varies, and the mean lengths of the rows.
+
+    The lengths are those of the rows as they are added, the factor of the embedding in them, and not centred.
+    """
     levels = read_input_levels(subject, windows)
-    return {} if levels is None else {"word over position": levels.ratio, "position's share": levels.share}
+    tables = subject.read_tables(windows.ids_NT.shape[1])
+    if levels is None or tables is None:
+        return {}
+    word, position = measure_lengths(tables, _capture_ids(windows))
+    return {
+        "word over position": levels.ratio,
+        "position's share": levels.share,
+        "length of a word's row": word,
+        "length of a position's row": position,
+    }
+
+
+def _measure_channels(subject: Subject, windows: Windows) -> dict[str, float]:
+    """Return how far positions move the channels of a token, in standard deviations of tokens in that channel.
+
+    Nothing where tokens and positions have channels of their own.
+    """
+    tables = subject.read_tables(windows.ids_NT.shape[1])
+    moves = None if tables is None else measure_channel_moves(tables, _capture_ids(windows))
+    if moves is None:
+        return {}
+    return {
+        "move of a channel, first quarter": moves.average_part(0, 1 / 4),
+        "move of a channel, last quarter": moves.average_part(3 / 4, 1),
+        "move of a channel, largest": float(moves.varying_D.max()),
+        "share of channels that hardly move": moves.num_still / len(moves.varying_D),
+    }
+
+
+def _measure_participation(subject: Subject, windows: Windows) -> dict[str, float]:
+    """Return how many directions the positions in use fill, and how many as many random rows would."""
+    tables = subject.read_tables(windows.ids_NT.shape[1])
+    if tables is None:
+        return {}
+    rows_TD = tables.positions_ND[: windows.ids_NT.shape[1]][_capture_ids(windows).measured_T]
+    if float((rows_TD - rows_TD.mean(0)).abs().max()) == 0:
+        return {}
+    return {
+        "directions filled by positions": compute_participation(rows_TD),
+        "directions filled by random rows": compute_random_participation(*rows_TD.shape),
+    }
 
 
 def _measure_directions(subject: Subject, windows: Windows) -> dict[str, float]:
@@ -91,31 +152,77 @@ def _measure_steps(subject: Subject, windows: Windows) -> dict[str, float]:
 
 
 def _measure_survival(subject: Subject, windows: Windows) -> dict[str, float]:
-    """Return the share of positions that can be read back, by layer.
+    """Return the shares of positions and of words that can be read back, by layer."""
+    recorded = _capture_mixed(subject, windows)
+    probes = probe_layers(subject, recorded)
+    chance = {"position read back by chance": 1 / int(recorded.measured_T.sum())}
+    positions = {f"position read back, layer {i}": value for i, value in enumerate(probes.position_shares)}
+    return positions | {f"word read back, layer {i}": value for i, value in enumerate(probes.token_shares)} | chance
 
-    Tokens are shuffled within their text first, for some of them would give their usual position away.
+
+def _measure_terms(subject: Subject, windows: Windows) -> dict[str, float]:
+    """Return the shares of the four terms, and of all others, in the variance of a layer's logits.
+
+    A position's part of a state is the mean over texts at that position, less the mean over all positions, which is a
+    third part: products with it, and what attention adds itself, are the other terms. The five add up to 1; one can be
+    slightly negative, since a covariance can. A layer whose logits are all equal, or whose terms miss them, is left
+    out. Source: ``logit_parts``, from eq. 6 of Ke et al. 2021 (TUPE).
     """
+    recorded = _capture_mixed(subject, windows)
+    shares: dict[str, float] = {}
+    for layer in recorded.layers:
+        split = split_logits(layer, windows.ordinary_T)
+        if split.error > EXACT or not float(split.var_NH.sum()) > 0:
+            continue
+        share_t, number = split.compute_layer_shares(), layer.index + 1
+        four = {f"{name}, layer {number}": float(share_t[TERMS.index(term)]) for term, name in FOUR_TERMS.items()}
+        shares |= four | {f"other terms, layer {number}": 1 - sum(four.values())}
+    return shares
+
+
+def _measure_mixing(subject: Subject, windows: Windows) -> dict[str, float]:
+    """Return the share of QᵀK that joins the positions' directions with others, and by chance."""
+    recorded = _capture_mixed(subject, windows)
+    shares: dict[str, float] = {}
+    for layer in recorded.layers:
+        mixed = measure_mixed_share(layer, recorded.measured_T)
+        if mixed is not None:
+            shares[f"mixed share of QK, layer {layer.index + 1}"] = mixed.share
+            shares[f"mixed share of QK by chance, layer {layer.index + 1}"] = mixed.by_chance
+    return shares
+
+
+def _capture_mixed(subject: Subject, windows: Windows) -> Capture:
+    """Run the model on texts in which no token has a usual position: shuffled where they are whole sentences.
+
+    In sentences some tokens would give their position away, and the mean over texts at a position would hold words that
+    are usual there. A language model reads windows that were cut anywhere, which stay as they are. The shuffle is
+    always the same.
+    """
+    if subject.encoder_decoder is None:
+        return capture(subject.model, subject.forward, windows.ids_NT, ordinary_T=windows.ordinary_T, batch=AT_ONCE)
     generator = torch.Generator().manual_seed(0)
     positions = windows.ordinary_T.nonzero().flatten()
     shuffled_NT = windows.ids_NT.clone()
     for text in shuffled_NT:
         text[positions] = text[positions[torch.randperm(len(positions), generator=generator)]]
-    recorded = capture(subject.model, subject.forward, shuffled_NT, ordinary_T=windows.ordinary_T)
-    probes = probe_layers(subject, recorded)
-    chance = {"position read back by chance": 1 / int(recorded.measured_T.sum())}
-    return {f"position read back, layer {i}": value for i, value in enumerate(probes.position_shares)} | chance
+    return capture(subject.model, subject.forward, shuffled_NT, ordinary_T=windows.ordinary_T, batch=AT_ONCE)
 
 
 MEASURE_FUNCTIONS: Mapping[str, Callable[[Subject, Windows], dict[str, float]]] = {
     "loudness": _measure_loudness,
+    "channels": _measure_channels,
+    "participation": _measure_participation,
     "directions": _measure_directions,
     "recovery": _measure_recovery,
     "louder": _measure_louder_positions,
     "shift": _measure_steps,
     "survival": _measure_survival,
+    "terms": _measure_terms,
+    "mixing": _measure_mixing,
 }
 """The function behind each name that ``inside = [...]`` may hold in the plan of a comparison.
 
 Most are names of measures of ``inspect``. "louder" is ``recovery`` with louder positions. "shift" belongs to
 ``table.shift`` and ``table.similarity``: it is a step along the table, judged on random rows, and not the
-interventions that shift all positions. Saved comparisons keep these names."""
+interventions that shift all positions. "terms" is ``logits.layers``. Saved comparisons keep these names."""

@@ -68,7 +68,8 @@ class TransformerFields(LayerOptions):
         dropout_places: ``embedding`` (after tokens and encoding are added), ``residual`` (output of every sublayer),
             ``ffn-residual`` (output of the feed-forward layers only; ``residual`` implies it), ``attention`` (attention
             weights), ``activation`` (inside the feed-forward layers).
-        activation: the function in the feed-forward layers, and in the ``output_transform``.
+        activation: the function in the feed-forward layers, and in the ``output_transform``; with ``identity`` they are
+            linear, or bilinear if ``gated``.
         gated: feed-forward layers compute W₂ (act(W_g x) * W₁ x) instead of W₂ act(W₁ x).
         attention_scale: factor of q·k (T5: 1); None: the scheme's own, 1/√d_head for most (DeBERTa: 1/√(3·d_head)).
         residual: whether the input of every sublayer is added to its output; off in experiments on what the residual
@@ -107,7 +108,7 @@ class TransformerFields(LayerOptions):
     ffn_bias: bool = True
     dropout: Share = 0.1
     dropout_places: tuple[DropoutPlace, ...] = ("embedding", "residual")
-    activation: Literal["relu", "gelu", "gelu-tanh", "silu", "clamped-silu"] = "relu"
+    activation: Literal["relu", "gelu", "gelu-tanh", "silu", "clamped-silu", "identity"] = "relu"
     gated: bool = False
     attention_scale: float | None = None
     residual: bool = True

@@ -22,6 +22,11 @@ def _compute_clamped_silu(x: Tensor) -> Tensor:
     return x * torch.sigmoid(1.702 * x)
 
 
+def _keep(x: Tensor) -> Tensor:
+    """Return x: a layer without an activation is linear."""
+    return x
+
+
 CLAMP = 7.0
 """The bound of the inputs of ``clamped-silu``."""
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -30,6 +35,7 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "gelu-tanh": partial(F.gelu, approximate="tanh"),
     "silu": F.silu,
     "clamped-silu": _compute_clamped_silu,
+    "identity": _keep,
 }
 """The functions that ``TransformerConfig.activation`` names."""
 
@@ -37,7 +43,8 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 class FeedForward(nn.Module):
     """W₂ act(W₁ x) (Vaswani et al. 2017, equation 2), or gated: W₂ (act(W_g x) * W₁ x) (Shazeer 2020).
 
-    With the activation ``clamped-silu``, W₁ x is clamped between -7 and 7 too, and 1 is added to it (gpt-oss).
+    With the activation ``identity`` it is linear, or gated bilinear (Shazeer 2020, "Bilinear"). With ``clamped-silu``,
+    W₁ x is clamped between -7 and 7 too, and 1 is added to it (gpt-oss).
     ``width``: the width inside; None: ``d_ff``.
     """
 

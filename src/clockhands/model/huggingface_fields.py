@@ -49,7 +49,9 @@ REFUSED = {
     "gemma4_text": "its layers have a learned factor on their output, and its values have a norm",
 }
 """Architectures whose keys about position are made and whose weights are not copied, each with the reason."""
-ACTIVATION_NAMES = {"silu": "silu", "gelu": "gelu", "gelu_pytorch_tanh": "gelu-tanh", "relu": "relu"}
+ACTIVATION_NAMES = {
+    "silu": "silu", "gelu": "gelu", "gelu_pytorch_tanh": "gelu-tanh", "relu": "relu", "linear": "identity",
+}  # fmt: skip
 """The names of activations in transformers, each with its name here."""
 KEYS: dict[str, dict[str, str | None]] = {
     "norm_eps": {

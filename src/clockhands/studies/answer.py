@@ -48,7 +48,9 @@ def _list_named(reading: Conclusion) -> Iterable[str]:
 def _list_absent(study: Study, verdicts: Mapping[str, Verdict]) -> list[str]:
     """Return the variants of the plan that the study's answer or readings name and the comparison does not have."""
     slots = [(slot[1], slot[2] or "") for slot in SLOT.finditer(study.answer)]
-    named = [rest if slot in OF_A_VARIANT else rest.rpartition(":")[0] for slot, rest in slots]
+    named = [
+        rest if slot in OF_A_VARIANT else rest.rsplit(":", 2 if slot == "during" else 1)[0] for slot, rest in slots
+    ]
     named += [variant for reading in study.readings for variant in _list_named(reading)]
     absent = [variant for variant in dict.fromkeys(named) if variant not in verdicts]
     planned = {variant.name for variant in study.planned.variants} if absent else set()

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from clockhands.comparison import Comparison, conclude
+from clockhands.comparison.measure_findings import list_course
 from clockhands.comparison.trial import Trial
 from clockhands.findings import Figure, Mark, Panel, join_words
 from clockhands.studies.study import Study
@@ -21,7 +22,8 @@ def draw_study(study: Study, comparison: Comparison) -> Figure:
     ``along``: ``measures`` (x is the measures, a line is a variant) or ``variants`` (the other way round). ``variants``
     and ``measures`` map what is drawn to its label. ``when``: ``before`` or ``after`` training. Or ``along``:
     ``lengths`` (x is the splits of ``splits``, where "" is the test split; y is the loss; a line is a variant).
-    Lines are means over seeds, with bands from the lowest to the highest.
+    Or ``along``: ``steps`` (x is the step of training, y what was measured at its evaluations; a line is one of
+    ``measures`` in one of ``variants``). Lines are means over seeds, with bands from the lowest to the highest.
     """
     if study.figure is None:
         figure = conclude(comparison)["compare.verdict"].figure
@@ -35,6 +37,8 @@ def draw_study(study: Study, comparison: Comparison) -> Figure:
         )
     if study.figure["along"] == "lengths":
         return _draw_lengths(study.figure, comparison)
+    if study.figure["along"] == "steps":
+        return _draw_steps(study.figure, comparison)
     return _draw_measures(study.figure, comparison)
 
 
@@ -61,6 +65,16 @@ def _draw_lengths(form: Mapping[str, Any], comparison: Comparison) -> Figure:
     for variant, label in form["variants"].items():
         seeds = [[loss(trial, split) for trial in comparison.get_trials(variant)] for split in form["splits"]]
         marks += _draw_line(label, tuple(form["splits"].values()), seeds)
+    return Figure((Panel(tuple(marks), xlabel=form["xlabel"], ylabel=form["ylabel"]),))
+
+
+def _draw_steps(form: Mapping[str, Any], comparison: Comparison) -> Figure:
+    marks: list[Mark] = []
+    for variant, variant_label in form["variants"].items():
+        for measure, label in form["measures"].items():
+            course = list_course(comparison, variant, measure)
+            name = ", ".join(part for part in (variant_label, label) if part)  # of one variant its label can be ""
+            marks += _draw_line(name, tuple(course), list(course.values()))
     return Figure((Panel(tuple(marks), xlabel=form["xlabel"], ylabel=form["ylabel"]),))
 
 

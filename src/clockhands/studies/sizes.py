@@ -133,6 +133,12 @@ SIZES = {
         shape={"model.norm": "post"},
         declared=True,
     ),
+    "scores": Size(
+        "as planned, with other factors of the scores of attention and a training text of its own for each seed: "
+        "seconds a trial on one core",
+        plan={"redraw_text": True, "inside": ("loudness", "terms")},
+        declared=True,
+    ),
     "wide": Size(
         "width 256, else as planned: minutes a trial on one core",
         shape=WIDE,

@@ -22,7 +22,7 @@ __all__ = ["OF_A_VARIANT", "SLOT", "fill_slots", "format_interval"]
 SLOT = re.compile(r"\[\[(\w+)(?::(.+?))?\]\]")
 FILLED = re.compile(SLOT.pattern + r"( %)?")
 """A slot with the percent sign behind it, after which comes what must be said of a score."""
-SHARES = ("words recovered", "position read back")
+SHARES = ("words recovered", "position read back", "word read back")
 """How the measures begin that are shares, at most 1."""
 OF_A_VARIANT = ("score", "verdict", "kind", "alone", "reached", "slower")
 """The slots of which all that stands behind the colon is a variant."""
@@ -91,6 +91,10 @@ def _find_measured(slot: str, rest: str, comparison: Comparison, verdicts: Mappi
         if comparison.plan.learned is None:
             raise KeyError("the study sets no score from which a seed has learned")
         return f"{comparison.plan.learned:g}"
+    if slot == "during":
+        variant, step, name = rest.rsplit(":", 2)
+        at_step = _list_at_step(int(step), name, comparison, verdicts[variant].variant)
+        return format_interval(at_step, 2, most=1.0 if name.startswith(SHARES) else None)
     if slot in ("before", "after", "longer"):
         variant, _, name = rest.rpartition(":")
         if slot == "longer" and _is_refused(name, comparison, verdicts[variant].variant):
@@ -122,6 +126,15 @@ def _list_values(slot: str, name: str, comparison: Comparison, variant: str) -> 
         return [loss for loss in losses if loss is not None]
     measured = [trial.measured.before if slot == "before" else trial.measured.after for trial in trials]
     return [values[name] for values in measured if name in values]
+
+
+def _list_at_step(step: int, name: str, comparison: Comparison, variant: str) -> list[float]:
+    """Of every seed: a measure at a step of training. Raises KeyError with the steps at which there is one."""
+    trials = comparison.get_trials(variant)
+    courses = [{at: values[name] for at, values in trial.measured.during if name in values} for trial in trials]
+    if steps := sorted({at for course in courses for at in course} if not any(step in c for c in courses) else ()):
+        raise KeyError(f"{name!r} of {variant!r} was measured at the steps {', '.join(map(str, steps))}, not at {step}")
+    return [course[step] for course in courses if step in course]
 
 
 def _list_growths(split: str, comparison: Comparison, variant: str) -> list[float]:

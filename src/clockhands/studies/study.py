@@ -36,7 +36,8 @@
 
 The slots of an answer are filled from the trials, so that no figure is typed: ``[[score:VARIANT]]``,
 ``[[verdict:VARIANT]]``, ``[[kind:VARIANT]]`` (the verdict in one word), ``[[before:VARIANT:MEASURE]]``,
-``[[after:VARIANT:MEASURE]]``, ``[[longer:VARIANT:SPLIT]]``,
+``[[after:VARIANT:MEASURE]]``, ``[[during:VARIANT:STEP:MEASURE]]`` (at an evaluation, of the measures that are cheap),
+``[[longer:VARIANT:SPLIT]]``,
 ``[[growth:VARIANT:SPLIT]]`` (of the loss, over the test split), ``[[other:VARIANT:METRIC]]`` (the score by another
 metric of the same items), ``[[reached:VARIANT]]`` (the steps after which its
 seeds reached the plan's target), ``[[slower:VARIANT]]`` (how many seeds took longer to it than the baseline's, with an

@@ -82,6 +82,9 @@ def _list_shown(text: str, measured: Measured, facts: Facts) -> Iterator[Shown]:
             yield study, variant, name
         elif kind in ("before", "after"):
             yield study, variant, f"{kind}: {name}"
+        elif kind == "during":
+            variant, _, step = variant.rpartition(":")
+            yield study, variant, f"step {step}: {name}"
         elif kind in ("reached", "slower"):
             yield study, rest, PACE
 

@@ -9,6 +9,8 @@ import torch
 from clockhands.inspection.estimators.matrix_statistics import (
     average_diagonals,
     compute_covariance,
+    compute_participation,
+    compute_random_participation,
     compute_toeplitz_r2,
     count_leading,
     fit_line,
@@ -64,3 +66,18 @@ def test_the_diagonal_of_ones_is_left_out() -> None:
 @pytest.mark.parametrize(("share", "count"), [(0.1, 1), (0.5, 1), (0.51, 2), (0.8, 2), (0.81, 3), (1.0, 4)])
 def test_as_many_values_as_reach_the_share(share: float, count: int) -> None:
     assert count_leading(torch.tensor([5.0, 3.0, 1.5, 0.5]), share) == count
+
+
+def test_participation_counts_directions_of_equal_variance() -> None:
+    corners = torch.cat([torch.eye(5), -torch.eye(5)]).double()
+    assert compute_participation(corners) == pytest.approx(5)
+    assert compute_participation(torch.arange(9.0)[:, None] * torch.ones(1, 4)) == pytest.approx(1)
+    low_rank = _random(400, 3) @ torch.linalg.qr(_random(20, 3, seed=1)).Q.T
+    assert compute_participation(low_rank) == pytest.approx(3, abs=0.1)
+    with pytest.raises(ValueError, match="9 equal rows have no direction to vary in"):
+        compute_participation(torch.full((9, 4), 0.1))
+
+
+@pytest.mark.parametrize(("rows", "width"), [(512, 512), (11, 64)])
+def test_random_rows_fill_what_marchenko_and_pastur_say(rows: int, width: int) -> None:
+    assert compute_random_participation(rows, width) == pytest.approx(rows * width / (rows + width), rel=0.1)

@@ -40,7 +40,7 @@ def test_faults_that_do_not_follow_from_each_other_are_all_reported() -> None:
     found = faults({"dropout": 7.0, "activation": "x"}, position=position)
     assert set(found) == {
         "model.dropout is 7.0, but must be from 0 to below 1",
-        "model.activation is 'x', but must be one of 'relu', 'gelu', 'gelu-tanh', 'silu', 'clamped-silu'",
+        "model.activation is 'x', but must be one of 'relu', 'gelu', 'gelu-tanh', 'silu', 'clamped-silu', 'identity'",
         "position.width (d_p) is 600, but d_model is 512; d_p must leave channels to the tokens",
     }
 

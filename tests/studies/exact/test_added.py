@@ -10,7 +10,6 @@ import torch
 from clockhands.schemes import Sinusoidal
 from clockhands.studies.exact.added import (
     compare_concatenation,
-    compute_participation,
     compute_score_shares,
     make_rows,
     measure_by_channel,
@@ -48,14 +47,15 @@ def test_channels_of_long_waves_stand_still() -> None:
     told = measure_by_channel()
     assert told["still channels 50"] > told["still channels 512"] > 0
     assert told["first half 50"] > told["first half 512"] > 50
-    # A wave that comes round often has a standard deviation of 1/√2.
+    # A wave that comes round often has a standard deviation of 1/√2; words have 1, and without the factor 1/√512.
     assert 0.7 < told["loudest channel 512"] < 0.75
+    assert told["largest move 512"] == pytest.approx(told["loudest channel 512"])
+    assert told["largest move without 512"] == pytest.approx(told["loudest channel 512"] * math.sqrt(512))
+    assert told["move, last quarter 512"] < 0.1 < 0.7 < told["move, first quarter 512"]
+    assert told["moved by less than a tenth without 512"] < told["still channels 512"]
 
 
-def test_participation_counts_directions_of_equal_variance() -> None:
-    corners = torch.cat([torch.eye(5), -torch.eye(5)]).double()
-    assert compute_participation(corners) == pytest.approx(5)
-    assert compute_participation(torch.arange(9.0)[:, None] * torch.ones(1, 4)) == pytest.approx(1)
+def test_a_sinusoid_fills_fewer_directions_than_random_rows() -> None:
     told = measure_directions()
     assert told["filled 512"] < told["filled by random rows 512"] / 5
     # Marchenko and Pastur: N rows of D independent channels fill about N·D/(N + D).

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from clockhands.errors import UsageError, describe_unknown
-from clockhands.generation.engines.ctranslate_model import TABLE_LENGTH, import_package, save_model
+from clockhands.generation.engines.ctranslate_model import ACTIVATION_NAMES, TABLE_LENGTH, import_package, save_model
 from clockhands.generation.engines.engine import (
     DecodedSequence,
     DecodingOptions,
@@ -158,7 +158,7 @@ def list_obstacles(transformer: Transformer) -> list[str]:
             (config.latent_width is not None, "its keys and values come from a compressed state (latent_width)"),
             (config.experts > 0, "its feed-forward layers have experts (experts)"),
             (not config.first_norm, "its first layer has no norm before attention (first_norm = false)"),
-            (config.activation == "clamped-silu", "its activation is 'clamped-silu'"),
+            (config.activation not in ACTIVATION_NAMES, f"its activation is {config.activation!r}"),
         )
         if holds
     ]

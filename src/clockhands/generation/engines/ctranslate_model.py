@@ -25,7 +25,7 @@ from clockhands.shapes import Tensor
 if TYPE_CHECKING:
     from clockhands.model.huggingface_base import ClockhandsPreTrainedModel
 
-__all__ = ["TABLE_LENGTH", "import_package", "make_table", "save_model"]
+__all__ = ["ACTIVATION_NAMES", "TABLE_LENGTH", "import_package", "make_table", "save_model"]
 
 TABLE_LENGTH = 512
 """Positions in the first tables; for longer texts the model is converted again, with longer ones."""

@@ -18,6 +18,29 @@ def compute_covariance(
     return (centred * weights[:, None]).T @ centred
 
 
+def compute_participation(rows_ND: Float[Tensor, "N D"]) -> float:
+    """Return the participation ratio of rows, (Σλ)²/Σλ² over the eigenvalues λ of their covariance.
+
+    It is the number of directions that equal variance would fill: 1 if the rows lie on a line, at most min(N − 1, D).
+    Raises ValueError for rows that are all equal, which fill none.
+    """
+    values_D = torch.linalg.eigvalsh(compute_covariance(rows_ND))
+    if float(values_D.sum()) <= 1e-12 * float(rows_ND.double().square().sum(-1).max()):
+        raise ValueError(f"{len(rows_ND)} equal rows have no direction to vary in")
+    return float(values_D.sum() ** 2 / values_D.square().sum())
+
+
+def compute_random_participation(num_rows: int, width: int, draws: int = 5) -> float:
+    """Return the mean participation ratio of rows of independent normal channels, the most that so many rows fill.
+
+    It is about N·D/(N + D) (from the moments of Marchenko & Pastur 1967). The draws are always the same.
+    """
+    generator = torch.Generator().manual_seed(0)
+    shape = (num_rows, width)
+    drawn = (torch.randn(shape, generator=generator, dtype=torch.float64) for _ in range(draws))
+    return sum(map(compute_participation, drawn)) / draws
+
+
 def fit_line(y_N: Float[Tensor, " N"]) -> tuple[float, float]:
     """Fit a straight line over 0, 1, 2 … N−1 and return its slope and its R² (0 for values that do not vary)."""
     x = torch.arange(len(y_N), dtype=torch.float64)

@@ -82,6 +82,17 @@ def measure_levels(tables: Tables, capture: Capture) -> Levels:
     return Levels(float(token_N.mean()), float(position), float(constant.square().sum()), token_N)
 
 
+def measure_lengths(tables: Tables, capture: Capture) -> tuple[float, float]:
+    """Return the mean lengths of the token rows of the text and of the position rows in use, as they are added.
+
+    Tokens count as often as they occur; special tokens and position 0 are left out. The rows are not centred: a mean
+    that all share counts as length, which it does not in ``measure_levels``.
+    """
+    tokens = tables.tokens_VD[capture.ids_NT[:, capture.measured_T].flatten()].double()
+    positions = tables.positions_ND[: capture.length][capture.measured_T].double()
+    return float(tokens.norm(dim=-1).mean()), float(positions.norm(dim=-1).mean())
+
+
 def _centre_channels(tables: Tables, rows: Tensor) -> Tensor:
     """Subtract from each vector its mean over the channels, where a layer norm follows that does so too.
 

@@ -6,7 +6,8 @@ import math
 
 import torch
 
-from clockhands.inspection.estimators.matrix_statistics import compute_covariance
+from clockhands.inspection.estimators.matrix_statistics import compute_participation
+from clockhands.inspection.measures.channel_moves import compute_channel_moves
 from clockhands.schemes.frequencies import compute_frequencies
 from clockhands.shapes import Float, Tensor
 
@@ -48,9 +49,20 @@ def compute_score_shares() -> Numbers:
 
 
 def measure_by_channel() -> Numbers:
-    """Return how the change that positions bring is spread over the 512 channels of the sinusoid, in percent."""
+    """Return how the change that positions bring is spread over the 512 channels of the sinusoid, in percent.
+
+    Beside it, how far it moves a channel in standard deviations of words there, which are 1 before training: a row of
+    N(0, 1/d), times √d. Without the factor that standard deviation is 1/√d.
+    """
     values: Numbers = {}
     for length in (50, 512):
+        moves = compute_channel_moves(make_rows(WIDTH, length), torch.ones(WIDTH))
+        without = compute_channel_moves(make_rows(WIDTH, length), torch.full((WIDTH,), 1 / WIDTH))
+        values[f"move, first quarter {length}"] = moves.average_part(0, 1 / 4)
+        values[f"move, last quarter {length}"] = moves.average_part(3 / 4, 1)
+        values[f"largest move {length}"] = float(moves.varying_D.max())
+        values[f"largest move without {length}"] = float(without.varying_D.max())
+        values[f"moved by less than a tenth without {length}"] = without.num_still
         variance_D = make_rows(WIDTH, length).var(0, correction=0)
         values[f"first half {length}"] = 100 * float(variance_D[: WIDTH // 2].sum() / variance_D.sum())
         values[f"still channels {length}"] = int((variance_D.sqrt() < 0.1).sum())
@@ -73,12 +85,6 @@ def measure_directions() -> Numbers:
         values[f"filled {length}"] = compute_participation(rows)
         values[f"filled by random rows {length}"] = compute_participation(random)
     return values
-
-
-def compute_participation(rows_ND: Float[Tensor, "N D"]) -> float:
-    """Return the participation ratio of rows: 1 if they lie on a line, at most min(N − 1, D)."""
-    values_D = torch.linalg.eigvalsh(compute_covariance(rows_ND))
-    return float(values_D.sum() ** 2 / values_D.square().sum())
 
 
 def compare_concatenation() -> Numbers:

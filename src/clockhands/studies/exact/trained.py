@@ -11,14 +11,19 @@ from typing import Any
 import torch
 
 from clockhands.data import open_corpus
-from clockhands.inspection import Capture, Subject, capture, cut_windows, open_subject
-from clockhands.inspection.estimators.matrix_statistics import compute_covariance
+from clockhands.inspection import Capture, Layer, Subject, capture, cut_windows, open_subject
+from clockhands.inspection.estimators.matrix_statistics import (
+    compute_covariance,
+    compute_participation,
+    compute_random_participation,
+)
+from clockhands.inspection.measures.channel_moves import measure_channel_moves
 from clockhands.inspection.measures.directions import find_subspace
-from clockhands.shapes import Float, Tensor
+from clockhands.inspection.measures.loudness import measure_lengths
+from clockhands.inspection.measures.mixed_share import POSITION_SHARE, measure_mixed_share
+from clockhands.shapes import Tensor
 from clockhands.studies.exact.added import Numbers
 
-SHARE = 0.9
-"""Of the variance of positions: as many directions as hold it are called the positions'."""
 TEXTS, LENGTH = 48, 128
 
 
@@ -49,21 +54,6 @@ def compute_trade_off(width: int = 64, words: int = 12, positions: int = 8) -> N
     }
 
 
-def compute_mixed_share(
-    query_HD: Float[Tensor, "H D"], key_HD: Float[Tensor, "H D"], basis_DK: Float[Tensor, "D K"]
-) -> tuple[float, float]:
-    """Return the share of ‖M‖² of a head's M = QᵀK that connects a subspace with what is outside it, and its reference.
-
-    The reference is what that share would be if which directions M reads from on its left had nothing to do with those
-    on its right: r (1 − c) + c (1 − r), where r and c are the shares of ‖M‖² inside the subspace on either side.
-    """
-    matrix = query_HD.T @ key_HD
-    whole = matrix.square().sum()
-    left, right = (basis_DK.T @ matrix).square().sum() / whole, (matrix @ basis_DK).square().sum() / whole
-    both = (basis_DK.T @ matrix @ basis_DK).square().sum() / whole
-    return float(left + right - 2 * both), float(left * (1 - right) + right * (1 - left))
-
-
 @torch.no_grad()
 def measure_trained_encoder(folder: str | Path) -> Numbers:
     """Return what the answers tell of a trained encoder with a position table: its rows, its split, its QᵀK by layer.
@@ -74,10 +64,9 @@ def measure_trained_encoder(folder: str | Path) -> Numbers:
     documents = open_corpus("stdlib").documents("train")
     windows = cut_windows(subject.tokenizer, documents, length=LENGTH, count=TEXTS, max_length=subject.max_length)
     recorded = capture(subject.model, subject.forward, windows.ids_NT, ordinary_T=windows.ordinary_T)
-    values = _measure_rows(subject)
-    model: Any = subject.model  # of transformers' BERT: its modules are no types that can be told
-    for layer, block in enumerate(_find_bert(model).encoder.layer):
-        values |= _measure_layer(recorded, layer, block.attention.self, model.config.num_attention_heads)
+    values = _measure_rows(subject, recorded)
+    for layer in recorded.layers:
+        values |= _measure_layer(layer, recorded)
     return values | _force_split(subject, recorded)
 
 
@@ -86,45 +75,51 @@ def _find_bert(model: Any) -> Any:
     return model if hasattr(model, "encoder") else model.bert
 
 
-def _measure_rows(subject: Subject) -> Numbers:
-    """Return how large the entries of the tables are, and what words have in the positions' directions.
+def _measure_rows(subject: Subject, recorded: Capture) -> Numbers:
+    """Return how large the entries of the tables are, what words have in the positions' directions, how many these are.
 
-    Row 0 of the positions, an outlier that every text has at its start, is left out.
+    Row 0 of the positions, an outlier that every text has at its start, is left out. How far positions move a channel,
+    and the lengths of rows, are those of the text: its tokens, and the positions that it has.
     """
     tables = subject.read_tables()
     assert tables is not None, "this encoder has a table of positions"
     words, positions = tables.tokens_VD.double(), tables.positions_ND[1:].double()
-    basis = find_subspace(compute_covariance(positions), SHARE)
+    basis = find_subspace(compute_covariance(positions), POSITION_SHARE)
     covariance = compute_covariance(words)
+    lengths, moves = measure_lengths(tables, recorded), measure_channel_moves(tables, recorded)
+    assert moves is not None, "every channel of its words varies"
     return {
         "entry of a word": float(words.square().mean().sqrt()),
         "entry of a position": float(positions.square().mean().sqrt()),
         "largest entry of a position": float(positions.abs().max()),
+        "length of a word's row": lengths[0],
+        "length of a position's row": lengths[1],
+        "move of a channel, median": float(moves.varying_D.median()),
+        "move of a channel, largest": float(moves.varying_D.max()),
+        "channels that hardly move": moves.num_still,
+        "filled by positions": compute_participation(positions),
+        "filled by random rows": compute_random_participation(*positions.shape),
+        "filled by words": compute_participation(words),
+        "filled by random words": compute_random_participation(*words.shape, draws=1),
         "directions of positions": basis.shape[1],
         "words in them": 100 * float((basis.T @ covariance @ basis).trace() / covariance.trace()),
         "words in them by chance": 100 * basis.shape[1] / len(covariance),
     }
 
 
-def _measure_layer(recorded: Capture, layer: int, attention: Any, heads: int) -> Numbers:
+def _measure_layer(layer: Layer, recorded: Capture) -> Numbers:
     """Return the mixed share of QᵀK at the directions that positions have there, its reference, and their ratio.
 
     In percent.
-
-    What positions contribute to a state is its mean over texts, whose covariance is lessened by what chance leaves of
-    the words in a mean over so many texts.
     """
-    states_NTD = recorded.hidden[layer][:, recorded.measured_T].double()
-    mean_TD = states_NTD.mean(0)
-    words_DD = compute_covariance((states_NTD - mean_TD).flatten(0, 1))
-    basis_DK = find_subspace(compute_covariance(mean_TD) - words_DD / len(states_NTD), SHARE)
-    query, key = (getattr(attention, name).weight.double().unflatten(0, (heads, -1)) for name in ("query", "key"))
-    shares = torch.tensor([compute_mixed_share(q, k, basis_DK) for q, k in zip(query, key, strict=True)])
+    mixed = measure_mixed_share(layer, recorded.measured_T)
+    assert mixed is not None, "positions have directions in every layer of this encoder"
+    number = layer.index + 1
     return {
-        f"mixed in QK, layer {layer + 1}": 100 * float(shares[:, 0].mean() / shares[:, 1].mean()),
-        f"mixed share of QK, layer {layer + 1}": 100 * float(shares[:, 0].mean()),
-        f"mixed share of QK by chance, layer {layer + 1}": 100 * float(shares[:, 1].mean()),
-        f"directions, layer {layer + 1}": basis_DK.shape[1],
+        f"mixed in QK, layer {number}": 100 * mixed.share / mixed.by_chance,
+        f"mixed share of QK, layer {number}": 100 * mixed.share,
+        f"mixed share of QK by chance, layer {number}": 100 * mixed.by_chance,
+        f"directions, layer {number}": mixed.num_directions,
     }
 
 
@@ -138,7 +133,7 @@ def _force_split(subject: Subject, recorded: Capture) -> Numbers:
     words: Tensor = embeddings.word_embeddings.weight
     positions: Tensor = embeddings.position_embeddings.weight
     kept = words.clone(), positions.clone()
-    trained = find_subspace(compute_covariance(positions[1:]), SHARE)
+    trained = find_subspace(compute_covariance(positions[1:]), POSITION_SHARE)
     generator = torch.Generator().manual_seed(0)
     random = torch.linalg.qr(torch.randn(trained.shape, generator=generator, dtype=torch.float64)).Q
     values: Numbers = {}
