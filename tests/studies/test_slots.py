@@ -13,7 +13,8 @@ from clockhands.comparison.trial import LongerText
 from clockhands.studies.pace import NOT_MEASURED
 from clockhands.studies.slots import fill_slots, format_interval
 from tests.comparison.planted import results, shares
-from tests.studies.test_answers import RESULTS, raw
+from tests.studies.test_answer import raw
+from tests.studies.test_answers import RESULTS
 
 
 def test_the_vocabulary_and_the_share_of_positions_alone_are_computed_from_the_study() -> None:

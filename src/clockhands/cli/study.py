@@ -49,9 +49,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         default="cpu",
         help="run it as planned (cpu, the default), with four or ten times the training (long, longest), with other "
         "learning rates (rates), bases of the rotation (bases, bases-longer) or factors of the scores of attention "
-        "(scores), on another task (roles, numbers, stdlib), with post-norm (post), with a wider model (twice, wide and "
-        "wider; twice-long and wide-long train longer, twice-more has more seeds), or with a wider and deeper one (gpu, "
-        "paper)",
+        "(scores), on another task (roles, numbers, stdlib), with post-norm (post), with a wider model (twice, wide "
+        "and wider; twice-long and wide-long train longer, twice-more has more seeds), or with a wider and deeper one "
+        "(gpu, paper)",
     )
     parser.add_argument(
         "--out", metavar="FOLDER", help="where results and page are written (default: runs/studies/NAME, or NAME-SCALE)"
