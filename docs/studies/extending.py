@@ -2,10 +2,11 @@
 
     python docs/studies/extending.py FOLDER [longer-yarn] [longer-reach] [longer-table] [longer-masked] [longer-grid]
 
-FOLDER holds the models of recipes/facts.toml, facts-windows.toml and facts-table.toml, and one that fills in masked
-tokens; what is missing is trained there first, about two minutes of one core each. Everything else takes about a
-minute. A verdict is *more* or *less* where the interval of a difference leaves out 0, and *undecided* where it does
-not; texts are the sample.
+FOLDER holds five trainings each, with seeds and training texts of their own, of recipes/facts.toml, facts-windows.toml
+and facts-table.toml, and of a model that fills in masked tokens; what is missing is trained there first, one or two
+minutes of one core each. Everything else takes some minutes. A verdict is *more* or *less* where the interval of a
+difference leaves out 0, and *undecided* where it does not; trainings and texts are both samples.
+What extending.json holds of `longer-table` and `longer-masked` is older: of one training each, over texts alone.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,11 +22,13 @@ from typing import Any
 import numpy as np
 import torch
 from extending_grid import measure_grid
+from extending_told import tell_all
 
-from clockhands.comparison.simultaneous import compare_with_baseline
+from clockhands.comparison.variants import TEXT_SEED
 from clockhands.data import open_corpus
 from clockhands.extension import Method, Tuning, apply, choose_lengths, encode_text, list_methods, measure, tune
 from clockhands.extension.drift import measure_drift, measure_losses
+from clockhands.extension.measure import Measurement
 from clockhands.extension.methods import find_rope, make_longrope
 from clockhands.extension.signature import hash_weights
 from clockhands.extension.text import cut_texts, split_stream
@@ -37,6 +40,7 @@ HERE = Path(__file__).parent
 KEPT = HERE / "extending.json"
 RECIPES = HERE.parents[1] / "recipes"
 FACTOR, TEXTS, SHORT_TEXTS, STEPS = 4, 48, 256, 200
+SEEDS = range(5)
 MASKED = {
     "model.kind": "encoder", "model.encoder_layers": 2, "data.asked": 0.9, "training.max_steps": 1500,
     "training.eval_steps": 10_000,
@@ -44,114 +48,147 @@ MASKED = {
 """What makes a model that fills in masked tokens of facts-table.toml."""
 
 
-def open_model(
+def open_models(
     folder: Path, recipe: str, name: str = "", overrides: dict[str, Any] | None = None
-) -> tuple[LanguageModel, np.ndarray]:
-    """Open the model of a recipe, trained where it is missing, with the tokens of its test split.
+) -> Iterator[tuple[LanguageModel, np.ndarray]]:
+    """Open the models of a recipe, trained where they are missing, each with the tokens of the test split.
 
-    ``name``: of its folder, where ``overrides`` change the recipe.
+    ``name``: of their folders, where ``overrides`` change the recipe.
     """
-    run = folder / (name or recipe)
-    if not (run / "config.json").is_file():
-        train(RECIPES / f"{recipe}.toml", run, overrides or {}, overwrite=True, draw=False, progress=True)
-    known = Run.from_folder(run).recipe
-    model = open_language_model(run, device="cpu", masked=True)
-    return model, encode_text(model, open_corpus(known.corpus, **known.corpus_options).documents("test"))
+    for seed in SEEDS:
+        run = folder / f"{name or recipe}-{seed}"
+        if not (run / "config.json").is_file():
+            seeds = {"training.seed": seed, TEXT_SEED: seed}
+            train(RECIPES / f"{recipe}.toml", run, {**(overrides or {}), **seeds}, overwrite=True, draw=False)
+        known = Run.from_folder(run).recipe
+        model = open_language_model(run, device="cpu", masked=True)
+        yield model, encode_text(model, open_corpus(known.corpus, **known.corpus_options).documents("test"))
 
 
 def measure_yarn(folder: Path) -> dict[str, Any]:
     """Measure what YaRN costs on texts of the trained length, and its two halves alone."""
-    model, stream = open_model(folder, "facts")
-    trained, rope = int(model.trained_length or 0), find_rope(model)
+    read: list[dict[str, np.ndarray]] = []
+    weights = []
+    for model, stream in open_models(folder, "facts"):
+        trained = int(model.trained_length or 0)
+        texts_NS = cut_texts(stream, trained, trained - 1, SHORT_TEXTS, model.start_ids)
+        losses = {}
+        for name, method in {"none": Method("none", ""), **_lay_out_halves(model, trained)}.items():
+            with apply(model, method) as laid:
+                losses[name] = measure_losses(laid, texts_NS, trained - 1)
+        read.append(losses)
+        weights.append(hash_weights(model))
+    pairs = {name: (name, "none") for name in ("yarn", "frequencies", "temperature")}
+    pairs |= {"frequencies over temperature": ("frequencies", "temperature")}
+    pairs |= {"temperature beside frequencies": ("yarn", "frequencies")}
+    kept: dict[str, Any] = {
+        "loss": float(_stack(read, "none").mean()),
+        "texts": SHORT_TEXTS,
+        "weights": ", ".join(weights),
+    }
+    kept |= tell_all({name: (_stack(read, ours), _stack(read, theirs)) for name, (ours, theirs) in pairs.items()})
+    return kept | {f"{name}, %": 100 * kept[name] / kept["loss"] for name in pairs}
+
+
+def _lay_out_halves(model: LanguageModel, trained: int) -> dict[str, Method]:
+    rope = find_rope(model)
     assert rope is not None
     yarn = {"spectrum": "yarn", "factor": float(FACTOR), "original_length": trained}
     ones = (1.0,) * (rope[0] // 2)
-    rivals = {
+    return {
         "yarn": Method("yarn", "", yarn),
         "frequencies": Method("frequencies", "", {**yarn, "attention_factor": 1.0}),
         "temperature": make_longrope("temperature", "", ones, trained, FACTOR, 0.1 * math.log(FACTOR) + 1),
     }
-    texts_NS = cut_texts(stream, trained, trained - 1, SHORT_TEXTS, model.start_ids)
-    losses = {}
-    for name, method in {"none": Method("none", ""), **rivals}.items():
-        with apply(model, method) as laid:
-            losses[name] = measure_losses(laid, texts_NS, trained - 1)[:, None]
-    against = {"yarn": "none", "frequencies": "none", "temperature": "none"}
-    against |= {"frequencies over temperature": "temperature", "temperature beside frequencies": "frequencies"}
-    ours = [losses["frequencies" if " over " in name else "yarn" if " beside " in name else name] for name in against]
-    costs = compare_with_baseline(ours, [losses[name] for name in against.values()])
-    kept = {"loss": float(losses["none"].mean()), "texts": len(texts_NS), "weights": hash_weights(model)}
-    for name, cost in zip(against, costs, strict=True):
-        kept |= _tell(name, cost)
-        kept[f"{name}, %"] = 100 * cost.value / kept["loss"]
-    return kept
 
 
 def measure_reach(folder: Path) -> dict[str, Any]:
-    """Measure how long a text two models read as they are."""
+    """Measure how long a text two kinds of models read as they are."""
     kept: dict[str, Any] = {}
     for name, recipe in (("rope", "facts"), ("windows", "facts-windows")):
-        model, stream = open_model(folder, recipe)
-        trained = int(model.trained_length or 0)
-        lengths = choose_lengths(trained, 8 * trained)
-        found = measure(model, stream, lengths, trained, texts=TEXTS, items=100)
-        kept[f"{name}, usable"] = found.usable.length
+        found, weights = [], []
+        for model, stream in open_models(folder, recipe):
+            trained = int(model.trained_length or 0)
+            lengths = choose_lengths(trained, 8 * trained)
+            found.append(measure(model, stream, lengths, trained, texts=TEXTS, items=100))
+            weights.append(hash_weights(model))
+        usable = [one.usable.length for one in found]
+        kept[f"{name}, usable"] = ", ".join(map(str, usable))
+        kept[f"{name}, least usable"], kept[f"{name}, most usable"] = min(usable), max(usable)
         kept[f"{name}, trained"] = trained
-        kept[f"{name}, learned"] = ", ".join(found.usable.learned)
-        kept[f"{name}, weights"] = hash_weights(model)
-        for rung in found.usable.rungs:
-            if rung.length > trained and rung.drift is not None:
-                kept |= _tell(f"{name}, {rung.length // trained}x", rung.drift)
-            for task, gap in rung.ranks.items():
-                kept |= _tell(f"{name}, {task}, {rung.length / trained:g}x", gap)
-        for task, ranks_NR in found.retrieval.ranks.items():
-            for length, rank in zip(lengths, ranks_NR.mean(0), strict=True):
-                kept[f"{name}, rank of {task}, {length / trained:g}x"] = None if np.isnan(rank) else float(rank)
+        kept[f"{name}, weights"] = ", ".join(weights)
+        kept |= _compare_lengths(name, found)
     return kept
+
+
+def _compare_lengths(name: str, found: Sequence[Measurement]) -> dict[str, Any]:
+    """Return the losses beyond the trained length against that at it, and recall at it against half of it."""
+    trained = found[0].trained
+    losses = _stack_by_length([one.drift.losses_NR for one in found], found[0])
+    longer = [length for length in losses if length > trained]
+    pairs = {f"{name}, {length // trained}x": (losses[length], losses[trained]) for length in longer}
+    kept: dict[str, Any] = {}
+    for task in found[0].retrieval.ranks:
+        ranks = _stack_by_length([one.retrieval.ranks[task] for one in found], found[0])
+        for length, ranks_SN in ranks.items():
+            rank = float(ranks_SN.mean())
+            kept[f"{name}, rank of {task}, {length / trained:g}x"] = None if np.isnan(rank) else rank
+        if task == "recall":
+            pairs[f"{name}, recall, 1x"] = ranks[trained], ranks[trained // 2]
+    return kept | tell_all(pairs)
+
+
+def _stack_by_length(read: Sequence[np.ndarray], found: Measurement) -> dict[int, np.ndarray]:
+    """Return one row for each training, by length, of what was read of texts by lengths (N × R)."""
+    return {length: np.stack([all_NR[:, place] for all_NR in read]) for place, length in enumerate(found.drift.lengths)}
 
 
 def measure_table(folder: Path) -> dict[str, Any]:
     """Measure what a table stretched to four times its rows loses on the same tokens, untrained and trained on."""
-    return _measure_stretched(*open_model(folder, "facts-table"), texts=TEXTS)
+    return _measure_stretched(open_models(folder, "facts-table"), texts=TEXTS)
 
 
 def measure_masked(folder: Path) -> dict[str, Any]:
     """Measure the same of an encoder with such a table, by the loss of masked tokens, of which a text has few."""
-    return _measure_stretched(*open_model(folder, "facts-table", "facts-masked", MASKED), texts=4 * TEXTS)
+    return _measure_stretched(open_models(folder, "facts-table", "facts-masked", MASKED), texts=4 * TEXTS)
 
 
-def _measure_stretched(model: LanguageModel, stream: np.ndarray, texts: int) -> dict[str, Any]:
+def _measure_stretched(models: Iterator[tuple[LanguageModel, np.ndarray]], texts: int) -> dict[str, Any]:
+    read, weights = [], []
+    for model, stream in models:
+        read.append(_stretch(model, stream, texts))
+        weights.append(hash_weights(model))
+        trained = int(model.trained_length or 0)
+    ways = [name for name in read[0] if name not in ("before", "interpolated, both trained", "held, both trained")]
+    pairs = {name: (_stack(read, name), _stack(read, "before")) for name in ways}
+    both = "interpolated, both trained"
+    pairs[both] = (_stack(read, both), _stack(read, "held, both trained"))
+    kept: dict[str, Any] = {"rows": trained, "longer": FACTOR * trained, "texts": texts, "weights": ", ".join(weights)}
+    kept |= {"loss": float(_stack(read, "before").mean()), **tell_all(pairs)}
+    return kept | {"best": min(ways, key=lambda name: kept[name])}
+
+
+def _stretch(model: LanguageModel, stream: np.ndarray, texts: int) -> dict[str, np.ndarray]:
+    """Return the losses of the texts before and after, by way, and after further training of two of them."""
     trained = int(model.trained_length or 0)
-    longest = FACTOR * trained
+    longest, tail = FACTOR * trained, trained // 4
     parts = split_stream(stream, 2)
-    tail = trained // 4
-    kept: dict[str, Any] = {"rows": trained, "longer": longest, "texts": texts, "weights": hash_weights(model)}
-    before_NS = cut_texts(parts[1], longest, tail, texts, model.start_ids)[:, -trained:]
-    before_N = measure_losses(model, before_NS, tail)[:, None]
-    kept["loss"] = float(before_N.mean())
-    losses, trained_on = {}, {}
+    texts_NS = cut_texts(parts[1], longest, tail, texts, model.start_ids)
+    losses = {"before": measure_losses(model, texts_NS[:, -trained:], tail)}
     stretched = {method.name: method for method in list_methods(model, trained, longest)[1:]}
     for name, method in stretched.items():
         with apply(model, method) as laid:
-            losses[name] = measure_drift(laid, parts[1], [longest], tail=tail, texts=texts).losses_NR
+            losses[name] = measure_drift(laid, parts[1], [longest], tail=tail, texts=texts).losses_NR[:, 0]
     for name, length in (("interpolated", longest), ("held", trained)):  # held at its own length, it is a copy
         with apply(model, replace(stretched[name], rows=length)) as laid:
             tune(laid, parts[0], Tuning(STEPS, "full"), trained, length)
-            texts_NS = cut_texts(parts[1], longest, tail, texts, model.start_ids)[:, -length:]
-            trained_on[name] = measure_losses(laid, texts_NS, tail)[:, None]
-    ours = [*losses.values(), trained_on["interpolated"]]
-    changes = compare_with_baseline(ours, [before_N] * len(losses) + [trained_on["held"]])
-    for name, change in zip([*losses, "interpolated, both trained"], changes, strict=True):
-        kept |= _tell(name, change)
-    kept["best"] = min(losses, key=lambda name: kept[name])
-    return kept
+            losses[f"{name}, both trained"] = measure_losses(laid, texts_NS[:, -length:], tail)
+    return losses
 
 
-def _tell(name: str, difference: Any) -> dict[str, Any]:
-    """Return a difference with its interval and what it shows."""
-    verdict = "more" if difference.low > 0 else "less" if difference.high < 0 else "undecided"
-    low, high = float(difference.low), float(difference.high)
-    return {name: float(difference.value), f"{name}, low": low, f"{name}, high": high, f"{name}, verdict": verdict}
+def _stack(read: Sequence[dict[str, np.ndarray]], name: str) -> np.ndarray:
+    """Return one row for each training."""
+    return np.stack([losses[name] for losses in read])
 
 
 PARTS: dict[str, Callable[[Path], dict[str, Any]]] = {
@@ -159,7 +196,7 @@ PARTS: dict[str, Callable[[Path], dict[str, Any]]] = {
     "longer-reach": measure_reach,
     "longer-table": measure_table,
     "longer-masked": measure_masked,
-    "longer-grid": lambda folder: measure_grid(),
+    "longer-grid": lambda folder: measure_grid(SEEDS),
 }
 """What is measured, by the name under which answers tell it."""
 

@@ -7,14 +7,20 @@ positions alone. On larger pictures the same scenes are drawn with as many more 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import torch
+from extending_told import tell_all
 from torch import nn
 from transformers import ViTConfig, ViTForImageClassification
 
-from clockhands.extension.pictures import PictureModel, Pictures, judge_grids
+from clockhands.extension.pictures import PictureModel, Pictures
+from clockhands.extension.pictures.judge import score_pictures
+from clockhands.extension.pictures.model import lengthen
+from clockhands.extension.pictures.tables import GRIDS
+from clockhands.shapes import Float
 
 __all__ = ["measure_grid"]
 
@@ -31,10 +37,10 @@ def draw(quarter: int, side: int, rng: np.random.Generator) -> torch.Tensor:
     return torch.from_numpy(noise.repeat(side // SIDE, 1).repeat(side // SIDE, 2)).float()
 
 
-def train() -> PictureModel:
+def train(seed: int) -> PictureModel:
     """Train the ViT."""
-    torch.manual_seed(0)
-    rng = np.random.default_rng(0)
+    torch.manual_seed(seed)
+    rng = np.random.default_rng(seed)
     config = ViTConfig(
         hidden_size=48, num_hidden_layers=3, num_attention_heads=3, intermediate_size=96, image_size=SIDE,
         patch_size=PATCH, num_labels=4,
@@ -51,24 +57,35 @@ def train() -> PictureModel:
     return PictureModel("a ViT of this study", model.eval(), {})
 
 
-def measure_grid() -> dict[str, Any]:
-    """Measure every way to make the grid larger."""
-    model, rng = train(), np.random.default_rng(1)
+def measure_grid(seeds: Sequence[int]) -> dict[str, Any]:
+    """Measure every way to make the grid larger, of one training for each seed, on the same pictures."""
+    rng = np.random.default_rng(len(seeds))  # no training has these pictures
     kinds = [number % 4 for number in range(PICTURES)]
     pictures = Pictures("drawn", tuple(draw(kind, TIMES * SIDE, rng) for kind in kinds), tuple(kinds))
-    judged = judge_grids(model, pictures, TIMES * SIDE)
+    read: dict[str, list[Float[np.ndarray, " N"]]] = {}
+    right: dict[str, list[float]] = {}
+    weights = []
+    for seed in seeds:
+        model = train(seed)
+        weights.append(_hash(model))
+        for way in ("before", *GRIDS):
+            side = SIDE if way == "before" else TIMES * SIDE
+            losses_N, named_N = score_pictures(model if way == "before" else lengthen(model, side, way), pictures, side)
+            read.setdefault(way, []).append(losses_N)
+            right.setdefault(way, []).append(float(named_N.mean()))
+    stacked = {way: np.stack(losses) for way, losses in read.items()}
+    kept: dict[str, Any] = {
+        "side": SIDE // PATCH, "longer": TIMES * SIDE // PATCH, "pictures": PICTURES,
+        "parameters": sum(weight.numel() for weight in model.model.parameters()), "weights": ", ".join(weights),
+        "loss": float(stacked["before"].mean()), "right": float(np.mean(right["before"])),
+    }  # fmt: skip
+    for way in GRIDS:
+        kept |= {f"{way}, loss": float(stacked[way].mean()), f"{way}, right": float(np.mean(right[way]))}
+    return kept | tell_all({way: (stacked[way], stacked["before"]) for way in GRIDS})
+
+
+def _hash(model: PictureModel) -> str:
     digest = hashlib.blake2b(digest_size=16)
     for _, weight in sorted(model.model.state_dict().items()):
         digest.update(weight.numpy().tobytes())
-    kept: dict[str, Any] = {
-        "side": SIDE // PATCH, "longer": TIMES * SIDE // PATCH, "pictures": PICTURES, "loss": judged.loss,
-        "right": judged.right, "parameters": sum(weight.numel() for weight in model.model.parameters()),
-        "chosen": judged.chosen.way if judged.chosen else "the model as it is", "weights": digest.hexdigest(),
-    }  # fmt: skip
-    for grid in judged.grids:
-        kept[f"{grid.way}, loss"], kept[f"{grid.way}, right"] = grid.loss, grid.right
-        for name, difference in ((grid.way, grid.gain), (f"{grid.way}, cost", grid.cost)):
-            verdict = "more" if difference.low > 0 else "less" if difference.high < 0 else "undecided"
-            kept |= {name: float(difference.value), f"{name}, low": float(difference.low),
-                     f"{name}, high": float(difference.high), f"{name}, verdict": verdict}  # fmt: skip
-    return kept
+    return digest.hexdigest()

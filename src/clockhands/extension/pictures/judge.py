@@ -8,7 +8,7 @@ smallest loss is chosen.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -24,7 +24,7 @@ from clockhands.extension.pictures.tables import GRIDS
 from clockhands.progress import CountProgress, ignore_count
 from clockhands.shapes import Float, Tensor
 
-__all__ = ["JudgedGrid", "JudgedGrids", "judge_grids"]
+__all__ = ["JudgedGrid", "JudgedGrids", "judge_grids", "score_pictures"]
 
 BATCH_PATCHES = 4_096
 
@@ -88,18 +88,15 @@ def judge_grids(
     """
     total = 1 + 2 * len(GRIDS)
 
-    def shrink(picture_CSS: Tensor) -> Tensor:
-        return resize(picture_CSS, model.side)
-
-    own_N, right_N = _score(model, pictures, shrink)
+    own_N, right_N = score_pictures(model, pictures, model.side)
     scored: list[tuple[Float[np.ndarray, " N"], Float[np.ndarray, " N"]]] = []
     small: list[Float[np.ndarray, " N"]] = []
     for number, way in enumerate(GRIDS):
         progress("judging grids", 1 + 2 * number, total)
         longer = lengthen(model, longest, way)
-        scored.append(_score(longer, pictures, lambda picture_CSS: resize(picture_CSS, longest)))
+        scored.append(score_pictures(longer, pictures, longest))
         progress("judging grids", 2 + 2 * number, total)
-        small.append(_score(longer, pictures, lambda picture_CSS: resize(shrink(picture_CSS), longest))[0])
+        small.append(score_pictures(longer, pictures, model.side, longest)[0])
     progress("judging grids", total, total)
     ours = [loss_N[:, None] for loss_N in (*(loss_N for loss_N, _ in scored), *small)]
     differences = compare_with_baseline(ours, [own_N[:, None]] * len(ours))
@@ -119,15 +116,20 @@ def _choose(judged: JudgedGrids) -> JudgedGrid | None:
     return min(able, key=lambda grid: grid.loss, default=None)
 
 
-def _score(
-    model: PictureModel, pictures: Pictures, size: Callable[[Tensor], Tensor]
+def score_pictures(
+    model: PictureModel, pictures: Pictures, *sides: int
 ) -> tuple[Float[np.ndarray, " N"], Float[np.ndarray, " N"]]:
-    """Return the loss of the right class of each picture, and whether it is named."""
+    """Return the loss of the right class of each picture, and whether it is named.
+
+    ``sides``: the pixels to which a picture is resized before it is read, one after the other.
+    """
     batch = max(1, BATCH_PATCHES // (model.side // model.patch) ** 2)
     losses: list[Tensor] = []
     named: list[Tensor] = []
     for first in range(0, len(pictures), batch):
-        sized = [size(picture_CSS) for picture_CSS in pictures.pictures[first : first + batch]]
+        sized = list(pictures.pictures[first : first + batch])
+        for side in sides:
+            sized = [resize(picture_CSS, side) for picture_CSS in sized]
         logits_BK = model.compute_logits(prepare(model, sized)).double()
         right_B = torch.tensor(_slice(pictures.classes, first, batch))
         losses.append(F.cross_entropy(logits_BK, right_B, reduction="none"))
