@@ -100,7 +100,7 @@ def call_fused_kernel(
     k_BHTK: Float[Tensor, "B H T K"],
     v_BHTK: Float[Tensor, "B H T Kv"],
     *,
-    sink_BHS: Float[Tensor, "#B #H #S"] | None = None,
+    sink_BHS: Float[Tensor, "*#BHS"] | None = None,
     **rest: Any,
 ) -> Float[Tensor, "B H S Kv"]:
     """Call PyTorch's fused kernel, with sinks of these logits if there are any (``fuses_sinks``): [B, H, S, Kv].

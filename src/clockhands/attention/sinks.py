@@ -43,7 +43,7 @@ def attend_with_sinks(
     q_BHSK: Float[Tensor, "B H S K"],
     k_BHTK: Float[Tensor, "B H T K"],
     v_BHTK: Float[Tensor, "B H T K"],
-    sink_BHS: Float[Tensor, "#B #H #S"],
+    sink_BHS: Float[Tensor, "*#BHS"],
     *,
     scale: float,
     attn_mask: Tensor | None = None,

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
+from clockhands.data.datasets import WindowDataset
 from clockhands.data.encoding import encode_texts
 from clockhands.inspection import Subject, Windows, cut_windows
 from clockhands.inspection.during_training import CHEAP_MEASURES, MEASURE_FUNCTIONS
@@ -34,7 +35,9 @@ class Inside:
         """The longest training sources of one length of which there are enough; of a language model, windows."""
         corpus = self.material.corpus
         if corpus.task == "language modelling":
-            length = min(MOST_TOKENS, self.material.train.length - 1)  # the last token of a window is only predicted
+            windows = self.material.train
+            assert isinstance(windows, WindowDataset)
+            length = min(MOST_TOKENS, windows.length - 1)  # the last token of a window is only predicted
             tokenizer = self.material.tokenizers.source
             return cut_windows(tokenizer, corpus.documents("train"), length=length, count=TEXTS)
         sources = self.material.corpus.sources("train")[:MOST_READ]
