@@ -75,4 +75,4 @@ def test_a_language_model_is_measured_on_windows_of_its_text() -> None:
     assert found["word over position"] > 0 and sum(found.values()) > 2
     for layer in (1, 2):
         shares = [value for name, value in found.items() if name.endswith(f"layer {layer}")]
-        assert len(shares) == 5 and sum(shares) == pytest.approx(1, abs=1e-4)
+        assert len(shares) == 7 and sum(shares) == pytest.approx(1, abs=1e-4)

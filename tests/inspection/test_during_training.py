@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from clockhands.comparison.plan_settings import MEASURES
-from clockhands.inspection.during_training import CHEAP_MEASURES, FOUR_TERMS, MEASURE_FUNCTIONS
+from clockhands.inspection.during_training import CHEAP_MEASURES, FOUR_TERMS, MEASURE_FUNCTIONS, OF_EVERY_QUERY
 from clockhands.inspection.reading.logit_parts import TERMS
 from clockhands.inspection.reading.windows import Windows
 from clockhands.inspection.subject.subject import Subject
@@ -64,8 +64,19 @@ def test_the_terms_are_those_that_inspect_finds_and_add_up() -> None:
     assert sum(found.values()) == pytest.approx(1)
     (split,) = readings.split_layers(model, TEXTS)
     shares = dict(zip(TERMS, split.compute_layer_shares().tolist(), strict=True))
-    for term, name in FOUR_TERMS.items():
+    for term, name in (FOUR_TERMS | OF_EVERY_QUERY).items():
         assert found[f"{name}, layer 1"] == pytest.approx(shares[term], abs=1e-6)
+
+
+def test_what_every_query_gives_a_key_is_told_apart() -> None:
+    """All queries are one vector, and one head's keys read positions: the other head's get nothing."""
+    model = planted.previous_token()
+    attention = model.encoder.layer[0].attention.self
+    with torch.no_grad():
+        attention.query.weight.zero_()
+        attention.query.bias[0] = 1.0
+    found = _measure("terms", model)
+    assert found["every query–position, layer 1"] == pytest.approx(1, abs=1e-3)
 
 
 def test_equal_logits_have_no_terms() -> None:

@@ -44,6 +44,9 @@ FOUR_TERMS = {
     "position–position": "position–position",
 }
 """The terms of (Q(x + e))ᵀ(K(y + f)), query first, by their names in the split of the logits."""
+OF_EVERY_QUERY = {"constant–content": "every query–word", "constant–position": "every query–position"}
+"""What a key gets from every query alike: the products of the mean state with it. Of a sinusoid whose slow hands have
+not come round, the mean of the positions is most of that state, and these terms are most of a score."""
 
 
 def read_input_levels(subject: Subject, windows: Windows) -> Levels | None:
@@ -161,12 +164,12 @@ def _measure_survival(subject: Subject, windows: Windows) -> dict[str, float]:
 
 
 def _measure_terms(subject: Subject, windows: Windows) -> dict[str, float]:
-    """Return the shares of the four terms, and of all others, in the variance of a layer's logits.
+    """Return the shares of the four terms, of the two of every query, and of all others in a layer's logits.
 
-    A position's part of a state is the mean over texts at that position, less the mean over all positions, which is a
-    third part: products with it, and what attention adds itself, are the other terms. The five add up to 1; one can be
-    slightly negative, since a covariance can. A layer whose logits are all equal, or whose terms miss them, is left
-    out. Source: ``logit_parts``, from eq. 6 of Ke et al. 2021 (TUPE).
+    They are shares of variance. A position's part of a state is the mean over texts at that position, less the mean
+    over all positions, which is a third part. The seven add up to 1; one can be slightly negative, since a covariance
+    can. A layer whose logits are all equal, or whose terms miss them, is left out. Source: ``logit_parts``, from eq. 6
+    of Ke et al. 2021 (TUPE).
     """
     recorded = _capture_mixed(subject, windows)
     shares: dict[str, float] = {}
@@ -175,8 +178,11 @@ def _measure_terms(subject: Subject, windows: Windows) -> dict[str, float]:
         if split.error > EXACT or not float(split.var_NH.sum()) > 0:
             continue
         share_t, number = split.compute_layer_shares(), layer.index + 1
-        four = {f"{name}, layer {number}": float(share_t[TERMS.index(term)]) for term, name in FOUR_TERMS.items()}
-        shares |= four | {f"other terms, layer {number}": 1 - sum(four.values())}
+        named = {
+            f"{name}, layer {number}": float(share_t[TERMS.index(term)])
+            for term, name in (FOUR_TERMS | OF_EVERY_QUERY).items()
+        }
+        shares |= named | {f"other terms, layer {number}": 1 - sum(named.values())}
     return shares
 
 

@@ -77,10 +77,14 @@ def read_projections(layer: Layer) -> tuple[Float[Tensor, "H K D"], Float[Tensor
     whose queries and keys are affine in the state.
     """
     width, length = layer.inputs_NTD.shape[-1], layer.inputs_NTD.shape[1]
+    zero = _read_first(layer, layer.inputs_NTD.new_zeros(1, length, width))
     units = torch.eye(width, dtype=layer.inputs_NTD.dtype)
-    zero = layer.replay(layer.inputs_NTD.new_zeros(1, length, width))
-    runs = [layer.replay(some[:, None].expand(-1, length, -1)) for some in units.split(layer.batch)]
-    query_DHK = torch.cat([run.q_BHSK[:, :, 0] for run in runs]) - zero.q_BHSK[:, :, 0]
-    key_DHK = torch.cat([run.k_BHTK[:, :, 0] for run in runs]) - zero.k_BHTK[:, :, 0]
-    query_HKD, key_HKD = (rows.double().cpu().permute(1, 2, 0) for rows in (query_DHK, key_DHK))
-    return query_HKD, key_HKD
+    runs = [_read_first(layer, some[:, None].expand(-1, length, -1)) for some in units.split(layer.batch)]
+    query_DHK, key_DHK = (torch.cat(rows) - of_zero for *rows, of_zero in zip(*runs, zero, strict=True))
+    return query_DHK.permute(1, 2, 0), key_DHK.permute(1, 2, 0)
+
+
+def _read_first(layer: Layer, x_NTD: Float[Tensor, "N T D"]) -> tuple[Float[Tensor, "N H K"], Float[Tensor, "N H K"]]:
+    """Return queries and keys at the first position, as copies: the logits of a run, which are large, are let go."""
+    computed = layer.replay(x_NTD)
+    return computed.q_BHSK[:, :, 0].double().cpu().clone(), computed.k_BHTK[:, :, 0].double().cpu().clone()
