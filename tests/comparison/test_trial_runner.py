@@ -28,7 +28,8 @@ def test_a_trial_measures_what_it_says(tmp_path: Path) -> None:
     assert len(trial.items) == 20 and trial.items_N.mean() == pytest.approx(trial.scores["exact"])
     assert trial.curve[-1].step == 6 and trial.curve[-1].validation_loss > 0
     assert trial.reached.step == 4
-    assert trial.inside.before.keys() == trial.inside.after.keys() == {"word over position", "position's share"}
+    named = {"word over position", "position's share", "length of a word's row", "length of a position's row"}
+    assert trial.inside.before.keys() == trial.inside.after.keys() == named
     assert trial.peak_mib > 10 and trial.parameters > 1000
     assert Trial.from_dict(json.loads(json.dumps(trial.to_dict()))) == trial
     assert not (tmp_path / "running" / "0-1").exists()
