@@ -10,6 +10,7 @@ import pytest
 
 from clockhands.cli import main
 from clockhands.comparison import Comparison, make_plan
+from clockhands.comparison.floor_finding import find_plan_floor, list_above
 from clockhands.data import Ceiling
 from clockhands.data.trigram import Floor
 from clockhands.errors import ClockhandsError, ConfigError, UsageError
@@ -22,6 +23,7 @@ from clockhands.studies.soundness import (
     makes_claim_about_length,
 )
 from tests.comparison.planted import plan, results
+from tests.studies.test_answers import RESULTS
 
 
 def study(**plan_tables: Any) -> Study:
@@ -63,6 +65,17 @@ def test_a_baseline_that_gets_everything_right_gives_no_answer() -> None:
         check_baseline(study(), scored(98.1))
     check_baseline(study(despite={"baseline": "because"}), scored(100.0))
     check_baseline(replace(study(), unscored=True), scored(100.0))
+
+
+def test_the_layouts_that_answers_call_below_the_floor_are_below_it() -> None:
+    """All of them, not the baseline alone; after the short training none is."""
+    trained = {
+        name: Comparison.from_json((RESULTS / f"which-layers.{name}.json").read_text("utf8"))
+        for name in ("twice-long", "twice")
+    }
+    floor = find_plan_floor(replace(trained["twice-long"].plan, seeds=(1,)))
+    assert floor is not None and list_above(floor, trained["twice-long"]) == {}
+    assert len(list_above(floor, trained["twice"])) == len(trained["twice"].plan.variants)
 
 
 def test_length_is_not_claimed_above_the_floor() -> None:
