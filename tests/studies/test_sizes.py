@@ -43,10 +43,25 @@ def test_every_study_has_a_plan_in_every_size(name: str, size: str) -> None:
     own = STUDIES[name].sizes.get(size, {})
     assert scaled.budget[1] == own.get("budget", {}).get("steps", SIZES[size].times * planned.budget[1])
     assert scaled.recipe.model.d_model == WIDTHS.get(size, planned.recipe.model.d_model)
-    seeds = tuple(range(1, own["seeds"] + 1)) if "seeds" in own else planned.seeds
+    count = own.get("seeds", SIZES[size].plan.get("seeds"))
+    seeds = tuple(range(1, count + 1)) if count else planned.seeds
     assert (scaled.baseline, scaled.seeds) == (planned.baseline, seeds)
     assert scaled.recipe.corpus == (size if size in TASKS else planned.recipe.corpus)
-    assert bool(scaled.redraw_text) == (size in ("numbers", "stdlib", "scores") or planned.recipe.corpus == "stdlib")
+    assert bool(scaled.redraw_text) == (
+        size in ("numbers", "stdlib", "scores", "finer") or planned.recipe.corpus == "stdlib"
+    )
+
+
+def test_the_finer_size_holds_differences_to_a_point_with_more_items() -> None:
+    plan = STUDIES["scale"].make_plan(size="finer")
+    assert (plan.equal_within, plan.seeds, plan.recipe.corpus_options["test"]) == (1.0, tuple(range(1, 11)), 1000)
+    assert (STUDIES["scale"].planned.equal_within, len(STUDIES["scale"].planned.seeds)) == (5.0, 5)
+
+
+def test_a_size_can_say_what_is_measured_inside() -> None:
+    """The task *stdlib* measures nothing inside unless the study asks for it."""
+    assert STUDIES["do-positions-survive"].make_plan(size="stdlib").inside == ("survival",)
+    assert STUDIES["sum-or-concatenate"].make_plan(size="stdlib").inside == ()
 
 
 def test_a_size_can_choose_from_what_a_grid_makes() -> None:

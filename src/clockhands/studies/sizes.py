@@ -8,6 +8,7 @@ A study's file may change a size, for what is meant relative to the width::
     set = { "training.precision" = "bf16" }           # optional: settings that all variants share, over the size's own
     seeds = 5                                         # optional: in place of the plan's
     redraw_text = true                                # optional: each seed trains on a draw of the text of its own
+    inside = ["survival"]                             # optional: what is measured inside, in place of the size's
     despite = { baseline = "..." }                    # optional: why the task is used here, in place of the plan's
     [[size.gpu.change]]
     variant = "concatenate 48 + 16"                   # one of the plan's
@@ -139,6 +140,22 @@ SIZES = {
         plan={"redraw_text": True, "inside": ("loudness", "terms")},
         declared=True,
     ),
+    "finer": Size(
+        "as planned, with ten seeds, a training text of its own for each, 1,000 test items and a margin of one point: "
+        "half a minute a trial on one core",
+        shape={"data.test": 1000},
+        plan={
+            "seeds": 10,
+            "redraw_text": True,
+            "margin": 1.0,
+            "inside": (),
+            "despite": {
+                "baseline": "The question is whether two good models differ by a point; the intervals are exact near "
+                "100 %."
+            },
+        },
+        declared=True,
+    ),
     "wide": Size(
         "width 256, else as planned: minutes a trial on one core",
         shape=WIDE,
@@ -158,7 +175,7 @@ SIZES = {
     ),
 }
 """What ``clockhands study NAME --scale`` takes."""
-KEYS = ("variants", "budget", "seeds", "set", "redraw_text", "despite", "change", "variant")
+KEYS = ("variants", "budget", "seeds", "set", "redraw_text", "inside", "despite", "change", "variant")
 
 
 def scale_plan(plan: Tables, own: Tables | None, name: str, folder: Path, source: str) -> dict[str, Any]:
@@ -188,7 +205,7 @@ def scale_plan(plan: Tables, own: Tables | None, name: str, folder: Path, source
         **size.plan,
         "budget": own.get("budget", {kind: size.times * n for kind, n in plan["budget"].items()}),
     }
-    scaled |= {key: own[key] for key in ("seeds", "redraw_text", "despite") if key in own}
+    scaled |= {key: own[key] for key in ("seeds", "redraw_text", "inside", "despite") if key in own}
     if size.recipe:
         scaled["recipe"] = _find_other_task(plan["recipe"], size, name, source)
     if size.shape or "set" in own:
