@@ -62,7 +62,8 @@ from clockhands.comparison.verdict_sentences import Kind
 from clockhands.errors import ConfigError, describe_unknown
 from clockhands.files import read_toml
 from clockhands.studies.given_text import GivenText, read_given_text
-from clockhands.studies.sizes import SIZES, scale_plan
+from clockhands.studies.scaling import scale_plan
+from clockhands.studies.sizes import SIZES
 
 RECIPES = "recipes"
 """Where the recipes of studies lie, in the folder of the studies."""
