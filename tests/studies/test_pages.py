@@ -11,13 +11,17 @@ DOCS = Path(__file__).parent.parent.parent / "docs"
 GENERATE = DOCS / "studies" / "generate.py"
 
 
-def test_no_page_has_drifted() -> None:
+def test_no_page_has_drifted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(GENERATE.parent))
     generate = runpy.run_path(str(GENERATE))
     for path, text in generate["write_pages"]().items():
         assert path.read_text("utf8") == text, f"{path.name}: run python docs/studies/generate.py"
 
 
-def test_the_generator_writes_nothing_that_was_not_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_generator_writes_nothing_that_was_not_asked_for(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(GENERATE.parent))
     parse = runpy.run_path(str(GENERATE))["parse"]
     for words, said in (
         (["--chek"], "unrecognized arguments: --chek"),
