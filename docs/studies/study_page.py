@@ -13,7 +13,7 @@ from clockhands.studies import Study, answer_question
 from clockhands.studies.answer import describe_missing
 from clockhands.studies.answer_page import write_table
 from clockhands.studies.guards import Measured
-from clockhands.studies.literature import check_orderings
+from clockhands.studies.literature import INSIDE, check_ordering, list_tried
 from clockhands.studies.sizes import SIZES
 from clockhands.studies.soundness import describe_earlier_plan
 from clockhands.studies.task_bounds import describe_order_blind
@@ -63,6 +63,7 @@ def _write_sizes(study: Study, sized: Mapping[str, Comparison]) -> Iterable[str]
             f"`clockhands study {study.name} --scale {size}`.", "", write_markdown(comparison),
         )  # fmt: skip
         yield from map(write_markdown, map(comparison.scored_by, comparison.other_metrics))
+        yield from _write_orderings(study, comparison, level=4)
         items = conclude(comparison).items
         yield from _write_other_tables(
             (item for item in items if item.name == "compare.lengths" or item.name.startswith("inside.")), level=4
@@ -111,16 +112,27 @@ def _bound_items(items_N: Any) -> str:
     return f"{mean:.1f} [{mean - reach:.1f}, {mean + reach:.1f}]"
 
 
-def _write_orderings(study: Study, comparison: Comparison) -> list[str]:
-    """Return what the literature reports of two variants, beside what was measured here."""
-    if not study.orderings:
-        return []
+def _write_orderings(study: Study, comparison: Comparison, level: int = 3) -> list[str]:
+    """Return what the literature reports of two variants, beside what was measured here; ``level``: of the heading."""
     columns = ("claim", "source", "measured", "verdict")
-    rows = [[getattr(checked, name) for name in columns] for checked in check_orderings(study, comparison)]
+    tried = list_tried(study, comparison)
+    checked = [check_ordering(own, comparison, len(tried)) for own in tried if _has_measured(comparison, own.on)]
+    rows = [[getattr(ordering, name) for name in columns] for ordering in checked]
+    if not rows:
+        return []
     lines = [_write_row(cells, range(4)) for cells in (columns, ["---"] * 4, *rows)]
-    title = "### What the literature reports, and what was measured here"
+    title = f"{'#' * level} What the literature reports, and what was measured here"
     method = "Differences are paired by seed, with simultaneous 95 % intervals (two-way clustering, Bonferroni)."
     return [title, "", *lines, "", method, ""]
+
+
+def _has_measured(comparison: Comparison, on: str) -> bool:
+    """Return whether a comparison has what an ordering is about: a size may have other lengths, or no measures."""
+    if on.startswith(INSIDE):
+        when, _, name = on.partition(": ")
+        return all(name in getattr(trial.measured, when) for trial in comparison.trials if trial.finished)
+    splits = comparison.trials[0].longer
+    return on == "score" or on.removesuffix(", growth") in splits
 
 
 def _write_other_tables(items: Iterable[Finding], level: int = 3) -> list[str]:
