@@ -50,7 +50,8 @@ def test_every_study_has_a_plan_in_every_size(name: str, size: str) -> None:
     assert (scaled.baseline, scaled.seeds) == (planned.baseline, seeds)
     assert scaled.recipe.corpus == TASKS.get(size, planned.recipe.corpus)
     assert bool(scaled.redraw_text) == (
-        size in ("numbers", "stdlib", "stdlib-long", "scores", "finer") or planned.recipe.corpus == "stdlib"
+        size in ("numbers", "stdlib", "stdlib-long", "scores", "finer", "finer-long")
+        or planned.recipe.corpus == "stdlib"
     )
 
 

@@ -29,8 +29,8 @@ EXAMPLES = (
 
 SCALES = (
     "cpu", "long", "longest", "rates", "bases", "bases-longer", "roles", "numbers", "stdlib",
-    "roles-long", "stdlib-long", "twice", "twice-long", "twice-more", "post", "scores", "finer", "wide", "wide-long",
-    "wider", "gpu", "paper",
+    "roles-long", "stdlib-long", "twice", "twice-long", "twice-more", "post", "scores", "finer", "finer-long",
+    "wide", "wide-long", "wider", "gpu", "paper",
 )  # fmt: skip
 """The names of ``clockhands.studies.sizes.SIZES``, typed again here because importing them imports torch."""
 
@@ -50,9 +50,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         default="cpu",
         help="run it as planned (cpu, the default), with four or ten times the training (long, longest), with other "
         "learning rates (rates), bases of the rotation (bases, bases-longer) or factors of the scores of attention "
-        "(scores), with more seeds and test items (finer), on another task (roles, numbers, stdlib; roles-long and "
-        "stdlib-long train longer), with post-norm (post), with a wider model (twice, wide and wider; twice-long and "
-        "wide-long train longer, twice-more has more seeds), or with a wider and deeper one (gpu, paper)",
+        "(scores), with more seeds and test items (finer, finer-long), on another task (roles, numbers, stdlib; "
+        "roles-long and stdlib-long train longer), with post-norm (post), with a wider model (twice, wide and wider; "
+        "twice-long and wide-long train longer, twice-more has more seeds), or with a wider and deeper one (gpu, paper)",
     )
     parser.add_argument(
         "--out", metavar="FOLDER", help="where results and page are written (default: runs/studies/NAME, or NAME-SCALE)"

@@ -57,6 +57,17 @@ OF_PYTHON: dict[str, Any] = {
 }
 """What a plan says of the text of Python's standard library."""
 
+WITHIN_A_POINT: dict[str, Any] = {
+    "seeds": 10,
+    "redraw_text": True,
+    "margin": 1.0,
+    "inside": (),
+    "despite": {
+        "baseline": "The question is whether two good models differ by a point; the intervals are exact near 100 %."
+    },
+}
+"""What a plan says where differences of a point are asked for."""
+
 SIZES = {
     "cpu": Size("as planned, for one processor core"),
     "long": Size("as planned, with four times the budget, which tells slow from impossible", 4),
@@ -137,16 +148,15 @@ SIZES = {
         "as planned, with ten seeds, a training text of its own for each, 1,000 test items and a margin of one point: "
         "half a minute a trial on one core",
         shape={"data.test": 1000},
-        plan={
-            "seeds": 10,
-            "redraw_text": True,
-            "margin": 1.0,
-            "inside": (),
-            "despite": {
-                "baseline": "The question is whether two good models differ by a point; the intervals are exact near "
-                "100 %."
-            },
-        },
+        plan=WITHIN_A_POINT,
+        declared=True,
+    ),
+    "finer-long": Size(
+        "ten seeds, a training text of its own for each, 1,000 test items and a margin of one point, with four times "
+        "the budget: half a minute a trial on one core",
+        4,
+        shape={"data.test": 1000},
+        plan=WITHIN_A_POINT,
         declared=True,
     ),
     "wide": Size(
