@@ -52,7 +52,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "learning rates (rates), bases of the rotation (bases, bases-longer) or factors of the scores of attention "
         "(scores), with more seeds and test items (finer, finer-long), on another task (roles, numbers, stdlib; "
         "roles-long and stdlib-long train longer), with post-norm (post), with a wider model (twice, wide and wider; "
-        "twice-long and wide-long train longer, twice-more has more seeds), or with a wider and deeper one (gpu, paper)",
+        "twice-long and wide-long train longer, twice-more has more seeds), or a wider and deeper one (gpu, paper)",
     )
     parser.add_argument(
         "--out", metavar="FOLDER", help="where results and page are written (default: runs/studies/NAME, or NAME-SCALE)"
