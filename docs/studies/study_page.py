@@ -122,7 +122,11 @@ def _write_orderings(study: Study, comparison: Comparison, level: int = 3) -> li
         return []
     lines = [_write_row(cells, range(4)) for cells in (columns, ["---"] * 4, *rows)]
     title = f"{'#' * level} What the literature reports, and what was measured here"
-    method = "Differences are paired by seed, with simultaneous 95 % intervals (two-way clustering, Bonferroni)."
+    method = (
+        "Differences are paired by seed, with simultaneous 95 % intervals (two-way clustering, Bonferroni). They hold "
+        "together for these orderings alone, as those of the first table do for its variants: the same pair can be "
+        "decided here and not there."
+    )
     return [title, "", *lines, "", method, ""]
 
 

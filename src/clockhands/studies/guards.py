@@ -97,7 +97,7 @@ def find_range(name: str, measured: Measured, facts: Facts, growths: int = 1) ->
     """Return both ends of a number's interval, which are one where it has none.
 
     ``name``: a value by ``FACT.KEY``, what was measured by ``STUDY/SLOT``, or a limit that is typed as a number.
-    ``growths``: as of ``fill_slots``. Raises KeyError for a slot of nothing, ValueError for what is no number.
+    ``growths``: as of ``fill_slots``. Raises KeyError for a slot of nothing, ConfigError for what is no number.
     """
     study, _, slot = name.partition("/")
     fact, _, key = name.partition(".")
@@ -107,8 +107,11 @@ def find_range(name: str, measured: Measured, facts: Facts, growths: int = 1) ->
     else:
         text = str(facts[fact][key]) if fact in facts else name
     value, _, interval = text.replace("−", "-").partition(" [")
-    low, _, high = interval.rstrip("]").partition(", ")
-    return (float(low), float(high)) if interval else (float(value), float(value))
+    low, _, high = interval.rstrip("]").partition(", ") if interval else (value, "", value)
+    try:
+        return float(low), float(high)
+    except ValueError as fault:
+        raise ConfigError([f"{name} is {text!r}, which is no number"], "the answers") from fault
 
 
 def _find_fallen(question: Question, sentence: str, rests: Rests, measured: Measured, facts: Facts) -> list[str]:
