@@ -105,7 +105,7 @@ def test_a_number_has_its_interval(tides: Comparison) -> None:
     assert low < 60 < high
     assert find_range("moon.seen", measured, FACTS) == (57.5, 60.5)
     assert find_range("moon.phases", measured, FACTS) == (8.0, 8.0)
-    with pytest.raises(ConfigError, match="sun.far is .sun.far., which is no number"):
+    with pytest.raises(ConfigError, match=r"sun\.far is .sun\.far., which is no number"):
         find_range("sun.far", measured, FACTS)
 
 
