@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -33,12 +32,21 @@ def test_a_machine_has_a_name_and_cores() -> None:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no limits of this kind")
 def test_a_limited_address_space_is_all_there_is() -> None:
-    code = """
-import resource, psutil, torch
-from clockhands.machine import measure_free_memory
-size = psutil.Process().memory_info().vms + 300 * 2**20
-resource.setrlimit(resource.RLIMIT_AS, (size, size))
-print(measure_free_memory(torch.device("cpu")))
-"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert 200 * 2**20 < int(done.stdout) <= 300 * 2**20
+    """In a fork, which ends with its limit: a new process would import PyTorch first."""
+    import resource  # late: Windows has none
+
+    reading, writing = os.pipe()
+    child = os.fork()
+    if not child:
+        code = 1
+        try:
+            size = psutil.Process().memory_info().vms + 300 * 2**20
+            resource.setrlimit(resource.RLIMIT_AS, (size, size))
+            os.write(writing, str(measure_free_memory(torch.device("cpu"))).encode())
+            code = 0
+        finally:
+            os._exit(code)
+    os.close(writing)
+    assert os.waitpid(child, 0)[1] == 0
+    with os.fdopen(reading) as stream:
+        assert 200 * 2**20 < int(stream.read()) <= 300 * 2**20
