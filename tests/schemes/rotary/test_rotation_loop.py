@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import random
 import signal
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -21,6 +19,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from clockhands.schemes import RoPE
 from clockhands.schemes.rotary import loop_choice, loop_code, rotation, rotation_loop
 from clockhands.schemes.rotary.base import rotate_pairs
+from tests.schemes.rotary.programs import Ended, run_programs
 
 pytestmark = pytest.mark.skipif(
     torch.backends.cpu.get_cpu_capability() not in ("AVX2", "AVX512"), reason="PyTorch rounds elsewhere here"
@@ -206,23 +205,16 @@ def test_tensors_with_a_sign_to_come_take_the_operations() -> None:
     assert torch.equal(scheme.rotate(x, x, POS, POS)[0], scheme.rotate(x.resolve_neg(), x.resolve_neg(), POS, POS)[0])
 
 
-def test_a_thread_that_outlives_the_program_rotates() -> None:
+@pytest.fixture(scope="module")
+def programs() -> dict[str, Ended]:
+    """How whole programs ended."""
+    return run_programs()
+
+
+def test_a_thread_that_outlives_the_program_rotates(programs: dict[str, Ended]) -> None:
     """After the main thread has ended no thread can be started, and the loop runs in the one that calls it."""
-    code = """
-import threading, time, torch
-from clockhands.schemes import RoPE
-from clockhands.schemes.rotary import loop_choice, rotation, rotation_loop
-torch.set_num_threads(2)
-loop_choice.LOOP_AFTER, rotation_loop.FEWEST_PER_THREAD = 0, 1
-x, at, scheme = torch.ones(2, 6, 300, 64), torch.arange(300)[None].expand(2, -1), RoPE(64, layout="half")
-scheme.rotate(x, x, at, at)
-def work():
-    time.sleep(0.5)
-    print("rotated", tuple(scheme.rotate(x, x, at, at)[0].shape))
-threading.Thread(target=work).start()
-"""
-    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=100)
-    assert (ended.returncode, ended.stdout) == (0, "rotated (2, 6, 300, 64)\n"), ended.stderr
+    code, printed, errors = programs["outliving"]
+    assert (code, printed) == (0, "rotated (2, 6, 300, 64)\n"), errors
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
@@ -242,63 +234,15 @@ def test_a_forked_process_has_threads_of_its_own(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
-def test_a_process_forked_while_another_thread_compiles_rotates_without_the_loop() -> None:
+def test_a_process_forked_while_another_thread_compiles_rotates_without_the_loop(programs: dict[str, Ended]) -> None:
     """The lock of LLVM is held by a thread that the new process does not have, and nobody releases it."""
-    code = """
-import os, signal, threading, torch
-from clockhands.schemes import RoPE
-from clockhands.schemes.rotary import loop_choice, rotation, rotation_loop
-from llvmlite.binding.ffi import lib
-torch.set_num_threads(1)
-loop_choice.LOOP_AFTER = 0
-x, at, scheme = torch.ones(2, 6, 300, 64), torch.arange(300)[None].expand(2, -1), RoPE(64, layout="half")
-held, forked, compile_loop = threading.Event(), threading.Event(), rotation_loop.compile_loop
-def compile_slowly(dtype):
-    with lib._lock:
-        held.set()
-        forked.wait()
-        return compile_loop(dtype)
-rotation_loop.compile_loop = compile_slowly
-thread = threading.Thread(target=lambda: scheme.rotate(x, x, at, at))
-thread.start()
-held.wait()
-child = os.fork()
-if not child:
-    signal.alarm(20)
-    rotation_loop.compile_loop = compile_loop
-    os._exit(0 if scheme.rotate(x, x, at, at)[0].shape == x.shape else 1)
-forked.set()
-thread.join()
-assert loop_choice._find_loop(torch.float32, rotation._rotate_halves)
-print("child ended with", os.waitpid(child, 0)[1])
-"""
-    ended = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, timeout=100)
-    assert (ended.returncode, ended.stdout) == (0, "child ended with 0\n"), ended.stderr
+    code, printed, errors = programs["forking"]
+    assert (code, printed) == (0, "child ended with 0\n"), errors
 
 
-def test_a_program_ends_while_a_thread_compiles() -> None:
+def test_a_program_ends_while_a_thread_compiles(programs: dict[str, Ended]) -> None:
     """Without a message, whatever LLVM is at: the thread compiles again and again, and nobody waits for it."""
-    code = """
-import itertools, threading, torch
-from clockhands.schemes import RoPE
-from clockhands.schemes.rotary import loop_choice, loop_code
-torch.set_num_threads(1)
-loop_choice.LOOP_AFTER = 0
-x, at, scheme = torch.ones(2, 6, 300, 64), torch.arange(300)[None].expand(2, -1), RoPE(64, layout="half")
-compiled = threading.Event()
-def work():
-    for turn in itertools.count():
-        loop_choice._find_loop.cache_clear()
-        loop_code.compile_loop.cache_clear()
-        scheme.rotate(x, x, at, at)
-        if turn == 2:
-            compiled.set()
-threading.Thread(target=work, daemon=True).start()
-compiled.wait()
-print("ends")
-"""
-    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=100)
-    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "ends\n", "")
+    assert programs["compiling"] == (0, "ends\n", "")
 
 
 def test_threads_that_rotate_at_once_all_have_the_bits_of_pytorch() -> None:
