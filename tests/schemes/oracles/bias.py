@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import cache
 
 import torch
 
@@ -39,7 +40,7 @@ def alibi(case: Case) -> Expected:
         left, right = (case.scheme.slopes_OH[side].abs().tolist() for side in (0, -1))
 
     def term(h: int, i: int, j: int) -> float:
-        r = float(case.qpos_S[i] - case.kpos_T[j])
+        r = float(case.offsets[i][j])
         if form == "causal":
             return -left[h] * r
         if form == "asymmetric" and (r < 0 if h < heads // 2 else r > 0):
@@ -75,13 +76,11 @@ def t5(case: Case) -> Expected:
     """Raffel et al. 2020, section 2.1: q·k, unscaled in T5 itself, plus the number of the bucket of j - i."""
     options = case.options
     both = options.get("bidirectional", not case.causal)
-    table = case.scheme.table_HN.detach().double() * options.get("bias_scale", 1.0)
+    table = (case.scheme.table_HN.detach().double() * options.get("bias_scale", 1.0)).tolist()
 
     def term(h: int, i: int, j: int) -> float:
-        offset = int(case.kpos_T[j] - case.qpos_S[i])
-        return float(
-            table[h, t5_bucket(offset, both, options.get("num_buckets", 32), options.get("max_distance", 128))]
-        )
+        offset = -int(case.offsets[i][j])
+        return table[h][t5_bucket(offset, both, options.get("num_buckets", 32), options.get("max_distance", 128))]
 
     expected = case.add(term)
     if options.get("logit_scale") == "none":
@@ -114,7 +113,7 @@ def kerple(case: Case) -> Expected:
     shape = [min(max(value, 0.01), 2.0 if power else math.inf) for value in case.scheme.shape_H.tolist()]
 
     def term(h: int, i: int, j: int) -> float:
-        far = abs(float(case.qpos_S[i] - case.kpos_T[j]))
+        far = abs(float(case.offsets[i][j]))
         return -size[h] * (far ** shape[h] if power else math.log(1 + shape[h] * far))
 
     return case.add(term)
@@ -125,15 +124,17 @@ def sandwich(case: Case) -> Expected:
     """Chi et al. 2023, appendix E: inner products of sinusoidal vectors over the compression ratio 8h/H."""
     size, base, heads = case.options.get("size", 128), case.options.get("base", 10_000.0), case.q_HSK.shape[0]
 
+    @cache
     def vector(p: float) -> list[float]:
         angles = [p / base ** (2 * c / size) for c in range(size // 2)]
         return [math.sin(a) for a in angles] + [math.cos(a) for a in angles]
 
-    def term(h: int, i: int, j: int) -> float:
-        inner = sum(a * b for a, b in zip(vector(float(case.qpos_S[i])), vector(float(case.kpos_T[j])), strict=True))
-        return inner / (8 * (h + 1) / heads)
+    @cache
+    def inner(m: float, n: float) -> float:
+        return sum(a * b for a, b in zip(vector(m), vector(n), strict=True))
 
-    return case.add(term)
+    asked, found = case.qpos_S.tolist(), case.kpos_T.tolist()
+    return case.add(lambda h, i, j: inner(float(asked[i]), float(found[j])) / (8 * (h + 1) / heads))
 
 
 @oracle("window", {"left": 2}, {"left": 3, "right": 0}, {"left": 2, "axis": 0}, {"left": 1, "axis": 1})
@@ -142,8 +143,10 @@ def window(case: Case) -> Expected:
     left = case.options.get("left", 127)
     right = case.options.get("right", left)
 
+    asked, found = ([case.coordinates(place) for place in pos] for pos in (case.qpos_S, case.kpos_T))
+
     def term(h: int, i: int, j: int) -> float:
-        pairs = zip(case.coordinates(case.qpos_S[i]), case.coordinates(case.kpos_T[j]), strict=True)
+        pairs = zip(asked[i], found[j], strict=True)
         return 0.0 if all(-right <= q - k <= left for q, k in pairs) else -math.inf
 
     return case.add(term)
@@ -153,13 +156,13 @@ def window(case: Case) -> Expected:
 def dynamic(case: Case) -> Expected:
     """CrossFormer, section 3.3, in one dimension: the network's answer for i - j or its signed logarithm."""
 
-    def term(h: int, i: int, j: int) -> float:
-        r = float(case.qpos_S[i] - case.kpos_T[j])
+    @cache
+    def answer(r: float) -> list[float]:
         if case.options.get("log_distance"):
             r = math.copysign(math.log(1 + abs(r)), r)
-        return perceptron(case.scheme.mlp, [r], "silu")[h]
+        return perceptron(case.scheme.mlp, [r], "silu")
 
-    return case.add(term)
+    return case.add(lambda h, i, j: answer(float(case.offsets[i][j]))[h])
 
 
 @oracle("fire", {"length": 4.0, "c": 0.7}, {"length": 8.0, "threshold": "halved"})
@@ -172,12 +175,13 @@ def fire(case: Case) -> Expected:
     def psi(x: float) -> float:
         return math.log(abs(c * x) + 1)
 
-    def term(h: int, i: int, j: int) -> float:
-        here = float(case.qpos_S[i])
-        share = psi(here - float(case.kpos_T[j])) / (psi(max(here, limit)) + 1e-6)
-        return perceptron(case.scheme.mlp, [share], "relu")[h]
+    @cache
+    def answer(here: float, there: float) -> list[float]:
+        share = psi(here - there) / (psi(max(here, limit)) + 1e-6)
+        return perceptron(case.scheme.mlp, [share], "relu")
 
-    return case.add(term)
+    asked, found = case.qpos_S.tolist(), case.kpos_T.tolist()
+    return case.add(lambda h, i, j: answer(float(asked[i]), float(found[j]))[h])
 
 
 @oracle("swin", {"rows": 4, "columns": 5})
@@ -185,11 +189,11 @@ def swin(case: Case) -> Expected:
     """Liu et al. 2021, equation 4: B[row offset + M - 1, column offset + M - 1]."""
     rows = case.options.get("rows", 7)
     columns = case.options.get("columns", rows)
-    table = case.scheme.table_RH.detach().double().view(2 * rows - 1, 2 * columns - 1, -1)
+    table = case.scheme.table_RH.detach().double().view(2 * rows - 1, 2 * columns - 1, -1).tolist()
 
     def term(h: int, i: int, j: int) -> float:
-        down, right = (int(case.qpos_S[i, a] - case.kpos_T[j, a]) for a in range(2))
-        return float(table[down + rows - 1, right + columns - 1, h])
+        down, right = (int(offset) for offset in case.offsets[i][j][:2])
+        return table[down + rows - 1][right + columns - 1][h]
 
     return case.add(term)
 
@@ -204,11 +208,11 @@ def log_cpb(case: Case) -> Expected:
         scaled = offset / reach[side] * 8
         return math.copysign(math.log2(abs(scaled) + 1) / math.log2(8), scaled)
 
-    def term(h: int, i: int, j: int) -> float:
-        offset = [spaced(float(case.qpos_S[i, a] - case.kpos_T[j, a]), a) for a in range(2)]
-        return 16 / (1 + math.exp(-perceptron(case.scheme.mlp, offset, "relu")[h]))
+    @cache
+    def answer(down: float, right: float) -> list[float]:
+        return perceptron(case.scheme.mlp, [spaced(down, 0), spaced(right, 1)], "relu")
 
-    return case.add(term)
+    return case.add(lambda h, i, j: 16 / (1 + math.exp(-answer(*map(float, case.offsets[i][j][:2]))[h])))
 
 
 @oracle("alibi-axes", {"norm": "manhattan"})
@@ -217,7 +221,7 @@ def alibi_axes(case: Case) -> Expected:
     slopes = [2**-2, 2**-4, 2**-6, 2**-8, 2**-1, 2**-3]
 
     def term(h: int, i: int, j: int) -> float:
-        apart = [abs(float(a - b)) for a, b in zip(case.qpos_S[i], case.kpos_T[j], strict=True)]
+        apart = [abs(float(offset)) for offset in case.offsets[i][j]]
         return -slopes[h] * (sum(apart) if case.options.get("norm") == "manhattan" else math.hypot(*apart))
 
     return case.add(term)
@@ -226,10 +230,10 @@ def alibi_axes(case: Case) -> Expected:
 @oracle("diet", {"rank": 3}, {"form": "relative", "max_length": 12})
 def diet(case: Case) -> Expected:
     """Chen et al. 2021: P_Q[i]·P_K[j], or R[i - j], not scaled."""
-    scheme = case.scheme
+    scheme, asked, found = case.scheme, case.qpos_S.tolist(), case.kpos_T.tolist()
 
     def term(h: int, i: int, j: int) -> float:
-        m, n = int(case.qpos_S[i]), int(case.kpos_T[j])
+        m, n = int(asked[i]), int(found[j])
         if case.options.get("form") == "relative":
             return float(scheme.table_HR[h, m - n + 11])
         return float(scheme.query_HPR[h, m].double() @ scheme.key_HPR[h, n].double())

@@ -23,7 +23,8 @@ def chunks(case: Case) -> Expected:
     def number(pos: Tensor) -> list[int]:
         return [math.floor(p / size) for p in case.coordinates(pos)]
 
-    return case.add(lambda h, i, j: 0.0 if number(case.qpos_S[i]) == number(case.kpos_T[j]) else -math.inf)
+    asked, found = ([number(place) for place in pos] for pos in (case.qpos_S, case.kpos_T))
+    return case.add(lambda h, i, j: 0.0 if asked[i] == found[j] else -math.inf)
 
 
 @oracle("sinks", {"start": 2.0})
@@ -33,7 +34,7 @@ def sinks(case: Case) -> Expected:
     seen = causal_mask(*logits.shape[1:]) if case.causal else torch.ones(logits.shape[1:], dtype=torch.bool)
     for h in range(logits.shape[0]):
         for i in range(logits.shape[1]):
-            shares = [math.exp(float(x)) if seen[i, j] else 0.0 for j, x in enumerate(logits[h, i])]
+            shares = [math.exp(x) if seen[i, j] else 0.0 for j, x in enumerate(logits[h, i].tolist())]
             below = math.exp(float(case.scheme.sink_H[h].detach())) + sum(shares)
             out[h, i] = sum(share / below * v for share, v in zip(shares, case.v_HTK[h], strict=True))
     return Expected(logits_HST=logits, out_HSK=out)

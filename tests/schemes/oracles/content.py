@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import cache
 
 import torch
 
@@ -14,10 +15,10 @@ from tests.schemes.oracles.registry import Case, Expected, oracle, weights
 def cope(case: Case) -> Expected:
     """Golovneva et al. 2024, equations 3 to 6, with the gates of the masked logits."""
     table = case.scheme.embedding_PK.detach().double()
-    scores = case.scores()
+    scores = case.scores().tolist()
 
     def term(h: int, i: int, j: int) -> float:
-        p = sum(1 / (1 + math.exp(-float(scores[h, i, t]))) for t in range(j, i + 1))
+        p = sum(1 / (1 + math.exp(-scores[h][i][t])) for t in range(j, i + 1))
         p = min(p, len(table) - 1)
         low, high = math.floor(p), math.ceil(p)
         at_low, at_high = (float(case.q_HSK[h, i] @ table[n]) for n in (low, high))
@@ -33,7 +34,7 @@ def shaw(case: Case) -> Expected:
     keys = case.scheme.keys_RK.detach().double()
 
     def row(i: int, j: int) -> int:
-        return max(-clip, min(clip, int(case.kpos_T[j] - case.qpos_S[i]))) + clip
+        return max(-clip, min(clip, -int(case.offsets[i][j]))) + clip
 
     expected = case.add(lambda h, i, j: float(case.q_HSK[h, i] @ keys[row(i, j)]) / math.sqrt(keys.shape[1]))
     if not case.options.get("values", True):
@@ -90,6 +91,7 @@ def forgetting(case: Case) -> Expected:
     """Lin et al. 2025, equation 5: the sum of ln f_l over what lies between. Cable: b_i - b_j, b = Σ -softplus."""
     scheme = case.scheme
 
+    @cache
     def log_gate(h: int, t: int) -> float:
         z = float(scheme.gate_HD[h].detach().double() @ case.x_TD[t])
         if case.options.get("gate") == "cable":
@@ -104,6 +106,7 @@ def carope(case: Case) -> Expected:
     """Veisi et al. 2025, section 3."""
     first, pairs = case.options.get("first_power", 1), case.q_HSK.shape[-1] // 2
 
+    @cache
     def base(h: int, t: int) -> float:
         return 1 / (softplus(float(case.scheme.turn_HD[h].detach().double() @ case.x_TD[t])) + 1)
 
@@ -185,7 +188,7 @@ def dape(case: Case) -> Expected:
         for j in range(scores.shape[2]):
             if case.causal and j > i:
                 continue
-            r = abs(float(case.qpos_S[i] - case.kpos_T[j]))
+            r = abs(float(case.offsets[i][j]))
             if case.options.get("base") == "alibi":
                 bias = [-float(m) * r for m in scheme.base.slopes_OH[0]]
             else:
@@ -205,16 +208,20 @@ def transformer_xl(case: Case) -> Expected:
     project, u, v = (p.detach().double() for p in (scheme.project_HKD, scheme.u_HK, scheme.v_HK))
     logits = torch.zeros_like(case.scores())
 
+    @cache
+    def reach(h: int, r: float) -> torch.Tensor:
+        return project[h] @ sinusoid(r)
+
+    @cache
     def sinusoid(r: float) -> torch.Tensor:
         angles = [r * base ** (-2 * c / width) for c in range(width // 2)]
         return torch.tensor([math.sin(a) for a in angles] + [math.cos(a) for a in angles], dtype=torch.float64)
 
     for i in range(logits.shape[1]):
         for j in range(logits.shape[2]):
-            waves = sinusoid(float(case.qpos_S[i] - case.kpos_T[j]))
             for h in range(logits.shape[0]):
                 content = (case.q_HSK[h, i] + u[h]) @ case.k_HTK[h, j]
-                logits[h, i, j] = content + (case.q_HSK[h, i] + v[h]) @ (project[h] @ waves)
+                logits[h, i, j] = content + (case.q_HSK[h, i] + v[h]) @ reach(h, float(case.offsets[i][j]))
     return Expected(logits_HST=logits / math.sqrt(case.q_HSK.shape[-1]))
 
 
@@ -241,13 +248,14 @@ def deberta(case: Case) -> Expected:
             r = int(math.copysign(middle + math.ceil(far - 1e-12), r))
         return max(0, min(2 * side - 1, r + side))
 
+    @cache
     def projected(layer: torch.nn.Linear, row: int) -> torch.Tensor:
         return linear(layer, table[row]).view(heads, width)
 
     logits = torch.einsum("hsk,htk->hst", case.q_HSK, case.k_HTK)
     for i in range(logits.shape[1]):
         for j in range(logits.shape[2]):
-            r = int(case.qpos_S[i] - case.kpos_T[j])
+            r = int(case.offsets[i][j])
             if "c2p" in terms:
                 logits[:, i, j] += (case.q_HSK[:, i] * projected(scheme.to_key, delta(r))).sum(-1)
             if "p2c" in terms:
@@ -265,19 +273,25 @@ def tupe(case: Case) -> Expected:
     extra = 2 if untied else 0
     weight, shift = scheme.norm.weight.detach().double(), scheme.norm.bias.detach().double()
 
+    @cache
     def p(row: int) -> torch.Tensor:
         raw = scheme.table_PD[row].detach().double()
         return (raw - raw.mean()) / torch.sqrt(raw.var(unbiased=False) + 1e-5) * weight + shift
 
+    @cache
+    def projected(layer: torch.nn.Linear | torch.Tensor, row: int) -> torch.Tensor:
+        return linear(layer, p(row)).view(heads, width)
+
     def pair(h: int, a: int, b: int) -> float:
-        query, key = linear(scheme.to_query, p(a)).view(heads, width), linear(scheme.to_key, p(b)).view(heads, width)
+        query, key = projected(scheme.to_query, a), projected(scheme.to_key, b)
         return float(query[h] @ key[h]) / math.sqrt(2 * width)
 
+    asked, found = case.qpos_S.tolist(), case.kpos_T.tolist()
     logits = case.scores() / math.sqrt(2)
     for h in range(heads):
         for i in range(logits.shape[1]):
             for j in range(logits.shape[2]):
-                m, n = int(case.qpos_S[i]), int(case.kpos_T[j])
+                m, n = int(asked[i]), int(found[j])
                 if untied and m == 0:
                     logits[h, i, j] += pair(h, 0, 0)
                     continue
@@ -296,12 +310,15 @@ def inkling(case: Case) -> Expected:
     scheme, heads = case.scheme, case.q_HSK.shape[0]
     basis = scheme.basis_GR.detach().double()
 
+    @cache
+    def mixture(i: int) -> torch.Tensor:
+        return linear(scheme.mixture_GD, case.x_TD[i]).view(heads, -1)
+
     def term(h: int, i: int, j: int) -> float:
-        r = int(case.qpos_S[i] - case.kpos_T[j])
+        r = int(case.offsets[i][j])
         if not 0 <= r < basis.shape[1]:
             return 0.0
-        mixture = linear(scheme.mixture_GD, case.x_TD[i]).view(heads, -1)[h]
-        return float(mixture @ basis[:, r])
+        return float(mixture(i)[h] @ basis[:, r])
 
     expected, after = case.add(term), case.options.get("sharpen_after")
     if after is not None:

@@ -3,6 +3,9 @@
 An oracle takes a ``Case`` and returns what the paper says: ``encode`` schemes give the vectors [S, P]; all others give
 the logits [H, S, T] before the mask, and, where softmax alone does not make the output of them, ``out`` [H, S, K] too.
 ``VARIANTS`` lists the options under which each scheme is compared; parameters are read from the scheme itself.
+
+Slow is what every pair is computed in by itself. What is the same for many pairs is computed once (``cache``), and
+numbers are taken out of tensors together: thousands of tests ask these loops.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -43,15 +47,21 @@ class Case:
         axis = self.options.get("axis")
         return whole if axis is None else [whole[axis]]
 
+    @cached_property
+    def offsets(self) -> list[list[Any]]:
+        """How far query i stands behind key j, [i][j]: a number, or of several coordinates one for each."""
+        return (self.qpos_S[:, None] - self.kpos_T[None]).tolist()
+
     def add(self, term: Callable[[int, int, int], float]) -> Expected:
         """The plain scores plus ``term(head, i, j)`` for each pair that is visible."""
-        logits = self.scores()
-        for h in range(logits.shape[0]):
-            for i in range(logits.shape[1]):
-                for j in range(logits.shape[2]):
-                    if not self.causal or j <= i:
-                        logits[h, i, j] += term(h, i, j)
-        return Expected(logits_HST=logits)
+        scores = self.scores()
+        heads, queries, keys = map(range, scores.shape)
+
+        def seen(h: int, i: int, j: int) -> float:
+            return term(h, i, j) if not self.causal or j <= i else 0.0
+
+        terms = [[[seen(h, i, j) for j in keys] for i in queries] for h in heads]
+        return Expected(logits_HST=scores + torch.tensor(terms, dtype=scores.dtype))
 
 
 @dataclass

@@ -5,6 +5,7 @@ from __future__ import annotations
 import cmath
 import math
 from collections.abc import Callable
+from functools import cache
 from itertools import product
 from typing import Any
 
@@ -31,7 +32,8 @@ def turning(
             query = complexes(case.q_HSK[h, i].tolist(), h, m)
             for j, key in enumerate(keys):
                 total = sum((a * b.conjugate()).real for a, b in zip(query, key, strict=True))
-                total += float(case.q_HSK[h, i, turned:] @ case.k_HTK[h, j, turned:])
+                if turned < width:
+                    total += float(case.q_HSK[h, i, turned:] @ case.k_HTK[h, j, turned:])
                 logits[h, i, j] = total / math.sqrt(width) * sharper
     return Expected(logits_HST=logits)
 
@@ -42,14 +44,15 @@ def turned_values(
     """DeepSeek-V4's model code as one sum, [H, S, K]: Σ_j w_ij R(φ(n) - φ(m)) v_j over the channels that rotate."""
     shares, half = weights(logits_HST, case.causal).tolist(), layout == "half"
     pairs = [(c, c + turned // 2) if half else (2 * c, 2 * c + 1) for c in range(turned // 2)]
+    asked, found, values = case.qpos_S.tolist(), case.kpos_T.tolist(), case.v_HTK.tolist()
     out = torch.zeros(len(shares), len(case.qpos_S), case.v_HTK.shape[-1], dtype=torch.float64)
     for h, i, j in product(*map(range, logits_HST.shape)):
-        m, n, value = case.qpos_S[i].item(), case.kpos_T[j].item(), case.v_HTK[h, j]
-        moved = value.clone()
+        value, moved = values[h][j], list(values[h][j])
         for c, (a, b) in enumerate(pairs):
-            arrived = complex(value[a], value[b]) * cmath.exp(1j * (angle(h, n, c) - angle(h, m, c)))
+            turn = angle(h, found[j], c) - angle(h, asked[i], c)
+            arrived = complex(value[a], value[b]) * cmath.exp(1j * turn)
             moved[a], moved[b] = arrived.real, arrived.imag
-        out[h, i] += shares[h][i][j] * moved
+        out[h, i] += shares[h][i][j] * torch.tensor(moved, dtype=torch.float64)
     return out
 
 
@@ -147,6 +150,7 @@ def rope(case: Case) -> Expected:
     if o.get("spectrum") == "longrope":
         amplitude = math.sqrt(1 + math.log(o["factor"]) / math.log(o["original_length"]))
 
+    @cache
     def angle(h: int, p: Any, c: int) -> float:
         return float(p * bent(o, c, turned, longest, p) * learned[c])
 
@@ -170,10 +174,10 @@ def grape(case: Case) -> Expected:
             speeds = case.scheme.speed_HF.detach().double().exp()
             for c, speed in enumerate(speeds[h % len(speeds)].tolist()):
                 generator[c + width // 2, c], generator[c, c + width // 2] = speed, -speed
-        for i, m in enumerate(case.qpos_S.tolist()):
-            for j, n in enumerate(case.kpos_T.tolist()):
-                turn = torch.linalg.matrix_exp((m - n) * generator)
-                logits[h, i, j] = (turn @ case.q_HSK[h, i]) @ case.k_HTK[h, j] / math.sqrt(width)
+        turns = {r: torch.linalg.matrix_exp(r * generator) for r in {r for row in case.offsets for r in row}}
+        for i, j in product(range(logits.shape[1]), range(logits.shape[2])):
+            turned = turns[case.offsets[i][j]] @ case.q_HSK[h, i]
+            logits[h, i, j] = turned @ case.k_HTK[h, j] / math.sqrt(width)
     return Expected(logits_HST=logits)
 
 
@@ -228,15 +232,17 @@ def xpos(case: Case) -> Expected:
     half, scale, gamma = o.get("layout") == "half", o.get("scale_base", 512.0), o.get("gamma", 0.4)
     logits = torch.zeros(case.q_HSK.shape[0], len(case.qpos_S), len(case.kpos_T), dtype=torch.float64)
     for h, i, j in product(*map(range, logits.shape)):
-        r, q, k = float(case.qpos_S[i] - case.kpos_T[j]), case.q_HSK[h, i].tolist(), case.k_HTK[h, j].tolist()
+        r, q, k = float(case.offsets[i][j]), case.q_HSK[h, i].tolist(), case.k_HTK[h, j].tolist()
         if r < 0:
             continue
+        total = 0.0
         for c in range(width // 2):
             a, b = (c, c + width // 2) if half else (2 * c, 2 * c + 1)
             turned = (
                 complex(q[a], q[b]) * complex(k[a], -k[b]) * cmath.exp(1j * r * o.get("base", 1e4) ** (-2 * c / width))
             )
-            logits[h, i, j] += turned.real * ((2 * c / width + gamma) / (1 + gamma)) ** (r / scale)
+            total += turned.real * ((2 * c / width + gamma) / (1 + gamma)) ** (r / scale)
+        logits[h, i, j] = total
     return Expected(logits_HST=logits / math.sqrt(width))
 
 
@@ -246,11 +252,13 @@ def pope(case: Case) -> Expected:
     width, base = case.q_HSK.shape[-1], case.options.get("base", 10_000.0)
     delta = case.scheme.delta_HK.clamp(-2 * math.pi, 0).tolist()
     logits = torch.zeros(case.q_HSK.shape[0], len(case.qpos_S), len(case.kpos_T), dtype=torch.float64)
+    q, k = case.q_HSK.tolist(), case.k_HTK.tolist()
     for h, i, j in product(*map(range, logits.shape)):
-        r = float(case.kpos_T[j] - case.qpos_S[i])
+        r, total = -float(case.offsets[i][j]), 0.0
         for c in range(width):
-            lengths = math.log1p(math.exp(case.q_HSK[h, i, c])) * math.log1p(math.exp(case.k_HTK[h, j, c]))
-            logits[h, i, j] += lengths * math.cos(r * base ** (-c / width) + delta[h][c])
+            lengths = math.log1p(math.exp(q[h][i][c])) * math.log1p(math.exp(k[h][j][c]))
+            total += lengths * math.cos(r * base ** (-c / width) + delta[h][c])
+        logits[h, i, j] = total
     return Expected(logits_HST=logits / math.sqrt(width))
 
 
@@ -265,6 +273,7 @@ def fope(case: Case) -> Expected:
     thetas = [o.get("base", 1e4) ** (-2 * c / width) for c in range(width // 2)]
     thetas = [theta for theta in thetas if theta >= 2 * math.pi / o["original_length"]]
     rest, half = (1.0, 1.0 if o.get("rest") == "code" else 0.0), o.get("layout", "half") == "half"
+    cosines, sines = case.scheme.cos_HFG.tolist(), case.scheme.sin_HFG.tolist()
 
     def wave(function: Callable[[float], float], by: list[list[float]], p: float, c: int) -> float:
         total = sum(by[f][c] * function(p * theta) for f, theta in enumerate(thetas))
@@ -276,8 +285,7 @@ def fope(case: Case) -> Expected:
             a, b = (c, c + width // 2) if half else (2 * c, 2 * c + 1)
             cos, sin = rest
             if c < min(len(thetas), width // 4):
-                cos = wave(math.cos, case.scheme.cos_HFG[h].tolist(), p, c)
-                sin = wave(math.sin, case.scheme.sin_HFG[h].tolist(), p, c)
+                cos, sin = wave(math.cos, cosines[h], p, c), wave(math.sin, sines[h], p, c)
             out[a], out[b] = x[a] * cos - x[b] * sin, x[b] * cos + x[a] * sin
         return out
 
@@ -321,11 +329,12 @@ def at_distances(case: Case, distance: Callable[[int, int], float]) -> Expected:
     logits = torch.zeros(case.q_HSK.shape[0], len(case.qpos_S), len(case.kpos_T), dtype=torch.float64)
     places = list(product(enumerate(case.qpos_S.tolist()), enumerate(case.kpos_T.tolist())))
     for h, ((i, m), (j, n)) in product(range(logits.shape[0]), places):
-        q, k = case.q_HSK[h, i].tolist(), case.k_HTK[h, j].tolist()
+        q, k, total = case.q_HSK[h, i].tolist(), case.k_HTK[h, j].tolist(), 0.0
         for c in range(width // 2):
             turn = cmath.exp(1j * distance(m, n) * base ** (-2 * c / width))
             met = complex(q[c], q[c + width // 2]) * complex(k[c], -k[c + width // 2]) * turn
-            logits[h, i, j] += met.real / math.sqrt(width)
+            total += met.real / math.sqrt(width)
+        logits[h, i, j] = total
     return Expected(logits_HST=logits)
 
 
@@ -383,19 +392,21 @@ def liere(case: Case) -> Expected:
     half = scheme.generator_HANCC.detach().double()
     skew = half - half.transpose(-1, -2)
 
+    @cache
+    def make_turn(h: int, n: int, pos: tuple[float, ...]) -> torch.Tensor:
+        if scheme.form == "free":
+            generator = sum(p * skew[h, a, n] for a, p in enumerate(pos))
+        elif scheme.form == "partition":
+            generator = pos[n % 2] * skew[h, 0, n]
+        else:
+            generator = sum(p * float(scheme.rate_HAN[h, a, n]) for a, p in enumerate(pos)) * skew[h, 0, n]
+        values, vectors = torch.linalg.eigh(1j * generator)
+        return vectors @ torch.diag(torch.exp(-1j * values)) @ vectors.conj().T
+
     def rotated(x: torch.Tensor, h: int, pos: list[float]) -> torch.Tensor:
-        out = []
-        for n, part in enumerate(x.split(scheme.block)):
-            if scheme.form == "free":
-                generator = sum(p * skew[h, a, n] for a, p in enumerate(pos))
-            elif scheme.form == "partition":
-                generator = pos[n % 2] * skew[h, 0, n]
-            else:
-                generator = sum(p * float(scheme.rate_HAN[h, a, n]) for a, p in enumerate(pos)) * skew[h, 0, n]
-            values, vectors = torch.linalg.eigh(1j * generator)
-            turn = vectors @ torch.diag(torch.exp(-1j * values)) @ vectors.conj().T
-            out.append((turn @ part.to(turn.dtype)).real)
-        return torch.cat(out)
+        turns = [make_turn(h, n, tuple(pos)) for n in range(len(x) // scheme.block)]
+        parts = zip(turns, x.split(scheme.block), strict=True)
+        return torch.cat([(turn @ part.to(turn.dtype)).real for turn, part in parts])
 
     q, k = (
         torch.stack(
