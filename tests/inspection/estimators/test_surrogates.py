@@ -24,14 +24,14 @@ def _smooth(rows: int = 256, channels: int = 6) -> np.ndarray:
 
 def test_random_phases_keep_the_spectrum_of_every_component() -> None:
     rows = _smooth()
-    drawn = _draw_phases(rows, np.random.default_rng(1))
+    drawn = next(_draw_phases(rows, np.random.default_rng(1)))
     assert np.abs(np.fft.rfft(drawn, axis=0))[1:-1] == pytest.approx(np.abs(np.fft.rfft(rows, axis=0))[1:-1])
     assert abs(np.corrcoef(rows[:, 0], drawn[:, 0])[0, 1]) < 0.5, "but not the rows"
 
 
 def test_an_autoregression_is_as_smooth_as_the_rows() -> None:
     sizes = np.array([1, 2, 4, 8, 16, 32])
-    drawn = _draw_autoregression(_smooth(rows=2000) * sizes, np.random.default_rng(1))
+    drawn = next(_draw_autoregression(_smooth(rows=2000) * sizes, np.random.default_rng(1)))
     assert fit_autoregression(drawn, 1)[1] == pytest.approx(-0.9, abs=0.05)
     assert drawn.std(0) / drawn.std(0)[0] == pytest.approx(sizes, rel=0.35), "and as large in every channel"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 
 import numpy as np
 from scipy.signal import lfilter
@@ -44,35 +45,39 @@ def measure_surrogates(noise: Array, rng: np.random.Generator, *, steep: bool = 
         For each surrogate, the agreement (``measure_agreement``) of each of its strongest lines.
     """
     rows, _ = project_on_components(noise)
-    for draw in (_draw_phases, _draw_autoregression):
-        for _ in range(SURROGATES):
-            yield _measure_strongest(draw(rows, rng), steep)
+    trend_basis = np.linalg.qr(make_trend(len(rows), steep=steep))[0]
+    for draws in (_draw_phases(rows, rng), _draw_autoregression(rows, rng)):
+        for drawn in islice(draws, SURROGATES):
+            yield _measure_strongest(drawn, trend_basis, steep)
 
 
-def _draw_phases(rows: Array, rng: np.random.Generator) -> Array:
-    """Keep the spectrum of every component and draw its phases at random (Theiler et al. 1992)."""
+def _draw_phases(rows: Array, rng: np.random.Generator) -> Iterator[Array]:
+    """Keep the spectrum of every component and draw its phases at random (Theiler et al. 1992), again and again."""
     spectrum = np.fft.rfft(rows, axis=0)
-    phases = np.exp(2j * np.pi * rng.random(spectrum.shape))
-    return np.fft.irfft(spectrum * phases, len(rows), axis=0)
+    while True:
+        phases = np.exp(2j * np.pi * rng.random(spectrum.shape))
+        yield np.fft.irfft(spectrum * phases, len(rows), axis=0)
 
 
-def _draw_autoregression(rows: Array, rng: np.random.Generator, order: int = 8) -> Array:
-    """Draw Gaussian noise with the components' variances and pass it through the autoregression fitted to them all."""
-    burn_in = len(rows)
-    noise = rng.standard_normal((burn_in + len(rows), rows.shape[1])) * rows.std(0)
-    return lfilter([1.0], fit_autoregression(rows, order), noise, axis=0)[burn_in:]
+def _draw_autoregression(rows: Array, rng: np.random.Generator, order: int = 8) -> Iterator[Array]:
+    """Draw Gaussian noise with the components' variances and pass it through the autoregression fitted to them all.
+
+    Again and again.
+    """
+    burn_in, coefficients, deviations = len(rows), fit_autoregression(rows, order), rows.std(0)
+    while True:
+        noise = rng.standard_normal((burn_in + len(rows), rows.shape[1])) * deviations
+        yield lfilter([1.0], coefficients, noise, axis=0)[burn_in:]
 
 
-def _measure_strongest(rows: Array, steep: bool, count: int = PATIENCE) -> Array:
+def _measure_strongest(rows: Array, trend_basis: Array, steep: bool, count: int = PATIENCE) -> Array:
     """Return the agreements of the highest peaks of a periodogram.
 
     These are at most ``PATIENCE`` peaks of the grid, not refined; in a table up to 48 lines are tried, refined. That
     this lets no more lines pass than it should is measured, not derived: benchmarks/hands.py counts them in smooth
     tables that have none.
     """
-    trend = make_trend(len(rows), steep=steep)
-    basis = np.linalg.qr(trend)[0]
-    rows = rows - basis @ (basis.T @ rows)
+    rows = rows - trend_basis @ (trend_basis.T @ rows)
     length = 1 << int(np.ceil(np.log2(2 * len(rows))))
     power = (np.abs(np.fft.rfft(rows, length, axis=0)) ** 2).sum(1)
     turns_per_row = np.arange(len(power)) / length
