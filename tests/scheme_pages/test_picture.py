@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import pytest
 
-from clockhands.findings import Mark
+from clockhands.findings import Figure, Mark
 from clockhands.scheme_pages.effect import PICTURE_SIZES, compute_effect
 from clockhands.scheme_pages.picture import adds_vectors, make_encoding_panel, make_figure
 from clockhands.scheme_pages.shown_options import complete_options
@@ -16,6 +17,12 @@ from clockhands.schemes import CATALOGUE, Index, Sinusoidal, build
 
 CHANGES_NOTHING = {"none": "no position: every key is treated alike at any distance, which is what its picture says"}
 """Schemes of which both panels are flat."""
+
+
+@cache
+def draw_once(name: str) -> Figure:
+    """The figure of a scheme as it stands on its page, which several tests look at; nobody changes it."""
+    return make_figure(name)
 
 
 def list_seen(mark: Mark) -> list[Any]:
@@ -34,7 +41,7 @@ def varies(mark: Mark) -> bool:
 
 @pytest.mark.parametrize("name", CATALOGUE)
 def test_each_panel_of_a_figure_shows_something(name: str) -> None:
-    panels = make_figure(name).panels
+    panels = draw_once(name).panels
     assert len(panels) == 2
     for panel in panels:
         marks = [mark for mark in panel.marks if mark.kind in ("line", "heatmap")]
@@ -53,7 +60,7 @@ def test_a_key_is_drawn_only_where_it_may_be_attended_to(name: str) -> None:
         "composition": lambda query, key: query - key <= 11,
         "chunks": lambda query, key: query // 12 == key // 12,
     }.get(name, lambda query, key: True)
-    curve, place = make_figure(name).panels
+    curve, place = draw_once(name).panels
     for query, row in enumerate(place.marks[0].z):
         drawn = [value is not None for value in row]
         assert drawn == [key <= query and sees(query, key) for key in range(len(row))]
@@ -77,13 +84,13 @@ def test_a_key_is_drawn_only_where_it_may_be_attended_to(name: str) -> None:
 )
 def test_what_acts_on_whole_rows_is_drawn_as_its_equation_says(name: str, expected: Callable[[int], float]) -> None:
     """Factors and the share of all keys by the query's position; weights by distance. Scores are 1, the sink's is 0."""
-    panel = make_figure(name).panels[0]
+    panel = draw_once(name).panels[0]
     assert panel.marks[0].y == pytest.approx([expected(place) for place in range(64)], abs=1e-5)
     assert panel.xlabel.startswith("distance" if name == "stick-breaking" else "position of the query")
 
 
 def test_weights_by_position_are_those_of_keys_and_sink() -> None:
-    for query, row in enumerate(make_figure("sinks").panels[1].marks[0].z):
+    for query, row in enumerate(draw_once("sinks").panels[1].marks[0].z):
         assert row[: query + 1] == pytest.approx([math.e / ((query + 1) * math.e + 1)] * (query + 1), abs=1e-6)
 
 
@@ -94,7 +101,7 @@ def test_a_factor_that_is_the_same_everywhere_is_drawn_as_it_is() -> None:
 
 def test_a_token_that_places_itself_far_off_is_seen_in_its_row_and_column() -> None:
     """Logits of equal content fall with the distance of two places, whatever the order of the tokens."""
-    cells = make_figure("repo").panels[1].marks[0].z
+    cells = draw_once("repo").panels[1].marks[0].z
     whole = [[cells[max(i, j)][min(i, j)] or 0.0 for j in range(32)] for i in range(32)]
     sums = [sum(row) for row in whole]
     far, near = sums.index(min(sums)), sums.index(max(sums))
@@ -111,10 +118,10 @@ def test_what_depends_on_distance_alone_is_alike_along_diagonals() -> None:
 
 
 def test_a_caption_says_what_is_drawn() -> None:
-    assert make_figure("window").caption.endswith("; hatched: later keys and those that are hidden")
-    assert make_figure("rope").caption.endswith(": later keys")
-    assert make_figure("cope").caption.startswith("cope, drawn from N(0, 0.02²) where it starts at 0, with 8 heads")
-    assert make_figure("mrope").caption.endswith("; positions go along the last of 3 axes")
+    assert draw_once("window").caption.endswith("; hatched: later keys and those that are hidden")
+    assert draw_once("rope").caption.endswith(": later keys")
+    assert draw_once("cope").caption.startswith("cope, drawn from N(0, 0.02²) where it starts at 0, with 8 heads")
+    assert draw_once("mrope").caption.endswith("; positions go along the last of 3 axes")
     assert "attention weights, where" in make_figure("composition", {"schemes": ["rope", "sinks"]}).caption
 
 
