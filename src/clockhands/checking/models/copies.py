@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
@@ -86,7 +87,11 @@ def copy_without_weights(module: nn.Module) -> nn.Module:
 
 
 def _with_parameters(thing: Any, change: Callable[[nn.Parameter], nn.Parameter]) -> Any:
-    memo = {id(parameter): change(parameter) for parameter in _module(thing).parameters()}
+    module = _module(thing)
+    memo: dict[int, Any] = {id(parameter): change(parameter) for parameter in module.parameters()}
+    # Most of what a module holds are empty tables of hooks, of which deepcopy takes each apart and puts it together.
+    held = [value for part in module.modules() for value in vars(part).values()]
+    memo |= {id(value): type(value)() for value in held if type(value) in (dict, OrderedDict) and not value}
     return copy.deepcopy(thing, memo)
 
 
