@@ -131,9 +131,9 @@ def test_gradients_are_those_of_finite_differences(name: str) -> None:
     if excused:
         assert torch.autograd.gradcheck(everything, wanted, atol=1e-4, fast_mode=True)
     # Whether one random projection shows what float32 rounds away is chance; among all entries some always do.
-    kept = torch.autograd.gradcheck(
-        everything, (*wanted, *parameters), atol=1e-4, fast_mode=not excused, raise_exception=False
-    )
+    # Of an exception the parameters alone: queries, keys and values have been checked, and may not be what breaks it.
+    checked = parameters if excused else (*wanted, *parameters)
+    kept = torch.autograd.gradcheck(everything, checked, atol=1e-4, fast_mode=not excused, raise_exception=False)
     assert kept != excused, "an exception must be broken, and everything else kept"
 
 
