@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import logging
 import os
 import sys
 from collections.abc import Iterator
@@ -25,9 +26,13 @@ import torch
 
 from tests.curves import leave_curves_empty
 from tests.shaped import is_place, is_shaped
+from tests.shared import Logged
 
 # One thread for each process of tests, unless the environment says otherwise.
 torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS") or 1))
+# Pytest's plugin for logging is off (see ``logged``). As beside it, what nobody listens to is not printed.
+logging.getLogger().addHandler(logging.NullHandler())
+logging.lastResort = logging.NullHandler()
 MANY = 1_000
 """With fewer tests, those that are left out are skipped one by one, each with its reason."""
 _imported = len(sys.modules)
@@ -119,6 +124,22 @@ def _curves_undrawn() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("clockhands.training.session.draw_curves", leave_curves_empty)
         yield
+
+
+@pytest.fixture
+def logged() -> Iterator[Logged]:
+    """What any logger logs in a test that asks for it, also one that hands nothing on to the root.
+
+    Pytest's own plugin, which is off, would look through hundreds of loggers of libraries six times in every test.
+    """
+    handler, root = Logged(), logging.getLogger()
+    others = [logger for logger in root.manager.loggerDict.values() if isinstance(logger, logging.Logger)]
+    heard = [root, *(logger for logger in others if not logger.propagate)]
+    for logger in heard:
+        logger.addHandler(handler)
+    yield handler
+    for logger in heard:
+        logger.removeHandler(handler)
 
 
 @pytest.fixture(scope="session")

@@ -1,7 +1,8 @@
-"""What several tests need and is made once, whichever of the processes of a test run comes to it first."""
+"""What several tests need; what is expensive is made once, whichever process of a test run comes to it first."""
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 from collections.abc import Callable, Iterator
@@ -28,6 +29,22 @@ def make_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path],
             make(folder)
             done.touch()
     return folder
+
+
+class Logged(logging.Handler):
+    """Keeps what is logged."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.records: list[logging.LogRecord] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.records.append(record)
+
+    @property
+    def text(self) -> str:
+        """The messages, one a line."""
+        return "\n".join(record.getMessage() for record in self.records)
 
 
 @contextmanager

@@ -17,6 +17,7 @@ from clockhands.checking.models.builds import find
 from clockhands.checking.models.shrinking import tiny_config
 from clockhands.checking.models.tiny import build_model
 from clockhands.errors import CheckpointError, UsageError
+from tests.shared import Logged
 
 
 @pytest.fixture(scope="module")
@@ -51,13 +52,11 @@ def test_what_cannot_be_opened_is_named(tmp_path: Path) -> None:
         examine(str(tmp_path), dtype="half8")
 
 
-def test_a_hub_name_that_cannot_be_had_is_told_once(
-    capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_hub_name_that_cannot_be_had_is_told_once(capsys: pytest.CaptureFixture[str], logged: Logged) -> None:
     with pytest.raises(CheckpointError, match="nobody-at-all/no-such-model is neither a folder"):
         examine("nobody-at-all/no-such-model", tiny=True)
     assert capsys.readouterr().err == "", "one message, not one for each attempt"
-    assert not [record for record in caplog.records if record.name.startswith("huggingface_hub")]
+    assert not [record for record in logged.records if record.name.startswith("huggingface_hub")]
 
 
 def test_a_model_that_does_not_run_is_named(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,6 +24,7 @@ from clockhands.inspection.opening import (
 from clockhands.inspection.reading.swapped_sentences import NOUNS, VERBS
 from clockhands.inspection.subject.influence import find_influence
 from clockhands.pretrained import check_fits
+from tests.shared import Logged
 
 from .tiny import tiny
 
@@ -54,11 +55,11 @@ def test_a_missing_path(name: str) -> None:
         open_subject(name)
 
 
-def test_a_hub_name_that_cannot_be_had(capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture) -> None:
+def test_a_hub_name_that_cannot_be_had(capsys: pytest.CaptureFixture[str], logged: Logged) -> None:
     with pytest.raises(CheckpointError, match="neither a folder here nor a model that the hub gives"):
         open_subject("nobody-at-all/no-such-model")
     assert capsys.readouterr().err == "", "one message, not one for each attempt"
-    assert not [record for record in caplog.records if record.name.startswith("huggingface_hub")]
+    assert not [record for record in logged.records if record.name.startswith("huggingface_hub")]
 
 
 def test_a_file_and_an_empty_folder(tmp_path: Path) -> None:

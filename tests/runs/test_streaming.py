@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import json
-import logging
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -26,6 +25,7 @@ from clockhands.checking.result import Result
 from clockhands.errors import CheckpointError, UsageError
 from clockhands.runs import streaming
 from tests.checking.checks.test_planted_transformers import LIBRARY, PLANTED, SecondTurnFromNought, registered
+from tests.shared import Logged
 
 CPU = torch.device("cpu")
 SECOND_COPY = {"load.config", "precision.long", "precision.order"}
@@ -151,20 +151,19 @@ def test_what_was_written_again_goes_with_the_model(
 
 
 def test_weights_are_streamed_where_they_do_not_fit(
-    llama: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    llama: Path, monkeypatch: pytest.MonkeyPatch, logged: Logged
 ) -> None:
     shards = json.loads((llama / "model.safetensors.index.json").read_text())
     size = shards["metadata"]["total_size"]
     for free, streamed in ((size * 1.3, False), (size * 1.2, True)):  # 0.8 of it may be weights
         monkeypatch.setattr(streaming, "measure_free_memory", lambda device, free=int(free): free)
-        with caplog.at_level(logging.WARNING):
-            model, _ = open_model(str(llama), "float32", "cpu", False)
+        model, _ = open_model(str(llama), "float32", "cpu", False)
         assert streaming.is_streamed(model) == streamed
-        assert ("streamed from their files" in caplog.text) == streamed
-    caplog.clear()
+        assert ("streamed from their files" in logged.text) == streamed
+    logged.records.clear()
     assert not streaming.is_streamed(open_model(str(llama), "bfloat16", "cpu", False)[0])  # half as much
     assert not streaming.is_streamed(open_model(str(llama), "float32", "cpu", False, "memory")[0])
-    assert caplog.text == ""
+    assert logged.text == ""
 
 
 def test_a_model_that_needs_weights_of_another_layer_is_refused(llama: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import math
 import os
 import signal
@@ -22,6 +21,7 @@ from clockhands.runs import Run
 from clockhands.runs.recipe.sections import Training
 from clockhands.training import Recipe, TrainingData, TrainingStopped, precision, prepare, resume, train
 from clockhands.training.precision import Precision, choose_precision, measure_speedup, read_precision
+from tests.shared import Logged
 from tests.training.test_start import on_step, weights
 from tests.training.tiny import tables
 
@@ -53,19 +53,16 @@ def test_auto_takes_bf16_on_a_cpu_where_it_is_much_faster(
     assert f"computing in {name}: bf16 is {speedup} times as fast as fp32 here" in found.sentence
 
 
-def test_what_is_asked_for_is_taken_and_slow_bf16_is_warned_of(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_what_is_asked_for_is_taken_and_slow_bf16_is_warned_of(monkeypatch: pytest.MonkeyPatch, logged: Logged) -> None:
     inject(monkeypatch, 0.04)
-    with caplog.at_level(logging.WARNING):
-        assert choose_precision(Training(max_steps=1, precision="bf16"), TINY, CPU) == Precision("bf16", "cpu")
-    assert "'bf16', which is slower than fp32 on this processor (0.04 times its speed" in caplog.text
-    caplog.clear()
+    assert choose_precision(Training(max_steps=1, precision="bf16"), TINY, CPU) == Precision("bf16", "cpu")
+    assert "'bf16', which is slower than fp32 on this processor (0.04 times its speed" in logged.text
+    logged.records.clear()
     inject(monkeypatch, 1.1)
     choose_precision(Training(max_steps=1, precision="bf16"), TINY, CPU)
     inject(monkeypatch, None)
     assert choose_precision(Training(max_steps=1, precision="fp32"), TINY, CPU).sentence == ""
-    assert caplog.text == ""
+    assert logged.text == ""
 
 
 def test_a_run_computes_as_decided_and_its_record_says_so(
