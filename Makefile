@@ -52,12 +52,20 @@ quick: $(VENV)/.test-installed
 
 # Two processes, one thread each: threads that fight over two cores cost three times the time. The type checker, the site
 # and the tests with shapes, one process each, run beside them, so that no core waits; what they print stands together.
-BESIDE = $(MAKE) --jobs 3 --output-sync check-style docs check-shapes
 test: $(VENV)/.test-installed
-	$(BESIDE) & beside=$$!; \
+	$(MAKE) check-style & style=$$!; \
+	$(MAKE) $(VENV)/.compiled || exit 1; \
+	$(MAKE) --jobs 2 --output-sync docs check-shapes & beside=$$!; \
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal --shaped without; tests=$$?; \
-	wait $$beside || { echo 'Style, types, the site or the tests with shapes failed: see above.'; exit 1; }; \
+	wait $$style || { echo 'Style or types failed: see above.'; exit 1; }; \
+	wait $$beside || { echo 'The site or the tests with shapes failed: see above.'; exit 1; }; \
 	exit $$tests
+
+# Imports every module once: four processes that start together would compile the same files four times.
+$(VENV)/.compiled: $(VENV)/.test-installed
+	$(BIN)/python -c "import importlib, pkgutil, clockhands; \
+	[importlib.import_module(found.name) for found in pkgutil.walk_packages(clockhands.__path__, 'clockhands.') if not found.name.endswith('__main__')]"
+	touch $@
 
 # Written from docs/ and from the code, then built; it works offline. The warning is about a version that is not here.
 docs: $(VENV)/.test-installed
