@@ -6,7 +6,6 @@ FOLDER holds five trainings each, with seeds and training texts of their own, of
 and facts-table.toml, and of a model that fills in masked tokens; what is missing is trained there first, one or two
 minutes of one core each. Everything else takes some minutes. A verdict is *more* or *less* where the interval of a
 difference leaves out 0, and *undecided* where it does not; trainings and texts are both samples.
-What extending.json holds of `longer-table` and `longer-masked` is older: of one training each, over texts alone.
 """
 
 from __future__ import annotations
