@@ -51,6 +51,7 @@ def test_a_file_is_a_question(tmp_path: Path) -> None:
         ('rows = [["1", "2"]]', 'rows = []\nmore = [["1", "2"]]', "folded rows, more, and no rows"),
         ('"input"', '"inputs"', "unknown topic 'inputs'; did you mean 'input'"),
         ('"only if"', '"maybe"', "unknown verdict 'maybe'"),
+        ('"only if"', '"false"', "claim 7: because begins with a small letter"),
         ('why = "One. Two. Three."', "", "why is missing"),
         ("place = 1", "place = 1\nplaces = 2", "unknown key 'places'; did you mean 'place'"),
     ],

@@ -216,5 +216,11 @@ def _check_texts(tables: Mapping[str, Any]) -> list[str]:
     faults += [f"two comparisons have the name {name!r}" for name in sorted({*names}) if names.count(name) > 1]
     if tables["topic"] not in get_args(Topic):
         faults.append(describe_unknown("topic", tables["topic"], get_args(Topic)))
-    verdicts = {claim["verdict"] for claim in tables.get("claim", ())}
+    claims = tables.get("claim", ())
+    faults += [
+        f"claim {claim['number']}: because begins with a small letter, and nothing but “only if” goes on with one"
+        for claim in claims
+        if claim["verdict"] != "only if" and claim["because"].lstrip("“*")[:1].islower()
+    ]
+    verdicts = {claim["verdict"] for claim in claims}
     return faults + [describe_unknown("verdict", verdict, JUDGEMENTS) for verdict in sorted(verdicts - {*JUDGEMENTS})]
