@@ -8,6 +8,7 @@ import pytest
 
 from clockhands.errors import ConfigError
 from clockhands.studies import STUDIES
+from clockhands.studies.scaling import list_sizes
 
 
 def test_a_size_can_say_what_is_measured_inside() -> None:
@@ -79,3 +80,10 @@ def test_a_fault_is_named() -> None:
     assert "unknown key 'steps'" in str(raised.value) and "unknown variant 'summ'; did you mean 'sum'" in str(
         raised.value
     )
+
+
+def test_a_size_that_a_study_lacks_is_refused_with_those_that_it_has() -> None:
+    with pytest.raises(ConfigError, match=r"this one has the sizes cpu, long, longest, numbers, wide, .* and paper"):
+        STUDIES["order-at-all"].make_plan(size="finer")
+    assert "roles" not in list_sizes(STUDIES["order-at-all"].plan["recipe"], STUDIES["order-at-all"].sizes)
+    assert "finer" in list_sizes(STUDIES["scale"].plan["recipe"], STUDIES["scale"].sizes)

@@ -21,28 +21,39 @@ A study's file may change a size, for what is meant relative to the width::
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from clockhands.comparison.variants import FIXED, TEXT_SEED, expand_grid
 from clockhands.errors import ConfigError, describe_unknown
+from clockhands.findings.text import join_words
 from clockhands.runs.recipe import Recipe, load_recipe, vary_recipe
 from clockhands.studies.sizes import SIZES, Size, Tables
 
 KEYS = ("variants", "budget", "seeds", "set", "redraw_text", "inside", "despite", "change", "variant")
 
 
-def scale_plan(plan: Tables, own: Tables | None, name: str, folder: Path, source: str) -> dict[str, Any]:
-    """Return the tables of a plan in a size of `SIZES`; ``own`` is what the study's file says of that size;
-    None where it says nothing.
+def list_sizes(recipe: str, declared: Collection[str]) -> list[str]:
+    """Return the sizes that a study of a recipe has; ``declared``: those for which its file has a table."""
+    return [
+        name
+        for name, size in SIZES.items()
+        if (name in declared or not size.declared) and (not size.recipe or size.replaces == recipe)
+    ]
+
+
+def scale_plan(plan: Tables, sizes: Tables, name: str, folder: Path, source: str) -> dict[str, Any]:
+    """Return the tables of a plan in a size of `SIZES`; ``sizes``: what the study's file says of its sizes, by name.
 
     Raises ConfigError for an unknown key, a variant that the plan does not have, a size of another task for a study
     whose variants cannot be trained on it, or a size that the study has to have a table for and has none.
     """
     size = SIZES[name]
+    own = sizes.get(name, sizes.get(size.own))
     if size.declared and own is None:
-        raise ConfigError([f"the size {name} is for studies that say what it changes, under [size.{name}]"], source)
+        fault = f"the size {name} is for studies that say what it changes, under [size.{name}]; this one has the sizes"
+        raise ConfigError([f"{fault} {join_words(list_sizes(plan['recipe'], sizes))}"], source)
     own = own or {}
     variants = [dict(variant) for variant in plan.get("variant", ())]
     # What the plan makes by a grid is named one by one, to be chosen from.
