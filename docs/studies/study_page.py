@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from clockhands.comparison import Comparison, conclude
+from clockhands.comparison import Comparison, Plan, conclude
 from clockhands.comparison.formats import write_markdown
 from clockhands.comparison.plan_settings import METRICS
 from clockhands.findings import Finding
@@ -31,16 +31,11 @@ def write_study(study: Study, comparison: Comparison, sized: Mapping[str, Compar
     items = conclude(comparison).items
     claims = [f"- “{claim}”" for claim in study.claims]
     plan = comparison.plan
-    kind, amount = plan.budget
-    setting = (
-        f"{study.design} {len(plan.variants)} variants × {len(plan.seeds)} seeds, {amount:g} {kind} each, equal "
-        f"{plan.match}; corpus *{plan.recipe.corpus}*, d_model {plan.recipe.model.d_model}."
-    )
     notes = [note for note in (describe_earlier_plan(study, comparison), describe_missing(comparison)) if note]
     text = f" --text FOLDER\n\nThe text: {study.text.source}." if study.text.files else ""
     body = [
         f"# {study.question}", "", *(part for note in notes for part in (f"*{note}*", "")),
-        "## What people answer", "", *claims, "", "## Design", "", setting, "",
+        "## What people answer", "", *claims, "", "## Design", "", f"{study.design} {_describe_setting(plan)}.", "",
         f"**Can the task be done without order?** {describe_order_blind(study, plan)}", "",
         items[0].method, "", "## Result", "", f"![{study.question}](figures/{study.name}.svg)", "",
         *_write_tables(study, comparison, items), "## Verdict", "", answer_question(study, comparison), "",
@@ -51,16 +46,22 @@ def write_study(study: Study, comparison: Comparison, sized: Mapping[str, Compar
     return "\n".join(body)
 
 
+def _describe_setting(plan: Plan) -> str:
+    """Return how many trainings of which length a plan has, on which task and at which width."""
+    kind, amount = plan.budget
+    return (
+        f"{len(plan.variants)} variants × {len(plan.seeds)} seeds, {amount:,g} {kind} each, equal {plan.match}; corpus "
+        f"*{plan.recipe.corpus}*, d_model {plan.recipe.model.d_model}"
+    )
+
+
 def _write_sizes(study: Study, sized: Mapping[str, Comparison]) -> Iterable[str]:
     """Yield the lines that tell each other size in which the study was run: what it is, its command, its verdicts."""
     for size, comparison in sized.items():
-        plan = comparison.plan
-        kind, amount = plan.budget
         yield from (
             f"### {size}", "", f"{SIZES[size].says[0].upper()}{SIZES[size].says[1:]}.", "",
-            f"{len(plan.variants)} variants × {len(plan.seeds)} seeds, {amount:g} {kind} each; corpus "
-            f"*{plan.recipe.corpus}*, d_model {plan.recipe.model.d_model}: "
-            f"`clockhands study {study.name} --scale {size}`.", "", write_markdown(comparison),
+            f"{_describe_setting(comparison.plan)}: `clockhands study {study.name} --scale {size}`.", "",
+            write_markdown(comparison),
         )  # fmt: skip
         yield from map(write_markdown, map(comparison.scored_by, comparison.other_metrics))
         yield from _write_orderings(study, comparison, level=4)
@@ -132,11 +133,11 @@ def _write_orderings(study: Study, comparison: Comparison, level: int = 3) -> li
 
 def _has_measured(comparison: Comparison, on: str) -> bool:
     """Return whether a comparison has what an ordering is about: a size may have other lengths, or no measures."""
+    finished = [trial for trial in comparison.trials if trial.finished]
     if on.startswith(INSIDE):
         when, _, name = on.partition(": ")
-        return all(name in getattr(trial.measured, when) for trial in comparison.trials if trial.finished)
-    splits = comparison.trials[0].longer
-    return on == "score" or on.removesuffix(", growth") in splits
+        return all(name in getattr(trial.measured, when) for trial in finished)
+    return on == "score" or all(on.removesuffix(", growth") in trial.longer for trial in finished)
 
 
 def _write_other_tables(items: Iterable[Finding], level: int = 3) -> list[str]:

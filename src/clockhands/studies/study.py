@@ -130,11 +130,9 @@ class Study:
         ``text``: the folder of the text that the user gives. Raises ConfigError with its faults, and as ``GivenText``.
         """
         source = f"the study {self.name}"
-        scaled = (
-            self.plan
-            if size == "cpu"
-            else scale_plan(self.plan, self.sizes, size, self.folder, f"{source}, size {size}")
-        )
+        scaled = self.plan
+        if size != "cpu":
+            scaled = scale_plan(self.plan, self.sizes, size, self.folder, f"{source}, size {size}")
         tables = {**scaled, "title": self.question, **({} if seeds is None else {"seeds": seeds})}
         plan = make_plan_from_tables(tables, self.folder, source)
         return self.text.bind(plan, self.folder / RECIPES, text)

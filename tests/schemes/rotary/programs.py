@@ -1,7 +1,7 @@
 """Whole programs with threads, each of which ends as a program does.
 
-Run as a program (``python -m tests.schemes.rotary.programs``) it imports PyTorch once, and every program parts from it:
-to import takes most of the time of each. Standard output has one JSON line: ``{name: [exit code, output, errors]}``.
+Run as a program (``python -m tests.schemes.rotary.programs``) it imports PyTorch once, and every program is a fork of
+it: importing takes most of the time of each. It prints one line of JSON: ``{name: [exit code, output, errors]}``.
 """
 
 from __future__ import annotations
@@ -94,8 +94,8 @@ def _run(*words: str) -> Ended:
     return done.returncode, done.stdout, done.stderr
 
 
-def part() -> Ended | None:
-    """Fork; None in the new process, which has to run its program as its last act, else how that ended."""
+def fork() -> Ended | None:
+    """Fork this process. Return None in the new one, which then runs its program, and how that ended in the old."""
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         child = os.fork()
         if child == 0:
@@ -115,7 +115,7 @@ if __name__ == "__main__":
 
     found = {}
     for name in PROGRAMS:
-        ended = part()
+        ended = fork()
         if ended is None:
             break
         found[name] = ended
