@@ -103,12 +103,8 @@ def _seeded() -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def _untimed() -> Iterator[None]:
-    """No test depends on how fast this machine is: bf16 is as fast as fp32, so that ``auto`` stays with fp32.
-
-    Before a comparison as few steps are timed as on a machine on which they take long.
-    """
+    """Before a comparison as few steps are timed as on a machine on which they take long."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("clockhands.training.precision.measure_speedup", lambda model: 1.0)
         patch.setattr("clockhands.comparison.cost.TIMED_SECONDS", 0.0)
         patch.setattr("clockhands.comparison.estimate.ENOUGH", 0.0)
         yield

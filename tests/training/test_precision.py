@@ -1,11 +1,12 @@
-"""Which precision a run computes in: decided by a measured speed-up (injected here), told, and kept for a resume."""
+"""Which precision a run computes in: decided by what the hardware has, never by a clock, and kept for a resume."""
 
 from __future__ import annotations
 
 import json
-import math
 import os
 import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,12 @@ from clockhands.comparison.execution import make_job
 from clockhands.comparison.plan import make_plan
 from clockhands.comparison.results import Comparison, Cost
 from clockhands.comparison.trial_runner import run_trial
+from clockhands.model.config import TransformerConfig
 from clockhands.model.presets import make_preset
 from clockhands.runs import Run
 from clockhands.runs.recipe.sections import Training
-from clockhands.training import Recipe, TrainingData, TrainingStopped, precision, prepare, resume, train
-from clockhands.training.precision import Precision, choose_precision, measure_speedup, read_precision
+from clockhands.training import Recipe, TrainingData, TrainingStopped, prepare, resume, train
+from clockhands.training.precision import NARROWEST, Precision, choose_precision, multiplies_in_bf16, read_precision
 from tests.shared import Logged
 from tests.training.test_start import on_step, weights
 from tests.training.tiny import tables
@@ -28,95 +30,107 @@ from tests.training.tiny import tables
 CPU, TINY = torch.device("cpu"), make_preset("tiny")
 
 
+def wide() -> TransformerConfig:
+    return make_preset("paper-base")
+
+
 @pytest.fixture(scope="module")
 def material() -> TrainingData:
     return prepare(Recipe.from_tables(tables()))
 
 
-def inject(monkeypatch: pytest.MonkeyPatch, speedup: float | None) -> None:
-    """Let the measurement find this; None lets it fail, so that nobody may measure."""
-
-    def measured(model: Any) -> float:
-        assert speedup is not None, "nothing may be measured here"
-        return speedup
-
-    monkeypatch.setattr(precision, "measure_speedup", measured)
+def let_processor_have_bf16(monkeypatch: pytest.MonkeyPatch, has: bool) -> None:
+    """What torch says of the processor; the products are right, and slow, where it is emulated."""
+    monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: has, raising=False)
+    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: False, raising=False)
 
 
-@pytest.mark.parametrize(("speedup", "name"), [(2.3, "bf16"), (1.5, "bf16"), (1.2, "fp32"), (0.04, "fp32")])
-def test_auto_takes_bf16_on_a_cpu_where_it_is_much_faster(
-    speedup: float, name: str, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("has", "name"), [(True, "bf16"), (False, "fp32")])
+def test_auto_takes_bf16_on_a_cpu_that_has_it(has: bool, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    let_processor_have_bf16(monkeypatch, has)
+    assert choose_precision(Training(max_steps=1), wide(), CPU) == Precision(name, "cpu")
+    assert choose_precision(Training(max_steps=1), TINY, CPU) == Precision("fp32", "cpu"), "too narrow to gain"
+
+
+def test_torch_reads_the_processor_as_the_kernel_does() -> None:
+    """The flags of /proc/cpuinfo are an answer of their own."""
+    flags = Path("/proc/cpuinfo")
+    if not flags.is_file() or "avx512" not in flags.read_text():
+        pytest.skip("no /proc/cpuinfo with AVX-512 here")
+    known = flags.read_text().split()
+    assert multiplies_in_bf16(CPU) == ("avx512_bf16" in known or "amx_tile" in known)
+
+
+def test_releases_of_torch_without_the_question_compute_in_fp32(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("_is_avx512_bf16_supported", "_is_amx_tile_supported"):
+        monkeypatch.delattr(torch.cpu, name, raising=False)
+    assert not multiplies_in_bf16(CPU)
+
+
+def test_what_is_asked_for_is_taken_and_emulated_bf16_is_warned_of(
+    monkeypatch: pytest.MonkeyPatch, logged: Logged
 ) -> None:
-    inject(monkeypatch, speedup)
-    found = choose_precision(Training(max_steps=1), TINY, CPU)
-    assert found == Precision(name, "cpu", speedup)
-    assert f"computing in {name}: bf16 is {speedup} times as fast as fp32 here" in found.sentence
-
-
-def test_what_is_asked_for_is_taken_and_slow_bf16_is_warned_of(monkeypatch: pytest.MonkeyPatch, logged: Logged) -> None:
-    inject(monkeypatch, 0.04)
+    let_processor_have_bf16(monkeypatch, False)
     assert choose_precision(Training(max_steps=1, precision="bf16"), TINY, CPU) == Precision("bf16", "cpu")
-    assert "'bf16', which is slower than fp32 on this processor (0.04 times its speed" in logged.text
+    assert "'bf16', which this processor only emulates" in logged.text
     logged.records.clear()
-    inject(monkeypatch, 1.1)
+    let_processor_have_bf16(monkeypatch, True)
     choose_precision(Training(max_steps=1, precision="bf16"), TINY, CPU)
-    inject(monkeypatch, None)
-    assert choose_precision(Training(max_steps=1, precision="fp32"), TINY, CPU).sentence == ""
+    let_processor_have_bf16(monkeypatch, False)
+    choose_precision(Training(max_steps=1, precision="fp32"), TINY, CPU)
     assert logged.text == ""
 
 
-def test_a_run_computes_as_decided_and_its_record_says_so(
-    material: TrainingData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    asked = train(tables(precision="bf16", max_steps=6), tmp_path / "asked", material=material)
-    inject(monkeypatch, 2.0)
-    found = train(tables(precision="auto", max_steps=6), tmp_path / "auto", material=material, progress=True)
+def test_a_run_computes_as_decided_and_its_record_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def trained(name: str, precision: str) -> Run:
+        recipe = tables(precision=precision, max_steps=6)
+        model = {**recipe["model"], "d_model": NARROWEST, "d_ff": NARROWEST}
+        return train({**recipe, "model": model}, tmp_path / name)
+
+    asked = trained("asked", "bf16")
+    let_processor_have_bf16(monkeypatch, True)
+    found = trained("auto", "auto")
     assert weights(found) == weights(asked)
-    assert found.record["precision"] == {"name": "bf16", "device": "cpu", "speedup": 2.0}
-    assert "computing in bf16: bf16 is 2 times as fast as fp32 here" in capsys.readouterr().err
-    inject(monkeypatch, 1.0)
-    assert weights(train(tables(precision="auto", max_steps=6), tmp_path / "slow", material=material)) != weights(asked)
+    assert found.record["precision"] == {"name": "bf16", "device": "cpu"}
+    let_processor_have_bf16(monkeypatch, False)
+    assert weights(trained("emulated", "auto")) != weights(asked)
 
 
-def test_a_resumed_run_goes_on_as_it_began_whatever_would_be_measured_now(
+def test_a_resumed_run_goes_on_as_it_began_whatever_would_be_chosen_now(
     material: TrainingData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    inject(monkeypatch, 2.0)
+    monkeypatch.setattr("clockhands.training.precision.NARROWEST", 1)
+    let_processor_have_bf16(monkeypatch, True)
     whole = train(tables(precision="auto"), tmp_path / "whole", material=material)
+    assert whole.record["precision"]["name"] == "bf16"
     with monkeypatch.context() as patch, pytest.raises(TrainingStopped):
         on_step(11, lambda: os.kill(os.getpid(), signal.SIGINT), patch)
         train(tables(precision="auto"), tmp_path / "run", material=material)
-    inject(monkeypatch, None)
+    let_processor_have_bf16(monkeypatch, False)
     assert weights(resume(tmp_path / "run")) == weights(whole)
 
 
 def test_a_run_killed_after_its_recipe_was_written_knows_its_precision(
     material: TrainingData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    inject(monkeypatch, 2.0)
-
     def die(*_: Any) -> None:
         raise MemoryError
 
     monkeypatch.setattr("clockhands.training.session.build", die)
     with pytest.raises(MemoryError):
         train(tables(precision="auto"), tmp_path / "run", material=material)
-    assert Run.from_folder(tmp_path / "run").record["precision"]["name"] == "bf16"
+    assert Run.from_folder(tmp_path / "run").record["precision"] == {"name": "fp32", "device": "cpu"}
 
 
-def test_runs_from_before_there_was_a_measurement_and_other_devices_measure_nothing(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    inject(monkeypatch, None)
-    auto = Training(max_steps=1)
-    assert read_precision({}, auto, TINY, CPU) == Precision("fp32", "cpu")
-    moved = {"precision": {"name": "bf16", "device": "cuda", "speedup": None}}
-    assert read_precision(moved, auto, TINY, CPU) == Precision("fp32", "cpu")
+def test_a_run_that_goes_on_on_another_kind_of_device_chooses_anew() -> None:
+    moved = {"precision": {"name": "bf16", "device": "cuda"}}
+    assert read_precision(moved, Training(max_steps=1), TINY, CPU) == Precision("fp32", "cpu")
 
 
-def test_trials_of_a_comparison_never_measure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Or else the load of the machine could decide which of two variants computes in bf16."""
-    inject(monkeypatch, None)
+def test_trials_of_a_comparison_do_not_ask_the_processor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or else the machine that happens to train a variant could decide what it computes in."""
+    let_processor_have_bf16(monkeypatch, True)
+    monkeypatch.setattr("clockhands.training.precision.NARROWEST", 1)
     recipe = tables(precision="auto", max_steps=2, save_steps=None, eval_steps=None)
     plan = make_plan(recipe, vary={"position.scheme": ["rope", "none"]}, seeds=1, budget={"steps": 2})
     costs = {name: Cost(1, 2, 1, 0.1, {}) for name in ("rope", "none")}
@@ -126,35 +140,21 @@ def test_trials_of_a_comparison_never_measure(tmp_path: Path, monkeypatch: pytes
     assert json.loads(record.read_text())["precision"]["name"] == "fp32"
 
 
-def test_the_shortest_times_are_compared_and_a_hopeless_case_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    spent: list[bool] = []
-
-    def step(layer: Any, x: Any, *, low: bool) -> float:
-        spent.append(low)
-        slow = 3.0 if len(spent) == 3 else 1.0  # another process was in the way once
-        return 0.25 * slow if low else 1.0 * slow
-
-    monkeypatch.setattr(precision, "_step", step)
-    assert measure_speedup(TINY) == 4.0
-    assert len(spent) == 2 * (1 + precision.ROUNDS)
-    spent.clear()
-    monkeypatch.setattr(precision, "_step", lambda layer, x, *, low: (spent.append(low), 20.0 if low else 1.0)[1])
-    assert measure_speedup(TINY) == 0.05
-    assert len(spent) == 4
+BUSY = "import time\nend = time.time() + 120\nwhile time.time() < end: pass"
+"""What keeps a core busy; it ends by itself if nobody ends it."""
 
 
-def test_measuring_is_bounded_and_spends_no_random_number(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[list[int]] = []
-    real = precision._step
-
-    def step(layer: torch.nn.Module, x: torch.Tensor, *, low: bool) -> float:
-        seen.extend(list(weight.shape) for weight in layer.parameters() if weight.dim() == 2)
-        return real(layer, x, low=low)
-
-    monkeypatch.setattr(precision, "_step", step)
-    monkeypatch.setattr(precision, "ROUNDS", 1)
-    before = torch.get_rng_state()
-    speedup = measure_speedup(make_preset("paper-base"))
-    assert speedup > 0 and math.isfinite(speedup)
-    assert max(map(max, seen)) == 4 * precision.WIDEST
-    assert torch.equal(torch.get_rng_state(), before)
+def test_the_same_recipe_ends_with_the_same_bits_beside_others_that_load_all_cores(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing that changes a result is decided by a clock: not the precision, not a kernel, not a batch."""
+    recipe = tables(precision="auto", max_steps=20)
+    alone = train(recipe, tmp_path / "alone")
+    others = [subprocess.Popen([sys.executable, "-c", BUSY]) for _ in range(2 * (os.cpu_count() or 1))]
+    try:
+        crowded = train(recipe, tmp_path / "crowded")
+    finally:
+        for other in others:
+            other.kill()
+            other.wait()
+    assert weights(crowded) == weights(alone)

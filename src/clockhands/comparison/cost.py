@@ -19,7 +19,7 @@ from clockhands.model.size import count_parameters
 from clockhands.training import Recipe, TrainingData, prepare, vary_recipe
 from clockhands.training.architecture import build, configure
 from clockhands.training.memory_check import check_batches, check_recipe, find_training_device
-from clockhands.training.precision import choose_unmeasured_precision
+from clockhands.training.precision import choose_trial_precision
 
 TIMED, MOST_TIMED, TIMED_SECONDS = 3, 20, 0.3
 """Batches that are timed, after two that are not: at least 3, and up to 20 while they take less than these seconds."""
@@ -124,7 +124,7 @@ def _measure(recipe: Recipe, material: TrainingData) -> tuple[int, int, float]:
     """
     torch.manual_seed(0)
     device = find_training_device(recipe)
-    half = choose_unmeasured_precision(recipe.training, device).name == "bf16"
+    half = choose_trial_precision(recipe.training, device).name == "bf16"
     model = build(recipe, material.tokenizers).train().to(device)
     batches = cycle(material.batches(recipe))
     batch = next(batches)

@@ -27,7 +27,7 @@ from clockhands.runs.recipe import make_recipe, vary_recipe
 from clockhands.training import Diverged, Recipe, TrainingData, TrainingStopped, prepare, train
 from clockhands.training.begin_weights import load_begin_weights
 from clockhands.training.defaults import export_last
-from clockhands.training.precision import choose_unmeasured_precision
+from clockhands.training.precision import choose_trial_precision
 
 MOST_POINTS = 200
 """Points that are kept of a learning curve, so that a long training does not fill the file."""
@@ -109,9 +109,9 @@ def _list_facts(run: Run, target: Number | None, seconds: float) -> dict[str, An
 
 
 def _fix_precision(recipe: Recipe) -> Recipe:
-    """Return the recipe with a precision that depends on no measurement, so that all trials compute alike."""
+    """Return the recipe with a precision that depends on no processor, so that all trials compute alike."""
     gpu = torch.cuda.is_available() and recipe.training.device != "cpu"
-    precision = choose_unmeasured_precision(recipe.training, torch.device("cuda" if gpu else "cpu"))
+    precision = choose_trial_precision(recipe.training, torch.device("cuda" if gpu else "cpu"))
     return vary_recipe(recipe, {"training.precision": precision.name})
 
 

@@ -115,8 +115,6 @@ def _make_folder(
     """Make the run folder with its recipe and tokenizers, and keep its lock in ``held``."""
     begun = read_begin_weights(recipe, material)
     precision = choose_precision(recipe.training, recipe.model, arguments.device)
-    if precision.sentence and progress:
-        print_sentence(precision.sentence)
     held.enter_context(lock_folder(out))
     refuse_existing(out, overwrite=overwrite)
     with start_folder(out) as staging:

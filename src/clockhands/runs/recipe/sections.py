@@ -115,9 +115,9 @@ class Training:
     ``last`` step, or those of the evaluation with the ``lowest`` validation loss; ``auto`` is the lowest wherever there
     are several evaluations and ``average`` is not given. ``average``: the saved weights are the mean of the ``keep``
     last or best checkpoints. ``device`` is ``auto``, ``cpu``, ``cuda``.
-    ``precision`` is ``fp32``, ``bf16`` or ``auto``: bf16 on a GPU that has it, and on a CPU where a measurement of some
-    milliseconds finds it at least 1.3 times as fast as fp32 (the run keeps what was decided). ``sharded``: the
-    processes that torchrun or accelerate started keep a part of the model each (FSDP2) instead of a copy (DDP).
+    ``precision`` is ``fp32``, ``bf16`` or ``auto``: bf16 where the hardware multiplies in it (a GPU; a CPU with
+    AVX512-BF16 or AMX, for models at least 128 wide); the run keeps what was decided. ``sharded``: the processes that
+    torchrun or accelerate started keep a part of the model each (FSDP2) instead of a copy (DDP).
 
     Checkpoints are saved every ``save_steps`` steps; without that every ``save_minutes`` minutes (0: never), but so
     seldom that they take less than a fiftieth of the time, and at the end. ``keep`` of them stay. For ``export =
