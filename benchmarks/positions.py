@@ -22,7 +22,6 @@ from transformers.models.llama.modeling_llama import apply_rotary_pos_emb
 
 from clockhands import positions
 from clockhands.schemes import RoPE, Sinusoidal
-from clockhands.schemes.rotary import loop_choice
 from clockhands.schemes.rotary.rotation import Layout, compile_rotation
 
 HEADS, HEAD_DIM = 8, 64
@@ -85,7 +84,6 @@ def main() -> None:
     asked = parser.parse_args()
     rounds, kept = asked.rounds, RESULTS / "positions.json"
     torch.set_num_threads(1)
-    loop_choice.LOOP_AFTER = 0  # as a process rotates after its first second of it
     results: dict[str, Any] = json.loads(kept.read_text())["results"] if kept.exists() else {}
     for form in asked.forms:
         layout = FORMS[form]

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from clockhands.schemes import RoPE
-from clockhands.schemes.rotary import loop_choice, rotation
+from clockhands.schemes.rotary import rotation
 from clockhands.schemes.rotary.base import rotate_pairs
 from clockhands.schemes.rotary.rotation import Layout, compile_rotation
 
@@ -35,13 +35,13 @@ def memory(name: str, dtype: torch.dtype) -> Tensor:
     return torch.randn(2, 3, 5, 9).to(dtype)[..., 1:]
 
 
-KERNELS = ("eager", "loop", "compiled")
+KERNELS = ("eager", "compiled")
 WHERE = ("dense", "split", "odd")
 DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 
 
 def every_form() -> Iterator[Any]:
-    """All forms eagerly and by the loop; of the compiled ones, a second each, those in which any two values meet."""
+    """All forms eagerly; of the compiled ones, a second each, those in which any two values meet."""
     for kernel, (p, pairs), (n, layout), (d, dtype), (w, where) in product(
         KERNELS, *(enumerate(values) for values in ((4, 3, 1), ("half", "interleaved"), DTYPES, WHERE))
     ):
@@ -51,9 +51,8 @@ def every_form() -> Iterator[Any]:
 
 
 @pytest.fixture(params=KERNELS)
-def _kernel(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _kernel(request: pytest.FixtureRequest) -> Iterator[None]:
     compile_rotation(request.param == "compiled", backend="eager")
-    monkeypatch.setattr(loop_choice, "LOOP_AFTER", 0 if request.param == "loop" else 1 << 60)
     yield
     compile_rotation(False)
 
@@ -141,7 +140,7 @@ def test_blocks_end_anywhere(layout: Layout, dtype: torch.dtype, monkeypatch: py
     assert rotate_pairs(x[:, :, :0], angle[:, :, :0], angle[:, :, :0], layout).shape == (2, 3, 0, 8)
 
 
-def test_the_loop_is_compiled_unless_told_otherwise() -> None:
+def test_rotation_is_compiled_until_told_otherwise() -> None:
     try:
         compile_rotation(backend="eager")
         assert rotation._compiled is not None

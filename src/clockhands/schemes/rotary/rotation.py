@@ -1,11 +1,10 @@
 """How pairs of channels are rotated: one new tensor, few passes, blocks that stay in a processor's cache.
 
-``rotate_by_formula`` is what papers write: for compilers, which make one loop of it, and for learned angles. Without a
-compiler neighbours (2c, 2c + 1) are complex numbers as they lie in memory, multiplied in float32 at least. Halves
-(c, c + r/2) are multiplied, and each half has the other's product added to it, in their own dtype; on a CPU one loop
-(``loop_choice.py``) does what takes PyTorch three, with the same result. The backward pass is the rotation by -θ, which
-keeps nothing but the tables. Queries and keys of the same positions are rotated in one call: a compiler makes one loop
-for both.
+``rotate_by_formula`` is what papers write: for compilers, which make one loop of it, and for learned angles. Without
+a compiler neighbours (2c, 2c + 1) are complex numbers as they lie in memory, multiplied in float32 at least. Halves
+(c, c + r/2) are multiplied, and each half has the other's product added to it, in their own dtype. The backward pass
+is the rotation by -θ, which keeps nothing but the tables. Queries and keys of the same positions are rotated in one
+call: a compiler makes one loop for both.
 """
 
 from __future__ import annotations
@@ -16,7 +15,6 @@ from typing import Any, Literal, NamedTuple, cast
 import torch
 
 from clockhands.schemes.frequencies import choose_working_dtype
-from clockhands.schemes.rotary.loop_choice import choose_loop
 from clockhands.shapes import Float, Tensor
 
 __all__ = [
@@ -110,8 +108,7 @@ _compiled: Callable[..., tuple[Tensor, ...]] | None = None
 def compile_rotation(enabled: bool = True, backend: str = "inductor") -> None:
     """Choose whether this process rotates halves by a loop that torch.compile makes, which takes seconds once.
 
-    On a CPU a loop of ``rotation_loop.py`` is there without it, in float32, float64 and bfloat16. It needs what
-    torch.compile needs (on a CPU a C++ compiler). A model that is compiled whole does not need it.
+    It needs what torch.compile needs (on a CPU a C++ compiler). A model that is compiled whole does not need it.
     """
     global _compiled
     _compiled = torch.compile(rotate_halves_by_formula, backend=backend, dynamic=True) if enabled else None
@@ -167,8 +164,6 @@ def _rotate(table: Tensor, sin: Tensor | None, pairs: int, heads: tuple[Tensor, 
         return tuple(_rotate_neighbours(x, table, axis) for x in heads)
     if _compiled:
         return _compiled(table, sin, pairs, *heads)
-    if loop := choose_loop(pairs, heads, table, sin, _rotate_halves):
-        return tuple(loop(x, table, sin, pairs) for x in heads)
     return tuple(_rotate_halves(x, table, sin, pairs, axis) for x in heads)
 
 
