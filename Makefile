@@ -33,7 +33,7 @@ CONSTRAINTS ?= constraints.txt
 INSTALL = $(BIN)/python -m pip install --quiet --no-compile --constraint $(CONSTRAINTS)
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(INSTALL) --editable .
+	$(INSTALL) --editable '.[workbench]'
 	touch $@
 
 $(VENV)/.test-installed: pyproject.toml constraints.txt
@@ -86,7 +86,7 @@ test-elsewhere: $(VENV)/.test-installed
 LOWEST := $(VENV)-lowest
 test-lowest: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(LOWEST)
-	$(PYTHON) -c "import tomllib; print(*(need.replace('>=', '==') for need in tomllib.load(open('pyproject.toml', 'rb'))['project']['dependencies'] if not need.startswith('torch>')), sep='\n')" > $(LOWEST)/lowest.txt
+	$(PYTHON) -c "import tomllib; print(*(need.replace('>=', '==') for need in tomllib.load(open('pyproject.toml', 'rb'))['project']['optional-dependencies']['workbench'] if not need.startswith('torch>')), sep='\n')" > $(LOWEST)/lowest.txt
 	$(LOWEST)/bin/python -m pip install --quiet --constraint $(CONSTRAINTS) torch
 	$(LOWEST)/bin/python -m pip install --quiet --constraint $(CONSTRAINTS) --requirement $(LOWEST)/lowest.txt --editable '.[test,docs]'
 	OMP_NUM_THREADS=1 $(LOWEST)/bin/python -m pytest -n 2 --dist worksteal

@@ -35,7 +35,7 @@ ELSEWHERE = {
         "inspection/test_hostile_text.py "
         "inspection/test_minilm.py inspection/test_sides.py "
         "report/figures/test_contrast.py report/test_browser.py report/test_views.py "
-        "test_commands.py training/test_killed.py training/test_once.py "
+        "test_commands.py test_core.py training/test_killed.py training/test_once.py "
         "training/test_processes.py"
     ),
     REPOSITORY: (

@@ -38,7 +38,12 @@ __all__ = ["__version__", *_HOME]
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module 'clockhands' has no attribute {name!r}")
-    return getattr(importlib.import_module(_HOME[name]), name)
+    try:
+        return getattr(importlib.import_module(_HOME[name]), name)
+    except ModuleNotFoundError as fault:
+        from clockhands.errors import MissingPackageError
+
+        raise MissingPackageError(f"clockhands.{name}", str(fault.name)) from fault
 
 
 def __dir__() -> list[str]:

@@ -13,6 +13,7 @@ __all__ = [
     "ConfigError",
     "DataError",
     "Fault",
+    "MissingPackageError",
     "PositionError",
     "UsageError",
     "cut_long_line",
@@ -35,6 +36,23 @@ class UsageError(ClockhandsError):
     """What the user wants is impossible: an unknown name, a value out of range, options that exclude each other."""
 
     exit_code = 2
+
+
+PLACE = "."
+"""What pip installs Clockhands from: the folder of its checkout. On a package index it would be its name there."""
+
+
+class MissingPackageError(UsageError, ImportError):
+    """A package that only an extra of Clockhands brings is not installed.
+
+    ``purpose``: what needs it, such as ``clockhands train``; ``extra``: the extra that brings it.
+    """
+
+    def __init__(self, purpose: str, package: str, extra: str = "workbench") -> None:
+        super().__init__(
+            f"{purpose} needs the package {package!r}, which is not installed. It comes with the extra {extra!r}: "
+            f"in the folder of Clockhands run pip install '{PLACE}[{extra}]'"
+        )
 
 
 class Fault(str):

@@ -1,6 +1,6 @@
 """Scores models with lm-evaluation-harness, under the positions that they have or under others.
 
-It needs ``pip install clockhands[harness]``. This module is the harness's own command with one model type more::
+It needs the extra ``harness``. This module is the harness's own command with one model type more::
 
     python -m clockhands.harness run --model clockhands --tasks lambada_openai \\
       --model_args pretrained=runs/stdlib,position.spectrum=yarn,position.factor=4
@@ -14,17 +14,17 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from clockhands.errors import ClockhandsError, UsageError
+from clockhands.errors import ClockhandsError, MissingPackageError, UsageError
 
 try:
     from lm_eval.api.registry import register_model
     from lm_eval.models.huggingface import HFLM
 except ImportError as fault:
-    sentence = f"lm-evaluation-harness is not installed ({fault}); install it with: pip install clockhands[harness]"
+    missing = MissingPackageError("clockhands.harness", str(fault.name), "harness")
     if __name__ == "__main__":  # main, which prints other faults without a traceback, is not there yet
-        print(f"clockhands: {sentence}", file=sys.stderr)
+        print(f"clockhands: {missing}", file=sys.stderr)
         raise SystemExit(UsageError.exit_code) from None
-    raise UsageError(sentence) from fault
+    raise missing from fault
 
 from clockhands.devices import read_dtype
 from clockhands.options import parse

@@ -50,5 +50,5 @@ def test_data_sets_refuse(saved: Path) -> None:
 
 def test_without_the_datasets_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "datasets", None)
-    with pytest.raises(UsageError, match=r"pip install 'clockhands\[datasets\]'"):
+    with pytest.raises(UsageError, match=r"extra 'datasets'.*pip install '\.\[datasets\]'"):
         open_corpus("huggingface", dataset="anything")

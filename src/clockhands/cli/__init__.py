@@ -17,7 +17,15 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from clockhands import __version__
-from clockhands.errors import ClockhandsError, ClockhandsWarning, UsageError, cut_long_line, show_value, suggest_nearest
+from clockhands.errors import (
+    ClockhandsError,
+    ClockhandsWarning,
+    MissingPackageError,
+    UsageError,
+    cut_long_line,
+    show_value,
+    suggest_nearest,
+)
 
 __all__ = ["VERBS", "Parser", "main"]
 
@@ -136,6 +144,15 @@ def _run_command(words: list[str]) -> int:
 
 
 def _run(verb: str, arguments: list[str]) -> int:
+    try:
+        return _parse_and_run(verb, arguments)
+    except ModuleNotFoundError as fault:
+        if str(fault.name).startswith("clockhands") or isinstance(fault, ClockhandsError):
+            raise
+        raise MissingPackageError(f"clockhands {verb}", str(fault.name)) from fault
+
+
+def _parse_and_run(verb: str, arguments: list[str]) -> int:
     module = importlib.import_module(f"clockhands.cli.{verb}")
     parser = Parser(
         prog=f"clockhands {verb}",

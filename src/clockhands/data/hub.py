@@ -10,7 +10,7 @@ from clockhands.data.readers import make_pairs
 from clockhands.data.sources import HOLDOUT, make_corpus
 from clockhands.data.splits import Corpus, Items
 from clockhands.data.table_readers import read_column
-from clockhands.errors import UsageError, describe_unknown
+from clockhands.errors import MissingPackageError, UsageError, describe_unknown
 from clockhands.pretrained import load_data_set
 
 __all__ = ["huggingface"]
@@ -64,9 +64,7 @@ def _open(name: str, subset: str | None, revision: str | None) -> Mapping[str, A
     try:
         opened = load_data_set(name, subset, revision)
     except ImportError as fault:
-        raise UsageError(
-            "Hugging Face data sets need the package 'datasets': pip install 'clockhands[datasets]'"
-        ) from fault
+        raise MissingPackageError("a Hugging Face data set", "datasets", "datasets") from fault
     return opened if isinstance(opened, dict) else {"train": opened}
 
 

@@ -139,7 +139,7 @@ def _write_use(architecture: Architecture, *, shared: bool) -> str:
     lines = [
         f"from transformers import {auto_class}, AutoTokenizer",
         "",
-        'folder = "."  # this folder, or its name on the hub; it needs `pip install clockhands`',
+        'folder = "."  # this folder, or its name on the hub; it needs the package clockhands',
         "tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=True)",
         f"model = {auto_class}.from_pretrained(folder, trust_remote_code=True)",
     ]

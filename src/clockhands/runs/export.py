@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["LOADER", "add_auto_map", "export_model"]
 
-LOADER = '''"""Lets transformers open the model in this folder. It needs a package: pip install clockhands."""
+LOADER = '''"""Lets transformers open the model in this folder. It needs the package clockhands."""
 
 from clockhands.auto import ClockhandsConfig, ClockhandsForCausalLM, ClockhandsForMaskedLM, ClockhandsForSeq2SeqLM
 

@@ -202,5 +202,5 @@ def test_faults(translator: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UsageError, match="unknown compute type of CTranslate2 on this cpu 'int7'; did you mean 'int8'"):
         next(translate(translator, ["Tom"], Search(engine="ctranslate2", compute_type="int7")))
     monkeypatch.setitem(sys.modules, "ctranslate2", None)
-    with pytest.raises(UsageError, match=r"pip install 'clockhands\[ctranslate2\]'"):
+    with pytest.raises(UsageError, match=r"extra 'workbench'.*pip install '\.\[workbench\]'"):
         next(translate(translator, ["Tom"], Search(engine="ctranslate2")))

@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from clockhands.errors import UsageError
+from clockhands.errors import MissingPackageError, UsageError
 from clockhands.generation.engines.engine import get_end_tokens, get_start_token
 from clockhands.model import TransformerConfig
 from clockhands.model.block import Block, ResidualConnection
@@ -34,13 +34,11 @@ ACTIVATION_NAMES = {"relu": "RELU", "gelu": "GELU", "gelu-tanh": "GELUTanh", "si
 
 
 def import_package() -> Any:
-    """Import ctranslate2, which is optional. Raises UsageError if it is not installed."""
+    """Import ctranslate2, which is optional. Raises MissingPackageError if it is not installed."""
     try:
         import ctranslate2
     except ImportError as fault:
-        raise UsageError(
-            "the engine ctranslate2 needs the package 'ctranslate2': pip install 'clockhands[ctranslate2]'"
-        ) from fault
+        raise MissingPackageError("the engine ctranslate2", "ctranslate2") from fault
     return ctranslate2
 
 
