@@ -8,21 +8,13 @@ from clockhands.cli import main
 from clockhands.cli.check_options import split_names
 
 WRONG = {
-    (): "name one thing to check: a model, --type NAME, --all, --board FOLDER (or --list)",
+    (): "name one thing to check: a model or --type NAME (or --list)",
     ("m", "--type", "llama"): "name one thing to check",
     ("--type", "llama"): "--type llama names no weights: add --tiny",
-    ("--all", "f", "--jobs", "0"): "--jobs is 0; it must be 1 or more",
-    ("--all", "f", "--limit", "0"): "--limit is 0; it must be more than 0 seconds",
-    ("m", "--against", "r", "--jobs", "2"): "--against does not go with --jobs: it compares two models",
     ("m", "--tiny", "--weights", "streamed"): "--tiny does not go with --weights: the weights are initialised",
-    ("--all", "--json", "--report", "f", "--verbose"): "--all does not go with --json, --report, --verbose",
-    ("--all", "--dtype", "float64", "--device", "cpu"): "--all does not go with --dtype, --device: every architecture",
-    ("--all", "--trust-remote-code", "--threads", "2"): "--all does not go with --trust-remote-code, --threads",
-    ("--all", "--against", "r"): "--all does not go with --against",
     ("m", "--tiny", "--dtype", "float32", "--device", "cpu"): "--tiny does not go with --dtype, --device: the weights",
     ("--type", "llama", "--tiny", "--trust-remote-code"): "--type does not go with --trust-remote-code",
     ("m", "--json", "--verbose"): "--json does not go with --verbose: the JSON holds everything",
-    ("m", "--jobs", "2", "--limit", "5"): "a model does not go with --jobs, --limit: they are about --all",
     ("--list", "--json"): "--list does not go with --json: nothing is checked",
     ("--type", "llama", "--tiny", "--only", "shft"): "unknown check 'shft'; did you mean 'shift'?",
 }

@@ -114,7 +114,6 @@ def test_the_longest_text_is_the_same_everywhere() -> None:
         "train --corpus roles --threads 100000 --set training.max_steps=1 --out r",
         "compare --corpus roles --vary position.scheme=none,rope --steps 1 --threads 100000 --out r",
         "compare --corpus roles --vary position.scheme=none,rope --steps 1 --workers 100000 --out r",
-        "check --all r --jobs 100000",
         "inspect x --threads 100000",
         "translate x y --threads 0",
     ],

@@ -14,12 +14,15 @@ from hypothesis import strategies as st
 from clockhands.findings import Finding, Findings
 from clockhands.report import make_page
 from clockhands.report.catalogue_page import make_catalogue_page
-from clockhands.report.matrix_page import make_matrix_page
 from clockhands.report.render import make_policy, render
+from tests.conformance import matrix
 from tests.report.html_tree import Tree
 from tests.report.test_matrix_page import DATA
 
-PAGES = {"catalogue": make_catalogue_page(("scheme",), [("rope",)], ("scheme",)), "matrix": make_matrix_page(DATA)}
+PAGES = {
+    "catalogue": make_catalogue_page(("scheme",), [("rope",)], ("scheme",)),
+    "matrix": matrix.make_matrix_page(DATA),
+}
 
 
 @given(st.text())

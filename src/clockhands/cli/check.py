@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from clockhands.cli.check_options import arguments, split_names, validate
 from clockhands.cli.check_results import find_exit_code, print_result, read_baseline, write_for_readme
-from clockhands.cli.check_sweeps import make_board, make_matrix
 from clockhands.cli.common import prepare, report_new_folder
 
 if TYPE_CHECKING:
@@ -32,17 +31,13 @@ _CHECKING = ("only", "slow", "baseline", "report", "badge", "card", "verbose")
 
 
 def run(options: argparse.Namespace) -> int:
-    """Check a model, list the checks or check every architecture; return 0 if nothing failed, else 1."""
+    """Check a model, or list the checks; return 0 if nothing failed, else 1."""
     validate(options)
-    if options.threads is None and (options.tiny or options.all):
+    if options.threads is None and options.tiny:
         options.threads = 1  # small tensors: more threads only wait for each other
     prepare(options)
     if options.list:
         return _list_checks(split_names(options.only))
-    if options.all:
-        return make_matrix(options)
-    if options.board:
-        return make_board(options)
     if options.against and not options.runtime and not any(getattr(options, name) for name in _CHECKING):
         return _compare_alone(options)
     return _check_model(options)

@@ -38,7 +38,7 @@ _POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; base-ur
 
 def render(template: str, **values: Any) -> str:
     """Return the template with the values in it. Raises jinja2.UndefinedError for a value that is missing."""
-    return _make_environment().get_template(template).render(**values)
+    return make_environment().get_template(template).render(**values)
 
 
 def render_page(template: str, title: str, *, script: str = "", style: str = "", **values: Any) -> str:
@@ -72,7 +72,7 @@ def make_policy(script: str = "", *, workers: bool = False) -> str:
 
 
 @cache
-def _make_environment() -> Environment:
+def make_environment() -> Environment:
     """Make the Jinja2 environment of all templates, with our filters."""
     environment = Environment(
         loader=PackageLoader("clockhands.report", "templates"),

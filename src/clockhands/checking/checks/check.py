@@ -40,11 +40,7 @@ USES = (
     "inputs_embeds",
     "encoder_outputs",
     "a changed configuration",
-    "images",
-    "batches of images",
-    "images in a chat",
-    "packing with images",
-    "videos",
+    "positions on several axes",
     "other attention implementations",
     "compile and export",
 )

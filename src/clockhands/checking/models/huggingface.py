@@ -10,7 +10,6 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from clockhands.checking.models.builds import multimodal
-from clockhands.checking.models.processors import find_processor
 from clockhands.model.huggingface_cache import CACHE_NAME
 
 KV_CACHES = tuple(dict.fromkeys((CACHE_NAME, "past_key_values")))
@@ -53,8 +52,8 @@ class HFModel:
             "documents": f"{prefix}document_ids",
         }
         takes = {what for what, name in spellings.items() if name in names}
-        takes |= list_pictures(self.module.config)
-        return frozenset(takes | ({"cache"} if self.cache_name else set()))
+        axes = getattr(self.module.config, "model_type", "") in multimodal()["axes"]["types"]
+        return frozenset(takes | ({"cache"} if self.cache_name else set()) | ({"axes"} if axes else set()))
 
     def _list_special(self) -> set[int]:
         numbers: set[int] = set()
@@ -181,13 +180,6 @@ def _vocabularies(model: PreTrainedModel, task: str) -> tuple[int, int]:
     read = getattr(embedding, "num_embeddings", None) or getattr(model.config, "vocab_size", None) or 160
     written = getattr(head, "weight", None) if task == "seq2seq" else None
     return int(read if written is None else written.shape[0]), int(read)
-
-
-def list_pictures(config: Any) -> set[str]:
-    """Return whether prompts with images and videos can be made for a type whose text has three axes of position."""
-    name, known = getattr(config, "model_type", ""), multimodal()
-    kinds = {kind for kind in ("images", "videos") if name in known[kind]["types"]}
-    return kinds if kinds and find_processor(name) is not None else set()
 
 
 def list_arguments(model: PreTrainedModel) -> set[str]:

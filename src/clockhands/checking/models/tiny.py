@@ -53,7 +53,7 @@ def build_model(
 
 def _choose_opener(type_name: str, task: Task) -> Any:
     """Return the Auto class of a type; those that read images are built with what reads them."""
-    if type_name in multimodal()["images"]["types"] or type_name not in LISTS[task]:
+    if type_name in multimodal()["axes"]["types"] or type_name not in LISTS[task]:
         if type_name in modeling_auto.MODEL_FOR_MULTIMODAL_LM_MAPPING_NAMES:
             return AutoModelForMultimodalLM
         if type_name in MULTIMODAL:

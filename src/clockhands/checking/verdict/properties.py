@@ -119,8 +119,7 @@ _RULES = (
             *(
                 "padding.",
                 "packing.",
-                "images.packing",
-                "videos.packing",
+                "axes.packing",
                 "cache.padded",
                 "cache.prefill",
                 "cache.rollback_rows",

@@ -1,4 +1,4 @@
-"""Writes docs/conformance/faults.md from the matrix: ``python -m tests.checking.faults_page``."""
+"""Writes docs/conformance/faults.md from the matrix: ``python docs/tools/conformance/faults.py``."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from typing import Any
 
 from transformers.models.auto import modeling_auto
 
-FOLDER = Path(__file__).resolve().parents[2] / "docs/conformance"
+FOLDER = Path(__file__).resolve().parents[2] / "conformance"
 PAGE = FOLDER / "faults.md"
 PLACE = re.compile(r"(?:generation/)?\w+\.py:\d+")
 HEAD = """# Every cause of a failure, and the builds that it touches
 
-Of the {builds} builds of [the matrix](index.html), measured with transformers {version}, {failing} fail by the own code
-of their models, in {cells} cells: {text} of them read text alone, {more} images, video or sound as well. {library} more
-cells fail by code that many models share: {shared} causes, each one finding about the library.
+Of the {builds} builds of [the matrix](matrix.json), measured with transformers {version}, {failing} fail by the
+own code of their models, in {cells} cells: {text} of them read text alone, {more} images, video or sound as well.
+{library} more cells fail by code that many models share: {shared} causes, each one finding about the library.
 
 A cause is the library's where its lines stand outside of transformers' folder of models (`generation/`,
 `masking_utils.py`, `modeling_rope_utils.py`), where the model shows that a line of its own file does what those of many
 models do (a mask made without position_ids, a table of angles that a cast rounds), or where transformers has copied the
 lines into at least five types of models. All others are the model's own. Each cause has a page with a script in plain
-transformers that shows it; the page takes one of the models. Written by `python -m tests.checking.faults_page`.
+transformers that shows it; the page takes one of the models. Written by `python docs/tools/conformance/faults.py`.
 
 """
 OWN = "## The models' own code\n\n| cause | builds | cells | page |\n|---|---|---|---|\n"
