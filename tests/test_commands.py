@@ -21,7 +21,6 @@ import pytest
 
 from clockhands.cli import VERBS, main
 from clockhands.training import train
-from tests.extension.pictures.tiny import save_pictures, save_vit
 from tests.shared import make_once, sketched
 from tests.studies.tour.short import make_tour, shorten_tour
 
@@ -65,8 +64,6 @@ def prepared(folder: Path) -> Path:
     (folder / "pairs.tsv").write_text(f"source\ttarget\n{pairs}", encoding="utf8")
     (folder / "my.txt").write_text((ROOT / "README.md").read_text(encoding="utf8"), encoding="utf8")
     _foreign(folder / "llama")
-    save_vit(folder / "vit")
-    save_pictures(folder / "photographs")
     return folder
 
 

@@ -1,6 +1,6 @@
 """Measure what the answers tell of texts longer than the trained ones, and keep it in docs/studies/extending.json.
 
-    python docs/studies/extending.py FOLDER [longer-yarn] [longer-reach] [longer-table] [longer-masked] [longer-grid]
+    python docs/studies/extending.py FOLDER [longer-yarn] [longer-reach] [longer-table] [longer-masked]
 
 FOLDER holds five trainings each, with seeds and training texts of their own, of recipes/facts.toml, facts-windows.toml
 and facts-table.toml, and of a model that fills in masked tokens; what is missing is trained there first, one or two
@@ -20,9 +20,8 @@ from typing import Any
 
 import numpy as np
 import torch
-from extending_grid import measure_grid
-from extending_told import tell_all
 
+from clockhands.comparison.simultaneous import compare_with_baseline
 from clockhands.comparison.variants import TEXT_SEED
 from clockhands.data import open_corpus
 from clockhands.extension import Method, Tuning, apply, choose_lengths, encode_text, list_methods, measure, tune
@@ -190,12 +189,27 @@ def _stack(read: Sequence[dict[str, np.ndarray]], name: str) -> np.ndarray:
     return np.stack([losses[name] for losses in read])
 
 
+def tell_all(pairs: dict[str, tuple[np.ndarray, np.ndarray]]) -> dict[str, Any]:
+    """Return every difference with an interval that holds for all together."""
+    differences = compare_with_baseline([ours for ours, _ in pairs.values()], [theirs for _, theirs in pairs.values()])
+    kept: dict[str, Any] = {}
+    for name, difference in zip(pairs, differences, strict=True):
+        kept |= _tell(name, difference)
+    return kept
+
+
+def _tell(name: str, difference: Any) -> dict[str, Any]:
+    """Return a difference with its interval and what it shows."""
+    verdict = "more" if difference.low > 0 else "less" if difference.high < 0 else "undecided"
+    low, high = float(difference.low), float(difference.high)
+    return {name: float(difference.value), f"{name}, low": low, f"{name}, high": high, f"{name}, verdict": verdict}
+
+
 PARTS: dict[str, Callable[[Path], dict[str, Any]]] = {
     "longer-yarn": measure_yarn,
     "longer-reach": measure_reach,
     "longer-table": measure_table,
     "longer-masked": measure_masked,
-    "longer-grid": lambda folder: measure_grid(SEEDS),
 }
 """What is measured, by the name under which answers tell it."""
 

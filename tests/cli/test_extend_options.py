@@ -7,7 +7,7 @@ import shlex
 
 import pytest
 
-from clockhands.cli.extend_options import arguments, find_longest, make_tuning, validate, write_command
+from clockhands.cli.extend_options import arguments, find_longest, make_tuning, write_command
 from clockhands.errors import UsageError
 
 
@@ -20,12 +20,12 @@ def parse(*words: str) -> argparse.Namespace:
 def test_a_length_is_tokens_or_a_multiple() -> None:
     assert [find_longest(to, 64) for to in ("2x", " 1.5x", "128", "1x")] == [128, 96, 128, 64]
     for to, message in (
-        ("far", "neither a number of pixels nor a multiple"),
-        ("infx", "neither a number of pixels"),
-        ("63", "is 63 pixels, less than the 64"),
+        ("far", "neither a number of tokens nor a multiple"),
+        ("infx", "neither a number of tokens"),
+        ("63", "is 63 tokens, less than the 64"),
     ):
         with pytest.raises(UsageError, match=message):
-            find_longest(to, 64, "pixels")
+            find_longest(to, 64)
 
 
 def test_a_training_has_what_was_asked_for() -> None:
@@ -35,13 +35,6 @@ def test_a_training_has_what_was_asked_for() -> None:
     for words in (("--learning-rate", "0.1"), ("--learning-rate", "0"), ("--only", "measure", "--train", "3")):
         with pytest.raises(UsageError, match=r"give --train STEPS|leave out --train"):
             make_tuning(parse("llama", *words))
-
-
-def test_options_of_texts_do_not_go_with_pictures() -> None:
-    for option, value in (("--trained", "8"), ("--trained", "0"), ("--items", "20"), ("--evaluations", "0")):
-        with pytest.raises(UsageError, match=f"--pictures and {option} do not go together"):
-            validate(parse("vit", "--pictures", "some", option, value, "--out", "nowhere"))
-    validate(parse("vit", "--pictures", "some", "--items", "60", "--out", "nowhere"))
 
 
 def test_the_command_says_what_is_not_usual() -> None:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from clockhands.cli.common import prepare, report_new_folder
 from clockhands.cli.extend_options import arguments, find_longest, make_tuning, validate, write_command
-from clockhands.cli.extend_pictures import extend_grid
 from clockhands.cli.positions import open_model
 from clockhands.errors import UsageError
 
@@ -27,7 +26,6 @@ EXAMPLES = (
     "clockhands extend llama --to 2x --text my.txt --texts 8 --items 10 --trained 64 --evaluations 4 --out longer",
     "clockhands extend llama --to 2x --text my.txt --texts 8 --items 10 --trained 64 --evaluations 0 --train 3 "
     "--out tuned",
-    "clockhands extend vit --to 2x --pictures photographs --out sharper",
 )
 
 
@@ -43,8 +41,7 @@ def run(options: argparse.Namespace) -> int:
 
     with lock_folder(Path(options.out)), ProgressCounter() as progress:
         refuse_taken(Path(options.out))  # another process may have written it while this one waited
-        extend = _extend_text if options.pictures is None else extend_grid
-        findings = extend(options, lambda findings: _write_page(findings, options), progress)
+        findings = _extend(options, progress)
         return _show(findings, _place_page(options) / "index.html", options)
 
 
@@ -60,16 +57,16 @@ def _measure(options: argparse.Namespace) -> int:
     return _show(findings, page, options)
 
 
-def _extend_text(
-    options: argparse.Namespace, write_page: Callable[[Findings], Path], progress: ProgressCounter
-) -> Findings:
+def _extend(options: argparse.Namespace, progress: ProgressCounter) -> Findings:
     """Choose what makes a model of text read further, write it, and return what was found."""
     from clockhands.extension import extend
 
     model, plan = _open(options)
     if plan.longest == plan.trained:
         raise UsageError(f"--to {options.to} is the trained length; give more, or --only measure")
-    return extend(model, plan, Path(options.out), write_page=write_page, progress=progress)
+    return extend(
+        model, plan, Path(options.out), write_page=lambda findings: _write_page(findings, options), progress=progress
+    )
 
 
 def _open(options: argparse.Namespace) -> tuple[LanguageModel, Plan]:

@@ -23,8 +23,7 @@ __all__ = ["arguments", "find_longest", "make_tuning", "validate", "write_comman
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.add_argument("run", metavar="MODEL",
-                        help="a run or Hugging Face model that continues text or fills in masked tokens; with "
-                        "--pictures one that names pictures")  # fmt: skip
+                        help="a run or Hugging Face model that continues text or fills in masked tokens")  # fmt: skip
     _add_extension(parser)
     _add_measurement(parser)
     parser.add_argument("--seed", type=as_seed, default=USUAL["seed"], help="of the questions (default: %(default)s)")
@@ -40,8 +39,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def _add_extension(parser: argparse.ArgumentParser) -> None:
     """Declare how far the model shall read, and how it is made to."""
     parser.add_argument("--to", default="8x", metavar="LENGTH",
-                        help="the longest text: tokens, or 2x the trained; of pictures, pixels of a side "
-                        "(default: %(default)s)")  # fmt: skip
+                        help="the longest text: tokens, or 2x the trained (default: %(default)s)")  # fmt: skip
     parser.add_argument("--only", choices=("measure",), help="say how far the model reads as it is, and stop")
     parser.add_argument("--evaluations", type=as_int, default=USUAL["evaluations"], metavar="N",
                         help="factors that the search tries; 0 searches none (default: %(default)s)")  # fmt: skip
@@ -56,9 +54,6 @@ def _add_measurement(parser: argparse.ArgumentParser) -> None:
     """Declare what it reads, and how much of it."""
     parser.add_argument("--text", nargs="+", metavar="FILE",
                         help="what it reads (default: the run's own corpus, or Python's library)")  # fmt: skip
-    parser.add_argument("--pictures", metavar="FOLDER",
-                        help="make a grid of positions read larger pictures, judged by these: each class is a folder "
-                        "with its name")  # fmt: skip
     parser.add_argument(
         "--texts",
         type=as_int,
@@ -91,22 +86,10 @@ def validate(options: argparse.Namespace) -> None:
     elif said := _list_said(options, ("evaluations",)):
         raise UsageError(f"--only measure stops before the search; leave out {said[0]}")
     make_tuning(options)
-    _check_pictures(options)
     if options.trained is not None and options.trained < 1:
         raise UsageError(f"--trained is {options.trained}; give the number of tokens of a trained text, 1 or more")
     if not options.margin > 0:
         raise UsageError(f"--margin is {options.margin}; give a number of nats above 0")
-
-
-def _check_pictures(options: argparse.Namespace) -> None:
-    """Raise UsageError for an option of texts beside pictures."""
-    if options.pictures is None:
-        return
-    names = ("only", "train", "text", "trained", "weights", "dtype", "trust_remote_code", *USUAL)
-    if said := _list_said(options, names):
-        raise UsageError(
-            f"--pictures and {said[0]} do not go together: a grid of positions is judged by pictures alone"
-        )
 
 
 def _list_said(options: argparse.Namespace, names: Iterable[str]) -> list[str]:
@@ -130,16 +113,16 @@ def make_tuning(options: argparse.Namespace) -> Tuning | None:
     return Tuning(options.train, options.windows or "skip", learning_rate=options.learning_rate, seed=options.seed)
 
 
-def find_longest(to: str, trained: int, unit: str = "tokens") -> int:
+def find_longest(to: str, trained: int) -> int:
     """Return the longest length. Raises UsageError for what is no length, and for one below the trained."""
     word = to.strip()
     try:
         longest = int(float(word.removesuffix("x")) * trained) if word.endswith("x") else int(word)
     except (ValueError, OverflowError):
-        raise UsageError(f"--to {to}: that is neither a number of {unit} nor a multiple like 8x") from None
+        raise UsageError(f"--to {to}: that is neither a number of tokens nor a multiple like 8x") from None
     if longest < trained:
         raise UsageError(
-            f"--to {to} is {longest:,} {unit}, less than the {trained:,} that the model was trained on; give a factor "
+            f"--to {to} is {longest:,} tokens, less than the {trained:,} that the model was trained on; give a factor "
             "of 1 or more"
         )
     return longest
@@ -150,7 +133,6 @@ def write_command(options: argparse.Namespace) -> str:
     words = ["clockhands", "extend", options.run, "--to", options.to]
     words += ["--only", options.only] if options.only else []
     words += ["--text", *options.text] if options.text else []
-    words += ["--pictures", options.pictures] if options.pictures is not None else []
     usual: dict[str, Any] = USUAL | dict.fromkeys(("trained", "train", "windows", "learning_rate", "dtype", "weights"))
     for name, value in usual.items():
         if getattr(options, name) != value:
