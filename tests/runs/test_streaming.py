@@ -98,7 +98,7 @@ def test_the_verdicts_are_those_of_weights_in_memory(llama: Path) -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
 def test_never_more_than_one_layer_is_in_memory(llama: Path, dtype: torch.dtype, at_every_layer: Any) -> None:
     model, task = open_model(str(llama), "float32", "cpu", False, "streamed")
-    (subject,) = from_model(model, source=str(llama), task=task)
+    (subject,) = from_model(model, origin=str(llama), task=task)
     twin: Any = subject.copy_model(1, dtype).module
     seen = at_every_layer(twin)
     ids = torch.arange(10, 22)[None]
@@ -132,7 +132,7 @@ def test_tied_converted_and_shared_weights_come_in_too(name: str, tmp_path: Path
     logits = []
     for way in ("memory", "streamed"):
         model, task = open_model(str(folder), "float32", "cpu", False, way)
-        logits.append(from_model(model, source=str(folder), task=task)[0].logits(ids))
+        logits.append(from_model(model, origin=str(folder), task=task)[0].logits(ids))
         assert streaming.is_streamed(model) == (way == "streamed")
     assert torch.equal(*logits)
 

@@ -47,7 +47,8 @@ def check(
     ``only`` names checks or groups (``packing``); ``slow`` adds compiled ones. ``dtype`` (float32), ``device`` (cpu)
     and ``weights`` ("memory", or "streamed" from their files, layer by layer, as is done by default where they do not
     fit into memory) are about a checkpoint. ``optional`` are attributes for a plain module or function (``vocabulary``,
-    ``causal``, ``max_length``, ``new_cache`` ...). Raises CheckpointError, and UsageError also for an argument
+    ``causal``, ``max_length``, ``new_cache`` ...); with ``source``, a text for its encoder as token ids [S], a module
+    ``forward(source, target)`` is checked from both sides. Raises CheckpointError, and UsageError also for an argument
     that would be ignored.
     """
     if isinstance(model, (str, Path)):

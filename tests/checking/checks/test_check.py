@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from clockhands.checking.checks.check import CHECKS, Measurement, difference, largest, select, worst
+from clockhands.checking.checks.check import CHECKS, Measurement, NotANumber, difference, largest, select, worst
 from clockhands.checking.models.make_subjects import from_model
 from clockhands.errors import UsageError
 from tests.checking.checks import planted
@@ -56,7 +56,14 @@ def test_a_difference_is_in_standard_deviations_and_has_a_place() -> None:
     found[0, 1, 0] += 3.0
     assert difference(found, wanted) == pytest.approx(3.0 / wanted.std().item())
     assert worst(found, wanted) == (pytest.approx(3.0 / wanted.std().item()), 1)
-    assert difference(found[:, :2], wanted) == difference(found * float("nan"), wanted) == float("inf")
+    assert difference(found[:, :2], wanted) == float("inf")
+
+
+def test_logits_that_are_nan_are_called_so_with_the_place_where_they_begin() -> None:
+    found = torch.zeros(2, 5, 3)
+    found[1, 2:, 0] = float("nan")
+    with pytest.raises(NotANumber, match=r"^3 of 30 logits are NaN, first at token 2 of row 1$"):
+        difference(found, torch.rand(2, 5, 3))
 
 
 def test_a_measurement_is_expected_if_a_difference_is_there_exactly_where_it_should_be() -> None:

@@ -6,6 +6,8 @@ import re
 from pathlib import Path
 
 import pytest
+import torch
+from torch import Tensor, nn
 
 import clockhands
 from clockhands.checking.models.adapter import OPTIONAL, adapt
@@ -31,3 +33,81 @@ def test_each_known_attribute_is_taken_and_read() -> None:
     assert [name for name in OPTIONAL if f'"{name}"' not in source and f"adapter.{name}" not in source] == []
     adapter = adapt(lambda ids: ids, vocabulary=8, **dict.fromkeys(OPTIONAL, 3))
     assert [getattr(adapter, name) for name in OPTIONAL] == [3] * len(OPTIONAL)
+
+
+class Translator(nn.Module):
+    """A translator around ``nn.Transformer`` with sinusoids; ``words`` are the tokens of its two sides."""
+
+    max_length = 96
+
+    def __init__(self, mistake: str = "", words: tuple[int, int] = (61, 40)) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.mistake = mistake
+        self.target = nn.Embedding(words[1], 32)
+        self.source = nn.Embedding(words[0], 32)
+        angles = torch.arange(96)[:, None] * 1e4 ** (-torch.arange(0, 32, 2) / 32)
+        self.register_buffer("places", torch.cat([angles.sin(), angles.cos()], 1))
+        self.core = nn.Transformer(32, 4, 1, 2, 64, 0.0, batch_first=True)
+        self.out = nn.Linear(32, words[1])
+
+    def forward(self, source: Tensor, target: Tensor) -> Tensor:
+        length = target.shape[1]
+        read = self.source(source) + self.places[: source.shape[1]] * (self.mistake != "no places in the source")
+        written = self.target(target) + self.places[: 1 if self.mistake == "the target stands at 0" else length]
+        mask = nn.Transformer.generate_square_subsequent_mask(length)
+        return self.out(self.core(read, written, tgt_mask=None if self.mistake == "no causal mask" else mask))
+
+
+def test_an_own_encoder_decoder_is_asked_for_a_source_once() -> None:
+    with pytest.raises(
+        UsageError, match=re.escape("forward(source, target) cannot read a text alone: it needs target")
+    ):
+        clockhands.check(Translator())
+    with pytest.raises(UsageError, match=re.escape("check(model, source=[11, 12, 13, 14])")):
+        clockhands.check(Translator())
+
+
+def test_both_sides_of_an_own_encoder_decoder_are_checked() -> None:
+    found = clockhands.check(Translator(), source=range(12, 28))
+    assert str(found.facts["verdict"]).startswith("PASS")
+    lights = {item.name: item.light for item in found}
+    assert {lights[f"check.{name}"] for name in ("causal.future", "order.matters", "source.order.matters")} == {"good"}
+    assert "check.source.causal.future" not in lights or lights["check.source.causal.future"] == "skip"
+
+
+@pytest.mark.parametrize(
+    ("mistake", "check"),
+    [
+        ("no causal mask", "causal.future"),
+        ("no places in the source", "source.order.matters"),
+        ("the target stands at 0", "order.places"),
+    ],
+)
+def test_a_mistake_on_either_side_is_caught(mistake: str, check: str) -> None:
+    found = clockhands.check(Translator(mistake), source=range(12, 28), only=["causal", "order"])
+    bad = {item.name.removeprefix("check.") for item in found if item.light == "bad"} - {"rely"}
+    assert check in bad
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ([70, 3], "token ids 3 to 70; the encoder has 0 to 60"),
+        ([5], "one text of at least two token ids"),
+        ([[5, 6], [7, 8]], "one text of at least two token ids"),
+        ([0.5, 0.6], "one text of at least two token ids"),
+    ],
+)
+def test_a_source_that_is_no_text_of_the_encoder_is_refused(source: object, said: str) -> None:
+    with pytest.raises(UsageError, match=re.escape(said)):
+        clockhands.check(Translator(), source=source)
+
+
+def test_what_is_no_model_of_one_text_is_refused_before_any_check() -> None:
+    with pytest.raises(UsageError, match=re.escape("takes 1 required arguments; source= is about two texts")):
+        clockhands.check(nn.Sequential(nn.Embedding(30, 8)), source=[1, 2, 3])
+    with pytest.raises(UsageError, match=re.escape("returns a tensor of shape [1, 8] for one text of 8 tokens")):
+        clockhands.check(lambda ids: ids, vocabulary=30)
+    with pytest.raises(UsageError, match="cannot read a text of eight tokens: RuntimeError: mat1"):
+        clockhands.check(nn.Sequential(nn.Embedding(30, 8), nn.Linear(9, 30)))

@@ -71,7 +71,7 @@ def test_logits_that_are_not_finite_confirm_nothing(subject: Subject) -> None:
 def test_what_does_not_apply_and_what_is_raised_are_told_apart(subject: Subject) -> None:
     assert measure(subject, raising(Inapplicable("no cache"))).inapplicable == "no cache"
     assert measure(subject, raising(NotImplementedError())).inapplicable == "not implemented by the model"
-    assert measure(subject, raising(KeyError("x"))).raised == "KeyError: 'x'"
+    assert measure(subject, raising(KeyError("x"))).raised == "raised KeyError: 'x'"
     assert measure(subject, Check("law", "a", "c", lambda s: Measurement(0.0), huggingface=True)).inapplicable
 
 

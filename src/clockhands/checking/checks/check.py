@@ -47,6 +47,10 @@ USES = (
 """What people do with a model. It is safe where every check passed that names it among its ``uses`` and applies."""
 
 
+class NotANumber(ArithmeticError):
+    """Logits are NaN; the message says where they begin to be."""
+
+
 class Inapplicable(Exception):
     """The check says nothing about this model; the message is the reason."""
 
@@ -141,12 +145,26 @@ def check(
 
 
 def difference(actual: Tensor, wanted: Tensor) -> float:
-    """Return the largest difference of two logit tensors, in standard deviations of the wanted ones."""
+    """Return the largest difference of two logit tensors, in standard deviations of the wanted ones.
+
+    Infinite where their shapes differ. Raises NotANumber where one of them holds NaN, and says where.
+    """
     if actual.shape != wanted.shape:
         return float("inf")
+    for logits in (actual, wanted):
+        if bool(logits.isnan().any()):
+            raise NotANumber(_describe_nan(logits))
     scale = wanted.double().std().clamp(min=1e-12)
     size = ((actual.double() - wanted.double()).abs().max() / scale).item()
     return size if size == size else float("inf")
+
+
+def _describe_nan(logits: Tensor) -> str:
+    """Say how many numbers of logits [rows, tokens, vocabulary] are NaN, and where the first stands."""
+    wrong = logits.isnan()
+    first = wrong.nonzero()[0].tolist()
+    place = f", first at token {first[-2]} of row {first[0]}" if logits.dim() == 3 else ""
+    return f"{int(wrong.sum())} of {wrong.numel()} logits are NaN{place}"
 
 
 def worst(actual: Tensor, wanted: Tensor) -> tuple[float, int]:

@@ -43,13 +43,15 @@ class Reading:
 
 
 def attend_to_itself(attention: Attention) -> Tensor:
-    """Return logits by which every token attends to itself alone, whatever else the attention does.
+    """Return logits by which every token attends to itself alone, or to the first of a source that stays.
 
     States then depend on the token and its place alone, and not on any mistake of an earlier layer.
     """
     logits = attention.logits_BHST
     queries, keys = logits.shape[-2:]
     chosen = (torch.arange(queries, device=logits.device) + max(keys - queries, 0)) % keys
+    if len(logits) > 1 and is_one_text(attention.k_BHTK) and not is_one_text(attention.q_BHSK):
+        chosen = torch.zeros_like(chosen)
     alone = torch.full(logits.shape[-2:], torch.finfo(logits.dtype).min, device=logits.device, dtype=logits.dtype)
     alone[torch.arange(queries, device=logits.device), chosen] = 0
     return alone.expand(logits.shape)
@@ -79,13 +81,16 @@ def read(subject: Subject, run: Callable[[], Any], rows: int) -> Reading:
     layers = [_measure(item) for item in seen]
     known = next((layer.scale for layer in layers if layer.exact), None)
     if known is not None:  # of one text in all rows, such as a source that stays, the scale is taken from another layer
-        layers = [_measure(item, known) if _is_one_text(item) else x for item, x in zip(seen, layers, strict=True)]
+        layers = [
+            _measure(item, known) if is_one_text(item.q_BHSK) and is_one_text(item.k_BHTK) else x
+            for item, x in zip(seen, layers, strict=True)
+        ]
     return Reading(tuple(layers), entry[0] if entry else None)
 
 
-def _is_one_text(attention: Attention) -> bool:
-    q, k = attention.q_BHSK, attention.k_BHTK
-    return all(float((x - x[:1]).abs().max()) < 1e-5 * float(x.abs().max()) for x in (q, k))
+def is_one_text(x_BHSK: Tensor) -> bool:
+    """Whether queries or keys are those of one text in all rows, such as a source that stays."""
+    return float((x_BHSK - x_BHSK[:1]).abs().max()) < 1e-5 * float(x_BHSK.abs().max())
 
 
 def apply(subject: Subject, run: Callable[[], Tensor], rows: int, change: Change, entry: Tensor | None) -> Tensor:

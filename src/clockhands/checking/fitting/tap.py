@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
+from unittest import mock
 
 import torch
 from torch import Tensor, nn
@@ -15,6 +16,7 @@ from torch.overrides import TorchFunctionMode
 
 _PRODUCTS = {torch.matmul, Tensor.matmul, Tensor.__matmul__, torch.bmm, Tensor.bmm}
 _SHIFTED = {torch.baddbmm, Tensor.baddbmm}
+_FUSED = F.scaled_dot_product_attention
 _SOFTMAX = {F.softmax, torch.softmax, Tensor.softmax}
 _KEPT = 6
 
@@ -70,10 +72,13 @@ class AttentionTap(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        if func is F.scaled_dot_product_attention:
+        if func is _FUSED:
             return self._fused(func, args, kwargs)
         if func in _SOFTMAX:
             return self._softmax(func, args, kwargs)
+        if func is F.multi_head_attention_forward:  # within it this mode is off: it finds the fused function by name
+            with mock.patch.object(F, "scaled_dot_product_attention", self._fused_inside):
+                return func(*args, **kwargs)
         output = func(*args, **kwargs)
         operands = _read_operands(func, args, kwargs)
         if operands is not None:
@@ -106,6 +111,9 @@ class AttentionTap(TorchFunctionMode):
     def _heads(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
         q, k = (x.reshape(self.rows, -1, *x.shape[-2:]) for x in (q, k))
         return q, k.repeat_interleave(q.shape[1] // k.shape[1], 1)
+
+    def _fused_inside(self, *args: Any, **kwargs: Any) -> Any:
+        return self._fused(_FUSED, args, kwargs)
 
     def _fused(self, func: Any, args: Any, kwargs: Any) -> Any:
         names = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")

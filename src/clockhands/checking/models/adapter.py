@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import inspect
 from collections.abc import Callable
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, cast, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -18,6 +19,7 @@ OPTIONAL = (
     *("absolute", "stretches", "per_token", "special", "takes"),
 )
 """What an adapter may have besides ``vocabulary`` and ``logits``."""
+_TRIED = 8
 
 
 @runtime_checkable
@@ -65,7 +67,10 @@ class FunctionAdapter:
 
 
 class ModuleAdapter(FunctionAdapter):
-    """A PyTorch module whose ``forward(ids, mask=None, positions=None, cache=None)`` returns logits."""
+    """A PyTorch module whose ``forward(ids, mask=None, positions=None, cache=None)`` returns logits.
+
+    Of a tuple the first is taken, as of (logits, loss).
+    """
 
     def __init__(self, module: nn.Module, vocabulary: int | None = None, **optional: Any) -> None:
         self.module = module.eval()
@@ -74,8 +79,9 @@ class ModuleAdapter(FunctionAdapter):
             if name not in optional and getattr(module, name, None) is not None:
                 setattr(self, name, getattr(module, name))
 
-    def _forward(self, ids: Tensor, **arguments: Any) -> Tensor:
-        return self.module(ids, **arguments)
+    def _forward(self, ids: Tensor, **arguments: Any) -> Any:
+        output = self.module(ids, **arguments)
+        return output[0] if isinstance(output, tuple) else output
 
     def __deepcopy__(self, memo: dict[int, Any]) -> ModuleAdapter:
         skip = ("module", "function", "vocabulary", "new_cache", "roll_back", "reorder")
@@ -83,16 +89,101 @@ class ModuleAdapter(FunctionAdapter):
         return type(self)(copy.deepcopy(self.module, memo), self.vocabulary, **rest)
 
 
+class TargetAdapter(ModuleAdapter):
+    """The target side of an encoder-decoder ``forward(source, target, ...)``, over one source ``other`` that stays.
+
+    ``mask``, ``positions`` and ``cache``, where ``forward`` has such parameters, are about the target.
+    """
+
+    other: Tensor
+
+    def _forward(self, ids: Tensor, **arguments: Any) -> Any:
+        return self.call(self.other.to(ids.device).expand(len(ids), -1), ids, **arguments)
+
+    def call(self, source: Tensor, target: Tensor, **arguments: Any) -> Any:
+        """Return the logits of every token of the target, also of a module that joins rows and tokens."""
+        output = self.module(source, target, **arguments)
+        output = output[0] if isinstance(output, tuple) else output
+        return output.view(*target.shape, -1) if output.dim() == 2 else output
+
+
+class SourceAdapter(TargetAdapter):
+    """The source side: what one target ``other`` is answered as the source changes, under ``source_mask`` if taken."""
+
+    per_token = False
+
+    def _forward(self, ids: Tensor, **arguments: Any) -> Any:
+        renamed = {f"source_{name}": value for name, value in arguments.items()}
+        return self.call(ids, self.other.to(ids.device).expand(len(ids), -1), **renamed)
+
+
+def adapt_sides(model: Any, source: Any, **optional: Any) -> tuple[Adapter, Adapter]:
+    """Return the target side and the source side of an encoder-decoder ``forward(source, target, ...)``.
+
+    ``source`` is a text for its encoder, token ids [S]. How many tokens a side has is read from the embedding that
+    looks its text up; ``vocabulary`` says it of the target. Raises UsageError for what is no such module or text.
+    """
+    if not isinstance(model, nn.Module) or isinstance(model, Adapter):
+        raise UsageError(f"source= is about a torch module forward(source, target), not about a {type(model).__name__}")
+    _check_optional(optional)
+    needed = _list_needed(model.forward)
+    if len(needed) != 2:
+        raise UsageError(f"{_describe_call(model)} takes {len(needed)} required arguments; source= is about two texts")
+    text = torch.as_tensor(source)
+    if text.is_floating_point() or text.dtype == torch.bool or text.numel() < 2 or text.numel() != text.shape[-1]:
+        raise UsageError(f"source= must be one text of at least two token ids, not {str(source)[:80]}")
+    text = text.reshape(1, -1).long()
+    read, written = _find_vocabularies(model, text)
+    count = int(optional.pop("vocabulary", written))
+    if int(text.min()) < 0 or int(text.max()) >= read:
+        raise UsageError(
+            f"source= has token ids {int(text.min())} to {int(text.max())}; the encoder has 0 to {read - 1}"
+        )
+    answered = torch.randint(min(10, count // 2), count, (1, 8), generator=torch.Generator().manual_seed(99))
+    about_both = {name: value for name, value in optional.items() if name in ("max_length", "special")}
+    takes = ("mask",) if "source_mask" in inspect.signature(model.forward).parameters else ()
+    sides = SourceAdapter(model, read, other=answered, causal=False, takes=takes, **about_both)
+    return TargetAdapter(model, count, other=text, **optional), sides
+
+
+def _find_vocabularies(module: nn.Module, source: Tensor) -> tuple[int, int]:
+    """Return how many tokens the embeddings have that look up the source and the target; one where both are one."""
+    target = source.flip(1)[:, 1:]
+    sizes = [0, 0]
+
+    def look(part: nn.Module, arguments: tuple[Any, ...]) -> None:
+        ids = arguments[0] if arguments else None
+        for side, text in enumerate((source, target)):
+            if isinstance(ids, Tensor) and ids.numel() == text.numel() and torch.equal(ids.flatten(), text.flatten()):
+                sizes[side] = int(cast(nn.Embedding, part).num_embeddings)
+
+    hooks = [part.register_forward_pre_hook(look) for part in module.modules() if isinstance(part, nn.Embedding)]
+    try:
+        with torch.no_grad(), contextlib.suppress(Exception):  # told when a text is read in earnest
+            module.eval()(source, target)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return sizes[0] or _vocabulary(module), sizes[1] or sizes[0] or _vocabulary(module)
+
+
 def adapt(model: Any, **optional: Any) -> Adapter:
     """Return an adapter for whatever was handed in: an adapter, a module, or a function with ``vocabulary=``.
 
-    Raises UsageError for anything else, and for an attribute that no adapter has: the checks would never read it.
+    Raises UsageError for anything else, for a function or module that needs more than one text of token ids, and for
+    an attribute that no adapter has: the checks would never read it.
     """
-    unknown = [name for name in optional if name not in (*OPTIONAL, "vocabulary")]
-    if unknown:
-        raise UsageError(describe_unknown("attribute of a model", unknown[0], (*OPTIONAL, "vocabulary")))
+    _check_optional(optional)
     if isinstance(model, Adapter):
         return model
+    function = model.forward if isinstance(model, nn.Module) else model
+    needed = _list_needed(function) if callable(function) else []
+    if len(needed) > 1:
+        raise UsageError(
+            f"{_describe_call(model)} cannot read a text alone: it needs {', '.join(needed[1:])} too. If it is an "
+            "encoder-decoder, give one text for its encoder as token ids: check(model, source=[11, 12, 13, 14]). "
+            "Otherwise give these arguments a default."
+        )
     if isinstance(model, nn.Module):
         return ModuleAdapter(model, **optional)
     if callable(model) and "vocabulary" in optional:
@@ -101,6 +192,41 @@ def adapt(model: Any, **optional: Any) -> Adapter:
         f"cannot check a {type(model).__name__}: give a model folder or name, a transformers model, a torch module, "
         "or an object with vocabulary and logits(ids, mask=None, positions=None, cache=None)"
     )
+
+
+def try_reading(adapter: Adapter, label: str) -> None:
+    """Let a model read eight tokens. Raises UsageError if it cannot, or returns anything but logits of every token."""
+    ids = torch.arange(_TRIED, device=device_of(adapter)).add(max(0, min(10, adapter.vocabulary - _TRIED)))[None]
+    try:
+        with torch.no_grad():
+            logits: Any = adapter.logits(ids % adapter.vocabulary)
+    except Exception as fault:  # a model may raise anything
+        message = f"{type(fault).__name__}: {' '.join(str(fault).split())[:200]}"
+        raise UsageError(f"{label} cannot read a text of eight tokens: {message}") from fault
+    shape = tuple(logits.shape) if isinstance(logits, Tensor) else ()
+    places = shape[1] if len(shape) == 3 else None
+    if places is None or (places != _TRIED and getattr(adapter, "per_token", True)):
+        what = f"a tensor of shape {list(shape)}" if shape else f"a {type(logits).__name__}"
+        raise UsageError(f"{label} returns {what} for one text of 8 tokens: logits [1, 8, vocabulary] are needed")
+
+
+def _check_optional(optional: dict[str, Any]) -> None:
+    unknown = [name for name in optional if name not in (*OPTIONAL, "vocabulary")]
+    if unknown:
+        raise UsageError(describe_unknown("attribute of a model", unknown[0], (*OPTIONAL, "vocabulary")))
+
+
+def _list_needed(function: Callable[..., Any]) -> list[str]:
+    """The names of the arguments without which a function cannot be called."""
+    open_ended = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    parameters = inspect.signature(function).parameters.values()
+    return [p.name for p in parameters if p.default is p.empty and p.kind not in open_ended]
+
+
+def _describe_call(model: Any) -> str:
+    name = f"{type(model).__name__}.forward" if isinstance(model, nn.Module) else getattr(model, "__name__", "function")
+    function = model.forward if isinstance(model, nn.Module) else model
+    return f"{name}({', '.join(inspect.signature(function).parameters)})"
 
 
 def accepts(adapter: Adapter, argument: str) -> bool:

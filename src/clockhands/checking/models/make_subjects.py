@@ -8,7 +8,7 @@ from typing import Any, cast
 import torch
 from transformers import PreTrainedModel
 
-from clockhands.checking.models.adapter import Adapter, adapt
+from clockhands.checking.models.adapter import Adapter, adapt, adapt_sides, try_reading
 from clockhands.checking.models.builds import Build, Task
 from clockhands.checking.models.copies import copy_sharing
 from clockhands.checking.models.facts import detect
@@ -42,26 +42,33 @@ def _shrunk(view: type[HFModel], side: str, build: Build, config: Any, seed: int
 
 
 def from_model(
-    model: Any, name: str = "", source: str | None = None, task: Task | None = None, **optional: Any
+    model: Any, name: str = "", origin: str | None = None, task: Task | None = None, source: Any = None, **optional: Any
 ) -> list[Subject]:
     """Return subjects of a model in hand: of transformers, a module, an adapter, or a function.
 
-    ``source`` and ``task`` are about models of transformers: where it was loaded from, so that it can be loaded again,
-    and what it is if its class does not tell. ``optional`` are attributes for a module or function.
-    Raises UsageError where they would be ignored.
+    ``origin`` and ``task`` are about models of transformers: where it was loaded from, so that it can be loaded again,
+    and what it is if its class does not tell. ``source`` is a text for the encoder of a module
+    ``forward(source, target)``. ``optional`` are attributes for a module or function.
+    Raises UsageError where they would be ignored, and for a module or function that cannot read a text.
     """
-    if optional and isinstance(model, (PreTrainedModel, Adapter)):
+    names = [*(["source"] if source is not None else []), *optional]
+    if names and isinstance(model, (PreTrainedModel, Adapter)):
         raise UsageError(
-            f"{', '.join(optional)}: the {type(model).__name__} says itself what it is; only a plain module or a "
+            f"{', '.join(names)}: the {type(model).__name__} says itself what it is; only a plain module or a "
             "function is given such attributes"
         )
     if isinstance(model, PreTrainedModel):
         task = task or task_of(model)
         views = [(HFModel, "")] + ([(HFSource, "source.")] if task == "seq2seq" else [])
-        adapters: list[tuple[Adapter, str]] = [(view(model, task, source), side) for view, side in views]
+        adapters: list[tuple[Adapter, str]] = [(view(model, task, origin), side) for view, side in views]
+    elif source is not None:
+        adapters = list(zip(adapt_sides(model, source, **optional), ("", "source."), strict=True))
     else:
         adapters = [(adapt(model, **optional), "")]
     label = name or type(model).__name__
+    if not isinstance(model, (PreTrainedModel, Adapter)):
+        for adapter, _ in adapters:
+            try_reading(copy.deepcopy(adapter), label)
     return [_in_hand(label, adapter, side) for adapter, side in adapters]
 
 

@@ -37,7 +37,7 @@ def judge(subject: Subject, check: Check, architecture: str, earlier: Mapping[st
     if evidence.inapplicable:
         verdict, reason = "N/A", evidence.inapplicable
     elif evidence.raised:
-        verdict, reason = "WARN" if check.refusable else "FAIL", f"raised {evidence.raised}"
+        verdict, reason = "WARN" if check.refusable else "FAIL", evidence.raised
     elif evidence.unconfirmed:
         verdict, reason = "WARN", f"not confirmed in float64: {evidence.unconfirmed}"
     elif evidence.repeated is None:
@@ -83,7 +83,7 @@ def judge_law(bench: Bench, law: Law, earlier: Mapping[str, Outcome]) -> Outcome
     if evidence.inapplicable:
         verdict, reason = "N/A", evidence.inapplicable
     elif evidence.raised:
-        reason = f"raised {evidence.raised}"
+        reason = evidence.raised
     elif evidence.repeated is None:
         verdict = "PASS"
     elif evidence.repeated.expected:

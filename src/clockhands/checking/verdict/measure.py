@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from clockhands.checking.checks.check import Check, Inapplicable, Measurement, difference
+from clockhands.checking.checks.check import Check, Inapplicable, Measurement, NotANumber, difference
 from clockhands.checking.models.subject import Subject
 from clockhands.checking.runtimes.bench import Bench
 from clockhands.checking.runtimes.law import Law
@@ -20,7 +20,8 @@ FAR = 0.1  # a hundred times the tolerance
 class Evidence:
     """What was measured of one check.
 
-    ``inapplicable`` says why the check does not apply, ``raised`` what the model raised; otherwise there is a ``first``
+    ``inapplicable`` says why the check does not apply, ``raised`` what the model raised, or where
+    its logits are NaN; otherwise there is a ``first``
     measurement. Where that was not as expected, it was ``repeated`` in float64 with other weights or texts, or
     ``unconfirmed`` says why that was impossible. Where a large difference was gone in the repetition, it was measured
     ``again`` exactly as at first.
@@ -50,8 +51,10 @@ def measure(subject: Subject, check: Check) -> Evidence:
         first = check.measure(subject.copy_untouched())
     except (Inapplicable, NotImplementedError) as fault:
         return Evidence(inapplicable=str(fault) or "not implemented by the model")
+    except NotANumber as fault:
+        return Evidence(raised=str(fault))
     except Exception as fault:  # a model may raise anything; the sweep goes on
-        return Evidence(raised=_shorten(fault))
+        return Evidence(raised=f"raised {_shorten(fault)}")
     louder = _measure_audible(subject, check)
     if louder is not None and (first.expected or first.wanted) and louder.expected != first.expected:
         subject = subject.copy_audible(subject.seed, subject.dtype)
@@ -70,7 +73,7 @@ def measure_law(bench: Bench, law: Law) -> Evidence:
     except Inapplicable as fault:
         return Evidence(inapplicable=str(fault))
     except Exception as fault:  # an engine may raise anything
-        return Evidence(raised=_shorten(fault))
+        return Evidence(raised=f"raised {_shorten(fault)}")
 
 
 def _measure_audible(subject: Subject, check: Check) -> Measurement | None:

@@ -90,6 +90,13 @@ _RULES = (
         _bag_of_words,
         Declared("PROPERTY", "no encoding tells the places apart, and no mask either: a bag of words"),
     ),
+    _Rule(
+        ("order.places",),
+        lambda subject: not (subject.facts.absolute or hasattr(subject.adapter, "other")),
+        Declared(
+            "WARN", "the causal mask alone tells the places apart: meant of a model without an encoding (NoPE) only"
+        ),
+    ),
     _Rule(("shift",), _absolute, Declared("PROPERTY", "absolute positions: every place has its own vector")),
     _Rule(
         ("padding.left.mask", "generate.left_padded"),
