@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import pytest
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
 import clockhands
 from clockhands.cli import main
@@ -23,6 +23,7 @@ from clockhands.inspection import open_subject
 from clockhands.pretrained import forbid_questions
 from clockhands.runs import Run, open_run
 from clockhands.training import resume, train
+from tests.runs.tiny import save_model
 
 Capture: TypeAlias = pytest.CaptureFixture[str]
 SOURCE = Path(clockhands.__file__).parent
@@ -323,6 +324,50 @@ def test_a_tokenizers_code_is_not_saved_into_a_run(translator: Path, tmp_path: P
     opened = open_tokenizer(tmp_path / "theirs")
     Tokenizers(opened, opened).save(tmp_path / "saved")
     assert "auto_map" not in json.loads((tmp_path / "saved" / "tokenizer_config.json").read_text("utf8"))
+
+
+READING = (
+    ["evaluate", "--text", "{text}", "--length", "16"],
+    ["generate", "--prompt", "the", "--tokens", "2"],
+    ["extend", "--only", "measure", "--to", "2x", "--text", "{text}", "--texts", "8", "--items", "10", "--json"],
+    ["inspect", "--texts", "8", "--length", "8", "--json"],
+    ["check", "--only", "order.matters"],
+    ["check", "--only", "order.matters", "--weights", "streamed"],
+    ["check", "--against", "{sound}"],
+    ["explore", "--out", "{out}.html", "--quiet"],
+)
+
+
+@pytest.mark.parametrize("words", READING, ids=" ".join)
+@pytest.mark.parametrize("damage", ["renamed", "two layers more"])
+def test_every_verb_refuses_a_model_with_weights_that_are_missing(
+    words: list[str], damage: str, tmp_path: Path, capsys: Capture
+) -> None:
+    """transformers draws them at random, and all that would be said of the model would be said of that."""
+    folder, sound, text = (tmp_path / name for name in ("theirs", "sound", "text.txt"))
+    save_model(sound, "llama")
+    shutil.copytree(sound, folder)
+    text.write_text("the cat sat on the mat. " * 40, encoding="utf8")
+    if damage == "renamed":
+        weights = load_file(folder / "model.safetensors")
+        weights["model.old"] = weights.pop("model.embed_tokens.weight")
+        save_file(weights, folder / "model.safetensors", {"format": "pt"})
+    else:
+        change(folder / "config.json", num_hidden_layers=4)
+    names = {"text": text, "out": tmp_path / "out", "sound": sound}
+    code = main([words[0], str(folder), *(word.format(**names) for word in words[1:])])
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert code == 1 and "missing" in said and ("embed_tokens" if damage == "renamed" else "and 15 more") in said
+    assert not (tmp_path / "out.html").exists()
+
+
+@pytest.mark.parametrize("written", ["NaN", '{"__float__": "NaN"}'])
+def test_a_configuration_with_nan_is_refused(written: str, tmp_path: Path) -> None:
+    folder = save_model(tmp_path / "theirs", "llama")
+    text = (folder / "config.json").read_text("utf8")
+    (folder / "config.json").write_text(text.replace('"rms_norm_eps": 1e-06', f'"rms_norm_eps": {written}'), "utf8")
+    with pytest.raises(CheckpointError, match=r"sets rms_norm_eps = NaN in config\.json"):
+        open_subject(folder)
 
 
 def test_transformers_asks_where_nobody_keeps_it_from_asking(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

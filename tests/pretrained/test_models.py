@@ -2,11 +2,31 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
 import pytest
 import torch
-from transformers import AutoConfig, AutoModel, LlamaConfig
+from safetensors.torch import load_file, save_file
+from transformers import (
+    AutoConfig,
+    AutoModel,
+    AutoModelForCausalLM,
+    AutoModelForMaskedLM,
+    BertConfig,
+    BertForMaskedLM,
+    BertModel,
+    GPT2Config,
+    LlamaConfig,
+    MarianConfig,
+    MarianMTModel,
+)
 
-from clockhands.pretrained import build_model, count_numbers
+from clockhands.errors import CheckpointError
+from clockhands.pretrained import build_model, count_numbers, load_model
+from tests.shared import Logged
 
 LLAMA = LlamaConfig(
     vocab_size=11, hidden_size=8, intermediate_size=12, num_hidden_layers=2, num_attention_heads=2, head_dim=4
@@ -44,3 +64,91 @@ def test_fresh_weights_follow_the_seed() -> None:
 def test_an_unknown_class_raises_what_transformers_raises() -> None:
     with pytest.raises(ValueError, match=r"[Uu]nrecognized"):
         build_model(AutoModel, object())
+
+
+def change_config(folder: Path, **keys: Any) -> Path:
+    path = folder / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text("utf8")), **keys}), encoding="utf8")
+    return folder
+
+
+def change_weights(path: Path, change: Callable[[dict[str, torch.Tensor]], object]) -> None:
+    weights = load_file(path)
+    change(weights)
+    save_file(weights, path, {"format": "pt"})
+
+
+@pytest.fixture
+def llama(tmp_path: Path) -> Path:
+    AutoModelForCausalLM.from_config(LLAMA).save_pretrained(tmp_path / "llama")
+    return tmp_path / "llama"
+
+
+@pytest.mark.parametrize("opener", [AutoModel, AutoModelForCausalLM])
+def test_layers_that_the_files_lack_are_not_made_up(llama: Path, opener: Any) -> None:
+    """Four layers of nine weights each."""
+    with pytest.raises(
+        CheckpointError, match=r"layers\.2\.input_layernorm\.weight, .* and 33 more are missing; put back"
+    ):
+        load_model(opener, change_config(llama, num_hidden_layers=6))
+
+
+def test_layers_that_the_files_have_too_many_are_told(llama: Path, logged: Logged) -> None:
+    model = load_model(AutoModel, change_config(llama, num_hidden_layers=1))
+    assert "layers.1.input_layernorm.weight" in logged.text and "6 more have no place in the LlamaModel" in logged.text
+    assert len(model.layers) == 1 and "lm_head" not in logged.text, "a head that is not opened is no fault"
+
+
+def test_a_renamed_weight_is_named_with_what_stands_in_its_place(llama: Path) -> None:
+    change_weights(llama / "model.safetensors", lambda w: w.update({"model.old": w.pop("model.embed_tokens.weight")}))
+    with pytest.raises(
+        CheckpointError, match=r"embed_tokens\.weight is missing; model\.old has no place in it; put back"
+    ):
+        load_model(AutoModelForCausalLM, llama)
+
+
+def test_another_size_is_refused_with_both_shapes(llama: Path) -> None:
+    with pytest.raises(CheckpointError, match=r"lm_head\.weight has shape \[11, 8\], not \[12, 8\]"):
+        load_model(AutoModelForCausalLM, change_config(llama, vocab_size=12))
+
+
+def test_a_shard_without_one_of_its_weights_is_refused(tmp_path: Path) -> None:
+    AutoModelForCausalLM.from_config(LLAMA).save_pretrained(tmp_path, max_shard_size="1KB")
+    index = json.loads((tmp_path / "model.safetensors.index.json").read_text("utf8"))["weight_map"]
+    lost = "model.layers.1.mlp.up_proj.weight"
+    change_weights(tmp_path / index[lost], lambda weights: weights.update(other=weights.pop(lost)))
+    with pytest.raises(CheckpointError, match=rf"{lost} is missing; other has no place"):
+        load_model(AutoModelForCausalLM, tmp_path)
+
+
+def test_tied_weights_stand_in_the_files_once(tmp_path: Path) -> None:
+    config = GPT2Config(vocab_size=11, n_embd=8, n_layer=1, n_head=2)
+    model = AutoModelForCausalLM.from_config(config)
+    model.save_pretrained(tmp_path)
+    assert "lm_head.weight" not in load_file(tmp_path / "model.safetensors")
+    opened = load_model(AutoModelForCausalLM, tmp_path)
+    assert torch.equal(opened.lm_head.weight, model.transformer.wte.weight)
+
+
+def test_a_head_matters_where_it_is_opened(tmp_path: Path, logged: Logged) -> None:
+    """A pooler does not: nothing reads it, and a model that fills in masks is saved without one."""
+    config = BertConfig(vocab_size=11, hidden_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=8)
+    BertModel(config).save_pretrained(tmp_path / "bare")
+    BertForMaskedLM(config).save_pretrained(tmp_path / "whole")
+    for opener, name in ((AutoModel, "bare"), (AutoModel, "whole"), (AutoModelForMaskedLM, "whole")):
+        load_model(opener, tmp_path / name)
+    assert logged.text == ""
+    with pytest.raises(CheckpointError, match=r"cls\.predictions.* are missing; it was saved without its output layer"):
+        load_model(AutoModelForMaskedLM, tmp_path / "bare")
+
+
+def test_sinusoids_that_a_class_makes_again_are_not_missing(tmp_path: Path) -> None:
+    sizes = {f"{side}_{name}": n for side in ("encoder", "decoder") for name, n in (("layers", 1), ("ffn_dim", 8))}
+    heads = {"encoder_attention_heads": 2, "decoder_attention_heads": 2}
+    model = MarianMTModel(
+        MarianConfig(vocab_size=11, d_model=8, max_position_embeddings=16, pad_token_id=0, **sizes, **heads)
+    )
+    model.save_pretrained(tmp_path)
+    assert not any("embed_positions" in name for name in load_file(tmp_path / "model.safetensors"))
+    opened = load_model(AutoModel, tmp_path)
+    assert torch.equal(opened.encoder.embed_positions.weight, model.model.encoder.embed_positions.weight)

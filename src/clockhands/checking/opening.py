@@ -21,7 +21,8 @@ _AUTO = {
     "masked": transformers.AutoModelForMaskedLM,
     "seq2seq": transformers.AutoModelForSeq2SeqLM,
 }
-_HEADS = re.compile("LM|ConditionalGeneration|PreTraining")
+_HEADS = re.compile("LM|ConditionalGeneration|(?<!Electra)(?<!Funnel)ForPreTraining")
+"""Names of classes with an output layer over tokens; two that are pretrained tell replaced tokens instead."""
 
 
 def open_model(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -96,7 +97,7 @@ def read_configuration(source: str | Path) -> dict[str, Any]:
         raw = read_json(path / CONFIG)
     else:
         raw = _download_configuration(source)
-    _refuse_counts(raw, source)
+    _refuse_numbers(raw, source)
     _refuse_architectures(raw.get("architectures"), source)
     return raw
 
@@ -118,9 +119,11 @@ def _download_configuration(source: str | Path) -> dict[str, Any]:
         ) from fault
 
 
-def _refuse_counts(raw: Mapping[str, Any], source: str | Path) -> None:
-    """Raise CheckpointError for a count of layers, heads or labels that would be built one by one."""
+def _refuse_numbers(raw: Mapping[str, Any], source: str | Path) -> None:
+    """Raise CheckpointError for a NaN, and for a count of layers, heads or labels that would be built one by one."""
     for key, value in _list_settings(raw):
+        if (isinstance(value, float) and math.isnan(value)) or (key.endswith("__float__") and value == "NaN"):
+            raise CheckpointError(f"{source} sets {key.removesuffix('.__float__')} = NaN in config.json; put a number")
         for pattern, most in MOST.items():
             if isinstance(value, (int, float)) and pattern.search(key.rpartition(".")[2]) and not value <= most:
                 raise CheckpointError(

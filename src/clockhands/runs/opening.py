@@ -29,7 +29,6 @@ from clockhands.pretrained import (
     refuse_code,
     refuse_not_finite,
 )
-from clockhands.quiet import quiet
 from clockhands.runs.changed_positions import change_positions
 from clockhands.runs.folder import RECIPE, describe_missing
 from clockhands.schemes.rotary.saved_options import complete_saved_position
@@ -66,13 +65,11 @@ def open_model(
         config = change_positions(config, position)
     _check_size(config.transformer_config, folder, dtype)
     check_weights(folder, raw)
-    with explain_faults(folder, "the model in"), quiet("transformers"):
-        # Weights of other sizes are ignored here, so that the report names them and ``_check_loading`` refuses them.
-        model, report = load_model(
+    with explain_faults(folder, "the model in"):
+        model = load_model(
             MODEL_CLASSES[config.transformer_config.architecture], folder, config=config, dtype=dtype,
-            local_files_only=True, ignore_mismatched_sizes=True, output_loading_info=True,
+            local_files_only=True, strict=True, may_differ=SCHEME_WEIGHTS if position else (),
         )  # fmt: skip
-    _check_loading(report, folder, repositioned=bool(position))
     refuse_not_finite(model.named_parameters(), folder)
     opened: ClockhandsPreTrainedModel = model.eval()
     return opened
@@ -174,22 +171,3 @@ def open_tokenizers(folder: Path, config: ClockhandsConfig) -> Tokenizers:
             "files of that run"
         )
     return tokenizers
-
-
-def _check_loading(report: Mapping[str, Any], folder: Path, *, repositioned: bool) -> None:
-    """Raise CheckpointError unless the weights are those of the configuration; ``report`` is that of transformers.
-
-    If ``repositioned``, the options of schemes were changed, so the schemes may have more or fewer weights.
-    """
-    may_differ = SCHEME_WEIGHTS if repositioned else ()
-    faults = [
-        f"{name} has shape {list(stored)}, not {list(needed)}" for name, stored, needed in report["mismatched_keys"]
-    ]
-    faults += [f"{name} is missing" for name in report["missing_keys"] if not name.startswith(may_differ)]
-    faults += [f"{name} has no place in it" for name in report["unexpected_keys"] if not name.startswith(may_differ)]
-    if faults:
-        more = f", and {len(faults) - 1} more such" if len(faults) > 1 else ""
-        raise CheckpointError(
-            f"the weights in {folder} are not those of the model that its config.json describes: "
-            f"{sorted(faults)[0]}{more}; put back the two files of one run"
-        )
