@@ -2,11 +2,12 @@
 
     python benchmarks/decoding.py
 
-A Marian model and ours hold the same random weights, made so that texts vary and end by themselves. ``generate`` writes
-with Marian, our engine and CTranslate2 (``--engine ctranslate2``; in int8 too) with ours. ``forced``: the end is
-forbidden, so that every text has 32 words. ``free``: texts end where the model ends them, as in translation; finished
-ones leave our batch. Where our decoder's text differs from that of ``generate``, the model in float64 says how near
-they were: a difference below what float32 rounds away is a tie, broken by the order of a sum.
+A Marian model and ours hold the same random weights, made so that texts vary and end by themselves. ``generate``
+writes with Marian, and our engines with ours: ctranslate2, which is chosen where it serves (in int8 too), and
+transformers. ``forced``: the end is forbidden, so that every text has 32 words. ``free``: texts end where the model
+ends them, as in translation; finished ones leave the batch of ctranslate2. Where its text differs from that of
+``generate``, the model in float64 says how near they were: a difference below what float32 rounds away is a tie,
+broken by the order of a sum.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from tests.model.peers import from_marian
 ALONE = 5
 """Batch 1 takes a small part of a second: so many times more rounds of that."""
 LONGEST, PEER = 32, "transformers Marian generate"
-OTHERS = {"ctranslate2": "float32", "ctranslate2 int8": "int8"}
+OTHERS = {"ctranslate2 int8": ("ctranslate2", "int8"), "transformers": ("transformers", None)}
 END_BIAS = {"forced": -1e9, "free": 20.0}
 
 
@@ -77,8 +78,8 @@ class Writers:
         self.marian, self.ids_BT, self.beam = marian, ids_BT, beam
         self.mask_BT = ids_BT != PAD
         self.texts: dict[str, list[list[int]]] = {}
-        self.writers = {OURS: ENGINES["clockhands"](ours)} | {
-            name: ENGINES["ctranslate2"](ours, kind) for name, kind in OTHERS.items()
+        self.writers = {OURS: ENGINES["ctranslate2"](ours)} | {
+            name: ENGINES[engine](ours, kind) for name, (engine, kind) in OTHERS.items()
         }
 
     def mine(self, name: str) -> None:

@@ -7,72 +7,60 @@ from typing import Any
 import pytest
 import torch
 
-from clockhands.generation.engines.hypothesis_decoder import (
-    HypothesisDecoder,
-    SeparateCacheDecoder,
-    SharedCacheDecoder,
-    UncachedDecoder,
-    make_hypothesis_decoder,
-)
 from clockhands.generation.memory_check import estimate_bytes
-from clockhands.model import TokenBatch
-from clockhands.model.lean import LeanDecoder
-from tests.generation.engines.test_clockhands import writer
+from clockhands.model.huggingface import ClockhandsForSeq2SeqLM
+from tests.generation.engines.writers import END, writer
 from tests.model.tiny import model, words
 
 BATCH, BEAM, LENGTH, SOURCE = 3, 4, 6, 5
 
 
-def measure_bytes(decoder: HypothesisDecoder) -> int:
-    """Count the bytes of the cached tokens and of the encoder's output; room that is not used is not counted."""
-    total = decoder.source.states_BTD.nbytes
-    if isinstance(decoder, (SharedCacheDecoder, SeparateCacheDecoder)):
-        for cache in (decoder.state.cache, decoder.state.cross_cache):
-            for layer in cache.layers:
-                total += layer.keys.nbytes + layer.values.nbytes
-    return total
+def measure_bytes(model: ClockhandsForSeq2SeqLM) -> int:
+    """Count the bytes of the cached tokens and of the encoder's output, at the end of texts of ``LENGTH`` tokens.
 
-
-@pytest.mark.parametrize(
-    ("scheme", "way"),
-    [
-        ("rope", SharedCacheDecoder),
-        ("cope", SeparateCacheDecoder),
-        ({"scheme": "index", "normalise": "length"}, UncachedDecoder),
-    ],
-)
-def test_a_search_holds_at_least_what_is_estimated(scheme: Any, way: type[HypothesisDecoder]) -> None:
-    model = writer("rope", decoder=scheme, d_ff=16)
-    lean_decoder = LeanDecoder(model.transformer)
+    ``generate`` holds what the source gave once for each hypothesis; the estimate is a lower bound, and counts it once.
+    """
+    model.transformer.output.bias.data[END] = -100.0
     ids_BT = torch.randint(3, 20, (BATCH, SOURCE))
-    with torch.inference_mode():
-        decoder = make_hypothesis_decoder(lean_decoder, model.transformer.encode(TokenBatch(ids_BT, None)), BEAM)
-        assert isinstance(decoder, way)
-        for _ in range(LENGTH):
-            decoder.step(torch.full((BATCH, BEAM), 3), None)
-    estimated = estimate_bytes(model, batch=BATCH, beam=BEAM, length=LENGTH, source_length=SOURCE)
-    if isinstance(decoder, SharedCacheDecoder):
-        assert estimated == measure_bytes(decoder)
-        shared = estimate_bytes(model, batch=BATCH, beam=BEAM, length=LENGTH, source_length=SOURCE, shared_cache=True)
-        assert shared == estimated + decoder.ancestors_BWM.nbytes, "the mask of whose tokens are whose"
-    elif way is SeparateCacheDecoder:
-        assert estimated < measure_bytes(decoder)
-    else:
-        cached = estimate_bytes(writer("rope", d_ff=16), batch=BATCH, beam=BEAM, length=LENGTH, source_length=SOURCE)
-        assert estimated < cached, "only one layer at a time has keys"
+    # The last token is written, not read: LENGTH tokens are cached when LENGTH more than the start token are asked for.
+    out = model.generate(ids_BT, num_beams=BEAM, max_new_tokens=LENGTH, do_sample=False, return_dict_in_generate=True)
+    own = sum(layer.keys.nbytes + layer.values.nbytes for layer in out.past_key_values.self_attention_cache.layers)
+    source = sum(layer.keys.nbytes + layer.values.nbytes for layer in out.past_key_values.cross_attention_cache.layers)
+    width, size = model.config.transformer_config.d_model, next(model.parameters()).element_size()
+    return own + source // BEAM + BATCH * SOURCE * width * size
 
 
-@pytest.mark.parametrize("value_dim", [2, 12])
-def test_values_of_another_width_than_keys_are_estimated_as_they_are_cached(value_dim: int) -> None:
-    model = writer("rope", latent_width=8, value_dim=value_dim, d_ff=16)
-    assert model.config.transformer_config.resolved_head_dim not in (2, 12)
-    lean_decoder = LeanDecoder(model.transformer)
-    with torch.inference_mode():
-        source = model.transformer.encode(TokenBatch(torch.randint(3, 20, (BATCH, SOURCE)), None))
-        decoder = make_hypothesis_decoder(lean_decoder, source, BEAM)
-        for _ in range(LENGTH):
-            decoder.step(torch.full((BATCH, BEAM), 3), None)
-    assert estimate_bytes(model, batch=BATCH, beam=BEAM, length=LENGTH, source_length=SOURCE) == measure_bytes(decoder)
+def estimate(model: ClockhandsForSeq2SeqLM) -> int:
+    return estimate_bytes(model, batch=BATCH, beam=BEAM, length=LENGTH, source_length=SOURCE)
+
+
+def test_a_search_holds_what_is_estimated() -> None:
+    made = writer("rope", d_ff=16)
+    assert estimate(made) == measure_bytes(made)
+
+
+def test_where_positions_are_cached_too_a_search_holds_more() -> None:
+    made = writer("rope", decoder="cope", d_ff=16)
+    assert estimate(made) <= measure_bytes(made)
+
+
+def test_where_nothing_can_be_cached_one_layer_at_a_time_has_keys() -> None:
+    by_length: Any = {"scheme": "index", "normalise": "length"}
+    assert estimate(writer("rope", decoder=by_length, d_ff=16)) < estimate(writer("rope", d_ff=16))
+
+
+@pytest.mark.parametrize("options", [{"latent_width": 8, "value_dim": 2}, {"latent_width": 8, "value_dim": 12}])
+def test_values_of_another_width_than_keys_are_estimated_as_they_are_cached(options: dict[str, int]) -> None:
+    made = writer("rope", d_ff=16, **options)
+    assert made.config.transformer_config.resolved_head_dim not in (2, 12)
+    assert estimate(made) == measure_bytes(made)
+
+
+@pytest.mark.parametrize("heads", [1, 2])
+def test_grouped_heads_are_cached_once_a_group_as_estimated(heads: int) -> None:
+    made = writer("rope", num_kv_heads=heads, d_ff=16)
+    assert made.config.transformer_config.num_heads > heads
+    assert estimate(made) == measure_bytes(made)
 
 
 def test_the_width_of_a_feed_forward_layer_that_is_nowhere_is_not_counted() -> None:
@@ -85,34 +73,6 @@ def test_the_width_of_a_feed_forward_layer_that_is_nowhere_is_not_counted() -> N
         estimate_bytes(made, batch=BATCH, beam=1, length=1, source_length=SOURCE) for made in (plain, experts)
     )
     assert narrow < wide / 10
-
-
-@pytest.mark.parametrize("heads", [1, 2])
-def test_grouped_heads_are_cached_once_a_group_as_estimated(heads: int) -> None:
-    model = writer("rope", num_kv_heads=heads, d_ff=16)
-    assert model.config.transformer_config.num_heads > heads
-    ids_BT = torch.randint(3, 20, (BATCH, SOURCE))
-    with torch.inference_mode():
-        decoder = make_hypothesis_decoder(
-            LeanDecoder(model.transformer), model.transformer.encode(TokenBatch(ids_BT, None)), BEAM
-        )
-        for _ in range(LENGTH):
-            decoder.step(torch.full((BATCH, BEAM), 3), None)
-    estimated = estimate_bytes(model, batch=BATCH, beam=BEAM, length=LENGTH, source_length=SOURCE)
-    assert estimated == measure_bytes(decoder)
-
-
-@pytest.mark.parametrize("scheme", ["rope", "cope"])
-def test_sources_that_leave_take_their_states_with_them(scheme: str) -> None:
-    model = writer("rope", decoder=scheme)
-    ids_BT = torch.randint(3, 20, (BATCH, SOURCE))
-    with torch.inference_mode():
-        decoder = make_hypothesis_decoder(
-            LeanDecoder(model.transformer), model.transformer.encode(TokenBatch(ids_BT, None)), 2
-        )
-        rows = len(decoder.source.states_BTD)
-        decoder.select(torch.tensor([1]))
-    assert len(decoder.source.states_BTD) == rows // BATCH
 
 
 def test_layers_with_windows_hold_their_windows_and_others_all_tokens() -> None:

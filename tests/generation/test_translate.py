@@ -177,12 +177,6 @@ def test_a_translation_longer_than_any_memory_is_refused_at_the_call(translator:
         translate(translator, ["Tom bit Anna"], Search(max_length=2**31))
 
 
-def test_a_beam_whose_mask_no_memory_holds_is_refused(translator: Run) -> None:
-    """Its keys are a few gigabytes: what grows with the square of the beam is the mask of whose tokens are whose."""
-    with pytest.raises(UsageError, match=r"^1,000,000 texts of 4 tokens at a time need .* TiB .*lower beam"):
-        list(translate(translator, ["Tom bit Anna"], Search(beam=10**6, batch=1)))
-
-
 def test_a_beam_that_no_memory_holds_is_refused_before_anything_is_written(
     translator: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:

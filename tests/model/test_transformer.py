@@ -6,10 +6,10 @@ import math
 
 import pytest
 import torch
+from transformers import DynamicCache
 
 from clockhands.errors import PositionError, UsageError
 from clockhands.model import TokenBatch, Transformer
-from clockhands.model.growing_cache import GrowingCache
 from clockhands.model.initialisation import initialise_linear
 from clockhands.model.masks import make_self_mask, make_static_cache_mask
 from tests.model.tiny import core, model, words
@@ -241,7 +241,7 @@ def test_a_transform_is_told_the_mask_of_the_new_tokens_alone() -> None:
 
     made.decoder.transform = Listening()
     mask_BT = torch.tensor([[False, False, True, True, True]])
-    cache = GrowingCache(2)
+    cache = DynamicCache()
     made.decode(TokenBatch(words(1, 3), mask_BT[:, :3]), cache=cache)
     made.decode(TokenBatch(words(1, 2), mask_BT), cache=cache)
     assert [mask.tolist() for mask in masks] == [[[False, False, True]], [[True, True]]]
@@ -252,12 +252,12 @@ def test_keys_are_stale_too_where_cross_attention_depends_on_the_length() -> Non
     by_length = {"scheme": "rope", "spectrum": "dynamic", "factor": 2.0, "original_length": 6}
     made = model("encoder-decoder", cross=by_length).transformer
     source, text = made.encode(TokenBatch(words(1, 4))), words(1, 8)
-    cache = GrowingCache(2)
+    cache = DynamicCache()
     steps = [made.decode(TokenBatch(text[:, a:b]), source, cache) for a, b in ((0, 4), (4, 6))]
     torch.testing.assert_close(torch.cat(steps, dim=1), made.decode(TokenBatch(text[:, :6]), source))
     with pytest.raises(PositionError, match=r"rope in cross-attention computes .* once the text is longer than 6"):
         made.decode(TokenBatch(text[:, 6:]), source, cache)
-    alone, cache = model("encoder-decoder", cross=by_length, decoder_layers=1).transformer, GrowingCache(1)
+    alone, cache = model("encoder-decoder", cross=by_length, decoder_layers=1).transformer, DynamicCache()
     last = [alone.decode(TokenBatch(text[:, a:b]), source, cache) for a, b in ((0, 4), (4, 8))][-1]
     torch.testing.assert_close(last[:, -1], alone.decode(TokenBatch(text), source)[:, -1])
 

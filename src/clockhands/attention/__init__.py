@@ -7,7 +7,6 @@ attention inside a block of code, with its weights, to a function.
 from __future__ import annotations
 
 from clockhands.attention.dispatch import attend
-from clockhands.attention.fused_kernel import attend_rotated
 from clockhands.attention.reference import RecordedAttention, attend_reference, get_recorder, record
 from clockhands.attention.request import AttentionRequest, Mask
 
@@ -17,7 +16,6 @@ __all__ = [
     "RecordedAttention",
     "attend",
     "attend_reference",
-    "attend_rotated",
     "get_recorder",
     "record",
 ]

@@ -8,16 +8,13 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from clockhands.attention.request import LOW_PRECISION, AttentionRequest, Mask
+from clockhands.attention.request import LOW_PRECISION, AttentionRequest
 from clockhands.attention.sinks import attend_with_sinks, fuses_sinks
-from clockhands.schemes import NoPosition
 from clockhands.schemes.content.sinks import softmax_with_sinks
 from clockhands.schemes.scheme import softmax
 from clockhands.shapes import Float, Tensor
 
 __all__ = [
-    "NO_POSITION",
-    "attend_rotated",
     "call_fused_kernel",
     "compute",
     "compute_with_bias",
@@ -28,9 +25,6 @@ __all__ = [
 
 MANY_ROWS = 64
 """Batch rows from which on, with one query in each, matrix products beat the fused kernel."""
-
-NO_POSITION = NoPosition()
-"""The scheme of a request whose queries and keys are rotated and whose scheme has no further hook."""
 
 
 def serves(request: AttentionRequest) -> bool:
@@ -68,31 +62,6 @@ def compute_with_bias(
         # The fused kernel of a CPU takes a float32 mask with low-precision queries, and adds it in float32.
         mask = bias_BHST.to(torch.promote_types(q.dtype, torch.float32)).masked_fill(~mask, -math.inf)
     return call_fused_kernel(q, k, v, attn_mask=mask, **options)
-
-
-def attend_rotated(
-    q_BHSK: Float[Tensor, "B H S K"],
-    k_BHTK: Float[Tensor, "B H T K"],
-    v_BHTK: Float[Tensor, "B H T Kv"],
-    mask_BHST: Mask | None,
-    scale: float,
-) -> Float[Tensor, "B H S Kv"]:
-    """Attend with rotated queries and keys, no further hook and no dropout: [B, H, S, Kv].
-
-    A decoding step of one token spends as much time on choosing a kernel as in it; here only the kernel is called.
-    """
-    batch, _, queries, _ = q_BHSK.shape
-    if queries == 1 and batch < MANY_ROWS:  # the usual step; values of any width are as fast there
-        return F.scaled_dot_product_attention(q_BHSK, k_BHTK, v_BHTK, attn_mask=mask_BHST, scale=scale)
-    if not prefers_plain_products(q_BHSK, k_BHTK, None):
-        return call_fused_kernel(q_BHSK, k_BHTK, v_BHTK, attn_mask=mask_BHST, scale=scale)
-    # No hook reads the positions; only their shapes must be right.
-    zeros_BT = torch.zeros((), dtype=torch.long, device=q_BHSK.device).expand(len(k_BHTK), k_BHTK.shape[2])
-    request = AttentionRequest(
-        NO_POSITION, q_BHSK, k_BHTK, v_BHTK, zeros_BT[:, : q_BHSK.shape[2]], zeros_BT, mask_BHST, False, scale, 0.0,
-        frozenset(),
-    )  # fmt: skip
-    return compute_with_bias(request, None)
 
 
 def call_fused_kernel(

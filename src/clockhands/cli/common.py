@@ -95,12 +95,12 @@ def add_search(parser: argparse.ArgumentParser) -> None:
                        "are rounded up to a multiple of 16 first, plus 50)")  # fmt: skip
     group.add_argument("--max-source", type=as_int, default=1024, metavar="N",
                        help="read only the first N tokens of a sentence (default: %(default)s)")  # fmt: skip
-    group.add_argument("--engine", default="clockhands", metavar="NAME",
-                       help="clockhands (default, every model) or ctranslate2 (faster; added or plain rotary "
-                       "positions only)")  # fmt: skip
+    group.add_argument("--engine", metavar="NAME",
+                       help="transformers (every model) or ctranslate2 (faster; added or plain rotary positions "
+                       "only); default: the faster one where both write the same, which is greedy search")  # fmt: skip
     group.add_argument("--compute-type", metavar="TYPE",
                        help="number type of the engine's matrix products: int8, bfloat16, ... (default: that of the "
-                       "weights with clockhands, float32 with ctranslate2)")  # fmt: skip
+                       "weights with transformers, float32 with ctranslate2)")  # fmt: skip
 
 
 def make_search(options: argparse.Namespace) -> Search:

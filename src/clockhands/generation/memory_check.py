@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, cast
 
 from clockhands.errors import UsageError
-from clockhands.generation.engines.hypothesis_decoder import must_reread_text
 from clockhands.machine import format_bytes, measure_free_memory
 from clockhands.model import Transformer
 from clockhands.model.kv_cache import find_window
@@ -18,9 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["check_memory", "estimate_bytes"]
 
 
-def estimate_bytes(
-    model: PreTrainedModel, *, batch: int, beam: int, length: int, source_length: int = 0, shared_cache: bool = False
-) -> int:
+def estimate_bytes(model: PreTrainedModel, *, batch: int, beam: int, length: int, source_length: int = 0) -> int:
     """Return a lower bound of the memory, in bytes, that a search takes, so that nothing is refused that would fit.
 
     The bound is for a search in the type of the weights; ``ctranslate2`` with a smaller ``compute_type`` may take less.
@@ -34,8 +31,6 @@ def estimate_bytes(
         beam: the number of hypotheses of each.
         length: the tokens of a hypothesis.
         source_length: the tokens of a source; 0: the model has no encoder.
-        shared_cache: whether the hypotheses of a source share one KV cache (``SharedCacheDecoder``), whose mask is
-            counted too.
     """
     if not hasattr(model.config, "transformer_config"):
         return _estimate_foreign_bytes(model, batch * beam * length)
@@ -52,9 +47,14 @@ def estimate_bytes(
     encoder_numbers = batch * source_length * (2 * config.d_model + inner_width)
     decoder_numbers = batch * beam * numbers_per_layer * sum(_list_cached_lengths(decoder, length)[:layers])
     decoder_numbers += batch * source_length * (2 * heads * head_dim * layers + config.d_model)
-    # A byte for each hypothesis and each token of all hypotheses of its source: [B, W, W·length].
-    mask = batch * beam * (beam * length) if shared_cache and beam > 1 else 0
-    return int(next(model.parameters()).element_size() * max(encoder_numbers, decoder_numbers) + mask)
+    return int(next(model.parameters()).element_size() * max(encoder_numbers, decoder_numbers))
+
+
+def must_reread_text(decoder: Stack) -> bool:
+    """Return whether every step reads the whole text, because positions or schemes depend on the text's length."""
+    schemes = [*decoder.schemes.used, *(decoder.cross_schemes.used if decoder.cross_schemes is not None else ())]
+    by_scheme = any(scheme.declares.depends_on_length for scheme in schemes)
+    return by_scheme or (decoder.transform is not None and decoder.transform.depends_on_length)
 
 
 def _list_cached_lengths(decoder: Stack, length: int) -> list[int]:
@@ -88,16 +88,13 @@ def check_memory(
     beam: int,
     length: int,
     source_length: int = 0,
-    shared_cache: bool = False,
     advice: str,
 ) -> None:
     """Raise UsageError if the texts do not fit the memory that is free on the model's device.
 
     The sizes are those of ``estimate_bytes``; ``advice`` names the options to lower, such as "batch (--batch)".
     """
-    needed = estimate_bytes(
-        model, batch=batch, beam=beam, length=length, source_length=source_length, shared_cache=shared_cache
-    )
+    needed = estimate_bytes(model, batch=batch, beam=beam, length=length, source_length=source_length)
     available = measure_free_memory(find_device(model))
     if needed > available:
         texts, need = ("1 text", "needs") if batch * beam == 1 else (f"{batch * beam:,} texts", "need")

@@ -14,8 +14,7 @@ from clockhands.data import encode_texts
 from clockhands.data.collate import pad
 from clockhands.data.encoding import LONGEST, shorten_rows
 from clockhands.errors import UsageError
-from clockhands.generation.engines import ENGINES, DecodingOptions, Engine
-from clockhands.generation.engines.hypothesis_decoder import can_share_cache
+from clockhands.generation.engines import ENGINES, DecodingOptions, Engine, choose_engine
 from clockhands.generation.memory_check import check_memory
 from clockhands.runs import Run, open_run
 
@@ -65,9 +64,10 @@ class Search:
         batch: the number of sources that are translated at a time.
         max_length: the most tokens of a translation, its end token included; None: 2 · (source tokens, rounded up to a
             multiple of 16) + 50.
-        engine: a name of ``ENGINES``: ``clockhands`` runs every model, ``ctranslate2`` is faster and runs fewer models.
+        engine: a name of ``ENGINES``: ``transformers`` runs every model, ``ctranslate2`` is faster and runs fewer
+            models; None: the faster one, where both write the same (``choose_engine``).
         compute_type: the number type of the engine's matrix products: float32, int8, bfloat16, ...; None: the engine
-            chooses, ``clockhands`` the type of the weights and ``ctranslate2`` float32.
+            chooses, ``transformers`` the type of the weights and ``ctranslate2`` float32.
         max_source: the most tokens of a source that are read; longer sources are cut, with a ClockhandsWarning that
             counts them. ``evaluate`` cuts references to as many tokens when it measures their loss.
 
@@ -78,7 +78,7 @@ class Search:
     length_penalty: float = 1.0
     batch: int = 64
     max_length: int | None = None
-    engine: str = "clockhands"
+    engine: str | None = None
     compute_type: str | None = None
     max_source: int = LONGEST
 
@@ -96,11 +96,17 @@ class Search:
                 f"length_penalty is {self.length_penalty}, but beam is 1, and the penalty compares the hypotheses of a "
                 "beam; give a beam of 4 (--beam 4), or leave length_penalty out"
             )
-        ENGINES[self.engine].refuse_compute_type(self.compute_type)
+        if self.compute_type is not None and self.engine is None:
+            raise UsageError(
+                f"compute_type is {self.compute_type}, but no engine is given; name one of {', '.join(ENGINES)} with "
+                "it (--engine)"
+            )
+        if self.engine is not None:
+            ENGINES[self.engine].refuse_compute_type(self.compute_type)
 
     def make_engine(self, run: Run) -> Engine:
         """Make the engine for a run. Raises UsageError if it is not installed or cannot run the model."""
-        return ENGINES[self.engine](run.model, self.compute_type)
+        return ENGINES[self.engine or choose_engine(run.model, self.beam)](run.model, self.compute_type)
 
 
 def translate(run: str | Path | Run, sources: Iterable[str], search: Search | None = None) -> Iterator[Translation]:
@@ -169,9 +175,8 @@ def _check_batch_memory(run: Run, rows: list[list[int]], search: Search) -> None
     source_length = max(map(len, rows))
     length = min(source_length, search.max_length or source_length)
     advice = "batch (--batch)" if search.beam == 1 else "beam (--beam) or batch (--batch)"
-    shared_cache = search.engine == "clockhands" and can_share_cache(run.model.transformer.get_stack("decoder"))
     sizes = {"batch": len(rows), "beam": search.beam, "length": length, "source_length": source_length}
-    check_memory(run.model, **sizes, shared_cache=shared_cache, advice=advice)
+    check_memory(run.model, **sizes, advice=advice)
 
 
 def _translate_batch(

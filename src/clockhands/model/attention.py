@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from clockhands.attention import attend, attend_rotated
+from clockhands.attention import attend
 from clockhands.model.config import TransformerConfig
 from clockhands.model.fused_linear import FusedLinear
 from clockhands.model.kv_cache import (
@@ -34,20 +34,12 @@ __all__ = ["Attention", "AttentionContext", "SelfAttention"]
 
 @dataclass(frozen=True)
 class AttentionContext:
-    """What one call of attention needs besides its input: scheme, placement, KV cache, and the index of the layer.
-
-    ``lean``: whether to call the fused kernel directly. That is right only if the model is in evaluation, nobody
-    records the attention weights (``clockhands.attention.record``) and ``placement.causal`` is False. Self-attention
-    also needs a cache, and a scheme that has no hook in attention but ``rotate`` and needs no stored positions.
-    Cross-attention needs a scheme that does not act in attention, because nothing is rotated there. ``LeanDecoder``
-    decides it at every step.
-    """
+    """What one call of attention needs besides its input: scheme, placement, KV cache, and the index of the layer."""
 
     scheme: Scheme
     placement: Placement
     cache: KVCache | None = None
     layer: int = 0
-    lean: bool = False
 
 
 class Attention(nn.Module):
@@ -188,10 +180,6 @@ class SelfAttention(Attention):
         """
         scheme, placement, cache, layer = context.scheme, context.placement, context.cache, context.layer
         q, k, v = q_BHSK, k_BHSK, v_BHSK
-        if context.lean and cache is not None:
-            q, k = scheme.rotate(q, k, placement.qpos_BS, placement.kpos_BT)
-            k, v = self.update_cache(cache, layer, k, v, may_share_keys(scheme))
-            return attend_rotated(q, k, v, placement.mask_BHSM, self.choose_scale(scheme))
         if cache is not None:
             refuse_quantized_cache(scheme, cache, layer)
         placement = self.locate_tokens(x_BSD, context)

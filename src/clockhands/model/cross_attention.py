@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import torch
 
-from clockhands.attention import attend_rotated
 from clockhands.model.attention import Attention, AttentionContext
 from clockhands.model.config import TransformerConfig
 from clockhands.model.fused_linear import FusedLinear
@@ -35,9 +34,6 @@ class CrossAttention(Attention):
         (q_BHSK,) = self.q.project_heads(x_BSD, self.head_dim)
         k_BHTK, v_BHTK = self.project_source(source_BTD, context.cache, context.layer, q_BHSK.device)
         scheme, placement = context.scheme, context.placement
-        if context.lean:
-            scale = self.choose_scale(scheme)
-            return self.join_heads(attend_rotated(q_BHSK, k_BHTK, v_BHTK, placement.mask_BHSM, scale))
         return self.join_heads(self.attend_heads(scheme, q_BHSK, k_BHTK, v_BHTK, placement))
 
     def project_source(

@@ -28,7 +28,6 @@ __all__ = [
     "find_window",
     "get_cache_capacity",
     "keeps_window",
-    "may_call_fused_kernel",
     "may_share_keys",
     "needs_stored_positions",
     "read_coordinates",
@@ -63,11 +62,6 @@ def needs_stored_positions(scheme: Scheme) -> bool:
     hooks = scheme.active_hooks()
     rotates_again = scheme.declares.cache == "raw" and "rotate" in hooks
     return rotates_again or "locate" in hooks or bool(hooks & AFTER_ROTATE)
-
-
-def may_call_fused_kernel(scheme: Scheme) -> bool:
-    """Return whether self-attention with a cache is ``rotate`` and the fused kernel, and nothing more."""
-    return not needs_stored_positions(scheme) and "rotate_back" not in scheme.active_hooks()
 
 
 def acts_in_attention(scheme: Scheme) -> bool:

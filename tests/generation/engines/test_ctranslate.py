@@ -1,25 +1,31 @@
-"""CTranslate2 writes what the engine clockhands writes; a model that it cannot express is refused with reasons."""
+"""CTranslate2 writes what ``generate`` writes; a model that it cannot express is refused with reasons."""
 
 from __future__ import annotations
 
+import json
 import math
 import sys
-from typing import Any
+from pathlib import Path
+from typing import Any, cast
 
+import numpy as np
 import pytest
 import torch
 
 from clockhands.errors import PositionError, UsageError
 from clockhands.generation import DecodedSequence, DecodingOptions, Search, translate
-from clockhands.generation.engines.clockhands import ClockhandsEngine
-from clockhands.generation.engines.ctranslate import CTranslate2Engine
-from clockhands.generation.engines.ctranslate_model import TABLE_LENGTH
+from clockhands.generation.engines import choose_engine
+from clockhands.generation.engines.ctranslate import TABLE_LENGTH, CTranslate2Engine, make_table, save_model
+from clockhands.generation.engines.huggingface import TransformersEngine
 from clockhands.generation.translate import LARGEST_PENALTY
+from clockhands.model import Transformer, TransformerConfig
+from clockhands.model.huggingface import ClockhandsForCausalLM
+from clockhands.model.huggingface_config import ClockhandsConfig
 from clockhands.runs import Run
 from clockhands.schemes import CATALOGUE
-from tests.generation.engines.test_clockhands import END, LONGEST, VOCABULARY, side_of_reading, sources, writer
+from tests.generation.engines.writers import END, LONGEST, VOCABULARY, side_of_reading, sources, writer
 
-pytest.importorskip("ctranslate2", reason="the extra ctranslate2 is not installed")
+pytest.importorskip("ctranslate2", reason="ctranslate2 is not installed")
 
 EXPRESSIBLE = {"rope"} | {name for name in CATALOGUE if CATALOGUE[name].hooks() <= {"encode"}}
 """The schemes that the engine can express: RoPE, and those that act at the embedding alone."""
@@ -50,7 +56,7 @@ def test_every_scheme_is_written_alike_or_refused_by_name(name: str) -> None:
     assert name in EXPRESSIBLE
     alike(
         engine.generate(ids_BT, mask_BT, DecodingOptions(LONGEST)),
-        ClockhandsEngine(model).generate(ids_BT, mask_BT, DecodingOptions(LONGEST)),
+        TransformersEngine(model).generate(ids_BT, mask_BT, DecodingOptions(LONGEST)),
     )
 
 
@@ -69,7 +75,7 @@ def test_every_block_is_written_alike(block: dict[str, Any], scheme: Any) -> Non
     ids_BT, mask_BT = sources()
     alike(
         CTranslate2Engine(model).generate(ids_BT, mask_BT, DecodingOptions(LONGEST)),
-        ClockhandsEngine(model).generate(ids_BT, mask_BT, DecodingOptions(LONGEST)),
+        TransformersEngine(model).generate(ids_BT, mask_BT, DecodingOptions(LONGEST)),
     )
 
 
@@ -94,7 +100,7 @@ def test_beams_are_alike_where_no_text_ends_by_itself(penalty: float) -> None:
     decoding = DecodingOptions(LONGEST, 3, penalty)
     alike(
         CTranslate2Engine(model).generate(ids_BT, mask_BT, decoding),
-        ClockhandsEngine(model).generate(ids_BT, mask_BT, decoding),
+        TransformersEngine(model).generate(ids_BT, mask_BT, decoding),
     )
 
 
@@ -105,23 +111,25 @@ def test_a_text_longer_than_the_first_table() -> None:
     engine = CTranslate2Engine(model)
     alike(
         engine.generate(ids_BT[:, :4], None, DecodingOptions(LONGEST)),
-        ClockhandsEngine(model).generate(ids_BT[:, :4], None, DecodingOptions(LONGEST)),
+        TransformersEngine(model).generate(ids_BT[:, :4], None, DecodingOptions(LONGEST)),
     )
     alike(
         engine.generate(ids_BT, None, DecodingOptions(LONGEST)),
-        ClockhandsEngine(model).generate(ids_BT, None, DecodingOptions(LONGEST)),
+        TransformersEngine(model).generate(ids_BT, None, DecodingOptions(LONGEST)),
     )
 
 
 def test_the_end_of_a_learned_table() -> None:
     model = writer({"scheme": "learned", "max_length": 12})
+    model.transformer.output.bias.data[END] = 11.0
     ids_BT, mask_BT = sources()
     engine = CTranslate2Engine(model)
-    # The second and the fourth end in time; the others would not.
-    some, seen = ids_BT[1::2], mask_BT[1::2]
+    ends = [len(text.tokens) < 12 for text in TransformersEngine(model).generate(ids_BT, mask_BT, DecodingOptions(12))]
+    assert any(ends)
+    some, seen = ids_BT[ends], mask_BT[ends]  # those that end in time
     alike(
         engine.generate(some, seen, DecodingOptions(50)),
-        ClockhandsEngine(model).generate(some, seen, DecodingOptions(50)),
+        TransformersEngine(model).generate(some, seen, DecodingOptions(50)),
     )
     with pytest.raises(PositionError, match="outside the 12 positions"):
         engine.generate(torch.full((1, 13), 5), None, DecodingOptions(3))
@@ -151,7 +159,7 @@ def test_all_reasons_are_named() -> None:
 
 
 def test_a_model_without_an_end_token_is_refused() -> None:
-    """CTranslate2 would end its texts at another token, where the engine clockhands goes on."""
+    """CTranslate2 would end its texts at another token, where ``generate`` goes on."""
     endless = writer()
     endless.config.eos_token_id = None
     with pytest.raises(UsageError, match=r"no token that ends a text \(eos_token_id\)"):
@@ -167,7 +175,7 @@ def test_a_model_without_a_start_token_is_refused_before_the_first_batch() -> No
 
 def test_a_run_is_translated_by_either_engine(translator: Run) -> None:
     texts = ["Tom saw Anna", "Anna saw Tom", "", "Anna saw Anna"]
-    ours = list(translate(translator, texts))
+    ours = list(translate(translator, texts, Search(engine="transformers")))
     theirs = list(translate(translator, texts, Search(engine="ctranslate2")))
     assert [one.text for one in ours] == [one.text for one in theirs]
     assert [one.score for one in ours] == pytest.approx([one.score for one in theirs], abs=1e-4)
@@ -197,10 +205,59 @@ def test_integers_of_eight_bits_are_really_used(translator: Run, monkeypatch: py
 def test_faults(translator: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UsageError, match="unknown engine 'ctranslate'; did you mean 'ctranslate2'"):
         Search(engine="ctranslate")
-    with pytest.raises(UsageError, match="compute_type is 'int8', but the engine clockhands"):
+    with pytest.raises(UsageError, match="compute_type is 'int8', but the engine transformers"):
+        Search(engine="transformers", compute_type="int8")
+    with pytest.raises(UsageError, match="compute_type is int8, but no engine is given; name one of"):
         Search(compute_type="int8")
     with pytest.raises(UsageError, match="unknown compute type of CTranslate2 on this cpu 'int7'; did you mean 'int8'"):
         next(translate(translator, ["Tom"], Search(engine="ctranslate2", compute_type="int7")))
     monkeypatch.setitem(sys.modules, "ctranslate2", None)
     with pytest.raises(UsageError, match=r"extra 'workbench'.*pip install '\.\[workbench\]'"):
         next(translate(translator, ["Tom"], Search(engine="ctranslate2")))
+
+
+def test_the_faster_engine_is_chosen_only_where_both_write_the_same() -> None:
+    assert choose_engine(writer("rope"), 1) == "ctranslate2"
+    assert choose_engine(writer("rope"), 4) == "transformers", "its beams stop earlier"
+    assert choose_engine(writer("alibi"), 1) == "transformers", "it has no such positions"
+    assert choose_engine(writer("rope").bfloat16(), 1) == "transformers", "it would compute in another type"
+
+
+def test_a_table_holds_what_is_added_at_each_position() -> None:
+    """Vaswani et al. 2017, section 3.5: sin and cos of t / 10000^(2i/d)."""
+    transformer = cast(Transformer, writer("sinusoidal").model)
+    assert transformer.decoder is not None
+    width = transformer.config.d_model
+    table_NC = make_table(transformer.decoder, 5, width)
+    angle = 3 / 10_000 ** (2 / width)
+    assert table_NC.shape == (5, width)
+    assert table_NC[3, 2:4] == pytest.approx([math.sin(angle), math.cos(angle)], abs=1e-6)
+    assert table_NC[0, :4] == pytest.approx([0, 1, 0, 1])
+
+
+def test_nothing_is_added_where_the_scheme_acts_in_attention() -> None:
+    transformer = cast(Transformer, writer("rope").model)
+    assert transformer.decoder is not None
+    assert not np.any(make_table(transformer.decoder, 3, transformer.config.d_model))
+
+
+def test_a_learned_table_is_not_made_longer() -> None:
+    transformer = cast(Transformer, writer({"scheme": "learned", "max_length": 12}).model)
+    assert transformer.encoder is not None
+    with pytest.raises(PositionError, match="outside the 12 positions"):
+        make_table(transformer.encoder, 13, transformer.config.d_model)
+
+
+def test_token_ids_are_the_words_of_the_vocabulary(tmp_path: Path) -> None:
+    save_model(writer(), tmp_path, (8, 8))
+    words = json.loads((tmp_path / "shared_vocabulary.json").read_text("utf8"))
+    assert words == [str(token) for token in range(VOCABULARY)]
+
+
+def test_a_language_model_is_refused(tmp_path: Path) -> None:
+    config = TransformerConfig.from_dict({
+        "kind": "decoder", "d_model": 8, "num_heads": 2, "d_ff": 8, "decoder_layers": 1, "vocab_size": 9,
+    })  # fmt: skip
+    model = ClockhandsForCausalLM(ClockhandsConfig(config.to_dict()))
+    with pytest.raises(UsageError, match="its architecture is 'decoder'"):
+        save_model(model, tmp_path)

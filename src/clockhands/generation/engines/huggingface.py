@@ -1,0 +1,110 @@
+"""Greedy and beam search by ``generate`` of transformers, which runs every encoder-decoder."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from transformers import GenerationConfig
+from transformers.modeling_outputs import BaseModelOutput
+
+from clockhands.errors import UsageError
+from clockhands.generation.engines.engine import (
+    DecodedSequence,
+    DecodingOptions,
+    Engine,
+    get_end_tokens,
+    get_start_token,
+)
+from clockhands.shapes import Bool, Int, Tensor
+
+if TYPE_CHECKING:
+    from clockhands.model.huggingface_base import ClockhandsPreTrainedModel
+
+LOGITS_AT_ONCE = 1 << 25
+"""Logits that exist at a time while texts are scored (128 MiB in float32)."""
+
+
+class TransformersEngine(Engine):
+    """Every model, by ``generate`` of transformers, in the type of the model's weights.
+
+    Raises UsageError for another compute type than that of the weights.
+    """
+
+    def __init__(self, model: ClockhandsPreTrainedModel, compute_type: str | None = None) -> None:
+        super().__init__(model, compute_type)
+        weight_type = self.choose_compute_type(model)
+        if self.compute_type != weight_type:
+            raise UsageError(_describe_refusal(self.compute_type, f"the weights of this model are {weight_type}"))
+        self.start_token, self.end_tokens = get_start_token(model), get_end_tokens(model)
+
+    @classmethod
+    def refuse_compute_type(cls, compute_type: str | None) -> None:
+        """Raise UsageError for a compute type that weights cannot have, such as ``int8``."""
+        dtype = None if compute_type is None else getattr(torch, compute_type, None)
+        if compute_type is not None and not (isinstance(dtype, torch.dtype) and dtype.is_floating_point):
+            raise UsageError(_describe_refusal(compute_type, "weights have no such type"))
+
+    @torch.no_grad()
+    def generate(
+        self, ids_BT: Int[Tensor, "B T"], mask_BT: Bool[Tensor, "B T"] | None, decoding: DecodingOptions
+    ) -> list[DecodedSequence]:
+        """Generate a text for each source, in order; see ``Engine.generate``."""
+        mask_BT = torch.ones_like(ids_BT, dtype=torch.bool) if mask_BT is None else mask_BT
+        model: Any = self.model  # its base class does not declare what transformers gives it
+        source: BaseModelOutput = model.get_encoder()(ids_BT, mask_BT)
+        # A configuration of its own: that of the model may ask for sampling, or for other beams.
+        config = GenerationConfig(
+            max_new_tokens=decoding.max_new_tokens,
+            num_beams=decoding.beam,
+            do_sample=False,
+            length_penalty=decoding.length_penalty,
+            early_stopping=False,
+            decoder_start_token_id=self.start_token,
+            eos_token_id=self.end_tokens or None,
+            pad_token_id=self.end_tokens[0] if self.end_tokens else self.start_token,
+        )
+        # generate repeats the states of the source for a beam in place, and they are needed once more.
+        again = BaseModelOutput(last_hidden_state=source[0])
+        written = model.generate(encoder_outputs=again, attention_mask=mask_BT, generation_config=config)
+        texts = [self._cut_at_end(row) for row in written[:, 1:].tolist()]
+        return [
+            DecodedSequence(text, log_p)
+            for text, log_p in zip(texts, self._score(source[0], mask_BT, texts), strict=True)
+        ]
+
+    def _cut_at_end(self, tokens: list[int]) -> list[int]:
+        """Return the tokens up to the first that ends a text, that token included."""
+        ends = (place for place, token in enumerate(tokens, 1) if token in self.end_tokens)
+        return tokens[: next(ends, len(tokens))]
+
+    def _score(self, states_BTD: Tensor, mask_BT: Tensor, texts: list[list[int]]) -> list[float]:
+        """Return the log-probability of each text, by reading it once.
+
+        ``generate`` would keep the logits of all steps for it.
+        """
+        longest = max(map(len, texts))
+        read_BS = states_BTD.new_full((len(texts), longest), self.start_token, dtype=torch.long)
+        for row, text in enumerate(texts):
+            read_BS[row, : len(text)] = read_BS.new_tensor(text)
+        before_BS = torch.cat([read_BS.new_full((len(texts), 1), self.start_token), read_BS[:, :-1]], dim=1)
+        rows = max(1, LOGITS_AT_ONCE // (longest * self.model.config.vocab_size))
+        scores: list[float] = []
+        for start in range(0, len(texts), rows):
+            part = slice(start, start + rows)
+            logits_BSV = self.model(
+                encoder_outputs=BaseModelOutput(last_hidden_state=states_BTD[part]), attention_mask=mask_BT[part],
+                decoder_input_ids=before_BS[part], use_cache=False,
+            ).logits  # fmt: skip
+            log_p_BSV = logits_BSV.float().log_softmax(-1)
+            log_p_BS = log_p_BSV.gather(-1, read_BS[part][..., None])[..., 0]
+            scores += [float(log_p_BS[row, : len(text)].sum()) for row, text in enumerate(texts[part])]
+        return scores
+
+
+def _describe_refusal(compute_type: str, reason: str) -> str:
+    """Return the sentence with which another compute type is refused."""
+    return (
+        f"compute_type is {compute_type!r}, but the engine transformers computes in the type of the weights, and "
+        f"{reason}; leave it out, or choose another engine for it, such as ctranslate2"
+    )
