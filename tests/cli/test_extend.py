@@ -46,7 +46,10 @@ def test_a_trained_model_is_written_as_it_was_trained(capsys: pytest.CaptureFixt
     words = ["extend", "llama", "--to", "2x", *FEW, "--evaluations", "0", "--train", "2", "--out", "tuned", "--json"]
     assert main(words) == 0
     findings = json.loads(capsys.readouterr().out)
-    assert "extend.trained" in [item["name"] for item in findings["items"]]
+    items = {item["name"]: item for item in findings["items"]}
+    assert "extend.trained" in items and "steps by its cache" in findings["facts"]["written"]
+    for page in ("README.md", "report/index.html"):
+        assert items["extend.cache"]["verdict"].partition(":")[2] in Path("tuned", page).read_text("utf8")
     before, after = (load_file(f"{folder}/model.safetensors") for folder in ("llama", "tuned"))
     assert before.keys() == after.keys() and any(not before[name].equal(after[name]) for name in before)
     assert sorted(path.name for path in Path("tuned").glob(".*")) == []

@@ -29,7 +29,7 @@ RULES: dict[str, dict[str, Any] | None] = {
                  "long_factor": [1.0 + pair for pair in range(32)]},
     "proportional": {"rope_type": "proportional", "partial_rotary_factor": 0.25},
 }  # fmt: skip
-IMPOSSIBLE = {("hf4", "proportional"), *(
+IMPOSSIBLE = {("hf4", "proportional"), ("vllm", "dynamic"), *(
     (form, rule) for form in ("gguf", "llama.cpp") for rule in ("dynamic", "llama3", "longrope", "proportional")
 )}  # fmt: skip
 

@@ -56,6 +56,26 @@ def test_of_what_passes_the_guard_the_least_behind_in_what_it_does_worse_is_chos
     assert _pick(judged, 32, ("recall",)).method.name == chosen
 
 
+def test_a_cache_counts_where_it_is_worse_and_among_equals_the_least_dependent_is_chosen() -> None:
+    """What reads best in one pass loses a third of that by its cache; then it is no better than what never depends."""
+    plain, steady = make_judged("none", 3.0, 0.0), make_judged("steady", 2.0, 0.0)
+    grows = replace(make_judged("grows", 1.9, 0.0), dependence=2)
+    assert _pick([plain, steady, grows], 32, ("recall",)) is grows
+    by_cache = replace(grows, cached=make_judged("grows", 2.5, 0.0).drift)
+    assert _pick([plain, steady, by_cache], 32, ("recall",)) is steady
+    forgets = replace(grows, cached=grows.drift, cached_retrieval=make_judged("", 1.9, 0.0, rank=0.5).retrieval)
+    assert _pick([plain, steady, forgets], 32, ("recall",)) is steady
+    for loss, chosen in ((1.9985, "steady"), (1.99, "grows")):
+        near = replace(make_judged("grows", loss, 0.0), dependence=2, cached=make_judged("", loss, 0.0).drift)
+        assert _pick([plain, near, steady], 32, ("recall",)).method.name == chosen
+    made, _ = make_choice_findings(
+        Choice(32, 64, {"none": (3.0, 8)}, (plain, steady, by_cache), by_cache, ()), command="c", basis={}
+    )
+    assert "is 1.900 in one pass, and 2.500 where it reads 32 tokens and goes on by its cache" in made.verdict
+    column = list(made.table.columns).index("loss at 64, by cache")
+    assert [row[column] for row in made.table.rows] == [None, None, 2.5]
+
+
 def test_lags_by_hand() -> None:
     """1 % of the loss counts as much as two points of rank; the larger lag counts."""
     assert measure_lags({"a": 2.0, "b": 2.04}, {"a": 0.77, "b": 0.8}) == pytest.approx({"a": 1.5, "b": 2.0})

@@ -89,7 +89,7 @@ def test_a_learned_table_of_ours_is_made_longer_and_written(tmp_path: Path) -> N
             long = extended.compute_logits(make_ids(LONG))
             same = torch.allclose(extended.compute_logits(make_ids(LENGTH)), before, atol=1e-5)
         assert same == method.spares_short_texts == (method.name != "interpolated"), method.name
-    assert write_extended(model, method, LONG, tmp_path / "longer") < 1e-5
+    assert write_extended(model, method, LENGTH, LONG, tmp_path / "longer").error < 1e-5
     written = open_language_model(tmp_path / "longer")
     assert written.max_length == LONG
     torch.testing.assert_close(written.compute_logits(make_ids(LONG)), long)

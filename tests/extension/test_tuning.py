@@ -12,6 +12,7 @@ import torch
 
 from clockhands.errors import CheckpointError, UsageError
 from clockhands.extension import Tuning, tune, tuning
+from clockhands.extension.drift import Drift
 from clockhands.extension.tuning_findings import Tuned, make_tuning_finding
 from clockhands.runs import LanguageModel, open_language_model
 from tests.extension.test_choose import make_judged
@@ -85,6 +86,6 @@ def test_the_sentence_says_what_the_numbers_show(change: float, cost: float, sai
     price = make_judged("b", 2.0, cost).cost
     assert difference is not None and price is not None
     rows = rng.normal(3, 0.1, (20, 1))
-    tuned = Tuned((128,), rows + change, rows, (difference,), price, 2.0, (3.0, 2.9))
+    tuned = Tuned(Drift((128,), 8, rows + change), None, rows, (difference,), price, 2.0, (3.0, 2.9))
     finding = make_tuning_finding(tuned, Tuning(2), command="", basis={})
     assert all(part in finding.verdict for part in said) and finding.light == light

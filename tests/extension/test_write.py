@@ -5,14 +5,21 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from clockhands.errors import CheckpointError, UsageError
 from clockhands.extension import apply, list_engine_lines, list_methods, write, write_extended
+from clockhands.extension.card import make_cache_finding
+from clockhands.extension.drift import Drift
+from clockhands.extension.judge import Judged, judge
+from clockhands.extension.methods import find_dependence
+from clockhands.extension.text import cut_texts
 from clockhands.runs import open_language_model
-from tests.runs.tiny import LENGTH, save_model
+from tests.runs.tiny import LENGTH, save_model, save_own_model
 
 LONG = 4 * LENGTH
 
@@ -27,14 +34,14 @@ def make_ids() -> torch.Tensor:
 def test_transformers_opens_what_was_written(kind: str, name: str, tmp_path: Path) -> None:
     model = open_language_model(save_model(tmp_path / "model", kind))
     (method,) = (each for each in list_methods(model, LENGTH, LONG) if each.name == name)
-    assert write_extended(model, method, LONG, tmp_path / "longer") < 1e-5
+    assert write_extended(model, method, LENGTH, LONG, tmp_path / "longer").error < 1e-5
     theirs = AutoModelForCausalLM.from_pretrained(tmp_path / "longer").eval()
     with apply(model, method) as extended, torch.inference_mode():
         expected = extended.compute_logits(make_ids())
         torch.testing.assert_close(theirs(input_ids=make_ids()).logits, expected, atol=1e-5, rtol=0)
     assert not list((tmp_path / "longer").glob(".writing*"))
     with pytest.raises(UsageError, match="holds a model already; name another folder"):
-        write_extended(model, method, LONG, tmp_path / "longer")
+        write_extended(model, method, LENGTH, LONG, tmp_path / "longer")
     if kind == "llama":
         old = json.loads((tmp_path / "longer" / "config.transformers4.json").read_text())
         assert "rope_parameters" not in old and old["rope_scaling"]["factor"] == 4.0
@@ -46,15 +53,87 @@ def test_transformers_opens_what_was_written(kind: str, name: str, tmp_path: Pat
 def test_each_program_is_told_or_cannot_be(tmp_path: Path) -> None:
     model = open_language_model(save_model(tmp_path / "model", "llama"))
     methods = {method.name: method for method in list_methods(model, LENGTH, LONG)}
-    write_extended(model, methods["yarn"], LONG, tmp_path / "yarn")
+    write_extended(model, methods["yarn"], LENGTH, LONG, tmp_path / "yarn")
     lines = dict(list_engine_lines(tmp_path / "yarn"))
     assert lines["vLLM"].startswith('--hf-overrides \'{"rope_parameters"') and "--max-model-len 128" in lines["vLLM"]
     assert lines["SGLang"].startswith("--json-model-override-args") and "--context-length 128" in lines["SGLang"]
     assert "--rope-scaling yarn --rope-scale 4 --yarn-orig-ctx 32" in lines["llama.cpp"]
     assert "llama.rope.scaling.type = yarn" in lines["GGUF"]
-    write_extended(model, methods["by-parts-beyond"], LONG, tmp_path / "longrope")
+    write_extended(model, methods["by-parts-beyond"], LENGTH, LONG, tmp_path / "longrope")
     lines = dict(list_engine_lines(tmp_path / "longrope"))
+    assert "--max-model-len 128" in lines["vLLM"]
     assert lines["llama.cpp"].startswith("cannot be told: llama.cpp takes the factors of LongRoPE from tensors")
+
+
+def test_a_base_that_grows_is_told_no_program_that_has_one_base_for_all_texts(tmp_path: Path) -> None:
+    model = open_language_model(save_model(tmp_path / "model", "llama"))
+    (dynamic,) = (each for each in list_methods(model, LENGTH, LONG) if each.name == "dynamic")
+    write_extended(model, dynamic, LENGTH, LONG, tmp_path / "dynamic")
+    lines = dict(list_engine_lines(tmp_path / "dynamic"))
+    for name in ("vLLM", "SGLang"):
+        assert lines[name].startswith("cannot be told: ") and "one base for texts of every length" in lines[name]
+
+
+def decode(folder: Path, ids_NS: torch.Tensor, prefill: int) -> torch.Tensor:
+    """Compute logits with plain transformers: the first tokens at once, then one token a step, with the cache."""
+    theirs = AutoModelForCausalLM.from_pretrained(folder).eval()
+    with torch.inference_mode():
+        reading = theirs(input_ids=ids_NS[:, :prefill], use_cache=True)
+        pieces = [reading.logits]
+        for place in range(prefill, ids_NS.shape[1]):
+            token_N1 = ids_NS[:, place : place + 1]
+            reading = theirs(input_ids=token_N1, past_key_values=reading.past_key_values, use_cache=True)
+            pieces.append(reading.logits)
+    return torch.cat(pieces, dim=1)
+
+
+@pytest.mark.parametrize("name", ["dynamic-1", "ntk-beyond", "yarn"])
+def test_what_the_page_says_of_a_cache_is_what_transformers_computes(name: str, tmp_path: Path) -> None:
+    """The losses of the page are those of plain transformers, which decodes with its cache the texts of the judgement.
+
+    One that sees no difference would say that of one pass, which is another here.
+    """
+    model = open_language_model(save_model(tmp_path / "model", "llama"))
+    stream = np.random.default_rng(0).integers(3, 99, 3000)
+    methods = [each for each in list_methods(model, LENGTH, LONG) if each.name in ("none", name)]
+    plain, chosen = judge(model, methods, stream, LENGTH, LONG, texts=8, items=10, tasks=())
+    written = write_extended(model, chosen.method, LENGTH, LONG, tmp_path / "longer")
+    dependence = find_dependence(model, chosen.method)
+    finding = make_cache_finding(written, chosen, plain, ours=False, dependence=dependence, command="")
+    texts, tail = len(chosen.drift.losses_NR), chosen.drift.tail
+    ids_NS = torch.from_numpy(cut_texts(stream, LONG, tail, texts, ()))
+    whole, cached = (decode(tmp_path / "longer", ids_NS, prefill) for prefill in (LONG, LENGTH))
+    losses = [
+        float(F.cross_entropy(logits[:, -tail - 1 : -1].transpose(1, 2), ids_NS[:, -tail:]))
+        for logits in (whole, cached)
+    ]
+    assert written.steps == 32 and written.step_error < 1e-4
+    if name == "yarn":
+        assert "Nothing: its positions do not depend" in finding.verdict and (whole - cached).abs().max() < 1e-4
+        return
+    assert f"{losses[0]:.3f}" != f"{losses[1]:.3f}"
+    assert f"at {LONG} tokens is {losses[1]:.3f}; in one pass it is {losses[0]:.3f}" in finding.verdict
+    assert ("After a text of 128 tokens, one of 32 gives" in finding.verdict) == (name == "dynamic-1")
+    longer = AutoModelForCausalLM.from_pretrained(tmp_path / "longer").eval()
+    with torch.inference_mode():
+        fresh = longer(input_ids=ids_NS[:1, :LENGTH]).logits
+        longer(input_ids=ids_NS[:1])
+        changed = float((longer(input_ids=ids_NS[:1, :LENGTH]).logits - fresh).abs().max())
+    assert (changed > 0.1) == (written.stale > 0.1) == (name == "dynamic-1")
+
+
+def test_a_model_of_ours_says_that_it_takes_no_cache_where_keys_would_be_stale(tmp_path: Path) -> None:
+    model = open_language_model(save_own_model(tmp_path / "ours", "rope"))
+    methods = {method.name: method for method in list_methods(model, LENGTH, LONG)}
+    said = {}
+    for name in ("yarn", "ntk-beyond"):
+        written = write_extended(model, methods[name], LENGTH, LONG, tmp_path / name)
+        judged = Judged(methods[name], Drift((LENGTH, LONG), 8, np.zeros((8, 2))), None, None, 2.0)
+        dependence = find_dependence(model, methods[name])
+        said[name] = make_cache_finding(written, judged, judged, ours=True, dependence=dependence, command="").verdict
+        assert written.steps == (32 if name == "yarn" else 0)
+    assert "Nothing: its positions do not depend" in said["yarn"]
+    assert "It takes none beyond 32 tokens" in said["ntk-beyond"]
 
 
 def test_a_folder_is_cleared_of_what_was_half_written_and_of_nothing_else(tmp_path: Path) -> None:
@@ -74,5 +153,5 @@ def test_what_does_not_compute_the_same_is_not_kept(tmp_path: Path, monkeypatch:
     yarn = next(each for each in list_methods(model, LENGTH, LONG) if each.name == "yarn")
     monkeypatch.setattr(write, "change_foreign_positions", lambda *given: None)
     with pytest.raises(CheckpointError, match=r"differs by .* in its logits from what was judged; nothing was kept"):
-        write_extended(model, yarn, LONG, tmp_path / "longer")
+        write_extended(model, yarn, LENGTH, LONG, tmp_path / "longer")
     assert not list((tmp_path / "longer").iterdir())

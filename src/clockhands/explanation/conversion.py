@@ -112,6 +112,8 @@ def _write_for_transformers4(positions: Positions) -> str:
 def _make_vllm_table(positions: Positions, program: str) -> dict[str, Any]:
     """Return ``rope_parameters`` as vLLM reads them, and SGLang, which took its rotations from there."""
     table = _make_rope_table(_get_only_rotation(positions, program))
+    if table["rope_type"] == "dynamic":
+        _refuse(f"{program} has one base for texts of every length, and here it grows with the text")
     if table["rope_type"] == "yarn":
         # vLLM multiplies what it computes itself by attn_factor, and reads no attention_factor.
         table["attn_factor"] = table.pop("attention_factor") / temperature_of(table["factor"], 1.0)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from clockhands.comparison.statistics import Difference
-from clockhands.extension.choose import RANK_STEP, Choice
+from clockhands.extension.choose import EQUAL, RANK_STEP, Choice
 from clockhands.extension.judge import GUARD, Judged
 from clockhands.extension.retrieval import CHANCE
 from clockhands.findings import Figure, Finding, Mark, Panel, Reference, Table, join_words
@@ -37,8 +37,17 @@ def describe_choice(choice: Choice) -> str:
         price = f" Within the trained length it costs {value:+.2f} % [{low:+.2f}, {high:+.2f}]."
     return (
         f"Chosen: {chosen.method.name}, {chosen.method.description}. At {choice.longest:,} tokens the loss is "
-        f"{after:.3f}; {start}.{price}"
+        f"{after:.3f}{_describe_cached(choice)}; {start}.{price}"
     )
+
+
+def _describe_cached(choice: Choice) -> str:
+    """Say what the loss of the chosen method at the longest length is by a cache; empty where it is the same."""
+    cached = choice.chosen.cached
+    if cached is None:
+        return ""
+    loss = float(cached.losses_NR[:, -1].mean())
+    return f" in one pass, and {loss:.3f} where it reads {choice.trained:,} tokens and goes on by its cache"
 
 
 def _explain_plain(choice: Choice) -> str:
@@ -79,7 +88,9 @@ def _describe_unwritten(choice: Choice) -> str:
 def _make_judgement(choice: Choice, command: str, basis: Mapping[str, str]) -> Finding:
     lengths = choice.judged[0].drift.lengths
     ranked = lengths if choice.learned else ()
+    cached = _list_cached(choice)
     columns = ["method", *(f"loss at {length:,}" for length in lengths), *(f"rank at {length:,}" for length in ranked),
+               *(f"loss at {length:,}, by cache" for length in cached),
                "cost within the trained length, %", "cost, low", "cost, high", "passes the guard", "can be written",
                "chosen"]  # fmt: skip
     rows = [_make_row(entry, choice) for entry in choice.judged]
@@ -103,6 +114,13 @@ def _make_judgement(choice: Choice, command: str, basis: Mapping[str, str]) -> F
             "loss (one-sided bound, simultaneous over methods). Of those that pass, the one that is least behind the "
             f"best in what it does worse beyond the trained length: {GUARD:.0%} of the mean loss counts as much as "
             f"{100 * RANK_STEP:.0f} points of rank."
+            + (
+                " Where frequencies depend on the length of a call, texts are read by a cache too, "
+                f"{choice.trained:,} tokens at once and the others one by one, and the worse of the two counts."
+                if cached
+                else ""
+            )
+            + f" Of methods within {EQUAL:.0%} of that the one is chosen that depends least on the length of a call."
         ),
         source="LongRoPE (Ding et al. 2024) for the search; the rules and schemes name their own",
         command=command,
@@ -118,7 +136,13 @@ def _make_row(entry: Judged, choice: Choice) -> tuple[object, ...]:
     answers = ["yes" if holds else "no" for holds in (entry.passes, entry.writable)]
     marks = (*answers, "chosen" if entry is choice.chosen else "")
     ranks = [None if np.isnan(mean) else mean for mean in _mean_ranks(entry)] if choice.learned else []
-    return (entry.method.name, *losses, *ranks, *spans, *marks)
+    by_cache = [None] * len(_list_cached(choice)) if entry.cached is None else entry.cached.losses_NR.mean(0)[1:]
+    return (entry.method.name, *losses, *ranks, *by_cache, *spans, *marks)
+
+
+def _list_cached(choice: Choice) -> tuple[int, ...]:
+    """Return the lengths at which methods were read by a cache too; none where a cache changes none of them."""
+    return choice.judged[0].drift.lengths[1:] if any(entry.cached for entry in choice.judged) else ()
 
 
 def _measure_cost(entry: Judged, cost: Difference) -> tuple[float, float, float]:

@@ -24,6 +24,8 @@ __all__ = ["RANK_STEP", "Choice", "choose_method", "measure_lags"]
 
 RANK_STEP = 0.02
 """What counts as much of the rank as ``GUARD`` does of the loss, if a method is behind by it."""
+EQUAL = 0.1
+"""Methods that are behind by no more than that share of ``GUARD`` or ``RANK_STEP`` than the best are its equals."""
 
 
 @dataclass(frozen=True)
@@ -103,12 +105,16 @@ def _choose_finalists(
 
 
 def _pick(judged: Sequence[Judged], trained: int, learned: Sequence[str]) -> Judged:
-    """Return the method to write: of those that pass the guard, the one least behind in what it does worse."""
+    """Return the method to write: of those that pass the guard, the one least behind in what it does worse.
+
+    Among equals it is the one that depends least on the length of a call.
+    """
     able = list_able(judged, trained)
     losses = {entry.method.name: entry.compute_long_loss(trained) for entry in able}
     ranks = {entry.method.name: entry.compute_long_rank(trained, learned) for entry in able}
     lags = measure_lags(losses, ranks)
-    return min(able, key=lambda entry: (lags[entry.method.name], losses[entry.method.name]))
+    equal = [entry for entry in able if lags[entry.method.name] <= min(lags.values()) + EQUAL]
+    return min(equal, key=lambda entry: (entry.dependence, lags[entry.method.name], losses[entry.method.name]))
 
 
 def measure_lags(losses: Mapping[str, float], ranks: Mapping[str, float]) -> dict[str, float]:

@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from clockhands import __version__
 from clockhands.errors import UsageError
 from clockhands.extension.archive import Archive
-from clockhands.extension.card import make_engine_finding, write_card
+from clockhands.extension.card import make_cache_finding, make_engine_finding, write_card
 from clockhands.extension.choice_findings import make_choice_findings
 from clockhands.extension.choose import Choice, choose_method
 from clockhands.extension.masked import APART
 from clockhands.extension.measure import Measurement, choose_lengths, measure
 from clockhands.extension.measure_findings import make_measure_findings
-from clockhands.extension.methods import apply, list_methods
+from clockhands.extension.methods import apply, find_dependence, list_methods
 from clockhands.extension.signature import make_signature
 from clockhands.extension.text import Stream, encode_text, split_stream
 from clockhands.extension.tuning import Tuning, tune
 from clockhands.extension.tuning_findings import compare_tuned, make_tuning_finding, measure_short
 from clockhands.extension.usable import DRIFT_MARGIN
-from clockhands.extension.write import publish, stage, write_checked
+from clockhands.extension.write import Written, publish, stage, write_checked
 from clockhands.findings import Finding, Findings
 from clockhands.progress import CountProgress, ignore_count
 from clockhands.runs import LanguageModel, is_run
@@ -130,7 +130,7 @@ def _write(
     if tuning is None and chosen is choice.judged[0]:
         return made, {}
     if tuning is None:
-        error = write_checked(model, chosen.method, choice.longest, place)
+        written = write_checked(model, chosen.method, choice.trained, choice.longest, place)
     else:
         short_N = measure_short(model, streams[1], choice.trained, plan.texts)
         with apply(model, chosen.method) as extended:
@@ -140,10 +140,26 @@ def _write(
             )  # fmt: skip
             tuned = compare_tuned(extended, chosen, short_N, streams[1], choice, steps, plan.texts)
             made.append(make_tuning_finding(tuned, tuning, command=plan.command, basis=basis))
-            error = write_checked(model, chosen.method, choice.longest, place, tuned=extended)
-    if not is_run(model.source):
-        made.append(make_engine_finding(place, command=plan.command))
-    return made, {"written": f"{folder}; logits differ by at most {error:.1g} from those that were judged"}
+            written = write_checked(model, chosen.method, choice.trained, choice.longest, place, tuned=extended)
+            chosen = replace(chosen, drift=tuned.drift, cached=tuned.cached)
+    ours, dependence = is_run(model.source), find_dependence(model, chosen.method)
+    if model.mask_id is None:
+        made.append(
+            make_cache_finding(
+                written, chosen, choice.judged[0], ours=ours, dependence=dependence, command=plan.command
+            )
+        )
+    if not ours:
+        made.append(make_engine_finding(place, command=plan.command, dependence=dependence))
+    return made, {"written": f"{folder}; {_describe_written(written)}"}
+
+
+def _describe_written(written: Written) -> str:
+    """Say how near a written model is to the one that was judged, and by how many tokens that was tried."""
+    sentence = f"in one pass over {written.longest:,} tokens its logits differ by at most {written.error:.1g}"
+    if written.steps:
+        sentence += f", in {written.steps} steps by its cache by at most {written.step_error:.1g},"
+    return f"{sentence} from those that were judged"
 
 
 def _gather(

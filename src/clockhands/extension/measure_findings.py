@@ -48,9 +48,12 @@ def describe_usable(measurement: Measurement, margin: float) -> str:
     failing = next(rung for rung in usable.rungs if not rung.holds)
     until = f"up to {usable.length:,} tokens ({_times(usable.length, trained)} the trained length)"
     if usable.undecided:
+        # Each fault names the loss, which is measured on --texts, or a task, which has --items.
+        limits = [name for name, word in (("--texts", "the loss"), ("--items", "of rank")) if word in failing.reason]
+        shown = f"it is shown to read {until}" if usable.length else "no length is shown to be read"
         return (
-            f"It is shown to read {until}; {failing.length:,} is undecided ({failing.reason}), which more --texts and "
-            f"--items can decide.{rests}"
+            f"With this much text {shown}. That is a limit of {' and '.join(limits)}, not of the model: at "
+            f"{failing.length:,} tokens nothing is shown either way ({failing.reason}); give more.{rests}"
         )
     if not usable.length:
         return f"It reads none of the lengths that were tried: at {failing.length:,} tokens {failing.reason}.{rests}"
@@ -71,7 +74,7 @@ def _make_usable(measurement: Measurement, margin: float, command: str, basis: M
         usable.length,
         "tokens",
         references=(Reference("trained length", trained),),
-        light="good" if usable.length >= trained else "warn",
+        light="good" if usable.length >= trained else "info" if usable.undecided else "warn",
         table=Table.of(["tokens", "times trained", "reads", "because"], rows),
         method=(
             f"A length counts as read if the loss of the same last tokens is shown to be less than {margin:g} nats "

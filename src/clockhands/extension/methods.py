@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -20,8 +20,20 @@ from clockhands.runs.changed_positions import change_options, change_table, find
 from clockhands.runs.foreign_positions import change_foreign_positions, count_rotated_channels, find_rope_table
 from clockhands.runs.language_model import count_rows_before, find_position_table
 from clockhands.schemes.rotary.spectra import make_spectrum
+from clockhands.shapes import Tensor
 
-__all__ = ["Method", "apply", "can_write", "explain_left_out", "find_rope", "list_methods", "make_longrope"]
+__all__ = [
+    "Method",
+    "apply",
+    "can_write",
+    "changes_by_cache",
+    "explain_left_out",
+    "find_dependence",
+    "find_rope",
+    "list_methods",
+    "make_longrope",
+    "read_by_cache",
+]
 
 
 def find_rope(model: LanguageModel) -> tuple[int, float] | None:
@@ -40,6 +52,19 @@ def find_rope(model: LanguageModel) -> tuple[int, float] | None:
     if rotation is None or "rope_theta" not in rotation:
         return None
     return count_rotated_channels(model.model.config, rotation), float(rotation["rope_theta"])
+
+
+def find_dependence(model: LanguageModel, method: Method) -> int:
+    """Return how a rotation follows the length of the call that reads a text: 0 not, 1 one switch, 2 at every token.
+
+    A call that follows a cache has keys in it that were rotated by earlier, shorter calls.
+    """
+    rule = method.options.get("spectrum")
+    if rule == "longrope":
+        return int(method.options["short_factor"] != method.options["long_factor"])
+    if rule is None and not method.scheme and not is_run(model.source):
+        rule = (find_rope_table(model.model.config) or {}).get("rope_type")
+    return {"longrope": 1, "dynamic": 2}.get(str(rule), 0)
 
 
 def list_methods(model: LanguageModel, trained: int, longest: int) -> list[Method]:
@@ -121,9 +146,28 @@ def _compare_with_plain(name: str, options: Mapping[str, Any], channels: int, ba
     return tuple((plain_F / make_spectrum(name, channels, options).frequencies(channels, base)).tolist())
 
 
+def changes_by_cache(model: LanguageModel, method: Method) -> bool:
+    """Return whether a method reads a text otherwise where it goes on by a cache than in one pass.
+
+    Models of this project take no cache where its keys would be stale; those that fill in masked tokens take none.
+    """
+    return model.mask_id is None and not is_run(model.source) and find_dependence(model, method) > 0
+
+
+@contextmanager
+def read_by_cache(laid: LanguageModel, method: Method, prefill: int) -> Iterator[None]:
+    """Let a model of transformers with a method read every text as it does by its cache.
+
+    The first ``prefill`` tokens are read at once, each later one in a step of its own.
+    """
+    # Two lists switch once, so all steps beyond may be one call; a base that grows differs from step to step.
+    stepwise = method.options.get("spectrum") != "longrope"
+    with _exchange_rotations(laid, lambda rotary: _ByCache(rotary, prefill, stepwise)):
+        yield
+
+
 @contextmanager
 def apply(model: LanguageModel, method: Method) -> Iterator[LanguageModel]:
-    """Lay a method over a model inside the context, and take it off again. A run is copied for it."""
     if method.table and is_run(model.source):
         stretched = change_table(model.model, method.rows, lambda table, rows: stretch_table(table, rows, method.table))
         yield replace(model, model=stretched)
@@ -152,6 +196,13 @@ def _swap_rotation(model: LanguageModel, options: Mapping[str, Any]) -> Iterator
     if options.get("spectrum") == "dynamic":
         # transformers takes the length in the configuration for the trained one.
         text.max_position_embeddings = options["original_length"]
+    with _exchange_rotations(model, lambda rotary: type(rotary)(config=text).to(model.device)):
+        yield
+
+
+@contextmanager
+def _exchange_rotations(model: LanguageModel, make: Callable[[nn.Module], nn.Module]) -> Iterator[None]:
+    """Put other modules in the place of those that hold frequencies, each made from the one that was there."""
     places = [
         (parent, name, part)
         for parent in model.model.modules()
@@ -159,14 +210,42 @@ def _swap_rotation(model: LanguageModel, options: Mapping[str, Any]) -> Iterator
         if hasattr(part, "inv_freq") or any(key.endswith("_inv_freq") for key, _ in part.named_buffers(recurse=False))
     ]
     if not places:
-        raise UsageError(f"{model.source} ({config.model_type}) keeps its frequencies where they cannot be replaced")
+        raise UsageError(
+            f"{model.source} ({model.model.config.model_type}) keeps its frequencies where they cannot be replaced"
+        )
     try:
         for parent, name, part in places:
-            setattr(parent, name, type(part)(config=text).to(model.device))
+            setattr(parent, name, make(part))
         yield
     finally:
         for parent, name, part in places:
             setattr(parent, name, part)
+
+
+class _ByCache(nn.Module):
+    """A rotation as a cache holds it: the tokens of the prefill are turned by one call, later ones by their own.
+
+    A key is turned once, by the frequencies of the step in which it is read, and stays so. One pass with these angles
+    therefore computes the logits of all steps.
+    """
+
+    def __init__(self, rotary: nn.Module, prefill: int, stepwise: bool) -> None:
+        super().__init__()
+        self.rotary, self.prefill, self.stepwise = rotary, prefill, stepwise
+
+    def forward(self, x: Tensor, position_ids: Tensor, *arguments: Any, **named: Any) -> tuple[Tensor, Tensor]:
+        pos_S = position_ids.reshape(-1, position_ids.shape[-1])[0]
+        before = int((pos_S < self.prefill).sum())
+        after = len(pos_S) - before
+        calls = [before, *([1] * after if self.stepwise else [after])]
+        # A short call first: transformers keeps the base of a longer text until then.
+        self.rotary(x, torch.zeros_like(position_ids[..., :1]), *arguments, **named)
+        tables = [
+            self.rotary(x, pos_BC, *arguments, **named)
+            for pos_BC in position_ids.split([count for count in calls if count], dim=-1)
+        ]
+        cos, sin = zip(*tables, strict=True)
+        return torch.cat(cos, dim=-2), torch.cat(sin, dim=-2)
 
 
 @contextmanager

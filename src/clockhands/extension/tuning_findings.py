@@ -10,8 +10,9 @@ import numpy as np
 from clockhands.comparison.simultaneous import compare_with_baseline
 from clockhands.comparison.statistics import Difference
 from clockhands.extension.choose import Choice
-from clockhands.extension.drift import measure_drift, measure_losses
+from clockhands.extension.drift import Drift, measure_drift, measure_losses
 from clockhands.extension.judge import GUARD, Judged
+from clockhands.extension.methods import read_by_cache
 from clockhands.extension.text import Stream, cut_texts
 from clockhands.extension.tuning import Tuning
 from clockhands.findings import Figure, Finding, Mark, Panel, Reference, Table
@@ -26,8 +27,8 @@ class Tuned:
     """A trained model against the same before training, on the text of the judgement.
 
     Args:
-        lengths: tokens.
-        losses_NR: of the last tokens after training, of N texts by length.
+        drift: the loss of the last tokens after training, of N texts by length.
+        cached: the same by a cache, where that changes it.
         before_NR: the same before training, with the same method.
         changes: of each length, the paired difference.
         cost: on texts of the trained length, against the model as it was, without the method; paired.
@@ -35,8 +36,8 @@ class Tuned:
         steps_S: the loss of every step of the training.
     """
 
-    lengths: tuple[int, ...]
-    losses_NR: Float[np.ndarray, "N R"]
+    drift: Drift
+    cached: Drift | None
     before_NR: Float[np.ndarray, "N R"]
     changes: tuple[Difference, ...]
     cost: Difference
@@ -54,9 +55,15 @@ def compare_tuned(
     steps: list[float], texts: int,
 ) -> Tuned:  # fmt: skip
     """Measure a trained model as the chosen method was judged; ``short_N``: ``measure_short`` before it was changed."""
-    drift = measure_drift(
-        tuned, stream, chosen.drift.lengths, tail=chosen.drift.tail, texts=len(chosen.drift.losses_NR)
-    )
+
+    def measure() -> Drift:
+        count = len(chosen.drift.losses_NR)
+        return measure_drift(tuned, stream, chosen.drift.lengths, tail=chosen.drift.tail, texts=count)
+
+    drift, cached = measure(), None
+    if chosen.cached is not None:
+        with read_by_cache(tuned, chosen.method, choice.trained):
+            cached = measure()
     places = range(len(drift.lengths))
     before_NR = chosen.drift.losses_NR
     changes = compare_with_baseline(
@@ -64,7 +71,7 @@ def compare_tuned(
     )
     after_N = measure_short(tuned, stream, choice.trained, texts)
     (cost,) = compare_with_baseline([after_N[:, None]], [short_N[:, None]])
-    return Tuned(drift.lengths, drift.losses_NR, before_NR, tuple(changes), cost, float(short_N.mean()), tuple(steps))
+    return Tuned(drift, cached, before_NR, tuple(changes), cost, float(short_N.mean()), tuple(steps))
 
 
 def make_tuning_finding(tuned: Tuned, tuning: Tuning, *, command: str, basis: Mapping[str, str]) -> Finding:
@@ -75,13 +82,14 @@ def make_tuning_finding(tuned: Tuned, tuning: Tuning, *, command: str, basis: Ma
     price = 100 * tuned.cost.value / tuned.short_loss
     kept = tuned.cost.inner[1] < GUARD * tuned.short_loss
     guard = f"shown to be below the guard of {GUARD:.0%}" if kept else f"not shown to be below {GUARD:.0%}"
+    longest = tuned.drift.lengths[-1]
     verdict = (
-        f"At {tuned.lengths[-1]:,} tokens the loss {word}: {last.value:+.3f} nats [{last.low:+.3f}, {last.high:+.3f}]. "
+        f"At {longest:,} tokens the loss {word}: {last.value:+.3f} nats [{last.low:+.3f}, {last.high:+.3f}]. "
         f"On texts of the trained length training and method cost {price:+.2f} % [{low:+.2f}, {high:+.2f}], {guard}."
     )
-    before, after = tuned.before_NR.mean(0), tuned.losses_NR.mean(0)
+    before, after = tuned.before_NR.mean(0), tuned.drift.losses_NR.mean(0)
     rows = [(length, before[place], after[place], change.value, change.low, change.high)
-            for place, (length, change) in enumerate(zip(tuned.lengths, tuned.changes, strict=True))]  # fmt: skip
+            for place, (length, change) in enumerate(zip(tuned.drift.lengths, tuned.changes, strict=True))]  # fmt: skip
     windows = {"skip": "skip-wise, in windows of the trained length", "full": "in windows of the new length"}
     return Finding(
         "extend.trained",
@@ -104,8 +112,8 @@ def make_tuning_finding(tuned: Tuned, tuning: Tuning, *, command: str, basis: Ma
 
 def _draw_losses(tuned: Tuned) -> Figure:
     """Draw the losses by length before and after training, and the loss of every step."""
-    before, after = tuned.before_NR.mean(0), tuned.losses_NR.mean(0)
-    names = tuple(f"{length:,}" for length in tuned.lengths)
+    before, after = tuned.before_NR.mean(0), tuned.drift.losses_NR.mean(0)
+    names = tuple(f"{length:,}" for length in tuned.drift.lengths)
     lines = (
         Mark("line", "before training", x=names, y=tuple(map(float, before)), emphasis="reference"),
         Mark("line", "after", x=names, y=tuple(map(float, after)), emphasis="main"),

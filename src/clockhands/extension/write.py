@@ -7,22 +7,34 @@ import json
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from clockhands.errors import CheckpointError, ConfigError, UsageError
+from clockhands.errors import CheckpointError, ConfigError, PositionError, UsageError
 from clockhands.explanation import convert, read_positions
-from clockhands.extension.methods import Method, apply
+from clockhands.extension.branching import can_branch
+from clockhands.extension.methods import Method, apply, changes_by_cache, read_by_cache
 from clockhands.files import UNFINISHED, write_text
+from clockhands.model.huggingface_cache import get_cache, name_cache
 from clockhands.pretrained import CONFIG, read_json
 from clockhands.runs import LanguageModel, is_run, open_language_model
 from clockhands.runs.changed_positions import change_positions
 from clockhands.runs.foreign_positions import change_foreign_positions
 from clockhands.runs.language_model import count_rows_before, find_position_table
 
-__all__ = ["CONFIG4", "list_engine_lines", "publish", "refuse_taken", "stage", "write_checked", "write_extended"]
+__all__ = [
+    "CONFIG4",
+    "Written",
+    "list_engine_lines",
+    "publish",
+    "refuse_taken",
+    "stage",
+    "write_checked",
+    "write_extended",
+]
 
 CONFIG4 = "config.transformers4.json"
 """The same configuration in the spelling of transformers 4, which is not read from the usual file."""
@@ -33,6 +45,8 @@ REPORT = "report"
 """The folder of the page, inside the result's."""
 TOLERANCE = 1e-5
 """The largest difference of a logit between the model that was judged and the one that was written."""
+STEPS = 32
+"""Tokens that a written model reads one by one with its cache."""
 LEFT = (CONFIG, "README.md", "recipe.toml", "run.json", "metrics.jsonl", "curves.svg", CONFIG4)
 """Files of a model folder that are written again, or that tell of another training."""
 
@@ -73,42 +87,105 @@ def publish(place: Path, folder: Path) -> None:
         path.replace(folder / path.name)
 
 
+@dataclass(frozen=True)
+class Written:
+    """How a written model, opened again by plain transformers, computes; every number is of one text of random tokens.
+
+    Args:
+        trained, longest: tokens.
+        error: the largest difference of a logit in one pass from the model that was judged.
+        steps: how many tokens were read one by one with the cache, after the trained length at once; 0: none can be.
+        step_error: the same of these steps, from what was judged of a cache.
+        change: the largest difference of a logit beyond the trained length between one pass and such steps.
+        stale: of a text of the trained length after one of the longest, from the same text read first.
+        spread: the standard deviation of the logits.
+    """
+
+    trained: int
+    longest: int
+    error: float
+    steps: int
+    step_error: float
+    change: float
+    stale: float
+    spread: float
+
+
 def write_extended(
-    model: LanguageModel, method: Method, longest: int, folder: Path, tuned: LanguageModel | None = None
-) -> float:
+    model: LanguageModel, method: Method, trained: int, longest: int, folder: Path, tuned: LanguageModel | None = None
+) -> Written:
     """Write a model with a method into a folder, and return what ``write_checked`` returns and raises.
 
     Raises UsageError where the folder holds a model already.
     """
     refuse_taken(folder)
     with stage(folder) as place:
-        error = write_checked(model, method, longest, place, tuned)
+        written = write_checked(model, method, trained, longest, place, tuned)
         publish(place, folder)
-    return error
+    return written
 
 
 def write_checked(
-    model: LanguageModel, method: Method, longest: int, place: Path, tuned: LanguageModel | None = None
-) -> float:
-    """Write a model with a method into an empty folder, and return the largest difference of its logits from the model.
+    model: LanguageModel, method: Method, trained: int, longest: int, place: Path, tuned: LanguageModel | None = None
+) -> Written:
+    """Write a model with a method into an empty folder, open it again, and return how it computes, by its cache too.
 
     Weights of a folder are copied as they are, unless ``tuned``, the model with the method laid over it, was trained
     since. Raises CheckpointError where what was written does not compute what was judged.
     """
+    ids_BS = _make_probe(model, longest)
     with nullcontext(tuned) if tuned is not None else apply(model, method) as extended:
         _write_files(extended, method, longest, place, weights=tuned is not None)
-        ids_BS = _make_probe(model, longest)
-        expected = extended.compute_logits(ids_BS).cpu()
-    written = open_language_model(
+        expected_SV = by_steps_SV = extended.compute_logits(ids_BS)[0].cpu()
+        if changes_by_cache(model, method):
+            with read_by_cache(extended, method, trained):
+                by_steps_SV = extended.compute_logits(ids_BS)[0].cpu()
+    opened = open_language_model(
         place, device=str(model.device), dtype=_find_dtype(model), masked=model.mask_id is not None
     )
-    error = float((written.compute_logits(ids_BS).cpu() - expected).abs().max())
-    if not error <= TOLERANCE * max(1.0, float(expected.abs().max())):
+    stepped_CV = _decode(opened, ids_BS, trained)
+    short_SV = opened.compute_logits(ids_BS[:, :trained])[0].cpu()
+    error = _differ(opened.compute_logits(ids_BS)[0].cpu(), expected_SV)
+    written = Written(
+        trained,
+        longest,
+        error,
+        steps=len(stepped_CV),
+        step_error=_differ(stepped_CV, by_steps_SV[trained:][: len(stepped_CV)]),
+        change=_differ(by_steps_SV[trained:], expected_SV[trained:]),
+        stale=_differ(opened.compute_logits(ids_BS[:, :trained])[0].cpu(), short_SV),
+        spread=float(expected_SV.std()),
+    )
+    if not max(error, written.step_error) <= TOLERANCE * max(1.0, float(expected_SV.abs().max())):
         raise CheckpointError(
-            f"what was written for {model.source} differs by {error:.2g} in its logits from what was judged; "
-            "nothing was kept"
+            f"what was written for {model.source} differs by {max(error, written.step_error):.2g} in its logits from "
+            "what was judged; nothing was kept"
         )
-    return error
+    return written
+
+
+def _differ(ours: torch.Tensor, theirs: torch.Tensor) -> float:
+    """Return the largest difference of two tensors; 0 of empty ones."""
+    return float((ours - theirs).abs().max()) if ours.numel() else 0.0
+
+
+@torch.inference_mode()
+def _decode(model: LanguageModel, ids_1S: torch.Tensor, prefill: int) -> torch.Tensor:
+    """Return the logits of ``STEPS`` tokens that are read one by one with the cache, [C, V], after a prefill at once.
+
+    None of a model that does not go on from its cache, or of ours where keys in it would be stale.
+    """
+    steps = [] if not can_branch(model) else range(prefill, min(prefill + STEPS, ids_1S.shape[1]))
+    reading = model.model(input_ids=ids_1S[:, :prefill].to(model.device), use_cache=bool(steps))
+    logits = [reading.logits[:0, 0]]
+    try:
+        for place in steps:
+            token_11 = ids_1S[:, place : place + 1].to(model.device)
+            reading = model.model(input_ids=token_11, use_cache=True, **name_cache(get_cache(reading)))
+            logits.append(reading.logits[:, -1])
+    except PositionError:
+        return reading.logits[:0, 0].float().cpu()
+    return torch.cat(logits).float().cpu()
 
 
 def _find_dtype(model: LanguageModel) -> torch.dtype:
