@@ -14,7 +14,7 @@ BIN    := $(VENV)/bin
 # Compiled files are kept: the tests start many processes, each of which would compile the package again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: tour explore explorer install quick test docs check-shapes test-elsewhere test-lowest mutants coverage check-style clean
+.PHONY: tour explore explorer install quick test docs check-shapes test-elsewhere test-lowest test-core-lowest mutants coverage check-style clean
 tour: $(VENV)/.installed
 	$(BIN)/clockhands tour --out runs/tour --overwrite
 
@@ -91,6 +91,14 @@ test-lowest: pyproject.toml constraints.txt
 	$(LOWEST)/bin/python -m pip install --quiet --constraint $(CONSTRAINTS) --requirement $(LOWEST)/lowest.txt --editable '.[test,docs]'
 	OMP_NUM_THREADS=1 $(LOWEST)/bin/python -m pytest -n 2 --dist worksteal
 
+# The core with the lowest versions that it declares, PyTorch among them (with CUDA, some gigabytes): what the tests of
+# schemes, attention and positions need besides is as new as it can be.
+CORE := $(VENV)-core
+test-core-lowest:
+	$(PYTHON) -m venv $(CORE)
+	$(CORE)/bin/python -m pip install --quiet torch==2.6.0 numpy==1.26.4 jaxtyping==0.3.0 pytest pytest-cov hypothesis beartype transformers accelerate scipy x-transformers rotary-embedding-torch positional-encodings fla-core gguf
+	PYTHONPATH=src OMP_NUM_THREADS=1 $(CORE)/bin/python -m pytest -q tests/test_positions.py tests/schemes tests/attention --ignore tests/schemes/bias/test_sandwich.py
+
 # Changes of one place each that no test notices: in the files that differ from main, or
 # make mutants SAMPLE=300 SEED=0, or make mutants FILES=src/clockhands/schemes/bias/fire.py. What was stopped goes on.
 # make mutants MAP=1 measures first which test runs which line, and takes three times what the tests take.
@@ -104,4 +112,4 @@ coverage: $(VENV)/.test-installed
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --slow --cov --cov-report=term
 
 clean:
-	rm -rf $(VENV) $(VENV)-lowest .mutants build dist site *.egg-info
+	rm -rf $(VENV) $(VENV)-lowest $(VENV)-core .mutants build dist site *.egg-info

@@ -66,13 +66,14 @@ def _make_block_mask(request: AttentionRequest) -> Any:
     queries, keys, causal, device = request.num_queries, request.num_keys, request.causal, request.q_BHSK.device
     if request.mask_BHST is None:
         return make_causal_block_mask(queries, keys, device) if causal else None
-    whole = request.mask_BHST.expand(len(request.q_BHSK), -1, queries, keys)
+    # Expanded over heads too: an index that is a number and not a tensor would be read by the host (PyTorch 2.6).
+    whole = request.mask_BHST.expand(len(request.q_BHSK), request.q_BHSK.shape[1], queries, keys)
 
     def may_attend(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
-        mask = whole[b, 0 if whole.shape[1] == 1 else h, i, j]
+        mask = whole[b, h, i, j]
         return mask & (j <= i + (keys - queries)) if causal else mask
 
-    heads = None if whole.shape[1] == 1 else request.q_BHSK.shape[1]
+    heads = None if request.mask_BHST.shape[1] == 1 else whole.shape[1]
     return create_block_mask(may_attend, len(whole), heads, queries, keys, device=device)
 
 

@@ -50,7 +50,10 @@ def compute_with_bias(
     if prefers_plain_products(q, k, bias_BHST) or (with_sinks and not fuses_sinks(request)):
         return _compute_by_plain_products(request, bias_BHST)
     options: dict[str, Any] = {"scale": request.scale}
-    options |= {"sink_BHS": spread_sinks(request)} if with_sinks else {"dropout_p": request.dropout}
+    if with_sinks:
+        options["sink_BHS"] = spread_sinks(request)
+    else:
+        options["dropout_p"] = request.dropout
     alone = request.num_queries == 1
     aligned = alone or (request.num_queries == request.num_keys and request.scale > 0)
     if bias_BHST is None and request.mask_BHST is None and (not causal or aligned):
