@@ -37,7 +37,7 @@ from clockhands.extension.drift import measure_losses
 from clockhands.extension.fact_questions import TASKS
 from clockhands.extension.retrieval import choose_writing, measure_retrieval
 from clockhands.extension.trial import cut_trial_texts
-from clockhands.runs import open_language_model
+from clockhands.models import open_language_model
 
 VOCABULARY, TRAINED, TIMES = 4096, 256, 8
 SIZES = {"hidden_size": 320, "intermediate_size": 864, "num_hidden_layers": 7, "num_attention_heads": 5}

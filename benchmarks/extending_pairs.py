@@ -36,7 +36,8 @@ from clockhands.extension.retrieval import choose_writing, measure_retrieval
 from clockhands.extension.signature import hash_weights
 from clockhands.extension.text import cut_texts, split_stream
 from clockhands.files import write_text
-from clockhands.runs import LanguageModel, Run, open_language_model
+from clockhands.models import LanguageModel, open_language_model
+from clockhands.runs import Run
 from clockhands.training import train
 
 RECIPES = Path(__file__).parents[1] / "recipes"

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from clockhands.errors import UsageError
-from clockhands.runs import open_language_model
+from clockhands.models import open_language_model
 from clockhands.training import train
 from tests.runs.tiny import LENGTH, save_model
 

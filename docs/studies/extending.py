@@ -31,7 +31,8 @@ from clockhands.extension.methods import find_rope, make_longrope
 from clockhands.extension.signature import hash_weights
 from clockhands.extension.text import cut_texts, split_stream
 from clockhands.files import write_text
-from clockhands.runs import LanguageModel, Run, open_language_model
+from clockhands.models import LanguageModel, open_language_model
+from clockhands.runs import Run
 from clockhands.training import train
 
 HERE = Path(__file__).parent

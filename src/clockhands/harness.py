@@ -27,8 +27,8 @@ except ImportError as fault:
     raise missing from fault
 
 from clockhands.devices import read_dtype
+from clockhands.models import open_language_model
 from clockhands.options import parse
-from clockhands.runs import open_language_model
 
 __all__ = ["ClockhandsLM", "main"]
 
@@ -51,7 +51,7 @@ class ClockhandsLM(HFLM):
         **options: those of the harness's own class for transformers (``batch_size``, ``max_batch_size``, ...), and
             options of position with ``position.`` before their names.
 
-    Raises CheckpointError and UsageError as ``clockhands.runs.open_language_model`` does.
+    Raises CheckpointError and UsageError as ``clockhands.models.open_language_model`` does.
     """
 
     def __init__(

@@ -19,8 +19,8 @@ import torch
 
 from clockhands.extension import Plan, Tuning, extend, tuning
 from clockhands.locking import lock_folder
+from clockhands.models import open_language_model
 from clockhands.report import write
-from clockhands.runs import open_language_model
 from tests.runs.tiny import save_model
 from tests.training.killing import Killer, differences, forked, state, strike
 

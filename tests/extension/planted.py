@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from clockhands.runs import LanguageModel
+from clockhands.models import LanguageModel
 from tests.runs.tiny import make_tokenizer
 
 SURE = 6.0

@@ -14,7 +14,7 @@ from clockhands.extension.branching import can_branch
 from clockhands.extension.judge import Judged, list_able
 from clockhands.extension.method import Method
 from clockhands.extension.methods import apply, can_write, explain_left_out, list_methods
-from clockhands.runs import open_language_model
+from clockhands.models import open_language_model
 from tests.extension.test_choose import make_judged
 from tests.runs.tiny import LENGTH, make_tokenizer, save_model, save_own_model
 

@@ -10,7 +10,7 @@ import torch
 
 from clockhands.extension.branching import ask, can_branch
 from clockhands.model.huggingface_cache import CACHE_NAME
-from clockhands.runs import LanguageModel, open_language_model
+from clockhands.models import LanguageModel, open_language_model
 from tests.extension.planted import make_planted
 from tests.runs.tiny import save_model, save_own_model
 

@@ -17,7 +17,7 @@ from clockhands.extension.judge import MOST_ASKED, Judged, list_able
 from clockhands.extension.methods import Method
 from clockhands.extension.retrieval import Retrieval
 from clockhands.findings import Findings
-from clockhands.runs import open_language_model
+from clockhands.models import open_language_model
 from tests.runs.tiny import LENGTH, save_model, save_own_model
 
 SHORT = np.random.default_rng(0).normal(2, 0.3, 60)

@@ -13,7 +13,7 @@ from clockhands.errors import DataError, UsageError
 from clockhands.extension import encode_text
 from clockhands.extension.drift import can_read, measure_drift
 from clockhands.extension.text import cut_texts
-from clockhands.runs import open_language_model
+from clockhands.models import open_language_model
 from tests.runs.tiny import save_model
 
 

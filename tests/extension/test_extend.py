@@ -15,7 +15,7 @@ from transformers import AutoModelForCausalLM
 
 from clockhands.extension import Plan, extend
 from clockhands.findings import Findings
-from clockhands.runs import open_language_model
+from clockhands.models import open_language_model
 from tests.runs.tiny import make_config, save_model
 
 ROOT = Path(__file__).parents[2]

@@ -18,7 +18,7 @@ from clockhands.extension.facts import PLAIN, Writing
 from clockhands.extension.masked import APART, mask_tail
 from clockhands.extension.measure import measure
 from clockhands.extension.tables import stretch_table
-from clockhands.runs import LanguageModel, open_language_model
+from clockhands.models import LanguageModel, open_language_model
 from tests.runs.tiny import LENGTH, make_masking_tokenizer, save_own_model
 
 LONG = 3 * LENGTH

@@ -10,7 +10,7 @@ from transformers import AutoModelForCausalLM
 
 from clockhands.errors import UsageError
 from clockhands.extension import apply, list_methods, write_extended
-from clockhands.runs import open_language_model
+from clockhands.models import open_language_model
 from tests.runs.tiny import LENGTH, save_model, save_own_model
 
 LONG = 4 * LENGTH

@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save_file
 
 from clockhands.extension import make_signature
 from clockhands.extension.signature import hash_weights
-from clockhands.runs import open_language_model
+from clockhands.models import open_language_model
 from tests.runs.tiny import save_model, save_own_model
 
 STREAM = np.arange(50)

@@ -8,7 +8,7 @@ import torch
 from clockhands.extension import Archive, Method
 from clockhands.extension.judge import choose_judged_tail, judge
 from clockhands.extension.text import multiply_texts
-from clockhands.runs import LanguageModel
+from clockhands.models import LanguageModel
 from tests.extension.planted import make_planted, make_stream
 
 

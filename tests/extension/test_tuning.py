@@ -14,7 +14,7 @@ from clockhands.errors import CheckpointError, UsageError
 from clockhands.extension import Tuning, tune, tuning
 from clockhands.extension.drift import Drift
 from clockhands.extension.tuning_findings import Tuned, make_tuning_finding
-from clockhands.runs import LanguageModel, open_language_model
+from clockhands.models import LanguageModel, open_language_model
 from tests.extension.test_choose import make_judged
 from tests.runs.tiny import LENGTH, save_model
 

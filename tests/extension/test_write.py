@@ -18,7 +18,7 @@ from clockhands.extension.drift import Drift
 from clockhands.extension.judge import Judged, judge
 from clockhands.extension.methods import find_dependence
 from clockhands.extension.text import cut_texts
-from clockhands.runs import open_language_model
+from clockhands.models import open_language_model
 from tests.runs.tiny import LENGTH, save_model, save_own_model
 
 LONG = 4 * LENGTH

@@ -12,7 +12,7 @@ import torch
 from clockhands.data import Pair, PairCollator, encode_pairs, open_corpus
 from clockhands.errors import DataError, UsageError
 from clockhands.generation import Loss, evaluate
-from clockhands.generation.opening import to_language_model
+from clockhands.models import to_language_model
 from clockhands.runs import Run, open_run
 
 

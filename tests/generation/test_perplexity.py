@@ -16,7 +16,7 @@ from clockhands.errors import UsageError
 from clockhands.generation import evaluate_windows, perplexity
 from clockhands.generation.evaluation import Loss
 from clockhands.generation.perplexity import choose_batch, cut_evaluation_windows
-from clockhands.runs import LanguageModel, open_language_model
+from clockhands.models import LanguageModel, open_language_model
 from tests.runs.tiny import LENGTH, make_tokenizer, save_model
 
 TEXT = "".join(np.random.default_rng(0).choice(list(string.ascii_lowercase + " .\n"), 300))

@@ -15,9 +15,7 @@ from clockhands.data import open_corpus, train_tokenizer
 from clockhands.errors import CheckpointError, DataError, UsageError
 from clockhands.inspection import inspect
 from clockhands.inspection.opening import (
-    _is_language_model,
     _open_training_corpus,
-    count_float32_bytes,
     open_subject,
     open_tokenizer,
 )
@@ -151,14 +149,6 @@ def test_a_configuration_too_large_for_memory_is_refused_before_weights_are_read
         open_subject(huge)
 
 
-def test_the_memory_that_a_configuration_asks_for_is_what_it_takes() -> None:
-    for name in ("bert", "t5", "llama", "falcon-alibi"):
-        raw = tiny(name).config.to_dict()
-        model = tiny(name)
-        whole = sum(4 * tensor.numel() for tensor in (*model.parameters(), *model.buffers()))
-        assert count_float32_bytes(raw) == whole
-
-
 def test_a_run_is_measured_on_what_it_was_trained_on(tmp_path: Path) -> None:
     assert _open_training_corpus(tmp_path) is None
     (tmp_path / "recipe.toml").write_text('[data]\ncorpus = "numbers"\nsource = "de"\ntrain = 50\nlonger = 9\n')
@@ -221,21 +211,3 @@ def test_why_a_tokenizer_could_not_be_opened_is_told_once_text_needs_one(folder:
         inspect(subject, texts=["some text"], control=False)
     with pytest.raises(UsageError, match=f"--sentence needs a tokenizer.*{reason}"):
         inspect(subject, ids=torch.randint(3, 97, (8, 12)), sentences=["two words"], control=False)
-
-
-@pytest.mark.parametrize(
-    ("keys", "expected"),
-    [
-        ({"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"]}, True),
-        ({"model_type": "gpt2", "architectures": ["GPT2Model"]}, False),
-        ({"model_type": "bert", "architectures": ["BertForMaskedLM"]}, False),
-        ({"model_type": "theirs", "architectures": ["M"], "auto_map": {"AutoModelForCausalLM": "modelling.M"}}, True),
-        ({"model_type": "theirs", "architectures": ["M"], "auto_map": {"AutoModelForCausalLM": "a/b--m.M"}}, True),
-        ({"model_type": "theirs", "architectures": ["M"], "auto_map": {"AutoModel": "modelling.M"}}, False),
-        ({"model_type": "theirs"}, False),
-    ],
-)
-def test_a_language_model_is_opened_with_its_output_layer_also_by_code_of_its_own(
-    keys: dict[str, Any], expected: bool
-) -> None:
-    assert _is_language_model(keys) == expected

@@ -14,11 +14,12 @@ from clockhands.checking.examination import DRAWN, has_config, only_build, refus
 from clockhands.checking.fitting.explain import explain
 from clockhands.checking.fitting.explain_pieces import explain_check
 from clockhands.checking.models import make_subjects
+from clockhands.checking.models.shrinking import shrink_published
 from clockhands.checking.models.subject import Subject
-from clockhands.checking.opening import open_model, shrink_published
 from clockhands.errors import UsageError
 from clockhands.findings import Finding, Reference, Table
-from clockhands.runs.streaming import is_streamed
+from clockhands.models import open_with_head
+from clockhands.models.streaming import is_streamed
 
 _LENGTH = 32
 _LAWS = ("cache.steps", "padding.left.mask")
@@ -203,7 +204,7 @@ def _open(model: Any, tiny: bool, dtype: str, device: str, trust_remote_code: bo
         return make_subjects.from_model(model)[0]
     name = str(model)
     if not tiny:
-        opened, task = open_model(name, dtype, device, trust_remote_code, weights)
+        opened, task = open_with_head(name, dtype, device, trust_remote_code, weights)
         return make_subjects.from_model(opened, name, name, task)[0]
     if has_config(name):
         build, config = shrink_published(name, trust_remote_code)

@@ -13,13 +13,14 @@ import torch
 from clockhands.checking.checks.check import select
 from clockhands.checking.models import make_subjects
 from clockhands.checking.models.builds import Build, Task, find
+from clockhands.checking.models.shrinking import shrink_published
 from clockhands.checking.models.subject import Subject
-from clockhands.checking.opening import open_model, shrink_published
 from clockhands.checking.result import Result, versions
 from clockhands.checking.verdict.outcome import Outcome
 from clockhands.checking.verdict.run import run_checks
 from clockhands.errors import CheckpointError, UsageError
 from clockhands.findings import Findings
+from clockhands.models import open_with_head
 
 _SMALL = 20_000_000
 DRAWN = "are about weights that are loaded; these are initialised at random, in float32 on the CPU"
@@ -82,7 +83,7 @@ def examine(
     """
     checks = select(only, slow)
     if not tiny:
-        model, task = open_model(name, dtype or "float32", device or "cpu", trust_remote_code, weights)
+        model, task = open_with_head(name, dtype or "float32", device or "cpu", trust_remote_code, weights)
         subjects = _subjects(model, name, task)
         return [_result(subjects, model.config.model_type, checks, progress, f"check {name}")]
     refuse("tiny", DRAWN, dtype=dtype, device=device, weights=weights)

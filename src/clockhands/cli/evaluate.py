@@ -15,8 +15,9 @@ if TYPE_CHECKING:
     from clockhands.data import Pair
     from clockhands.findings import Table
     from clockhands.generation import Evaluation, Search
+    from clockhands.models import LanguageModel
     from clockhands.progress import CountProgress
-    from clockhands.runs import LanguageModel, Run
+    from clockhands.runs import Run
 
 __all__ = ["EXAMPLES", "OF_TRANSLATION", "arguments", "run"]
 
@@ -90,8 +91,9 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError("--unit says how the files of --text are divided into documents; give --text, or leave it out")
     search = make_search(options)
     prepare(options)
+    from clockhands.models import is_run, read_checked_config
     from clockhands.progress import ProgressCounter
-    from clockhands.runs import Run, is_run, read_checked_config
+    from clockhands.runs import Run
 
     if not (is_run(options.run) or options.text):
         read_checked_config(options.run, trust_remote_code=True)  # which says where there is no model at all

@@ -15,8 +15,8 @@ from clockhands.errors import UsageError
 if TYPE_CHECKING:
     from clockhands.extension import Plan
     from clockhands.findings import Findings
+    from clockhands.models import LanguageModel
     from clockhands.progress import ProgressCounter
-    from clockhands.runs import LanguageModel
 
 __all__ = ["EXAMPLES", "arguments", "run"]
 
@@ -97,7 +97,8 @@ def _read_text(model: LanguageModel, options: argparse.Namespace) -> tuple[Seque
     """Return the documents that are read, and what they are."""
     from clockhands.data import open_corpus
     from clockhands.data.readers import read_documents
-    from clockhands.runs import Run, is_run
+    from clockhands.models import is_run
+    from clockhands.runs import Run
 
     if options.text:
         return [read_documents(file, "file")[0] for file in options.text], f"the text of {', '.join(options.text)}"

@@ -11,7 +11,8 @@ from clockhands.errors import UsageError
 from clockhands.options import parse, read_assignments
 
 if TYPE_CHECKING:
-    from clockhands.runs import LanguageModel, Run
+    from clockhands.models import LanguageModel
+    from clockhands.runs import Run
 
 __all__ = ["RUN_OR_MODEL", "SCALINGS", "add_opening", "add_positions", "open_model", "read_positions"]
 
@@ -55,7 +56,8 @@ def open_model(
     ``masked``: whether a model that fills in masked tokens is opened too.
     """
     from clockhands.devices import read_dtype
-    from clockhands.runs import is_run, open_language_model, open_run
+    from clockhands.models import is_run, open_language_model
+    from clockhands.runs import open_run
 
     dtype = None if options.dtype is None else read_dtype(options.dtype)
     if is_run(options.run) and options.weights != "streamed":

@@ -19,9 +19,10 @@ from clockhands.exploring.support import check_support
 from clockhands.exploring.trained_order import MOST_TOKENS, describe_order
 from clockhands.exploring.weights import hold_packed
 from clockhands.inspection import Subject, open_subject
+from clockhands.models import read_checked_config
 from clockhands.pretrained import is_own
 from clockhands.report.explorer_page import make_explorer_page
-from clockhands.runs import Run, open_run, read_checked_config
+from clockhands.runs import Run, open_run
 from clockhands.studies.measured import read_answers
 from clockhands.studies.question import read_questions
 

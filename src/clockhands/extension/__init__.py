@@ -3,7 +3,7 @@
 ::
 
     from clockhands.extension import choose_lengths, encode_text, measure
-    from clockhands.runs import open_language_model
+    from clockhands.models import open_language_model
 
     model = open_language_model("runs/facts")
     lengths = choose_lengths(model.trained_length, 8 * model.trained_length)

@@ -11,7 +11,7 @@ from clockhands.errors import PositionError
 from clockhands.extension.drift import choose_batch_tokens, compute_tail_logits
 from clockhands.extension.masked import get_answer_ids
 from clockhands.model.huggingface_cache import get_cache, name_cache
-from clockhands.runs import LanguageModel
+from clockhands.models import LanguageModel
 from clockhands.shapes import Float, Int, Tensor
 
 __all__ = ["ask", "can_branch"]

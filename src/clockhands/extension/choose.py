@@ -17,8 +17,8 @@ from clockhands.extension.judge import GUARD, Judged, judge, list_able
 from clockhands.extension.methods import Method, can_write, explain_left_out, list_methods
 from clockhands.extension.text import Stream
 from clockhands.extension.trial import FINALISTS, search, try_methods
+from clockhands.models import LanguageModel
 from clockhands.progress import CountProgress, ignore_count
-from clockhands.runs import LanguageModel
 
 __all__ = ["RANK_STEP", "Choice", "choose_method", "measure_lags"]
 

@@ -19,8 +19,8 @@ from clockhands.errors import ClockhandsError
 from clockhands.extension.masked import mask_tail, score_masked
 from clockhands.extension.text import Stream, cut_texts
 from clockhands.generation.perplexity import choose_batch
+from clockhands.models import LanguageModel
 from clockhands.progress import CountProgress, ignore_count
-from clockhands.runs import LanguageModel
 from clockhands.shapes import Float, Int, Tensor
 
 __all__ = ["Drift", "can_read", "choose_batch_tokens", "compute_tail_logits", "measure_drift", "measure_losses"]

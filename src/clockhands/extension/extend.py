@@ -23,8 +23,8 @@ from clockhands.extension.tuning_findings import compare_tuned, make_tuning_find
 from clockhands.extension.usable import DRIFT_MARGIN
 from clockhands.extension.write import Written, publish, stage, write_checked
 from clockhands.findings import Finding, Findings
+from clockhands.models import LanguageModel, is_run
 from clockhands.progress import CountProgress, ignore_count
-from clockhands.runs import LanguageModel, is_run
 
 __all__ = ["MEASURED", "TUNING", "Plan", "extend", "measure_only"]
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from clockhands.extension.facts import Writing, find_words
 from clockhands.extension.text import Stream
-from clockhands.runs import LanguageModel
+from clockhands.models import LanguageModel
 
 __all__ = ["DEPTHS", "FACTS", "TASKS", "FactQuestion", "Item", "lay_out", "lay_out_all", "make_items", "spread_fillers"]
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from clockhands.data.corpora.facts import NAMES, VALUES
 from clockhands.errors import DataError
 from clockhands.extension.masked import get_answer_ids
-from clockhands.runs import LanguageModel
+from clockhands.models import LanguageModel
 
 __all__ = ["FORMATS", "PLAIN", "Writing", "find_words"]
 

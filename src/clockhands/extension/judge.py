@@ -18,8 +18,8 @@ from clockhands.extension.measure import choose_lengths
 from clockhands.extension.methods import Method, apply, can_write, changes_by_cache, find_dependence, read_by_cache
 from clockhands.extension.retrieval import Retrieval, choose_writing, measure_retrieval
 from clockhands.extension.text import Stream, cut_texts, multiply_texts
+from clockhands.models import LanguageModel
 from clockhands.progress import CountProgress, ignore_count
-from clockhands.runs import LanguageModel
 from clockhands.shapes import Float
 
 __all__ = ["GUARD", "Judged", "choose_judged_tail", "judge", "list_able"]

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 
 from clockhands.data import Example, MaskedCollator
-from clockhands.runs import LanguageModel
+from clockhands.models import LanguageModel
 from clockhands.shapes import Float, Int, Tensor
 
 __all__ = ["APART", "compute_fill_loss", "get_answer_ids", "mask_tail", "score_masked"]

@@ -11,8 +11,8 @@ from clockhands.extension.drift import Drift, can_read, measure_drift
 from clockhands.extension.retrieval import Retrieval, choose_writing, measure_retrieval
 from clockhands.extension.text import Stream
 from clockhands.extension.usable import DRIFT_MARGIN, Usable, judge_usable
+from clockhands.models import LanguageModel
 from clockhands.progress import CountProgress, ignore_count
-from clockhands.runs import LanguageModel
 
 __all__ = ["Measurement", "choose_lengths", "choose_tail", "measure"]
 

@@ -15,10 +15,10 @@ from clockhands.errors import UsageError
 from clockhands.extension.attention_methods import find_refusal, lay_scheme, list_attention_methods
 from clockhands.extension.method import Method
 from clockhands.extension.tables import STRETCHES, stretch_table
-from clockhands.runs import LanguageModel, is_run
+from clockhands.models import LanguageModel, is_run
+from clockhands.models.language_model import count_rows_before, find_position_table
+from clockhands.models.positions import change_foreign_positions, count_rotated_channels, find_rope_table
 from clockhands.runs.changed_positions import change_options, change_table, find_table_length
-from clockhands.runs.foreign_positions import change_foreign_positions, count_rotated_channels, find_rope_table
-from clockhands.runs.language_model import count_rows_before, find_position_table
 from clockhands.schemes.rotary.spectra import make_spectrum
 from clockhands.shapes import Tensor
 

@@ -30,8 +30,8 @@ from clockhands.extension.fact_questions import (
 )
 from clockhands.extension.facts import FORMATS, PLAIN, Writing
 from clockhands.extension.text import Stream
+from clockhands.models import LanguageModel
 from clockhands.progress import CountProgress, ignore_count
-from clockhands.runs import LanguageModel
 from clockhands.shapes import Float
 
 __all__ = ["CHANCE", "Retrieval", "choose_writing", "measure_retrieval", "rank"]

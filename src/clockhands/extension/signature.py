@@ -12,9 +12,9 @@ import transformers
 
 from clockhands import __version__
 from clockhands.extension.text import Stream
+from clockhands.models import LanguageModel
+from clockhands.models.streaming import is_streamed
 from clockhands.pretrained import list_weight_files, read_configuration
-from clockhands.runs import LanguageModel
-from clockhands.runs.streaming import is_streamed
 
 __all__ = ["hash_weights", "make_signature"]
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from clockhands.data import encode_documents
 from clockhands.errors import DataError, UsageError
-from clockhands.runs import LanguageModel
+from clockhands.models import LanguageModel
 from clockhands.shapes import Int
 
 __all__ = ["Stream", "cut_texts", "encode_text", "multiply_texts", "split_stream"]

@@ -15,8 +15,8 @@ from clockhands.extension.drift import measure_losses
 from clockhands.extension.factor_search import search_factors
 from clockhands.extension.methods import Method, apply, make_longrope
 from clockhands.extension.text import FEWEST_TEXTS, Stream, cut_texts, multiply_texts
+from clockhands.models import LanguageModel
 from clockhands.progress import CountProgress, ignore_count
-from clockhands.runs import LanguageModel
 from clockhands.shapes import Int
 
 __all__ = ["FINALISTS", "SEARCH_TEXTS", "cut_trial_texts", "search", "try_methods"]

@@ -21,11 +21,11 @@ from clockhands.errors import CheckpointError, DataError, UsageError
 from clockhands.extension.masked import compute_fill_loss
 from clockhands.extension.text import Stream
 from clockhands.files import UNFINISHED
+from clockhands.models import LanguageModel
+from clockhands.models.streaming import is_streamed
 from clockhands.positions import make_transform
 from clockhands.pretrained import load_state
 from clockhands.progress import CountProgress, ignore_count
-from clockhands.runs import LanguageModel
-from clockhands.runs.streaming import is_streamed
 from clockhands.shapes import Int, Tensor
 
 __all__ = ["Tuning", "choose_learning_rate", "tune"]

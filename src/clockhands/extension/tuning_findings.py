@@ -16,7 +16,7 @@ from clockhands.extension.methods import read_by_cache
 from clockhands.extension.text import Stream, cut_texts
 from clockhands.extension.tuning import Tuning
 from clockhands.findings import Figure, Finding, Mark, Panel, Reference, Table
-from clockhands.runs import LanguageModel
+from clockhands.models import LanguageModel
 from clockhands.shapes import Float
 
 __all__ = ["Tuned", "compare_tuned", "make_tuning_finding", "measure_short"]

@@ -19,11 +19,11 @@ from clockhands.extension.branching import can_branch
 from clockhands.extension.methods import Method, apply, changes_by_cache, read_by_cache
 from clockhands.files import UNFINISHED, write_text
 from clockhands.model.huggingface_cache import get_cache, name_cache
+from clockhands.models import LanguageModel, is_run, open_language_model
+from clockhands.models.language_model import count_rows_before, find_position_table
+from clockhands.models.positions import change_foreign_positions
 from clockhands.pretrained import CONFIG, read_json
-from clockhands.runs import LanguageModel, is_run, open_language_model
 from clockhands.runs.changed_positions import change_positions
-from clockhands.runs.foreign_positions import change_foreign_positions
-from clockhands.runs.language_model import count_rows_before, find_position_table
 
 __all__ = [
     "CONFIG4",

@@ -15,10 +15,10 @@ from clockhands.generation.engines import ENGINES, DecodedSequence, DecodingOpti
 from clockhands.generation.evaluate import evaluate, measure_pair_loss
 from clockhands.generation.evaluation import Evaluation, Loss
 from clockhands.generation.generate import generate
-from clockhands.generation.opening import to_language_model
 from clockhands.generation.perplexity import evaluate_windows
 from clockhands.generation.score import Score, compute_exact_match, score_translations
 from clockhands.generation.translate import Search, Translation, translate
+from clockhands.models import to_language_model
 
 __all__ = [
     "ENGINES",

@@ -13,8 +13,8 @@ import torch
 
 from clockhands.errors import ClockhandsWarning, UsageError
 from clockhands.generation.memory_check import check_memory
-from clockhands.generation.opening import to_language_model
-from clockhands.runs import LanguageModel, Run
+from clockhands.models import LanguageModel, to_language_model
+from clockhands.runs import Run
 
 __all__ = ["generate"]
 

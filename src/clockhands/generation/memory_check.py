@@ -9,7 +9,7 @@ from clockhands.machine import format_bytes, measure_free_memory
 from clockhands.model import Transformer
 from clockhands.model.kv_cache import find_window
 from clockhands.model.stack import Stack
-from clockhands.runs.streaming import find_device
+from clockhands.models.streaming import find_device
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel

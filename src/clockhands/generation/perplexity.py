@@ -18,8 +18,8 @@ from clockhands.findings import Table
 from clockhands.generation.evaluation import Evaluation, Loss
 from clockhands.generation.score import Score
 from clockhands.machine import format_bytes, measure_free_memory
+from clockhands.models import LanguageModel
 from clockhands.progress import CountProgress, ignore_count
-from clockhands.runs import LanguageModel
 from clockhands.shapes import Float, Int, Tensor
 
 __all__ = [

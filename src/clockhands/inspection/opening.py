@@ -6,16 +6,15 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
 
 from clockhands.data import Corpus, corpus_options, open_corpus
 from clockhands.devices import open_device
 from clockhands.errors import CheckpointError, ClockhandsError
 from clockhands.inspection.subject.side import Side
 from clockhands.inspection.subject.subject import Subject
-from clockhands.pretrained import check_fits, count_numbers, first_line, is_known, is_own, load_tokenizer
-from clockhands.runs import Run, load_foreign_model, open_run, read_checked_config, refuse_unknown_positions
-from clockhands.runs.foreign import measure_weight_files
+from clockhands.models import choose_class, find_task, judge_configuration, load_weights, read_checked_config
+from clockhands.pretrained import first_line, is_own, load_tokenizer
+from clockhands.runs import Run, open_run
 
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json")
 """A folder with one of these files has a tokenizer, so that failing to open it is a fault."""
@@ -39,40 +38,24 @@ def open_subject(
     machine, and for a side that the model does not have.
     """
     torch_device = open_device(device, "device")
-    raw_config = read_checked_config(source, trust_remote_code=trust_remote_code)
-    refuse_unknown_positions(raw_config, source)
-    if is_own(raw_config):
+    if is_own(read_checked_config(source, trust_remote_code=trust_remote_code)):
         subject = _open_run(source, device, side)
         subject.tokenizer = tokenizer or subject.tokenizer
         return subject
-    # By the configuration, since files may not be downloaded yet; and by the files, which may be larger than it says,
-    # or belong to a model whose code is not known.
-    if is_known(raw_config):
-        check_fits(count_float32_bytes(raw_config), source)
-    check_fits(measure_weight_files(source, raw_config), source)
-    model, fault = _load(source, raw_config, trust_remote_code), ""
+    config = judge_configuration(source, trust_remote_code=trust_remote_code)
+    task, has_head = find_task(config)
+    # Of a language model its output layer too, since its loss is measured.
+    opener = choose_class(task, has_head=task == "causal" and has_head and bool(config.architectures))
+    model = load_weights(
+        opener, source, config, device=torch_device, dtype=torch.float32, must_fit=True,
+        trust_remote_code=trust_remote_code,
+    )  # fmt: skip
+    fault = ""
     if not tokenizer:
         tokenizer, fault = _open_tokenizer_if_any(source, trust_remote_code)
-    subject = Subject.of(model.to(torch_device), tokenizer, _name_model(source), side)
+    subject = Subject.of(model, tokenizer, _name_model(source), side)
     subject.tokenizer_fault = fault
     return subject
-
-
-def _load(source: str | Path, raw_config: dict[str, Any], trust_remote_code: bool) -> nn.Module:
-    """Load the stack of layers; of a language model its output layer too, since its loss is measured."""
-    from transformers import AutoModel, AutoModelForCausalLM
-
-    opener = AutoModelForCausalLM if _is_language_model(raw_config) else AutoModel
-    return load_foreign_model(opener, source, dtype=torch.float32, trust_remote_code=trust_remote_code)
-
-
-def _is_language_model(raw_config: dict[str, Any]) -> bool:
-    """Tell whether a checkpoint names a class of causal language models: of transformers, or of the code it brings."""
-    from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
-
-    brought = str((raw_config.get("auto_map") or {}).get("AutoModelForCausalLM", ""))  # "module.Class"
-    names = (MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.get(raw_config.get("model_type", "")), brought.rsplit(".", 1)[-1])
-    return any(name in names for name in raw_config.get("architectures") or ())
 
 
 def _open_run(source: str | Path, device: str, side: Side | None) -> Subject:
@@ -102,26 +85,6 @@ def _open_training_corpus(run: Path) -> Corpus | None:
         return open_corpus(data["corpus"], **{key: value for key, value in data.items() if key in options})
     except (KeyError, TypeError, ValueError, AttributeError, ClockhandsError):
         return None
-
-
-def count_float32_bytes(raw_config: dict[str, Any]) -> int:
-    """Count what a model of this configuration takes as float32, without making its weights; 0 if that fails."""
-    from transformers import AutoConfig, AutoModel
-
-    try:
-        config = AutoConfig.for_model(**_decode_infinities(raw_config))
-    except Exception:  # opening the model will say what is wrong with it
-        return 0
-    return 4 * (count_numbers(AutoModel, config) or 0)
-
-
-def _decode_infinities(value: Any) -> Any:
-    """Return a configuration with infinities as numbers; transformers writes them as {"__float__": "Infinity"}."""
-    if isinstance(value, dict) and set(value) == {"__float__"}:
-        return float(value["__float__"])
-    if isinstance(value, dict):
-        return {key: _decode_infinities(item) for key, item in value.items()}
-    return [_decode_infinities(item) for item in value] if isinstance(value, list) else value
 
 
 def open_tokenizer(source: str | Path, *, trust_remote_code: bool = False) -> Any:

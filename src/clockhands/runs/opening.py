@@ -1,7 +1,7 @@
 """Open models of this project, and refuse folders with faults before their weights are read.
 
 A run folder is a Hugging Face model folder (``config.json``, ``model.safetensors``, tokenizer files) that also holds
-the resolved ``recipe.toml``. Models that others made are opened in ``clockhands.runs.foreign``.
+the resolved ``recipe.toml``. Models that others made are opened by ``clockhands.models``.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from clockhands.checking.checks.check import Inapplicable, Measurement, check, d
 from clockhands.checking.models.copies import copy_sharing, is_large
 from clockhands.checking.models.subject import Subject
 from clockhands.checking.models.tiny import build_model
-from clockhands.runs.streaming import find_device, is_streamed
+from clockhands.models.streaming import find_device, is_streamed
 
 
 @check(

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from clockhands.checking.checks.caching import make_static_cache
 from clockhands.checking.checks.check import Inapplicable, Measurement, check, difference, largest
 from clockhands.checking.models.subject import Subject
-from clockhands.runs.streaming import is_streamed
+from clockhands.models.streaming import is_streamed
 
 _LENGTHS = (12, 20, 33)
 

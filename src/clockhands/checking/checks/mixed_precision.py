@@ -8,7 +8,7 @@ from torch import Tensor
 from clockhands.checking.checks.check import Inapplicable, Measurement, check, difference
 from clockhands.checking.models.copies import is_large
 from clockhands.checking.models.subject import Subject
-from clockhands.runs.streaming import is_streamed
+from clockhands.models.streaming import is_streamed
 
 _FAR = 4000
 _ROW = 16

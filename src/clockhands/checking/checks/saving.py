@@ -16,7 +16,7 @@ from clockhands.checking.checks.check import Inapplicable, Measurement, check, d
 from clockhands.checking.models.adapter import device_of
 from clockhands.checking.models.copies import is_large, reload
 from clockhands.checking.models.subject import Subject
-from clockhands.runs.streaming import is_streamed
+from clockhands.models.streaming import is_streamed
 
 _SHARD = "256MB"  # streamed weights are in memory while their shard is written
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from clockhands.errors import UsageError, describe_unknown
-from clockhands.runs.streaming import find_device
+from clockhands.models.streaming import find_device
 
 OPTIONAL = (
     *("causal", "max_length", "packs", "module", "new_cache", "roll_back", "reorder", "fresh", "audible"),

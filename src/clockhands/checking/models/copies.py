@@ -12,8 +12,8 @@ from torch import nn
 from torch.overrides import TorchFunctionMode
 
 from clockhands.machine import measure_free_memory
+from clockhands.models.streaming import find_device, is_streamed, open_streamed
 from clockhands.pretrained import load_model
-from clockhands.runs.streaming import find_device, is_streamed, open_streamed
 
 
 def is_large(adapter: Any) -> bool:

@@ -9,6 +9,8 @@ from typing import Any
 from transformers import CONFIG_MAPPING, PretrainedConfig
 
 from clockhands.checking.models.builds import Build, multimodal, overrides
+from clockhands.models import find_task
+from clockhands.pretrained import load_configuration
 
 _DEPTHS = ("num_hidden_layers", "num_layers", "n_layer", "n_layers", "num_blocks")
 _SEEN = ("vision", "audio", "vq", "visual", "qformer", "projector", "adaptor", "adapter")  # parts that read no text
@@ -19,6 +21,14 @@ def tiny_config(build: Build) -> PretrainedConfig:
     """Return the shrunk default configuration of an architecture."""
     initial = {**overrides()["initial"], **multimodal()["initial"]}.get(build.type, {})
     return shrink(CONFIG_MAPPING[build.type](**copy.deepcopy(initial)), build)
+
+
+def shrink_published(name: str, trust_remote_code: bool) -> tuple[Build, Any]:
+    """Return the shrunk configuration of a folder or hub name."""
+    config = load_configuration(name, trust_remote_code=trust_remote_code)
+    task, _ = find_task(config)
+    build = Build(config.model_type, task)
+    return build, shrink(config, build)
 
 
 def shrink(config: PretrainedConfig, build: Build) -> PretrainedConfig:

@@ -8,7 +8,6 @@ from dataclasses import replace
 
 from clockhands.checking.examination import has_config
 from clockhands.checking.models import make_subjects
-from clockhands.checking.opening import open_model
 from clockhands.checking.result import Result, versions
 from clockhands.checking.runtimes.bench import Bench
 from clockhands.checking.runtimes.law import LAWS, Law
@@ -17,6 +16,7 @@ from clockhands.checking.runtimes.runtime import Runtime, find_opener
 from clockhands.checking.verdict.judge import judge_law
 from clockhands.checking.verdict.outcome import Outcome
 from clockhands.errors import UsageError, describe_unknown
+from clockhands.models import open_with_head
 
 Progress = Callable[[Outcome], None]
 
@@ -84,7 +84,7 @@ def open_reference(name: str) -> Reference:
     """Open the torch model that a runtime is compared with. Raises UsageError for what is no causal model."""
     if not has_config(name):
         raise UsageError(f"--against {name}: name the folder or hub name of the model that was exported")
-    opened, task = open_model(name, "float32", "cpu", False)
+    opened, task = open_with_head(name, "float32", "cpu", False)
     if task != "causal":
         raise UsageError(f"--against {name}: that is a {task} model; only causal models give every token a score")
     return Reference(make_subjects.from_model(opened, name, name, task)[0])

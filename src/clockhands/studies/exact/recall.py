@@ -14,7 +14,7 @@ from pathlib import Path
 from clockhands.comparison.trial_scores import BEYOND
 from clockhands.data.tokens import Tokenizers
 from clockhands.generation.perplexity import cut_evaluation_windows
-from clockhands.runs import LanguageModel
+from clockhands.models import LanguageModel
 from clockhands.runs.recipe import load_recipe, vary_recipe
 from clockhands.studies.exact.added import Numbers
 from clockhands.training import prepare

@@ -20,10 +20,9 @@ from clockhands.checking.models.builds import find
 from clockhands.checking.models.make_subjects import from_model
 from clockhands.checking.models.shrinking import tiny_config
 from clockhands.checking.models.tiny import build_model
-from clockhands.checking.opening import open_model
 from clockhands.checking.result import Result
 from clockhands.errors import CheckpointError, UsageError
-from clockhands.runs import streaming
+from clockhands.models import open_with_head, streaming
 from tests.checking.checks.test_planted_transformers import LIBRARY, PLANTED, SecondTurnFromNought, registered
 from tests.shared import Logged
 
@@ -97,7 +96,7 @@ def test_the_verdicts_are_those_of_weights_in_memory(llama: Path) -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
 def test_never_more_than_one_layer_is_in_memory(llama: Path, dtype: torch.dtype, at_every_layer: Any) -> None:
-    model, task = open_model(str(llama), "float32", "cpu", False, "streamed")
+    model, task = open_with_head(str(llama), "float32", "cpu", False, "streamed")
     (subject,) = from_model(model, origin=str(llama), task=task)
     twin: Any = subject.copy_model(1, dtype).module
     seen = at_every_layer(twin)
@@ -131,7 +130,7 @@ def test_tied_converted_and_shared_weights_come_in_too(name: str, tmp_path: Path
     ids = torch.arange(10, 30)[None]
     logits = []
     for way in ("memory", "streamed"):
-        model, task = open_model(str(folder), "float32", "cpu", False, way)
+        model, task = open_with_head(str(folder), "float32", "cpu", False, way)
         logits.append(from_model(model, origin=str(folder), task=task)[0].logits(ids))
         assert streaming.is_streamed(model) == (way == "streamed")
     assert torch.equal(*logits)
@@ -157,12 +156,12 @@ def test_weights_are_streamed_where_they_do_not_fit(
     size = shards["metadata"]["total_size"]
     for free, streamed in ((size * 1.3, False), (size * 1.2, True)):  # 0.8 of it may be weights
         monkeypatch.setattr(streaming, "measure_free_memory", lambda device, free=int(free): free)
-        model, _ = open_model(str(llama), "float32", "cpu", False)
+        model, _ = open_with_head(str(llama), "float32", "cpu", False)
         assert streaming.is_streamed(model) == streamed
         assert ("streamed from their files" in logged.text) == streamed
     logged.records.clear()
-    assert not streaming.is_streamed(open_model(str(llama), "bfloat16", "cpu", False)[0])  # half as much
-    assert not streaming.is_streamed(open_model(str(llama), "float32", "cpu", False, "memory")[0])
+    assert not streaming.is_streamed(open_with_head(str(llama), "bfloat16", "cpu", False)[0])  # half as much
+    assert not streaming.is_streamed(open_with_head(str(llama), "float32", "cpu", False, "memory")[0])
     assert logged.text == ""
 
 
@@ -175,13 +174,16 @@ def test_a_model_that_needs_weights_of_another_layer_is_refused(llama: Path, mon
         return output
 
     monkeypatch.setattr(LlamaForCausalLM, "forward", forward)
-    with pytest.raises(CheckpointError, match=r"with its weights streamed \(hold them in memory, or .*: a module uses"):
-        open_model(str(llama), "float32", "cpu", False, "streamed")
+    with pytest.raises(
+        CheckpointError,
+        match=r"its weights streamed \(hold them in memory instead\) .*: a module uses",
+    ):
+        open_with_head(str(llama), "float32", "cpu", False, "streamed")
 
 
 def test_an_unknown_way_is_refused(llama: Path) -> None:
     with pytest.raises(UsageError, match="unknown weights 'disk': they are held in 'memory' or 'streamed'"):
-        open_model(str(llama), "float32", "cpu", False, "disk")
+        open_with_head(str(llama), "float32", "cpu", False, "disk")
 
 
 def test_a_port_is_explained_with_both_streamed(llama: Path, tmp_path: Path) -> None:

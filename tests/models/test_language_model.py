@@ -10,8 +10,8 @@ import torch
 from transformers import AutoModelForCausalLM, LlamaModel
 
 from clockhands.errors import CheckpointError, UsageError
-from clockhands.runs import find_trained_length, is_run, open_language_model
-from clockhands.runs.streaming import is_streamed
+from clockhands.models import find_trained_length, is_run, open_language_model
+from clockhands.models.streaming import is_streamed
 from tests.runs.tiny import LENGTH, make_config, make_tokenizer, save_masked_model, save_model
 
 

@@ -28,25 +28,16 @@ _WEIGHT_SHARE = 0.8
 """The share of the free memory that weights may take; the rest is for what is computed from them."""
 
 
-class _AbsentWeightError(RuntimeError):
-    """A weight was used while it was not in memory."""
-
-    def __init__(self, weight: Tensor) -> None:
-        super().__init__("a module uses a weight of another module, or asks for its device, while it is not in memory")
-        self.weight = weight
-
-
 class _Guard(TorchDispatchMode):
-    """Raises ``_AbsentWeightError`` where a weight without storage is used.
-
-    PyTorch itself would sometimes return arbitrary numbers.
-    """
+    """Raises where a weight without storage is used: PyTorch itself would sometimes return arbitrary numbers."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func.overloadpacket not in (torch.ops.aten.detach, torch.ops.aten.alias):
             for leaf in tree_leaves((args, kwargs)):
                 if isinstance(leaf, Tensor) and leaf.is_meta:
-                    raise _AbsentWeightError(leaf)
+                    raise RuntimeError(
+                        "a module uses a weight of another module, or asks for its device, while it is not in memory"
+                    )
         return func(*args, **(kwargs or {}))
 
 
@@ -78,55 +69,42 @@ def open_streamed(opener: Any, name: str, device: torch.device, **options: Any) 
 def _read_by_layer(model: Any, device: torch.device) -> None:
     """Make the model read its weights one layer at a time, onto ``device``; transformers reads matrix by matrix.
 
-    Some modules use the weights of a module inside them without calling it. All weights of such a module are read at
-    once too; these modules are found by running the model until no weight is missing.
+    Some modules use the weights of a module inside them without calling it, so what stands outside the layers is read
+    as a whole too. The model then runs on a few tokens, in which no weight may be missing.
     """
-    whole = set(model._no_split_modules or ())
-    ids = torch.arange(8, device=device)[None]
-    inputs = {"input_ids": ids, "decoder_input_ids": ids} if model.config.is_encoder_decoder else {"input_ids": ids}
-    index = _get_index(model)
-    while True:
-        _dispatch(model, index, device, whole)
-        try:
-            with torch.no_grad(), _Guard():
-                model(**inputs)
-            return
-        except _AbsentWeightError as absent:
-            whole.add(_find_owner(model, absent, whole))
-
-
-def _dispatch(model: Any, index: dict[str, Any], device: torch.device, whole: set[str]) -> None:
-    """Let accelerate read the weights when modules are called; ``whole``: classes of modules that are read at once."""
     from accelerate import dispatch_model
     from accelerate.hooks import remove_hook_from_module
 
+    index = _find_offloaded(model).index
     remove_hook_from_module(model, recurse=True)
+    for part in model.modules():  # of two names of one weight, accelerate would read the first alone
+        for name, weight in part.named_parameters(recurse=False):
+            part.register_parameter(name, nn.Parameter(weight.detach(), requires_grad=weight.requires_grad))
     dispatch_model(
         model,
         {"": "disk"},
         main_device=str(device),
         offload_index=index,
-        preload_module_classes=list(whole),
+        preload_module_classes=sorted(_list_whole(model)),
         skip_keys=model._skip_keys_device_placement,
     )
     for name in ("to", "cuda"):  # accelerate's, which refuse a cast too
         vars(model).pop(name, None)
+    ids = torch.arange(8, device=device)[None]
+    inputs = {"input_ids": ids, "decoder_input_ids": ids} if model.config.is_encoder_decoder else {"input_ids": ids}
+    with torch.no_grad(), _Guard():
+        model(**inputs)
 
 
-def _find_owner(model: Any, absent: _AbsentWeightError, whole: set[str]) -> str:
-    """Return the class of the smallest module that contains an absent weight's module and is not read at once yet.
-
-    Raises ``absent`` if such a module would contain whole layers.
-    """
-    layers = [name for name, part in model.named_modules() if type(part).__name__ in (model._no_split_modules or ())]
-    named = model.named_parameters(remove_duplicate=False)
-    path = next((name for name, weight in named if weight is absent.weight), "").rpartition(".")[0]
-    while "." in path:
-        path = path.rpartition(".")[0]
-        module_class = type(model.get_submodule(path)).__name__
-        if module_class not in whole and not any(name.startswith(f"{path}.") for name in layers):
-            return module_class
-    raise absent
+def _list_whole(model: Any) -> set[str]:
+    """List the classes of modules that are read at once: layers, and modules that hold no list of modules."""
+    layers = set(model._no_split_modules or ())
+    flat = {
+        type(module).__name__
+        for module in model.modules()
+        if not any(isinstance(part, nn.ModuleList) or type(part).__name__ in layers for part in module.modules())
+    }
+    return layers | flat
 
 
 def is_streamed(module: nn.Module) -> bool:
@@ -167,12 +145,11 @@ def fits(weights: int, device: torch.device) -> bool:
 
 def _iterate_stored(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
     """Return an iterator over the weights, each with its name; no more than one is in memory."""
-    maps = (getattr(getattr(part, "_hf_hook", None), "weights_map", None) for part in model.modules())
-    dataset = next(weights.dataset for weights in maps if weights is not None)
+    dataset = _find_offloaded(model)
     return ((name, dataset[name]) for name in dataset)
 
 
-def _get_index(model: nn.Module) -> dict[str, Any]:
-    """Return the file and the name of each weight, as transformers has found them."""
+def _find_offloaded(model: nn.Module) -> Any:
+    """Return accelerate's reader of the weights: their names, files and values."""
     maps = (getattr(getattr(part, "_hf_hook", None), "weights_map", None) for part in model.modules())
-    return next(weights.dataset.index for weights in maps if weights is not None)
+    return next(weights.dataset for weights in maps if weights is not None)

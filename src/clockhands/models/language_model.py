@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -10,30 +11,17 @@ from typing import Any
 import torch
 from torch import nn
 
-from clockhands.errors import CheckpointError, PositionError
+from clockhands.devices import choose_device
+from clockhands.errors import CheckpointError, PositionError, UsageError
 from clockhands.explanation import read_positions
-from clockhands.pretrained import (
-    CONFIG,
-    is_own,
-    read_configuration,
-)
+from clockhands.models.door import choose_class, find_task, judge_configuration, load_weights, read_checked_config
+from clockhands.models.positions import change_foreign_positions
+from clockhands.models.streaming import find_device
+from clockhands.pretrained import CONFIG, is_known, is_own, load_tokenizer, read_configuration
+from clockhands.runs import Run, open_run
 from clockhands.runs.changed_positions import find_table_length
 from clockhands.runs.folder import RECIPE
-from clockhands.runs.foreign import (
-    read_checked_config,
-)
-from clockhands.runs.run import Run
-from clockhands.runs.streaming import find_device
 from clockhands.shapes import Float, Int, Tensor
-
-__all__ = [
-    "LanguageModel",
-    "count_rows_before",
-    "find_mask_id",
-    "find_position_table",
-    "find_trained_length",
-    "is_run",
-]
 
 LENGTH_KEYS = ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "n_ctx")
 """Keys under which configurations of transformers name the length of texts, if they say nothing about positions."""
@@ -126,6 +114,92 @@ class LanguageModel:
         no_cache = {"use_cache": False} if self.mask_id is None else {}
         logits: Tensor = self.model(input_ids=ids_BS.to(self.device), **no_cache).logits
         return logits.float()
+
+
+def open_language_model(
+    source: str | Path,
+    *,
+    device: str | None = None,
+    dtype: torch.dtype | None = None,
+    position: Mapping[str, Any] | None = None,
+    weights: str | None = None,
+    trust_remote_code: bool = False,
+    masked: bool = False,
+) -> LanguageModel:
+    """Open a run of this project, or a folder or hub name with any causal model of transformers.
+
+    Args:
+        source: the folder or name.
+        device: where to compute; None: the GPU if there is one.
+        dtype: of the weights; None: float32, or as a run was saved.
+        position: options of position to change, such as ``{"spectrum": "yarn", "factor": 4.0}``.
+        weights: ``memory``, or ``streamed`` from their files layer by layer; None: streamed where they do not fit.
+        trust_remote_code: whether code that comes with the model may run.
+        masked: whether a model that fills in masked tokens is opened too.
+
+    Raises CheckpointError for what cannot be opened, UsageError for an option that it does not have and for a model
+    that does not continue text.
+    """
+    if is_run(source):
+        if weights == "streamed":
+            raise UsageError(f"{source} is a run of this project, whose weights are held in memory")
+        run = open_run(source, device=device, dtype=dtype, position=position)
+        return LanguageModel.from_run(run, masked=masked)
+    config = judge_configuration(source, trust_remote_code=trust_remote_code)
+    task, _ = find_task(config)
+    _check_writes(config, source, masked=masked)
+    if position:
+        change_foreign_positions(config, position, str(source), find_trained_length(source))
+    model = load_weights(
+        choose_class(task), source, config, device=choose_device(device), dtype=dtype or torch.float32, weights=weights,
+        trust_remote_code=trust_remote_code,
+    )  # fmt: skip
+    tokenizer = load_tokenizer(source, trust_remote_code=trust_remote_code)
+    _check_tokenizer(tokenizer, model, source)
+    return LanguageModel(str(source), model, tokenizer, find_mask_id(tokenizer, source) if task == "masked" else None)
+
+
+def to_language_model(run: str | Path | Run | LanguageModel, action: str, *, masked: bool = False) -> LanguageModel:
+    """Return ``run`` as a language model, and open it if it is a folder or a hub name.
+
+    ``action``: what the model is to do, such as "generate", for messages. ``masked``: whether a model that fills in
+    masked tokens is opened too. Raises UsageError for a run whose model cannot do that, and what ``open_run`` and
+    ``open_language_model`` raise.
+    """
+    if isinstance(run, LanguageModel):
+        return run
+    if not isinstance(run, Run) and not is_run(run):
+        return open_language_model(run, masked=masked)
+    return LanguageModel.from_run(open_run(run), action, masked=masked)
+
+
+def _check_writes(config: Any, source: str | Path, *, masked: bool) -> None:
+    """Raise UsageError for a model that neither continues text nor, with ``masked``, fills in masked tokens."""
+    from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+
+    task, has_head = find_task(config)
+    declared, kind = " ".join(config.architectures or ()), config.model_type
+    continues = task == "causal" and (not is_known({"model_type": kind}) or kind in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES)
+    if not (continues or (masked and task == "masked")):
+        raise UsageError(
+            f"{source} ({declared or kind}) does not continue text; this needs a causal language model, which "
+            "transformers opens with AutoModelForCausalLM"
+        )
+    if not has_head:
+        raise UsageError(f"{source} ({declared}) was saved without its output layer, so it predicts no token")
+
+
+def _check_tokenizer(tokenizer: Any, model: Any, source: str | Path) -> None:
+    """Raise CheckpointError for a tokenizer of another model: one without tokens, or with ids that have no row."""
+    if len(tokenizer) <= len(tokenizer.all_special_ids) + 1:
+        raise CheckpointError(f"{source} holds no tokenizer: none of its files lists any tokens")
+    rows = model.get_input_embeddings().num_embeddings
+    largest = max(tokenizer.get_vocab().values())
+    if largest >= rows:
+        raise CheckpointError(
+            f"the tokenizer in {source} has ids up to {largest:,}, and the model has {rows:,} embeddings; it is not "
+            "the one that the model was trained with: put back its own tokenizer files"
+        )
 
 
 def find_position_table(model: nn.Module) -> tuple[str, nn.Embedding] | None:

@@ -10,8 +10,8 @@ import torch
 from transformers import Gemma3TextConfig, GPT2Config, LlamaForCausalLM
 
 from clockhands.errors import ConfigError, UsageError
-from clockhands.runs import open_language_model
-from clockhands.runs.foreign_positions import change_foreign_positions, find_rope_table
+from clockhands.models import open_language_model
+from clockhands.models.positions import change_foreign_positions, find_rope_table
 from tests.runs.tiny import LENGTH, make_config, save_model
 
 BASE = {"rope_theta": 10_000.0}

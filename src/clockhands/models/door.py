@@ -1,0 +1,216 @@
+"""The one door to anybody's model: what cannot be measured is refused before weights are read.
+
+What opens a checkpoint calls ``judge_configuration``, chooses the class that it needs by ``find_task``, and loads the
+weights by ``load_weights``. Runs of this project are opened by ``clockhands.runs`` where they are needed whole.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+import torch
+
+import clockhands.auto  # noqa: F401  (so that a model of this project opens like any other)
+from clockhands.devices import open_device, read_dtype
+from clockhands.errors import CheckpointError
+from clockhands.models.streaming import decide_streaming, open_streamed
+from clockhands.pretrained import (
+    check_fits,
+    count_bytes,
+    count_numbers,
+    explain_faults,
+    is_known,
+    is_own,
+    list_weight_files,
+    load_configuration,
+    load_model,
+    read_configuration,
+    refuse_code,
+    refuse_not_finite,
+)
+
+Task: TypeAlias = Literal["causal", "masked", "seq2seq"]
+"""What an output layer is for: to continue text, to fill in masked tokens, or to answer a source."""
+HEADS = re.compile("LM|ConditionalGeneration|(?<!Electra)(?<!Funnel)ForPreTraining")
+"""Names of classes with an output layer over tokens; two that are pretrained tell replaced tokens instead."""
+
+
+def read_checked_config(source: str | Path, *, trust_remote_code: bool = False) -> dict[str, Any]:
+    """Read the ``config.json`` of a folder or hub name, and return it as it is written; no weights are read.
+
+    Raises CheckpointError for a missing path, a model type that transformers does not know, and a model that needs code
+    of its own unless ``trust_remote_code``.
+    """
+    raw = read_configuration(source)
+    refuse_code(raw, source, trust_remote_code=trust_remote_code)
+    if not is_own(raw) and not is_known(raw) and "auto_map" not in raw:
+        raise CheckpointError(f"{source} has model_type {raw.get('model_type')!r}, which transformers does not know")
+    return raw
+
+
+def judge_configuration(source: str | Path, *, trust_remote_code: bool = False) -> Any:
+    """Open the configuration of a folder or hub name as transformers has it; no weights are read.
+
+    Raises CheckpointError for one that cannot be opened, that needs code which is not trusted, or whose positions are
+    not understood.
+    """
+    raw = read_checked_config(source, trust_remote_code=trust_remote_code)
+    refuse_unknown_positions(raw, source)
+    return load_configuration(source, trust_remote_code=trust_remote_code)
+
+
+def find_task(config: Any) -> tuple[Task, bool]:
+    """Return what the output layer of a model is for, and whether the model was saved with that layer.
+
+    By the class that the configuration declares; where it declares none, by what transformers has for its type.
+    """
+    from transformers.models.auto import modeling_auto
+
+    names = list(config.architectures or ())
+    declared, kind = " ".join(names), config.model_type
+    brought = str((getattr(config, "auto_map", None) or {}).get("AutoModelForCausalLM", ""))  # "module.Class"
+    has_head = not names or bool(HEADS.search(declared))
+    if getattr(config, "is_encoder_decoder", False):
+        return "seq2seq", True
+    continuing = (modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.get(kind), brought.split(".")[-1])
+    if any(name in continuing for name in names):
+        return "causal", True
+    if "MaskedLM" in declared:
+        return "masked", has_head
+    if "CausalLM" in declared or "LMHead" in declared:
+        return "causal", has_head
+    is_masked = kind in modeling_auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES and not getattr(config, "is_decoder", False)
+    return "masked" if is_masked else "causal", has_head
+
+
+def choose_class(task: Task, *, has_head: bool = True) -> Any:
+    """Return the Auto class of transformers that opens a model with the output layer of a task, or without any."""
+    import transformers
+
+    if not has_head:
+        return transformers.AutoModel
+    return {
+        "causal": transformers.AutoModelForCausalLM,
+        "masked": transformers.AutoModelForMaskedLM,
+        "seq2seq": transformers.AutoModelForSeq2SeqLM,
+    }[task]
+
+
+def load_weights(
+    opener: Any,
+    source: str | Path,
+    config: Any,
+    *,
+    device: torch.device,
+    dtype: torch.dtype,
+    weights: str | None = None,
+    must_fit: bool = False,
+    trust_remote_code: bool = False,
+) -> Any:
+    """Load a model, from a folder or by its hub name, in evaluation mode; weights are read from safetensors only.
+
+    Args:
+        opener: an Auto class of transformers, which decides what is built around the layers.
+        source: the folder or the hub name.
+        config: its configuration, which may have been changed.
+        device: where to compute.
+        dtype: of the weights.
+        weights: "memory" (loaded once and straight to the device) or "streamed" from their files, layer by layer; None:
+            streamed where they do not fit, which is told.
+        must_fit: whether weights that do not fit are refused in place of streamed.
+        trust_remote_code: whether code that comes with the model may run.
+
+    Raises CheckpointError for weights that are pickled, damaged, missing, NaN or infinite, and for whatever a library
+    raises; UsageError for unknown ``weights``.
+    """
+    stored = measure_weight_files(source, read_configuration(source))
+    numbers = count_numbers(opener, config, trust_remote_code=trust_remote_code)
+    options: dict[str, Any] = {"dtype": dtype, "trust_remote_code": trust_remote_code, "config": config}
+    if must_fit:
+        # The files may hold more than the configuration says, or belong to a model whose code is not known.
+        check_fits(max(stored, (numbers or 0) * dtype.itemsize), source)
+    elif decide_streaming(str(source), weights, None if numbers is None else numbers * dtype.itemsize, device):
+        with explain_faults(source, "with its weights streamed (hold them in memory instead) the model in"):
+            return open_streamed(opener, str(source), device, **options)
+    if device.type != "cpu":
+        options["device_map"] = {"": str(device)}
+    with explain_faults(source):
+        model = load_model(opener, source, **options)
+    refuse_not_finite(model.named_parameters(), source)
+    return model.to(device).eval()
+
+
+def measure_weight_files(source: str | Path, raw: Mapping[str, Any]) -> int:
+    """Return the size of a folder's weights in bytes as float32; 0 for a hub name, whose files are not downloaded yet.
+
+    Only headers are read. Raises CheckpointError for pickled, missing or damaged weights.
+    """
+    return sum(map(count_bytes, list_weight_files(Path(source), raw))) if Path(source).is_dir() else 0
+
+
+def open_with_head(
+    source: str | Path,
+    dtype: str = "float32",
+    device: str = "cpu",
+    trust_remote_code: bool = False,
+    weights: str | None = None,
+) -> tuple[Any, Task]:
+    """Open a checkpoint with its output layer, or without one if it was saved so; return it and its task.
+
+    Raises UsageError for a dtype, a device or a way to hold ``weights`` that there is not, and what
+    ``judge_configuration`` and ``load_weights`` raise.
+    """
+    where, precision = open_device(device, "device"), read_dtype(dtype)
+    config = judge_configuration(source, trust_remote_code=trust_remote_code)
+    task, has_head = find_task(config)
+    model = load_weights(
+        choose_class(task, has_head=has_head), source, config, device=where, dtype=precision, weights=weights,
+        trust_remote_code=trust_remote_code,
+    )  # fmt: skip
+    return model, task
+
+
+def refuse_unknown_positions(raw: Mapping[str, Any], source: str | Path) -> None:
+    """Raise CheckpointError for a position setting that transformers would ignore or that no formula here covers."""
+    embedding_type = raw.get("position_embedding_type")
+    if isinstance(embedding_type, str) and embedding_type.startswith("relative"):
+        raise CheckpointError(
+            f"{source} sets position_embedding_type = {embedding_type!r}; transformers 5 ignores that and would load "
+            "the model as if its positions were absolute, so nothing measured would be true of it"
+        )
+    if raw.get("model_type") == "mpt" and (raw.get("attn_config") or {}).get("alibi") is False:
+        raise CheckpointError(
+            f"{source} sets attn_config.alibi = False; transformers ignores that and adds ALiBi all the same, while "
+            "the learned table that the model was trained with is never read, so nothing measured would be true of it"
+        )
+    from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
+
+    known = {"default", *ROPE_INIT_FUNCTIONS}
+    for key, value in _list_rope_types(raw):
+        if value not in known:
+            raise CheckpointError(
+                f"{source} sets {key} = {value!r}; the rope types understood are {', '.join(sorted(known))}"
+            )
+
+
+def _list_rope_types(
+    raw: Mapping[str, Any], prefix: str = "", *, inside_rope: bool = False
+) -> Iterator[tuple[str, str]]:
+    """Yield every rope type of a configuration with its key; a model may have one for each kind of layer or part.
+
+    ``inside_rope``: ``raw`` lies within the rope parameters of a model.
+    """
+    for key, value in raw.items():
+        if not isinstance(value, dict) or key in ("vision_config", "audio_config"):
+            continue  # nothing is measured in the parts of a model that read images or sound
+        where = f"{prefix}{key}"
+        is_rope = inside_rope or key in ("rope_scaling", "rope_parameters")
+        if is_rope:
+            for name in ("rope_type", "type"):
+                if isinstance(value.get(name), str):
+                    yield f"{where}.{name}", value[name]
+                    break
+        yield from _list_rope_types(value, f"{where}.", inside_rope=is_rope)
