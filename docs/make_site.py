@@ -29,7 +29,6 @@ DOCS = ROOT / "docs"
 FROM_ROOT = {
     "README.md": "index.md",
     "ARCHITECTURE.md": "explanation/architecture.md",
-    "LOG.md": "explanation/log.md",
     "CHANGELOG.md": "reference/changelog.md",
     "CONTRIBUTING.md": "how-to/contributing.md",
     "benchmarks/README.md": "reference/benchmarks.md",

@@ -95,12 +95,12 @@ def setup_script() -> ModuleType:
 
 
 def test_relative_links_become_addresses_where_the_repository_is_known(setup_script: ModuleType) -> None:
-    text = "[a](docs/a.md) ![b *c*](docs/b.svg) [d](https://d.org/x) [e](#f) [LOG.md](LOG.md)"
+    text = "[a](docs/a.md) ![b *c*](docs/b.svg) [d](https://d.org/x) [e](#f) [x.md](x.md)"
     assert setup_script.package_readme(text, "https://host/x/") == (
         "[a](https://host/x/blob/main/docs/a.md) ![b *c*](https://host/x/raw/main/docs/b.svg) "
-        "[d](https://d.org/x) [e](#f) [LOG.md](https://host/x/blob/main/LOG.md)"
+        "[d](https://d.org/x) [e](#f) [x.md](https://host/x/blob/main/x.md)"
     )
-    assert setup_script.package_readme(text, None) == ("a (`docs/a.md`) *b *c** [d](https://d.org/x) [e](#f) LOG.md")
+    assert setup_script.package_readme(text, None) == ("a (`docs/a.md`) *b *c** [d](https://d.org/x) [e](#f) x.md")
     assert setup_script.declared_repository() == PROJECT.get("urls", {}).get("Repository")
 
 

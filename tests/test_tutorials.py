@@ -167,11 +167,3 @@ def test_a_tutorial_becomes_a_notebook_with_its_outputs() -> None:
         assert cell["outputs"] == ([stream] if block.output else [])
         assert cell["execution_count"] == number + 1
     assert not any("```" in "".join(cell["source"]) for cell in book["cells"])
-
-
-def test_every_entry_of_the_log_is_in_its_contents() -> None:
-    text = (ROOT / "LOG.md").read_text("utf8")
-    contents, _, entries = text.partition("\n## 20")
-    headings = re.findall(r"^### (.*)$", entries, flags=re.MULTILINE)
-    anchors = [re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings]
-    assert [anchor for anchor in anchors if f"(#{anchor})" not in contents] == []

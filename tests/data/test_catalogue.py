@@ -14,7 +14,7 @@ from clockhands.data import CORPORA, Corpus, Pair, corpus, corpus_options, open_
 from clockhands.errors import ConfigError, UsageError
 from clockhands.runs.recipe import make_recipe
 
-CONTRIBUTING = Path(__file__).resolve().parents[2] / "CONTRIBUTING.md"
+CONTRIBUTING = Path(__file__).resolve().parents[2] / "docs" / "contributing" / "corpus.md"
 LINES = [f"the {animal} sleeps" for animal in ("cat", "dog", "owl", "bat", "ant", "bee", "elk", "emu")]
 
 
@@ -125,7 +125,7 @@ def test_only_corpora_whose_answers_are_unique_count_exact_matches() -> None:
 
 def test_the_example_of_contributing_is_a_corpus() -> None:
     """Its file and its test, as they stand there."""
-    section = CONTRIBUTING.read_text("utf8").split("## Adding a corpus")[1].split("\n## ")[0]
+    section = CONTRIBUTING.read_text("utf8").split("# Adding a corpus")[1].split("\n## ")[0]
     file, test = (re.sub("^   ", "", block, flags=re.M) for block in re.findall(r"```python\n(.*?)```", section, re.S))
     names: dict[str, Any] = {}
     try:

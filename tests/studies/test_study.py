@@ -61,7 +61,7 @@ def test_a_file_that_is_no_toml(tmp_path: Path) -> None:
 
 def test_the_example_of_contributing_is_a_study(tmp_path: Path) -> None:
     """One file, found by its name: the text of CONTRIBUTING as it stands there."""
-    text = (Path(__file__).parent.parent.parent / "CONTRIBUTING.md").read_text("utf8")
+    text = (Path(__file__).parent.parent.parent / "docs" / "contributing" / "study.md").read_text("utf8")
     block = "question" + text.partition("```toml\nquestion")[2].partition("```")[0]
     (tmp_path / "how-many-heads.toml").write_text(block, "utf8")
     shutil.copytree(STUDIES["scale"].folder / "recipes", tmp_path / "recipes")

@@ -81,7 +81,7 @@ def test_a_cosine_has_time_to_fall() -> None:
 
 
 def test_a_short_training_of_a_deep_post_norm_model_rises_to_its_end() -> None:
-    """The cell of the grid that is best after 500 steps: 1e-3 at the end, reached in a line (LOG.md)."""
+    """The cell of the grid that is best after 500 steps: 1e-3 at the end, reached in a line (docs/lab)."""
     model = {"preset": "paper-base", "d_model": 64, "num_heads": 4, "d_ff": 256}
     recipe = Recipe.from_tables({"data": {"corpus": "roles"}, "model": model, "training": {"max_steps": 500}})
     rate = make_rate(fill_in_auto(recipe).training, 64, 500)

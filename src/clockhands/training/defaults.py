@@ -1,6 +1,6 @@
 """What ``auto`` stands for in a recipe: the learning rate, its warm-up, evaluations, and which weights are exported.
 
-LOG.md has the grid search behind them.
+docs/lab/training-defaults.md has the grid search behind them.
 """
 
 from __future__ import annotations

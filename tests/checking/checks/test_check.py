@@ -1,4 +1,4 @@
-"""What a check is; and that adding one is what CONTRIBUTING.md says."""
+"""What a check is; and that adding one is what docs/contributing/check.md says."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ PADDING = ROOT / "src/clockhands/checking/checks/padding.py"
 
 @pytest.fixture
 def toy() -> Iterator[dict[str, Any]]:
-    """The check and the planted bug of CONTRIBUTING.md, put where it says."""
-    section = (ROOT / "CONTRIBUTING.md").read_text("utf8").split("## Adding a check")[1].split("\n## ")[0]
+    """The check and the planted bug of docs/contributing/check.md, put where it says."""
+    section = (ROOT / "docs/contributing/check.md").read_text("utf8")
     check, bug = (re.sub("^   ", "", block, flags=re.M) for block in re.findall(r"```python\n(.*?)```", section, re.S))
     names: dict[str, Any] = {"__name__": "toy"}
     exec(re.split(r"^@check", PADDING.read_text("utf8"), maxsplit=1, flags=re.M)[0], names)  # its imports

@@ -66,7 +66,7 @@ def check_declared(finding: Finding) -> None:
 
 def test_the_measure_that_contributing_adds_reads_attention() -> None:
     """Its value is what transformers computes: the largest mean weight of key 0 of any layer."""
-    section = (ROOT / "CONTRIBUTING.md").read_text("utf8").split("## Adding a measure")[1].split("\n## ")[0]
+    section = (ROOT / "docs/contributing/measure.md").read_text("utf8")
     code, _ = re.findall(r"```python\n(.*?)```", section, re.S)
     names: dict[str, Any] = {"__name__": "first_token"}
     exec(re.sub("^   ", "", code, flags=re.M), names)
@@ -104,7 +104,7 @@ def test_a_measure_of_another_name_stands_under_its_own_heading(monkeypatch: pyt
 
 def test_the_example_of_contributing_is_a_measure(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its file, its test and its entry, as they stand there; `inspect` has its control, and its heading."""
-    section = (ROOT / "CONTRIBUTING.md").read_text("utf8").split("## Adding a measure")[1].split("\n## ")[0]
+    section = (ROOT / "docs/contributing/measure.md").read_text("utf8")
     file, test = (re.sub("^   ", "", block, flags=re.M) for block in re.findall(r"```python\n(.*?)```", section, re.S))
     names: dict[str, Any] = {"__name__": "first_token"}
     exec(file, names)

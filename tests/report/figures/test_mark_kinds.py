@@ -74,8 +74,10 @@ def test_hover_lies_where_the_data_lie() -> None:
 
 @pytest.fixture
 def crosses() -> Iterator[None]:
-    """The kind of mark that CONTRIBUTING.md adds."""
-    section = (ROOT / "CONTRIBUTING.md").read_text("utf8").split("## Adding a kind of mark")[1].split("\n## ")[0]
+    """The kind of mark that docs/contributing/mark.md adds."""
+    section = (
+        (ROOT / "docs/contributing/mark.md").read_text("utf8").split("# Adding a kind of mark")[1].split("\n## ")[0]
+    )
     (code,) = re.findall(r"```python\n(.*?)```", section, re.S)
     names: dict[str, Any] = {**vars(mark_kinds)}
     exec(code, names)
