@@ -6,19 +6,14 @@ import os
 import stat
 from collections.abc import Iterator
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import pytest
 
 from clockhands.errors import DataError
 from clockhands.files import (
-    DEEPEST,
-    LARGEST_SETTINGS,
     apply_umask,
-    check_readable,
     find_recipe,
     open_growing,
-    read_toml,
     remove_unfinished,
     write_bytes,
     write_text,
@@ -48,41 +43,6 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(DataError, match="cannot write"):
         write_text(tmp_path / "file" / "inside.txt", "x")
-
-
-def test_toml_is_read_with_and_without_a_byte_order_mark(tmp_path: Path) -> None:
-    path = tmp_path / "a.toml"
-    for mark in (b"", b"\xef\xbb\xbf"):
-        path.write_bytes(mark + b"[training]\nmax_steps = 3\n")
-        assert read_toml(path) == {"training": {"max_steps": 3}}
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (b"a = " + b"[" * 5000 + b"]" * 5000, "nests tables or lists more than"),
-        (b"[" + b".".join([b"a"] * 5000) + b"]\nb = 1", "nests tables or lists more than"),
-        (b"a = " + b"[" * (DEEPEST + 1) + b"]" * (DEEPEST + 1), "nests tables or lists more than"),
-        (b"a = " + b"9" * 5000, "is not TOML"),
-        (b"a = 'caf\xe9'", "is not TOML"),
-        (b"a = 1\x00", "is not TOML"),
-        (b"#" * (LARGEST_SETTINGS + 1), "is larger than"),
-    ],
-)
-def test_what_is_no_file_of_settings_is_one_message(tmp_path: Path, content: bytes, message: str) -> None:
-    path = tmp_path / "a.toml"
-    path.write_bytes(content)
-    with pytest.raises(DataError, match=message) as caught:
-        read_toml(path)
-    assert str(path) in str(caught.value) and len(str(caught.value)) < 500
-
-
-@pytest.mark.parametrize(
-    ("name", "message"), [("none.toml", "No such file"), (".", "Is a directory"), ("a\0b", "null")]
-)
-def test_a_file_of_settings_that_cannot_be_read(tmp_path: Path, name: str, message: str) -> None:
-    with pytest.raises(DataError, match=f"cannot read the plan .*{message}"):
-        read_toml(f"{tmp_path}/{name}", "the plan")
 
 
 def test_a_recipe_of_ours_is_found_from_any_folder_and_never_instead_of_a_file(
@@ -158,23 +118,3 @@ def test_only_what_was_left_half_written_is_removed(tmp_path: Path) -> None:
         (tmp_path / name).touch()
     remove_unfinished(tmp_path, "run.json")
     assert sorted(path.name for path in tmp_path.iterdir()) == [".other.1234abcd.writing", ".run.json", "run.json"]
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="only the superuser can become somebody else")
-def test_a_file_that_may_not_be_read_is_told_from_one_that_is_missing(shared_place: Path) -> None:
-    (shared_place / "closed").touch(0o600)
-    check_readable(shared_place / "closed", shared_place / "missing")
-    os.seteuid(65534)
-    try:
-        with pytest.raises(PermissionError, match=r"Permission denied: .*closed"):
-            check_readable(shared_place / "missing", shared_place / "closed")
-    finally:
-        os.seteuid(0)
-
-
-@pytest.fixture
-def shared_place() -> Iterator[Path]:
-    """A folder that everybody may enter; nobody else may enter ``tmp_path``."""
-    with TemporaryDirectory() as folder:
-        Path(folder).chmod(0o755)
-        yield Path(folder)

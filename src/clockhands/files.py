@@ -1,4 +1,4 @@
-"""Read files of settings, and write files so that nobody sees half of one: under a temporary name, then renamed.
+"""Write files so that nobody sees half of one: under a temporary name, then renamed.
 
 Written files have the permissions that the umask gives.
 """
@@ -9,25 +9,18 @@ import contextlib
 import os
 import secrets
 import stat
-import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from clockhands.errors import DataError
 
 __all__ = [
-    "DEEPEST",
-    "LARGEST_SETTINGS",
     "PART",
     "UNFINISHED",
     "apply_umask",
-    "check_readable",
     "find_recipe",
-    "is_deep",
     "open_growing",
-    "read_toml",
     "remove_unfinished",
     "write_bytes",
     "write_text",
@@ -35,46 +28,8 @@ __all__ = [
 
 UNFINISHED = ".writing"
 """The end of a file's name while it is written."""
-LARGEST_SETTINGS = 8 * 2**20
-"""Bytes of the largest file of settings that is read: a larger one is something else."""
-DEEPEST = 20
-"""Levels of tables within tables that a file of settings may have; ours have five at most."""
 PART = ".part"
 """The end of a growing file's name until it is complete (``open_growing``)."""
-
-
-def read_toml(path: str | Path, what: str = "the file") -> dict[str, Any]:
-    """Read the tables of a TOML file, with or without a byte order mark. ``what`` names the file in messages.
-
-    Raises DataError for a file that cannot be read, is larger than ``LARGEST_SETTINGS``, is not TOML in UTF-8, or nests
-    tables or lists more than ``DEEPEST`` deep.
-    """
-    try:
-        with Path(path).open("rb") as stream:
-            content = stream.read(LARGEST_SETTINGS + 1)
-    except (OSError, ValueError) as fault:
-        raise DataError(f"cannot read {what} {path}: {getattr(fault, 'strerror', None) or fault}") from fault
-    if len(content) > LARGEST_SETTINGS:
-        raise DataError(f"cannot read {what} {path}: it is larger than {LARGEST_SETTINGS:,} bytes")
-    try:
-        tables = tomllib.loads(content.decode("utf-8-sig"))
-    except RecursionError as fault:
-        raise DataError(_describe_too_deep(path)) from fault
-    except ValueError as fault:
-        # Bytes that are not UTF-8, a fault of the syntax, or an integer of more digits than Python reads.
-        raise DataError(f"{path} is not TOML: {str(fault)[:200]}") from fault
-    if is_deep(tables, DEEPEST):
-        raise DataError(_describe_too_deep(path))
-    return tables
-
-
-def is_deep(tables: Mapping[str, Any], deepest: int) -> bool:
-    """Return whether tables and lists are nested more than ``deepest`` levels deep."""
-    level: list[Any] = [tables]
-    for _ in range(deepest):
-        level = [inner for item in level for inner in (item.values() if isinstance(item, Mapping) else item)]
-        level = [item for item in level if isinstance(item, (Mapping, list))]
-    return bool(level)
 
 
 def find_recipe(path: str | Path) -> Path:
@@ -88,10 +43,6 @@ def find_recipe(path: str | Path) -> Path:
         return path
     shipped = (folder / "recipes" / path.name for folder in (package, package.parents[1]))
     return next((recipe for recipe in shipped if recipe.is_file()), path)
-
-
-def _describe_too_deep(path: str | Path) -> str:
-    return f"{path} nests tables or lists more than {DEEPEST} deep; no file of settings needs that"
 
 
 def write_text(path: str | Path, text: str) -> Path:
@@ -175,13 +126,3 @@ def apply_umask(folder: Path) -> None:
     for path in folder.rglob("*"):
         if path.is_file():
             path.chmod(mode)
-
-
-def check_readable(*paths: Path) -> None:
-    """Raise PermissionError for the first file that exists and may not be read.
-
-    The Rust code of safetensors and tokenizers reports "No such file" for such a file.
-    """
-    for path in paths:
-        with contextlib.suppress(FileNotFoundError):
-            path.open("rb").close()

@@ -15,6 +15,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from clockhands.errors import BusyError, DataError
+from clockhands.reading import read_json
 
 __all__ = ["LOCK", "WAIT", "lock_folder"]
 
@@ -90,7 +91,7 @@ def _record_holder(folder: Path) -> None:
 def _describe_holder(folder: Path) -> str:
     """Return who holds the lock of a folder, as the holder recorded it."""
     try:
-        holder = json.loads((folder / LOCK).read_text("utf8"))
+        holder = read_json(folder / LOCK, DataError)
         return f"process {holder['process']} on {holder['host']} has written in it since {holder['since']}"
-    except (OSError, ValueError, KeyError, TypeError):
+    except (DataError, KeyError):
         return "another process writes in it"

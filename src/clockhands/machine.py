@@ -7,9 +7,12 @@ import os
 import platform
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import psutil
-import torch
+
+if TYPE_CHECKING:
+    import torch
 
 __all__ = [
     "describe_machine",
@@ -34,18 +37,22 @@ def describe_processor() -> str:
 
 def describe_machine(device: str) -> str:
     """Return the processor, its number of cores, and the GPU if ``device`` (``cpu``, ``cuda:0``) is one."""
+    import torch
+
     gpu = f", {torch.cuda.get_device_name(device)}" if device.startswith("cuda") else ""
     return f"{describe_processor()}, {os.cpu_count()} cores{gpu}"
 
 
-def measure_free_memory(device: torch.device) -> int:
-    """Return how many bytes of a device's memory this process can still take.
+def measure_free_memory(device: torch.device | None = None) -> int:
+    """Return how many bytes of the memory of a device (default: the processor) this process can still take.
 
     Limits of a container and of ``ulimit -v`` count.
 
     The free memory of other devices than CUDA is that of the processor.
     """
-    if device.type == "cuda":
+    if device is not None and device.type == "cuda":
+        import torch
+
         return torch.cuda.mem_get_info(device)[0]
     return min(
         [int(psutil.virtual_memory().available), *read_group_allowances(_find_own_group()), *read_own_allowance()]

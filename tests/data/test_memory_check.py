@@ -1,55 +1,19 @@
-"""Text that does not fit the memory is refused before it fills it."""
+"""Sentences that do not fit the memory are refused before they are made."""
 
 from __future__ import annotations
 
-import gzip
-from pathlib import Path
-
 import pytest
-import torch
 
-from clockhands.data import memory_check, open_corpus, readers
+from clockhands.data import open_corpus
 from clockhands.data.corpora.numbers import numbers
 from clockhands.data.corpora.roles import roles
-from clockhands.errors import DataError, UsageError
-
-
-@pytest.fixture
-def small(monkeypatch: pytest.MonkeyPatch) -> int:
-    """A machine with 12 MiB of free memory."""
-    monkeypatch.setattr(memory_check, "measure_free_memory", lambda device: 12 << 20)
-    monkeypatch.setattr(memory_check, "STEP", 1 << 16)
-    return 12 << 20
-
-
-@pytest.mark.parametrize("packed", [True, False])
-def test_text_is_refused_as_soon_as_it_is_more_than_fits(
-    tmp_path: Path, small: int, monkeypatch: pytest.MonkeyPatch, packed: bool
-) -> None:
-    fits, more = (b"a\n" * (small // memory_check.COPIES // 2 + extra) for extra in (0, 1))
-    pack = gzip.compress if packed else bytes
-    (tmp_path / "fits").write_bytes(pack(fits))
-    (tmp_path / "more").write_bytes(pack(more))
-    assert readers.read_text(tmp_path / "fits") == fits.decode()
-    with pytest.raises(DataError, match=r"more (unpacks to|holds) more than 4\.0 MiB, which does not fit the memory"):
-        readers.read_text(tmp_path / "more")
-
-
-def test_a_bomb_is_not_unpacked_to_its_end(tmp_path: Path, small: int) -> None:
-    """The check value at the end of the file is wrong: whoever reads so far says "broken gzip"."""
-    path = tmp_path / "bomb.gz"
-    path.write_bytes(gzip.compress(b"\n" * (64 << 20))[:-8] + bytes(8))
-    with pytest.raises(DataError, match="unpacks to more than"):
-        readers.read_text(path)
-
-
-def test_a_device_without_end_is_refused(small: int) -> None:
-    with pytest.raises(DataError, match="/dev/zero holds more than"):
-        readers.read_text("/dev/zero")
+from clockhands.errors import UsageError
+from clockhands.machine import measure_free_memory
+from clockhands.reading import BYTES_A_LINE
 
 
 def test_sentences_that_do_not_fit_are_refused_before_they_are_made() -> None:
-    count = 2 * (memory_check.measure_free_memory(torch.device("cpu")) // memory_check.BYTES_A_PAIR)
+    count = 2 * (measure_free_memory() // BYTES_A_LINE)
     with pytest.raises(
         UsageError, match=rf"corpus 'numbers': train={count:,} sentences need .* are free; ask for fewer"
     ):

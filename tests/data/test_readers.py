@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from clockhands.data import Pair
-from clockhands.data.readers import read_documents, read_lines, read_parallel, stream_lines
+from clockhands.data.readers import read_documents, read_lines, read_parallel
 from clockhands.data.table_readers import read_rows
 from clockhands.errors import DataError, UsageError
+from clockhands.reading import stream_lines
 
 STAYS = "a\rb\x0bc\x0cd\x85e\u2028f\u2029g\x1ch"
 """Everything that Python's ``splitlines`` cuts at, besides the ends of lines themselves."""
@@ -70,16 +71,14 @@ def test_text_under_a_name_of_gzip_is_read(tmp_path: Path) -> None:
 
 def test_a_stream_names_the_line_that_is_not_utf8(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"eins\nf\xfcr\n")
-    lines = stream_lines(tmp_path / "a")
-    assert next(lines) == "eins"
-    with pytest.raises(DataError, match=r"a, line 2: byte 2 \(0xfc\) of the line is not utf-8"):
-        next(lines)
+    with pytest.raises(DataError, match=r"a, line 2: byte 7 of the file \(0xfc\) is not utf-8"):
+        next(stream_lines(tmp_path / "a"))
 
 
 @pytest.mark.parametrize("name", ["none.txt", "folder", "a\0b"])
 def test_a_stream_that_cannot_be_opened(tmp_path: Path, name: str) -> None:
     (tmp_path / "folder").mkdir()
-    with pytest.raises(DataError, match=r"there is no file|is a folder|cannot read"):
+    with pytest.raises(DataError, match=r"cannot read .*(there is no such file|it is a folder|null)"):
         list(stream_lines(f"{tmp_path}/{name}"))
 
 
@@ -90,7 +89,7 @@ def test_a_stream_that_cannot_be_opened(tmp_path: Path, name: str) -> None:
         ("t.csv", "de,en,de\n1,2,3\n", "more than one column is named 'de'"),
         ("t.jsonl", '{"de": "1", "de": "2"}\n', "line 1: more than one column is named 'de'"),
         ("t.jsonl", '{"a": {"de": "1", "de": "2"}}\n', "line 1: more than one column is named 'de'"),
-        ("t.jsonl", "[" * 100_000, "line 1 nests objects or lists too deeply"),
+        ("t.jsonl", "[" * 100_000, "line 1: it is nested thousands of levels deep"),
         ("t.jsonl", '{"de": ' + "9" * 5000 + "}", "line 1: .*digits"),
     ],
 )

@@ -125,7 +125,7 @@ def parallel(tmp_path: Path, source: bytes, target: bytes, **options: Any) -> An
         (b"eins\nzwei\n", b"one\n", r"a\.de has 2 lines and .*a\.en has 1;"),
         (b"eins\n\ndrei\n", b"one\ntwo\nthree\n", "line 2: the source is blank; .*skip_blank=true"),
         (b"eins\nzwei\n", b"one\n\n\n", r"a\.de has 2 lines and .*a\.en has 3;"),
-        (b"eins\nf\xfcnf\n", b"one\ntwo\n", r"a\.de, line 2: byte 7 \(0xfc\) is not utf-8; .*latin-1"),
+        (b"eins\nf\xfcnf\n", b"one\ntwo\n", r"a\.de, line 2: byte 7 of the file \(0xfc\) is not utf-8; .*latin-1"),
         (b"\x1f\x8bno gzip at all", b"one\n", r"a\.de is broken gzip"),
         (gzip.compress(b"eins\n", mtime=0)[:-3], b"one\n", r"a\.de is broken gzip"),
     ],
@@ -146,11 +146,11 @@ def test_what_the_messages_advise_works(tmp_path: Path) -> None:
 
 def test_missing_files_and_folders(tmp_path: Path) -> None:
     there = write(tmp_path / "there", "a\nb\n")
-    with pytest.raises(DataError, match=r"there is no file .*absent"):
+    with pytest.raises(DataError, match=r"cannot read the file .*absent: there is no such file"):
         open_corpus("parallel", source=str(tmp_path / "absent"), target=there)
-    with pytest.raises(DataError, match="is a folder; give a text file"):
+    with pytest.raises(DataError, match="it is a folder"):
         open_corpus("text", train=str(tmp_path))
-    with pytest.raises(DataError, match=r"cannot read .*Not a directory"):
+    with pytest.raises(DataError, match=r"cannot read .*below: there is no such file"):
         open_corpus("text", train=there + "/below")
     with pytest.raises(UsageError, match="the test source file has no target file beside it"):
         open_corpus("parallel", source=there, target=there, test_source=there)
@@ -164,12 +164,24 @@ def test_missing_files_and_folders(tmp_path: Path) -> None:
         ("t.tsv", "source\ttarget\na\tb\nc\n", r"t\.tsv, line 3 has 1 column where the first line has 2"),
         ("t.csv", "source,target\na,b,c\n", r"t\.csv, line 2 has 3 columns where the first line has 2"),
         ("t.csv", 'source,target\n"a,b\n', r"t\.csv, line \d: unexpected end of data"),
-        ("t.tsv", "source\ten\na\tb\n", r"t\.tsv, line 2: there is no column 'target'.*\(columns: source, en\)"),
+        (
+            "t.tsv",
+            "source\ten\na\tb\n",
+            r"t\.tsv, line 2: there is no column 'target'.*\(columns: 'source', 'en'\); set data\.source=source ",
+        ),
         ("t.tsv", "source\ttarget\n", "split 'train' holds nothing"),
-        ("t.jsonl", '{"source": "a", "target": "b"}\n{"source"\n', r"t\.jsonl, line 2 is not JSON: .* at column 10"),
+        (
+            "t.jsonl",
+            '{"source": "a", "target": "b"}\n{"source"\n',
+            r"t\.jsonl, line 2: it is not JSON: .* at column 10",
+        ),
         ("t.jsonl", "[1]\n", r"t\.jsonl, line 1 is not a JSON object with named columns but list"),
         ("t.jsonl", '{"source": "a", "target": 3}\n', "line 1: column 'target' holds no text but int: 3"),
-        ("t.jsonl", '{"source": "a", "x": {"en": "b"}}\n', r"no column 'target'.*\(columns: source, x\.en\)"),
+        (
+            "t.jsonl",
+            '{"source": "a", "x": {"en": "b"}}\n',
+            r"no column 'target'.*\(columns: 'source', 'x\.en'\); set data\.source=source data\.target=x\.en$",
+        ),
     ],
 )
 def test_tables_refuse(tmp_path: Path, name: str, content: str, message: str) -> None:

@@ -38,7 +38,7 @@ def test_what_cannot_be_read_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "bytes.txt").write_bytes(b"\xff\xfe\x00")
     for path, told in (
         (tmp_path / "list.json", "not a table"),
-        (tmp_path / "bytes.txt", "cannot be read as text"),
+        (tmp_path / "bytes.txt", "cannot read the arguments .*: it is not UTF-8"),
         (tmp_path / "none", "there is no folder"),
         (tmp_path, "no config.json"),
     ):

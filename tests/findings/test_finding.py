@@ -86,17 +86,17 @@ def test_other_files_are_refused(text: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("content", "reason"),
-    [(b"{}", "it has no 'schema'"), (b"\xff\xfe{", "it is no text in UTF-8"), (b"[", "Expecting")],
+    [(b"{}", "it has no 'schema'"), (b"\xff\xfe{", "it is not UTF-8"), (b"[", "Expecting")],
 )
 def test_a_file_of_something_else_is_named_with_the_reason(content: bytes, reason: str, tmp_path: Path) -> None:
     path = tmp_path / "findings.json"
     path.write_bytes(content)
-    with pytest.raises(DataError, match=f"cannot read findings from {path}.*{reason}"):
+    with pytest.raises(DataError, match=f"cannot read the findings in {path}.*{reason}"):
         Findings.load(path)
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"cannot read findings from .*none\.json: No such file"):
+    with pytest.raises(DataError, match=r"cannot read the findings in .*none\.json: there is no such file"):
         Findings.load(tmp_path / "none.json")
 
 

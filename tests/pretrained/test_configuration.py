@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +11,10 @@ from transformers import LlamaConfig
 
 from clockhands.errors import CheckpointError
 from clockhands.pretrained.configuration import (
-    DEEPEST,
-    LARGEST_TEXT,
     is_known,
     is_own,
     load_configuration,
     read_configuration,
-    read_json,
     refuse_code,
     reload_configuration,
 )
@@ -29,39 +24,6 @@ def write(folder: Path, **table: Any) -> Path:
     folder.mkdir(exist_ok=True)
     (folder / "config.json").write_text(json.dumps(table), encoding="utf8")
     return folder
-
-
-def make_sparse(path: Path) -> None:
-    """Make a file that is too large, without writing its bytes."""
-    with path.open("wb") as stream:
-        stream.truncate(LARGEST_TEXT + 1)
-
-
-STRANGE: dict[str, tuple[Callable[[Path], object], str]] = {
-    "missing": (lambda path: None, "table.json is not there"),
-    "folder": (Path.mkdir, "is a folder; a file of that name is needed"),
-    "pipe": (os.mkfifo, "is not an ordinary file"),
-    "dead link": (lambda path: path.symlink_to("nowhere"), "is a link to nowhere, which is not there"),
-    "large": (make_sparse, "has 67,108,865 bytes; no configuration is as large"),
-    "latin": (lambda path: path.write_bytes(b'{"a": "\xe9"}'), "cannot be read: it is not UTF-8"),
-    "no JSON": (lambda path: path.write_text("{"), "cannot be read: Expecting property name"),
-    "list": (lambda path: path.write_text("[1]"), "it holds a list, not a table of settings"),
-    "null": (lambda path: path.write_text("null"), "it holds null, not a table of settings"),
-    "number": (lambda path: path.write_text("3"), "it holds a number, not a table of settings"),
-    "deep": (
-        lambda path: path.write_text('{"a":' * (DEEPEST + 2) + "1" + "}" * (DEEPEST + 2)),
-        f"it is nested more than {DEEPEST} levels deep",
-    ),
-    "abyss": (lambda path: path.write_text('{"a":' * 100_000), "it is nested thousands of levels deep"),
-}
-
-
-@pytest.mark.parametrize("kind", STRANGE)
-def test_what_holds_no_table_is_named(kind: str, tmp_path: Path) -> None:
-    make, message = STRANGE[kind]
-    make(tmp_path / "table.json")
-    with pytest.raises(CheckpointError, match=message):
-        read_json(tmp_path / "table.json")
 
 
 def test_a_table_is_read_as_it_is_written(tmp_path: Path) -> None:

@@ -41,5 +41,5 @@ def test_a_line_of_metrics_is_a_step_with_numbers(tmp_path: Path, line: str, wro
 def test_metrics_that_are_no_text_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     path.write_bytes(b"\xff\xfe\n")
-    with pytest.raises(DataError, match="is not UTF-8 text"):
+    with pytest.raises(DataError, match=r"metrics\.jsonl, line 1: byte 3 of the file \(0x0a\) is not utf-8"):
         read_metrics(path)

@@ -123,12 +123,12 @@ def smaller(run: Path) -> None:
 
 NESTED = '{"a":' * 50_000 + "1" + "}" * 50_000
 DAMAGES: dict[str, tuple[Damage, str]] = {
-    "a list": (text("config.json", "[]"), "config.json cannot be read: it holds a list, not a table"),
-    "null": (text("config.json", "null"), "config.json cannot be read: it holds null"),
-    "a text": (text("config.json", '"x"'), "config.json cannot be read: it holds a text"),
-    "a number": (text("config.json", "3"), "config.json cannot be read: it holds a number"),
-    "not UTF-8": (text("config.json", b"\xff\xfe{}"), "config.json cannot be read: it is not UTF-8"),
-    "nested": (text("config.json", NESTED), "config.json cannot be read: it is nested thousands of levels deep"),
+    "a list": (text("config.json", "[]"), "cannot read .*config.json: it holds a list, not a table"),
+    "null": (text("config.json", "null"), "cannot read .*config.json: it holds null"),
+    "a text": (text("config.json", '"x"'), "cannot read .*config.json: it holds a text"),
+    "a number": (text("config.json", "3"), "cannot read .*config.json: it holds a number"),
+    "not UTF-8": (text("config.json", b"\xff\xfe{}"), "cannot read .*config.json: it is not UTF-8"),
+    "nested": (text("config.json", NESTED), "cannot read .*config.json: it is nested thousands of levels deep"),
     "nested enough": (text("config.json", '{"a":' * 90 + "1" + "}" * 90), "it is nested more than 64 levels deep"),
     "transformer a list": (top(transformer=[1]), r"transformer is \[1\], but must be a table"),
     "transformer null": (top(transformer=None), "transformer is None, but must be a table"),
@@ -173,11 +173,11 @@ DAMAGES: dict[str, tuple[Damage, str]] = {
     ),
     "header": (header, "model.safetensors is no safetensors file, or a damaged one"),
     "weights cut": (cut("model.safetensors"), "model.safetensors is no safetensors file, or a damaged one"),
-    "tokenizer cut": (cut("tokenizer.json"), "tokenizer.json cannot be read"),
-    "tokenizer a list": (text("tokenizer.json", "[]"), "tokenizer.json cannot be read: it holds a list"),
+    "tokenizer cut": (cut("tokenizer.json"), "cannot read .*tokenizer.json"),
+    "tokenizer a list": (text("tokenizer.json", "[]"), "cannot read .*tokenizer.json: it holds a list"),
     "tokenizer's settings": (
         text("tokenizer_config.json", "[]"),
-        "tokenizer_config.json cannot be read: it holds a list",
+        "cannot read .*tokenizer_config.json: it holds a list",
     ),
     "tokenizer's class": (text("tokenizer_config.json", '{"tokenizer_class": 3}'), "tokenizer_class = 3; it must be"),
     "tokenizer's code": (text("tokenizer_config.json", '{"auto_map": 3}'), "cannot open the tokenizer"),
@@ -185,7 +185,7 @@ DAMAGES: dict[str, tuple[Damage, str]] = {
     "a tokenizer of lower case": (lowercased, "is not the one that the model was trained with"),
     "a larger tokenizer": (larger, r"has ids up to 999, and the encoder has \d+ embeddings"),
     "a smaller tokenizer": (smaller, r"has ids up to 4, and the encoder has \d+ embeddings"),
-    "generation": (cut("generation_config.json"), "generation_config.json cannot be read"),
+    "generation": (cut("generation_config.json"), "cannot read .*generation_config.json"),
     "generation's ids": (text("generation_config.json", '{"eos_token_id": 999}'), "eos_token_id is 999; it must be"),
     "generation's numbers": (text("generation_config.json", '{"max_new_tokens": "x"}'), "cannot open the model"),
     "generation's attention": (

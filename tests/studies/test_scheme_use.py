@@ -11,7 +11,7 @@ import pytest
 import clockhands.studies
 from clockhands.comparison.plan import Plan, make_plan
 from clockhands.comparison.variants import Variant
-from clockhands.files import read_toml
+from clockhands.reading import read_toml
 from clockhands.schemes import CATALOGUE
 from clockhands.studies import STUDIES
 from clockhands.studies.scheme_use import read_uses

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import metadata
@@ -16,6 +15,7 @@ from clockhands.checking.runtimes.law import LAWS, Law
 from clockhands.checking.verdict.outcome import Outcome
 from clockhands.errors import DataError
 from clockhands.findings import Finding, Findings, Light, Reference, Table
+from clockhands.reading import parse_json, read_document, stream_lines
 
 SCHEMA = 2
 _READ = (1, 2)  # 2 added the verdict LIBRARY
@@ -205,11 +205,10 @@ def load(path: str | Path) -> list[Result]:
     Raises DataError if the file is missing or something else.
     """
     try:
-        text = Path(path).read_text(encoding="utf8")
-        lines = Path(path).suffix == ".jsonl"
-        raw = [json.loads(line) for line in text.split("\n") if line.strip()] if lines else json.loads(text)
+        if Path(path).suffix == ".jsonl":
+            raw: Any = [parse_json(line) for line in stream_lines(path) if line.strip()]
+        else:
+            raw = parse_json(read_document(path))
         return [Result.from_dict(entry) for entry in (raw if isinstance(raw, list) else [raw])]
-    except OSError as fault:
-        raise DataError(f"cannot read check results from {path}: {fault.strerror or fault}") from fault
-    except (ValueError, DataError) as fault:  # ValueError: no JSON, or no text at all
+    except (ValueError, DataError) as fault:  # ValueError: no JSON
         raise DataError(f"cannot read check results from {path}: {fault}") from fault

@@ -108,17 +108,17 @@ def _write(lines: Iterator[str], path: str) -> None:
 
 
 def _read_sentences(options: argparse.Namespace) -> Iterator[str]:
-    from clockhands.data.readers import stream_lines, strip_line_end
+    from clockhands.reading import decode_text, split_lines, stream_lines
 
     if options.text:
         yield from options.text
         return
     if options.input is None:
         # What is not UTF-8 on a pipe is replaced: half of a stream must not be lost for one byte.
-        sys.stdin.reconfigure(errors="replace", newline="\n")  # type: ignore[union-attr]
-        yield from map(strip_line_end, sys.stdin)
+        parts = iter(lambda: sys.stdin.buffer.read1(1 << 16), b"")  # type: ignore[union-attr]
+        yield from split_lines(decode_text(parts, "standard input", "utf-8", "replace"), "standard input")
         return
-    yield from stream_lines(options.input)
+    yield from stream_lines(options.input, keep=False)
 
 
 def _get_only_sentence(sentences: Iterator[str]) -> list[str]:

@@ -23,6 +23,7 @@ from clockhands.errors import DataError, UsageError
 from clockhands.files import write_text
 from clockhands.findings import join_words
 from clockhands.locking import LOCK
+from clockhands.reading import parse_json, read_json, stream_lines
 
 PLAN, RESULTS = "plan.json", "results.jsonl"
 """The files of a folder: the plan with the costs of its variants, and a line for each trial that ended."""
@@ -93,20 +94,20 @@ def read_comparison(folder: str | Path) -> Comparison:
     """Return the comparison in a folder, as far as it has run. Raises DataError if there is none."""
     folder = Path(folder)
     try:
-        content = json.loads((folder / PLAN).read_text("utf8"))
+        content = read_json(folder / PLAN, DataError)
         plan, costs = Plan.from_dict(content["plan"]), read_costs(content["costs"])
         return Comparison(plan, costs, tuple(_read_trials(folder / RESULTS)), content["fingerprint"])
-    except (OSError, ValueError, LookupError, TypeError, AttributeError) as fault:
-        reason = str(fault) if isinstance(fault, OSError) else repr(fault)
+    except (DataError, ValueError, LookupError, TypeError, AttributeError) as fault:
+        reason = str(fault) if isinstance(fault, DataError) else repr(fault)
         raise DataError(f"{folder} holds no comparison that can be read: {reason}") from fault
 
 
 def _read_trials(path: Path) -> list[Trial]:
     """Read the last line of each trial; what is no JSON is a line that a crash cut off."""
     trials: dict[tuple[str, int], Trial] = {}
-    for line in path.read_text("utf8").split("\n") if path.is_file() else ():
+    for line in stream_lines(path) if path.is_file() else ():
         try:
-            written = json.loads(line)
+            written = parse_json(line)
         except ValueError:
             continue
         trial = Trial.from_dict(written)

@@ -32,8 +32,9 @@ from typing import Any
 from clockhands.comparison.plan import Plan, make_plan
 from clockhands.comparison.variants import Variant
 from clockhands.errors import ConfigError, describe_unknown, show_value
-from clockhands.files import find_recipe, read_toml
+from clockhands.files import find_recipe
 from clockhands.options import check_value, fits, parse
+from clockhands.reading import read_toml
 from clockhands.runs.recipe import Recipe
 from clockhands.runs.recipe.keys import find_keys
 

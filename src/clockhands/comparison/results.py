@@ -11,6 +11,7 @@ from clockhands import __version__
 from clockhands.comparison.plan import Plan
 from clockhands.comparison.trial import Status, Trial
 from clockhands.errors import DataError, UsageError
+from clockhands.reading import parse_json
 
 
 @dataclass(frozen=True)
@@ -96,7 +97,7 @@ class Comparison:
     def from_json(cls, text: str) -> Comparison:
         """Return the comparison that ``to_json`` wrote. Raises DataError for what is no such document."""
         try:
-            raw = json.loads(text)
+            raw = parse_json(text)
             trials = tuple(Trial.from_dict(written) for written in raw["trials"])
             return cls(Plan.from_dict(raw["plan"]), read_costs(raw["costs"]), trials, raw["fingerprint"])
         except (AttributeError, LookupError, TypeError, ValueError) as fault:

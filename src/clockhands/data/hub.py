@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from clockhands.data.catalogue import corpus, find_task_of_columns
-from clockhands.data.readers import make_pairs
+from clockhands.data.readers import collect_items
 from clockhands.data.sources import HOLDOUT, make_corpus
 from clockhands.data.splits import Corpus, Items
-from clockhands.data.table_readers import read_column
+from clockhands.data.table_readers import pick_texts
 from clockhands.errors import MissingPackageError, UsageError, describe_unknown
 from clockhands.pretrained import load_data_set
 
@@ -43,18 +43,13 @@ def huggingface(
     opened = _open(dataset, subset, revision)
     if train not in opened:
         raise UsageError(f"data set {dataset!r}: {describe_unknown('split', train, opened)}")
+    columns = {"source": source, "target": target} if text is None else {"text": text}
     wanted = {"train": train, "validation": validation, "test": test}
     splits: dict[str, Items] = {}
     for split, there in wanted.items():
         if there is not None and there in opened:
             rows = _read_rows(opened[there], f"{dataset}[{there}]")
-            if text is not None:
-                splits[split] = [document for place, row in rows if (document := read_column(row, text, place)).strip()]
-            else:
-                sides = (
-                    (place, read_column(row, source, place), read_column(row, target, place)) for place, row in rows
-                )
-                splits[split] = list(make_pairs(sides, skip_blank))
+            splits[split] = collect_items(pick_texts(rows, columns), skip_blank)
     name = dataset if subset is None else f"{dataset}/{subset}"
     return make_corpus("huggingface", find_task_of_columns({"text": text}), splits, holdout, name)
 

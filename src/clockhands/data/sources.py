@@ -8,19 +8,15 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import TypeAlias
 
 from clockhands.data.catalogue import corpus, find_task_of_columns
 from clockhands.data.pairs import Pair
-from clockhands.data.readers import (
-    Unit,
-    make_pairs,
-    read_documents,
-    read_parallel,
-)
+from clockhands.data.readers import Unit, collect_items, read_documents, read_parallel
 from clockhands.data.splits import Corpus, Items, Task
-from clockhands.data.table_readers import read_column, read_rows
+from clockhands.data.table_readers import read_texts
 from clockhands.errors import DataError, UsageError
 
 __all__ = ["HOLDOUT", "Paths", "hold_out", "make_corpus", "parallel", "table", "text"]
@@ -40,11 +36,14 @@ def parallel(
     test_target: Paths | None = None,
     holdout: float = HOLDOUT,
     encoding: str = "utf-8",
+    source_encoding: str | None = None,
+    target_encoding: str | None = None,
     skip_blank: bool = False,
 ) -> Corpus:
     """Read files whose lines n are translations of each other; several files on a side are read one after the other.
 
-    ``holdout`` is the share kept for validation if there are no validation files. Raises UsageError for one side
+    ``holdout`` is the share kept for validation if there are no validation files. ``source_encoding`` and
+    ``target_encoding`` stand for ``encoding`` on their side. Raises UsageError for one side
     without the other, DataError for unequal numbers of lines and unreadable files.
     """
     sides = {
@@ -52,13 +51,14 @@ def parallel(
         "validation": (validation_source, validation_target),
         "test": (test_source, test_target),
     }
+    encodings = source_encoding or encoding, target_encoding or encoding
     splits: dict[str, Items] = {}
     for split, (sources, targets) in sides.items():
         if (sources is None) != (targets is None):
             named, missing = ("source", "target") if targets is None else ("target", "source")
             raise UsageError(f"the {split} {named} file has no {missing} file beside it; give both or neither")
         if sources is not None and targets is not None:
-            splits[split] = _read_sides(_list_paths(sources), _list_paths(targets), encoding, skip_blank)
+            splits[split] = _read_sides(_list_paths(sources), _list_paths(targets), encodings, skip_blank)
     return make_corpus("parallel", "translation", splits, holdout, f"{_join_names(source)} to {_join_names(target)}")
 
 
@@ -80,15 +80,14 @@ def table(
     """Read TSV, CSV or JSON Lines: the columns ``source`` and ``target``, or for a language model the column ``text``.
 
     ``format`` follows from the files' endings where it is not given; without ``header`` columns are named 1, 2, ...
-    Raises as ``read_rows`` and ``read_column``.
+    Raises as ``read_texts``.
     """
 
+    columns = {"source": source, "target": target} if text is None else {"text": text}
+
     def read(paths: Paths) -> Items:
-        rows = (row for path in _list_paths(paths) for row in read_rows(path, format, header=header, encoding=encoding))
-        if text is not None:
-            return [document for place, row in rows if (document := read_column(row, text, place)).strip()]
-        sides = ((place, read_column(row, source, place), read_column(row, target, place)) for place, row in rows)
-        return list(make_pairs(sides, skip_blank))
+        rows = (read_texts(path, columns, format, header=header, encoding=encoding) for path in _list_paths(paths))
+        return collect_items(chain.from_iterable(rows), skip_blank)
 
     return make_corpus(
         "table",
@@ -130,14 +129,14 @@ def _read_each(
 
 
 def _read_sides(
-    sources: Sequence[str | Path], targets: Sequence[str | Path], encoding: str, skip_blank: bool
+    sources: Sequence[str | Path], targets: Sequence[str | Path], encodings: tuple[str, str], skip_blank: bool
 ) -> list[Pair]:
     if len(sources) != len(targets):
         raise UsageError(f"{len(sources)} source files and {len(targets)} target files; they go together one by one")
     return [
         pair
         for source, target in zip(sources, targets, strict=True)
-        for pair in read_parallel(source, target, encoding, skip_blank=skip_blank)
+        for pair in read_parallel(source, target, *encodings, skip_blank=skip_blank)
     ]
 
 

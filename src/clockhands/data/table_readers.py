@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import csv
-import io
-import json
+import re
+import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain, zip_longest
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from clockhands.data.readers import read_text
-from clockhands.errors import DataError, UsageError, describe_unknown, show_value, suggest_nearest
+from clockhands.errors import DataError, UsageError, describe_unknown, show_value
 from clockhands.options import fits
+from clockhands.reading import LONGEST_LINE, parse_json, stream_lines
 
-__all__ = ["FORMATS", "STANDS_FOR_CR", "SUFFIXES", "read_column", "read_rows"]
+__all__ = ["FORMATS", "STANDS_FOR_CR", "SUFFIXES", "pick_texts", "read_rows", "read_texts"]
 
 FORMATS = ("csv", "jsonl", "tsv")
 SUFFIXES = {".tsv": "tsv", ".tab": "tsv", ".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl"}
 STANDS_FOR_CR = "\udc0d"
+QUOTED_CELL = r'(?:"(?:[^"]|"")*"|[^"\t\n]*)'
+QUOTED_ROW = re.compile(rf"{QUOTED_CELL}(?:\t{QUOTED_CELL})*")
+NEEDS_QUOTES = re.compile(r'(?:^|\t)"[^"]*(?:""|\t|\n)')
+NAME = re.compile(r"\S+(?:[ _]\S+)?")
+"""What a column is called: one word or two. A sentence has more."""
 
 
 def read_rows(
@@ -28,34 +33,50 @@ def read_rows(
     """Read the rows of a TSV, CSV or JSON Lines file as (place, values by column name).
 
     ``format`` follows from the file's ending where it is None. Without ``header`` the columns of TSV and CSV are
-    named ``1``, ``2`` and so on. TSV has no quotes, CSV has.
+    named ``1``, ``2`` and so on. CSV has quotes; TSV has them where a spreadsheet wrote it, see ``_is_quoted``.
     Raises DataError for ragged rows and what is not JSON, UsageError for an ending that says no format.
     """
-    name = format or _choose_format(Path(path))
+    name = format or _choose_format(Path(path), encoding)
     if name not in FORMATS:
         raise UsageError(describe_unknown("table format", name, FORMATS))
-    text = read_text(path, encoding)
-    return _read_json_rows(path, text) if name == "jsonl" else _read_table_rows(path, text, name, header)
+    if name == "jsonl":
+        return _read_json_rows(path, encoding)
+    return _read_table_rows(path, name, header, encoding)
 
 
-def _choose_format(path: Path) -> str:
+def _choose_format(path: Path, encoding: str) -> str:
     suffixes = [suffix for suffix in path.suffixes if suffix != ".gz"]
     if suffixes and suffixes[-1].lower() in SUFFIXES:
         return SUFFIXES[suffixes[-1].lower()]
-    raise UsageError(f"{path}: the ending does not say what kind of table this is; give format='tsv', 'csv' or 'jsonl'")
+    first = next(stream_lines(path, encoding), "")
+    seems = "tsv" if "\t" in first else "jsonl" if first.startswith("{") else "csv"
+    columns = ""
+    if seems != "jsonl":
+        names = next(csv.reader([first], delimiter="\t" if seems == "tsv" else ","), [])
+        columns = f"; {_advise(dict.fromkeys(names, ''), {'source': 'source', 'target': 'target'}, header=True)}"
+    raise UsageError(
+        f"{path}: the ending does not say what kind of table this is; give data.format as tsv, csv or jsonl, here "
+        f"data.format={seems}{columns}"
+    )
 
 
-def _read_table_rows(path: str | Path, text: str, format: str, header: bool) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _read_table_rows(
+    path: str | Path, format: str, header: bool, encoding: str
+) -> Iterator[tuple[str, Mapping[str, Any]]]:
     # The module takes a lone \r for the end of a row. Half a surrogate, which no decoded text holds, stands in for it.
-    stream = io.StringIO(text.replace("\r", STANDS_FOR_CR), newline="\n")
-    if format == "tsv":
-        reader = csv.reader(stream, delimiter="\t", quoting=csv.QUOTE_NONE)
+    lines = (line.replace("\r", STANDS_FOR_CR) + "\n" for line in stream_lines(path, encoding))
+    csv.field_size_limit(LONGEST_LINE)
+    if format == "csv":
+        reader = csv.reader(lines, strict=True)
+    elif _is_quoted(path, encoding):
+        reader = csv.reader(lines, csv.excel_tab, strict=True)
     else:
-        reader = csv.reader(stream, strict=True)
-    csv.field_size_limit(2**31 - 1)
+        reader = csv.reader(lines, delimiter="\t", quoting=csv.QUOTE_NONE)
     rows = ([value.replace(STANDS_FOR_CR, "\r") for value in row] for row in reader)
     try:
-        first = next(rows, [])
+        first = next(rows, None)
+        if first is None:
+            raise DataError(f"{path} is empty")
         columns = first if header else [str(number) for number in range(1, len(first) + 1)]
         if len(set(columns)) < len(columns):
             raise DataError(f"{path}: {_find_named_twice(columns)}")
@@ -66,31 +87,49 @@ def _read_table_rows(path: str | Path, text: str, format: str, header: bool) -> 
             if len(row) != len(columns):
                 has = "1 column" if len(row) == 1 else f"{len(row)} columns"
                 raise DataError(f"{place} has {has} where the first line has {len(columns)}")
-            yield place, dict(zip_longest(columns, row))
+            yield place, dict(zip(columns, row, strict=True))
     except csv.Error as fault:
         raise DataError(f"{path}, line {reader.line_num}: {fault}") from fault
 
 
-def _read_json_rows(path: str | Path, text: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    for number, line in enumerate(text.split("\n"), 1):
+def _is_quoted(path: str | Path, encoding: str) -> bool:
+    """Return whether a TSV is quoted as a spreadsheet does it; in other ones a quotation mark is a part of the text.
+
+    A spreadsheet puts every cell with a quotation mark, a tab or a line end into quotation marks, and doubles those
+    inside. So the whole file has to be read before the first cell; a single mark that stands otherwise decides.
+    """
+    pending, is_needed = "", False
+    for line in stream_lines(path, encoding, keep=False):
+        if not pending and '"' not in line:
+            continue
+        pending += line
+        if pending.count('"') % 2 and len(pending) < LONGEST_LINE:
+            pending += "\n"
+            continue
+        if not QUOTED_ROW.fullmatch(pending):
+            return False
+        is_needed, pending = is_needed or bool(NEEDS_QUOTES.search(pending)), ""
+    return is_needed and not pending
+
+
+def _read_json_rows(path: str | Path, encoding: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    number = 0
+    for number, line in enumerate(stream_lines(path, encoding), 1):
         if not line.strip():
             continue
         place = f"{path}, line {number}"
         try:
-            row = json.loads(line, object_pairs_hook=_describe_unlike)
-        except json.JSONDecodeError as fault:
-            raise DataError(f"{place} is not JSON: {fault.msg} at column {fault.colno}") from fault
-        except RecursionError as fault:
-            raise DataError(f"{place} nests objects or lists too deeply to be read") from fault
+            row = parse_json(line, _make_object)
         except ValueError as fault:
-            # Two columns of one name, or an integer of more digits than Python reads.
             raise DataError(f"{place}: {fault}") from fault
         if not isinstance(row, dict):
             raise DataError(f"{place} is not a JSON object with named columns but {type(row).__name__}")
         yield place, row
+    if not number:
+        raise DataError(f"{path} is empty")
 
 
-def _describe_unlike(columns: list[tuple[str, Any]]) -> dict[str, Any]:
+def _make_object(columns: list[tuple[str, Any]]) -> dict[str, Any]:
     """Return a JSON object as a dictionary. Raises ValueError for a name that it has twice."""
     row = dict(columns)
     if len(row) < len(columns):
@@ -103,17 +142,37 @@ def _find_named_twice(names: Sequence[str]) -> str:
     return f"more than one column is named {show_value(twice)}; give every column its own name"
 
 
-def read_column(row: Mapping[str, Any], name: str, place: str) -> str:
-    """Return the text in a column; ``translation.de`` looks inside a nested one.
+def read_texts(
+    path: str | Path, columns: Mapping[str, str], format: str | None, *, header: bool, encoding: str
+) -> Iterator[tuple[str, ...]]:
+    """Read the texts in some columns of a table: ``read_rows`` and ``pick_texts``, which raise what is wrong."""
+    format = format or _choose_format(Path(path), encoding)
+    rows = read_rows(path, format, header=header, encoding=encoding)
+    return pick_texts(rows, columns, header=header and format != "jsonl")
 
-    Raises DataError, with ``place`` and the columns there are, for a missing column and for one that holds no text.
+
+def pick_texts(
+    rows: Iterator[tuple[str, Mapping[str, Any]]], columns: Mapping[str, str], *, header: bool = False
+) -> Iterator[tuple[str, ...]]:
+    """Yield the place of each row and its texts, in the order of ``columns``: names by the option that gives them.
+
+    The name ``translation.de`` looks inside a column. ``header``: whether the first line of a table gave the names.
+    Raises DataError for a column that holds no text, and for one that is missing, with the options to set.
     """
+    for place, row in rows:
+        yield (place, *(_read_text(place, row, option, columns, header) for option in columns))
+
+
+def _read_text(place: str, row: Mapping[str, Any], option: str, columns: Mapping[str, str], header: bool) -> str:
     value: Any = row
+    name = columns[option]
     for part in (name,) if name in row else name.split("."):
         if not isinstance(value, Mapping) or part not in value:
-            there = _list_columns(row)
-            nearest = suggest_nearest(name, there)
-            raise DataError(f"{place}: there is no column {name!r}{nearest} (columns: {', '.join(there)})")
+            there = [show_value(column, 40) for column in _list_columns(row)]
+            raise DataError(
+                f"{place}: there is no column {name!r}, which data.{option} names (columns: {', '.join(there)}); "
+                f"{_advise(row, columns, header)}"
+            )
         value = value[part]
     if not isinstance(value, str):
         raise DataError(f"{place}: column {name!r} holds no text but {type(value).__name__}: {show_value(value)}")
@@ -123,7 +182,26 @@ def read_column(row: Mapping[str, Any], name: str, place: str) -> str:
     return value
 
 
-def _list_columns(row: Mapping[str, Any]) -> Sequence[str]:
+def _advise(row: Mapping[str, Any], columns: Mapping[str, str], header: bool) -> str:
+    """Say which options to set for a table with this row; where it has a ``header``, that may be the first pair."""
+    there = _list_columns(row)
+    free = [name for name in there if name not in columns.values()]
+    named = {
+        option: name if name in there else free.pop(0) for option, name in columns.items() if name in there or free
+    }
+    numbered = {option: str(number) for number, option in enumerate(columns, 1) if number <= len(there)}
+    by_name, by_number = (
+        " ".join(f"data.{option}={shlex.quote(name)}" for option, name in chosen.items())
+        for chosen in (named, numbered)
+    )
+    if not header:
+        return f"set {by_name}"
+    if not all(NAME.fullmatch(name) for name in there):
+        return f"the first line is no header, as it seems: set data.header=false {by_number}"
+    return f"set {by_name}, or, if the first line is no header, data.header=false {by_number}"
+
+
+def _list_columns(row: Mapping[str, Any]) -> list[str]:
     nested = (
         [f"{key}.{inner}" for inner in value] if isinstance(value, Mapping) else [key] for key, value in row.items()
     )

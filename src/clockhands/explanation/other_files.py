@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import copy
 import dataclasses
-import json
 import shlex
 from collections.abc import Mapping
 from typing import Any, NoReturn
@@ -13,6 +12,7 @@ from typing import Any, NoReturn
 from clockhands.errors import CheckpointError, UsageError
 from clockhands.explanation.rotation import Rotation, check_number, temperature_of
 from clockhands.explanation.table import Layer, Positions, check_layers
+from clockhands.reading import parse_json
 
 __all__ = ["apply_llama_flags", "lay_over", "read_megatron", "read_mistral"]
 
@@ -156,7 +156,7 @@ def lay_over(raw: Mapping[str, Any], overrides: str) -> dict[str, Any]:
     Raises UsageError for what is not a JSON table.
     """
     try:
-        changes = json.loads(overrides)
+        changes = parse_json(overrides)
     except ValueError as fault:
         raise UsageError(f"--hf-overrides {overrides!r} is not JSON: {fault}") from fault
     if not isinstance(changes, dict):

@@ -10,8 +10,9 @@ from clockhands.explanation.huggingface import PROGRAMS, read_huggingface
 from clockhands.explanation.other_files import lay_over, read_megatron, read_mistral
 from clockhands.explanation.own_runs import read_own
 from clockhands.explanation.table import Positions
-from clockhands.pretrained.configuration import read_configuration, read_json
+from clockhands.pretrained import read_configuration, read_json
 from clockhands.pretrained.file_names import OWN
+from clockhands.reading import read_document
 
 __all__ = ["read_positions"]
 
@@ -40,7 +41,7 @@ def read_positions(source: str | Path, program: str = "transformers5", overrides
     if path.name == "params.json" and path.is_file():
         return read_mistral(read_json(path), str(source))
     if not is_config:
-        return read_megatron(_read_text(path), str(source))
+        return read_megatron(read_document(path, CheckpointError, "the arguments", LARGEST_ARGUMENTS), str(source))
     raw = read_json(path) if path.is_file() else read_configuration(source)
     if "model_type" not in raw and "dim" in raw and "n_heads" in raw:
         return read_mistral(raw, str(source))
@@ -49,12 +50,3 @@ def read_positions(source: str | Path, program: str = "transformers5", overrides
     if overrides is not None:
         raw = lay_over(raw, overrides)
     return read_huggingface(raw, str(source), program)
-
-
-def _read_text(path: Path) -> str:
-    try:
-        if path.stat().st_size > LARGEST_ARGUMENTS:
-            raise CheckpointError(f"{path} has {path.stat().st_size:,} bytes; give a config.json, a .gguf or arguments")
-        return path.read_text("utf8")
-    except (OSError, UnicodeDecodeError) as fault:
-        raise CheckpointError(f"{path} cannot be read as text: {fault}") from fault

@@ -15,6 +15,7 @@ from clockhands.errors import DataError
 from clockhands.extension.drift import Drift
 from clockhands.extension.retrieval import Retrieval
 from clockhands.files import write_text
+from clockhands.reading import read_json
 from clockhands.shapes import Float
 
 __all__ = ["Archive"]
@@ -37,9 +38,9 @@ class Archive:
         self.results: dict[str, Any] = {}
         if path is not None and path.exists():
             try:
-                read = json.loads(path.read_text("utf8"))
+                read = read_json(path, DataError)
                 self.results = dict(read["results"]) if read["signature"] == signature else {}
-            except (OSError, *WRONG) as fault:
+            except (DataError, *WRONG) as fault:
                 raise self._refuse() from fault
 
     def _refuse(self, key: str = "") -> DataError:

@@ -16,6 +16,7 @@ from typing import Any, Literal
 from clockhands.errors import DataError
 from clockhands.files import write_text
 from clockhands.findings.figure import Figure, Number, Scalar, make_tuples, read_figure
+from clockhands.reading import parse_json, read_document
 
 __all__ = ["SCHEMA", "SHARE", "Finding", "Findings", "Light", "Reference", "Table", "set_html_renderer"]
 
@@ -141,7 +142,7 @@ class Findings:
     def from_json(cls, text: str) -> Findings:
         """Read what ``to_json`` wrote. Raises DataError on anything else."""
         try:
-            raw = json.loads(text)
+            raw = parse_json(text)
             schema = raw.pop("schema")
             if schema not in _READABLE:
                 raise DataError(
@@ -149,7 +150,7 @@ class Findings:
                 )
             items = tuple(_read_finding(item) for item in raw.pop("items"))
             return cls(items=items, **raw)
-        except (KeyError, TypeError, AttributeError, RecursionError, json.JSONDecodeError) as fault:
+        except (KeyError, TypeError, AttributeError, ValueError) as fault:
             raise DataError(f"this is no findings file: {_describe_fault(fault)}") from fault
 
     def save(self, path: str | Path) -> Path:
@@ -159,16 +160,11 @@ class Findings:
     @classmethod
     def load(cls, path: str | Path) -> Findings:
         """Read a file that ``save`` wrote. Raises DataError, with the path, for any other or none."""
-        try:
-            text = Path(path).read_text(encoding="utf8")
-        except OSError as fault:
-            raise DataError(f"cannot read findings from {path}: {fault.strerror or fault}") from fault
-        except UnicodeDecodeError as fault:
-            raise DataError(f"cannot read findings from {path}: it is no text in UTF-8 ({fault.reason})") from fault
+        text = read_document(path, DataError, "the findings in")
         try:
             return cls.from_json(text)
         except DataError as fault:
-            raise DataError(f"cannot read findings from {path}: {fault}") from fault
+            raise DataError(f"cannot read the findings in {path}: {fault}") from fault
 
     def _repr_html_(self) -> str:
         if _html_renderer is None:

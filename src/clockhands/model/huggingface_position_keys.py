@@ -18,7 +18,7 @@ from clockhands.explanation.table import Layer
 from clockhands.model.layer_parts import FAULT_SOURCE, Parts, describe_parts, have_equal_effect, list_parts
 from clockhands.model.position_config import PositionConfig
 from clockhands.model.validation_cache import get_validated_config
-from clockhands.pretrained.configuration import read_configuration, read_json
+from clockhands.pretrained import read_configuration, read_json
 from clockhands.pretrained.file_names import OWN
 from clockhands.schemes import RoPE
 from clockhands.schemes.huggingface_position import TWO_SIDED, read_position_table

@@ -17,7 +17,6 @@ from clockhands.pretrained.configuration import (
     is_own,
     load_configuration,
     read_configuration,
-    read_json,
     refuse_code,
     reload_configuration,
 )
@@ -25,6 +24,7 @@ from clockhands.pretrained.data_sets import load_data_set
 from clockhands.pretrained.file_names import CONFIG, GENERATION, LOADING_CODE, OWN_AUTO_MAP, PICKLES, TOKENIZER, WEIGHTS
 from clockhands.pretrained.guards import TRUST, explain_faults, first_line, forbid_questions
 from clockhands.pretrained.tokenizers import load_tokenizer
+from clockhands.reading import read_json
 
 if TYPE_CHECKING:
     from clockhands.pretrained.models import build_model, count_numbers, load_model

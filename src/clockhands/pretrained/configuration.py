@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Iterator, Mapping
@@ -10,76 +9,26 @@ from pathlib import Path
 from typing import Any
 
 from clockhands.errors import CheckpointError
-from clockhands.files import check_readable, is_deep
 from clockhands.pretrained.file_names import CONFIG, FOREIGN, OWN, OWN_AUTO_MAP
 from clockhands.pretrained.guards import describe_untrusted, explain_faults, first_line, forbid_questions
 from clockhands.quiet import quiet
+from clockhands.reading import read_json
 
 __all__ = [
-    "DEEPEST",
-    "LARGEST_TEXT",
     "MOST",
     "is_known",
     "is_own",
     "load_configuration",
     "read_configuration",
-    "read_json",
     "refuse_code",
-    "refuse_strange_file",
     "reload_configuration",
 ]
 
-LARGEST_TEXT = 2**26
-"""Bytes of the largest configuration that is read; those of real models have some thousands."""
-DEEPEST = 64
-"""Levels of tables and lists within each other that a configuration may have."""
 MOST = {
     re.compile(r"layers?(_per_\w+)?$|^n_layers?$|blocks?$|^depths?$"): 2_000,
     re.compile(r"heads?$|experts?$|labels?$|groups?$"): 2**17,
 }
 """Counts that transformers turns into objects or lists, however small each is, and the largest that is taken."""
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """Read a JSON file that holds one table.
-
-    Raises CheckpointError, with the path, for a file that is missing, no ordinary file, too large, not UTF-8, not JSON,
-    nested too deeply, or holds something else.
-    """
-    try:
-        refuse_strange_file(path)
-        if path.stat().st_size > LARGEST_TEXT:
-            raise CheckpointError(f"{path} has {path.stat().st_size:,} bytes; no configuration is as large")
-        table = json.loads(path.read_text(encoding="utf8"))
-    except UnicodeDecodeError as fault:
-        raise CheckpointError(f"{path} cannot be read: it is not UTF-8 ({fault.reason})") from fault
-    except RecursionError as fault:
-        raise CheckpointError(f"{path} cannot be read: it is nested thousands of levels deep") from fault
-    except (OSError, ValueError) as fault:
-        raise CheckpointError(f"{path} cannot be read: {first_line(fault)}") from fault
-    if not isinstance(table, dict):
-        kind = {list: "a list", str: "a text", type(None): "null"}.get(type(table), "a number")
-        raise CheckpointError(f"{path} cannot be read: it holds {kind}, not a table of settings")
-    if is_deep(table, DEEPEST):
-        raise CheckpointError(f"{path} cannot be read: it is nested more than {DEEPEST} levels deep")
-    return table
-
-
-def refuse_strange_file(path: Path) -> None:
-    """Raise CheckpointError unless a file, or what a link leads to, is an ordinary one: a pipe would never end."""
-    if path.is_file():
-        try:
-            check_readable(path)
-        except PermissionError as fault:
-            raise CheckpointError(f"cannot read {path}: {fault.strerror}; its owner can allow it") from fault
-        return
-    if path.is_dir():
-        raise CheckpointError(f"{path} is a folder; a file of that name is needed")
-    if path.is_symlink() and not path.exists():
-        raise CheckpointError(f"{path} is a link to {path.readlink()}, which is not there")
-    if path.exists():
-        raise CheckpointError(f"{path} is not an ordinary file")
-    raise CheckpointError(f"{path} is not there")
 
 
 def read_configuration(source: str | Path) -> dict[str, Any]:

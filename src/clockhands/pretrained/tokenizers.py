@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from clockhands.errors import CheckpointError
-from clockhands.pretrained.configuration import read_json, refuse_strange_file
 from clockhands.pretrained.file_names import CONFIG, TOKENIZER
 from clockhands.pretrained.guards import explain_faults, forbid_questions
 from clockhands.quiet import quiet
+from clockhands.reading import read_json, refuse_strange_file
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

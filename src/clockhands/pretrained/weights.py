@@ -12,9 +12,9 @@ from safetensors import safe_open
 
 from clockhands.errors import CheckpointError, ClockhandsError
 from clockhands.machine import measure_free_memory
-from clockhands.pretrained.configuration import read_json, refuse_strange_file
 from clockhands.pretrained.file_names import ADAPTER, CONFIG, INDEX, PICKLES, WEIGHTS
 from clockhands.pretrained.guards import first_line
+from clockhands.reading import read_json, refuse_strange_file
 from clockhands.shapes import Tensor
 
 __all__ = ["ROOM", "check_fits", "check_weights", "count_bytes", "list_weight_files", "load_state", "refuse_not_finite"]
@@ -97,7 +97,7 @@ def count_bytes(path: Path) -> int:
 def check_fits(needed: int, source: str | Path, available: int | None = None) -> None:
     """Raise CheckpointError if a model of ``needed`` bytes does not fit into ``available`` (default: what is free)."""
     if available is None:
-        available = measure_free_memory(torch.device("cpu"))
+        available = measure_free_memory()
     if needed * ROOM > available:
         raise CheckpointError(
             f"{source} needs {needed / 2**30:.1f} GiB for its weights and more to run, and {available / 2**30:.1f} GiB "

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import json
 import random
 import re
 import shutil
@@ -18,8 +17,9 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 
 from clockhands.errors import CheckpointError
-from clockhands.files import apply_umask, check_readable
+from clockhands.files import apply_umask
 from clockhands.pretrained import PICKLES, WEIGHTS, explain_faults, load_state, refuse_not_finite
+from clockhands.reading import read_json, refuse_strange_file
 from clockhands.shapes import Tensor
 
 __all__ = [
@@ -113,29 +113,22 @@ def read_state(checkpoint: Path) -> dict[str, object]:
 
     Raises CheckpointError for a checkpoint that is foreign, damaged or incomplete.
     """
-    try:
-        state = json.loads((checkpoint / STATE).read_text("utf8"))
-        step = state["global_step"]
-    except PermissionError as fault:
-        raise CheckpointError(f"{checkpoint / STATE} cannot be read: {fault.strerror}") from fault
-    except FileNotFoundError as fault:
-        raise CheckpointError(f"{checkpoint} is not a checkpoint of a training run ({STATE} not found)") from fault
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as fault:
-        raise CheckpointError(f"{checkpoint} is damaged: {STATE} cannot be read ({fault})") from fault
-    if step != get_step(checkpoint):
-        raise CheckpointError(f"{checkpoint} is damaged: its state is of step {step}")
-    return dict(state)
+    if not (checkpoint / STATE).exists():
+        raise CheckpointError(f"{checkpoint} is not a checkpoint of a training run ({STATE} not found)")
+    state = read_json(checkpoint / STATE)
+    if state.get("global_step") != get_step(checkpoint):
+        raise CheckpointError(f"{checkpoint} is damaged: its state is of step {state.get('global_step')!r}")
+    return state
 
 
 def read_weights(checkpoint: Path) -> dict[str, Tensor]:
     """Read the weights of a checkpoint. Raises CheckpointError if they are missing or damaged."""
     try:
-        check_readable(checkpoint / WEIGHTS)
+        if (checkpoint / WEIGHTS).exists():
+            refuse_strange_file(checkpoint / WEIGHTS)
         weights = load_file(checkpoint / WEIGHTS)
         refuse_not_finite(weights.items(), checkpoint)
         return weights
-    except PermissionError as fault:
-        raise CheckpointError(f"{checkpoint / WEIGHTS} cannot be read: {fault.strerror}") from fault
     except (OSError, SafetensorError) as fault:
         raise CheckpointError(
             f"{checkpoint / WEIGHTS} cannot be read ({fault}); delete that checkpoint to continue from the one before"
@@ -148,12 +141,12 @@ def read_loss(checkpoint: Path) -> tuple[list[float], int] | None:
     Returns None for a checkpoint of an earlier version, which was always saved right after a log line. Raises
     CheckpointError for a damaged one.
     """
-    try:
-        saved = json.loads((checkpoint / LOSS).read_text("utf8"))
-        sums, step = [float(value) for value in saved["sums"]], int(saved["logged"])
-    except FileNotFoundError:
+    if not (checkpoint / LOSS).exists():
         return None
-    except (OSError, ValueError, KeyError, TypeError, RecursionError, OverflowError) as fault:
+    saved = read_json(checkpoint / LOSS)
+    try:
+        sums, step = [float(value) for value in saved["sums"]], int(saved["logged"])
+    except (ValueError, KeyError, TypeError, OverflowError) as fault:
         raise CheckpointError(f"{checkpoint} is damaged: {LOSS} cannot be read ({fault})") from fault
     if not sums:
         raise CheckpointError(f"{checkpoint} is damaged: {LOSS} holds no loss")

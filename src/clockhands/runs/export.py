@@ -13,6 +13,7 @@ from safetensors import SafetensorError
 from clockhands.errors import CheckpointError
 from clockhands.files import apply_umask, write_text
 from clockhands.pretrained import CONFIG, LOADING_CODE, OWN_AUTO_MAP
+from clockhands.reading import read_json
 from clockhands.runs.folder import EXPORTING
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ def _add_loading_code(folder: Path, model: PreTrainedModel) -> None:
     if getattr(model, "auto_class", None) is None:
         return
     write_text(folder / LOADING_CODE, LOADER)
-    config = add_auto_map(json.loads((folder / CONFIG).read_text("utf8")), model)
+    config = add_auto_map(read_json(folder / CONFIG), model)
     write_text(folder / CONFIG, json.dumps(config, indent=2, sort_keys=True) + "\n")
 
 

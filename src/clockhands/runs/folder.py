@@ -31,6 +31,7 @@ from clockhands.errors import CheckpointError, DataError, UsageError
 from clockhands.files import UNFINISHED, apply_umask, remove_unfinished, write_text
 from clockhands.locking import LOCK
 from clockhands.pretrained import CONFIG, GENERATION, LOADING_CODE, TOKENIZER, WEIGHTS
+from clockhands.reading import parse_json, read_json, stream_lines
 from clockhands.runs import checkpoints
 
 __all__ = [
@@ -149,7 +150,7 @@ def tidy_folder(path: Path) -> None:
 
 def is_generated_card(path: Path) -> bool:
     """Return whether training wrote a model card, and nobody has taken ``CARD_MARK`` out of it to keep it."""
-    return path.is_file() and CARD_MARK in path.read_text("utf8", errors="replace")
+    return path.is_file() and CARD_MARK.encode() in path.read_bytes()
 
 
 def _is_run_file(path: Path) -> bool:
@@ -170,7 +171,7 @@ def _remove(path: Path) -> None:
 def add_facts(folder: Path, **facts: Any) -> None:
     """Add facts to ``run.json``; a fact of the same name is replaced."""
     path = folder / RECORD
-    known = json.loads(path.read_text("utf8")) if path.is_file() else {}
+    known = read_json(path) if path.is_file() else {}
     write_text(path, json.dumps({**known, **facts}, indent=2) + "\n")
 
 
@@ -181,15 +182,12 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
     """
     if not path.is_file():
         return []
-    try:
-        lines = path.read_text("utf8").splitlines()
-    except ValueError as fault:
-        raise DataError(f"{path} is not UTF-8 text ({fault}); move it away") from fault
+    lines = list(stream_lines(path))
     metrics = []
     for number, line in enumerate(lines, 1):
         try:
-            values = json.loads(line)
-        except (ValueError, RecursionError) as fault:
+            values = parse_json(line)
+        except ValueError as fault:
             if number < len(lines):
                 raise DataError(f"{path}, line {number} is not JSON ({fault}); delete that line") from fault
         else:

@@ -10,6 +10,7 @@ from typing import Any
 
 from clockhands.errors import CheckpointError, ClockhandsError, UsageError
 from clockhands.pretrained import CONFIG, LOADING_CODE
+from clockhands.reading import read_json
 from clockhands.runs.card import make_card
 from clockhands.runs.export import LOADER, add_auto_map
 from clockhands.runs.folder import CARD, is_generated_card
@@ -68,7 +69,7 @@ def collect_files(run: str | Path) -> dict[str, Path | bytes]:
     if not opened.finished:
         raise CheckpointError(f"{run} is not trained to its end; continue with: clockhands train --resume {run}")
     model = open_run(opened, device="cpu").model
-    config: dict[str, Any] = json.loads((opened.path / CONFIG).read_text("utf8"))
+    config: dict[str, Any] = read_json(opened.path / CONFIG)
     card = opened.path / CARD
     is_own_card = _lies_in(card, opened.path) and not is_generated_card(card)
     files: dict[str, Path | bytes] = {

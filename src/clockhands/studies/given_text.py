@@ -20,6 +20,7 @@ from pathlib import Path
 from clockhands.comparison import Plan
 from clockhands.errors import ConfigError, DataError, UsageError
 from clockhands.findings import join_words
+from clockhands.reading import refuse_strange_file
 from clockhands.runs.recipe import vary_recipe
 
 
@@ -85,7 +86,9 @@ def read_given_text(tables: Mapping[str, object], source: str) -> GivenText:
 
 def _hash_file(path: Path) -> str:
     """Return the SHA-256 of a file. Raises DataError where it cannot be read."""
+    refuse_strange_file(path, DataError)
     try:
-        return hashlib.sha256(path.read_bytes()).hexdigest()
+        with path.open("rb") as stream:
+            return hashlib.file_digest(stream, "sha256").hexdigest()
     except OSError as fault:
         raise DataError(f"{path} cannot be read: {fault}") from fault

@@ -61,7 +61,7 @@ from typing import Any, Literal, get_args
 
 from clockhands.comparison.verdict_sentences import Kind
 from clockhands.errors import ConfigError, describe_unknown
-from clockhands.files import read_toml
+from clockhands.reading import read_toml
 from clockhands.studies.study import Ordering
 
 Judgement = Literal["true", "false", "only if", "undecided", "unmeasured"]

@@ -60,7 +60,7 @@ from clockhands.comparison import Plan
 from clockhands.comparison.plan_file import make_plan_from_tables
 from clockhands.comparison.verdict_sentences import Kind
 from clockhands.errors import ConfigError, describe_unknown
-from clockhands.files import read_toml
+from clockhands.reading import read_toml
 from clockhands.studies.given_text import GivenText, read_given_text
 from clockhands.studies.scaling import scale_plan
 from clockhands.studies.sizes import SIZES

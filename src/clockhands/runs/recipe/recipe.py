@@ -11,9 +11,10 @@ import tomli_w
 
 from clockhands.data import CORPORA, Task
 from clockhands.errors import ConfigError, describe_unknown
-from clockhands.files import find_recipe, read_toml
+from clockhands.files import find_recipe
 from clockhands.model.config import TransformerConfig
 from clockhands.options import parse
+from clockhands.reading import read_toml
 from clockhands.runs.folder import RECIPE
 from clockhands.runs.recipe.inheritance import inherit_tables
 from clockhands.runs.recipe.keys import (

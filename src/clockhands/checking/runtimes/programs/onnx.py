@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,6 +12,7 @@ import numpy as np
 from clockhands.checking.runtimes.runtime import RUNTIMES, WHOLE, Offer, Texts, Way, import_engine
 from clockhands.checking.runtimes.scores import log_softmax
 from clockhands.errors import CheckpointError, UsageError
+from clockhands.reading import read_json
 
 _TYPES = {"tensor(float)": np.float32, "tensor(float16)": np.float16, "tensor(double)": np.float64}
 _KNOWN = ("input_ids", "attention_mask", "position_ids", "use_cache_branch")
@@ -135,10 +135,9 @@ def _check_names(path: str, inputs: Sequence[str], outputs: Sequence[str]) -> No
 def _read_config(path: Path) -> dict[str, Any]:
     """Return the configuration that Optimum writes beside an export; empty where there is none that can be read."""
     try:
-        config = json.loads((path.parent / "config.json").read_text("utf8"))
-    except (OSError, ValueError):
+        return read_json(path.parent / "config.json")
+    except CheckpointError:
         return {}
-    return config if isinstance(config, dict) else {}
 
 
 def _shorten(fault: Exception) -> str:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import http.client
 import json
-import urllib.error
 import urllib.request
 from typing import Any
 from urllib.parse import urlsplit
 
 from clockhands.checking.runtimes.runtime import RUNTIMES, WHOLE, Offer, Texts, Way
 from clockhands.errors import CheckpointError, UsageError
+from clockhands.reading import fetch, parse_json
 
 _SECONDS = 120
 _MOST_TOKENS = 1 << 18
@@ -117,19 +117,19 @@ class CompletionsServer:
             self._address + path, data, {"Content-Type": "application/json", "Accept": "application/json"}
         )
         try:
-            with self._opener.open(request, timeout=_SECONDS) as answer:
-                return json.loads(answer.read())
-        except urllib.error.HTTPError as fault:
-            text = " ".join(fault.read(400).decode("utf8", "replace").split())
-            refused = f". It {_NO_SCORES}" if body is not None and fault.code in (400, 422) else ""
-            raise CheckpointError(f"{self._address}{path} answered {fault.code}: {text[:200]}{refused}") from fault
+            status, answer = fetch(self._opener, request, _SECONDS)
+            if status < 300:
+                return parse_json(answer)
         except (OSError, http.client.HTTPException) as fault:
             reason = getattr(fault, "reason", fault)
             raise CheckpointError(
                 f"{self._address}{path} cannot be reached: {reason}; is the server running?"
             ) from fault
         except ValueError as fault:
-            raise CheckpointError(f"{self._address}{path} answered what is no JSON") from fault
+            raise CheckpointError(f"{self._address}{path} answered what cannot be read: {fault}") from fault
+        text = " ".join(answer[:400].decode("utf8", "replace").split())
+        refused = f". It {_NO_SCORES}" if body is not None and status in (400, 422) else ""
+        raise CheckpointError(f"{self._address}{path} answered {status}: {text[:200]}{refused}")
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
