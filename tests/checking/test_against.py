@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from pathlib import Path
 from typing import Any
 
@@ -175,3 +176,14 @@ def test_trust_is_about_opening_a_folder_and_refused_for_models(tmp_path: Path) 
     assert against.compare(tmp_path / "llama", made, trust_remote_code=True).same
     with pytest.raises(UsageError, match="trust_remote_code"):
         against.compare(made, made, trust_remote_code=True)
+
+
+def test_divergence_and_agreement_are_those_of_the_definition() -> None:
+    """Two tokens, worked out by hand: p = (1/2, 1/2) and (3/4, 1/4) against q = (1/4, 3/4) and (3/4, 1/4)."""
+    wanted = torch.tensor([[[0.5, 0.5], [0.75, 0.25]]]).log()
+    actual = torch.tensor([[[0.25, 0.75], [0.75, 0.25]]]).log() + 3.0  # a constant changes no distribution
+    told = against.measure_divergence(actual, wanted)
+    first = 0.5 * math.log(0.5 / 0.25) + 0.5 * math.log(0.5 / 0.75)
+    assert told["kl_mean"] == pytest.approx(first / 2) and told["kl_p99"] == pytest.approx(0.99 * first)
+    moved = against.Deviation("m", "r", 1.0, 0, None, "", (), **told).text()
+    assert f"KL divergence from the reference {first / 2:.2g} nats on average" in moved

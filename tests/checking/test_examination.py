@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
-from transformers import GPT2LMHeadModel
+from transformers import GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
 import clockhands
 from clockhands.checking import examination, examine
@@ -16,6 +16,7 @@ from clockhands.checking.models.adapter import ModuleAdapter
 from clockhands.checking.models.builds import find
 from clockhands.checking.models.shrinking import tiny_config
 from clockhands.checking.models.tiny import build_model
+from clockhands.cli import main
 from clockhands.errors import CheckpointError, UsageError
 from tests.shared import Logged
 
@@ -161,3 +162,24 @@ SAVED = [*(f"{name}:causal" for name in DECODERS), *OTHERS]
 def test_a_checkpoint_has_the_verdicts_of_its_configuration(name: str, tmp_path: Path) -> None:
     built, opened = verdicts_either_way(name, tmp_path)
     assert built == opened
+
+
+def test_logits_that_are_not_finite_are_no_pass_for_any_verb(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An ε of NaN in the norms makes every logit NaN; nothing differs from itself by more than a tolerance then."""
+    config = LlamaConfig(vocab_size=120, hidden_size=32, intermediate_size=48, num_hidden_layers=1,
+                         num_attention_heads=2, max_position_embeddings=64)  # fmt: skip
+    for name in ("sound", "damaged"):
+        LlamaForCausalLM(config).save_pretrained(tmp_path / name)
+    path = tmp_path / "damaged" / "config.json"
+    path.write_text(path.read_text().replace('"rms_norm_eps": 1e-06', '"rms_norm_eps": NaN'))
+    damaged, sound = str(tmp_path / "damaged"), str(tmp_path / "sound")
+    for options in ([damaged], [damaged, "--tiny"], [damaged, "--only", "order"], [damaged, "--json"]):
+        assert main(["check", *options]) == 1, options
+        out, told = capsys.readouterr()
+        assert "PASS" not in out and "NaN" in out + told, options
+    for pair in ((damaged, sound), (sound, damaged), (damaged, damaged)):
+        assert main(["check", pair[0], "--against", pair[1]]) == 1
+        out, told = capsys.readouterr()
+        assert "PASS" not in out and "NaN" in out + told

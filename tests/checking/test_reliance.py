@@ -10,7 +10,6 @@ from clockhands.checking.checks.check import CHECKS, USES
 from clockhands.checking.examination import check, examine
 from clockhands.checking.reliance import SHOWN_BY, Reliance, describe_reliances, list_reliances
 from clockhands.checking.result import Result
-from clockhands.checking.runtimes.law import LAWS
 from clockhands.checking.verdict.outcome import Outcome, Verdict
 from tests.checking.checks.planted import Correct
 
@@ -37,7 +36,7 @@ def test_a_use_is_safe_only_if_all_its_checks_were_made_and_passed(use: str) -> 
         others: tuple[Verdict, ...] = ("FAIL", "WARN", "LIBRARY", "PROPERTY")
         for verdict in others:
             assert judge_use(use, make_outcomes(use, {name: verdict})).describe() == "no"
-        if not CHECKS[name].optional:
+        if not (CHECKS[name].optional or CHECKS[name].shared):
             assert judge_use(use, [o for o in make_outcomes(use) if o.check != name]).safe is None, "it was not made"
     assert judge_use(use, make_outcomes(use, dict.fromkeys(names, "N/A"))).safe is None
 
@@ -68,7 +67,7 @@ def test_many_untried_checks_are_counted() -> None:
 def test_a_use_that_no_check_tried_itself_is_not_called_safe() -> None:
     """What else breaks it can be seen without trying it, and then the use is unsafe."""
     for use, names in SHOWN_BY.items():
-        assert all(use in (CHECKS.get(name) or LAWS[name]).uses for name in names)
+        assert all(use in CHECKS[name].uses for name in names)
         lacking: dict[str, Verdict] = dict.fromkeys(names, "N/A")
         assert judge_use(use, make_outcomes(use, lacking)).safe is None
         for name in set(find_checks(use)) - set(names):

@@ -10,13 +10,15 @@ import torch
 from torch import Tensor
 
 from clockhands.checking.checks.check import CHECKS, TOLERANCE, difference, worst
-from clockhands.checking.examination import DRAWN, has_config, only_build, refuse
+from clockhands.checking.examination import DRAWN, find_damage, has_config, only_build, open_reference, refuse
 from clockhands.checking.fitting.explain import explain
 from clockhands.checking.fitting.explain_pieces import explain_check
 from clockhands.checking.models import make_subjects
 from clockhands.checking.models.shrinking import shrink_published
 from clockhands.checking.models.subject import Subject
-from clockhands.errors import UsageError
+from clockhands.checking.runtimes.naming import compare_scores, name_difference
+from clockhands.checking.runtimes.program import Program, is_program, open_program
+from clockhands.errors import CheckpointError, UsageError
 from clockhands.findings import Finding, Reference, Table
 from clockhands.models import open_with_head
 from clockhands.models.streaming import is_streamed
@@ -37,7 +39,9 @@ class Deviation:
     states cannot be had). ``explanation`` says what was fitted and, undone, makes both agree; it is empty where
     nothing does. ``check`` is set where both agree on a whole text and the model breaks a law that its reference
     keeps; ``size`` is then by how much. ``tried`` holds all that was fitted, with how far both are apart when it alone
-    is undone.
+    is undone. ``kl_mean`` and ``kl_p99`` (99th percentile) are the Kullback-Leibler divergence of the next-token
+    distributions from the reference's, in nats, over the tokens of the text; ``top1`` is the share of tokens after
+    which both find the same token most probable. None where only scores of single tokens are had.
     """
 
     model: str
@@ -48,11 +52,15 @@ class Deviation:
     explanation: str
     tried: tuple[tuple[str, float], ...]
     check: str = ""
+    tolerance: float = TOLERANCE
+    kl_mean: float | None = None
+    kl_p99: float | None = None
+    top1: float | None = None
 
     @property
     def same(self) -> bool:
         """Whether both give the same logits."""
-        return self.size <= TOLERANCE
+        return self.size <= self.tolerance
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain data for JSON."""
@@ -78,7 +86,8 @@ class Deviation:
         """Return the result in words."""
         head = f"{self.model} against {self.reference}"
         if self.same:
-            return f"PASS  {head}: the logits are the same, within {self.size:.2g} standard deviations."
+            said = f"PASS  {head}: the logits are the same, within {self.size:.2g} standard deviations."
+            return f"{said}\n{self._quote()}".rstrip()
         head = f"{head}: the logits differ by up to {self.size:.2g} standard deviations"
         layer = "" if self.layer is None else f", layer {self.layer}"
         where = f"first difference at position {self.position}{layer}"
@@ -86,7 +95,16 @@ class Deviation:
             where = f"the same on a whole text, but {self.check} fails, which the reference passes"
         lines = [f"FAIL  {head}; {where}."]
         lines.append(f"Explained by: {self.explanation}." if self.explanation else UNEXPLAINED)
-        return "\n".join(lines)
+        return "\n".join(filter(None, [*lines, self._quote()]))
+
+    def _quote(self) -> str:
+        """Return what porters quote: divergence and agreement of what comes next; empty where it is not known."""
+        if self.kl_mean is None:
+            return ""
+        return (
+            f"Next token: KL divergence from the reference {self.kl_mean:.2g} nats on average, {self.kl_p99:.2g} at "
+            f"the 99th percentile; the most probable token is the same after {self.top1:.1%} of the tokens."
+        )
 
 
 def compare(
@@ -98,6 +116,7 @@ def compare(
     device: str | None = None,
     weights: str | None = None,
     trust_remote_code: bool = False,
+    served: str | None = None,
 ) -> Deviation:
     """Compare a model with its reference on the same text, and fit what explains a difference.
 
@@ -112,6 +131,9 @@ def compare(
     ):
         arguments = {"dtype": dtype, "device": device, "weights": weights, "trust_remote_code": trust_remote_code}
         refuse("a comparison without a folder or hub name", "are about opening one", **arguments)
+    if isinstance(model, (str, Path)) and is_program(str(model)):
+        theirs = open_reference(str(reference))
+        return _compare_whole(open_program(str(model), served, theirs), theirs)
     options = (dtype or "float32", device or "cpu", trust_remote_code, weights)
     ours, theirs = (_open(either, tiny, *options) for either in (model, reference))
     if ours.adapter.vocabulary != theirs.adapter.vocabulary:
@@ -121,16 +143,55 @@ def compare(
         )
     if tiny:
         _share_weights(ours, theirs)
+    return _compare_whole(ours, theirs)
+
+
+def _compare_whole(ours: Subject, theirs: Subject) -> Deviation:
+    """Compare, if both give numbers. Raises CheckpointError for one whose logits are not finite, or all the same."""
+    for subject in (ours, theirs):
+        if damage := find_damage(subject):
+            raise CheckpointError(f"{subject.name}: {damage}")
     return compare_subjects(ours, theirs)
+
+
+def compare_program(ours: Subject, theirs: Subject) -> Deviation:
+    """Compare the scores of a program with those of the model that it runs."""
+    size, tolerance, ids, actual, wanted = compare_scores(ours, theirs)
+    scored = getattr(ours.adapter, "scored", False)
+    told = {} if scored else measure_divergence(ours.logits(ids), theirs.logits(ids))
+    if size <= tolerance:
+        return Deviation(ours.name, theirs.name, size, None, None, "", (), tolerance=tolerance, **told)
+    first = int(((actual - wanted).abs() / wanted.std() > tolerance).nonzero()[0, 1])
+    said = name_difference(ours, theirs)
+    return Deviation(ours.name, theirs.name, size, first, None, said, (), tolerance=tolerance, **told)
+
+
+def measure_divergence(actual: Tensor, wanted: Tensor) -> dict[str, Any]:
+    """Return KL divergence (mean and 99th percentile) and top-1 agreement of logits [B, S, V], as in ``Deviation``.
+
+    A program may have fewer tokens than the weights have rows: those that both have are compared.
+    """
+    width = min(actual.shape[-1], wanted.shape[-1])
+    ours, theirs = (logits[..., :width].double().cpu().log_softmax(-1) for logits in (actual, wanted))
+    divergence = (theirs.exp() * (theirs - ours)).sum(-1).clamp(min=0.0).flatten()
+    agreement = (ours.argmax(-1) == theirs.argmax(-1)).double().mean()
+    return {
+        "kl_mean": divergence.mean().item(),
+        "kl_p99": divergence.quantile(0.99).item(),
+        "top1": agreement.item(),
+    }
 
 
 def compare_subjects(ours: Subject, theirs: Subject) -> Deviation:
     """Compare two opened subjects."""
+    if isinstance(ours.adapter, Program):
+        return compare_program(ours, theirs)
     ids = theirs.tokens(2, min(_LENGTH, (theirs.facts.limit or _LENGTH) - 2))
     actual, wanted = ours.logits(ids), theirs.logits(ids)
-    size = worst(actual, wanted)[0]
+    size, told = worst(actual, wanted)[0], measure_divergence(actual, wanted)
     if size <= TOLERANCE:
-        return _compare_laws(ours, theirs) or Deviation(ours.name, theirs.name, size, None, None, "", ())
+        same = Deviation(ours.name, theirs.name, size, None, None, "", (), **told)
+        return _compare_laws(ours, theirs, told) or same
     explained = explain(ours, theirs, ids, wanted, size)
     return Deviation(
         ours.name,
@@ -140,10 +201,11 @@ def compare_subjects(ours: Subject, theirs: Subject) -> Deviation:
         _find_first_layer(ours, theirs, ids),
         "; ".join(clue.text for clue in explained.clues),
         explained.tried,
+        **told,
     )
 
 
-def _compare_laws(ours: Subject, theirs: Subject) -> Deviation | None:
+def _compare_laws(ours: Subject, theirs: Subject, told: dict[str, Any]) -> Deviation | None:
     """Return how far ours is from a law of caching or padding that the reference keeps; None if from none.
 
     Not of streamed weights, which every decoding step would read again.
@@ -154,7 +216,7 @@ def _compare_laws(ours: Subject, theirs: Subject) -> Deviation | None:
         size = _measure(ours, name)
         if size is not None and size > TOLERANCE and (_measure(theirs, name) or 0.0) <= TOLERANCE:
             explanation = explain_check(ours, name)
-            return Deviation(ours.name, theirs.name, size, None, None, explanation, (), name)
+            return Deviation(ours.name, theirs.name, size, None, None, explanation, (), name, **told)
     return None
 
 

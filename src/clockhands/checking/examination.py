@@ -10,12 +10,14 @@ from typing import Any
 
 import torch
 
-from clockhands.checking.checks.check import select
+from clockhands.checking.checks.check import NotANumber, describe_damage, select
 from clockhands.checking.models import make_subjects
 from clockhands.checking.models.builds import Build, Task, find
 from clockhands.checking.models.shrinking import shrink_published
 from clockhands.checking.models.subject import Subject
 from clockhands.checking.result import Result, versions
+from clockhands.checking.runtimes.naming import name_refusal
+from clockhands.checking.runtimes.program import LENGTH, Program, is_program, measure_noise, open_program
 from clockhands.checking.verdict.outcome import Outcome
 from clockhands.checking.verdict.run import run_checks
 from clockhands.errors import CheckpointError, UsageError
@@ -23,6 +25,7 @@ from clockhands.findings import Findings
 from clockhands.models import open_with_head
 
 _SMALL = 20_000_000
+_PLAIN = 16
 DRAWN = "are about weights that are loaded; these are initialised at random, in float32 on the CPU"
 Progress = Callable[[Outcome], None]
 
@@ -76,12 +79,20 @@ def examine(
     weights: str | None = None,
     trust_remote_code: bool = False,
     progress: Progress | None = None,
+    served: str | None = None,
+    against: str | None = None,
 ) -> list[Result]:
-    """Check what the name names: one result for a checkpoint, one for every head of an architecture.
+    """Check what the name names: one result for a checkpoint or a program, one for every head of an architecture.
 
+    ``served`` is the name of one of several models at a server; ``against`` the model of transformers that a program
+    runs, by which causes are named.
     Raises UsageError and CheckpointError as ``check`` does.
     """
     checks = select(only, slow)
+    if is_program(name):
+        subject = open_program(name, served, None if against is None else open_reference(against))
+        command = f"check {name}" + (f" --against {against}" if against else "")
+        return [check_subject(subject, checks, progress, command)]
     if not tiny:
         model, task = open_with_head(name, dtype or "float32", device or "cpu", trust_remote_code, weights)
         subjects = _subjects(model, name, task)
@@ -93,6 +104,23 @@ def examine(
         return [_result(subjects, build.name, checks, progress, f"check {name} --tiny")]
     refuse("an architecture", "are about a folder or hub name", trust_remote_code=trust_remote_code)
     return [examine_build(build, checks, progress) for build in find(name)]
+
+
+def check_subject(
+    subject: Subject, checks: Iterable[Any] | None = None, progress: Progress | None = None, command: str = ""
+) -> Result:
+    """Check one opened subject, by default with all checks that are not opt-in."""
+    return _result([subject], subject.name, select() if checks is None else checks, progress, command)
+
+
+def open_reference(name: str) -> Subject:
+    """Open the model of transformers that a program runs. Raises UsageError for what is no causal model."""
+    if not has_config(name):
+        raise UsageError(f"--against {name}: name the folder or hub name of the model that was exported")
+    opened, task = open_with_head(name, "float32", "cpu", False)
+    if task != "causal":
+        raise UsageError(f"--against {name}: that is a {task} model; only causal models give every token a score")
+    return make_subjects.from_model(opened, name, name, task)[0]
 
 
 def _subjects(model: Any, name: str, task: Task) -> list[Subject]:
@@ -145,14 +173,50 @@ def _result(
     started, outcomes = time.perf_counter(), []
     checks = list(checks)
     with _threads(subjects[0]):
-        for subject in subjects:
+        fault = next((text for text in map(find_damage, subjects) if text), "")
+        for subject in subjects if not fault else ():
             outcomes += run_checks(subject, checks, architecture, progress)
     seconds = round(time.perf_counter() - started, 2)
     task = getattr(subjects[0].adapter, "task", "causal" if subjects[0].causal else "masked")
     command = command if command.startswith("clockhands") or not command else f"clockhands {command}"
+    engine = dict([subjects[0].adapter.engine]) if isinstance(subjects[0].adapter, Program) else {}
     return Result(
-        subjects[0].name, task, subjects[0].facts.scheme, tuple(outcomes), versions(), seconds, command=command
+        subjects[0].name,
+        task,
+        subjects[0].facts.scheme,
+        tuple(outcomes),
+        {**engine, **versions()},
+        seconds,
+        fault,
+        command,
     )
+
+
+def find_damage(subject: Subject) -> str:
+    """Return why nothing can be judged by the logits of a plain text: they are not finite, or all the same; else "".
+
+    Of a program the noise of its arithmetic is found too, up to which no law is broken.
+    """
+    program = isinstance(subject.adapter, Program)
+    limit = subject.facts.limit or LENGTH
+    ids = subject.tokens(1, min(LENGTH if program else _PLAIN, max(limit - subject.facts.first, 2)))
+    twin = subject.copy_untouched()
+    try:
+        logits = twin.logits(ids)
+        if program:
+            measure_noise(subject)
+    except NotANumber as fault:
+        return f"no law can be judged: {fault}"
+    except Exception as fault:  # a model may raise anything; of torch the checks tell it one by one
+        said = name_refusal(subject) if program else ""
+        text = f"{type(fault).__name__}: {' '.join(str(fault).split())[:200]}"
+        return f"a text of {ids.shape[1]} tokens is not read: {said or text}" if program else ""
+    if damage := describe_damage(logits):
+        return f"no law can be judged: {damage}"
+    told = logits[:, 1:] if program else logits
+    if subject.redraw is None and bool((told == told.flatten()[0]).all()):
+        return f"no law can be judged: every score of a text is the same, {float(told.flatten()[0]):.4g}"
+    return ""
 
 
 @contextlib.contextmanager

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from clockhands.checking.checks.check import TOLERANCE
-from clockhands.checking.runtimes.law import LAWS
 from clockhands.checking.verdict.outcome import Outcome
 
 _HEADS = {
@@ -28,18 +27,12 @@ def describe(outcome: Outcome) -> str:
     if outcome.size is None:
         head = _HEADS[outcome.verdict]
         return _join(outcome, head).replace(f"{head}. ", f"{head}: ", 1)
-    outputs = name_outputs(outcome.check in LAWS)
     small = outcome.size <= TOLERANCE
     size = f"at most {TOLERANCE:g}, which rounding alone may do" if small else f"{outcome.size:.2g}"
     if outcome.size == 0:
         size = "exactly 0"
-    head = f"{_HEADS[outcome.verdict]}: the effect in standard deviations of the {outputs} is {size}"
+    head = f"{_HEADS[outcome.verdict]}: the effect in standard deviations of the logits is {size}"
     return _join(outcome, head + _compare_with_floor(outcome))
-
-
-def name_outputs(of_runtime: bool) -> str:
-    """Return what an effect is measured in: the checks of a runtime see no logits."""
-    return "log-probabilities" if of_runtime else "logits"
 
 
 def _compare_with_floor(outcome: Outcome) -> str:

@@ -6,17 +6,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from clockhands.checking.checks.check import CHECKS, USES, Check
-from clockhands.checking.runtimes.law import LAWS, Law
 from clockhands.checking.verdict.outcome import Outcome
 
 SHOWN_BY: Mapping[str, tuple[str, ...]] = {
-    "batches": ("batch.alone", "runtime.mates"),
-    "right padding": ("padding.right", "runtime.right"),
+    "batches": ("batch.alone",),
+    "right padding": ("padding.right",),
     "left padding by the mask alone": ("padding.left.mask", "cache.left_mask"),
     "left padding with position_ids": ("padding.left.positions", "cache.padded"),
-    "left-padded generate": ("generate.left_padded", "cache.left_mask", "cache.padded", "runtime.left"),
-    "cached decoding": ("cache.steps", "generate.forward", "runtime.chunks"),
-    "resume": ("cache.chunks", "generate.resume", "runtime.chunks", "runtime.moved_cache"),
+    "left-padded generate": ("generate.left_padded", "cache.left_mask", "cache.padded"),
+    "cached decoding": ("cache.steps", "generate.forward"),
+    "resume": ("cache.chunks", "generate.resume"),
     "rollback": ("cache.rollback", "cache.rollback_rows"),
     "saving and loading": ("load.round_trip",),
     "a changed configuration": ("config.theta", "config.partial", "config.scaling", "config.keys"),
@@ -56,15 +55,14 @@ def list_reliances(outcomes: Sequence[Outcome]) -> list[Reliance]:
     verdicts: dict[str, set[str]] = {}
     for outcome in outcomes:
         verdicts.setdefault(outcome.check.removeprefix("source."), set()).add(outcome.verdict)
-    catalogue: Mapping[str, Check | Law] = LAWS if any(outcome.check in LAWS for outcome in outcomes) else CHECKS
-    return [_judge_use(use, [check for check in catalogue.values() if use in check.uses], verdicts) for use in USES]
+    return [_judge_use(use, [check for check in CHECKS.values() if use in check.uses], verdicts) for use in USES]
 
 
-def _judge_use(use: str, checks: Sequence[Check | Law], verdicts: Mapping[str, set[str]]) -> Reliance:
+def _judge_use(use: str, checks: Sequence[Check], verdicts: Mapping[str, set[str]]) -> Reliance:
     names = tuple(check.name for check in checks)
     untried = tuple(name for name in names if verdicts.get(name, set()) <= {"N/A"})
     applied = set().union(*(verdicts.get(name, set()) for name in names)) - {"N/A"}
-    missed = any(check.name not in verdicts for check in checks if not check.optional)
+    missed = any(check.name not in verdicts for check in checks if not (check.optional or check.shared))
     shown = set(names).intersection(SHOWN_BY.get(use, names)).difference(untried)
     safe = None if missed or not shown else True
     return Reliance(use, False if applied - {"PASS"} else safe, names, untried)

@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from clockhands.checking.checks.check import CHECKS, TOLERANCE, Check
-from clockhands.checking.outcome_words import describe, name_outputs
+from clockhands.checking.outcome_words import describe
 from clockhands.checking.reliance import describe_reliances, list_reliances
-from clockhands.checking.runtimes.law import LAWS, Law
 from clockhands.checking.verdict.outcome import Outcome
 from clockhands.errors import DataError
 from clockhands.findings import Finding, Findings, Light, Reference, Table
@@ -100,14 +99,13 @@ class Result:
         """Return the result as findings, failures first, for pages and notebooks."""
         order = ("FAIL", "LIBRARY", "WARN", "PROPERTY", "PASS", "N/A")
         ranked = sorted(self.outcomes, key=lambda outcome: order.index(outcome.verdict))
-        about_runtime = any(outcome.check in LAWS for outcome in self.outcomes)
         facts = {
             "model": self.model,
             "encoding": self.scheme,
             **self.versions,
             "verdict": self.summary(),
             "reliance": self.reliance(),
-            "effects": f"in standard deviations of the {name_outputs(about_runtime)}, shortened to std",
+            "effects": "in standard deviations of the logits, shortened to std",
         }
         items = (self._reliance_finding(), *(self._finding(outcome) for outcome in ranked))
         title = f"Does {self.model} handle position correctly?"
@@ -131,7 +129,7 @@ class Result:
 
     def _finding(self, outcome: Outcome) -> Finding:
         name = outcome.check.removeprefix("source.")
-        check: Check | Law | None = LAWS.find(name) or CHECKS.find(name)
+        check: Check | None = CHECKS.find(name)
         return Finding(
             f"check.{outcome.check}",
             check.asserts if check else outcome.check,

@@ -50,7 +50,7 @@ def _check_model(options: argparse.Namespace) -> int:
         from clockhands.checking.examination import only_build
 
         only_build(options.type)  # they are about one model
-    deviation = _compare(options) if options.against and not options.runtime else None
+    deviation = _compare(options) if options.against else None
     results = _examine(options)
     if options.json:
         data = [result.as_dict() for result in results]
@@ -85,10 +85,6 @@ def _examine(options: argparse.Namespace) -> list[Result]:
     from clockhands.checking import examine
 
     progress = _make_progress() if sys.stderr.isatty() else None
-    if options.runtime:
-        from clockhands.checking.runtimes.examination import examine_runtime
-
-        return [examine_runtime(options.model, options.against, options.served, split_names(options.only), progress)]
     return examine(
         options.type or options.model,
         tiny=options.tiny,
@@ -99,6 +95,8 @@ def _examine(options: argparse.Namespace) -> list[Result]:
         weights=options.weights,
         trust_remote_code=options.trust_remote_code,
         progress=progress,
+        served=options.served,
+        against=options.against if options.runtime else None,
     )
 
 
@@ -114,17 +112,12 @@ def _make_progress() -> Callable[[Outcome], None]:
 def _list_checks(only: list[str] | None) -> int:
     """Print what each check asserts and catches, by group; return 0."""
     from clockhands.checking.checks.check import select
-    from clockhands.checking.runtimes.examination import select_laws
 
-    about_runtimes = [name for name in only or () if name.partition(".")[0] == "runtime"]
-    others = [name for name in only or () if name not in about_runtimes]
-    checks = select(others or None, optional=True) if others or not only else []
+    checks = select(only, optional=True)
     groups = list(dict.fromkeys(check.name.partition(".")[0] for check in checks))
     # A group may be spread over several modules, one of the user's own among them.
     for check in sorted(checks, key=lambda check: groups.index(check.name.partition(".")[0])):
         print(f"{check.name:24} {check.asserts}\n{'':24} catches: {check.catches}{' (--slow)' * check.optional}")
-    for law in select_laws(about_runtimes or None) if about_runtimes or not only else []:
-        print(f"{law.name:24} {law.asserts}\n{'':24} catches: {law.catches}")
     return 0
 
 
@@ -147,4 +140,5 @@ def _compare(options: argparse.Namespace) -> Deviation:
         device=options.device,
         weights=options.weights,
         trust_remote_code=options.trust_remote_code,
+        served=options.served,
     )

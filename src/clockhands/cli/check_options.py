@@ -92,7 +92,9 @@ def validate(options: argparse.Namespace) -> None:
 
     ``runtime`` is set on the options: whether the model is one that another program runs.
     """
-    options.runtime = _is_runtime(options.model)
+    from clockhands.checking.runtimes.program import is_program
+
+    options.runtime = is_program(options.model)
     if [bool(options.model), bool(options.type), options.list].count(True) != 1:
         raise UsageError("name one thing to check: a model or --type NAME (or --list)")
     if options.served and not str(options.model).startswith(("http://", "https://")):
@@ -110,12 +112,3 @@ def validate(options: argparse.Namespace) -> None:
 def split_names(text: str | None) -> list[str] | None:
     """Return the names of ``--only``, which stand between commas; None where none were given."""
     return [name.strip() for name in text.split(",") if name.strip()] if text else None
-
-
-def _is_runtime(name: str | None) -> bool:
-    """Whether a name is that of something that another program runs; asked without importing that program."""
-    if name is None:
-        return False
-    from clockhands.checking.runtimes.runtime import find_opener
-
-    return find_opener(name) is not None

@@ -64,6 +64,8 @@ def test_logits_that_are_nan_are_called_so_with_the_place_where_they_begin() -> 
     found[1, 2:, 0] = float("nan")
     with pytest.raises(NotANumber, match=r"^3 of 30 logits are NaN, first at token 2 of row 1$"):
         difference(found, torch.rand(2, 5, 3))
+    with pytest.raises(NotANumber, match=r"^15 of 30 logits are infinite, first at token 0 of row 0$"):
+        difference(torch.rand(2, 5, 3), torch.tensor([[[float("-inf")]], [[0.0]]]).expand(2, 5, 3))
 
 
 def test_a_measurement_is_expected_if_a_difference_is_there_exactly_where_it_should_be() -> None:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from transformers import AutoModelForCausalLM, DynamicCache, GPT2Config, LlamaConfig, PretrainedConfig
 
 from clockhands.checking.models.tiny import make_position_audible
-from clockhands.checking.runtimes.reference import permute
+from clockhands.checking.runtimes.naming import permute
 from clockhands.model.huggingface_cache import get_cache, name_cache
 
 TRACED = 16  # what a frozen table knows

@@ -5,16 +5,18 @@ from __future__ import annotations
 import contextlib
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import torch
 from transformers import DynamicCache
 
+Lie = Callable[[list[dict[str, Any]], list[list[int]]], Any]
+
 
 class Engine:
-    """Scores prompts with a KV cache whose beginning is reused; ``fault`` is "stale", "counted" or "silent"."""
+    """Scores prompts with a KV cache whose beginning is reused; ``fault``: "stale", "counted", "silent" or none."""
 
     def __init__(self, model: Any, fault: str) -> None:
         self.model, self.fault = model, fault
@@ -54,8 +56,8 @@ class Engine:
 
 
 @contextlib.contextmanager
-def serve(model: Any, fault: str = "sound") -> Iterator[str]:
-    """Serve on a free port of 127.0.0.1 inside the block; gives the address."""
+def serve(model: Any, fault: str = "sound", lie: Lie | None = None) -> Iterator[str]:
+    """Serve on a free port of 127.0.0.1 inside the block; gives the address. ``lie`` changes what is answered."""
     engine, vocabulary = Engine(model, fault), model.config.vocab_size
 
     class Handler(BaseHTTPRequestHandler):
@@ -91,14 +93,31 @@ def serve(model: Any, fault: str = "sound") -> Iterator[str]:
                 {"index": n, "text": "", "logprobs": None if fault == "silent" else {"token_logprobs": row}}
                 for n, row in enumerate(rows)
             ]
-            self.answer(200, {"choices": choices})
+            if fault == "endless":
+                self.send_response(200)
+                self.end_headers()
+                with contextlib.suppress(OSError):
+                    while not ended.is_set():
+                        self.wfile.write(b"[" * 65536)
+                return
+            if fault == "slow" and len(prompts[0]) > 2:
+                self.send_response(200)
+                self.end_headers()
+                with contextlib.suppress(OSError):
+                    while not ended.wait(0.05):
+                        self.wfile.write(b" ")
+                        self.wfile.flush()
+                return
+            self.answer(200, {"choices": lie(choices, prompts) if lie else choices})
 
+    ended = threading.Event()
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
     thread.start()
     try:
         yield f"http://127.0.0.1:{server.server_port}/v1"
     finally:
+        ended.set()
         server.shutdown()
         server.server_close()
         thread.join()

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from clockhands.checking.checks.check import Check, Inapplicable, Measurement
+from clockhands.checking.checks.check import Check, Inapplicable, Measurement, difference
 from clockhands.checking.models.make_subjects import from_model
 from clockhands.checking.models.subject import Subject
 from clockhands.checking.verdict.measure import measure
@@ -64,8 +64,11 @@ def test_without_float64_a_second_difference_must_be_large(subject: Subject, siz
 
 
 def test_logits_that_are_not_finite_confirm_nothing(subject: Subject) -> None:
-    evidence = measure(subject, law(lambda subject: float("inf") if subject.seed else 0.05))
-    assert evidence.unconfirmed == "the logits are not finite"
+    def damaged(subject: Subject) -> float:
+        bad = torch.tensor([[[1.0], [2.0], [float("nan") if subject.seed else 2.1], [3.0]]])
+        return difference(bad, torch.tensor([[[1.0], [2.0], [2.0], [3.0]]]))
+
+    assert measure(subject, law(damaged)).unconfirmed == "1 of 4 logits are NaN, first at token 2 of row 0"
 
 
 def test_what_does_not_apply_and_what_is_raised_are_told_apart(subject: Subject) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from clockhands.catalogue import Catalogue
@@ -80,7 +81,8 @@ class Measurement:
 class Check:
     """One law. ``needs`` are arguments the model must take, ``uses`` what is not safe where the law is broken.
 
-    ``refusable``: what raises has refused, which is no failure.
+    ``refusable``: what raises has refused, which is no failure. ``shared``: no model can break it, only the program
+    that runs all of them.
     """
 
     name: str
@@ -94,6 +96,7 @@ class Check:
     optional: bool = False
     precise: bool = True
     refusable: bool = False
+    shared: bool = False
 
     def inapplicable(self, subject: Subject) -> str | None:
         """Return why the check does not apply; None if it does."""
@@ -128,6 +131,7 @@ def check(
     optional: bool = False,
     precise: bool = True,
     refusable: bool = False,
+    shared: bool = False,
 ) -> Callable[[Callable[[Subject], Measurement]], Callable[[Subject], Measurement]]:
     """Register the decorated function as a check. ``precise=False``: repeated in float32, float64 has no meaning.
 
@@ -137,7 +141,8 @@ def check(
         raise ValueError(f"the check {name} names the uses {uses}: name at least one of USES")
 
     def register(measure: Callable[[Subject], Measurement]) -> Callable[[Subject], Measurement]:
-        entry = Check(name, asserts, catches, measure, uses, needs, causal, huggingface, optional, precise, refusable)
+        given = (uses, needs, causal, huggingface, optional, precise, refusable, shared)
+        entry = Check(name, asserts, catches, measure, *given)
         CHECKS.register(name)(entry)
         return measure
 
@@ -147,24 +152,27 @@ def check(
 def difference(actual: Tensor, wanted: Tensor) -> float:
     """Return the largest difference of two logit tensors, in standard deviations of the wanted ones.
 
-    Infinite where their shapes differ. Raises NotANumber where one of them holds NaN, and says where.
+    Infinite where their shapes differ. Raises NotANumber where one of them holds NaN or infinite numbers, which are no
+    difference but damage, and says where.
     """
     if actual.shape != wanted.shape:
         return float("inf")
     for logits in (actual, wanted):
-        if bool(logits.isnan().any()):
-            raise NotANumber(_describe_nan(logits))
-    scale = wanted.double().std().clamp(min=1e-12)
-    size = ((actual.double() - wanted.double()).abs().max() / scale).item()
-    return size if size == size else float("inf")
+        if damage := describe_damage(logits):
+            raise NotANumber(damage)
+    scale = wanted.double().std(correction=int(wanted.numel() > 1)).clamp(min=1e-12)
+    return ((actual.double() - wanted.double()).abs().max() / scale).item()
 
 
-def _describe_nan(logits: Tensor) -> str:
-    """Say how many numbers of logits [rows, tokens, vocabulary] are NaN, and where the first stands."""
-    wrong = logits.isnan()
+def describe_damage(logits: Tensor) -> str:
+    """Say how many numbers of logits [rows, tokens, vocabulary] are not finite, and where the first stands; else ""."""
+    wrong = ~torch.isfinite(logits)
+    if not bool(wrong.any()):
+        return ""
     first = wrong.nonzero()[0].tolist()
     place = f", first at token {first[-2]} of row {first[0]}" if logits.dim() == 3 else ""
-    return f"{int(wrong.sum())} of {wrong.numel()} logits are NaN{place}"
+    kind = "NaN" if bool(logits.isnan().any()) else "infinite"
+    return f"{int(wrong.sum())} of {wrong.numel()} logits are {kind}{place}"
 
 
 def worst(actual: Tensor, wanted: Tensor) -> tuple[float, int]:

@@ -102,7 +102,10 @@ def _documents(ids: Tensor) -> Tensor:
 
 
 def _packed(subject: Subject, mask: Tensor | None = None, cache: object = None) -> Measurement:
-    """Each document inside the row against itself alone."""
+    """Each document inside the row against itself alone. Raises Inapplicable where nobody claims to tell them apart."""
+    guessed = mask is None or mask.dim() == 2
+    if guessed and not hasattr(subject.adapter, "config") and not getattr(subject.adapter, "packs", False):
+        raise Inapplicable("the model does not claim to take documents by their positions (packs=True)")
     ids = subject.tokens(1, sum(_SIZES))
     documents = ids.split(list(_SIZES), 1)
     positions = torch.cat([subject.arange(1, size) for size in _SIZES], 1)

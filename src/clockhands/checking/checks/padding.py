@@ -5,11 +5,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from clockhands.checking.checks.check import Measurement, check, difference, largest
+from clockhands.checking.checks.check import TOLERANCE, Measurement, check, difference, largest
 from clockhands.checking.models.subject import Subject
 
 _LENGTH = 20
 _PADS = 5
+REPEATABLE = 0.01  # of a standard deviation: what low precision makes of sums in another order
 
 
 @check(
@@ -126,13 +127,21 @@ def unequal(subject: Subject) -> Measurement:
 @check(
     "deterministic",
     "The same call twice gives the same logits.",
-    "randomness left on",
+    "randomness left on, or a state that stays behind",
     uses=("one text after another",),
 )
 def deterministic(subject: Subject) -> Measurement:
-    """Nothing random in evaluation mode."""
-    ids = subject.tokens(2, _LENGTH)
-    return Measurement(difference(subject.logits(ids), subject.logits(ids)))
+    """Read a text three times, another one between; held to a fixed precision, whatever a program's arithmetic does."""
+    ids, tolerance = subject.tokens(1, _LENGTH), TOLERANCE if subject.module is not None else REPEATABLE
+    wanted, sizes = subject.logits(ids), []
+    for salt in (1, 2):
+        subject.logits(subject.tokens(1, _LENGTH, salt))
+        sizes.append(difference(subject.logits(ids), wanted))
+    note = "not repeatable: what differs is noise, so that no other law can be judged finely"
+    noise = getattr(subject.adapter, "noise", 0.0)
+    coarse = f"what is beside or behind a text moves it by {noise:.2g} std: finer faults are not seen"
+    said = note if max(sizes) > tolerance else coarse if noise > TOLERANCE else ""
+    return Measurement(max(sizes), said, tolerance=tolerance)
 
 
 def _row(subject: Subject) -> tuple[Tensor, Tensor]:

@@ -6,6 +6,7 @@ import copy
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from clockhands.checking.checks.check import Inapplicable, Measurement, check, difference, largest
 from clockhands.checking.models.subject import Subject
@@ -58,6 +59,48 @@ def reorder(subject: Subject) -> Measurement:
     actual = [subject.logits(rest[:, step : step + 1], cache=cache) for step in range(6)]
     whole = subject.logits(torch.cat([ids[rows, :12], rest], 1))[:, 12:]
     return Measurement(difference(torch.cat(actual, 1), whole), "row 3, row 1 and row 1 in place of 1, 2 and 3")
+
+
+@check(
+    "cache.reused",
+    "A text whose beginning is in the program's prefix cache is read as without.",
+    "keys of another text or at other positions taken from the prefix cache",
+    uses=("prefix cache",),
+    needs=("reuse",),
+)
+def reused(subject: Subject) -> Measurement:
+    """Two texts of the same beginning, one after the other, with the prefix cache on and off."""
+    adapter: Any = subject.adapter
+    first, second = subject.tokens(2, 48).split(1)
+    second = torch.cat([first[:, :24], second[:, 24:]], 1)
+    adapter.reuse(first)
+    return Measurement(difference(adapter.reuse(second), subject.logits(second)), "the first 24 tokens cached")
+
+
+@check(
+    "cache.moved",
+    "Where only distances count, keys in the cache that are moved on change nothing.",
+    "keys that are rotated by another rule than when they were made",
+    uses=("moved positions", "resume"),
+    needs=("move",),
+    shared=True,
+)
+def moved(subject: Subject) -> Measurement:
+    """Half a text, all keys 32 positions on, the other half."""
+    if subject.facts.absolute:
+        raise Inapplicable("positions are absolute")
+    ids = subject.tokens(1, 48)
+    return Measurement(difference(read_moved(subject, ids, 32), read_moved(subject, ids, 0)), "moved by 32")
+
+
+def read_moved(subject: Subject, ids: Tensor, by: int) -> Tensor:
+    """Return the logits of a text of which the first half was moved on by so many positions before the rest is read."""
+    adapter: Any = subject.adapter
+    cache, half = adapter.new_cache(), ids.shape[1] // 2
+    first = subject.logits(ids[:, :half], cache=cache)
+    if by:
+        adapter.move(cache, by)
+    return torch.cat([first, subject.logits(ids[:, half:], cache=cache)], 1)
 
 
 def _new(subject: Subject) -> Any:

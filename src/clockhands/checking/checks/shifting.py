@@ -73,7 +73,7 @@ def shift(subject: Subject) -> Measurement:
 
 def _hint(subject: Subject) -> str:
     """Return how an author says that absolute positions are meant, where nothing in the model tells it."""
-    own = not hasattr(subject.adapter, "config") and not subject.facts.absolute
+    own = subject.module is not None and not hasattr(subject.adapter, "config") and not subject.facts.absolute
     return "; absolute=True declares that every place has a vector of its own" if own else ""
 
 

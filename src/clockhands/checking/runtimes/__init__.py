@@ -1,1 +1,1 @@
-"""Laws of position for what is not torch: log-probabilities of token lists, from any program that runs a model."""
+"""Models in programs that are not torch, as adapters under the ordinary checks: ONNX Runtime, llama.cpp, a server."""

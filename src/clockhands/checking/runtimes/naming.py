@@ -1,74 +1,119 @@
-"""Name what breaks a law: a fault is named only where a model that has it gives the very scores that were measured."""
+"""Name what breaks a law in a program: a fault is named only where a model that has it gives the very same scores.
+
+The model that has it is the program itself, asked in another way, or the reference: at other positions, or with another
+configuration. Scores are the log-probabilities of a text's own tokens.
+"""
 
 from __future__ import annotations
 
+import copy
+import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
 
-import numpy as np
+import torch
+from torch import Tensor, nn
 
-from clockhands.checking.checks.check import TOLERANCE
-from clockhands.checking.runtimes.bench import Bench
-from clockhands.checking.runtimes.laws import compare_with_reference
-from clockhands.checking.runtimes.reference import Place, Reference, score
-from clockhands.checking.runtimes.runtime import WHOLE, Way
+from clockhands.checking.checks.check import TOLERANCE, difference
+from clockhands.checking.checks.reusing import read_moved
+from clockhands.checking.models.subject import Subject
+from clockhands.checking.runtimes.program import LENGTH, MARGIN, score_tokens
+from clockhands.model.huggingface_cache import get_cache, name_cache
 
-_CHUNK, _PADS = 7, 9
-_SCANNED = 256
-
-
-@dataclass(frozen=True)
-class Guess:
-    """A fault in words, and the scores of a model that has it."""
-
-    words: str
-    scores: Callable[[], list[float]]
+_CHUNK, _PADS, _SCANNED, _SHORT = 7, 9, 256, 64
+Guess = tuple[str, Callable[[], Tensor]]
+"""A fault in words, and the scores of a model that has it."""
 
 
-def name_fault(bench: Bench, law: str, raised: str = "") -> str:
-    """Return what explains that a law is broken; empty where nothing that was tried gives the same scores."""
+def name_fault(subject: Subject, check: str) -> str:
+    """Return what explains that a check fails; empty where nothing that was tried gives the same scores."""
+    group = check.rpartition(".")[0] or check
+    namer = _NAMERS.get(check, _NAMERS.get(group))
     try:
-        if raised:
-            return _name_refusal(bench)
-        return _NAMERS[law](bench) if law in _NAMERS else ""
-    except Exception:  # a runtime may raise anything on a text that was not tried before
+        return namer(subject) if namer else ""
+    except Exception:  # a program may raise anything on a text that was not tried before
         return ""
 
 
-def _choose(bench: Bench, actual: list[float], wanted: list[float], guesses: Iterator[Guess]) -> str:
+def name_refusal(subject: Subject) -> str:
+    """Return which lengths are read at all, if some are not: one alone, or those up to a table's end."""
+    last = min(_SCANNED, subject.facts.limit or _SCANNED)
+    end = _bisect(lambda length: not _is_read(subject, length), 2, last + 1) - 1
+    if end == last:
+        return ""
+    if end > 1 and all(_is_read(subject, length) for length in (2, end // 2 + 1, end)):
+        return f"no text of more than {end} tokens is read: a table ends there"
+    read = [length for length in range(2, last + 1) if _is_read(subject, length)]
+    return f"only texts of {read[0]} tokens are read: the length of the example is frozen" if len(read) == 1 else ""
+
+
+def _is_read(subject: Subject, length: int) -> bool:
+    try:
+        subject.logits(subject.tokens(1, length))
+    except Exception:  # as above
+        return False
+    return True
+
+
+def compare_scores(ours: Subject, theirs: Subject) -> tuple[float, float, Tensor, Tensor, Tensor]:
+    """Return how far a program is from its reference, from where on that counts, the text, and both scores of it.
+
+    The text is the shortest of the usual length and of the claimed, up to 256, of which the scores differ. What
+    rounding and quantised weights do is seen where position plays no part: in the second token of a text, which
+    attends to the first alone, however both are rotated.
+    """
+    pairs = theirs.tokens(_SHORT, 2, salt=92)
+    rows = torch.cat([score_tokens(ours, ids) for ids in pairs.split(1)])
+    gaps = (rows - score_tokens(theirs, pairs)).abs() / score_tokens(theirs, theirs.tokens(4, 32, salt=90)).std()
+    noise = float(gaps.quantile(0.95))
+    most = 0.1 if theirs.facts.absolute else 0.25  # a position may be added to the first tokens too
+    tolerance = max(getattr(ours.adapter, "tolerance", TOLERANCE), MARGIN * min(most, noise))
+    length = min(LENGTH, ours.facts.limit or LENGTH)
+    for count in sorted({length, min(_SCANNED, ours.facts.limit or length)}):
+        ids = theirs.tokens(1, count, salt=3)
+        actual, wanted = score_tokens(ours, ids), score_tokens(theirs, ids)
+        size = difference(actual[..., None], wanted[..., None])
+        if size > tolerance:
+            break
+    return size, tolerance, ids, actual, wanted
+
+
+def name_difference(ours: Subject, theirs: Subject) -> str:
+    """Return what explains the difference from the reference: other positions, another configuration, or two such."""
+    _, tolerance, ids, actual, wanted = compare_scores(ours, theirs)
+    first = int(((actual - wanted).abs() / wanted.std() > tolerance).nonzero()[0, 1])
+    guesses = [*_guess_places(theirs, ids, first), *_guess_variants(theirs, ids)]
+    return _choose(actual, wanted, guesses, tolerance) or _choose(actual, wanted, _guess_pairs(theirs, ids), tolerance)
+
+
+def _choose(actual: Tensor, wanted: Tensor, guesses: Iterator[Guess] | list[Guess], tolerance: float) -> str:
     """Return the guess that is nearest to what was measured, if it is as near as arithmetic allows."""
-    size = bench.difference(actual, wanted)
-    best, words = float("inf"), ""
-    for guess in guesses:
-        left = bench.difference(actual, guess.scores())
+    size, best, words = difference(actual[..., None], wanted[..., None]), float("inf"), ""
+    for said, scores in guesses:
+        left = difference(actual[..., None], scores()[..., None])
         if left < best:
-            best, words = left, guess.words
-    return words if best <= min(bench.reference_tolerance, size / 2) else ""
+            best, words = left, said
+    return words if best <= min(tolerance, size / 2) else ""
 
 
-def _name_difference(bench: Bench) -> str:
-    """What explains the difference from the reference: other positions, another configuration, or two such things."""
-    reference = bench.get_reference()
-    text, actual, wanted = compare_with_reference(bench)
-    guesses = [*_guess_places(bench, text, actual, wanted), *_guess_variants(reference, text)]
-    return _choose(bench, actual, wanted, iter(guesses)) or _choose(
-        bench, actual, wanted, _guess_pairs(reference, text)
-    )
+def _score_at(subject: Subject, ids: Tensor, place: Callable[[Tensor], Tensor]) -> Tensor:
+    """Return scores at other positions than 0, 1, …; without a mask those that begin again are packed documents."""
+    positions = place(torch.arange(ids.shape[1]))[None] + subject.facts.first
+    mask = torch.ones_like(ids, dtype=torch.bool) if subject.takes("mask") else None
+    return score_tokens(subject, ids, mask, positions)
 
 
-def _guess_places(bench: Bench, text: list[int], actual: list[float], wanted: list[float]) -> Iterator[Guess]:
-    reference = bench.get_reference()
-    if not reference.subject.takes("positions"):
+def _guess_places(theirs: Subject, ids: Tensor, first: int) -> Iterator[Guess]:
+    if not theirs.takes("positions"):
         return
 
-    def predict(words: str, place: Place) -> Guess:
-        return Guess(words, lambda: reference.score([text], place)[0])
+    def predict(words: str, place: Callable[[Tensor], Tensor]) -> Guess:
+        return words, lambda: _score_at(theirs, ids, place)
 
     yield predict("all tokens stand at position 0: positions are lost", lambda p: p * 0)
     for offset in (1, 2):
         yield predict(f"positions begin {offset} too late", lambda p, by=offset: p + by)  # type: ignore[misc]
-    gaps = np.abs(np.subtract(actual, wanted)) / bench.scale > bench.reference_tolerance
-    first = int(np.argmax(gaps))
     for count in range(max(1, first - 6), first + 2):
         stopped = f"positions stop at {count - 1}: a table frozen at {count} positions"
         yield predict(stopped, lambda p, last=count - 1: p.clamp(max=last))  # type: ignore[misc]
@@ -76,102 +121,159 @@ def _guess_places(bench: Bench, text: list[int], actual: list[float], wanted: li
         yield predict(again, lambda p, period=count: p % period)  # type: ignore[misc]
 
 
-def _guess_variants(reference: Reference, text: list[int], before: str = "") -> Iterator[Guess]:
-    for variant in reference.list_variants():
-        yield Guess(before + variant.words, lambda variant=variant: score(variant.make(), [text])[0])  # type: ignore[misc]
+def _guess_variants(theirs: Subject, ids: Tensor, before: str = "") -> Iterator[Guess]:
+    for words, make in list_variants(theirs):
+        yield before + words, lambda make=make: score_tokens(make(), ids)  # type: ignore[misc]
 
 
-def _guess_pairs(reference: Reference, text: list[int]) -> Iterator[Guess]:
-    for variant in reference.list_variants():
-        yield from _guess_variants(Reference(variant.make()), text, f"{variant.words}; and ")
+def _guess_pairs(theirs: Subject, ids: Tensor) -> Iterator[Guess]:
+    for words, make in list_variants(theirs):
+        yield from _guess_variants(make(), ids, f"{words}; and ")
 
 
-def _name_chunks(bench: Bench) -> str:
-    """What explains that a text read in chunks scores otherwise: positions that begin again, or an unread cache."""
-    (text,) = bench.draw(1, bench.length)
-    actual, wanted = bench.score(text, Way(chunk=_CHUNK)), bench.score(text)
-    starts = range(0, len(text), _CHUNK)
-    alone = Guess(
-        "what is in the KV cache is not seen",
-        lambda: [x for start in starts for x in bench.score(text[start : start + _CHUNK + 1])],
-    )
-    return _choose(bench, actual, wanted, iter([alone, *_guess_restart(bench, text)]))
+def list_variants(theirs: Subject) -> Iterator[tuple[str, Callable[[], Subject]]]:
+    """Yield the reference with each fault that its weights and configuration allow."""
+    module: Any = theirs.get_module()
+    if any(name.endswith(("q_proj", "k_proj")) for name, _ in module.named_modules()):
+        for forward in (True, False):
+            yield (
+                "q and k are not permuted as the engine pairs channels: halves and neighbours are confused",
+                lambda forward=forward: _change(theirs, lambda model: permute(model, forward)),  # type: ignore[misc]
+            )
+    rope = getattr(getattr(module, "config", None), "rope_parameters", None)
+    if not isinstance(rope, dict) or "rope_theta" not in rope:
+        return
+    kind, base = rope.get("rope_type", "default"), rope["rope_theta"]
+    if kind != "default":
+        plain = {"rope_type": "default", "rope_theta": base}
+        yield f"the scaling {kind!r} is dropped", lambda: _rebuild(theirs, plain)
+    if kind == "yarn":
+        untempered = {**rope, "attention_factor": 1.0}
+        yield "YaRN without its attention factor (temperature)", lambda: _rebuild(theirs, untempered)
+    if base != 10_000:
+        usual = {**rope, "rope_theta": 10_000.0}
+        yield f"the base is 10,000 in place of {base:,g}", lambda: _rebuild(theirs, usual)
 
 
-def _guess_restart(bench: Bench, text: list[int]) -> Iterator[Guess]:
+def _change(theirs: Subject, change: Callable[[nn.Module], None]) -> Subject:
+    changed = theirs.copy_model(theirs.seed, theirs.dtype)
+    module: Any = copy.deepcopy(changed.module)
+    change(module)
+    changed.adapter.module = module  # type: ignore[attr-defined]
+    return changed
+
+
+def _rebuild(theirs: Subject, rope: dict[str, Any]) -> Subject:
+    """Return the same weights under other settings of RoPE."""
+    module: Any = theirs.module
+    config = copy.deepcopy(module.config)
+    config.rope_parameters = dict(rope)
+    model = type(module)._from_config(config, dtype=theirs.dtype).eval()
+    model.load_state_dict(dict(module.named_parameters()), strict=False)
+    changed = theirs.copy_model(theirs.seed, theirs.dtype)
+    changed.adapter.module = model  # type: ignore[attr-defined]
+    return changed
+
+
+@torch.no_grad()
+def permute(model: nn.Module, forward: bool) -> None:
+    """Reorder the rows of q and k within each head: halves to neighbours, or back."""
+    config: Any = getattr(model, "config", None)
+    width = int(getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads)
+    for name, layer in model.named_modules():
+        if name.endswith(("q_proj", "k_proj")) and isinstance(layer, nn.Linear):
+            for tensor in (layer.weight, layer.bias):
+                if tensor is not None:
+                    sizes = (2, width // 2) if forward else (width // 2, 2)
+                    heads = tensor.reshape(-1, *sizes, *tensor.shape[1:])
+                    tensor.copy_(heads.transpose(1, 2).reshape(tensor.shape))
+
+
+def _name_chunks(subject: Subject) -> str:
+    """What explains that a text read in pieces is answered otherwise: positions begin again, or the cache is unread."""
+    program: Any = subject.adapter
+    ids = subject.tokens(1, min(LENGTH, subject.facts.limit or LENGTH))
+    wanted, cache, read = score_tokens(subject, ids), program.new_cache(), []
+    starts = range(0, ids.shape[1], _CHUNK)
+    for start, stop in pairwise((*starts, ids.shape[1])):
+        read.append(subject.logits(ids[:, start:stop], cache=cache))
+    logs = torch.cat(read, 1)[:, :-1].double().log_softmax(-1)
+    actual = logs.gather(-1, ids[:, 1:, None])[..., 0]
+
+    def alone() -> Tensor:
+        return torch.cat([score_tokens(subject, ids[:, start : start + _CHUNK + 1]) for start in starts], 1)
+
+    guesses: list[Guess] = [("what is in the KV cache is not seen", alone)]
     words = "positions are counted from the beginning of each call, not from the KV cache"
-    if "positions" in bench.runtime.offers:
-        again = Way(positions=tuple(p % _CHUNK for p in range(len(text))))
-        yield Guess(words, lambda: bench.score(text, again))
-    reference = bench.reference
-    if reference is not None and reference.subject.takes("positions"):
-        yield Guess(words, lambda: reference.score([text], lambda p: p % _CHUNK)[0])
+    for model in (subject, program.reference):
+        if model is not None and model.takes("positions"):
+            guesses.append((words, lambda model=model: _score_at(model, ids, lambda p: p % _CHUNK)))  # type: ignore
+    return _choose(actual, wanted, guesses, program.tolerance)
 
 
-def _name_padding(bench: Bench) -> str:
+def _name_padding(subject: Subject) -> str:
     """What explains that pads on the left change scores: they are seen, or counted."""
-    if "left" not in bench.runtime.offers:
-        return ""
-    (text,) = bench.draw(1, bench.length // 2)
-    padded = Way(together=True, side="left", pads=_PADS)
-    actual, wanted = bench.runtime.score([text], padded)[0], bench.score(text)
-    if bench.difference(actual, wanted) <= bench.tolerance:
+    program: Any = subject.adapter
+    ids, pads = subject.tokens(1, LENGTH // 2), subject.tokens(1, _PADS, salt=7)
+    longer, total = torch.cat([pads, ids], 1), _PADS + ids.shape[1]
+    mask = torch.arange(total)[None] >= _PADS
+    wanted, positions = score_tokens(subject, ids), subject.positions(mask) if subject.takes("positions") else None
+    actual = score_tokens(subject, longer, mask, positions)[:, _PADS:]
+    if difference(actual[..., None], wanted[..., None]) <= program.tolerance:
         return "right where a text is alone under its pads: rows get the positions or the mask of another row"
-    return _choose(bench, actual, wanted, _guess_padding(bench, text))
-
-
-def _guess_padding(bench: Bench, text: list[int]) -> Iterator[Guess]:
     seen, counted = "the pads are seen: the mask is lost", "the pads are counted: positions begin at the first pad"
-    longer, later = [0] * _PADS + text, tuple(range(_PADS, _PADS + len(text)))
-    if "positions" in bench.runtime.offers:
-        places = (0,) * _PADS + tuple(range(len(text)))
-        yield Guess(seen, lambda: bench.score(longer, Way(positions=places))[_PADS:])
-        yield Guess(counted, lambda: bench.score(text, Way(positions=later)))
-    yield Guess(seen, lambda: bench.score(longer)[_PADS:])
-    reference = bench.reference
-    if reference is not None and reference.subject.takes("positions"):
-        yield Guess(counted, lambda: reference.score([text], lambda p: p + _PADS)[0])
+    guesses: list[Guess] = [(seen, lambda: score_tokens(subject, longer)[:, _PADS:])]
+    if subject.takes("positions"):
+        guesses.append((seen, lambda: score_tokens(subject, longer, None, positions)[:, _PADS:]))
+    for model in (subject, program.reference):
+        if model is not None and model.takes("positions"):
+            guesses.append((counted, lambda model=model: _score_at(model, ids, lambda p: p + _PADS)))  # type: ignore
+    return _choose(actual, wanted, guesses, program.tolerance)
 
 
-def _name_moved_cache(bench: Bench) -> str:
-    """What explains that moved keys score otherwise: as long as before, or scaled by YaRN's temperature once more."""
-    gain = None if bench.reference is None else bench.reference.temperature
-    if gain is None:
+def _name_moved(subject: Subject) -> str:
+    """What explains that moved keys are read otherwise: they are scaled by YaRN's temperature once more."""
+    theirs: Subject | None = getattr(subject.adapter, "reference", None)
+    rope = getattr(getattr(getattr(theirs, "module", None), "config", None), "rope_parameters", None)
+    if theirs is None or not isinstance(rope, dict) or rope.get("rope_type") != "yarn":
         return ""
-    (text,) = bench.draw(1, bench.length)
-    half = len(text) // 2
-    actual, wanted = bench.score(text, Way(chunk=half, shift=32)), bench.score(text, Way(chunk=half))
-    again = Guess(
-        f"keys that are moved are multiplied by YaRN's temperature ({gain:.4g}) once more",
-        lambda: bench.reference.score_scaled(text, half, gain),  # type: ignore[union-attr]
-    )
-    return _choose(bench, actual, wanted, iter([again]))
+    gain = float(rope.get("attention_factor") or 0.1 * math.log(rope["factor"]) + 1)
+    ids, module = subject.tokens(1, LENGTH), theirs.get_module()
+
+    def again() -> Tensor:
+        half = LENGTH // 2
+        with torch.no_grad():
+            first = module(input_ids=ids[:, :half], use_cache=True)
+            for layer in get_cache(first).layers:
+                layer.keys = layer.keys * gain
+            second = module(input_ids=ids[:, half:], use_cache=True, **name_cache(get_cache(first)))
+        return torch.cat([first.logits, second.logits], 1)
+
+    words = f"keys that are moved are multiplied by YaRN's temperature ({gain:.4g}) once more"
+    tolerance = getattr(subject.adapter, "tolerance", TOLERANCE)
+    actual, wanted = read_moved(subject, ids, 32), read_moved(subject, ids, 0)
+    size, left = difference(actual, wanted), difference(actual, again()[..., : actual.shape[-1]])
+    return words if left <= min(max(tolerance, MARGIN * TOLERANCE), size / 2) else ""
 
 
-def _name_positions(bench: Bench) -> str:
-    """Positions without any effect are lost; that is what was measured."""
-    return "the input position_ids is not used"
-
-
-def _name_shift(bench: Bench) -> str:
+def _name_shift(subject: Subject) -> str:
     """Look for the last position that is told from later ones: all beyond it are read as it is."""
-    if "positions" not in bench.runtime.offers:
-        return ""
-    (text,) = bench.draw(1, bench.length)
-    wanted, last = bench.score(text), (bench.limit or 0) - len(text)
+    ids = subject.tokens(1, LENGTH)
+    wanted, length, program = subject.logits(ids), LENGTH, subject.adapter
+    last = (subject.facts.limit or 0) - length
+    tolerance = getattr(program, "tolerance", TOLERANCE)
 
-    def measure(places: range, stop: int) -> list[float]:
-        return bench.score(text, Way(positions=tuple(min(place, stop) for place in places)))
+    def read(start: int, stop: int) -> Tensor:
+        return subject.logits(ids, positions=subject.arange(1, length, start).clamp(max=stop))
 
     def moves(start: int) -> bool:
-        places = range(start, start + len(text))
-        return bench.difference(measure(places, places[-1]), wanted) > bench.tolerance
+        return difference(read(start, start + length), wanted) > tolerance
 
     start = _bisect(moves, 1, last)  # the first start at which the text reaches beyond the table
-    places = range(len(text)) if start == 1 else range(start + len(text) // 2, start + len(text) // 2 + len(text))
-    actual = measure(places, places[-1])
-    stop = _bisect(lambda n: bench.difference(measure(places, n), actual) <= bench.tolerance, places[0], places[-1])
-    if bench.floor > TOLERANCE or stop > places[-1] - len(text) // 4:  # else the number is a guess
+    begin = 0 if start == 1 else start + length // 2
+    actual = read(begin, begin + length)
+    stop = _bisect(lambda n: difference(read(begin, n), actual) <= tolerance, begin, begin + length - 1)
+    if getattr(program, "noise", 0.0) > TOLERANCE or stop > begin + length - 1 - length // 4:  # the number is a guess
         return ""
     return f"positions stop at {stop}: a table frozen at {stop + 1} positions"
 
@@ -184,33 +286,15 @@ def _bisect(holds: Callable[[int], bool], low: int, high: int) -> int:
     return low
 
 
-def _name_refusal(bench: Bench) -> str:
-    """Which lengths are read at all, if some are not: one alone, or those up to a table's end."""
-    last = min(_SCANNED, bench.limit or _SCANNED)
-    end = _bisect(lambda length: not _is_read(bench, length), 2, last + 1) - 1
-    if end == last:
-        return ""
-    if end > 1 and all(_is_read(bench, length) for length in (2, end // 2 + 1, end)):
-        return f"no text of more than {end} tokens is read: a table ends there"
-    read = [length for length in range(2, last + 1) if _is_read(bench, length)]
-    return f"only texts of {read[0]} tokens are read: the length of the example is frozen" if len(read) == 1 else ""
-
-
-def _is_read(bench: Bench, length: int) -> bool:
-    try:
-        bench.runtime.score(bench.draw(1, length), WHOLE)
-    except Exception:  # as above
-        return False
-    return True
-
-
-_NAMERS: dict[str, Callable[[Bench], str]] = {
-    "runtime.reference": _name_difference,
-    "runtime.chunks": _name_chunks,
-    "runtime.padded_chunks": lambda bench: _name_chunks(bench) or _name_padding(bench),
-    "runtime.left": _name_padding,
-    "runtime.right": _name_padding,
-    "runtime.positions": _name_positions,
-    "runtime.shift": _name_shift,
-    "runtime.moved_cache": _name_moved_cache,
+_NAMERS: dict[str, Callable[[Subject], str]] = {
+    "cache": _name_chunks,
+    "cache.padded": lambda subject: _name_chunks(subject) or _name_padding(subject),
+    "cache.prefill": lambda subject: _name_chunks(subject) or _name_padding(subject),
+    "cache.left_mask": lambda subject: _name_chunks(subject) or _name_padding(subject),
+    "cache.reused": lambda subject: "",
+    "cache.moved": _name_moved,
+    "padding": _name_padding,
+    "padding.left": _name_padding,
+    "positions.matter": lambda subject: "the input position_ids is not used",
+    "shift": _name_shift,
 }

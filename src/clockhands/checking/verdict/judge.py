@@ -8,12 +8,11 @@ from dataclasses import replace
 from clockhands.checking.checks.check import Check, Measurement
 from clockhands.checking.fitting.explain_pieces import explain_check
 from clockhands.checking.models.subject import Subject
-from clockhands.checking.runtimes.bench import Bench
-from clockhands.checking.runtimes.law import Law
 from clockhands.checking.runtimes.naming import name_fault
+from clockhands.checking.runtimes.program import Program
 from clockhands.checking.verdict.advice import follows_another
 from clockhands.checking.verdict.known_faults import find_fault
-from clockhands.checking.verdict.measure import FAR, measure, measure_law, measure_rounding
+from clockhands.checking.verdict.measure import FAR, measure, measure_rounding
 from clockhands.checking.verdict.outcome import Outcome, Verdict
 from clockhands.checking.verdict.properties import find_property
 
@@ -23,6 +22,7 @@ def judge(subject: Subject, check: Check, architecture: str, earlier: Mapping[st
 
     - N/A: the check does not apply. FAIL: the model raised on valid input. WARN: a difference cannot be confirmed, or
       the model refused what it need not offer.
+    - FAIL too where the logits are not finite, which is no difference but damage.
     - PASS: the measurement is that of a correct model, at once or when it is repeated in float64. A large difference
       that is gone then is WARN: it depends on what ran before, or on a choice that rounding decides.
     - PROPERTY or WARN: the difference is one that the scheme declares. FAIL: any other.
@@ -43,14 +43,19 @@ def judge(subject: Subject, check: Check, architecture: str, earlier: Mapping[st
     elif evidence.repeated is None:
         verdict = "PASS"
     elif evidence.first is not None and evidence.repeated.expected:
-        verdict, reason = _judge_vanished(evidence.first, evidence.again)
+        verdict, reason = _judge_vanished(subject, evidence.first, evidence.again)
     elif (rule := find_property(check.name, subject)) is not None:
         verdict, reason, safe = rule.verdict, rule.reason, rule.safe
     outcome = Outcome(check.name, verdict, reason=reason, safe=safe, **evidence.numbers())
     follows = not evidence.raised and follows_another(check.name, earlier)
     fault = None if verdict in ("PASS", "N/A") or follows else find_fault(subject, outcome, architecture)
     if fault is None:
-        return replace(outcome, cause=explain_check(subject, check.name)) if verdict == "FAIL" else outcome
+        if verdict != "FAIL":
+            return outcome
+        if isinstance(subject.adapter, Program):
+            cause = name_fault(subject, check.name)
+            return replace(outcome, verdict="LIBRARY" if check.shared else "FAIL", cause=cause)
+        return replace(outcome, cause=explain_check(subject, check.name))
     entry, where = fault
     changed = entry.verdict not in (None, verdict)
     return replace(
@@ -67,42 +72,17 @@ def judge(subject: Subject, check: Check, architecture: str, earlier: Mapping[st
     )
 
 
-def judge_law(bench: Bench, law: Law, earlier: Mapping[str, Outcome]) -> Outcome:
-    """Return the outcome of one law on one runtime, as ``judge`` does of a check on a model of torch.
-
-    A runtime has no float64: a difference that is gone with other texts is rounding if it was small, and WARN if not.
-    The cause of a FAIL is the fault under which the reference, or the runtime itself, gives the very same scores.
-    A law that only the program can break is LIBRARY. Where the runtime does not read a text at all, the first law says
-    so, and the others say nothing.
-    """
-    first = next(iter(earlier.values()), None)
-    if first is not None and first.verdict == "FAIL" and first.size is None:
-        return Outcome(law.name, "N/A", reason=f"{first.check} says what the runtime does not read")
-    evidence, reason = measure_law(bench, law), ""
-    verdict: Verdict = "FAIL"
-    if evidence.inapplicable:
-        verdict, reason = "N/A", evidence.inapplicable
-    elif evidence.raised:
-        reason = evidence.raised
-    elif evidence.repeated is None:
-        verdict = "PASS"
-    elif evidence.repeated.expected:
-        far = evidence.first is not None and evidence.first.size > FAR
-        verdict, reason = "WARN" if far else "PASS", "gone with other texts"
-    elif law.shared:
-        verdict = "LIBRARY"
-    outcome = Outcome(law.name, verdict, reason=reason, **evidence.numbers())
-    if verdict not in ("FAIL", "LIBRARY"):
-        return outcome
-    return replace(outcome, cause=name_fault(bench, law.name, evidence.raised))
-
-
 def _floor(subject: Subject, outcome: Outcome) -> float | None:
     return outcome.floor if outcome.floor is not None else measure_rounding(subject)
 
 
-def _judge_vanished(first: Measurement, again: Measurement | None) -> tuple[Verdict, str]:
-    """Return the verdict on a difference that was gone when it was repeated, and why."""
+def _judge_vanished(subject: Subject, first: Measurement, again: Measurement | None) -> tuple[Verdict, str]:
+    """Return the verdict on a difference that was gone when it was repeated, and why.
+
+    A program has no float64: what is gone with other texts is rounding if it was small.
+    """
+    if isinstance(subject.adapter, Program):
+        return "WARN" if first.size > FAR else "PASS", "gone with other texts"
     if first.wanted or first.size <= FAR:
         return "PASS", "vanishes in float64: rounding, or a tie"
     if again is not None and again.expected:

@@ -7,10 +7,8 @@ from typing import Any
 
 import torch
 
-from clockhands.checking.checks.check import Check, Inapplicable, Measurement, NotANumber, difference
+from clockhands.checking.checks.check import TOLERANCE, Check, Inapplicable, Measurement, NotANumber, difference
 from clockhands.checking.models.subject import Subject
-from clockhands.checking.runtimes.bench import Bench
-from clockhands.checking.runtimes.law import Law
 
 _AUDIBLE = "with weights drawn so that position is audible"
 FAR = 0.1  # a hundred times the tolerance
@@ -21,7 +19,7 @@ class Evidence:
     """What was measured of one check.
 
     ``inapplicable`` says why the check does not apply, ``raised`` what the model raised, or where
-    its logits are NaN; otherwise there is a ``first``
+    its logits are not finite; otherwise there is a ``first``
     measurement. Where that was not as expected, it was ``repeated`` in float64 with other weights or texts, or
     ``unconfirmed`` says why that was impossible. Where a large difference was gone in the repetition, it was measured
     ``again`` exactly as at first.
@@ -48,7 +46,7 @@ def measure(subject: Subject, check: Check) -> Evidence:
     if reason is not None:
         return Evidence(inapplicable=reason)
     try:
-        first = check.measure(subject.copy_untouched())
+        first = _with_noise(subject, check.measure(subject.copy_untouched()))
     except (Inapplicable, NotImplementedError) as fault:
         return Evidence(inapplicable=str(fault) or "not implemented by the model")
     except NotANumber as fault:
@@ -62,18 +60,15 @@ def measure(subject: Subject, check: Check) -> Evidence:
     return Evidence(first=first) if first.expected else _confirm(subject, check, first)
 
 
-def measure_law(bench: Bench, law: Law) -> Evidence:
-    """Return what a law measures on a runtime, with other texts too if it is not what a correct one gives."""
-    reason = law.inapplicable(bench)
-    if reason is not None:
-        return Evidence(inapplicable=reason)
-    try:
-        first = law.measure(bench)
-        return Evidence(first=first, repeated=None if first.expected else law.measure(bench.redraw()))
-    except Inapplicable as fault:
-        return Evidence(inapplicable=str(fault))
-    except Exception as fault:  # an engine may raise anything
-        return Evidence(raised=f"raised {_shorten(fault)}")
+def _with_noise(subject: Subject, measured: Measurement) -> Measurement:
+    """Return a measurement as a program is held to it: what its own arithmetic does breaks no law, up to a bound.
+
+    A measurement with a tolerance of its own is not forgiven more.
+    """
+    noise, tolerance = getattr(subject.adapter, "noise", 0.0), getattr(subject.adapter, "tolerance", TOLERANCE)
+    if tolerance <= measured.tolerance or measured.tolerance != TOLERANCE:
+        return measured
+    return replace(measured, tolerance=tolerance, floor=noise)
 
 
 def _measure_audible(subject: Subject, check: Check) -> Measurement | None:
@@ -111,8 +106,9 @@ def _confirm(subject: Subject, check: Check, first: Measurement) -> Evidence:
 def _repeat(subject: Subject, check: Check, seed: int, dtype: torch.dtype) -> Measurement | str:
     """Return the measurement on an untouched copy with the weights or texts of a seed, or why it cannot be had."""
     try:
-        again = check.measure(subject.copy_model(seed, dtype))
-        return again if again.size < float("inf") else "the logits are not finite"
+        return _with_noise(subject, check.measure(subject.copy_model(seed, dtype)))
+    except NotANumber as fault:
+        return str(fault)
     except Exception as fault:  # as above
         return _shorten(fault)
 

@@ -31,7 +31,10 @@ def _absolute(subject: Subject) -> bool:
 
 
 def _absolute_side(subject: Subject) -> bool:
-    return subject.facts.absolute and not subject.takes("positions")
+    """Whether no positions can be given; of an export whose reference takes them they were lost, which is a fault."""
+    reference = getattr(subject.adapter, "reference", None)
+    lost = reference is not None and reference.takes("positions")
+    return subject.facts.absolute and not subject.takes("positions") and not lost
 
 
 def _recurrent(subject: Subject) -> bool:
@@ -40,10 +43,6 @@ def _recurrent(subject: Subject) -> bool:
 
 def _offset(subject: Subject) -> bool:
     return subject.facts.first > 0
-
-
-def _claims_no_packing(subject: Subject) -> bool:
-    return not hasattr(subject.adapter, "config") and not getattr(subject.adapter, "packs", False)
 
 
 # What says by its name that it gives no place; a model in which nothing was found has no such excuse.
@@ -67,15 +66,6 @@ def _always(subject: Subject) -> bool:
 
 
 _RULES = (
-    _Rule(
-        ("packing.positions",),
-        _claims_no_packing,
-        Declared(
-            "WARN",
-            "the model does not take position 0 for the start of a document (nor claims to: packs=True)",
-            "pack under a four-dimensional block mask, or not at all",
-        ),
-    ),
     _Rule(
         ("packing.positions",),
         lambda subject: not subject.causal,
@@ -109,7 +99,7 @@ _RULES = (
     ),
     _Rule(
         ("padding.left.mask",),
-        _absolute,
+        lambda subject: subject.facts.absolute and subject.takes("positions"),
         Declared("PROPERTY", "absolute positions count the pads", "pass position_ids made from the mask"),
     ),
     _Rule(

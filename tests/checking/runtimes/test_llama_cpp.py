@@ -7,16 +7,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 pytest.importorskip("llama_cpp", reason="GGUF files need llama-cpp-python: pip install 'clockhands[engines]'")
 pytest.importorskip("gguf", reason="GGUF files are written with gguf: pip install 'clockhands[engines]'")
 
+from clockhands.checking.against import Deviation, compare_subjects
+from clockhands.checking.examination import check_subject
 from clockhands.checking.models import make_subjects
 from clockhands.checking.result import Result
-from clockhands.checking.runtimes.examination import run_laws
-from clockhands.checking.runtimes.programs.llama_cpp import LlamaCpp
-from clockhands.checking.runtimes.reference import Reference
-from clockhands.checking.runtimes.runtime import Way
+from clockhands.checking.runtimes.llama_cpp import LlamaCpp
+from clockhands.checking.runtimes.program import open_program
 from clockhands.cli import main
 from tests.checking.runtimes.exports import YARN, llama, make
 from tests.checking.runtimes.ggufs import write_gguf
@@ -34,9 +35,11 @@ def model(kind: str, seed: int = 0) -> Any:
     return make(llama(YARN) if kind == "yarn" else llama(), seed)
 
 
-def check(kind: str, fault: str, folder: Path, small: bool, seed: int = 0) -> Result:
+def check(kind: str, fault: str, folder: Path, small: bool, seed: int = 0) -> tuple[Result, Deviation]:
     path = write_gguf(model(kind, seed), folder / "model.gguf", fault, small)
-    return run_laws(LlamaCpp(str(path)), Reference(make_subjects.from_model(model(kind, seed))[0]))
+    reference = make_subjects.from_model(model(kind, seed))[0]
+    subject = open_program(str(path), reference=reference)
+    return check_subject(subject), compare_subjects(subject, reference)
 
 
 def list_verdicts(result: Result, verdict: str) -> dict[str, str]:
@@ -45,24 +48,26 @@ def list_verdicts(result: Result, verdict: str) -> dict[str, str]:
 
 @pytest.mark.parametrize("small", [False, True], ids=["float32", "int8"])
 def test_a_sound_file_raises_no_alarm(small: bool, tmp_path: Path) -> None:
-    result = check("rope", "sound", tmp_path, small)
+    result, deviation = check("rope", "sound", tmp_path, small)
     assert {outcome.verdict for outcome in result.outcomes} == {"PASS", "N/A"}, result.as_dict()
-    assert set(list_verdicts(result, "N/A")) == {"runtime.left", "runtime.padded_chunks", "runtime.positions"}
-    assert result.rely()["prefix cache"] is True
+    passed = set(list_verdicts(result, "PASS"))
+    assert passed > {"cache.steps", "cache.chunks", "cache.rollback", "cache.reused", "cache.moved", "shift"}
+    assert deviation.same and result.rely()["prefix cache"] is True
 
 
 def test_llama_cpp_scales_moved_keys_twice_under_yarn(tmp_path: Path) -> None:
     """A fault of llama.cpp, not of the file: ``build_rope_shift`` rotates with the temperature, which keys have."""
-    result = check("yarn", "sound", tmp_path, small=False)
-    assert not result.failed and list_verdicts(result, "LIBRARY") == {"runtime.moved_cache": TWICE}
+    result, deviation = check("yarn", "sound", tmp_path, small=False)
+    assert deviation.same and list_verdicts(result, "FAIL") == {}
+    assert list_verdicts(result, "LIBRARY") == {"cache.moved": TWICE}
     assert result.rely()["moved positions"] is False and result.rely()["cached decoding"] is True
 
 
 @pytest.mark.parametrize("small", [False, True], ids=["float32", "int8"])
 @pytest.mark.parametrize(("kind", "fault"), FAULTS)
 def test_a_mistake_of_the_conversion_is_named(kind: str, fault: str, small: bool, tmp_path: Path) -> None:
-    ((law, cause),) = list_verdicts(check(kind, fault, tmp_path, small), "FAIL").items()
-    assert law == "runtime.reference" and FAULTS[kind, fault] in cause
+    result, deviation = check(kind, fault, tmp_path, small)
+    assert list_verdicts(result, "FAIL") == {} and not deviation.same and FAULTS[kind, fault] in deviation.explanation
 
 
 @pytest.mark.slow
@@ -70,20 +75,21 @@ def test_a_mistake_of_the_conversion_is_named(kind: str, fault: str, small: bool
 @pytest.mark.parametrize("small", [False, True], ids=["float32", "int8"])
 @pytest.mark.parametrize("kind", ["rope", "yarn"])
 def test_no_sound_file_raises_an_alarm(kind: str, small: bool, seed: int, tmp_path: Path) -> None:
-    assert list_verdicts(check(kind, "sound", tmp_path, small, seed), "FAIL") == {}
+    result, deviation = check(kind, "sound", tmp_path, small, seed)
+    assert list_verdicts(result, "FAIL") == {} and deviation.same
 
 
 def test_the_prefix_cache_is_used(tmp_path: Path) -> None:
     """What is in the cache is not read again: a text that begins otherwise in the cache scores as if it stood there."""
-    runtime = LlamaCpp(str(write_gguf(model("rope"), tmp_path / "model.gguf")))
-    text, other = [*range(20, 40)], [*range(20, 30), *range(60, 70)]
-    wanted = runtime.score([other])[0]
-    runtime.score([text], Way(reuse=True))
-    assert runtime._find_common(other) == 10 and runtime._find_common(text) == 19
-    assert runtime.score([other], Way(reuse=True))[0] == pytest.approx(wanted, abs=1e-5)
-    runtime.score([text], Way(reuse=True))
-    runtime._kept[:10] = other[:10] = range(70, 80)  # the cache says so, and holds the keys of the first text
-    assert runtime.score([other], Way(reuse=True))[0][-1] != pytest.approx(runtime.score([other])[0][-1], abs=1e-2)
+    program = LlamaCpp(str(write_gguf(model("rope"), tmp_path / "model.gguf")))
+    text, other = torch.arange(20, 40)[None], torch.tensor([[*range(20, 30), *range(60, 70)]])
+    wanted = program.logits(other)
+    program.reuse(text)
+    assert torch.allclose(program.reuse(other), wanted, atol=1e-4)
+    program.reuse(text)
+    other[0, :10] = torch.arange(70, 80)  # the cache says so, and holds the keys of the first text
+    program._kept[:10] = range(70, 80)
+    assert not torch.allclose(program.reuse(other)[:, 10:], program.logits(other)[:, 10:], atol=1e-2)
 
 
 def test_the_command_checks_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

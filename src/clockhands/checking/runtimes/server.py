@@ -1,0 +1,202 @@
+"""A server with OpenAI's completions, which scores a prompt by ``echo`` and ``logprobs``, as vLLM does."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import queue
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Sequence
+from typing import Any
+from urllib.parse import urlsplit
+
+import torch
+from torch import Tensor
+
+from clockhands.checking.runtimes.program import Program, count_real
+from clockhands.errors import CheckpointError, UsageError
+
+SECONDS = 120.0
+"""For one whole answer."""
+MOST_BYTES = 64 << 20
+_MOST_TOKENS = 1 << 18
+_NO_SCORES = (
+    "gives no log-probabilities of a prompt: it must take a list of tokens with echo and logprobs, as vLLM does "
+    "(transformers serve has neither)"
+)
+
+
+class Refused(CheckpointError):
+    """The server answered that it does not read this; any other answer of the wrong kind is damage."""
+
+
+class CompletionsServer(Program):
+    """A model at a server, asked at ``ADDRESS/completions``. Nothing is sent anywhere else: redirects are refused."""
+
+    scored = True
+
+    def __init__(self, address: str, model: str | None = None) -> None:
+        self.name, self.engine = address, ("server", urlsplit(address).netloc)
+        self._address = address.rstrip("/")
+        local = urlsplit(address).hostname in ("127.0.0.1", "localhost", "::1")
+        proxies = urllib.request.ProxyHandler({}) if local else urllib.request.ProxyHandler()
+        self._opener = urllib.request.build_opener(proxies, _NoRedirect)
+        described = self._choose(model)
+        self._model = str(described["id"])
+        length = described.get("max_model_len")
+        self.max_length = length if type(length) is int and length > 1 else None
+        self._flags: dict[str, Any] = {}
+        self._ask([[0, 0]])  # says why, if it cannot be scored at all
+        self.vocabulary = self._count_tokens()
+        together = {"mask"} if self._answers([[1, 2], [3, 4, 5]]) else set()
+        self._flags = {"cache_prompt": False}
+        reuse = {"reuse"} if self._answers([[1, 2]]) else set()
+        self._flags = self._flags if reuse else {}
+        self.takes = frozenset(together | reuse)
+
+    def logits(
+        self, ids: Tensor, mask: Tensor | None = None, positions: Tensor | None = None, cache: Any = None
+    ) -> Tensor:
+        """Return the log-probability [B, S, 1] of each token given those before it; 0 for the first and for pads."""
+        counts = [ids.shape[1]] * len(ids) if mask is None else count_real(mask)
+        texts = [row[:count] for row, count in zip(ids.tolist(), counts, strict=True)]
+        if len(texts) > 1 and "mask" not in self.takes:
+            raise NotImplementedError("the server takes one text at a time")
+        return _lay_out(self._ask(texts), ids.shape[1])
+
+    def reuse(self, ids: Tensor) -> Tensor:
+        """Return the same of one text, for which the server may use its prefix cache."""
+        return _lay_out(self._ask(ids.tolist(), reuse=True), ids.shape[1])
+
+    def _choose(self, model: str | None) -> dict[str, Any]:
+        """Return what the server says of the model of that name, or of its only one.
+
+        A named model need not be listed: transformers lists what its hub cache holds, and fails without one.
+        """
+        try:
+            models = {str(entry["id"]): dict(entry) for entry in self._send("/models")["data"]}
+        except CheckpointError:
+            if model is None:
+                raise
+            return {"id": model}
+        except (KeyError, TypeError, ValueError) as fault:
+            raise CheckpointError(f"{self._address}/models does not list models: {fault}") from fault
+        if model is None and len(models) == 1:
+            return next(iter(models.values()))
+        if model is None or (models and model not in models):
+            names = ", ".join(sorted(models)) or "none that it lists"
+            raise UsageError(f"{self.name} has the models {names}: choose with --model NAME")
+        return models.get(model, {"id": model})
+
+    def _count_tokens(self) -> int:
+        """Return how many tokens there are: the first that is refused, which is found by halving."""
+        low, high = 0, _MOST_TOKENS
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if self._answers([[middle, middle]]) else (low, middle)
+        return high
+
+    def _answers(self, texts: Sequence[list[int]]) -> bool:
+        try:
+            self._ask(texts)
+        except Refused:
+            return False
+        return True
+
+    def _ask(self, texts: Sequence[list[int]], reuse: bool = False) -> list[list[float]]:
+        """Return the scores of each text, without its first token. Raises CheckpointError for any other answer."""
+        asked_for = {"max_tokens": 1, "echo": True, "logprobs": 1, "temperature": 0}
+        flags = dict.fromkeys(self._flags, reuse)
+        answer = self._send("/completions", {"model": self._model, "prompt": texts, **asked_for, **flags})
+        try:
+            rows = {choice["index"]: choice["logprobs"]["token_logprobs"] for choice in answer["choices"]}
+            indices = [choice["index"] for choice in answer["choices"]]
+        except (KeyError, TypeError) as fault:
+            raise CheckpointError(f"{self.name} {_NO_SCORES}") from fault
+        if any(type(index) is not int for index in indices) or sorted(indices) != list(range(len(texts))):
+            raise CheckpointError(f"{self.name} gave answers of the indices {indices[:8]} for {len(texts)} texts")
+        return [self._cut(rows[n], len(text)) for n, text in enumerate(texts)]
+
+    def _cut(self, row: Any, length: int) -> list[float]:
+        """Leave out what was generated, and the first token, of which no log-probability is known."""
+        if not isinstance(row, list):
+            raise CheckpointError(f"{self.name} gave {str(row)[:40]!r} as token_logprobs, which is no list")
+        scores = row[1:length]
+        if len(row) - length not in (0, 1) or any(score is None for score in scores):
+            raise CheckpointError(
+                f"{self.name} gave {len(row)} scores for a text of {length} tokens and one that is generated: "
+                "turn off what adds tokens to a prompt, and see that echo covers all of it"
+            )
+        for score in scores:
+            number = type(score) is float or (type(score) is int and abs(score) < 1 << 53)
+            if not number or score > 1e-3:
+                raise CheckpointError(f"{self.name} gave {str(score)[:40]!r} as a score, which is no log-probability")
+        return [float(score) for score in scores]
+
+    def _send(self, path: str, body: dict[str, Any] | None = None) -> Any:
+        """Return the JSON that is answered. Raises CheckpointError for what is none, takes too long or never ends."""
+        data = None if body is None else json.dumps(body).encode()
+        headers = {"Content-Type": "application/json", "Accept": "application/json"}
+        request = urllib.request.Request(self._address + path, data, headers)
+        try:
+            return json.loads(self._read(request, path))
+        except urllib.error.HTTPError as fault:
+            text = " ".join(fault.read(400).decode("utf8", "replace").split())
+            refused = f". It {_NO_SCORES}" if body is not None and fault.code in (400, 422) else ""
+            raise Refused(f"{self._address}{path} answered {fault.code}: {text[:200]}{refused}") from fault
+        except TimeoutError as fault:
+            raise CheckpointError(f"{self._address}{path} did not answer within {SECONDS:g} s") from fault
+        except (OSError, http.client.HTTPException) as fault:
+            reason = getattr(fault, "reason", fault)
+            if isinstance(reason, TimeoutError):
+                raise CheckpointError(f"{self._address}{path} did not answer within {SECONDS:g} s") from fault
+            raise CheckpointError(
+                f"{self._address}{path} cannot be reached: {reason}; is the server running?"
+            ) from fault
+        except (ValueError, RecursionError) as fault:
+            raise CheckpointError(f"{self._address}{path} answered what is no JSON") from fault
+
+    def _read(self, request: urllib.request.Request, path: str) -> bytes:
+        """Return the body. A server may send it byte by byte for ever, so a thread reads, and is waited for so long."""
+
+        def read() -> None:
+            try:
+                with self._opener.open(request, timeout=SECONDS) as opened:
+                    body = opened.read(MOST_BYTES + 1)
+                answered.put(body)
+            except Exception as fault:  # raised again where it is waited for
+                answered.put(fault)
+
+        answered: queue.SimpleQueue[bytes | Exception] = queue.SimpleQueue()
+        threading.Thread(target=read, daemon=True).start()
+        try:
+            answer = answered.get(timeout=SECONDS)
+        except queue.Empty:
+            raise TimeoutError from None
+        if isinstance(answer, Exception):
+            raise answer
+        if len(answer) > MOST_BYTES:
+            raise CheckpointError(f"{self._address}{path} answered more than {MOST_BYTES >> 20} MB")
+        return answer
+
+
+def _lay_out(rows: Sequence[list[float]], length: int) -> Tensor:
+    """Return scores [B, S, 1]: those of each row behind its first token, 0 elsewhere."""
+    scores = torch.zeros(len(rows), length, 1, dtype=torch.float64)
+    for place, row in enumerate(rows):
+        scores[place, 1 : 1 + len(row), 0] = torch.tensor(row, dtype=torch.float64)
+    return scores
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """The user named one host, and no other gets the texts."""
+
+    def redirect_request(self, *_: Any, **__: Any) -> None:
+        return None
+
+
+def open_program(name: str, model: str | None = None) -> CompletionsServer:
+    """Ask for its models. Raises UsageError where one must be chosen, CheckpointError where nothing answers."""
+    return CompletionsServer(name, model)
