@@ -56,6 +56,8 @@ CHANGED = {
     "inspection/subject/huggingface_model.py": 1,
     "inspection/subject/clockhands_model.py": 1,
     "checking/models/subject.py": 1,
+    "checking/runtimes/llama_cpp.py": 1,
+    "checking/runtimes/onnx.py": 1,
     "report/figures/mark_kind.py": 1,
 }
 """How many dataclasses of a file are filled in or go on while something runs. All others are values."""
