@@ -158,12 +158,12 @@ def compare_program(ours: Subject, theirs: Subject) -> Deviation:
     """Compare the scores of a program with those of the model that it runs."""
     size, tolerance, ids, actual, wanted = compare_scores(ours, theirs)
     scored = getattr(ours.adapter, "scored", False)
-    told = {} if scored else measure_divergence(ours.logits(ids), theirs.logits(ids))
+    divergence = {} if scored else measure_divergence(ours.logits(ids), theirs.logits(ids))
     if size <= tolerance:
-        return Deviation(ours.name, theirs.name, size, None, None, "", (), tolerance=tolerance, **told)
+        return Deviation(ours.name, theirs.name, size, None, None, "", (), tolerance=tolerance, **divergence)
     first = int(((actual - wanted).abs() / wanted.std() > tolerance).nonzero()[0, 1])
     said = name_difference(ours, theirs)
-    return Deviation(ours.name, theirs.name, size, first, None, said, (), tolerance=tolerance, **told)
+    return Deviation(ours.name, theirs.name, size, first, None, said, (), tolerance=tolerance, **divergence)
 
 
 def measure_divergence(actual: Tensor, wanted: Tensor) -> dict[str, Any]:
@@ -188,10 +188,10 @@ def compare_subjects(ours: Subject, theirs: Subject) -> Deviation:
         return compare_program(ours, theirs)
     ids = theirs.tokens(2, min(_LENGTH, (theirs.facts.limit or _LENGTH) - 2))
     actual, wanted = ours.logits(ids), theirs.logits(ids)
-    size, told = worst(actual, wanted)[0], measure_divergence(actual, wanted)
+    size, divergence = worst(actual, wanted)[0], measure_divergence(actual, wanted)
     if size <= TOLERANCE:
-        same = Deviation(ours.name, theirs.name, size, None, None, "", (), **told)
-        return _compare_laws(ours, theirs, told) or same
+        same = Deviation(ours.name, theirs.name, size, None, None, "", (), **divergence)
+        return _compare_laws(ours, theirs, divergence) or same
     explained = explain(ours, theirs, ids, wanted, size)
     return Deviation(
         ours.name,
@@ -201,11 +201,11 @@ def compare_subjects(ours: Subject, theirs: Subject) -> Deviation:
         _find_first_layer(ours, theirs, ids),
         "; ".join(clue.text for clue in explained.clues),
         explained.tried,
-        **told,
+        **divergence,
     )
 
 
-def _compare_laws(ours: Subject, theirs: Subject, told: dict[str, Any]) -> Deviation | None:
+def _compare_laws(ours: Subject, theirs: Subject, divergence: dict[str, Any]) -> Deviation | None:
     """Return how far ours is from a law of caching or padding that the reference keeps; None if from none.
 
     Not of streamed weights, which every decoding step would read again.
@@ -216,7 +216,7 @@ def _compare_laws(ours: Subject, theirs: Subject, told: dict[str, Any]) -> Devia
         size = _measure(ours, name)
         if size is not None and size > TOLERANCE and (_measure(theirs, name) or 0.0) <= TOLERANCE:
             explanation = explain_check(ours, name)
-            return Deviation(ours.name, theirs.name, size, None, None, explanation, (), name, **told)
+            return Deviation(ours.name, theirs.name, size, None, None, explanation, (), name, **divergence)
     return None
 
 

@@ -213,9 +213,9 @@ def find_damage(subject: Subject) -> str:
         return f"a text of {ids.shape[1]} tokens is not read: {said or text}" if program else ""
     if damage := describe_damage(logits):
         return f"no law can be judged: {damage}"
-    told = logits[:, 1:] if program else logits
-    if subject.redraw is None and bool((told == told.flatten()[0]).all()):
-        return f"no law can be judged: every score of a text is the same, {float(told.flatten()[0]):.4g}"
+    scores = logits[:, 1:] if program else logits
+    if subject.redraw is None and bool((scores == scores.flatten()[0]).all()):
+        return f"no law can be judged: every score of a text is the same, {float(scores.flatten()[0]):.4g}"
     return ""
 
 

@@ -141,8 +141,8 @@ def check(
         raise ValueError(f"the check {name} names the uses {uses}: name at least one of USES")
 
     def register(measure: Callable[[Subject], Measurement]) -> Callable[[Subject], Measurement]:
-        given = (uses, needs, causal, huggingface, optional, precise, refusable, shared)
-        entry = Check(name, asserts, catches, measure, *given)
+        settings = (uses, needs, causal, huggingface, optional, precise, refusable, shared)
+        entry = Check(name, asserts, catches, measure, *settings)
         CHECKS.register(name)(entry)
         return measure
 

@@ -89,17 +89,17 @@ class OnnxProgram(Program):
         seen = torch.ones(rows, past + length, dtype=torch.long) if mask is None else mask.long()
         places = (seen.cumsum(1) - 1).clamp(min=0)[:, -length:] if positions is None else positions.expand(rows, -1)
         pads = (self._length or length) - length  # an export of one length alone reads shorter texts with pads behind
-        given = [torch.nn.functional.pad(tensor, (0, max(pads, 0))).numpy() for tensor in (ids, seen, places)]
-        logits, *present = self._call(given, None if cache is None else cache.arrays)
+        inputs = [torch.nn.functional.pad(tensor, (0, max(pads, 0))).numpy() for tensor in (ids, seen, places)]
+        logits, *present = self._call(inputs, None if cache is None else cache.arrays)
         if cache is not None:
             cache.arrays, cache.length = present, past + length
         return torch.from_numpy(logits[:, :length].astype(np.float32))
 
-    def _call(self, given: Sequence[Any], past: Sequence[Any] | None) -> list[Any]:
-        values = dict(zip(_KNOWN, (*given, np.array([past is not None])), strict=True))
+    def _call(self, inputs: Sequence[Any], past: Sequence[Any] | None) -> list[Any]:
+        values = dict(zip(_KNOWN, (*inputs, np.array([past is not None])), strict=True))
         feeds = {name: values[name] for name in _KNOWN if name in self._inputs}
         for place, name in enumerate(self._past):
-            feeds[name] = self._make_empty(name, len(given[0])) if past is None else past[place]
+            feeds[name] = self._make_empty(name, len(inputs[0])) if past is None else past[place]
         for name, value in feeds.items():
             if self._inputs[name].type == "tensor(int32)":
                 feeds[name] = value.astype(np.int32)

@@ -108,9 +108,9 @@ def _is_absolute(subject: Subject) -> bool:
         return False
 
 
-def score_tokens(subject: Subject, ids: Tensor, *given: Any) -> Tensor:
+def score_tokens(subject: Subject, ids: Tensor, *arguments: Any) -> Tensor:
     """Return the log-probability [B, S - 1] of every token but the first, given those before it."""
-    logits = subject.logits(ids, *given)
+    logits = subject.logits(ids, *arguments)
     if getattr(subject.adapter, "scored", False):
         return logits[:, 1:, 0].double()
     logs = logits[:, :-1].double().log_softmax(-1)
