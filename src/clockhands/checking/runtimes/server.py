@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import http.client
 import json
-import queue
-import threading
-import urllib.error
 import urllib.request
 from collections.abc import Sequence
 from typing import Any
@@ -17,10 +14,10 @@ from torch import Tensor
 
 from clockhands.checking.runtimes.program import Program, count_real
 from clockhands.errors import CheckpointError, UsageError
+from clockhands.reading import fetch, parse_json
 
 SECONDS = 120.0
 """For one whole answer."""
-MOST_BYTES = 64 << 20
 _MOST_TOKENS = 1 << 18
 _NO_SCORES = (
     "gives no log-probabilities of a prompt: it must take a list of tokens with echo and logprobs, as vLLM does "
@@ -141,45 +138,19 @@ class CompletionsServer(Program):
         headers = {"Content-Type": "application/json", "Accept": "application/json"}
         request = urllib.request.Request(self._address + path, data, headers)
         try:
-            return json.loads(self._read(request, path))
-        except urllib.error.HTTPError as fault:
-            text = " ".join(fault.read(400).decode("utf8", "replace").split())
-            refused = f". It {_NO_SCORES}" if body is not None and fault.code in (400, 422) else ""
-            raise Refused(f"{self._address}{path} answered {fault.code}: {text[:200]}{refused}") from fault
-        except TimeoutError as fault:
-            raise CheckpointError(f"{self._address}{path} did not answer within {SECONDS:g} s") from fault
+            status, answer = fetch(self._opener, request, SECONDS)
+            if status < 300:
+                return parse_json(answer)
         except (OSError, http.client.HTTPException) as fault:
             reason = getattr(fault, "reason", fault)
-            if isinstance(reason, TimeoutError):
-                raise CheckpointError(f"{self._address}{path} did not answer within {SECONDS:g} s") from fault
             raise CheckpointError(
                 f"{self._address}{path} cannot be reached: {reason}; is the server running?"
             ) from fault
-        except (ValueError, RecursionError) as fault:
-            raise CheckpointError(f"{self._address}{path} answered what is no JSON") from fault
-
-    def _read(self, request: urllib.request.Request, path: str) -> bytes:
-        """Return the body. A server may send it byte by byte for ever, so a thread reads, and is waited for so long."""
-
-        def read() -> None:
-            try:
-                with self._opener.open(request, timeout=SECONDS) as opened:
-                    body = opened.read(MOST_BYTES + 1)
-                answered.put(body)
-            except Exception as fault:  # raised again where it is waited for
-                answered.put(fault)
-
-        answered: queue.SimpleQueue[bytes | Exception] = queue.SimpleQueue()
-        threading.Thread(target=read, daemon=True).start()
-        try:
-            answer = answered.get(timeout=SECONDS)
-        except queue.Empty:
-            raise TimeoutError from None
-        if isinstance(answer, Exception):
-            raise answer
-        if len(answer) > MOST_BYTES:
-            raise CheckpointError(f"{self._address}{path} answered more than {MOST_BYTES >> 20} MB")
-        return answer
+        except ValueError as fault:
+            raise CheckpointError(f"{self._address}{path} answered what cannot be read: {fault}") from fault
+        text = " ".join(answer[:400].decode("utf8", "replace").split())
+        refused = f". It {_NO_SCORES}" if body is not None and status in (400, 422) else ""
+        raise Refused(f"{self._address}{path} answered {status}: {text[:200]}{refused}")
 
 
 def _lay_out(rows: Sequence[list[float]], length: int) -> Tensor:
