@@ -24,6 +24,14 @@ def test_untouched_texts_are_those_of_translate(translator: Run, beam: int) -> N
         assert translation.score == pytest.approx(expected.score, abs=1e-4)
 
 
+def test_what_was_trained_without_the_factor_is_not_measured_without_it(tmp_path: Path) -> None:
+    names = {
+        scale: {row["name"] for row in measure(make_run(tmp_path / scale, token_scale=scale), PAIRS)}
+        for scale in ("sqrt", "one")
+    }
+    assert names["sqrt"] - names["one"] == {"tokens without √d"}
+
+
 def test_a_translator_without_its_positions_gets_less_right(translator: Run) -> None:
     recipe = translator.recipe
     pairs = open_corpus(recipe.corpus, **recipe.corpus_options).pairs("test")

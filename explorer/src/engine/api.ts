@@ -244,6 +244,10 @@ export interface LiveModel extends PositionedModel {
   readonly vocabulary: readonly TokenInfo[];
   readonly heldOut: readonly HeldOutPair[];
   readonly measured: readonly MeasuredCount[];
+  /** The factor on the vectors of words with which the encoder was trained: √d, 1, or a learned number. */
+  readonly tokenScale: number;
+  /** The mean lengths of the vectors of words and positions, over the text that `clockhands inspect` reads. */
+  readonly lengths: { word: number; position: number } | null;
   /** Sentences that whoever made the page wants to be seen. */
   readonly texts: readonly string[];
 

@@ -83,6 +83,14 @@ export class Transformer extends DescribedModel<ModelData> implements LiveModel 
   get targetScheme() {
     return this.data.schemes.decoder;
   }
+  get tokenScale() {
+    return this.data.rules.tokenScale.encoder;
+  }
+
+  get lengths() {
+    return this.data.lengths ?? null;
+  }
+
   get heldOut() {
     return this.data.heldOut;
   }

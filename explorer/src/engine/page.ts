@@ -80,6 +80,7 @@ export interface ModelData {
   heldOut: HeldOutPair[];
   measured: MeasuredCount[];
   texts?: string[];
+  lengths?: { word: number; position: number };
   /** What its training showed of the order of tokens; absent where its list of tokens is long or open. */
   trained?: TrainedOrder;
   tensors: Record<string, TensorPlace>;

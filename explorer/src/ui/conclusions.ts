@@ -3,7 +3,7 @@
 import type { HeldOutProgress } from "../engine/api";
 import { countSlower, SHORT } from "./clockwork";
 import type { Live } from "./live";
-import { measureLoudness } from "./loudness";
+import { measureLengths } from "./loudness";
 import { formatNumber, shorten } from "./words";
 
 /** What a step came to: its models' translations, and the count over the held-out sentences once it is whole. */
@@ -41,21 +41,19 @@ export function concludeOrder([seeing, swapped, blind, blindSwapped]: readonly O
   };
 }
 
-/** How loud words and positions are with √d, without it, and with positions that are louder by as much. */
-export function concludeScale(outcomes: readonly Outcome[]): Conclusion {
-  const loud = outcomes.map(({ live }) => measureLoudness(live));
-  const ratio = (index: number) => (loud[index] && loud[index].position > 0 ? loud[index].word / loud[index].position : null);
-  const [usual, bare] = [ratio(0), ratio(1)];
-  const longer = usual !== null && bare !== null && usual > 1 && bare < 1;
-  const answer = longer
-    ? "√d keeps a word louder than the position that is added to it; without √d the position is the louder one."
-    : "√d makes a word louder beside the position that is added to it.";
-  const names = ["with √d", "without √d", `positions × ${formatNumber(outcomes[2]!.live.controls.loudness ?? 1)}`];
+/** How long words and positions are in a model that was trained with √d and in one without, and what both get right. */
+export function concludeScale([usual, bare]: readonly Outcome[]): Conclusion {
+  const outcomes = [usual!, bare!];
+  const lengths = outcomes.map(({ live }) => measureLengths(live));
+  const [withScale, without] = lengths.map((sizes) => (sizes && sizes.position > 0 ? formatNumber(sizes.word / sizes.position, 2) : "–"));
+  const right = outcomes.map(({ count }) => (count !== null && count.done === count.of ? count.right : null));
+  const counted = right[0] === null || right[1] === null ? "" : ` After the same training the model without √d gets ${right[1]} right, the one with it ${right[0]}.`;
+  const names = ["trained with √d", "trained without √d"];
   return {
-    answer,
-    columns: ["loudness of", "word", "position", nameRight(outcomes[0]!)],
+    answer: `With √d a word is ${withScale} times as long as the position that is added to it; without, ${without} times.${counted}`,
+    columns: ["length of", "word", "position", nameRight(usual!)],
     rows: outcomes.map((outcome, index) => {
-      const sizes = loud[index];
+      const sizes = lengths[index];
       return [names[index]!, ...(sizes ? [sizes.word, sizes.position].map((size) => formatNumber(size, 2)) : ["–", "–"]), tellRight(outcome)];
     }),
   };

@@ -1,26 +1,32 @@
-/** How loud words and their positions are, which is how long their vectors are: what √d is for. */
+/** How long the vectors of words and of their positions are: what √d is for. */
 
-import type { Matrix } from "../engine/api";
-import { traceAfter, type Live } from "./live";
+import type { Matrix, Trace } from "../engine/api";
+import { traceAfter, traceBefore, type Live } from "./live";
 import { formatNumber } from "./words";
 
-/** Their mean loudness in the sentence; null where no position is added. */
-export function measureLoudness(live: Live): { word: number; position: number } | null {
+/**
+ * Their mean lengths; null where no position is added. They are those of `clockhands inspect`, over the text that the
+ * model was measured on, and change as the lengths in the sentence do; of a model without such a text they are those in
+ * the sentence.
+ */
+export function measureLengths(live: Live): { word: number; position: number } | null {
   if (live.model.scheme.combine !== "add" || live.problem) return null;
-  const { embeddings, positionVectors } = traceAfter(live).encoder;
-  if (!positionVectors) return null;
-  return { word: meanLength(embeddings), position: meanLength(positionVectors) };
+  const [before, after] = [readLengths(traceBefore(live)), readLengths(traceAfter(live))];
+  const { lengths } = live.model;
+  if (!after || !before || !lengths || before.position === 0 || before.word === 0) return after;
+  return { word: (lengths.word * after.word) / before.word, position: (lengths.position * after.position) / before.position };
 }
 
-/** The loudness of the words beside that of their positions, in a sentence; empty where no position is added. */
-export function tellLoudness(live: Live): string {
-  const sizes = measureLoudness(live);
+function readLengths({ encoder: { embeddings, positionVectors } }: Trace): { word: number; position: number } | null {
+  return positionVectors && { word: meanLength(embeddings), position: meanLength(positionVectors) };
+}
+
+/** The length of the words beside that of their positions, in a sentence; empty where no position is added. */
+export function tellLengths(live: Live): string {
+  const sizes = measureLengths(live);
   if (!sizes) return "";
-  if (sizes.position === 0) return "No position is left to hear.";
-  const times = sizes.word / sizes.position;
-  return times >= 1
-    ? `A word is ${formatNumber(times, 2)} times as loud as its position.`
-    : `A position is ${formatNumber(1 / times, 2)} times as loud as its word.`;
+  if (sizes.position === 0) return "Nothing is left of the positions.";
+  return `A word is ${formatNumber(sizes.word / sizes.position, 2)} times as long as its position.`;
 }
 
 function meanLength(matrix: Matrix): number {

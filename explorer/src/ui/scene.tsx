@@ -8,7 +8,6 @@ import { compareWeights, pickAttention, tellTerms } from "./grid";
 import type { Conclude } from "./conclusions";
 import { bringToLife, isControlled, traceAfter, traceBefore, type Live } from "./live";
 import { cutFirst, readAnswer, type StudyAnswer } from "./answers";
-import { quoteStudy } from "./quotes";
 import { canPlay, FIRST, playStep, SCENES, type Place, type Scene, type Step } from "./scenes";
 import { Said } from "./said";
 import { Count } from "./sentence";
@@ -264,7 +263,7 @@ function Concluded({ scene, models, worker, conclude }: EndedProps & { conclude:
 function Measured({ answer, scene }: { answer: StudyAnswer; scene: Scene }) {
   // Where the page has a conclusion of its own, the answer in one sentence is not shown above, and stands here.
   const short = scene.conclude !== undefined && scene.measured === undefined ? answer.short : "";
-  const told = quoteStudy(scene.study, answer.answer) || `${cutFirst(answer.answer, scene.measured?.beginning)}.`;
+  const told = `${cutFirst(answer.answer, scene.measured?.beginning)}.`;
   return (
     <>
       <p class="number">

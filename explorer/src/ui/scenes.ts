@@ -7,12 +7,15 @@ import type { LiveModel } from "../engine/api";
 import { concludeBase, concludeOrder, concludeScale, type Conclude } from "./conclusions";
 import { readAddress, writeAddress } from "./address";
 import { tellApart, tellSlowest } from "./clockwork";
-import { tellLoudness } from "./loudness";
+import { tellLengths } from "./loudness";
 import { findModel, type Live } from "./live";
 import { DEFAULTS, type State } from "./state";
 
-/** `reader`: the model that reads "Tom bit a dog" with positions, or else any that has them. */
-export type Cast = "numbers" | "roles" | "reader" | "blind";
+/**
+ * `reader`: the model that reads "Tom bit a dog" with positions, or else any that has them. `unscaled`: one that was
+ * trained without √d.
+ */
+export type Cast = "numbers" | "roles" | "reader" | "blind" | "unscaled";
 /** The part of the page that a step is about. */
 export type Place = "sentence" | "sliders" | "hands" | "attention";
 
@@ -69,18 +72,12 @@ export const SCENES: readonly Scene[] = [
   {
     study: "scale",
     title: "Why are words multiplied by √d?",
-    cast: "reader",
+    cast: "numbers",
     conclude: concludeScale,
+    explain: "Behind is not lost: after longer trainings on these numbers, models without √d were as good.",
     steps: [
-      { say: "The model reads the vector of a word, times √d, plus the vector of its position. The bars show how loud each of the two is.", set: {}, look: "sliders", count: true, tell: tellLoudness },
-      { say: "√d is taken away: words are that many times quieter, positions as loud as before.", set: { scaleTokens: false }, look: "sliders", count: true, tell: tellLoudness },
-      {
-        say: "√d is back, but positions are louder by the same factor: beside them, words are as quiet as without √d.",
-        set: (model) => ({ loudness: Math.sqrt(model.config.dModel) }),
-        look: "sliders",
-        count: true,
-        tell: tellLoudness,
-      },
+      { say: "This model was trained with √d: it reads the vector of a word, times √d, plus the vector of its position. The bars show how long each of the two is.", set: {}, look: "sliders", count: true, tell: tellLengths },
+      { say: "Another model, trained without √d from its first step on, and otherwise the same way.", set: {}, cast: "unscaled", look: "sliders", count: true, tell: tellLengths },
     ],
   },
   {
@@ -186,8 +183,13 @@ export const SCENES: readonly Scene[] = [
 export function castModel(models: readonly LiveModel[], part: Cast): LiveModel {
   const told = findModel(models, TOM, part !== "blind");
   if (part === "reader") return told ?? models.find((model) => model.scheme.name !== "none") ?? models[0]!;
+  if (part === "unscaled") return models.find(isUnscaled) ?? models[0]!;
   if (part !== "numbers") return told ?? models[0]!;
-  return models.find((model) => model.scheme.name !== "none" && model !== told) ?? models[0]!;
+  return models.find((model) => model.scheme.name !== "none" && model !== told && !isUnscaled(model)) ?? models[0]!;
+}
+
+function isUnscaled({ scheme, tokenScale }: LiveModel): boolean {
+  return scheme.name === "sinusoidal" && scheme.combine === "add" && tokenScale === 1;
 }
 
 /** Whether the page has the model that a scene needs. */
@@ -196,6 +198,7 @@ export function canPlay(models: readonly LiveModel[], scene: Scene): boolean {
   return [...parts].every((part) => {
     const model = castModel(models, part);
     if (part === "blind") return model.scheme.name === "none";
+    if (part === "unscaled") return isUnscaled(model);
     return model.scheme.name === "sinusoidal" && (part !== "roles" || model.encodeText(TOM).unknown.length === 0);
   });
 }

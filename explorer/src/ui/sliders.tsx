@@ -3,7 +3,7 @@
 import type { ComponentChildren } from "preact";
 import type { ControlName } from "../engine/api";
 import { trainedBase } from "./clockwork";
-import { measureLoudness, tellLoudness } from "./loudness";
+import { measureLengths, tellLengths } from "./loudness";
 import { isRecorded, type Live, type Placed } from "./live";
 import { canControl, LEAST_BASE, MOST_BASE, MOST_LOUDNESS, MOST_OFFSET, type State } from "./state";
 import type { Update } from "./store";
@@ -24,7 +24,7 @@ export function Sliders(props: Props) {
     <section class="card sliders" aria-labelledby="sliders-title">
       <h2 id="sliders-title">Change its positions</h2>
       <p class="hint">{NOT_RETRAINED}</p>
-      {isLive(live) ? <Loudness live={live} /> : null}
+      {isLive(live) ? <Lengths live={live} /> : null}
       <LoudnessSlider {...props} can={can("loudness")} />
       {isRecorded(live.model) ? null : <Toggle label="Words times √d" on={state.scaleTokens} usual can={can("scaleTokens")} set={(scaleTokens) => update({ scaleTokens })}>
         Off: words are {formatNumber(Math.sqrt(live.model.config.dModel))} times quieter{live.model.scheme.name === "none" ? "" : " beside their positions"}.
@@ -123,20 +123,20 @@ function makeSideControlsOf(live: Placed) {
 
 const WITHOUT = "This model was trained without positions: nothing is added to its words.";
 
-/** Why no loudness is shown: without a sentence there is none, whatever the scheme. */
+/** Why no lengths are shown: without a sentence there is none, whatever the scheme. */
 function tellUnadded({ model, places, problem }: Live): string {
   const { name, combine } = model.scheme;
   if (name === "none") return WITHOUT;
-  if (places.every((token) => token.special)) return "Type a sentence to see how loud its words and positions are.";
+  if (places.every((token) => token.special)) return "Type a sentence to see how long the vectors of its words and positions are.";
   if (problem) return "";
   if (combine === "concatenate") return "In this model a position is not added to its word: it has channels of its own beside it.";
   if (combine === "project") return "In this model word and position stand side by side and are then mixed by a matrix: there is no sum to show.";
   return "Nothing is added to the words of this model: position enters its attention alone.";
 }
 
-/** How loud the words and the positions of the sentence are, as bars: what √d is for. */
-function Loudness({ live }: { live: Live }) {
-  const sizes = measureLoudness(live);
+/** How long the vectors of words and positions are, as bars: what √d is for. */
+function Lengths({ live }: { live: Live }) {
+  const sizes = measureLengths(live);
   if (!sizes) {
     const told = tellUnadded(live);
     return told ? <p class="note">{told}</p> : null;
@@ -145,11 +145,11 @@ function Loudness({ live }: { live: Live }) {
   return (
     <div class="loudness">
       <p>
-        What the model reads is <b>word + position</b>. How loud each is, which is how long its vector is:
+        What the model reads is <b>word + position</b>. How long the vector of each is, on average:
       </p>
       <Bar name="word" value={sizes.word} most={most} />
       <Bar name="position" value={sizes.position} most={most} accent />
-      <p class="soft">{tellLoudness(live)}</p>
+      <p class="soft">{tellLengths(live)}</p>
     </div>
   );
 }

@@ -33,9 +33,10 @@ export const NAMES = readdirSync(FOLDER)
   .filter((name) => name.endsWith(".json"))
   .map((name) => name.replace(".json", ""));
 
-/** A model and its texts. */
-export function readVectors(name: string): { model: Transformer; cases: Case[]; data: ModelData } {
+/** A model and its texts; `change`: what is said of it otherwise than was written. */
+export function readVectors(name: string, change: (data: ModelData) => void = () => {}): { model: Transformer; cases: Case[]; data: ModelData } {
   const { data, weights, cases } = JSON.parse(readFileSync(`${FOLDER}${name}.json`, "utf8"));
+  change(data);
   return { model: new Transformer(data, readNumbers(decodeBase64(weights), "float32")), cases, data };
 }
 

@@ -5,7 +5,8 @@ import { findMeasured } from "../../src/ui/count";
 import { concludeBase, concludeOrder, concludeScale, type Outcome } from "../../src/ui/conclusions";
 import { cutFirst } from "../../src/ui/answers";
 import { bringToLife } from "../../src/ui/live";
-import { tellLoudness } from "../../src/ui/loudness";
+import { tellLengths } from "../../src/ui/loudness";
+import { canPlay, castModel, SCENES } from "../../src/ui/scenes";
 import { DEFAULTS, type State } from "../../src/ui/state";
 
 const { model } = readVectors("sinusoidal");
@@ -37,23 +38,36 @@ describe("what becomes of two orders of the same words", () => {
 });
 
 describe("what √d does", () => {
-  const steps = (rights: [number, number, number]) => [live({}, whole(rights[0])), live({ scaleTokens: false }, whole(rights[1])), live({ loudness: 3 }, whole(rights[2]))];
+  const bare = readVectors("sinusoidal", (data) => {
+    data.id = "bare";
+    data.rules.tokenScale = { encoder: 1, decoder: 1 };
+  }).model;
+  const steps = (rights: [number, number] | []): Outcome[] =>
+    [model, bare].map((each, index) => ({ live: bringToLife({ ...DEFAULTS, text: TOM }, each), count: rights[index] === undefined ? null : whole(rights[index]) }));
 
-  it("is the proportion of a word and its position, which it multiplies by √d", () => {
-    const { rows } = concludeScale(steps([200, 0, 7]));
-    const loud = rows.map(([, word, position]) => Number(word) / Number(position));
-    expect(loud[0]! / loud[1]!).toBeCloseTo(Math.sqrt(model.config.dModel), 0);
-    expect(loud[0]! / loud[2]!).toBeCloseTo(3, 0);
-    expect(rows.map((row) => row.at(-1))).toEqual(["200", "0", "7"]);
+  it("is told by two models, one trained with it and one without", () => {
+    const { answer, rows } = concludeScale(steps([200, 33]));
+    const long = rows.map(([, word, position]) => Number(word) / Number(position));
+    expect(long[0]! / long[1]!).toBeCloseTo(Math.sqrt(model.config.dModel), 0);
+    expect(answer).toContain("the model without √d gets 33 right, the one with it 200");
+    expect(rows.map((row) => [row[0], row.at(-1)])).toEqual([["trained with √d", "200"], ["trained without √d", "33"]]);
+    expect(concludeScale(steps([])).answer).not.toContain("right");
   });
 
-  it("is said to make the word the louder one only where that is so", () => {
-    const outcomes = steps([1, 1, 1]);
-    const isLouder = (outcome: Outcome) => tellLoudness(outcome.live).startsWith("A word is");
-    const flips = isLouder(outcomes[0]!) && !isLouder(outcomes[1]!);
-    expect(concludeScale(outcomes).answer.includes("without √d the position is the louder one")).toBe(flips);
-    const quiet = [live({ loudness: 0.01 }, null), live({ loudness: 0.01, scaleTokens: false }, null), live({}, null)];
-    expect(concludeScale(quiet).answer).toBe("√d makes a word louder beside the position that is added to it.");
+  it("is measured on the text of the page where there is one, and follows the sentence", () => {
+    const measured = readVectors("sinusoidal", (data) => Object.assign(data, { id: "measured", lengths: { word: 8.14, position: 5.66 } })).model;
+    const tell = (change: Partial<State>) => tellLengths(bringToLife({ ...DEFAULTS, text: TOM, ...change }, measured));
+    expect(tell({})).toBe("A word is 1.4 times as long as its position.");
+    expect(tell({ loudness: 2 })).toBe("A word is 0.72 times as long as its position.");
+    expect(tell({ loudness: 0 })).toBe("Nothing is left of the positions.");
+  });
+
+  it("is asked only where the page has a model that was trained without it", () => {
+    const scale = SCENES.find(({ study }) => study === "scale")!;
+    expect(canPlay([model], scale)).toBe(false);
+    expect(canPlay([model, bare], scale)).toBe(true);
+    expect([0, 1].map((step) => castModel([model, bare], scale.steps[step]!.cast ?? scale.cast))).toEqual([model, bare]);
+    expect(scale.steps.every((step) => Object.keys(step.set).length === 0)).toBe(true);
   });
 });
 

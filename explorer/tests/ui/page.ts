@@ -1,4 +1,4 @@
-/** The page in a real browser: the built bundle with two tiny models of the vectors, under the page's own policy. */
+/** The page in a real browser: the built bundle with tiny models of the vectors, under the page's own policy. */
 
 import { createHash } from "node:crypto";
 import { existsSync, mkdtempSync, readFileSync, writeFileSync } from "node:fs";
@@ -26,9 +26,19 @@ export interface Recorded {
   numbers: Float32Array;
 }
 
+function readVector(name: string): any {
+  return JSON.parse(readFileSync(`${VECTORS}${name}.json`, "utf8"));
+}
+
+/** The same model, said to have been trained without √d. */
+function unscale({ data, ...rest }: any): any {
+  const weights = { ...data.weights, element: "explorer-weights-unscaled" };
+  return { ...rest, data: { ...data, id: "unscaled", label: "unscaled", weights, rules: { ...data.rules, tokenScale: { encoder: 1, decoder: 1 } } } };
+}
+
 /** Write a page of these vectors, and return its address. `trained`: what their training is said to have shown. */
 export function writePage(names: readonly string[], recorded: readonly Recorded[] = [], trained?: TrainedOrder): string {
-  const found = names.map((name) => JSON.parse(readFileSync(`${VECTORS}${name}.json`, "utf8")));
+  const found = names.map((name) => (name === "unscaled" ? unscale(readVector("sinusoidal")) : readVector(name)));
   const models = found.map(({ data, cases }) => ({
     ...data,
     ...(trained ? { trained } : {}),
@@ -41,7 +51,7 @@ export function writePage(names: readonly string[], recorded: readonly Recorded[
   const policy = `default-src 'none'; style-src 'unsafe-inline'; img-src data:; script-src 'sha256-${digest}'; worker-src blob:`;
   const weights = found.map(({ data: { weights: place }, weights: numbers }) => `<script type="text/plain" id="${place.element}">${numbers}</script>`);
   weights.push(...recorded.map(({ data, numbers }) => `<script type="text/plain" id="${data.weights.element}">${Buffer.from(numbers.buffer).toString("base64")}</script>`));
-  const study = '<section class="study" id="study-scale" tabindex="-1"><h3>Why?</h3><p class="short"><b>It makes words louder.</b></p><p class="answer">98.6 [97.9, 99.3] % are right.</p><p><code>clockhands study scale</code></p></section>';
+  const study = '<section class="study" id="study-scale" tabindex="-1"><h3>Why?</h3><p class="short"><b>It makes words longer.</b></p><p class="answer">98.6 [97.9, 99.3] % are right.</p><p><code>clockhands study scale</code></p></section>';
   const page = `<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><meta http-equiv="Content-Security-Policy" content="${policy}">
 <meta name="viewport" content="width=device-width, initial-scale=1"><title>Test</title><style>${style}</style></head><body><div id="explorer"></div>
 <main id="told"><h1>Told</h1>${study}</main><script type="application/json" id="explorer-data">${data}</script>${weights.join("")}<script>${script}</script></body></html>`;

@@ -138,7 +138,7 @@ def list_applicable(run: Run, side: StackSide) -> list[str]:
     """
     position = run.model.config.transformer_config.get_position_config(side)
     options = {**position.options}
-    names = [*_POSITIONS, "scaleTokens"]
+    names = [*_POSITIONS, *(["scaleTokens"] if read_token_scale(run, side) != 1 else [])]
     if side == "encoder":
         names.append("reversed")
     if position.scheme in ("sinusoidal", "rope"):

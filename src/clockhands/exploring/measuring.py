@@ -14,7 +14,7 @@ import torch
 
 from clockhands.data import Pair, encode_texts
 from clockhands.errors import UsageError
-from clockhands.exploring.controls import Controls, apply_controls
+from clockhands.exploring.controls import Controls, apply_controls, read_token_scale
 from clockhands.generation import Search, Translation
 from clockhands.generation.engines import DecodingOptions
 from clockhands.generation.translate import bound_length
@@ -66,6 +66,8 @@ def measure(run: Run, pairs: Sequence[Pair]) -> list[dict[str, Any]]:
     for name, controls in MEASURED.items():
         if controls != Controls() and (controls.stopped_hand or 0) >= hands:
             continue
+        if controls.scale_tokens is False and read_token_scale(run, "encoder") == 1:
+            continue  # it was trained so
         rows.append({"name": name, "controls": controls.to_page(), **count_right(run, pairs, controls)})
     return rows
 
@@ -121,7 +123,7 @@ def count_right(run: Run, pairs: Sequence[Pair], controls: Controls) -> dict[str
 
 def translate_controlled(run: Run, sources: Sequence[str], controls: Controls, beam: int = 1) -> list[Translation]:
     """Translate texts under controls, those of one length together, so that there is no padding."""
-    engine = Search(beam).make_engine(run)
+    engine = Search(beam, engine="transformers").make_engine(run)  # the modules that the controls change
     rows: dict[int, list[int]] = defaultdict(list)
     ids = encode_texts(run.tokenizers.source, list(sources))
     for index, row in enumerate(ids):

@@ -9,7 +9,7 @@ from typing import Any
 
 from clockhands import __version__
 from clockhands.data import Corpus, Pair, encode_texts, open_corpus
-from clockhands.errors import UsageError
+from clockhands.errors import DataError, UsageError
 from clockhands.exploring.foreign import convert_checkpoint
 from clockhands.exploring.measuring import cut_next_tokens, measure
 from clockhands.exploring.model_data import ExplorerModel, describe_model
@@ -19,6 +19,9 @@ from clockhands.exploring.support import check_support
 from clockhands.exploring.trained_order import MOST_TOKENS, describe_order
 from clockhands.exploring.weights import hold_packed
 from clockhands.inspection import Subject, open_subject
+from clockhands.inspection.during_training import MEASURE_FUNCTIONS
+from clockhands.inspection.run import DEFAULT_COUNT
+from clockhands.inspection.text_choice import choose_windows
 from clockhands.models import read_checked_config
 from clockhands.pretrained import is_own
 from clockhands.report.explorer_page import make_explorer_page
@@ -91,7 +94,6 @@ def prepare_foreign(
     run = convert_checkpoint(subject, source)
     model = describe_model(run, name, label, f"{subject.class_name}, which continues text", [])
     model.data["measured"] = []
-    model.data["applicable"]["encoder"].remove("scaleTokens")  # it has no such factor to leave out
     model.data["texts"] = list(texts) or list(EXAMPLES)
     return model
 
@@ -109,12 +111,27 @@ def prepare_model(run: Run, name: str, label: str, texts: Sequence[str] = ()) ->
     with hold_packed(run):
         model.data["measured"] = measure(run, pairs)
     model.data["texts"] = list(texts)
+    model.data.update(_measure_lengths(run))
     tokens = model.data["tokens"]
     if corpus.task == "translation" and "train" in corpus and len(tokens) <= MOST_TOKENS:
         sources = encode_texts(run.tokenizers.source, corpus.sources("train"))
         plain = [[token for token in ids if not tokens[token]["special"]] for ids in sources]
         model.data["trained"] = describe_order(plain, len(tokens))
     return model
+
+
+def _measure_lengths(run: Run) -> dict[str, Any]:
+    """Return the mean lengths of the rows of words and positions, as ``inspect`` and the tour measure them.
+
+    Nothing of a model that adds no positions, and of one whose text is too short.
+    """
+    subject = open_subject(run.path)
+    try:
+        levels = MEASURE_FUNCTIONS["loudness"](subject, choose_windows(subject, None, None, DEFAULT_COUNT))
+    except DataError:
+        return {}
+    names = {"word": "length of a word's row", "position": "length of a position's row"}
+    return {"lengths": {key: levels[name] for key, name in names.items()}} if levels else {}
 
 
 def _read_held_out(run: Run, corpus: Corpus) -> tuple[str, list[Pair]]:
@@ -149,7 +166,7 @@ def make_page(models: Sequence[ExplorerModel], command: str) -> str:
         read_answers(),
         data,
         weights,
-        shorts={name: question.answer for name, question in read_questions().items()},
+        shorts={name: question.answer.replace("*", "") for name, question in read_questions().items()},
         script=_read_bundle("explorer.js"),
         style=_read_bundle("explorer.css"),
     )

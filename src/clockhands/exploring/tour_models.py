@@ -7,7 +7,7 @@ from pathlib import Path
 
 from clockhands.runs import Run
 from clockhands.studies.tour import run_tour
-from clockhands.studies.tour.training import FOLDERS, MAIN, ROLES, ROLES_BLIND
+from clockhands.studies.tour.training import FOLDERS, MAIN, NO_SCALE, ROLES, ROLES_BLIND
 
 __all__ = ["LABELS", "find_tour_models"]
 
@@ -15,6 +15,7 @@ LABELS = {
     MAIN: ("numbers", "German numbers"),
     ROLES: ("roles", "who bit whom"),
     ROLES_BLIND: ("roles-no-position", "who bit whom, without positions"),
+    NO_SCALE: ("numbers-no-scale", "German numbers, trained without √d"),
 }
 """The key and the label of each variant of the tour that a page shows."""
 
