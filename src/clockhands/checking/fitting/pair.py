@@ -10,8 +10,8 @@ from torch import Tensor
 
 from clockhands.checking.fitting.differences import Difference, find_gain
 from clockhands.checking.fitting.reading import Reading, apply, read, read_entry
-from clockhands.checking.fitting.tap import Attention
 from clockhands.checking.models.subject import Subject
+from clockhands.models.tap import Attention
 
 _ROWS = 8
 

@@ -13,8 +13,8 @@ from torch import Tensor
 
 from clockhands.checking.fitting.reading import Reading, apply, read, read_entry
 from clockhands.checking.fitting.rotation import fit_rotation
-from clockhands.checking.fitting.tap import Attention
 from clockhands.checking.models.subject import Subject
+from clockhands.models.tap import Attention
 
 _ROWS, TEXT = 8, 20
 

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from clockhands.checking.fitting.tap import Attention, AttentionTap, Change
 from clockhands.checking.models.subject import Subject
+from clockhands.models.tap import Attention, AttentionTap, Change
 
 _MASKED = 5e3
 """A logit this far below the largest of its row is masked: exp(-5000) is zero in any precision."""

@@ -18,9 +18,10 @@ from torch import nn
 from clockhands.attention import RecordedAttention, record
 from clockhands.errors import CheckpointError
 from clockhands.inspection.reading.computed_attention import ComputedAttention, Receiver, find_mask, ignore_attention
-from clockhands.inspection.reading.softmax_tap import RunningModules, SoftmaxTap
 from clockhands.model.attention import Attention
 from clockhands.model.stack import Stack
+from clockhands.models.tap import Attention as TappedAttention
+from clockhands.models.tap import AttentionTap, RunningModules
 from clockhands.shapes import Tensor
 
 INTERFACE_NAME = "clockhands"
@@ -46,15 +47,28 @@ def listen(model: nn.Module, receive: Receiver, within: nn.Module | None = None)
     else:
         with (
             _use_eager_code(getattr(model, "config", None)),
-            RunningModules(within or model) as running,
-            SoftmaxTap(running, receive),
+            AttentionTap(within or model, None, lambda _, attention: _receive_tapped(attention, receive)),
         ):
             yield
 
 
+def _receive_tapped(attention: TappedAttention, receive: Receiver) -> None:
+    """Hand on an attention that was read at its softmax."""
+    if receive is ignore_attention:
+        return
+    logits, dtype = attention.logits_BHST, attention.q_BHSK.dtype
+    weights = logits.softmax(-1, dtype=torch.promote_types(logits.dtype, torch.float32))
+    mask = find_mask(logits)
+    receive(
+        ComputedAttention(
+            attention.module, attention.q_BHSK, attention.k_BHTK, logits.to(dtype), weights.to(dtype), mask
+        )
+    )
+
+
 def _receive_clockhands(running: RunningModules, computed: RecordedAttention, receive: Receiver) -> None:
     """Hand on an attention of our own models if the inspected stack computed it, and not the encoder of a decoder."""
-    module = running.modules[-1] if running.modules else None
+    module = running.modules[-1][1] if running.modules else None
     if isinstance(module, Attention) and receive is not ignore_attention:
         products = computed.q_BHSK @ computed.k_BHTK.transpose(-1, -2) * computed.scale
         allowed = computed.mask_BHST & find_mask(computed.logits_BHST)

@@ -56,6 +56,5 @@ Receiver = Callable[[ComputedAttention], None]
 def ignore_attention(computed: ComputedAttention) -> None:
     """Stand for no receiver: the model then computes attention in the same way as when somebody reads it.
 
-    ``attention_hooks`` compares with it by identity, and builds no ``ComputedAttention`` where it is the receiver;
-    ``SoftmaxTap`` builds them for any receiver.
+    ``attention_hooks`` compares with it by identity, and builds no ``ComputedAttention`` where it is the receiver.
     """

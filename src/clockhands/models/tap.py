@@ -13,23 +13,26 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
+from torch.utils.hooks import RemovableHandle
 
 _PRODUCTS = {torch.matmul, Tensor.matmul, Tensor.__matmul__, torch.bmm, Tensor.bmm}
 _SHIFTED = {torch.baddbmm, Tensor.baddbmm}
 _FUSED = F.scaled_dot_product_attention
 _SOFTMAX = {F.softmax, torch.softmax, Tensor.softmax}
-_KEPT = 6
+MOST_PRODUCTS = 8
+"""Matrix products that are kept until a softmax; that of queries and keys is among the first of its module."""
 
 
 @dataclass(frozen=True)
 class Attention:
     """One attention of a forward pass. Shapes: B rows, H heads, S queries, T keys, K the width of a head.
 
-    ``name`` is that of the module that computed it. Keys are repeated for the heads that share them. ``logits`` are
-    what entered the softmax, with the mask as very negative numbers.
+    ``module`` computed it; ``name`` is its own. Keys are repeated for the heads that share them. ``logits`` are what
+    entered the softmax, with the mask as very negative numbers.
     """
 
     name: str
+    module: nn.Module
     q_BHSK: Tensor
     k_BHTK: Tensor
     logits_BHST: Tensor
@@ -39,39 +42,76 @@ Change = Callable[[int, Attention], Tensor | None]
 """From the number of an attention in its pass, and the attention, to other logits; None leaves it alone."""
 
 
+@dataclass(frozen=True)
+class _Product:
+    """A matrix product that may be that of queries and keys: its operands [.., S, K] and [.., T, K], and its shape."""
+
+    module: nn.Module
+    queries: Tensor
+    keys: Tensor
+    shape: torch.Size
+
+
+class RunningModules:
+    """Keeps the ``modules`` that are running with their names, innermost last.
+
+    Modules without parameters are left out: an ``nn.Softmax`` of an attention layer would be innermost in its place.
+    """
+
+    def __init__(self, model: nn.Module, on_enter: Callable[[nn.Module], None] = lambda module: None) -> None:
+        self.model, self.on_enter = model, on_enter
+        self.modules: list[tuple[str, nn.Module]] = []
+        self.handles: list[RemovableHandle] = []
+
+    def __enter__(self) -> RunningModules:
+        for name, module in self.model.named_modules():
+            if any(True for _ in module.parameters()):
+                self.handles.append(module.register_forward_pre_hook(partial(self._enter, name)))
+                self.handles.append(module.register_forward_hook(self._leave, always_call=True))
+        return self
+
+    def _enter(self, name: str, module: nn.Module, args: object) -> None:
+        self.modules.append((name, module))
+        self.on_enter(module)
+
+    def _leave(self, module: nn.Module, args: object, output: object) -> None:
+        self.modules.pop()
+
+    def __exit__(self, *fault: object) -> None:
+        for handle in self.handles:
+            handle.remove()
+
+
 class AttentionTap(TorchFunctionMode):
     """While it is entered, ``change`` is given every attention of a module's forward passes, in order.
 
-    ``rows`` is the number of texts, by which heads are found where code joins both axes.
+    PyTorch hands it every function that the module calls. ``rows`` is the number of texts, by which heads are found
+    where code joins both axes; without it, an attribute of the module that runs tells how many heads there are.
     """
 
-    def __init__(self, module: nn.Module, rows: int, change: Change) -> None:
+    def __init__(self, module: nn.Module, rows: int | None, change: Change) -> None:
         super().__init__()
-        self.module, self.rows, self.change = module, rows, change
+        self.rows, self.change = rows, change
         self.count = 0
-        self.running: list[str] = []
-        self.products: list[tuple[Tensor, Tensor, Tensor]] = []
-        self.handles: list[Any] = []
+        self.running = RunningModules(module, self._forget)
+        self.products: list[_Product] = []
 
     def __enter__(self) -> AttentionTap:
-        for name, part in self.module.named_modules():
-            self.handles.append(part.register_forward_pre_hook(partial(self._enter, name)))
-            self.handles.append(part.register_forward_hook(self._leave, always_call=True))
+        self.running.__enter__()
         return super().__enter__()
 
     def __exit__(self, *fault: Any) -> None:
         super().__exit__(*fault)
-        for handle in self.handles:
-            handle.remove()
+        self.running.__exit__(*fault)
 
-    def _enter(self, name: str, *_: Any) -> None:
-        self.running.append(name)
-
-    def _leave(self, *_: Any) -> None:
-        self.running.pop()
+    def _forget(self, module: nn.Module) -> None:
+        """Forget what a module multiplied when it ran before."""
+        self.products = [product for product in self.products if product.module is not module]
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
+        if not self.running.modules:
+            return func(*args, **kwargs)
         if func is _FUSED:
             return self._fused(func, args, kwargs)
         if func in _SOFTMAX:
@@ -82,7 +122,8 @@ class AttentionTap(TorchFunctionMode):
         output = func(*args, **kwargs)
         operands = _read_operands(func, args, kwargs)
         if operands is not None:
-            self.products = [*self.products[1 - _KEPT :], (*operands, output)]
+            product = _Product(self.running.modules[-1][1], *operands, output.shape)
+            self.products = [*self.products[1 - MOST_PRODUCTS :], product]
         return output
 
     def _softmax(self, func: Any, args: Any, kwargs: Any) -> Any:
@@ -98,19 +139,36 @@ class AttentionTap(TorchFunctionMode):
         return func(changed.reshape(logits.shape).to(logits.dtype), *args[1:], **named)
 
     def _find_factors(self, logits: Tensor) -> tuple[Tensor, Tensor] | None:
-        """The queries and keys whose product was last made in the shape of the logits; None if there are none."""
-        if logits.dim() not in (3, 4):
-            return None
-        for index in reversed(range(len(self.products))):
-            q, k, product = self.products[index]
-            if product.shape[-2:] == logits.shape[-2:] and product.numel() == logits.numel():
-                self.products = []
-                return self._heads(q, k)
-        return None
+        """Find the queries and keys of logits: of the running module's products of their shape the first.
 
-    def _heads(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
-        q, k = (x.reshape(self.rows, -1, *x.shape[-2:]) for x in (q, k))
-        return q, k.repeat_interleave(q.shape[1] // k.shape[1], 1)
+        Positions are multiplied after them, and values after the softmax. Where the module has none, its softmax is in
+        another module than the product, and the last of all is taken. None if there is none.
+        """
+        if logits.dim() not in (3, 4):
+            return None  # no attention: some convolutions apply a softmax to their weights
+        shaped = [
+            product
+            for product in self.products
+            if product.shape[-2:] == logits.shape[-2:] and product.shape.numel() == logits.numel()
+        ]
+        own = [product for product in shaped if product.module is self.running.modules[-1][1]]
+        if not shaped:
+            return None
+        self.products = []
+        product = own[0] if own else shaped[-1]
+        rows = self._count_rows(logits)
+        return None if rows is None else _split_heads(product.queries, product.keys, rows)
+
+    def _count_rows(self, logits: Tensor) -> int | None:
+        """Return how many texts a batch has; None where nothing tells texts and heads apart."""
+        if self.rows is not None:
+            return self.rows
+        if logits.dim() == 4:
+            return len(logits)
+        names = ("num_heads", "n_heads", "num_attention_heads", "n_head")
+        counts = (getattr(self.running.modules[-1][1], name, None) for name in names)
+        heads = next((count for count in counts if isinstance(count, int) and count > 0), None)
+        return None if heads is None or len(logits) % heads else len(logits) // heads
 
     def _fused_inside(self, *args: Any, **kwargs: Any) -> Any:
         return self._fused(_FUSED, args, kwargs)
@@ -118,19 +176,25 @@ class AttentionTap(TorchFunctionMode):
     def _fused(self, func: Any, args: Any, kwargs: Any) -> Any:
         names = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
         arguments = {**dict(zip(names, args, strict=False)), **kwargs}
-        q, k = self._heads(arguments["query"], arguments["key"])
+        query, key, value = (arguments[name] for name in names[:3])
+        q, k = _split_heads(query, key, len(query) if self.rows is None else self.rows)
         scale = arguments.get("scale") or 1 / math.sqrt(q.shape[-1])
         logits = add_mask(q @ k.mT * scale, arguments.get("attn_mask"), arguments.get("is_causal", False))
         changed = self._ask(q, k, logits)
         if changed is None:
             return func(*args, **kwargs)
-        value = arguments["value"].repeat_interleave(q.shape[1] // arguments["value"].shape[1], 1)
+        value = value.repeat_interleave(q.shape[1] // value.shape[1], 1)
         return (changed.softmax(-1) @ value).to(value.dtype)
 
     def _ask(self, q: Tensor, k: Tensor, logits: Tensor) -> Tensor | None:
-        name = self.running[-1] if self.running else ""
         self.count += 1
-        return self.change(self.count - 1, Attention(name, q, k, logits))
+        return self.change(self.count - 1, Attention(*self.running.modules[-1], q, k, logits))
+
+
+def _split_heads(q: Tensor, k: Tensor, rows: int) -> tuple[Tensor, Tensor]:
+    """Return rows and heads of queries and keys as two axes; heads that share their keys get a copy each."""
+    q, k = (x.reshape(rows, -1, *x.shape[-2:]) for x in (q, k))
+    return q, k.repeat_interleave(q.shape[1] // k.shape[1], 1)
 
 
 def add_mask(scores: Tensor, mask: Tensor | None, causal: bool) -> Tensor:
@@ -159,8 +223,10 @@ def _read_operands(func: Any, args: Any, kwargs: Any) -> tuple[Tensor, Tensor] |
 
 def _read_einsum(equation: str, first: Tensor, second: Tensor) -> tuple[Tensor, Tensor] | None:
     """Return the operands of an equation such as ``bhqd,bhkd->bhqk`` as queries and keys; None for any other."""
-    inputs, _, result = equation.replace(" ", "").partition("->")
+    inputs, arrow, result = equation.replace(" ", "").partition("->")
     left, _, right = inputs.partition(",")
+    if not arrow:
+        return None  # the axes of the result are then implicit
     shared = "".join(axis for axis in left if axis not in result)
     if len(result) != 4 or len(shared) != 1 or not set(result[:2]) <= set(left) & set(right):
         return None
