@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from clockhands.errors import CheckpointError
-from clockhands.models import find_task, refuse_unknown_positions
+from clockhands.models import choose_class, find_task, refuse_unknown_positions
 
 UNKNOWN: dict[str, Any] = {"rope_type": "spiral", "factor": 2.0}
 
@@ -45,6 +45,7 @@ def test_known_rope_types_and_those_of_images_pass() -> None:
         ({"model_type": "bert", "architectures": ["BertForPreTraining"]}, ("masked", True)),
         ({"model_type": "bert", "architectures": ["BertLMHeadModel"], "is_decoder": True}, ("causal", True)),
         ({"model_type": "bert", "architectures": ["BertModel"]}, ("masked", False)),
+        ({"model_type": "flaubert", "architectures": ["FlaubertWithLMHeadModel"]}, ("masked", True)),
         ({"model_type": "electra", "architectures": ["ElectraForPreTraining"]}, ("masked", False)),
         ({"model_type": "t5", "architectures": ["T5ForConditionalGeneration"], "is_encoder_decoder": True},
          ("seq2seq", True)),
@@ -60,3 +61,19 @@ def test_known_rope_types_and_those_of_images_pass() -> None:
 def test_the_declared_class_says_what_a_model_is_for(keys: dict[str, Any], expected: tuple[str, bool]) -> None:
     config = SimpleNamespace(**{"architectures": None, **keys})
     assert find_task(config) == expected
+
+
+@pytest.mark.parametrize(
+    ("kind", "saved_from", "opener"),
+    [
+        ("gpt2", "GPT2LMHeadModel", "AutoModelForCausalLM"),
+        ("gpt2", "GPT2Model", "AutoModel"),
+        ("flaubert", "FlaubertWithLMHeadModel", "AutoModelForMaskedLM"),
+        ("gemma3", "Gemma3ForConditionalGeneration", "AutoModelForCausalLM"),  # which opens that very class
+        ("qwen2_vl", "Qwen2VLForConditionalGeneration", "AutoModelForMultimodalLM"),  # no causal class at all
+        ("qwen3_5", "Qwen3_5ForConditionalGeneration", "AutoModelForMultimodalLM"),  # the causal one is its text part
+        ("qwen3_5", "Qwen3_5ForCausalLM", "AutoModelForCausalLM"),
+    ],
+)
+def test_a_model_is_opened_as_the_class_that_it_was_saved_from(kind: str, saved_from: str, opener: str) -> None:
+    assert choose_class(SimpleNamespace(model_type=kind, architectures=[saved_from])).__name__ == opener

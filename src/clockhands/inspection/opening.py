@@ -12,7 +12,7 @@ from clockhands.devices import open_device
 from clockhands.errors import CheckpointError, ClockhandsError
 from clockhands.inspection.subject.side import Side
 from clockhands.inspection.subject.subject import Subject
-from clockhands.models import choose_class, find_task, judge_configuration, load_weights, read_checked_config
+from clockhands.models import choose_class, judge_configuration, load_weights, read_checked_config
 from clockhands.pretrained import first_line, is_own, load_tokenizer
 from clockhands.runs import Run, open_run
 
@@ -37,15 +37,17 @@ def open_subject(
     large, and one that does not turn token ids into one state per token; UsageError for a device that is not in this
     machine, and for a side that the model does not have.
     """
+    from transformers import AutoModel, AutoModelForCausalLM
+
     torch_device = open_device(device, "device")
     if is_own(read_checked_config(source, trust_remote_code=trust_remote_code)):
         subject = _open_run(source, device, side)
         subject.tokenizer = tokenizer or subject.tokenizer
         return subject
     config = judge_configuration(source, trust_remote_code=trust_remote_code)
-    task, has_head = find_task(config)
-    # Of a language model its output layer too, since its loss is measured.
-    opener = choose_class(task, has_head=task == "causal" and has_head and bool(config.architectures))
+    opener = choose_class(config)
+    if opener is not AutoModelForCausalLM or not config.architectures:
+        opener = AutoModel  # of a language model its output layer is opened too, since its loss is measured
     model = load_weights(
         opener, source, config, device=torch_device, dtype=torch.float32, must_fit=True,
         trust_remote_code=trust_remote_code,

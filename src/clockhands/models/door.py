@@ -69,34 +69,44 @@ def find_task(config: Any) -> tuple[Task, bool]:
     """
     from transformers.models.auto import modeling_auto
 
-    names = list(config.architectures or ())
-    declared, kind = " ".join(names), config.model_type
-    brought = str((getattr(config, "auto_map", None) or {}).get("AutoModelForCausalLM", ""))  # "module.Class"
+    names, kind = list(config.architectures or ()), config.model_type
+    declared = " ".join(names)
+    brought = str((getattr(config, "auto_map", None) or {}).get("AutoModelForCausalLM", "")).split(".")[-1]
+    masked = modeling_auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES.get(kind)
     has_head = not names or bool(HEADS.search(declared))
     if getattr(config, "is_encoder_decoder", False):
         return "seq2seq", True
-    continuing = (modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.get(kind), brought.split(".")[-1])
-    if any(name in continuing for name in names):
+    if any(name in (modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.get(kind), brought) for name in names):
         return "causal", True
-    if "MaskedLM" in declared:
+    if "MaskedLM" in declared or masked in names:
         return "masked", has_head
     if "CausalLM" in declared or "LMHead" in declared:
         return "causal", has_head
-    is_masked = kind in modeling_auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES and not getattr(config, "is_decoder", False)
-    return "masked" if is_masked else "causal", has_head
+    return "masked" if masked and not getattr(config, "is_decoder", False) else "causal", has_head
 
 
-def choose_class(task: Task, *, has_head: bool = True) -> Any:
-    """Return the Auto class of transformers that opens a model with the output layer of a task, or without any."""
+def choose_class(config: Any) -> Any:
+    """Return the Auto class of transformers that opens a model as it was saved: with its output layer if it has one.
+
+    Models that read images or sound too have classes of their own, which are given text alone.
+    """
     import transformers
+    from transformers.models.auto import modeling_auto
 
+    task, has_head = find_task(config)
     if not has_head:
         return transformers.AutoModel
-    return {
-        "causal": transformers.AutoModelForCausalLM,
-        "masked": transformers.AutoModelForMaskedLM,
-        "seq2seq": transformers.AutoModelForSeq2SeqLM,
-    }[task]
+    if task != "causal":
+        return transformers.AutoModelForMaskedLM if task == "masked" else transformers.AutoModelForSeq2SeqLM
+    continuing = modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.get(config.model_type)
+    for opener, kinds in (
+        (transformers.AutoModelForMultimodalLM, modeling_auto.MODEL_FOR_MULTIMODAL_LM_MAPPING_NAMES),
+        (transformers.AutoModelForImageTextToText, modeling_auto.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES),
+    ):
+        name = kinds.get(config.model_type)
+        if name is not None and name != continuing and name in (config.architectures or ()):
+            return opener
+    return transformers.AutoModelForCausalLM
 
 
 def load_weights(
@@ -165,9 +175,9 @@ def open_with_head(
     """
     where, precision = open_device(device, "device"), read_dtype(dtype)
     config = judge_configuration(source, trust_remote_code=trust_remote_code)
-    task, has_head = find_task(config)
+    task, _ = find_task(config)
     model = load_weights(
-        choose_class(task, has_head=has_head), source, config, device=where, dtype=precision, weights=weights,
+        choose_class(config), source, config, device=where, dtype=precision, weights=weights,
         trust_remote_code=trust_remote_code,
     )  # fmt: skip
     return model, task

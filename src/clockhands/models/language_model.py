@@ -151,9 +151,14 @@ def open_language_model(
     if position:
         change_foreign_positions(config, position, str(source), find_trained_length(source))
     model = load_weights(
-        choose_class(task), source, config, device=choose_device(device), dtype=dtype or torch.float32, weights=weights,
+        choose_class(config),
+        source,
+        config,
+        device=choose_device(device),
+        dtype=dtype or torch.float32,
+        weights=weights,
         trust_remote_code=trust_remote_code,
-    )  # fmt: skip
+    )
     tokenizer = load_tokenizer(source, trust_remote_code=trust_remote_code)
     _check_tokenizer(tokenizer, model, source)
     return LanguageModel(str(source), model, tokenizer, find_mask_id(tokenizer, source) if task == "masked" else None)
