@@ -13,8 +13,8 @@ from clockhands.inspection.measures import MEASURES
 from clockhands.inspection.reading.capture import Capture, capture
 from clockhands.inspection.reading.head_statistics import HeadStatistics, HeadSums
 from clockhands.inspection.reading.reading import Reading
-from clockhands.inspection.subject.subject import Subject
 from clockhands.model import PositionConfig, Transformer, TransformerConfig
+from clockhands.models.subject import Subject
 
 WIDTH, LENGTH, VOCAB = 64, 32, 200
 HALF = WIDTH // 2

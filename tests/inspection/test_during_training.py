@@ -12,7 +12,7 @@ from clockhands.comparison.plan_settings import MEASURES
 from clockhands.inspection.during_training import CHEAP_MEASURES, FOUR_TERMS, MEASURE_FUNCTIONS, OF_EVERY_QUERY
 from clockhands.inspection.reading.logit_parts import TERMS
 from clockhands.inspection.reading.windows import Windows
-from clockhands.inspection.subject.subject import Subject
+from clockhands.models.subject import Subject
 
 from . import planted
 from .measures import readings

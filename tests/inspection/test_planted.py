@@ -22,7 +22,7 @@ from clockhands.inspection.reading.logit_parts import TERMS
 from clockhands.inspection.reading.logit_split import LogitSplit, split_logits
 from clockhands.inspection.reading.reading import Reading
 from clockhands.inspection.reading.term_groups import compute_positional_share
-from clockhands.inspection.subject.subject import Subject
+from clockhands.models.subject import Subject
 
 from . import planted
 from .planted import HALF, LENGTH, answer, clock, heads_of, table_answer

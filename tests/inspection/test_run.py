@@ -23,8 +23,8 @@ from clockhands.inspection.measures import MEASURES
 from clockhands.inspection.reading.computed_attention import ComputedAttention
 from clockhands.inspection.reading.reading import Reading
 from clockhands.inspection.run import _use_evaluation_mode
-from clockhands.inspection.subject.influence import find_influence
 from clockhands.model import PositionConfig, Transformer, TransformerConfig
+from clockhands.models.influence import find_influence
 from clockhands.report import make_page, put_side_by_side
 from tests.shared import sketched
 

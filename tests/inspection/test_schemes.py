@@ -20,8 +20,8 @@ from clockhands.inspection.reading.logit_parts import (
     split_first_batch,
 )
 from clockhands.inspection.reading.logit_split import split_logits
-from clockhands.inspection.subject.subject import Subject
 from clockhands.model import PositionConfig, Transformer, TransformerConfig
+from clockhands.models.subject import Subject
 from clockhands.scheme_pages.shown_options import complete_options
 from clockhands.schemes import CATALOGUE
 from clockhands.shapes import Tensor

@@ -14,7 +14,7 @@ from clockhands.errors import UsageError
 
 if TYPE_CHECKING:
     from clockhands.findings import Findings
-    from clockhands.inspection.subject.side import Side
+    from clockhands.models.subject import Side
 
 __all__ = ["EXAMPLES", "arguments", "run"]
 

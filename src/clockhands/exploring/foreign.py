@@ -16,9 +16,9 @@ import torch
 from clockhands.data import Tokenizers
 from clockhands.errors import ClockhandsError, UsageError
 from clockhands.exploring.support import LARGEST
-from clockhands.inspection.subject import Subject
 from clockhands.model.huggingface import ClockhandsForCausalLM
 from clockhands.model.huggingface_config import ClockhandsConfig
+from clockhands.models.subject import Subject
 from clockhands.runs import Run
 from clockhands.shapes import Tensor
 

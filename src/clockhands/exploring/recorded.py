@@ -18,7 +18,7 @@ from clockhands.inspection.estimators.exact_hands import read_exact_hands
 from clockhands.inspection.reading.capture import Capture, capture
 from clockhands.inspection.reading.layer import Layer
 from clockhands.inspection.reading.sentences import Sentence, encode_sentences
-from clockhands.inspection.subject import Subject
+from clockhands.models.subject import Subject
 from clockhands.schemes import RoPE
 from clockhands.shapes import Float, Tensor
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from clockhands.inspection.reading.reading import Reading
 from clockhands.inspection.reading.windows import Ids
-from clockhands.inspection.subject.subject import Subject
+from clockhands.models.subject import Subject
 from clockhands.shapes import Tensor
 
 MOST_COMPARED = 1000

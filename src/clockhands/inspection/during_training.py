@@ -31,7 +31,7 @@ from clockhands.inspection.reading.logit_parts import TERMS
 from clockhands.inspection.reading.logit_split import split_logits
 from clockhands.inspection.reading.reading import Reading
 from clockhands.inspection.reading.windows import Windows
-from clockhands.inspection.subject.subject import Subject
+from clockhands.models.subject import Subject
 
 CHEAP_MEASURES = ("loudness", "channels", "participation", "terms", "mixing")
 """Measures that cost little beside an evaluation, so that they can be taken at each of a training run."""

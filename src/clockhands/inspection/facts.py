@@ -7,7 +7,7 @@ import torch
 from clockhands import __version__
 from clockhands.findings import join_words
 from clockhands.inspection.reading.reading import Reading
-from clockhands.inspection.subject.subject import Subject
+from clockhands.models.subject import Subject
 
 __all__ = ["list_facts"]
 

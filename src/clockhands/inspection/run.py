@@ -19,16 +19,15 @@ from clockhands.inspection.facts import list_facts
 from clockhands.inspection.measures import MEASURES
 from clockhands.inspection.measures.layer_probes import MOST_TEXTS as CONTROL_TEXTS
 from clockhands.inspection.measures.measure import Measure
-from clockhands.inspection.opening import open_subject, open_tokenizer
 from clockhands.inspection.progress import Progress, show_progress
 from clockhands.inspection.reading.id_file import read_ids
 from clockhands.inspection.reading.memory_check import check_memory
 from clockhands.inspection.reading.reading import Reading, read_model
 from clockhands.inspection.reading.sentences import check_sentence_lengths, encode_sentences
 from clockhands.inspection.reading.windows import Ids, Windows, check_counts
-from clockhands.inspection.subject.side import Side
-from clockhands.inspection.subject.subject import Subject
 from clockhands.inspection.text_choice import choose_windows, describe_origin
+from clockhands.models.opening import open_subject, open_tokenizer
+from clockhands.models.subject import Side, Subject
 from clockhands.pretrained import first_line
 from clockhands.shapes import Tensor
 

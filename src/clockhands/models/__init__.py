@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+from clockhands.models.clockhands_subject import ClockhandsSubject
 from clockhands.models.door import (
     choose_class,
     find_task,
@@ -18,6 +19,7 @@ from clockhands.models.door import (
     read_checked_config,
     refuse_unknown_positions,
 )
+from clockhands.models.huggingface_subject import HuggingFaceSubject
 from clockhands.models.language_model import (
     LanguageModel,
     find_trained_length,
@@ -25,9 +27,14 @@ from clockhands.models.language_model import (
     open_language_model,
     to_language_model,
 )
+from clockhands.models.opening import open_subject
+from clockhands.models.subject import Subject
 
 __all__ = [
+    "ClockhandsSubject",
+    "HuggingFaceSubject",
     "LanguageModel",
+    "Subject",
     "choose_class",
     "find_task",
     "find_trained_length",
@@ -35,6 +42,7 @@ __all__ = [
     "judge_configuration",
     "load_weights",
     "open_language_model",
+    "open_subject",
     "open_with_head",
     "read_checked_config",
     "refuse_unknown_positions",

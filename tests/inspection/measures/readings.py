@@ -14,8 +14,8 @@ from clockhands.inspection.reading.head_statistics import HeadStatistics
 from clockhands.inspection.reading.interventions import Interventions
 from clockhands.inspection.reading.logit_split import split_logits
 from clockhands.inspection.reading.reading import Reading
-from clockhands.inspection.subject.subject import Subject
 from clockhands.model import PositionConfig, Transformer, TransformerConfig
+from clockhands.models.subject import Subject
 
 from .. import planted
 from ..planted import HALF

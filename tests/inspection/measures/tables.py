@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import torch
 import transformers as hf
 
-from clockhands.inspection.subject.subject import Subject
+from clockhands.models.subject import Subject
 
 
 def learned(rows_ND: torch.Tensor, dtype: torch.dtype = torch.float32) -> Subject:

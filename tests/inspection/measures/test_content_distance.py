@@ -14,8 +14,8 @@ from clockhands.inspection.measures.content_distance import separate_terms
 from clockhands.inspection.reading.capture import Capture, capture
 from clockhands.inspection.reading.logit_parts import compute_means
 from clockhands.inspection.reading.logit_split import LogitSplit, split_logits
-from clockhands.inspection.subject.subject import Subject
 from clockhands.model import PositionConfig, Transformer, TransformerConfig
+from clockhands.models.subject import Subject
 
 from .. import planted
 from ..planted import VOCAB, answer

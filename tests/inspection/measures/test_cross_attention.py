@@ -8,8 +8,8 @@ import torch
 
 from clockhands.inspection.measures.cross_attention import CrossStatistics, _describe_largest
 from clockhands.inspection.reading.capture import Capture, capture
-from clockhands.inspection.subject.subject import Subject
 from clockhands.model import PositionConfig, Transformer, TransformerConfig
+from clockhands.models.subject import Subject
 
 from .. import planted
 from ..planted import VOCAB, answer

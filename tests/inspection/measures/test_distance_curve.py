@@ -15,8 +15,8 @@ from clockhands.inspection.reading.capture import capture
 from clockhands.inspection.reading.logit_parts import split_by_batch, split_first_batch
 from clockhands.inspection.reading.logit_split import split_logits
 from clockhands.inspection.reading.term_groups import DISTANCE, sum_groups
-from clockhands.inspection.subject.subject import Subject
 from clockhands.model import PositionConfig
+from clockhands.models.subject import Subject
 from clockhands.schemes import Alibi, Scheme
 
 from .. import planted

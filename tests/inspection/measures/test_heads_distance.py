@@ -10,7 +10,7 @@ import torch
 from clockhands.inspection.measures import MEASURES
 from clockhands.inspection.reading.head_statistics import HeadStatistics
 from clockhands.inspection.reading.reading import Reading
-from clockhands.inspection.subject.subject import Subject
+from clockhands.models.subject import Subject
 
 from .. import planted
 from .readings import (

@@ -9,7 +9,7 @@ from clockhands.inspection.measures.mean_order import _describe_shifts
 from clockhands.inspection.reading.capture import Capture
 from clockhands.inspection.reading.interventions import OTHERS_PERMUTED, PERMUTED, Effect, Interventions
 from clockhands.inspection.reading.reading import Reading
-from clockhands.inspection.subject.subject import Subject
+from clockhands.models.subject import Subject
 
 from .. import planted
 from ..tiny import tiny

@@ -17,7 +17,7 @@ from clockhands.inspection.reading.capture import capture
 from clockhands.inspection.reading.logit_split import split_logits
 from clockhands.inspection.reading.reading import Reading, read_model
 from clockhands.inspection.reading.windows import cut_ids
-from clockhands.inspection.subject.subject import Subject
+from clockhands.models.subject import Subject
 
 from .. import planted
 from ..tiny import VOCAB, tiny

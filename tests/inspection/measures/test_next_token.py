@@ -10,8 +10,8 @@ import transformers as hf
 from clockhands.findings import Finding
 from clockhands.inspection.measures.next_token import _judge, compute_losses, find_prefix_lengths
 from clockhands.inspection.reading.capture import Capture, capture
-from clockhands.inspection.subject.subject import Subject
 from clockhands.model import Transformer
+from clockhands.models.subject import Subject
 
 from .. import planted
 from ..tiny import VOCAB as TINY_VOCAB

@@ -8,8 +8,8 @@ import transformers as hf
 
 from clockhands.inspection import inspect
 from clockhands.inspection.measures.recovery import FACTORS, Sample, _describe_limit
-from clockhands.inspection.subject.subject import Subject
 from clockhands.model import PositionConfig, Transformer, TransformerConfig
+from clockhands.models.subject import Subject
 
 from ..planted import LENGTH, VOCAB, answer
 from .readings import (

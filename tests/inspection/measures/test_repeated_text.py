@@ -9,7 +9,7 @@ from clockhands.findings import Finding
 from clockhands.inspection.measures.repeated_text import RepeatedText, find_warning
 from clockhands.inspection.reading.capture import Capture
 from clockhands.inspection.reading.reading import Reading
-from clockhands.inspection.subject.subject import Subject
+from clockhands.models.subject import Subject
 
 from .. import planted
 

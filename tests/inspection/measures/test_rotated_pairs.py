@@ -9,8 +9,8 @@ import torch
 
 from clockhands.inspection.measures.rotated_pairs import estimate_frequencies, order_pairs
 from clockhands.inspection.reading.capture import capture
-from clockhands.inspection.subject.subject import Subject
 from clockhands.model import PositionConfig
+from clockhands.models.subject import Subject
 from clockhands.scheme_pages.shown_options import complete_options
 
 from ..tiny import tiny

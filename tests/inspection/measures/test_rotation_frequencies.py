@@ -15,8 +15,8 @@ from clockhands.inspection.measures.rotation_frequencies import (
 )
 from clockhands.inspection.reading.capture import capture
 from clockhands.inspection.reading.layer import Layer
-from clockhands.inspection.subject.subject import Subject
 from clockhands.model import PositionConfig
+from clockhands.models.subject import Subject
 
 from .. import planted
 from ..planted import answer

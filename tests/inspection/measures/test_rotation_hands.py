@@ -10,7 +10,7 @@ import torch
 from clockhands.inspection.measures.rotation_hands import RotationHands, read_rotation_hands
 from clockhands.inspection.reading.capture import capture
 from clockhands.inspection.reading.logit_parts import split_first_batch
-from clockhands.inspection.subject.subject import Subject
+from clockhands.models.subject import Subject
 
 from ..tiny import tiny
 from .readings import draw_ids

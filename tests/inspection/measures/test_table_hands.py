@@ -15,7 +15,7 @@ from clockhands.inspection.estimators.column_lines import SpectralLine
 from clockhands.inspection.estimators.spectral_lines import NO_LINES
 from clockhands.inspection.measures.hands_verdict import describe_lines
 from clockhands.inspection.measures.table_hands import COLUMNS, _make_row
-from clockhands.inspection.subject.subject import Subject
+from clockhands.models.subject import Subject
 
 from ..planted import table_answer
 from .tables import learned, mixed, sinusoid, walk

@@ -7,7 +7,7 @@ import torch
 
 from clockhands.inspection.reading.capture import capture
 from clockhands.inspection.reading.interventions import OTHERS_PERMUTED
-from clockhands.inspection.subject.subject import Subject
+from clockhands.models.subject import Subject
 
 from .. import planted
 from .readings import (

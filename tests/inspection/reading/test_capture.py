@@ -10,7 +10,7 @@ from transformers.models.bert.modeling_bert import BertAttention, BertSelfAttent
 
 from clockhands.errors import CheckpointError
 from clockhands.inspection.reading.capture import capture
-from clockhands.inspection.subject.subject import Subject
+from clockhands.models.subject import Subject
 
 from .. import planted
 

@@ -11,8 +11,8 @@ import transformers as hf
 from clockhands.inspection import capture, split_logits
 from clockhands.inspection.reading.computed_attention import find_mask
 from clockhands.inspection.reading.term_groups import compute_positional_share, sum_groups
-from clockhands.inspection.subject.influence import find_influence
-from clockhands.inspection.subject.subject import Subject
+from clockhands.models.influence import find_influence
+from clockhands.models.subject import Subject
 
 VOCAB = 97
 SIZES = {"vocab_size": VOCAB, "n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 64}

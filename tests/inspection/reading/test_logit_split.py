@@ -10,7 +10,7 @@ import torch
 from clockhands.inspection.reading.capture import capture
 from clockhands.inspection.reading.frozen_norms_and_positions import FrozenNormsAndPositions
 from clockhands.inspection.reading.logit_parts import TERMS, compute_means, split_by_batch
-from clockhands.inspection.subject.subject import Subject
+from clockhands.models.subject import Subject
 
 from ..tiny import CONFIGS, LAYERS, UNLISTED, VOCAB, tiny
 

@@ -11,7 +11,7 @@ from clockhands.inspection.reading.logit_split import centre_logits
 from clockhands.inspection.reading.sentence_split import SENTENCE_TERMS, split_sentence
 from clockhands.inspection.reading.sentences import encode_sentences
 from clockhands.inspection.reading.windows import Windows
-from clockhands.inspection.subject.subject import Subject
+from clockhands.models.subject import Subject
 from tests.inspection.words import WORDS, make_tokenizer
 
 from ..tiny import tiny

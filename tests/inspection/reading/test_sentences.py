@@ -19,7 +19,7 @@ from clockhands.inspection.reading.sentences import (
     swap_words,
 )
 from clockhands.inspection.reading.windows import Windows
-from clockhands.inspection.subject.subject import Subject
+from clockhands.models.subject import Subject
 from tests.inspection.words import make_tokenizer
 
 from ..tiny import tiny

@@ -12,8 +12,8 @@ from clockhands.inspection.measures import MEASURES
 from clockhands.inspection.reading.reading import Reading
 from clockhands.inspection.reading.sentences import encode_sentences
 from clockhands.inspection.reading.swapped_sentences import make_english_swaps, make_text_swaps
-from clockhands.inspection.subject.subject import Subject
 from clockhands.model import PositionConfig, Transformer, TransformerConfig
+from clockhands.models.subject import Subject
 from tests.inspection.words import make_tokenizer
 
 SENTENCES = ["Tom saw Anna and heard Peter", "the king paid my sister", "Tom followed a wolf and a dog"] * 3

@@ -7,8 +7,8 @@ from typing import Any
 import torch
 
 from clockhands.checking.checks.check import Inapplicable, Measurement, check, difference
-from clockhands.checking.models.huggingface import list_arguments
 from clockhands.checking.models.subject import Subject
+from clockhands.models.facts import list_arguments
 
 
 @check(

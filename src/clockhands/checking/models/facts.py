@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from clockhands.checking.models.adapter import Adapter, accepts, device_of
+from clockhands.models.facts import find_claimed_length, find_count
 from clockhands.schemes.scheme import Declares, Scheme
 
 _TABLE = re.compile(
@@ -66,9 +67,9 @@ def detect(adapter: Adapter) -> Facts:
         absolute=bool(tables) or bool(getattr(adapter, "absolute", False)),
         recurrent=any(_RECURRENT.search(name) for name in classes),
         hashed=any("LSH" in name for name in classes),
-        window=_first(config, "sliding_window", "attention_window", "window_size", "local_attention"),
+        window=find_count(config, "sliding_window", "attention_window", "window_size", "local_attention"),
         stretches=stretches or _stretches(config),
-        limit=_claimed_length(config, bool(getattr(adapter, "per_token", True)))
+        limit=find_claimed_length(config, source=not getattr(adapter, "per_token", True))
         or getattr(adapter, "max_length", None),
     )
     return replace(facts, first=first_position(adapter, adapter.vocabulary))
@@ -150,20 +151,6 @@ def _scheme(classes: set[str], tables: list[str], rotary: bool, config: Any) -> 
 def _stretches(config: Any) -> bool:
     kinds = ("'dynamic'", "'longrope'", "'su'")
     return any(kind in str(getattr(config, "rope_parameters", None)) for kind in kinds)
-
-
-def _claimed_length(config: Any, writes: bool) -> int | None:
-    """Return how many tokens the side that writes, or the one that reads a source, says it can hold."""
-    own = ("max_target_positions", "max_decoder_position_embeddings")
-    source = ("max_source_positions", "max_encoder_position_embeddings")
-    named = _first(config, "max_position_embeddings", "n_positions", *(own if writes else source), "max_seq_len")
-    part = getattr(config, "decoder" if writes else "encoder", None) or getattr(config, "text_config", None)
-    return named or (None if part is None else _claimed_length(part, writes))
-
-
-def _first(config: Any, *names: str) -> int | None:
-    values = (getattr(config, name, None) for name in names)
-    return next((value for value in values if isinstance(value, int) and value > 0), None)
 
 
 def first_position(adapter: Adapter, vocabulary: int) -> int:

@@ -11,6 +11,7 @@ from transformers import PreTrainedModel
 
 from clockhands.checking.models.builds import multimodal
 from clockhands.model.huggingface_cache import CACHE_NAME
+from clockhands.models.facts import list_arguments, list_special_ids
 
 KV_CACHES = tuple(dict.fromkeys((CACHE_NAME, "past_key_values")))
 """The arguments that take a cache of keys and values; code from outside may keep the older name."""
@@ -40,7 +41,7 @@ class HFModel:
         self.causal = task != "masked"
         self.cache_name = _cache_name(model) if self.causal else None
         self.takes = self._takes()
-        self.special = self._list_special()
+        self.special = list_special_ids(self.module.config, self.config)
         """Token ids with a meaning of their own, which the checks do not use as text."""
 
     def _takes(self) -> frozenset[str]:
@@ -54,14 +55,6 @@ class HFModel:
         takes = {what for what, name in spellings.items() if name in names}
         axes = getattr(self.module.config, "model_type", "") in multimodal()["axes"]["types"]
         return frozenset(takes | ({"cache"} if self.cache_name else set()) | ({"axes"} if axes else set()))
-
-    def _list_special(self) -> set[int]:
-        numbers: set[int] = set()
-        for config in (self.module.config, self.config):
-            for name, value in config.to_dict().items():
-                if name.endswith(("_token_id", "_token_index")):
-                    numbers |= {n for n in (value if isinstance(value, list) else [value]) if isinstance(n, int)}
-        return numbers
 
     def new_cache(self) -> Held:
         """Return an empty cache; the model makes its own at the first call."""
@@ -182,19 +175,9 @@ def _vocabularies(model: PreTrainedModel, task: str) -> tuple[int, int]:
     return int(read if written is None else written.shape[0]), int(read)
 
 
-def list_arguments(model: PreTrainedModel) -> set[str]:
-    """What ``forward`` takes, by name or handed on to the base model."""
-    parameters = inspect.signature(model.forward).parameters
-    names = set(parameters)
-    base = getattr(model, model.base_model_prefix, None)
-    if base is not None and any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
-        names |= set(inspect.signature(base.forward).parameters)
-    return names
-
-
 def _cache_name(model: PreTrainedModel) -> str | None:
     """Return the argument for the cache; a wrapper hands ``use_cache`` on to its text part without naming it."""
-    names, parameters = list_arguments(model), inspect.signature(model.forward).parameters
+    names, parameters = set(list_arguments(model)), inspect.signature(model.forward).parameters
     kinds = {parameter.kind for parameter in parameters.values()}
     decides = "use_cache" in names or inspect.Parameter.VAR_KEYWORD in kinds
     # XLM and FlauBERT fill a dict of their own called ``cache``, and do not return it.

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from clockhands.inspection.reading.capture import Capture
-from clockhands.inspection.subject.tables import Tables
+from clockhands.models.input_table import Tables
 from clockhands.shapes import Float, Tensor
 
 STILL = 0.1

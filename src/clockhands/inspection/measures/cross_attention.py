@@ -20,7 +20,7 @@ from clockhands.inspection.reading.attention_hooks import listen
 from clockhands.inspection.reading.capture import BATCH, Capture
 from clockhands.inspection.reading.computed_attention import ComputedAttention
 from clockhands.inspection.reading.reading import Reading
-from clockhands.inspection.subject.subject import Subject
+from clockhands.models.subject import Subject
 from clockhands.shapes import Bool, Float, Tensor
 
 NEAR = 2

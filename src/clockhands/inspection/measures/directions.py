@@ -16,7 +16,7 @@ from clockhands.inspection.estimators.matrix_statistics import compute_covarianc
 from clockhands.inspection.measures.measure import INPUT_HEADING, WINDOWS, Measure
 from clockhands.inspection.reading.capture import FIRST_POSITION_NOTE
 from clockhands.inspection.reading.reading import Reading
-from clockhands.inspection.subject.tables import Tables
+from clockhands.models.input_table import Tables
 from clockhands.shapes import Float, Int, Tensor
 
 TOKEN_SHARE, POSITION_SHARE = 0.9, 0.95

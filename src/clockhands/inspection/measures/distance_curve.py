@@ -21,7 +21,7 @@ from clockhands.inspection.reading.logit_parts import LogitParts, split_first_ba
 from clockhands.inspection.reading.logit_split import LogitSplit
 from clockhands.inspection.reading.reading import Reading
 from clockhands.inspection.reading.term_groups import DISTANCE, ROUNDING, compute_group_interval, sum_groups
-from clockhands.inspection.subject.subject import Subject
+from clockhands.models.subject import Subject
 from clockhands.shapes import Float, Tensor
 
 DISTANCE_MECHANISMS = {"rotary", "alibi", "buckets", "disentangled", "transformer-xl", "attention"}

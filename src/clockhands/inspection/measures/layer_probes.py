@@ -19,7 +19,7 @@ from clockhands.inspection.estimators.probes import (
     fit_network_r2,
 )
 from clockhands.inspection.reading.capture import BATCH, Capture
-from clockhands.inspection.subject.subject import Subject
+from clockhands.models.subject import Subject
 from clockhands.shapes import Float, Int, Tensor
 
 MOST_TEXTS = 48

@@ -14,7 +14,7 @@ from clockhands.inspection.measures.measure import INPUT_HEADING, WINDOWS, Measu
 from clockhands.inspection.number_format import describe_untrained, format_percent, format_percent_range, format_ratio
 from clockhands.inspection.reading.capture import FIRST_POSITION_NOTE, Capture
 from clockhands.inspection.reading.reading import Reading
-from clockhands.inspection.subject.tables import Tables
+from clockhands.models.input_table import Tables
 from clockhands.shapes import Float, Tensor
 
 LEAST_PART, MOST_PART = 0.01, 0.8

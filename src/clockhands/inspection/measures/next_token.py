@@ -15,7 +15,7 @@ from clockhands.inspection.number_format import format_decimal
 from clockhands.inspection.reading.capture import BATCH, Capture
 from clockhands.inspection.reading.interventions import draw_orders
 from clockhands.inspection.reading.reading import Reading
-from clockhands.inspection.subject.subject import Subject
+from clockhands.models.subject import Subject
 from clockhands.shapes import Float, Tensor
 
 MOST_TEXTS = 32

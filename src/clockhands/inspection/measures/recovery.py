@@ -19,8 +19,8 @@ from clockhands.inspection.measures.measure import INPUT_HEADING, WINDOWS, Measu
 from clockhands.inspection.number_format import format_percent, format_percent_range
 from clockhands.inspection.reading.capture import FIRST_POSITION_NOTE, Capture
 from clockhands.inspection.reading.reading import Reading
-from clockhands.inspection.subject.input_table import find_power_of_two_above
-from clockhands.inspection.subject.subject import Subject
+from clockhands.models.input_table import find_power_of_two_above
+from clockhands.models.subject import Subject
 from clockhands.shapes import Float, Int, Tensor
 
 MOST_TOKENS = 2000

@@ -8,8 +8,8 @@ from dataclasses import replace
 import torch
 
 from clockhands.inspection.reading.layer import Layer
-from clockhands.inspection.subject.subject import Subject
 from clockhands.model.attention import AttentionContext
+from clockhands.models.subject import Subject
 from clockhands.schemes import Composition, NoPosition, RoPE
 from clockhands.shapes import Float, Int, Num, Tensor
 

@@ -19,7 +19,7 @@ from clockhands.inspection.number_format import describe_untrained, format_perce
 from clockhands.inspection.reading.layer import Layer
 from clockhands.inspection.reading.logit_split import centre_logits
 from clockhands.inspection.reading.reading import Reading
-from clockhands.inspection.subject.subject import Subject
+from clockhands.models.subject import Subject
 from clockhands.shapes import Bool, Float, Int, Tensor
 
 

@@ -9,7 +9,7 @@ import torch
 from clockhands.inspection.measures.rotated_pairs import estimate_frequencies, find_rotated_width, pair_channels
 from clockhands.inspection.reading.layer import Layer
 from clockhands.inspection.reading.logit_parts import LogitParts
-from clockhands.inspection.subject.subject import Subject
+from clockhands.models.subject import Subject
 from clockhands.shapes import Float, Tensor
 
 

@@ -22,7 +22,7 @@ from clockhands.inspection.reading.sentences import (
     swap_words,
 )
 from clockhands.inspection.reading.token_ids import encode_text
-from clockhands.inspection.subject.subject import Subject
+from clockhands.models.subject import Subject
 from clockhands.shapes import Tensor
 
 MOST_WORDS = 12

@@ -22,7 +22,7 @@ from clockhands.inspection.reading.swapped_sentences import (
     make_text_swaps,
 )
 from clockhands.inspection.reading.token_ids import find_special_tokens
-from clockhands.inspection.subject.subject import Subject
+from clockhands.models.subject import Subject
 from clockhands.shapes import Float, Tensor
 
 MOST_SENTENCES, FEWEST_SENTENCES = 24, 6

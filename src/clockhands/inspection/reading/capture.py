@@ -31,7 +31,7 @@ from clockhands.inspection.reading.computed_attention import ignore_attention
 from clockhands.inspection.reading.layer import Layer, get_input
 from clockhands.inspection.reading.repeated_texts import Repeats, find_repeats
 from clockhands.inspection.reading.tensor_storage import TensorStorage
-from clockhands.inspection.subject.input_table import Forward
+from clockhands.models.input_table import Forward
 from clockhands.shapes import Bool, Float, Int, Tensor
 
 FIRST_POSITION_NOTE = (

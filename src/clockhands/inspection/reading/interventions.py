@@ -14,8 +14,8 @@ import torch
 from torch.nn import functional as F
 
 from clockhands.inspection.reading.capture import BATCH, Capture
-from clockhands.inspection.subject.input_table import Forward
-from clockhands.inspection.subject.subject import Subject
+from clockhands.models.input_table import Forward
+from clockhands.models.subject import Subject
 from clockhands.shapes import Float, Int, Tensor
 
 INTERVENTIONS_NOTE = (

@@ -8,8 +8,8 @@ from clockhands.errors import UsageError
 from clockhands.inspection.estimators.position_sums import TEXT_GROUPS
 from clockhands.inspection.reading.capture import BATCH
 from clockhands.inspection.reading.windows import Windows
-from clockhands.inspection.subject.subject import Subject
 from clockhands.machine import format_bytes, measure_free_memory
+from clockhands.models.subject import Subject
 
 COPIES = 3
 """Numbers kept for each pair of tokens, in every text of a batch and every head: product, logit and weight."""

@@ -16,8 +16,8 @@ from clockhands.inspection.reading.logit_split import LogitSplit, split_logits
 from clockhands.inspection.reading.sentence_split import SentenceLayer, split_sentence
 from clockhands.inspection.reading.sentences import Sentence
 from clockhands.inspection.reading.windows import Windows
-from clockhands.inspection.subject.influence import Influence, find_influence
-from clockhands.inspection.subject.subject import Subject
+from clockhands.models.influence import Influence, find_influence
+from clockhands.models.subject import Subject
 
 
 @dataclass

@@ -16,7 +16,7 @@ from clockhands.inspection.reading.logit_parts import DATA_DEPENDENT, TERMS, Log
 from clockhands.inspection.reading.logit_split import centre_logits, split_logits
 from clockhands.inspection.reading.sentences import Sentence, make_comparison_rows
 from clockhands.inspection.reading.windows import Windows
-from clockhands.inspection.subject.subject import Subject
+from clockhands.models.subject import Subject
 from clockhands.shapes import Bool, Float, Tensor
 
 MOST_OTHERS = 48

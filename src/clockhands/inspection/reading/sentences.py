@@ -13,7 +13,7 @@ from clockhands.errors import UsageError
 from clockhands.inspection.reading.swapped_sentences import find_two_longest
 from clockhands.inspection.reading.token_ids import check_tokenizer, encode_text
 from clockhands.inspection.reading.windows import Windows
-from clockhands.inspection.subject.subject import Subject
+from clockhands.models.subject import Subject
 from clockhands.shapes import Bool, Int, Tensor
 
 MOST_SENTENCES = 8

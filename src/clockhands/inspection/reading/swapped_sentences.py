@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from clockhands.inspection.reading.token_ids import encode_bare, encode_text, find_special_tokens
-from clockhands.inspection.subject.subject import Subject
+from clockhands.models.subject import Subject
 
 NOUNS = ("Tom", "a dog", "Anna", "the king", "my sister", "a wolf", "the doctor", "Peter")
 VERBS = ("bit", "saw", "followed", "paid", "heard", "forgot")

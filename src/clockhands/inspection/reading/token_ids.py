@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from clockhands.errors import UsageError
-from clockhands.inspection.subject.subject import Subject
+from clockhands.models.subject import Subject
 from clockhands.shapes import Bool, Tensor
 
 

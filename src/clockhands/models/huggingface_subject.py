@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -11,22 +11,30 @@ from typing import Any
 import torch
 from torch import nn
 
-from clockhands.errors import CheckpointError
-from clockhands.inspection.subject.families import FAMILIES, Family, describe_mechanisms, guess_mechanisms
-from clockhands.inspection.subject.foreign_forward import (
-    encode_source,
-    find_output_layer,
-    join_streams,
-    keep_attention_type,
+from clockhands.errors import CheckpointError, ClockhandsError, UsageError
+from clockhands.models.facts import (
+    FAMILIES,
+    Family,
+    describe_mechanisms,
+    find_claimed_length,
+    guess_mechanisms,
     list_arguments,
+    list_special_ids,
 )
-from clockhands.inspection.subject.input_table import InputTable
-from clockhands.inspection.subject.requirements import check_reads_tokens, read_configuration
-from clockhands.inspection.subject.side import Side, choose_side
-from clockhands.inspection.subject.subject import Subject
-from clockhands.inspection.subject.table_search import PROBE_LENGTH, find_input_table, is_position_at_input
-from clockhands.inspection.subject.tables import Tables
+from clockhands.models.input_table import PROBE_LENGTH, InputTable, Tables, find_input_table, is_position_at_input
+from clockhands.models.subject import Side, Subject, choose_side
+from clockhands.pretrained import first_line
 from clockhands.shapes import Float, Int, Tensor
+
+_CONTENTS = {
+    "pixel_values": "images",
+    "pixel_values_videos": "videos",
+    "input_features": "sound",
+    "input_values": "sound",
+    "audio_mel": "sound",
+    "past_values": "time series",
+}
+"""What a model reads, by the name of its main input."""
 
 
 @dataclass
@@ -118,11 +126,7 @@ class HuggingFaceSubject(Subject, last=True):
     def max_length(self) -> int | None:
         if self.table is not None:
             return len(self.table.view_rows(self.model))
-        for name in ("max_position_embeddings", "n_positions", "max_seq_len"):
-            limit = getattr(getattr(self.model, "config", None), name, None)
-            if isinstance(limit, int) and limit > 0:
-                return limit
-        return None
+        return find_claimed_length(getattr(self.model, "config", None), source=self.side == "encoder")
 
     @property
     def max_source_length(self) -> int | None:
@@ -144,9 +148,7 @@ class HuggingFaceSubject(Subject, last=True):
     def make_probe_ids(self) -> Int[Tensor, "two T"]:
         """Return two texts of ordinary tokens with different tokens at every position, to try the model on."""
         config: Any = getattr(self.encoder_decoder or self.model, "config", None)
-        settings = config.to_dict() if hasattr(config, "to_dict") else {}
-        ends = ("token_id", "token_index", "_idx")
-        special = {value for name, value in settings.items() if name.endswith(ends) and isinstance(value, int)}
+        special = list_special_ids(config)
         count = min(self.vocabulary_size or 1000, 1000)
         ids = torch.tensor([token for token in range(count) if token not in special][-PROBE_LENGTH:])
         return torch.stack([ids, ids.roll(1)])
@@ -249,3 +251,91 @@ class HuggingFaceSubject(Subject, last=True):
         return replace(
             self, model=stack, encoder_decoder=encoder_decoder, language_model=None, name=f"{self.name} (untrained)"
         )
+
+
+def join_streams(state: Any, shape: torch.Size, model: Any) -> Float[Tensor, "B T D"]:
+    """Return the hidden state of a layer as one vector per token, B × T × D, where a model keeps several.
+
+    ``shape`` is that of the token ids, B × T.
+    """
+    if isinstance(state, tuple):  # Pegasus X keeps the states of its global tokens beside those of the text
+        return join_streams(state[0], shape, model)
+    if state.ndim == 4 and state.shape[1:3] == shape:  # Gemma 3n keeps parallel streams, of which attention reads one
+        return state[getattr(model.config, "altup_active_idx", 0)]
+    return state.flatten(2) if state.ndim == 4 and state.shape[:2] == shape else state  # hyper-connections
+
+
+def encode_source(encoder_decoder: Any, source_BS: Int[Tensor, "B S"]) -> dict[str, Tensor]:
+    """Run the encoder over a source (-1 for padding), and return the arguments with which the decoder reads it."""
+    mask_BS = (source_BS >= 0).long()
+    output = encoder_decoder.get_encoder()(input_ids=source_BS.clamp_min(0), attention_mask=mask_BS, return_dict=True)
+    return {"encoder_hidden_states": output.last_hidden_state, "encoder_attention_mask": mask_BS}
+
+
+def find_output_layer(model: Any) -> nn.Module | None:
+    """Return the layer that predicts tokens; None where a model has none."""
+    layer = getattr(model, "get_output_embeddings", lambda: None)()
+    return layer if isinstance(layer, nn.Module) else None
+
+
+@contextmanager
+def keep_attention_type(model: Any) -> Iterator[None]:
+    """Set the attention of a model back after the block: BigBird gives up its sparse one for good on a short text."""
+    before = getattr(model, "attention_type", None)
+    try:
+        yield
+    finally:
+        if hasattr(model, "set_attention_type") and model.attention_type != before:
+            model.set_attention_type(before)
+
+
+def check_reads_tokens(subject: HuggingFaceSubject) -> None:
+    """Raise CheckpointError, saying why, if the model does not turn token ids alone into one state per token."""
+    encoder_decoder: Any = subject.encoder_decoder
+    for stack in (subject.model, *([encoder_decoder.get_encoder()] if subject.reads_source else [])):
+        main_input = getattr(stack, "main_input_name", "input_ids")
+        if main_input != "input_ids":
+            raise CheckpointError(
+                f"{subject.name} reads {_CONTENTS.get(main_input, main_input)}, not text: its "
+                f"{type(stack).__name__} is given {main_input}, and inspect measures models that are given token ids"
+            )
+    ids = subject.make_probe_ids()
+    if subject.max_length is not None and subject.max_length < ids.shape[1]:
+        raise CheckpointError(
+            f"{subject.name} reads no more than {subject.max_length} tokens at a time; inspect needs {ids.shape[1]} or "
+            "more"
+        )
+    try:
+        states = subject.forward(ids)
+    except ClockhandsError:
+        raise
+    except Exception as fault:  # foreign code may need more than token ids, and raise anything without it
+        raise CheckpointError(
+            f"{subject.name} cannot be inspected: a {type(subject.model).__name__} does not run on the ids of "
+            f"{ids.shape[1]} tokens and nothing else ({type(fault).__name__}: {first_line(fault)})"
+        ) from fault
+    shapes = {tuple(state.shape[:-1]) for state in states if isinstance(state, Tensor)}
+    if shapes != {tuple(ids.shape)}:
+        raise CheckpointError(
+            f"{subject.name} cannot be inspected: the layers of a {type(subject.model).__name__} do not give one state "
+            f"per token (of 2 texts of {ids.shape[1]} tokens, they give {_describe_shapes(states)})"
+        )
+
+
+def read_configuration(model: nn.Module) -> Any:
+    """Return the configuration of a model of transformers. Raise UsageError, saying what is needed, for any other."""
+    config = getattr(model, "config", None)
+    if config is not None and hasattr(model, "get_input_embeddings"):
+        return config
+    raise UsageError(
+        f"inspect cannot read a {type(model).__name__}: it takes a model of transformers or of Clockhands. Make your "
+        "own module a transformers.PreTrainedModel: with a config, get_input_embeddings(), and "
+        "forward(input_ids, attention_mask=None, output_hidden_states=None, **kwargs) that returns hidden_states, the "
+        "embedding output first and then every layer's (examples/inspect_custom_model.py)"
+    )
+
+
+def _describe_shapes(states: Sequence[Any]) -> str:
+    """Return the different shapes of the states, as text."""
+    shapes = dict.fromkeys(str(list(state.shape)) if isinstance(state, Tensor) else "nothing" for state in states)
+    return ", ".join(shapes) or "no hidden states"

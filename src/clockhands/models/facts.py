@@ -1,4 +1,4 @@
-"""What is known of each architecture, as data: how position enters, and which channels RoPE rotates together.
+"""What is known of each architecture: how position enters, how long its texts may be, what its forward pass takes.
 
 Attention is read without this knowledge, and the tables at the input are found by editing them. An architecture that is
 missing here is opened all the same; its mechanisms are then guessed from the model.
@@ -6,6 +6,7 @@ missing here is opened all the same; its mechanisms are then guessed from the mo
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -108,3 +109,40 @@ def describe_mechanisms(mechanisms: tuple[str, ...]) -> str:
         return "How position enters is not known for this architecture; what reaches the attention is measured."
     text = " and ".join(MECHANISM_CLAUSES[name] for name in mechanisms)
     return text[0].upper() + text[1:] + "."
+
+
+def list_arguments(model: Any) -> frozenset[str]:
+    """Return the names of the arguments that a model's forward pass takes, itself or handed on to its base model."""
+    parameters = inspect.signature(model.forward).parameters
+    base = getattr(model, getattr(model, "base_model_prefix", "") or "", None)
+    if base is None or not any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
+        return frozenset(parameters)
+    return frozenset({*parameters, *inspect.signature(base.forward).parameters})
+
+
+def find_claimed_length(config: Any, *, source: bool = False) -> int | None:
+    """Return how many tokens a configuration says that a model can hold; of its side that reads a ``source``, if asked.
+
+    Parts of a configuration (its text part, or the part of a side) are looked at where the whole names no length.
+    """
+    side = ("max_source_positions", "max_encoder_position_embeddings")
+    side = side if source else ("max_target_positions", "max_decoder_position_embeddings")
+    named = find_count(config, "max_position_embeddings", "n_positions", *side, "max_seq_len")
+    part = getattr(config, "encoder" if source else "decoder", None) or getattr(config, "text_config", None)
+    return named or (None if part is None else find_claimed_length(part, source=source))
+
+
+def find_count(config: Any, *names: str) -> int | None:
+    """Return the first setting of a configuration, under these names, that is a number above 0."""
+    values = (getattr(config, name, None) for name in names)
+    return next((value for value in values if isinstance(value, int) and value > 0), None)
+
+
+def list_special_ids(*configs: Any) -> set[int]:
+    """List the token ids that configurations give a meaning of their own, which is no text."""
+    ids: set[int] = set()
+    for config in configs:
+        for name, value in config.to_dict().items() if hasattr(config, "to_dict") else ():
+            if name.endswith(("_token_id", "_token_index", "_token_idx", "pad_idx")):
+                ids |= {number for number in (value if isinstance(value, list) else [value]) if isinstance(number, int)}
+    return ids

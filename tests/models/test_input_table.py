@@ -15,10 +15,9 @@ from transformers import AutoModel
 from clockhands.checking.models.builds import find
 from clockhands.checking.models.shrinking import tiny_config
 from clockhands.checking.models.tiny import build_model, make_position_audible
-from clockhands.inspection.opening import open_subject
-from clockhands.inspection.subject.input_table import InputTable
-from clockhands.inspection.subject.subject import Subject
-from clockhands.inspection.subject.table_search import find_input_table, is_position_at_input
+from clockhands.models.input_table import InputTable, find_input_table, is_position_at_input
+from clockhands.models.opening import open_subject
+from clockhands.models.subject import Subject
 
 FIRST = {
     "big_bird:masked": 0,

@@ -12,20 +12,14 @@ import torch
 from torch import nn
 
 from clockhands.errors import UsageError
-from clockhands.inspection.subject.clockhands_stack import (
-    find_position_limit,
-    name_mechanisms,
-    select_stack,
-)
-from clockhands.inspection.subject.families import describe_mechanisms
-from clockhands.inspection.subject.side import Side, choose_side
-from clockhands.inspection.subject.subject import Subject
-from clockhands.inspection.subject.tables import Tables, pad_side_by_side
 from clockhands.model.block import ResidualConnection
-from clockhands.model.stack import Stack
+from clockhands.model.stack import SideSchemes, Stack
 from clockhands.model.token_batch import TokenBatch
 from clockhands.model.transformer import Transformer
-from clockhands.schemes import Scheme
+from clockhands.models.facts import describe_mechanisms
+from clockhands.models.input_table import Tables, pad_side_by_side
+from clockhands.models.subject import Side, Subject, choose_side
+from clockhands.schemes import Declares, Scheme
 from clockhands.shapes import Tensor
 
 COMPUTED_ROWS = 512
@@ -242,3 +236,31 @@ class ClockhandsSubject(Subject):
             transformer=fresh,
             name=f"{self.name} (untrained)",
         )
+
+
+def select_stack(transformer: Transformer, side: Side | None) -> Stack:
+    """Return the stack of a side; of a model of one stack, that one."""
+    stacks = (transformer.decoder,) if side == "decoder" else (transformer.encoder, transformer.decoder)
+    return next(stack for stack in stacks if stack is not None)
+
+
+def name_mechanisms(schemes: SideSchemes) -> tuple[str, ...]:
+    """Return the names in ``facts.MECHANISM_CLAUSES`` of what the schemes of a side do.
+
+    They go by hooks: Temperature, and SSMax that counts by position, are "rotary" too, for they scale queries in the
+    hook ``rotate``.
+    """
+    hooks = schemes.active_hooks()
+    names = []
+    if "encode" in hooks:
+        names.append("learned" if any(True for _ in schemes.at_input.parameters()) else "sinusoid")
+    if "rotate" in hooks:
+        names.append("rotary")
+    if hooks & {"bias", "logits", "values", "weigh", "locate"}:
+        names.append("attention")
+    return tuple(names) or ("none",)
+
+
+def find_position_limit(declared: Declares) -> int | None:
+    """Return how many positions there are before one is refused, as schemes declare; None where there is no end."""
+    return declared.max_length if declared.beyond == "raise" else None

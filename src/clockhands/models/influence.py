@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
-from clockhands.inspection.subject.input_table import Forward
+from clockhands.models.input_table import Forward
 from clockhands.shapes import Bool, Int, Tensor
 
 MOST_TEXTS = 4

@@ -10,9 +10,8 @@ import torch
 from clockhands.data import Corpus, corpus_options, open_corpus
 from clockhands.devices import open_device
 from clockhands.errors import CheckpointError, ClockhandsError
-from clockhands.inspection.subject.side import Side
-from clockhands.inspection.subject.subject import Subject
-from clockhands.models import choose_class, judge_configuration, load_weights, read_checked_config
+from clockhands.models.door import choose_class, judge_configuration, load_weights, read_checked_config
+from clockhands.models.subject import Side, Subject
 from clockhands.pretrained import first_line, is_own, load_tokenizer
 from clockhands.runs import Run, open_run
 

@@ -1,6 +1,6 @@
 """The model that is inspected: what every measure may ask of it. ``Subject.of`` makes one of any model.
 
-``huggingface_model.py`` has the models of transformers, ``clockhands_model.py`` those of this project.
+``huggingface_subject.py`` has the models of transformers, ``clockhands_subject.py`` those of this project.
 """
 
 from __future__ import annotations
@@ -10,15 +10,24 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal, TypeAlias
 
 import torch
 from torch import nn
 
-from clockhands.errors import CheckpointError, DataError
-from clockhands.inspection.subject.side import Side
-from clockhands.inspection.subject.tables import Tables
+from clockhands.errors import CheckpointError, DataError, UsageError
+from clockhands.models.input_table import Tables
 from clockhands.shapes import Float, Tensor
+
+Side: TypeAlias = Literal["encoder", "decoder"]
+"""One of the two stacks of an encoder-decoder."""
+
+
+def choose_side(side: Side | None, is_encoder_decoder: bool, name: str) -> Side | None:
+    """Return the side of the model ``name`` to inspect. Raises UsageError for a side that it does not have."""
+    if side is not None and not is_encoder_decoder:
+        raise UsageError(f"{name} is no encoder-decoder, so it has no {side} side to choose; leave the side out")
+    return (side or "encoder") if is_encoder_decoder else None
 
 
 @dataclass
@@ -29,7 +38,7 @@ class Subject(ABC):
         model: the stack of layers that is run; of an encoder-decoder, the stack of one ``side``.
         tokenizer: turns text into the ids that ``model`` reads; None if there is none.
         name: what the model is called on a page.
-        mechanisms: how position enters, by the names in ``families.MECHANISM_CLAUSES``; empty where that is not known.
+        mechanisms: how position enters, by the names in ``facts.MECHANISM_CLAUSES``; empty where that is not known.
         training_texts: what the model was trained on, where that is known; it is then measured on that by default.
         side: which stack of an encoder-decoder ``model`` is; None for a model of one stack.
         encoder_decoder: the encoder-decoder; None for a model of one stack.
@@ -53,7 +62,7 @@ class Subject(ABC):
     _subclasses: ClassVar[list[type[Subject]]] = []
 
     def __init_subclass__(cls, *, last: bool = False) -> None:
-        """Register a subclass. ``of`` asks the newest one first if it accepts a model, and one with ``last`` last."""
+        """Register a subclass: ``of`` asks one with ``last`` after all others whether it accepts a model."""
         super().__init_subclass__()
         Subject._subclasses.insert(len(Subject._subclasses) if last else 0, cls)
 
@@ -107,7 +116,7 @@ class Subject(ABC):
     @property
     @abstractmethod
     def has_unlisted_architecture(self) -> bool:
-        """Whether this is a model of transformers that ``families.FAMILIES`` does not have.
+        """Whether this is a model of transformers that ``facts.FAMILIES`` does not have.
 
         Only what the model shows is then known.
         """

@@ -10,10 +10,9 @@ import transformers as hf
 
 from clockhands.errors import CheckpointError
 from clockhands.inspection import inspect
-from clockhands.inspection.subject.subject import Subject
-
-from .. import planted
-from ..tiny import VOCAB, tiny
+from clockhands.models.subject import Subject
+from tests.inspection import planted
+from tests.inspection.tiny import VOCAB, tiny
 
 
 def _ids() -> torch.Tensor:

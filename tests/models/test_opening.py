@@ -14,17 +14,16 @@ import transformers as hf
 from clockhands.data import open_corpus, train_tokenizer
 from clockhands.errors import CheckpointError, DataError, UsageError
 from clockhands.inspection import inspect
-from clockhands.inspection.opening import (
+from clockhands.inspection.reading.swapped_sentences import NOUNS, VERBS
+from clockhands.models.influence import find_influence
+from clockhands.models.opening import (
     _open_training_corpus,
     open_subject,
     open_tokenizer,
 )
-from clockhands.inspection.reading.swapped_sentences import NOUNS, VERBS
-from clockhands.inspection.subject.influence import find_influence
 from clockhands.pretrained import check_fits
+from tests.inspection.tiny import tiny
 from tests.shared import Logged
-
-from .tiny import tiny
 
 
 @pytest.fixture
@@ -71,7 +70,7 @@ def test_a_file_and_an_empty_folder(tmp_path: Path) -> None:
 
 def test_a_broken_configuration(folder: Path) -> None:
     (folder / "config.json").write_text("{not json")
-    with pytest.raises(CheckpointError, match="cannot be read"):
+    with pytest.raises(CheckpointError, match=r"cannot read .*config\.json: it is not JSON"):
         open_subject(folder)
 
 

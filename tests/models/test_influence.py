@@ -8,10 +8,9 @@ import pytest
 import torch
 
 from clockhands.inspection import inspect
-from clockhands.inspection.subject.influence import find_influence
-from clockhands.inspection.subject.subject import Subject
-
-from .. import planted
+from clockhands.models.influence import find_influence
+from clockhands.models.subject import Subject
+from tests.inspection import planted
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ import torch
 from clockhands.inspection.measures import MEASURES
 from clockhands.inspection.reading.capture import Capture
 from clockhands.inspection.reading.reading import Reading
-from clockhands.inspection.subject.subject import Subject
 from clockhands.model import PositionConfig
+from clockhands.models.subject import Subject
 from tests.model.tiny import model, words
 
 
