@@ -9,8 +9,9 @@ from contextlib import contextmanager
 import torch
 
 from clockhands.errors import UsageError
+from clockhands.machine import format_bytes, measure_free_memory
 
-__all__ = ["check_threads", "choose_device", "get_rank", "open_device", "read_dtype", "use_threads"]
+__all__ = ["check_threads", "choose_device", "get_rank", "open_device", "read_dtype", "require_memory", "use_threads"]
 
 
 def open_device(name: str, source: str) -> torch.device:
@@ -75,3 +76,13 @@ def use_threads(count: int | None) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+def require_memory(needed: int, what: str, advice: str, device: torch.device | None = None) -> None:
+    """Raise UsageError if fewer than ``needed`` bytes are free on a device (default: the processor).
+
+    ``what`` begins the message, such as "64 texts need", and ``advice`` ends it, such as "lower batch (--batch)".
+    """
+    available = measure_free_memory(device)
+    if needed > available:
+        raise UsageError(f"{what} {format_bytes(needed)} of memory, and {format_bytes(available)} are free; {advice}")

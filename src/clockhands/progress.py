@@ -11,6 +11,8 @@ from typing import TypeAlias
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
+from clockhands.streams import make_console
+
 __all__ = [
     "LINE_INTERVAL",
     "CountProgress",
@@ -65,7 +67,7 @@ class ProgressCounter:
     """
 
     def __init__(self, console: Console | None = None, interval: float = LINE_INTERVAL) -> None:
-        self.console = console or Console(stderr=True)
+        self.console = console or make_console(errors=True)
         self.interval, self.what = interval, ""
         self.bar: Progress | None = None
         self.task = TaskID(0)

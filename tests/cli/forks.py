@@ -117,6 +117,7 @@ def _answer(folder: Path, asked: dict[str, Any]) -> dict[str, Any]:
             shutil.copytree(folder / source, place / copy)
         for path, content in asked["files"].items():
             (place / path).write_bytes(base64.b64decode(content))
+        os.mkfifo(place / "pipe")
         before = {path.name for path in place.iterdir()}
         done = _child(place, asked["arguments"])
         return {**done, "made": sorted({path.name for path in place.iterdir()} - before)}

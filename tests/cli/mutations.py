@@ -6,7 +6,10 @@ What would only take long, and is what was asked for (a million steps), is not d
 # ruff: noqa: E501 (commands stand as they are typed)
 from __future__ import annotations
 
+import functools
+import gzip
 import importlib
+import io
 import json
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -20,12 +23,12 @@ from clockhands.runs.recipe.keys import find_keys
 
 NUMBERS = ("nan", "inf", "-inf", "1e400", "1e-320", "-1", "0", "1", "2", "3", "7", "0.5", "-0.5", "1e3", "2147483648",
            "9223372036854775807", "9223372036854775808", "99999999999999999999999", "9" * 5000)  # fmt: skip
-TEXTS = ("", " ", "\x00", "\udce9", "ä", "\u2028", "x" * 100_000, "none", "true", "../..", "/dev/null", "a.tsv", "~nobody/x",
+TEXTS = ("", " ", "\x00", "\udce9", "ä", "\u2028", "x" * 100_000, "none", "true", "../..", "/dev/null", "/dev/zero", "pipe", "http://[::1/", "http://127.0.0.1:9/v1", "a\x1b[31mb", "a.tsv", "~nobody/x",
          "zzz", "RoPE", "[", "]", "=", "{}", "%s", "--", "-", "..", "a.txt/b", "run")  # fmt: skip
 NESTED = "[" * 5000 + "]" * 5000
 TOML = (*NUMBERS, '""', '"x"', '"none"', "true", "[]", "{}", "[1]", '["a", "b"]', "[[1], [2]]", "{a = 1}", '"\\u0000"',
         NESTED, "1979-05-27", f'"{"x" * 100_000}"', '"../.."', '"/dev/null"', "'''a\nb'''")  # fmt: skip
-JSON = ("NaN", "Infinity", "-Infinity", "1e400", "-1", "0", "1", "2147483648", "9223372036854775808", "1" * 5000, "0.5",
+JSON = ("NaN", "Infinity", "-Infinity", "1e400", "-1", "0", "1", "2147483648", "9223372036854775808", "1" * 400, "1" * 5000, "0.5", '"\\u001b[31mx"',
         "1e-320", "true", "false", "null", '""', '"x"', '"\\u0000"', '"\\ud800"', "[]", "[1]", "[null]", "{}", '{"a": 1}',
         NESTED, f'"{"x" * 100_000}"', '"../.."')  # fmt: skip
 SLOW = ("max_steps", "epochs", "accumulate", "--steps", "--tokens", "--seconds", "--seeds")
@@ -62,12 +65,14 @@ COMMANDS = (
     "generate writer --tokens 3 --beam 2 --json --max-prompt 4",
     "compare a.toml --dry-run --seeds 2 --workers 1", "inspect run --texts 8 --length 8 --no-control --json --side encoder",
     "compare --data a.tsv --vary model.d_model=8,16 --set model.d_ff=8 --steps 1 --seeds 2 --dry-run --metric loss --match width",
-    "check run --only shift --threads 1", "check --type gpt2 --tiny --only shift",
+    "check run --only shift --threads 1", "check --type gpt2 --tiny --only shift", "check http://127.0.0.1:9/v1", "push run me/x --dry-run",
+    "explain run", "explain run writer", "explain writer --json", "extend writer --text a.txt --dry-run",
 )  # fmt: skip
 OF_RUN = (
     "translate run Hund --max-length 5", "evaluate run --source a.de --target a.en --max-length 5", "evaluate run --split validation --max-length 5",
     "train --resume run --quiet --set training.max_steps=2", "train --data a.tsv --set training.begin_from=run training.max_steps=1 --out new --quiet",
     "inspect run --texts 8 --length 8 --no-control --json", "check run --only shift", "train --resume run --dry-run",
+    "push run me/x --dry-run", "explain run", "inspect run --texts 8 --length 8 --no-control",
 )  # fmt: skip
 OF_WRITER = (
     "generate writer --tokens 3 --seed 1", "evaluate writer --length 8", "inspect writer --texts 8 --length 8 --no-control --json",
@@ -92,7 +97,7 @@ class Case:
 
 def cases(folder: Path) -> st.SearchStrategy[Case]:
     """All kinds of mutations; ``folder`` holds the runs that ``forks`` made."""
-    return st.one_of(recipes(), settings_of_recipes(), plans(), commands(), texts(), configurations(folder))
+    return st.one_of(recipes(), settings_of_recipes(), plans(), commands(), texts(), sources(), configurations(folder))
 
 
 @st.composite
@@ -229,6 +234,49 @@ def texts(draw: st.DrawFn) -> Case:
     else:
         content = draw(damaged(rows[name]))
     return Case(commands[name].split(" "), {name: content}, {"run": "run", "writer": "writer"})
+
+
+ROWS = {
+    "a.tsv": "ein Satz\tone sentence\n", "a.csv": '"ein Satz, lang",one\n', "a.de": "ein Hund\n", "a.txt": "the cat sat. ",
+    "a.jsonl": '{"translation": {"de": "eins", "en": "one"}}\n',
+}  # fmt: skip
+
+
+@st.composite
+def sources(draw: st.DrawFn) -> Case:
+    """Texts as they come from elsewhere: packed, endless, one line, another encoding, no header, quoted, no file."""
+    name = draw(st.sampled_from(list(ROWS)))
+    flag = {"a.de": "--source a.de --target a.en", "a.txt": "--text a.txt"}.get(name, f"--data {name}")
+    command = f"train {flag} --preset tiny --dry-run --set training.max_steps=1".split()
+    row = ROWS[name]
+    many = draw(st.sampled_from((1, 2, 50, 3_000_000)))
+    content = {
+        "plain": lambda: (row * min(many, 50)).encode(),
+        "bomb": lambda: compress(row, many),
+        "zeros": lambda: compress("\0", 400_000_000),
+        "line": lambda: (row.strip() * 1_500_000 + "\n" + row).encode(),
+        "utf-16": lambda: (row * 50).encode(draw(st.sampled_from(("utf-16", "utf-16-le", "utf-32", "utf-8-sig", "cp500")))),
+        "quoted": lambda: ('"sagt ""hi"""\t"a\nb"\n' * 20 + draw(st.sampled_from(('"\n', "", '"a"b\tc\n')))).encode(),
+        "escapes": lambda: ("\x1b]0;x\x07\t=cmd()\n" * 20).encode(),
+    }[draw(st.sampled_from(("plain", "plain", "bomb", "zeros", "line", "utf-16", "quoted", "escapes")))]()  # fmt: skip
+    extra = st.sampled_from(("data.header=false", "data.source=1", "data.target=2", "data.format=tsv", "data.encoding=utf-16",
+                             "data.source_encoding=zlib", "data.target_encoding=latin-1", "data.unit=file", "data.text=1"))  # fmt: skip
+    command += draw(st.lists(extra, max_size=4, unique=True))
+    if draw(st.integers(0, 5)) == 0:
+        command[2] = draw(st.sampled_from(("/dev/zero", "/dev/urandom", "pipe", ".", "run", "/proc/self/mem", "none")))
+    return Case(command, {name: content})
+
+
+@functools.cache
+def compress(row: str, count: int) -> bytes:
+    """Many equal rows, packed; as far as 200 megabytes go."""
+    out = io.BytesIO()
+    with gzip.open(out, "wb", 1) as packed:
+        step = row.encode() * 1000
+        for _ in range(min(count // 1000, 200_000_000 // len(step))):
+            packed.write(step)
+        packed.write(row.encode())
+    return out.getvalue()
 
 
 @st.composite

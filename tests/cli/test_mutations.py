@@ -6,6 +6,7 @@ Each mutation runs in a child with 2 GB of memory and 10 seconds of the processo
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,9 @@ from tests.cli.forks import SECONDS, Forks
 from tests.cli.mutations import Case, cases
 
 MANY = 2000
+STEERS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+DATA = (["translate"], ["generate"])
+"""What they write is text, and goes into a file as it is."""
 
 
 @pytest.fixture(scope="module")
@@ -51,6 +55,9 @@ def fault(case: Case, done: dict[str, Any]) -> str | None:
         return f"exit code {code} with {len(said)} messages: {err[-500:]}"
     if code and max(map(len, err.split("\n"))) > 2000:
         return f"a message of {len(err)} characters: {err[:300]}"
+    raw = [text for text in (err, done["out"] if case.arguments[:1] not in DATA else "") if STEERS.search(text)]
+    if raw:
+        return f"control characters reach the terminal: {STEERS.findall(raw[0])[:5]}"
     if code == 2 and done["made"]:
         return f"refused, and left {done['made']}"
     return None

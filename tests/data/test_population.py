@@ -9,9 +9,13 @@ from itertools import permutations
 import numpy as np
 import pytest
 
-from clockhands.data import Pair
+from clockhands.data import Pair, open_corpus
+from clockhands.data.corpora.numbers import numbers
+from clockhands.data.corpora.roles import roles
 from clockhands.data.population import Composed, Drawn, Listed
 from clockhands.errors import UsageError
+from clockhands.machine import measure_free_memory
+from clockhands.reading import BYTES_A_LINE
 
 LETTERS = np.random.default_rng(5).integers(0, 2**64, 256, dtype=np.uint64)
 
@@ -84,3 +88,20 @@ def test_texts_that_are_more_than_their_parts_are_not_put_together() -> None:
     texts = ["x", "y", "z", "aa", "ab", "ba", "bb", "a", "b"]
     assert composed(lambda item: texts[item] + "!").measure(letters) is None
     assert composed(lambda item: texts[item]).measure(whole_texts) is None, "a token crosses the cut"
+
+
+def test_sentences_that_do_not_fit_are_refused_before_they_are_made() -> None:
+    count = 2 * (measure_free_memory() // BYTES_A_LINE)
+    with pytest.raises(
+        UsageError, match=rf"corpus 'numbers': train={count:,} sentences need .* are free; ask for fewer"
+    ):
+        numbers(largest=10**12 - 1, train=count)
+    with pytest.raises(UsageError, match=rf"corpus 'roles': test={count:,} sentences need"):
+        roles(test=count)
+    with pytest.raises(UsageError, match="corpus 'numbers': longer=600,000,000,000 sentences"):
+        numbers(longer=200_000_000_000)
+
+
+def test_fewer_longer_numbers_than_none_are_refused() -> None:
+    with pytest.raises(UsageError, match="longer is -1, but must be at least 0"):
+        open_corpus("numbers", longer=-1)

@@ -59,6 +59,19 @@ def test_it_agrees_with_generate_of_transformers(translator: Run) -> None:
         assert ours.score <= 0
 
 
+@pytest.mark.parametrize("penalty", [0.0, 0.3, 2.0])
+def test_the_score_is_what_the_search_maximised(translator: Run, penalty: float) -> None:
+    """transformers tells by ``sequences_scores`` what its beam compared."""
+    opened = open_run(translator)
+    ids = opened.tokenizers.source(["Tom bit Anna"], return_tensors="pt")["input_ids"]
+    theirs = opened.model.generate(
+        input_ids=ids, num_beams=3, do_sample=False, max_new_tokens=20, length_penalty=penalty, early_stopping=False,
+        return_dict_in_generate=True, output_scores=True,
+    )  # fmt: skip
+    ours = next(translate(opened, ["Tom bit Anna"], Search(beam=3, max_length=20, length_penalty=penalty)))
+    assert ours.score == pytest.approx(float(theirs.sequences_scores[0]), abs=1e-4)
+
+
 def test_a_stream_is_read_as_it_is_needed(translator: Run) -> None:
     read = 0
 
@@ -180,7 +193,7 @@ def test_a_translation_longer_than_any_memory_is_refused_at_the_call(translator:
 def test_a_beam_that_no_memory_holds_is_refused_before_anything_is_written(
     translator: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("clockhands.generation.memory_check.measure_free_memory", lambda device: 10**6)
+    monkeypatch.setattr("clockhands.devices.measure_free_memory", lambda device: 10**6)
     found = list(translate(translator, ["Tom saw Anna"] * 3, Search(beam=2)))
     assert len(found) == 3
     with pytest.raises(

@@ -25,3 +25,11 @@ def test_the_class_of_a_tokenizer_must_be_a_name(tmp_path: Path) -> None:
     (tmp_path / "tokenizer_config.json").write_text('{"tokenizer_class": 3}', "utf8")
     with pytest.raises(CheckpointError, match="tokenizer_class = 3; it must be the name of a class"):
         load_tokenizer(tmp_path)
+
+
+@pytest.mark.parametrize("length", ["x", [1], True, {"a": 1}])
+def test_the_longest_text_of_a_tokenizer_must_be_a_number(length: object, tmp_path: Path) -> None:
+    """transformers compares whatever stands there with a length, at the first text."""
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"model_max_length": length}), "utf8")
+    with pytest.raises(CheckpointError, match=r"sets model_max_length = .* in tokenizer_config.json; it is a number"):
+        load_tokenizer(tmp_path)

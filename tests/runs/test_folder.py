@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from clockhands.errors import DataError
-from clockhands.runs.folder import read_metrics
+from clockhands.errors import CheckpointError, DataError
+from clockhands.runs.folder import read_metrics, read_record
 
 
 def test_only_a_cut_off_last_line_of_metrics_is_left_out(tmp_path: Path) -> None:
@@ -43,3 +43,26 @@ def test_metrics_that_are_no_text_are_refused(tmp_path: Path) -> None:
     path.write_bytes(b"\xff\xfe\n")
     with pytest.raises(DataError, match=r"metrics\.jsonl, line 1: byte 3 of the file \(0x0a\) is not utf-8"):
         read_metrics(path)
+
+
+@pytest.mark.parametrize(
+    ("content", "wrong"),
+    [
+        ('{"step": "x"}', "step is 'x', but must be a whole number"),
+        ('{"finished": true, "step": 1e999, "parameters": 1}', "step is inf, but must be a finite number"),
+        ('{"exported_step": -1, "device": 5}', "exported_step is -1, but must be at least 0; device is 5, but must be"),
+        ('{"finished": true, "step": 3}', "parameters is missing"),
+        ('{"finished": 1}', "finished is 1, but must be true or false"),
+        ('{"precision": 5}', "precision is 5, but must be a table"),
+        ('{"precision": {"name": "x", "device": "cpu"}}', "precision has no name"),
+    ],
+)
+def test_a_damaged_record_is_told(tmp_path: Path, content: str, wrong: str) -> None:
+    (tmp_path / "run.json").write_text(content)
+    with pytest.raises(CheckpointError, match=f"run.json is damaged: .*{wrong}.*; put back a whole copy"):
+        read_record(tmp_path / "run.json")
+
+
+def test_a_record_is_read_as_it_is_written(tmp_path: Path) -> None:
+    (tmp_path / "run.json").write_text('{"finished": true, "step": 3, "parameters": 9, "begun": {"from": "x"}}')
+    assert read_record(tmp_path / "run.json") == {"finished": True, "step": 3, "parameters": 9, "begun": {"from": "x"}}

@@ -187,8 +187,10 @@ def test_offline_and_without_a_network_it_refuses_in_one_sentence(
 
 def test_names_that_the_hub_refuses(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
     for name in ("a/b/c", "-x", "a b", "", "../../etc"):
-        assert main(["push", str(run.path), "--", name] if name.startswith("-") else ["push", str(run.path), name]) == 2
-        assert "USER/MODEL" in capsys.readouterr().err
+        for options in ([], ["--dry-run"]):
+            words = ["--", name] if name.startswith("-") else [name]
+            assert main(["push", str(run.path), *options, *words]) == 2
+            assert "USER/MODEL" in capsys.readouterr().err
 
 
 def test_a_run_that_is_not_finished_and_links_are_not_sent(run: Run, tmp_path: Path) -> None:

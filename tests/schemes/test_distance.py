@@ -7,7 +7,7 @@ import torch
 
 from clockhands.attention import attend
 from clockhands.errors import PositionError
-from clockhands.schemes import Alibi
+from clockhands.schemes import CATALOGUE, Alibi, Sizes, build
 from clockhands.schemes.distance import compute_distances
 
 
@@ -27,3 +27,15 @@ def test_positions_of_several_coordinates_have_no_distance_whichever_side_has_th
     for query, key in ((plane, line), (line, plane), (plane, plane)):
         with pytest.raises(PositionError, match="a distance needs positions of one coordinate"):
             compute_distances(query, key)
+
+
+@pytest.mark.parametrize(("rows", "length"), [(0, 5), (2, 0), (0, 0)])
+@pytest.mark.parametrize("name", ["alibi", "t5", "kerple", "rope", "shaw", "cope", "none"])
+def test_nothing_attends_to_nothing(name: str, rows: int, length: int) -> None:
+    """The last batch of a sharded data set may be empty: forward and backward pass do nothing."""
+    scheme = build(CATALOGUE, name, Sizes(16, 16, 2, 8))
+    x = torch.zeros(rows, 2, length, 8, requires_grad=True)
+    pos = torch.arange(length).repeat(rows, 1)
+    out = attend(scheme, x, x, x[..., :4], pos, pos, causal=True)
+    out.sum().backward()
+    assert out.shape == (rows, 2, length, 4) and x.grad is not None and x.grad.shape == x.shape

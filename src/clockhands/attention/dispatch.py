@@ -74,6 +74,9 @@ def attend(
     Returns [B, H, S, Kv]. Raises PositionError for positions that the scheme does not take, UsageError for key heads
     whose number does not divide H.
     """
+    if not q_BHSK.numel():
+        # No query, nothing to encode; the sums of nothing keep the result in the graph of all three.
+        return q_BHSK[..., :1].expand(*q_BHSK.shape[:3], v_BHTK.shape[-1]) + 0 * (k_BHTK.sum() + v_BHTK.sum())
     request = reference.make_request(
         scheme, q_BHSK, k_BHTK, v_BHTK, qpos_BS, kpos_BT, mask_BHST,
         causal=causal, scale=scale, rotated=rotated, dropout=dropout,

@@ -26,6 +26,7 @@ from clockhands.errors import (
     show_value,
     suggest_nearest,
 )
+from clockhands.streams import open_streams
 
 __all__ = ["VERBS", "Parser", "main"]
 
@@ -68,8 +69,12 @@ class Parser(argparse.ArgumentParser):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code: 0, 1 (it failed), 2 (it was used wrongly) or 130 (it was stopped)."""
+    with open_streams():
+        return _main(list(sys.argv[1:] if arguments is None else arguments))
+
+
+def _main(words: list[str]) -> int:
     try:
-        words = list(sys.argv[1:] if arguments is None else arguments)
         _check_text(words)
         with warnings.catch_warnings():
             warnings.simplefilter("always", ClockhandsWarning)

@@ -7,6 +7,7 @@ import json
 
 from clockhands.cli.common import add_device, as_float, as_int, as_seed, prepare
 from clockhands.cli.positions import RUN_OR_MODEL, add_opening, add_positions, open_model, read_positions
+from clockhands.streams import get_raw_output
 
 __all__ = ["EXAMPLES", "arguments", "run"]
 
@@ -63,5 +64,6 @@ def run(options: argparse.Namespace) -> int:
         max_prompt=options.max_prompt,
     )
     for text in texts:
-        print(json.dumps({"prompt": options.prompt, "text": text}, ensure_ascii=False) if options.json else text)
+        shown = json.dumps({"prompt": options.prompt, "text": text}, ensure_ascii=False) if options.json else text
+        print(shown, file=get_raw_output())
     return 0

@@ -21,9 +21,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Upload, or say what would be uploaded."""
-    from clockhands.runs.hub import collect_files, push_run
+    from clockhands.runs.hub import collect_files, push_run, refuse_name
 
     if options.dry_run:
+        refuse_name(options.name)
         for path, content in collect_files(options.run).items():
             size = len(content) if isinstance(content, bytes) else content.stat().st_size
             print(f"{path}  {size:,} bytes")

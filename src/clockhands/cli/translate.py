@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from clockhands.cli.common import add_device, add_search, as_int, check_file, make_search, prepare
 from clockhands.errors import ClockhandsError, UsageError
 from clockhands.files import PART, open_growing, write_text
+from clockhands.streams import get_raw_output
 
 if TYPE_CHECKING:
     from clockhands.generation import Translation
@@ -84,7 +85,7 @@ def run(options: argparse.Namespace) -> int:
         _write(lines, options.output)
         return 0
     for line in lines:
-        print(line, flush=True)
+        print(line, flush=True, file=get_raw_output())
     return 0
 
 

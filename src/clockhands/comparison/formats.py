@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Callable, Mapping, Sequence
 
 from clockhands.comparison.latex import write_latex
@@ -11,6 +9,7 @@ from clockhands.comparison.plan_settings import METRICS
 from clockhands.comparison.results import Comparison
 from clockhands.comparison.verdicts import Verdict, format_score, judge
 from clockhands.findings import choose_digits
+from clockhands.findings.csv_text import write_csv
 
 COLUMNS = ("variant", "score", "difference", "P(better)", "p", "learned", "verdict")
 """The columns of the table for a README."""
@@ -31,23 +30,22 @@ def write_markdown(comparison: Comparison) -> str:
     return "\n".join([*lines, "", f"{METRICS[comparison.plan.metric]}; `{comparison.signature}`", ""])
 
 
-def write_csv(comparison: Comparison) -> str:
+def write_trials(comparison: Comparison) -> str:
     """Return every trial, one a line: for those who want to compute themselves."""
-    out = io.StringIO()
     names = list(dict.fromkeys(name for trial in comparison.trials for name in trial.scores))
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(["variant", "seed", "status", "steps", "seconds", "parameters", *names, "error"])
+    columns = ["variant", "seed", "status", "steps", "seconds", "parameters", *names, "error"]
+    rows = []
     for trial in comparison.trials:
         scores = [trial.scores.get(name, "") for name in names]
         facts = (trial.steps, trial.seconds, trial.parameters)  # None is written as an empty cell
-        writer.writerow([*trial.key, trial.status, *facts, *scores, trial.error])
-    return out.getvalue()
+        rows.append([*trial.key, trial.status, *facts, *scores, trial.error])
+    return write_csv(columns, rows, "\n")
 
 
 FORMATS: Mapping[str, Callable[[Comparison], str]] = {
     "markdown": write_markdown,
     "latex": write_latex,
-    "csv": write_csv,
+    "csv": write_trials,
 }
 
 

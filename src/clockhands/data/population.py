@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import random
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias, runtime_checkable
 
@@ -18,9 +18,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clockhands.data.pairs import Pair
+from clockhands.devices import require_memory
 from clockhands.errors import UsageError
+from clockhands.reading import BYTES_A_LINE
 
-__all__ = ["DRAWS", "NORMAL", "Bags", "Ceiling", "Composed", "Drawn", "Listed", "Population", "permute"]
+__all__ = [
+    "DRAWS",
+    "NORMAL",
+    "Bags",
+    "Ceiling",
+    "Composed",
+    "Drawn",
+    "Listed",
+    "Population",
+    "check_sentences",
+    "permute",
+]
 
 Bags: TypeAlias = Callable[[Sequence[str]], NDArray[np.uint64]]
 """One number for each text: the same for texts with the same bag of tokens, and for no others (but by a chance of
@@ -143,3 +156,10 @@ def permute(values: Sequence[str], rng: random.Random, most: int) -> Iterable[tu
     yield tuple(values)
     for _ in range(most - 1):
         yield tuple(rng.sample(values, len(values)))
+
+
+def check_sentences(corpus: str, sizes: Mapping[str, int]) -> None:
+    """Raise UsageError if the made sentences do not fit the memory; ``sizes``: how many each split has."""
+    name = max(sizes, key=lambda split: sizes[split])
+    what = f"corpus {corpus!r}: {name}={sizes[name]:,} sentences need"
+    require_memory(BYTES_A_LINE * sum(sizes.values()), what, "ask for fewer")

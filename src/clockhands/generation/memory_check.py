@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
-from clockhands.errors import UsageError
-from clockhands.machine import format_bytes, measure_free_memory
+from clockhands.devices import require_memory
 from clockhands.model import Transformer
 from clockhands.model.kv_cache import find_window
 from clockhands.model.stack import Stack
@@ -95,10 +94,6 @@ def check_memory(
     The sizes are those of ``estimate_bytes``; ``advice`` names the options to lower, such as "batch (--batch)".
     """
     needed = estimate_bytes(model, batch=batch, beam=beam, length=length, source_length=source_length)
-    available = measure_free_memory(find_device(model))
-    if needed > available:
-        texts, need = ("1 text", "needs") if batch * beam == 1 else (f"{batch * beam:,} texts", "need")
-        raise UsageError(
-            f"{texts} of {max(length, source_length):,} tokens at a time {need} {format_bytes(needed)} of memory, and "
-            f"{format_bytes(available)} are free; lower {advice}"
-        )
+    texts, need = ("1 text", "needs") if batch * beam == 1 else (f"{batch * beam:,} texts", "need")
+    what = f"{texts} of {max(length, source_length):,} tokens at a time {need}"
+    require_memory(needed, what, f"lower {advice}", find_device(model))

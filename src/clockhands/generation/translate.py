@@ -46,7 +46,8 @@ class Translation:
     Args:
         source: the sentence.
         text: its translation.
-        score: the mean of the natural log-probabilities of the translation's tokens, the end token included.
+        score: what the search maximised: the natural log-probability of the translation over its number of tokens, the
+            end token included, to the power ``Search.length_penalty``; with 1, the mean of a token.
     """
 
     source: str
@@ -184,7 +185,7 @@ def _translate_batch(
 ) -> tuple[list[str], list[float]]:
     """Translate the token ids of sources, each into at most ``bound`` tokens.
 
-    Returns the texts, and the means of the log-probabilities of their tokens.
+    Returns the texts and their scores (``Translation.score``).
     """
     pad_id = run.tokenizers.source.pad_token_id
     ids_BT, mask_BT = pad([np.asarray(row, dtype=np.int32) for row in rows], pad_id)
@@ -193,4 +194,4 @@ def _translate_batch(
     outputs = engine.generate(ids_BT.to(device), mask_BT.to(device).bool(), decoding)
     tokens = [output.tokens for output in outputs]
     texts: list[str] = run.tokenizers.target.batch_decode(tokens, skip_special_tokens=True)
-    return texts, [output.log_probability / len(output.tokens) for output in outputs]
+    return texts, [output.log_probability / len(output.tokens) ** search.length_penalty for output in outputs]

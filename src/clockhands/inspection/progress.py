@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from clockhands.streams import make_console
+
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
 
@@ -43,11 +45,10 @@ def show_progress(shown: bool) -> Iterator[Progress]:
     if not shown:
         yield Progress()
         return
-    from rich.console import Console
     from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
     from rich.progress import Progress as Bar
 
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    console = Console(stderr=True)
+    console = make_console(errors=True)
     with Bar(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         yield BarProgress(bar)

@@ -44,6 +44,8 @@ OneStackModel: TypeAlias = ClockhandsForCausalLM | ClockhandsForMaskedLM
 
 INTERLEAVED = ("cohere2", "llama4_text", "deepseek_v3")
 """Architectures that pair neighbouring channels; the others pair halves."""
+LENGTH = "max_position_embeddings"
+"""How long texts may be, as configurations of transformers say it."""
 
 
 @torch.no_grad()
@@ -71,14 +73,15 @@ def copy_from_transformers(theirs: PreTrainedModel) -> OneStackModel:
 
 
 @torch.no_grad()
-def copy_to_transformers(ours: OneStackModel, model_type: str) -> PreTrainedModel:
+def copy_to_transformers(ours: OneStackModel, model_type: str, trained_length: int | None = None) -> PreTrainedModel:
     """Return a model of transformers with the configuration and weights of a model of this project.
 
     ``model_type``: one of ``DECODERS`` or ``ENCODERS``. Both give the same logits: rows of queries and keys are
     permuted where the architecture pairs other channels. Raises UsageError for another architecture, and ConfigError
-    with everything that it cannot express. How long its texts may be (``max_position_embeddings``) is left at the
-    architecture's default, but for MPNet, which reads the length of its table from it, and for RoPE with the spectrum
-    ``dynamic``, which reads the trained length from it.
+    with everything that it cannot express.
+    ``trained_length``: the most tokens that a text in training had (``Run.trained_length``), which is written as
+    ``max_position_embeddings``, where that is not the length of a table; None leaves the architecture's default, which
+    promises more than was trained.
     """
     check_architecture(model_type)
     ours_config = ours.config.transformer_config
@@ -90,6 +93,8 @@ def copy_to_transformers(ours: OneStackModel, model_type: str) -> PreTrainedMode
     )  # fmt: skip
     ids = {name: getattr(ours.config, name) for name in SPECIAL_TOKEN_IDS}
     config = AutoConfig.for_model(**{**make_keys(ours_config, model_type), **position, **ids})
+    if trained_length is not None and LENGTH not in position and hasattr(config, LENGTH):
+        setattr(config, LENGTH, trained_length)
     check_fields(ours_config, TransformerConfig.from_dict(read_fields(config)), model_type)
     kind = AutoModelForMaskedLM if model_type in ENCODERS else AutoModelForCausalLM
     theirs: Any = build_model(kind, config, dtype=ours.dtype)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from clockhands.errors import CheckpointError
+from clockhands.errors import CheckpointError, show_value
 from clockhands.pretrained.file_names import CONFIG, TOKENIZER
 from clockhands.pretrained.guards import explain_faults, forbid_questions
 from clockhands.quiet import quiet
@@ -31,6 +31,7 @@ def load_tokenizer(
     with named, quiet("huggingface_hub"), quiet("transformers"), forbid_questions():
         for settings in _read_settings(Path(source)):
             _refuse_strange_class(settings.get("tokenizer_class"), source)
+            _refuse_strange_length(settings.get("model_max_length"), source)
         try:
             tokenizer = AutoTokenizer.from_pretrained(
                 str(source), trust_remote_code=trust_remote_code, local_files_only=local_files_only
@@ -69,6 +70,12 @@ def _refuse_strange_class(name: Any, source: str | Path) -> None:
         raise CheckpointError(f"{source} sets tokenizer_class = {name!r}; it must be the name of a class")
     if named is not None and not (isinstance(named, type) and _is_tokenizer(named)):
         raise CheckpointError(f"{source} sets tokenizer_class = {name!r}, which is no tokenizer")
+
+
+def _refuse_strange_length(length: Any, source: str | Path) -> None:
+    """Raise CheckpointError unless the longest text of a tokenizer is a number, or is not told."""
+    if length is not None and (isinstance(length, bool) or not isinstance(length, (int, float))):
+        raise CheckpointError(f"{source} sets model_max_length = {show_value(length)} in {TOKENIZER}; it is a number")
 
 
 def _is_tokenizer(kind: type) -> bool:

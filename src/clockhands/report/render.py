@@ -25,10 +25,10 @@ from clockhands.report.text import (
     format_interval,
     format_number,
     format_quantity,
-    replace_controls,
     scale_unit,
     use_minus,
 )
+from clockhands.streams import replace_controls
 
 GENERATOR = '<meta name="generator" content="Clockhands">'
 """The tag by which a page is known to be ours, so that it may be replaced."""

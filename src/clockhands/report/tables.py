@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -11,6 +9,7 @@ from itertools import zip_longest
 from urllib.parse import quote
 
 from clockhands.findings import Finding, Mark, Scalar, Table
+from clockhands.findings.csv_text import write_csv
 from clockhands.report.text import format_number
 
 SHOWN_ROWS = 200
@@ -67,11 +66,7 @@ def _split(cell: Scalar) -> list[str]:
 
 def to_csv(table: Table) -> str:
     """Return the table as CSV (RFC 4180), numbers in full precision."""
-    out = io.StringIO()
-    writer = csv.writer(out)
-    writer.writerow(table.columns)
-    writer.writerows(table.rows)
-    return out.getvalue().encode("utf8", "replace").decode("utf8")
+    return write_csv(table.columns, table.rows)
 
 
 def read_values(finding: Finding) -> Table:

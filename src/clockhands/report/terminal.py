@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from clockhands.findings import Finding, Findings
-from clockhands.report.text import LIGHTS, MEANINGS, replace_controls
+from clockhands.report.text import LIGHTS, MEANINGS
+from clockhands.streams import make_console, replace_controls
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -16,11 +17,10 @@ COLOURS = {"good": "green", "warn": "yellow", "bad": "red", "info": "blue", "ski
 
 def show(findings: Findings, console: Console | None = None) -> None:
     """Print a block for each finding; plain text where there is no terminal. Nothing in it is read as markup."""
-    from rich.console import Console
     from rich.padding import Padding
     from rich.text import Text
 
-    console = console or Console()
+    console = console or make_console()
     console.print(Text(replace_controls(findings.title), style="bold"))
     for key, fact in findings.facts.items():
         console.print(Text.assemble((f"{replace_controls(key)}: ", "bright_black"), replace_controls(fact)))

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from clockhands.findings import SHARE, Finding, Light, Number, Scalar, choose_digits
+from clockhands.streams import replace_controls
 
 LIGHTS: dict[Light, str] = {"good": "✓", "warn": "!", "bad": "✕", "info": "•", "skip": "–"}
 """The sign of each light."""
@@ -24,19 +25,6 @@ _ABSOLUTE = re.compile(r"(?<![\w.:/~…<\\-])(?:/|[A-Za-z]:[/\\])((?:[\w.+@-]+[/
 _MINUS = re.compile(r"(?<![^\s(\[,±])-(?=\.?\d)")
 """A hyphen before a number, at the beginning of a word or of an interval's end; none between numbers or in a name."""
 _SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
-_CONTROL = {code: chr(0x2400 + code) for code in range(32)} | {127: "␡", 0xFFFE: "\ufffd", 0xFFFF: "\ufffd"}
-_CONTROL |= dict.fromkeys((*range(128, 160), *range(55296, 57344)), "�")
-"""A visible sign for each control character and each broken surrogate."""
-_LINES = {code: sign for code, sign in _CONTROL.items() if code != 10}
-"""The same without the line break, which stays one."""
-
-
-def replace_controls(text: object, *, lines: bool = False) -> str:
-    """Replace control characters and broken surrogates by signs, so that XML and UTF-8 can hold the whole text.
-
-    ``lines`` keeps line breaks; without it they too become a sign, as token text needs.
-    """
-    return str(text).translate(_LINES if lines else _CONTROL)
 
 
 def use_minus(text: str) -> str:

@@ -21,15 +21,17 @@ import json
 import os
 import reprlib
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from clockhands.errors import CheckpointError, DataError, UsageError
 from clockhands.files import UNFINISHED, apply_umask, remove_unfinished, write_text
 from clockhands.locking import LOCK
+from clockhands.options import Range, check_options, options_of
 from clockhands.pretrained import CONFIG, GENERATION, LOADING_CODE, TOKENIZER, WEIGHTS
 from clockhands.reading import parse_json, read_json, stream_lines
 from clockhands.runs import checkpoints
@@ -50,6 +52,7 @@ __all__ = [
     "find_model_folder",
     "is_generated_card",
     "read_metrics",
+    "read_record",
     "refuse_existing",
     "refuse_obstacles",
     "start_folder",
@@ -173,6 +176,38 @@ def add_facts(folder: Path, **facts: Any) -> None:
     path = folder / RECORD
     known = read_json(path) if path.is_file() else {}
     write_text(path, json.dumps({**known, **facts}, indent=2) + "\n")
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What ``run.json`` says of a run, as far as anything depends on it."""
+
+    finished: bool = False
+    step: Annotated[int, Range(least=0)] = 0
+    exported_step: Annotated[int, Range(least=0)] = 0
+    parameters: Annotated[int, Range(least=0)] = 0
+    device: str = ""
+    torch: str = ""
+    transformers: str = ""
+    data: str = ""
+    precision: Mapping[str, str] = field(default_factory=dict)
+
+
+def read_record(path: Path) -> dict[str, Any]:
+    """Read ``run.json``. Raises CheckpointError if it is damaged, or lacks the size and step of a finished run."""
+    record = read_json(path)
+    options = options_of(Facts)
+    _, faults = check_options({key: record[key] for key in options if key in record}, options, RECORD, prefix="")
+    if record.get("finished"):
+        faults += [f"{key} is missing" for key in ("step", "parameters") if key not in record]
+    precision = record.get("precision")
+    if isinstance(precision, Mapping) and not (
+        precision.get("name") in ("fp32", "bf16") and isinstance(precision.get("device"), str)
+    ):
+        faults.append("precision has no name (fp32 or bf16) and device")
+    if faults:
+        raise CheckpointError(f"{path} is damaged: {'; '.join(faults)}; put back a whole copy")
+    return record
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:

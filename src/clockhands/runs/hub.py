@@ -38,7 +38,7 @@ def push_run(
     """
     from huggingface_hub import CommitOperationAdd, HfApi
 
-    _refuse_name(name)
+    refuse_name(name)
     files = collect_files(run)
     _refuse_offline()
     api = HfApi(library_name="clockhands")
@@ -91,7 +91,7 @@ def _lies_in(path: Path, folder: Path) -> bool:
     return path.is_file() and path.resolve() == folder.resolve() / path.relative_to(folder)
 
 
-def _refuse_name(name: str) -> None:
+def refuse_name(name: str) -> None:
     """Raise UsageError for a name that the hub does not allow."""
     from huggingface_hub.errors import HFValidationError
     from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]

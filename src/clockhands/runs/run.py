@@ -13,7 +13,6 @@ import torch
 from clockhands.data import Tokenizers
 from clockhands.devices import choose_device, open_device
 from clockhands.errors import CheckpointError, UsageError
-from clockhands.pretrained import read_json
 from clockhands.runs import checkpoints
 from clockhands.runs.folder import (
     METRICS,
@@ -23,6 +22,7 @@ from clockhands.runs.folder import (
     describe_missing,
     find_model_folder,
     read_metrics,
+    read_record,
 )
 from clockhands.runs.opening import open_configuration, open_model, open_tokenizers, read_clockhands_config
 from clockhands.runs.recipe import Recipe, make_run_recipe, read_tables
@@ -106,7 +106,7 @@ class Run:
     def record(self) -> dict[str, Any]:
         """The facts in ``run.json``: versions, device, seeds, whether it is finished; empty before training begins."""
         path = self.path / RECORD
-        return read_json(path) if path.exists() else {}
+        return read_record(path) if path.exists() else {}
 
     @property
     def finished(self) -> bool:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import torch
 
 from clockhands.data import WindowDataset
-from clockhands.devices import check_threads
+from clockhands.devices import check_threads, require_memory
 from clockhands.errors import UsageError
-from clockhands.machine import format_bytes, measure_free_memory
 from clockhands.model.config import TransformerConfig
 from clockhands.model.size import count_bytes, find_memory_fault
 from clockhands.runs.recipe import Recipe
@@ -42,24 +41,19 @@ def check_batches(recipe: Recipe, material: TrainingData) -> None:
     fault = find_memory_fault(core, training=True, device=device)
     if fault is not None:
         raise UsageError(fault)
-    available = measure_free_memory(device)
     order = recipe.batches.per_epoch * (recipe.batches.size or 1) * 8
-    if isinstance(material.train, WindowDataset) and order > available:
-        raise UsageError(
-            f"batches.per_epoch x batches.size windows are {order // 8:,}, and their order alone needs "
-            f"{format_bytes(order)} of memory, and {format_bytes(available)} are free; lower them"
-        )
+    if isinstance(material.train, WindowDataset):
+        what = f"batches.per_epoch x batches.size windows are {order // 8:,}, and their order alone needs"
+        require_memory(order, what, "lower them", device)
     tokens = _count_largest_batch(recipe, material.train)
     needed = count_bytes(core, training=True) + tokens * _count_bytes_a_token(core)
     if material.validation is not None:
         evaluated = EVALUATED * _count_largest_batch(recipe, material.validation)
         needed = max(needed, count_bytes(core) + evaluated * 4 * core.d_model)
-    if needed > available:
-        raise UsageError(
-            f"a batch of {tokens:,} tokens needs {format_bytes(needed)} of memory with this model, and "
-            f"{format_bytes(available)} are free; lower batches.size or batches.tokens, bound the examples with "
-            "batches.max_length or batches.window, and raise training.accumulate instead"
-        )
+    advice = "lower batches.size or batches.tokens, bound the examples with batches.max_length or batches.window, and "
+    require_memory(
+        needed, f"a batch of {tokens:,} tokens needs, with this model,", f"{advice}raise training.accumulate", device
+    )
 
 
 def _count_largest_batch(recipe: Recipe, data: TrainingData | object) -> int:

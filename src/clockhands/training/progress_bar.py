@@ -11,6 +11,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from transformers import TrainerControl, TrainerState, TrainingArguments
 
 from clockhands.progress import describe_time_left
+from clockhands.streams import make_console
 from clockhands.training.callbacks import Watcher
 
 __all__ = ["REFRESH", "ProgressBar"]
@@ -23,7 +24,7 @@ class ProgressBar(Watcher):
     """Shows step, loss, validation loss, target tokens per second and the time left."""
 
     def __init__(self, console: Console | None = None) -> None:
-        self.console = console or Console(stderr=True)
+        self.console = console or make_console(errors=True)
         self.bar: Progress | None = None
         self.task = TaskID(0)
         self.updated = 0.0

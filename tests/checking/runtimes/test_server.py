@@ -25,7 +25,7 @@ from clockhands.checking.runtimes import server as serving_program
 from clockhands.checking.runtimes.program import open_program
 from clockhands.checking.runtimes.server import CompletionsServer
 from clockhands.cli import main
-from clockhands.errors import CheckpointError
+from clockhands.errors import CheckpointError, UsageError
 from tests.checking.runtimes.exports import gpt2, llama, make, unpermuted
 from tests.checking.runtimes.serving import Lie, serve
 
@@ -227,6 +227,12 @@ def _wait_for(port: int) -> None:
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
             return
         time.sleep(0.1)
+
+
+@pytest.mark.parametrize("address", ["http://[::1/", "http://x:99999/v1", "http://x:y/v1"])
+def test_what_is_no_address_is_refused(address: str) -> None:
+    with pytest.raises(UsageError, match=r"is no address: .*; write http://HOST:PORT/v1"):
+        CompletionsServer(address)
 
 
 def test_a_named_model_need_not_be_listed() -> None:

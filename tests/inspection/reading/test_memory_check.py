@@ -41,10 +41,10 @@ def test_the_bytes_are_those_of_the_attention_that_is_kept(monkeypatch: pytest.M
     counts = planted.HeadSums(recorded.ordinary_T)
     counts.add(call)
     assert counted == counts.sums.total_gHST.numel() * counts.sums.total_gHST.element_size()
-    monkeypatch.setattr(memory_check, "measure_free_memory", lambda device: computed + counted)
+    monkeypatch.setattr("clockhands.devices.measure_free_memory", lambda device: computed + counted)
     memory_check.check_memory(subject, windows)
-    monkeypatch.setattr(memory_check, "measure_free_memory", lambda device: computed + counted - 1)
-    with pytest.raises(UsageError, match=r"16 windows of 32 tokens need .* lower --length \(length=...\)"):
+    monkeypatch.setattr("clockhands.devices.measure_free_memory", lambda device: computed + counted - 1)
+    with pytest.raises(UsageError, match=r"on 16 windows of 32 tokens needs .* lower --length \(length=...\)"):
         memory_check.check_memory(subject, windows)
 
 

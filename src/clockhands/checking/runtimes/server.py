@@ -35,9 +35,14 @@ class CompletionsServer(Program):
     scored = True
 
     def __init__(self, address: str, model: str | None = None) -> None:
-        self.name, self.engine = address, ("server", urlsplit(address).netloc)
+        try:
+            parts = urlsplit(address)
+            _ = parts.port
+        except ValueError as fault:
+            raise UsageError(f"{address} is no address: {fault}; write http://HOST:PORT/v1") from fault
+        self.name, self.engine = address, ("server", parts.netloc)
         self._address = address.rstrip("/")
-        local = urlsplit(address).hostname in ("127.0.0.1", "localhost", "::1")
+        local = parts.hostname in ("127.0.0.1", "localhost", "::1")
         proxies = urllib.request.ProxyHandler({}) if local else urllib.request.ProxyHandler()
         self._opener = urllib.request.build_opener(proxies, _NoRedirect)
         described = self._choose(model)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import torch
 
-from clockhands.errors import UsageError
+from clockhands.devices import require_memory
 from clockhands.inspection.estimators.position_sums import TEXT_GROUPS
 from clockhands.inspection.reading.capture import BATCH
 from clockhands.inspection.reading.windows import Windows
-from clockhands.machine import format_bytes, measure_free_memory
 from clockhands.models.subject import Subject
 
 COPIES = 3
@@ -32,10 +31,7 @@ def check_memory(subject: Subject, windows: Windows) -> None:
     where_computed, on_cpu = count_bytes(subject.num_heads, windows)
     needs = {cpu: where_computed + on_cpu} if device.type == "cpu" else {device: where_computed, cpu: on_cpu}
     for where, needed in needs.items():
-        available = measure_free_memory(where)
-        if needed > available:
-            raise UsageError(
-                f"{len(windows.ids_NT):,} windows of {windows.ids_NT.shape[1]:,} tokens need {format_bytes(needed)} of "
-                f"memory for the attention of one layer, and {format_bytes(available)} are free; lower --length "
-                "(length=...)"
-            )
+        what = (
+            f"the attention of a layer on {len(windows.ids_NT):,} windows of {windows.ids_NT.shape[1]:,} tokens needs"
+        )
+        require_memory(needed, what, "lower --length (length=...)", where)

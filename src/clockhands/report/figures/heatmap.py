@@ -16,7 +16,8 @@ from clockhands.errors import DataError
 from clockhands.findings import Figure, Mark, Scalar
 from clockhands.report.figures.mark_kind import MarkKind, Plot
 from clockhands.report.figures.palette import DIVERGING, FAINT, GREY, PAPER, SEQUENTIAL, Appearance
-from clockhands.report.text import format_number, replace_controls
+from clockhands.report.text import format_number
+from clockhands.streams import replace_controls
 
 Values: TypeAlias = np.ndarray[Any, np.dtype[np.float64]]
 SMALLEST = 10.0

@@ -8,7 +8,7 @@ from collections.abc import Collection
 from clockhands.findings import Panel
 from clockhands.report.figures.mark_kind import list_x
 from clockhands.report.figures.mark_kinds import KINDS
-from clockhands.report.text import replace_controls
+from clockhands.streams import replace_controls
 
 __all__ = ["break_lines", "fit_upright", "measure_broken_lines", "measure_names", "measure_side", "measure_slant"]
 

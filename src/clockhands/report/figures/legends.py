@@ -9,7 +9,7 @@ from typing import Any
 from clockhands.findings import Mark
 from clockhands.report.figures.mark_kind import Plot
 from clockhands.report.figures.mark_kinds import KINDS
-from clockhands.report.text import replace_controls
+from clockhands.streams import replace_controls
 
 LINE = 17.0
 """The height of one line of a legend, in points."""

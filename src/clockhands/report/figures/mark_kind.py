@@ -13,7 +13,8 @@ from matplotlib.figure import Figure as Canvas
 from clockhands.errors import DataError
 from clockhands.findings import Figure, Mark, Panel, Scalar
 from clockhands.report.figures.palette import Appearance
-from clockhands.report.text import format_interval, format_number, replace_controls
+from clockhands.report.text import format_interval, format_number
+from clockhands.streams import replace_controls
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from html import escape
 
 from clockhands.report.figures.palette import FONT, make_dark_css
-from clockhands.report.text import make_slug, replace_controls
+from clockhands.report.text import make_slug
+from clockhands.streams import replace_controls
 
 _SVG, _LINK = "http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"
 _FAMILY = re.compile(r"font-family: [^;]+;? ?")

@@ -31,9 +31,8 @@ from zlib import crc32
 from clockhands.data.catalogue import corpus
 from clockhands.data.corpora.algorithms.task import Task
 from clockhands.data.corpora.algorithms.tasks import TASKS, Name
-from clockhands.data.memory_check import check_sentences
 from clockhands.data.pairs import Pair
-from clockhands.data.population import Drawn
+from clockhands.data.population import Drawn, check_sentences
 from clockhands.data.splits import Corpus
 from clockhands.errors import UsageError
 from clockhands.options import Count, Seed

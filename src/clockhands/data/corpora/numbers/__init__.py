@@ -12,15 +12,13 @@ from functools import partial
 from itertools import islice
 from typing import Annotated
 
-from num2words import CONVERTER_CLASSES
-
 from clockhands.data.catalogue import corpus
 from clockhands.data.corpora.numbers.number_words import list_morphemes
 from clockhands.data.corpora.numbers.others import OtherNumbers
 from clockhands.data.corpora.numbers.populations import make_populations, plan_quotas
-from clockhands.data.corpora.numbers.spelling import make_pair
-from clockhands.data.memory_check import check_sentences
+from clockhands.data.corpora.numbers.spelling import list_languages, make_pair
 from clockhands.data.pairs import Pair
+from clockhands.data.population import check_sentences
 from clockhands.data.splits import Corpus, Fact
 from clockhands.errors import UsageError, describe_unknown
 from clockhands.options import Count, Range, Seed
@@ -88,9 +86,10 @@ def numbers(
 
 
 def _check(source: str, target: str, largest: int, sizes: dict[str, int], longer: int) -> None:
+    languages = list_languages()
     for language in (source, target):
-        if language not in CONVERTER_CLASSES:
-            raise UsageError(f"corpus 'numbers': {describe_unknown('language', language, CONVERTER_CLASSES)}")
+        if language not in languages:
+            raise UsageError(f"corpus 'numbers': {describe_unknown('language', language, languages)}")
     if sum(sizes.values()) > largest + 1:
         total = sum(sizes.values())
         raise UsageError(

@@ -17,9 +17,8 @@ from functools import partial
 
 from clockhands.data.catalogue import corpus
 from clockhands.data.corpora.roles.grammar import Grammar
-from clockhands.data.memory_check import check_sentences
 from clockhands.data.pairs import Pair
-from clockhands.data.population import Drawn
+from clockhands.data.population import Drawn, check_sentences
 from clockhands.data.splits import Corpus
 from clockhands.errors import UsageError
 from clockhands.options import Count, Fraction, Seed
