@@ -28,13 +28,13 @@ from timing import report
 
 from clockhands.data import open_corpus
 from clockhands.extension import Archive, Tuning, apply, choose_method, encode_text, list_methods, measure, tune
-from clockhands.extension.drift import measure_drift, measure_losses
-from clockhands.extension.judge import GUARD, choose_judged_tail
+from clockhands.extension.archive import hash_weights
+from clockhands.extension.choose import GUARD, choose_judged_tail
 from clockhands.extension.measure import choose_lengths
-from clockhands.extension.methods import Method, can_write, find_rope
+from clockhands.extension.method import Method
+from clockhands.extension.methods import can_write, find_rope
+from clockhands.extension.reading import cut_texts, measure_drift, measure_losses, split_stream
 from clockhands.extension.retrieval import choose_writing, measure_retrieval
-from clockhands.extension.signature import hash_weights
-from clockhands.extension.text import cut_texts, split_stream
 from clockhands.files import write_text
 from clockhands.models import LanguageModel, open_language_model
 from clockhands.runs import Run

@@ -16,8 +16,7 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from clockhands.extension.choose import RANK_STEP, measure_lags
-from clockhands.extension.judge import GUARD
+from clockhands.extension.choose import GUARD, RANK_STEP, measure_lags
 
 __all__ = ["LOSS_BOUND", "RANK_BOUND", "judge_pair", "list_finalists", "tally"]
 

@@ -25,11 +25,10 @@ from clockhands.comparison.simultaneous import compare_with_baseline
 from clockhands.comparison.variants import TEXT_SEED
 from clockhands.data import open_corpus
 from clockhands.extension import Method, Tuning, apply, choose_lengths, encode_text, list_methods, measure, tune
-from clockhands.extension.drift import measure_drift, measure_losses
+from clockhands.extension.archive import hash_weights
 from clockhands.extension.measure import Measurement
 from clockhands.extension.methods import find_rope, make_longrope
-from clockhands.extension.signature import hash_weights
-from clockhands.extension.text import cut_texts, split_stream
+from clockhands.extension.reading import cut_texts, measure_drift, measure_losses, split_stream
 from clockhands.files import write_text
 from clockhands.models import LanguageModel, open_language_model
 from clockhands.runs import Run

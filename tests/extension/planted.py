@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import nn
+from transformers import GPT2Config
 
 from clockhands.models import LanguageModel
 from tests.runs.tiny import make_tokenizer
@@ -29,6 +30,7 @@ class Copying(nn.Module):
         super().__init__()
         self.window, self.table, self.period = window, table, period
         self.embedding = nn.Embedding(100, 1)
+        self.config = GPT2Config()  # which names no rotation
 
     def get_input_embeddings(self) -> nn.Embedding:
         return self.embedding

@@ -5,34 +5,44 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from safetensors.torch import load_file, save_file
 
 from clockhands.errors import DataError
+from clockhands.extension import make_signature
 from clockhands.extension.archive import Archive
-from clockhands.extension.drift import Drift
+from clockhands.extension.reading import Drift
 from clockhands.extension.retrieval import Retrieval
+from clockhands.models import open_language_model
+from tests.runs.tiny import save_model
+
+DRIFT = Drift((2, 4), 1, np.array([[1.5, np.nan]]))
 
 
-def never() -> float:
+def never() -> Any:
     raise AssertionError("measured again")
 
 
 def test_results_come_back_as_they_were(tmp_path: Path) -> None:
     path = tmp_path / "measured.json"
     archive = Archive(path, "a")
-    drift = Drift((2, 4), 1, np.array([[1.5, np.nan]]))
     retrieval = Retrieval(
         (2, 4), {"recall": np.array([[0.5, 1.0]])}, {}, {"recall": np.array([[0.5, np.nan]])}, {"recall": 5}, "x y"
     )
-    archive.keep_number("loss", lambda: np.inf)
-    archive.keep_drift("key", (2, 4), lambda: drift)
-    archive.keep_retrieval("key", [2, 4], lambda: retrieval)
+    archive.keep("loss", lambda: np.inf)
+    archive.keep_array("key", lambda: np.array([1.0, 2.0]))
+    archive.keep_drift("key", lambda: DRIFT)
+    archive.keep_retrieval("key", lambda: retrieval)
     again = Archive(path, "a")
-    assert again.keep_number("loss", never) == np.inf
-    np.testing.assert_equal(again.keep_drift("key", (2, 4), never).losses_NR, drift.losses_NR)
-    kept = again.keep_retrieval("key", (2, 4), never)
+    assert again.keep("loss", never) == np.inf and again.keep_array("key", never).tolist() == [1.0, 2.0]
+    drift = again.keep_drift("key", never)
+    np.testing.assert_equal(drift.losses_NR, DRIFT.losses_NR)
+    assert (drift.lengths, drift.tail) == ((2, 4), 1)
+    kept = again.keep_retrieval("key", never)
     assert kept.ranks["recall"].tolist() == [[0.5, 1.0]] and kept.questions == {"recall": 5}
     np.testing.assert_equal(kept.by_depth["recall"], [[0.5, np.nan]])
     with pytest.raises(AssertionError, match="measured again"):
@@ -40,48 +50,83 @@ def test_results_come_back_as_they_were(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "damaged"),
+    "change",
     [
-        ("loss", "no number"),
-        ("loss", None),
-        ("loss", True),
-        ("loss", "1.5"),
-        ("loss", float("nan")),
-        ("loss", 10**299),
-        ("key/array", [[1.0], [2.0]]),
-        ("key/array", {"a": 1}),
-        ("key/drift", {"lengths": [2, 4], "tail": 1, "losses_NR": [[1.5]]}),
-        ("key/drift", {"lengths": 2, "tail": 1, "losses_NR": [[1.5]]}),
-        ("key/drift", {"lengths": [1, 2], "tail": 1, "losses_NR": [[1.5, 1.5]]}),
-        ("key/drift", {"lengths": [2, float("inf")], "tail": 1, "losses_NR": [[1.5, 1.5]]}),
-        ("key/drift", {"lengths": "24", "tail": 1, "losses_NR": [[1.5, 1.5]]}),
-        ("key/drift", {"lengths": [2, 4], "tail": 1, "losses_NR": []}),
-        ("key/drift", {"lengths": [2, 4], "tail": 1, "losses_NR": [[1.5, None]]}),
-        ("key/drift", ["lengths", "tail"]),
-        ("key/retrieval", {"lengths": [2, 4], "ranks": 7, "control": {}, "by_depth": {}, "questions": {}}),
-        ("key/retrieval", {"lengths": [2, 4], "ranks": {"recall": [[1.0]]}, "control": {}, "by_depth": {},
-                           "questions": {}, "writing": ""}),
+        lambda kept: kept["results"].update({"loss": 1.25}),
+        lambda kept: kept["results"].update({"loss": "1.5"}),
+        lambda kept: kept["results"]["key/drift"]["losses_NR"][0].pop(),
+        lambda kept: kept["results"].pop("loss"),
+        lambda kept: kept.update({"signature": "b"}),
+        lambda kept: kept.pop("digest"),
+        lambda kept: kept.update({"results": 7}),
     ],
-)  # fmt: skip
-def test_results_that_are_damaged_are_refused_with_their_name(tmp_path: Path, key: str, damaged: object) -> None:
-    """A file with the right signature, whose results somebody changed."""
+)
+def test_results_that_somebody_changed_are_refused(tmp_path: Path, change: Callable[[dict[str, Any]], Any]) -> None:
     path = tmp_path / "measured.json"
-    path.write_text(json.dumps({"signature": "a", "results": {key: damaged}}))
-    archive, name = Archive(path, "a"), key.partition("/")[0]
-    read: dict[str, Callable[[], object]] = {
-        "loss": lambda: archive.keep_number(name, never),
-        "key/array": lambda: archive.keep_array(name, never),  # type: ignore[arg-type, return-value]
-        "key/drift": lambda: archive.keep_drift(name, (2, 4), never),  # type: ignore[arg-type, return-value]
-        "key/retrieval": lambda: archive.keep_retrieval(name, (2, 4), never),  # type: ignore[arg-type, return-value]
-    }
-    with pytest.raises(DataError, match=rf"what .*measured\.json holds of {name} is damaged.*remove the file"):
-        read[key]()
+    archive = Archive(path, "a")
+    archive.keep("loss", lambda: 1.5)
+    archive.keep_drift("key", lambda: DRIFT)
+    kept = json.loads(path.read_text())
+    change(kept)
+    path.write_text(json.dumps(kept))
+    with pytest.raises(DataError, match=r"measured\.json is damaged, so .* cannot go on from it; remove the file"):
+        Archive(path, "a")
 
 
-def test_a_file_that_is_none_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "measured.json").write_text("[1")
-    with pytest.raises(DataError, match="cannot be read, so the command cannot go on from it"):
+@pytest.mark.parametrize("text", ["[1", "[" * 100_000, "7", "{}"])
+def test_a_file_that_is_none_is_refused(text: str, tmp_path: Path) -> None:
+    (tmp_path / "measured.json").write_text(text)
+    with pytest.raises(DataError, match="is damaged, so the command cannot go on from it"):
         Archive(tmp_path / "measured.json")
-    (tmp_path / "measured.json").write_text("[" * 100_000)
-    with pytest.raises(DataError, match="cannot be read"):
-        Archive(tmp_path / "measured.json")
+
+
+STREAM = np.arange(50)
+
+
+def sign(folder: Path, stream: Any = STREAM, weights: str | None = None, **settings: Any) -> str:
+    return make_signature(open_language_model(folder, weights=weights), stream, settings)
+
+
+def change_a_weight(folder: Path) -> None:
+    file = folder / "model.safetensors"
+    state = {name: weight.clone() for name, weight in load_file(file).items()}
+    state["model.norm.weight"][0] += 1e-3
+    save_file(state, file, metadata={"format": "pt"})
+
+
+def test_each_thing_that_results_depend_on_changes_the_signature(tmp_path: Path) -> None:
+    folder = save_model(tmp_path / "model", "llama")
+    before = sign(folder, trained=32)
+    assert sign(folder, trained=32) == before
+    assert sign(folder, trained=64) != before
+    assert sign(folder, STREAM + 1, trained=32) != before
+    config = json.loads((folder / "config.json").read_text())
+    config["rope_parameters"]["rope_theta"] = 500.0
+    (folder / "config.json").write_text(json.dumps(config))
+    other = sign(folder, trained=32)
+    assert other != before
+    change_a_weight(folder)
+    assert sign(folder, trained=32) != other
+
+
+@pytest.mark.parametrize("weights", [None, "streamed"])
+def test_a_model_that_was_moved_keeps_its_signature(weights: str | None, tmp_path: Path) -> None:
+    folder = save_model(tmp_path / "model", "llama")
+    before = sign(folder, weights=weights)
+    moved = folder.rename(tmp_path / "moved")
+    assert sign(moved, weights=weights) == before
+    assert sign(save_model(tmp_path / "other", "llama", rms_norm_eps=1e-3), weights=weights) != before
+
+
+def test_weights_that_stay_in_their_files_count_too(tmp_path: Path) -> None:
+    folder = save_model(tmp_path / "model", "llama")
+    before = sign(folder, weights="streamed")
+    assert sign(folder, weights="streamed") == before
+    change_a_weight(folder)
+    assert sign(folder, weights="streamed") != before
+
+
+def test_weights_in_bfloat16_can_be_hashed(tmp_path: Path) -> None:
+    folder = save_model(tmp_path / "model", "llama")
+    model = open_language_model(folder, dtype=torch.bfloat16)
+    assert make_signature(model, STREAM, {}) != sign(folder)

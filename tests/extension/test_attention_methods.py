@@ -10,10 +10,10 @@ import torch
 from transformers import AutoModelForCausalLM, SmolLM3Config
 
 from clockhands.extension.attention_methods import find_refusal, lay_scheme, list_attention_methods
-from clockhands.extension.branching import can_branch
-from clockhands.extension.judge import Judged, list_able
+from clockhands.extension.choose import Judged, list_able
 from clockhands.extension.method import Method
 from clockhands.extension.methods import apply, can_write, explain_left_out, list_methods
+from clockhands.extension.retrieval import can_branch
 from clockhands.models import open_language_model
 from tests.extension.test_choose import make_judged
 from tests.runs.tiny import LENGTH, make_tokenizer, save_model, save_own_model

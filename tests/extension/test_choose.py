@@ -11,10 +11,9 @@ import pytest
 from clockhands.comparison.simultaneous import compare_with_baseline
 from clockhands.extension import Archive, choose_method, make_choice_findings, write_card
 from clockhands.extension.choice_findings import describe_choice
-from clockhands.extension.choose import Choice, _pick, measure_lags
-from clockhands.extension.drift import Drift
-from clockhands.extension.judge import MOST_ASKED, Judged, list_able
-from clockhands.extension.methods import Method
+from clockhands.extension.choose import MOST_ASKED, Choice, Judged, _pick, list_able, measure_lags
+from clockhands.extension.method import Method
+from clockhands.extension.reading import Drift
 from clockhands.extension.retrieval import Retrieval
 from clockhands.findings import Findings
 from clockhands.models import open_language_model
@@ -109,10 +108,14 @@ def test_a_choice_is_made_written_down_and_not_measured_twice(tmp_path: Path, mo
     assert bars.high == pytest.approx(dear) and bars.x == tuple(names[1:])
     card = write_card(findings, choice, "model", tmp_path).read_text()
     assert "| method |" in card and choice.chosen.method.name in card
-    for name in ("trial.measure_losses", "judge.measure_losses", "judge.measure_drift", "judge.measure_retrieval"):
-        monkeypatch.setattr(f"clockhands.extension.{name}", None)
+    for name in ("trial.measure_losses", "choose.measure_losses", "choose.measure_drift", "choose.measure_retrieval"):
+        monkeypatch.setattr(f"clockhands.extension.{name}", _measure_again)
     again = choose_method(model, stream[:2000], stream[2000:], LENGTH * 2, 128, archive=Archive(archive), **options)
     assert again.chosen.method == choice.chosen.method
+
+
+def _measure_again(*arguments: object, **named: object) -> None:
+    raise AssertionError("measured again")
 
 
 def test_why_no_other_attention_was_tried_is_told(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from transformers import AutoModelForCausalLM
 
 from clockhands.errors import UsageError
 from clockhands.extension import apply, list_methods, write_extended
+from clockhands.extension.methods import STRETCHES, stretch_table
 from clockhands.models import open_language_model
 from tests.runs.tiny import LENGTH, save_model, save_own_model
 
@@ -102,3 +103,22 @@ def test_a_model_without_extendable_positions_is_refused(tmp_path: Path) -> None
     with pytest.raises(UsageError, match="has no positions that can be extended"):
         list_methods(model, LENGTH, LONG)
     assert isinstance(model.model, type(AutoModelForCausalLM.from_config(model.model.config)))
+
+
+TABLE = torch.tensor([[0.0, 1.0], [2.0, 1.0], [4.0, 1.0]])
+
+
+def test_the_ways_on_a_straight_line() -> None:
+    assert stretch_table(TABLE, 5, "interpolated")[:, 0].tolist() == [0, 1, 2, 3, 4]
+    assert stretch_table(TABLE, 5, "tiled")[:, 0].tolist() == [0, 2, 4, 0, 2]
+    assert stretch_table(TABLE, 5, "held")[:, 0].tolist() == [0, 2, 4, 4, 4]
+    for name in STRETCHES:
+        assert stretch_table(TABLE, 5, name).shape == (5, 2)
+
+
+def test_a_wave_goes_on_as_it_began() -> None:
+    angle_P1 = torch.arange(80.0)[:, None] * torch.tensor([0.9, 0.3, 0.1])
+    wave_PD = torch.cat([angle_P1.cos(), angle_P1.sin()], 1)
+    continued = stretch_table(wave_PD[:60], 80, "extrapolated")
+    torch.testing.assert_close(continued[:60].float(), wave_PD[:60])
+    assert (continued[60:] - wave_PD[60:]).abs().max() < 0.1

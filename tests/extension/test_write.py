@@ -14,10 +14,9 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from clockhands.errors import CheckpointError, UsageError
 from clockhands.extension import apply, list_engine_lines, list_methods, write, write_extended
 from clockhands.extension.card import make_cache_finding
-from clockhands.extension.drift import Drift
-from clockhands.extension.judge import Judged, judge
+from clockhands.extension.choose import Judged, Setting, judge
 from clockhands.extension.methods import find_dependence
-from clockhands.extension.text import cut_texts
+from clockhands.extension.reading import Drift, cut_texts
 from clockhands.models import open_language_model
 from tests.runs.tiny import LENGTH, save_model, save_own_model
 
@@ -96,7 +95,7 @@ def test_what_the_page_says_of_a_cache_is_what_transformers_computes(name: str, 
     model = open_language_model(save_model(tmp_path / "model", "llama"))
     stream = np.random.default_rng(0).integers(3, 99, 3000)
     methods = [each for each in list_methods(model, LENGTH, LONG) if each.name in ("none", name)]
-    plain, chosen = judge(model, methods, stream, LENGTH, LONG, texts=8, items=10, tasks=())
+    plain, chosen = judge(Setting(model, stream, (LENGTH, 2 * LENGTH, LONG), 8, 10, ()), methods)
     written = write_extended(model, chosen.method, LENGTH, LONG, tmp_path / "longer")
     dependence = find_dependence(model, chosen.method)
     finding = make_cache_finding(written, chosen, plain, ours=False, dependence=dependence, command="")

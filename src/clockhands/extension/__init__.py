@@ -12,20 +12,17 @@
 
 from __future__ import annotations
 
-from clockhands.extension.archive import Archive
+from clockhands.extension.archive import Archive, make_signature
 from clockhands.extension.card import write_card
-from clockhands.extension.choice_findings import make_choice_findings
-from clockhands.extension.choose import Choice, choose_method
+from clockhands.extension.choice_findings import compare_tuned, make_choice_findings, make_tuning_finding, measure_short
+from clockhands.extension.choose import GUARD, Choice, choose_method
 from clockhands.extension.extend import Plan, extend, measure_only
-from clockhands.extension.judge import GUARD
-from clockhands.extension.measure import Measurement, choose_lengths, measure
+from clockhands.extension.measure import DRIFT_MARGIN, Measurement, Usable, choose_lengths, measure
 from clockhands.extension.measure_findings import make_measure_findings
-from clockhands.extension.methods import Method, apply, list_methods
-from clockhands.extension.signature import make_signature
-from clockhands.extension.text import encode_text, split_stream
+from clockhands.extension.method import Method
+from clockhands.extension.methods import apply, list_methods
+from clockhands.extension.reading import encode_text, split_stream
 from clockhands.extension.tuning import Tuning, tune
-from clockhands.extension.tuning_findings import compare_tuned, make_tuning_finding, measure_short
-from clockhands.extension.usable import DRIFT_MARGIN, Usable
 from clockhands.extension.write import list_engine_lines, refuse_taken, write_extended
 
 __all__ = [

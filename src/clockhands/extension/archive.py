@@ -1,136 +1,133 @@
-"""What was measured already, in a file beside the result, so that a stopped command goes on where it was."""
+"""What was measured already, in a file beside the result, under all that it depends on; a stopped command goes on."""
 
 from __future__ import annotations
 
+import hashlib
 import json
-import math
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
+import transformers
 
+from clockhands import __version__
 from clockhands.errors import DataError
-from clockhands.extension.drift import Drift
+from clockhands.extension.reading import Drift, Stream
 from clockhands.extension.retrieval import Retrieval
 from clockhands.files import write_text
-from clockhands.reading import read_json
+from clockhands.models import LanguageModel
+from clockhands.models.streaming import is_streamed
+from clockhands.pretrained import list_weight_files, read_configuration
 from clockhands.shapes import Float
 
-__all__ = ["Archive"]
-
-WRONG = (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError)
-"""What Python raises where a file holds something else than was written."""
-ARRAYS = ("ranks", "control", "by_depth")
-"""The fields of ``Retrieval`` that are arrays by task."""
+ELSEWHERE = ("_name_or_path", "_commit_hash")
+"""Keys of a configuration that say where a model was opened from, not what it is."""
 
 
 class Archive:
     """Results by what they are of; each is written as soon as it is measured.
 
     ``path``: the file; None keeps nothing. ``signature``: what all results depend on; a file with another one is left
-    aside and written again. Raises DataError for a file that is no archive.
+    aside and written again. Raises DataError for a file that this class did not write, or that was changed since.
     """
 
     def __init__(self, path: Path | None, signature: str = "") -> None:
         self.path, self.signature = path, signature
         self.results: dict[str, Any] = {}
-        if path is not None and path.exists():
-            try:
-                read = read_json(path, DataError)
-                self.results = dict(read["results"]) if read["signature"] == signature else {}
-            except (DataError, *WRONG) as fault:
-                raise self._refuse() from fault
-
-    def _refuse(self, key: str = "") -> DataError:
-        """Return the error for a file that holds something else than this class wrote."""
-        fault = f"what {self.path} holds of {key} is damaged" if key else f"{self.path} cannot be read"
-        return DataError(f"{fault}, so the command cannot go on from it; remove the file")
-
-    @contextmanager
-    def _reading(self, key: str) -> Iterator[None]:
-        """Raise DataError where what was kept is not what was measured then."""
+        if path is None or not path.exists():
+            return
         try:
-            yield
-        except WRONG as fault:
-            raise self._refuse(key) from fault
+            read = json.loads(path.read_text("utf8"))
+            sound = read["digest"] == _hash_results(read["signature"], read["results"])
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
+            sound = False
+        if not sound:
+            raise DataError(f"{path} is damaged, so the command cannot go on from it; remove the file")
+        if read["signature"] == signature:
+            self.results = read["results"]
 
     def keep(self, key: str, measure: Callable[[], Any]) -> Any:
-        """Return what is kept under a key; measure and keep it, if nothing is."""
+        """Return what is kept under a key, as JSON holds it; measure and keep it, if nothing is."""
         if key not in self.results:
-            self.results[key] = measure()
+            self.results[key] = json.loads(json.dumps(measure(), default=lambda array: array.tolist()))
             if self.path is not None:
-                write_text(self.path, json.dumps({"signature": self.signature, "results": self.results}))
+                digest = _hash_results(self.signature, self.results)
+                kept = {"signature": self.signature, "results": self.results, "digest": digest}
+                write_text(self.path, json.dumps(kept))
         return self.results[key]
-
-    def keep_number(self, key: str, measure: Callable[[], float]) -> float:
-        """Do as ``keep`` with a number."""
-        kept = self.keep(key, measure)
-        with self._reading(key):
-            number = float(_read_array(kept, 0))
-            if math.isnan(number):
-                raise ValueError("no number")
-            return number
 
     def keep_array(self, key: str, measure: Callable[[], Float[np.ndarray, " N"]]) -> Float[np.ndarray, " N"]:
         """Do as ``keep`` with an array."""
-        kept = self.keep(f"{key}/array", lambda: measure().tolist())
-        with self._reading(key):
-            return _read_array(kept, 1)
+        return np.array(self.keep(f"{key}/array", measure))
 
-    def keep_drift(self, key: str, lengths: Sequence[int], measure: Callable[[], Drift]) -> Drift:
-        """Do as ``keep`` with a ``Drift`` at these lengths."""
+    def keep_drift(self, key: str, measure: Callable[[], Drift]) -> Drift:
+        """Do as ``keep`` with a ``Drift``."""
+        kept = self.keep(f"{key}/drift", lambda: asdict(measure()))
+        return Drift(tuple(kept["lengths"]), kept["tail"], np.array(kept["losses_NR"]))
 
-        def flatten() -> dict[str, Any]:
-            drift = measure()
-            return {"lengths": drift.lengths, "tail": drift.tail, "losses_NR": drift.losses_NR.tolist()}
-
-        kept = self.keep(f"{key}/drift", flatten)
-        with self._reading(key):
-            _require_lengths(kept["lengths"], lengths)
-            losses_NR = _read_array(kept["losses_NR"], 2, len(lengths))
-            if not len(losses_NR):
-                raise ValueError("no text")
-            return Drift(tuple(lengths), int(kept["tail"]), losses_NR)
-
-    def keep_retrieval(self, key: str, lengths: Sequence[int], measure: Callable[[], Retrieval]) -> Retrieval:
-        """Do as ``keep`` with a ``Retrieval`` at these lengths."""
-
-        def flatten() -> dict[str, Any]:
-            retrieval = measure()
-            return {
-                "lengths": retrieval.lengths,
-                **{name: {task: rows.tolist() for task, rows in getattr(retrieval, name).items()} for name in ARRAYS},
-                "questions": dict(retrieval.questions),
-                "writing": retrieval.writing,
-            }
-
-        kept = self.keep(f"{key}/retrieval", flatten)
-        with self._reading(key):
-            _require_lengths(kept["lengths"], lengths)
-            ranks, control, depths = (
-                {task: _read_array(rows, *shape) for task, rows in kept[name].items()}
-                for name, shape in zip(ARRAYS, ((2, len(lengths)), (1,), (2, len(lengths))), strict=True)
-            )
-            questions = {str(task): int(count) for task, count in kept["questions"].items()}
-            return Retrieval(tuple(lengths), ranks, control, depths, questions, str(kept["writing"]))
+    def keep_retrieval(self, key: str, measure: Callable[[], Retrieval]) -> Retrieval:
+        """Do as ``keep`` with a ``Retrieval``."""
+        kept = self.keep(f"{key}/retrieval", lambda: asdict(measure()))
+        arrays = {
+            name: {task: np.array(rows) for task, rows in kept[name].items()}
+            for name in ("ranks", "control", "by_depth")
+        }
+        return Retrieval(tuple(kept["lengths"]), **arrays, questions=kept["questions"], writing=kept["writing"])
 
 
-def _require_lengths(kept: Any, lengths: Sequence[int]) -> None:
-    """Raise ValueError where results are of other lengths than those that are asked for."""
-    if list(kept) != list(lengths):
-        raise ValueError(f"lengths {kept} in place of {lengths}")
+def _hash_results(signature: str, results: dict[str, Any]) -> str:
+    return hashlib.blake2b(json.dumps([signature, results]).encode(), digest_size=16).hexdigest()
 
 
-def _read_array(kept: Any, axes: int, width: int | None = None) -> Float[np.ndarray, ...]:
-    """Return an array of numbers.
+def make_signature(model: LanguageModel, stream: Stream, settings: dict[str, Any]) -> str:
+    """Return hashes of a model's weights and configuration, of its tokenizer and of its tokens, and the settings.
 
-    Raises ValueError for what is no number, for other axes, and for another last axis than ``width``.
+    ``settings``: whatever else results depend on, such as the trained length; written as JSON. Where the model lies is
+    left out: the same model in another folder gives the same results.
     """
-    array = np.asarray(kept)
-    if not array.size and axes:
-        return array.astype(float).reshape((0, width or 0)[:axes])
-    if array.dtype.kind not in "if" or array.ndim != axes or (width is not None and array.shape[-1] != width):
-        raise ValueError(f"an array of {array.dtype} of shape {array.shape}")
-    return array.astype(float)
+    tokenizer = hashlib.blake2b(json.dumps(model.tokenizer.get_vocab(), sort_keys=True).encode(), digest_size=8)
+    return json.dumps(
+        {
+            "version": __version__,
+            "torch": torch.__version__,
+            "transformers": transformers.__version__,
+            "device": model.device.type,
+            "weights": hash_weights(model),
+            "tokenizer": tokenizer.hexdigest(),
+            "text": hashlib.blake2b(stream.tobytes(), digest_size=8).hexdigest(),
+            **settings,
+        },
+        sort_keys=True,
+    )
+
+
+def hash_weights(model: LanguageModel) -> str:
+    """Return a hash of a model's configuration and of its weights, or of the files that they stay in.
+
+    Weights that stay in files of no known folder, those of a name on the hub, count by that name and its commit.
+    """
+    digest = hashlib.blake2b(digest_size=16)
+    raw = {key: value for key, value in model.model.config.to_dict().items() if key not in ELSEWHERE}
+    digest.update(json.dumps(raw, sort_keys=True, default=str).encode())
+    if is_streamed(model.model):
+        _hash_files(model, digest)
+        return digest.hexdigest()
+    for name, weight in sorted(model.model.state_dict().items()):
+        flat = weight.detach().cpu().contiguous().reshape(-1)
+        digest.update(f"{name} {weight.dtype} {tuple(weight.shape)}".encode())
+        digest.update(memoryview(flat.view(torch.uint8).numpy()))
+    return digest.hexdigest()
+
+
+def _hash_files(model: LanguageModel, digest: Any) -> None:
+    """Add the files of weights to a digest; of a name on the hub, the name and its commit."""
+    folder = Path(model.source)
+    if not folder.is_dir():
+        digest.update(f"{model.source} {getattr(model.model.config, '_commit_hash', None)}".encode())
+        return
+    for path in list_weight_files(folder, read_configuration(folder)):
+        with path.open("rb") as stream:
+            digest.update(hashlib.file_digest(stream, "blake2b").digest())

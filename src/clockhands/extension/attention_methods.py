@@ -26,8 +26,6 @@ from clockhands.schemes import CATALOGUE, Scheme, Sizes, build
 from clockhands.schemes.rotary.trained_length import choose_window
 from clockhands.shapes import Tensor
 
-__all__ = ["find_refusal", "lay_scheme", "list_attention_methods"]
-
 NAME = "clockhands-extend"
 """The name under which our attention function is registered with transformers."""
 TOLERANCE = 1e-3

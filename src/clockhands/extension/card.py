@@ -8,10 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from clockhands.extension.choice_findings import describe_choice
-from clockhands.extension.choose import Choice
-from clockhands.extension.judge import Judged
+from clockhands.extension.choose import Choice, Judged
 from clockhands.extension.write import CONFIG4, Written, list_engine_lines
-from clockhands.files import write_text
 from clockhands.findings import Finding, Findings, Table
 
 STALE = 1e-3
@@ -21,8 +19,6 @@ KEPT_KEYS = {
     2: "Keys keep the frequencies of the step that read them, and every later token has slower ones.",
 }
 """Why a cache changes what is read, by ``find_dependence``."""
-
-__all__ = ["make_cache_finding", "make_engine_finding", "write_card"]
 
 
 def make_cache_finding(
@@ -100,14 +96,20 @@ def make_engine_finding(folder: Path, *, command: str, dependence: int = 0) -> F
 
 def write_card(findings: Findings, choice: Choice, source: str, folder: Path) -> Path:
     """Write ``README.md`` of an extended model: the sentences of the findings with their tables."""
+    from huggingface_hub import ModelCard, ModelCardData
+
+    base = None if Path(source).exists() else source  # a folder is nobody else's model
+    data = ModelCardData(library_name="transformers", tags=["clockhands", "long-context"], base_model=base)
     parts = [
+        f"---\n{data.to_yaml()}\n---",
         f"# {source}, for texts of {choice.longest:,} tokens",
         describe_choice(choice),
         f"Trained on texts of {choice.trained:,} tokens. Made by `{findings.command}`.",
     ]
     for finding in findings:
         parts += [f"## {finding.question}", finding.verdict, *_write_table(finding.table)]
-    return write_text(folder / "README.md", "\n\n".join(parts) + "\n")
+    ModelCard("\n\n".join(parts) + "\n").save(folder / "README.md")
+    return folder / "README.md"
 
 
 def _write_table(table: Table) -> Sequence[str]:

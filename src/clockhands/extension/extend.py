@@ -8,25 +8,19 @@ from pathlib import Path
 
 from clockhands import __version__
 from clockhands.errors import UsageError
-from clockhands.extension.archive import Archive
+from clockhands.extension.archive import Archive, make_signature
 from clockhands.extension.card import make_cache_finding, make_engine_finding, write_card
-from clockhands.extension.choice_findings import make_choice_findings
+from clockhands.extension.choice_findings import compare_tuned, make_choice_findings, make_tuning_finding, measure_short
 from clockhands.extension.choose import Choice, choose_method
-from clockhands.extension.masked import APART
-from clockhands.extension.measure import Measurement, choose_lengths, measure
+from clockhands.extension.measure import DRIFT_MARGIN, Measurement, choose_lengths, measure
 from clockhands.extension.measure_findings import make_measure_findings
 from clockhands.extension.methods import apply, find_dependence, list_methods
-from clockhands.extension.signature import make_signature
-from clockhands.extension.text import Stream, encode_text, split_stream
+from clockhands.extension.reading import APART, Stream, encode_text, split_stream
 from clockhands.extension.tuning import Tuning, tune
-from clockhands.extension.tuning_findings import compare_tuned, make_tuning_finding, measure_short
-from clockhands.extension.usable import DRIFT_MARGIN
 from clockhands.extension.write import Written, publish, stage, write_checked
 from clockhands.findings import Finding, Findings
 from clockhands.models import LanguageModel, is_run
 from clockhands.progress import CountProgress, ignore_count
-
-__all__ = ["MEASURED", "TUNING", "Plan", "extend", "measure_only"]
 
 TUNING = ".tuning.pt"
 """Where a training is kept until it is done."""

@@ -6,14 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from clockhands.extension.fact_questions import DEPTHS, FACTS
-from clockhands.extension.measure import Measurement
+from clockhands.extension.facts import DEPTHS, FACTS
+from clockhands.extension.measure import KEPT, Measurement
 from clockhands.extension.retrieval import CHANCE, Retrieval
-from clockhands.extension.usable import KEPT
 from clockhands.findings import Figure, Finding, Mark, Panel, Reference, Table, join_words
 from clockhands.shapes import Float
-
-__all__ = ["make_measure_findings"]
 
 GROUP = "As it is"
 

@@ -5,21 +5,99 @@ A text is scored on all tokens of its later half, so that a few texts tell metho
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from clockhands.errors import UsageError
 from clockhands.extension.archive import Archive
-from clockhands.extension.drift import measure_losses
-from clockhands.extension.factor_search import search_factors
-from clockhands.extension.methods import Method, apply, make_longrope
-from clockhands.extension.text import FEWEST_TEXTS, Stream, cut_texts, multiply_texts
+from clockhands.extension.method import Method
+from clockhands.extension.methods import apply, make_longrope
+from clockhands.extension.reading import FEWEST_TEXTS, Stream, cut_texts, measure_losses, multiply_texts
 from clockhands.models import LanguageModel
 from clockhands.progress import CountProgress, ignore_count
-from clockhands.shapes import Int
+from clockhands.shapes import Float, Int
 
-__all__ = ["FINALISTS", "SEARCH_TEXTS", "cut_trial_texts", "search", "try_methods"]
+Factors = Float[np.ndarray, " F"]
+Tried = tuple[float, Factors, list[float]]
+"""The score of factors, they, and their loss on each text that they were tried on."""
+POPULATION = 8
+"""Factors that are kept, and that are made from them, in every round."""
+
+
+def search_factors(
+    measure: Callable[[Factors, int], float],
+    seeds: Sequence[Factors],
+    factor: float,
+    evaluations: int,
+    *,
+    texts: int = 1,
+    seed: int = 0,
+    progress: CountProgress = ignore_count,
+) -> tuple[Factors, float]:
+    """Search the factors with the smallest loss, of at most ``evaluations`` that are tried.
+
+    Args:
+        measure: returns the loss of a model under factors on one text, by its number.
+        seeds: factors to begin with; they are evaluated first.
+        factor: how many times longer the texts are; factors are at most twice that.
+        evaluations: factors that are tried, the seeds included.
+        texts: that each reads.
+        seed: of the random changes.
+
+    Returns the best factors with their mean loss.
+    """
+    rng = np.random.default_rng(seed)
+    tried: list[Tried] = []
+
+    def attempt(factors_F: Factors) -> None:
+        tried.append(_attempt(measure, factors_F, texts, sorted(tried, key=_get_score)))
+        progress("searching factors", len(tried), evaluations)
+
+    for start_F in list(seeds)[:evaluations]:
+        attempt(_repair(np.asarray(start_F), factor))
+    while len(tried) < evaluations:
+        parents = [factors_F for _, factors_F, _ in sorted(tried, key=_get_score)[:POPULATION]]
+        for _ in range(min(POPULATION, evaluations - len(tried))):
+            attempt(_repair(_change(parents, rng), factor))
+    loss, best_F, _ = min(tried, key=_get_score)
+    return best_F, loss
+
+
+def _get_score(entry: Tried) -> float:
+    return entry[0]
+
+
+def _attempt(
+    measure: Callable[[Factors, int], float], factors_F: Factors, texts: int, ranked: Sequence[Tried]
+) -> Tried:
+    """Measure factors on the first text, and on the others unless the last of the parents beats them there.
+
+    The score of those that are given up is that parent's, more by what they lose to it on the first text.
+    """
+    first = measure(factors_F, 0)
+    if len(ranked) >= POPULATION:
+        score, _, losses = ranked[POPULATION - 1]
+        if first > losses[0]:
+            return score + first - losses[0], factors_F, [first]
+    losses = [first, *(measure(factors_F, text) for text in range(1, texts))]
+    return float(np.mean(losses)), factors_F, losses
+
+
+def _change(parents: Sequence[Factors], rng: np.random.Generator) -> Factors:
+    """Return the mean of two parents in the logarithm, or one of them, with some neighbouring factors changed."""
+    first, second = rng.integers(len(parents), size=2)
+    share = rng.choice([0.0, 0.5])
+    child_F: Factors = np.exp((1 - share) * np.log(parents[first]) + share * np.log(parents[second]))
+    centre, width = rng.uniform(0, len(child_F)), rng.uniform(0.5, len(child_F) / 3 + 0.5)
+    bump_F = np.exp(-0.5 * ((np.arange(len(child_F)) - centre) / width) ** 2)
+    return child_F * np.exp(rng.normal(0, 0.35) * bump_F)
+
+
+def _repair(factors_F: Factors, factor: float) -> Factors:
+    """Return factors that are at least 1, at most twice the extension, and never fall from fast hands to slow."""
+    return np.maximum.accumulate(np.clip(factors_F, 1.0, 2 * factor))
+
 
 FIRST_TEXTS = 2
 """Texts on which every method is tried, or so many times as many as ``multiply_texts`` says."""
@@ -71,7 +149,7 @@ def try_methods(
                 return _measure(model, method, texts_NS, tail)
 
             read = len(texts_NS)
-            tried[method.name] = (archive.keep_number(f"try/{method.key}/{read}/{longest}", measure), read)
+            tried[method.name] = (archive.keep(f"try/{method.key}/{read}/{longest}", measure), read)
         rivals.sort(key=lambda method: tried[method.name][0])
         rivals, count = rivals[: max(FINALISTS, -(-len(rivals) // 2))], 2 * count
     return tried
@@ -104,7 +182,7 @@ def search(
         name = ",".join(f"{value:.6g}" for value in factors_F)
         group_NS = texts_NS[group::groups]
         key = f"search/{name}/{group}/{len(group_NS)}/{longest}"
-        return archive.keep_number(key, lambda: _measure(model, make(factors_F), group_NS, tail))
+        return archive.keep(key, lambda: _measure(model, make(factors_F), group_NS, tail))
 
     best_F, loss = search_factors(measure, starts, factor, evaluations, texts=groups, seed=seed, progress=progress)
     return make(best_F), loss, len(texts_NS)

@@ -18,8 +18,7 @@ import numpy as np
 import torch
 
 from clockhands.errors import CheckpointError, DataError, UsageError
-from clockhands.extension.masked import compute_fill_loss
-from clockhands.extension.text import Stream
+from clockhands.extension.reading import Stream, compute_fill_loss
 from clockhands.files import UNFINISHED
 from clockhands.models import LanguageModel
 from clockhands.models.streaming import is_streamed
@@ -27,8 +26,6 @@ from clockhands.positions import make_transform
 from clockhands.pretrained import load_state
 from clockhands.progress import CountProgress, ignore_count
 from clockhands.shapes import Int, Tensor
-
-__all__ = ["Tuning", "choose_learning_rate", "tune"]
 
 SAVE_SECONDS = 30.0
 """Between two checkpoints."""

@@ -15,8 +15,9 @@ import torch
 
 from clockhands.errors import CheckpointError, ConfigError, PositionError, UsageError
 from clockhands.explanation import convert, read_positions
-from clockhands.extension.branching import can_branch
-from clockhands.extension.methods import Method, apply, changes_by_cache, read_by_cache
+from clockhands.extension.method import Method
+from clockhands.extension.methods import apply, changes_by_cache, read_by_cache
+from clockhands.extension.retrieval import can_branch
 from clockhands.files import UNFINISHED, write_text
 from clockhands.model.huggingface_cache import get_cache, name_cache
 from clockhands.models import LanguageModel, is_run, open_language_model
@@ -24,17 +25,6 @@ from clockhands.models.language_model import count_rows_before, find_position_ta
 from clockhands.models.positions import change_foreign_positions
 from clockhands.pretrained import CONFIG, read_json
 from clockhands.runs.changed_positions import change_positions
-
-__all__ = [
-    "CONFIG4",
-    "Written",
-    "list_engine_lines",
-    "publish",
-    "refuse_taken",
-    "stage",
-    "write_checked",
-    "write_extended",
-]
 
 CONFIG4 = "config.transformers4.json"
 """The same configuration in the spelling of transformers 4, which is not read from the usual file."""
@@ -166,7 +156,7 @@ def write_checked(
 
 def _differ(ours: torch.Tensor, theirs: torch.Tensor) -> float:
     """Return the largest difference of two tensors; 0 of empty ones."""
-    return float((ours - theirs).abs().max()) if ours.numel() else 0.0
+    return float((ours - theirs).abs().max()) if len(ours) else 0.0
 
 
 @torch.inference_mode()
@@ -175,16 +165,17 @@ def _decode(model: LanguageModel, ids_1S: torch.Tensor, prefill: int) -> torch.T
 
     None of a model that does not go on from its cache, or of ours where keys in it would be stale.
     """
-    steps = [] if not can_branch(model) else range(prefill, min(prefill + STEPS, ids_1S.shape[1]))
-    reading = model.model(input_ids=ids_1S[:, :prefill].to(model.device), use_cache=bool(steps))
+    if not can_branch(model):
+        return torch.zeros(0, 0)
+    reading = model.model(input_ids=ids_1S[:, :prefill].to(model.device), use_cache=True)
     logits = [reading.logits[:0, 0]]
     try:
-        for place in steps:
+        for place in range(prefill, min(prefill + STEPS, ids_1S.shape[1])):
             token_11 = ids_1S[:, place : place + 1].to(model.device)
             reading = model.model(input_ids=token_11, use_cache=True, **name_cache(get_cache(reading)))
             logits.append(reading.logits[:, -1])
     except PositionError:
-        return reading.logits[:0, 0].float().cpu()
+        return torch.zeros(0, 0)
     return torch.cat(logits).float().cpu()
 
 

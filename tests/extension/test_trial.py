@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from clockhands.extension.factor_search import search_factors
+from clockhands.extension.trial import search_factors
 
 PAIRS = 12
 HIDDEN = np.linspace(1.0, 6.0, PAIRS)

@@ -1,4 +1,4 @@
-"""Models that fill in masked tokens: what is scored, and tables that are made longer as those of other models."""
+"""The texts of a choice: more of short ones, for the cost of the long ones for which the numbers are meant."""
 
 from __future__ import annotations
 
@@ -11,15 +11,58 @@ import torch
 import torch.nn.functional as F
 from transformers import AutoModelForMaskedLM, BertConfig, BertForMaskedLM, RobertaConfig, RobertaForMaskedLM
 
-from clockhands.errors import UsageError
-from clockhands.extension import Tuning, apply, list_methods, tune, write_extended
-from clockhands.extension.drift import measure_losses
+from clockhands.errors import DataError, UsageError
+from clockhands.extension import Method, Tuning, apply, encode_text, list_methods, tune, write_extended
+from clockhands.extension.choose import Setting, choose_judged_tail, judge
 from clockhands.extension.facts import PLAIN, Writing
-from clockhands.extension.masked import APART, mask_tail
 from clockhands.extension.measure import measure
-from clockhands.extension.tables import stretch_table
+from clockhands.extension.methods import stretch_table
+from clockhands.extension.reading import (
+    APART,
+    can_read,
+    cut_texts,
+    mask_tail,
+    measure_drift,
+    measure_losses,
+    multiply_texts,
+)
 from clockhands.models import LanguageModel, open_language_model
-from tests.runs.tiny import LENGTH, make_masking_tokenizer, save_own_model
+from tests.extension.planted import make_planted, make_stream
+from tests.runs.tiny import LENGTH, make_masking_tokenizer, save_model, save_own_model
+
+
+def make_sized(parameters: int) -> LanguageModel:
+    module = torch.nn.Module()
+    module.weight = torch.nn.Parameter(torch.empty(parameters, device="meta"))
+    return LanguageModel("planted", module, None)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("parameters", "times"),
+    [
+        (10_000_000, [8, 8, 4, 2, 1, 1]),
+        (300_000, [8, 8, 8, 8, 4, 1]),
+        (7_000_000_000, [1] * 6),
+    ],
+)
+def test_shorter_texts_and_smaller_models_are_read_so_much_oftener(parameters: int, times: list[int]) -> None:
+    model = make_sized(parameters)
+    assert [multiply_texts(model, longest) for longest in (64, 256, 500, 1024, 2048, 9999)] == times
+
+
+def test_half_the_trained_length_is_scored_where_the_text_has_room() -> None:
+    assert [choose_judged_tail(trained) for trained in (6, 64, 512, 4096)] == [4, 32, 256, 256]
+    assert choose_judged_tail(4096, 30) == 30 and choose_judged_tail(4096, -5) == 4
+
+
+def test_the_judgement_reads_as_many_more_texts_and_asks_as_much_more() -> None:
+    model, stream = make_planted(), make_stream(30_000, 0)
+    for longest, texts, questions in ((256, 8 * 8, 8 * 10), (2048, 4 * 8, 4 * 10)):
+        setting = Setting(model, stream, (longest // 2, longest), 16, 10, ("recall",))
+        judged, _ = judge(setting, [Method("none", ""), Method("same", "")])
+        assert judged.drift.losses_NR.shape == (texts, 2)
+        assert judged.retrieval is not None and judged.retrieval.questions["recall"] == questions
+
 
 LONG = 3 * LENGTH
 MODELS = {"bert": (BertConfig, BertForMaskedLM, 0), "roberta": (RobertaConfig, RobertaForMaskedLM, 2)}
@@ -86,7 +129,7 @@ def test_a_longer_table_is_that_of_a_longer_model_of_transformers(kind: str, tmp
     assert torch.equal(model.compute_logits(short_BS), own)
     with pytest.raises(UsageError, match="a table of 32 positions"):
         model.compute_logits(long_BS)
-    assert write_extended(model, methods[1], LONG, tmp_path / "longer") < 1e-5
+    assert write_extended(model, methods[1], LENGTH, LONG, tmp_path / "longer").error < 1e-5
     written = open_language_model(tmp_path / "longer", masked=True)
     assert written.max_length == written.trained_length == written.tokenizer.model_max_length == LONG
     with torch.inference_mode():
@@ -101,7 +144,7 @@ def test_a_masked_model_of_ours_is_made_longer_too(tmp_path: Path) -> None:
     method = list_methods(model, LENGTH, LONG)[1]
     with apply(model, method) as extended:
         long = extended.compute_logits(long_BS)
-    assert write_extended(model, method, LONG, tmp_path / "longer") < 1e-5
+    assert write_extended(model, method, LENGTH, LONG, tmp_path / "longer").error < 1e-5
     written = open_language_model(tmp_path / "longer", masked=True)
     torch.testing.assert_close(written.compute_logits(long_BS), long)
     turned = open_language_model(save_own_model(tmp_path / "turned", "rope", side="encoder"), masked=True)
@@ -129,3 +172,34 @@ def test_training_lowers_the_loss_of_masked_tokens(tmp_path: Path) -> None:
     with apply(model, method) as extended:
         losses = tune(extended, stream, Tuning(30, learning_rate=3e-3), LENGTH, LONG)
     assert np.mean(losses[-5:]) < np.mean(losses[:5]) - 0.5
+
+
+@pytest.mark.parametrize("kind", ["llama", "gpt2"])
+@pytest.mark.parametrize("start", [False, True])
+def test_the_loss_is_that_of_the_last_tokens_after_less_and_more_text(kind: str, start: bool, tmp_path: Path) -> None:
+    model = open_language_model(save_model(tmp_path, kind, start=start))
+    stream = np.random.default_rng(0).integers(3, 99, 700)
+    drift = measure_drift(model, stream, (12, 32, 64), tail=5, texts=9)
+    whole_NS = torch.from_numpy(cut_texts(stream, 64, 5, 9, model.start_ids))
+    short_NS = torch.cat([whole_NS[:, : len(model.start_ids)], whole_NS[:, 64 - 12 + len(model.start_ids) :]], 1)
+    with torch.inference_mode():
+        logits_NSV = model.model(input_ids=short_NS).logits[:, -6:-1]
+    expected_N = F.cross_entropy(logits_NSV.transpose(1, 2), short_NS[:, -5:], reduction="none").mean(1)
+    np.testing.assert_allclose(drift.losses_NR[:, 0], expected_N, rtol=1e-5)
+    assert np.isnan(drift.losses_NR[:, 2]).all() == (kind == "gpt2"), "a table of 32 rows ends before 64 tokens"
+    assert can_read(model, 32)
+
+
+def test_no_two_texts_share_a_tail() -> None:
+    texts_NS = cut_texts(np.arange(1000), 100, 30, 50, (7,))
+    assert len(texts_NS) == 31 and (texts_NS[:, 0] == 7).all()
+    tails = texts_NS[:, -30:].ravel()
+    assert len(set(tails.tolist())) == len(tails)
+    with pytest.raises(UsageError, match="too few for 8 texts of 900"):
+        cut_texts(np.arange(1000), 900, 30, 50, ())
+
+
+def test_a_text_that_the_tokenizer_does_not_know_is_refused(tmp_path: Path) -> None:
+    model = open_language_model(save_model(tmp_path, "llama"))
+    with pytest.raises(DataError, match=r"are tokens that the tokenizer of .* does not know"):
+        encode_text(model, ["Это не ASCII." * 10])

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from clockhands.extension.branching import ask, can_branch
+from clockhands.extension.retrieval import ask, can_branch
 from clockhands.model.huggingface_cache import CACHE_NAME
 from clockhands.models import LanguageModel, open_language_model
 from tests.extension.planted import make_planted
