@@ -22,8 +22,8 @@ from pathlib import Path
 
 import numpy as np
 
-from clockhands.inspection.estimators.spectral_lines import find_lines
-from clockhands.inspection.estimators.wave_fit import Array
+from clockhands.inspection.estimators.hands import find_lines
+from clockhands.inspection.estimators.waves import Array
 
 Random = np.random.Generator
 

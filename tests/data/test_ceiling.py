@@ -27,7 +27,7 @@ def test_all_numbers_are_counted() -> None:
         best[bag] = max(best[bag], weight[number])
     ceiling = find_ceiling(corpus, tokenizers)
     assert ceiling.share == pytest.approx(sum(best.values()) / 5000) and ceiling.low == ceiling.high
-    assert ceiling.population == "exact, over all 10,000 numbers"
+    assert ceiling.population == "exact, over all 10,000 numbers, each weighted by how often the corpus draws it"
     assert ceiling.share < 0.6
 
 

@@ -13,7 +13,7 @@ import torch
 from clockhands.data import open_corpus
 from clockhands.inspection import TERMS, Subject, Windows, capture, cut_windows, open_subject, split_logits
 from clockhands.inspection.estimators import variance_share
-from clockhands.inspection.estimators.spectral_lines import find_lines
+from clockhands.inspection.estimators.hands import find_lines
 from clockhands.inspection.measures import loudness
 from clockhands.inspection.reading.capture import Capture
 

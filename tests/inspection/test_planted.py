@@ -59,7 +59,7 @@ def test_a_head_that_looks_one_back_is_named_and_is_positional() -> None:
     assert float(found.distance_H[0]) == pytest.approx(1.0, abs=0.2)
     finding = MEASURES["heads.positional"].run(Reading(subject, recorded, head_statistics=[found]))
     assert finding.value == 2
-    assert "layer 1 head 0: previous token" in finding.verdict
+    assert "layer 1 head 1: previous token" in finding.verdict
 
 
 def test_the_split_gives_the_positional_head_to_position_and_the_other_to_content() -> None:
@@ -207,10 +207,10 @@ def test_loudness_reports_planted_lengths() -> None:
     assert "or under a third of it: 7." in found.verdict
     places[7] /= 10
     found = answer("loudness", *_with_tables(words, places))
-    assert found.details["ratio"] == pytest.approx(3.0, rel=0.05)
+    assert found.details["variation"] == pytest.approx(3.0, rel=0.05)
     quiet = answer("loudness", *_with_tables(50 * words, places))
     assert quiet.light == "bad"
-    assert "a position, and positions have less than 1.0 % of the squared length" in quiet.verdict
+    assert "positions have less than 1.0 % of the variance of both" in quiet.verdict
 
 
 def test_recovery_tells_a_harmless_position_from_one_that_drowns_the_word() -> None:

@@ -82,10 +82,10 @@ def test_a_view_that_this_version_does_not_know_is_left_out() -> None:
 def test_sentence_layer_head_and_map_are_chosen(browser: Browser, page: Path, findings: Findings) -> None:
     """A cell tells the numbers that are packed in the page, and its four terms add up to the logit."""
     browser.open(page, 1400)
-    assert browser.evaluate(choose(1, "2")).startswith("Layer 2, head 0: attention.")
+    assert browser.evaluate(choose(1, "2")).startswith("Layer 2, head 1: attention.")
     assert browser.evaluate(choose(2, "3")).startswith("Layer 2, head 3: attention.")
-    assert browser.evaluate(choose(3, "position–position")).startswith("Layer 2, head 3: position–position.")
-    assert browser.evaluate(choose(0, "1")).startswith("Layer 2, head 3: position–position.")
+    assert browser.evaluate(choose(3, "position alone")).startswith("Layer 2, head 3: position alone.")
+    assert browser.evaluate(choose(0, "1")).startswith("Layer 2, head 3: position alone.")
     assert browser.evaluate("[...document.querySelectorAll('.cells .query')].map(e => e.textContent)") == (
         ["the", "king", "saw", "my", "sister"]
     )

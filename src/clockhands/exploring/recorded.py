@@ -14,7 +14,7 @@ import torch
 
 from clockhands.errors import UsageError
 from clockhands.exploring.model_data import ExplorerModel
-from clockhands.inspection.estimators.exact_hands import read_exact_hands
+from clockhands.inspection.estimators.hands import read_exact_hands
 from clockhands.inspection.reading.capture import Capture, capture
 from clockhands.inspection.reading.layer import Layer
 from clockhands.inspection.reading.sentences import Sentence, encode_sentences

@@ -33,8 +33,8 @@ def make_heatmap(z: Tensor | Iterable[Iterable[Number | None]], **rest: Any) -> 
 
 
 def draw_head_grid(grid_LH: Float[Tensor, "L H"], title: str) -> Figure:
-    """Draw one number of every head of every layer as a heatmap; layers are numbered from 1, and each cell is named."""
-    layers, heads = range(1, len(grid_LH) + 1), range(grid_LH.shape[1])
+    """Draw one number of every head of every layer as a heatmap; both are numbered from 1, each cell named."""
+    layers, heads = (range(1, count + 1) for count in grid_LH.shape)
     names = tuple(f"layer {layer} head {head}" for layer in layers for head in heads)
     picture = make_heatmap(grid_LH, x=tuple(heads), y=tuple(layers), names=names, label="share")
     return Figure((Panel((picture,), xlabel="head", ylabel="layer"),), title=title)

@@ -21,11 +21,10 @@ from clockhands.inspection.measures.channel_moves import measure_channel_moves
 from clockhands.inspection.measures.directions import Directions
 from clockhands.inspection.measures.layer_probes import probe_layers
 from clockhands.inspection.measures.logit_layers import EXACT
-from clockhands.inspection.measures.loudness import Levels, measure_lengths, measure_levels
+from clockhands.inspection.measures.loudness import Levels, measure_levels
 from clockhands.inspection.measures.mixed_share import measure_mixed_share
-from clockhands.inspection.measures.position_rows import read_rows
+from clockhands.inspection.measures.position_rows import compute_cosines, read_rows
 from clockhands.inspection.measures.recovery import Recovery, draw_sample
-from clockhands.inspection.measures.table_similarity import compute_cosines
 from clockhands.inspection.reading.capture import Capture, capture
 from clockhands.inspection.reading.logit_parts import TERMS
 from clockhands.inspection.reading.logit_split import split_logits
@@ -50,7 +49,7 @@ not come round, the mean of the positions is most of that state, and these terms
 
 
 def read_input_levels(subject: Subject, windows: Windows) -> Levels | None:
-    """Return the mean squared lengths of token and position at the input; None without a position table there."""
+    """Return how long token and position are at the input, and how much they vary; None without a position table."""
     tables = subject.read_tables(windows.ids_NT.shape[1])
     return None if tables is None else measure_levels(tables, _capture_ids(windows))
 
@@ -61,20 +60,15 @@ def _capture_ids(windows: Windows) -> Capture:
 
 
 def _measure_loudness(subject: Subject, windows: Windows) -> dict[str, float]:
-    """Return how much tokens vary over positions, position's share of what varies, and the mean lengths of the rows.
-
-    The lengths are those of the rows as they are added, the factor of the embedding in them, and not centred.
-    """
+    """Return how much tokens vary over positions, position's share of what varies, and the mean lengths of the rows."""
     levels = read_input_levels(subject, windows)
-    tables = subject.read_tables(windows.ids_NT.shape[1])
-    if levels is None or tables is None:
+    if levels is None:
         return {}
-    word, position = measure_lengths(tables, _capture_ids(windows))
     return {
-        "word over position": levels.ratio,
+        "word over position": levels.variation,  # saved comparisons keep these names
         "position's share": levels.share,
-        "length of a word's row": word,
-        "length of a position's row": position,
+        "length of a word's row": levels.token_length,
+        "length of a position's row": levels.position_length,
     }
 
 

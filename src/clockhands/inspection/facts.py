@@ -12,7 +12,7 @@ from clockhands.models.subject import Subject
 __all__ = ["list_facts"]
 
 
-def list_facts(reading: Reading, origin: str, as_stored: Subject, control: bool | None) -> dict[str, str | int]:
+def list_facts(reading: Reading, as_stored: Subject, control: bool | None) -> dict[str, str | int]:
     """Return the lines on top of the page, by name.
 
     ``as_stored`` is the model as it was opened or given, before it was read in float32; ``control`` is what the caller
@@ -31,7 +31,7 @@ def list_facts(reading: Reading, origin: str, as_stored: Subject, control: bool 
         "position": subject.mechanism_sentence,
         "size": f"{size}, {parameters:,} parameters",
         "attention": reading.influence.sentence,
-        "text": f"{capture.num_texts:,} windows of {capture.length:,} tokens" + origin,
+        "text": reading.text_sentence,
         "control": "the same class with fresh weights" if reading.control else f"none ({without_control})",
         "versions": f"clockhands {__version__}, torch {torch.__version__}, transformers {transformers.__version__}",
     }

@@ -102,9 +102,10 @@ def inspect(
         check_memory(subject, windows)
         reading = _read(subject, windows, _decide_control(subject, control), bar)
         reading.sentences = sentences_read
+        reading.origin = describe_origin(subject, windows, given_text is None)
         reading.texts = texts if not isinstance(texts, Tensor) else None
         items = _measure(reading, bar, command, read_basis(reading, given_text))
-        facts = list_facts(reading, describe_origin(subject, windows, given_text is None), as_stored, control)
+        facts = list_facts(reading, as_stored, control)
     return Findings(
         title=f"What position does inside {subject.label}",
         items=items,

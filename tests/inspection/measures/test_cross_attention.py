@@ -54,7 +54,7 @@ def test_the_head_that_goes_by_position_most_is_named_with_what_it_puts_near() -
     ]
     shares_LH = torch.stack([layer.by_position_H for layer in layers])
     assert _describe_largest(shares_LH, layers) == (
-        "most in layer 2 head 0 (70 %), which puts 90 % of its attention within 2 positions of the target's own number "
+        "most in layer 2 head 1 (70 %), which puts 90 % of its attention within 2 positions of the target's own number "
         "(uniform attention 25 %)"
     )
 

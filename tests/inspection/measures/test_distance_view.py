@@ -44,7 +44,7 @@ def test_heads_beyond_the_room_of_a_page_are_those_where_distance_does_least(mon
     monkeypatch.setattr(distance_view, "MOST_NUMBERS", 18)
     view = make_distance_view([curve], [None])
     assert view is not None and view["left_out"] == 1
-    assert [head["head"] for head in view["heads"]] == [1, 2] and view["strongest"] == 0
+    assert [head["head"] for head in view["heads"]] == [2, 3] and view["strongest"] == 0
 
 
 def test_layers_that_rotate_alike_are_one_kind() -> None:

@@ -20,12 +20,12 @@ def test_attention_by_position_is_counted_and_uniform_attention_is_not() -> None
         flat = answer_heads("heads.positional", planted.heads_of(planted.subject_of(planted.uniform(kind))[1]))
         assert flat.verdict == (
             "0 of 2 heads attend mostly by position (0 surely and 0 possibly, by each head's own 95 % interval). No "
-            "head gives half of its attention to one offset (of at most 32 tokens) or to the first token."
+            "head gives half of its attention to one offset (of at most 32 tokens) or to one position."
         )
         assert (flat.value, flat.interval) == (0.0, None), "a count of none has no interval"
     found = answer_heads("heads.positional", planted.heads_of(planted.subject_of(planted.copying())[1]))
     assert found.value == 2.0 and found.interval == (2.0, 2.0)
-    assert "layer 1 head 0: previous token" in found.verdict and found.light == "good"
+    assert "layer 1 head 1: previous token" in found.verdict and found.light == "good"
 
 
 @pytest.mark.parametrize(("offset", "named"), [(20, True), (40, False)])
@@ -38,5 +38,5 @@ def test_offsets_beyond_those_that_are_counted_are_not_denied(offset: int, named
     heads = torch.zeros(9, 1, length, 4)
     sums.add(ComputedAttention(torch.nn.Identity(), heads, heads, weights, weights, torch.ones_like(weights).bool()))
     verdict = answer_heads("heads.positional", sums.summarise()).verdict
-    assert (f"layer 1 head 0: offset -{offset}" in verdict) == named
+    assert (f"layer 1 head 1: offset -{offset}" in verdict) == named
     assert ("No head gives half of its attention to one offset (of at most 32 tokens)" in verdict) == (not named)

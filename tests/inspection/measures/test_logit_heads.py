@@ -1,4 +1,4 @@
-"""Heads whose logits depend on position are counted."""
+"""The head whose logits depend on position most is named, with its share."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from .readings import (
 )
 
 
-def test_heads_that_depend_on_position_are_counted_with_an_interval() -> None:
+def test_the_head_that_depends_on_position_most_is_named_with_its_share() -> None:
     models = (planted.copying(), planted.previous_token(), attend_to_content())
     both, one, none = (answer_splits("logits.heads", split_layers(model)) for model in models)
-    assert (one.value, one.interval) == (1.0, (1.0, 1.0)), "head 0 by position, head 1 by words"
-    assert (none.value, none.interval) == (0.0, None)
-    assert both.value == 1.0 and "its share is largest in head 0" in both.verdict
-    assert "in 1 of 2 heads (1 surely and 1 possibly, by each head's own 95 % interval)" in one.verdict
+    for found in (both, one):
+        assert found.value > 0.98 and found.interval is not None and found.interval[0] > 0.9  # type: ignore[operator]
+        assert "is largest in layer 1 head 1" in found.verdict and "No effect" not in found.verdict
+    assert {row[:2]: round(float(row[2]), 1) for row in one.table.rows} == {(1, 1): 1.0, (1, 2): 0.0}  # type: ignore[arg-type]
+    assert none.value < 0.05 and none.verdict.startswith("No effect of position alone")  # type: ignore[operator]

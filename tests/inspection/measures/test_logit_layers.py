@@ -8,12 +8,18 @@ from typing import Any
 import pytest
 import torch
 
-from clockhands.inspection.measures.logit_layers import _describe_ends
+from clockhands.inspection.measures.logit_layers import _describe_ends, describe_equal_layers
+from clockhands.inspection.number_format import format_percent
+from clockhands.inspection.reading.capture import capture
+from clockhands.inspection.reading.term_groups import POSITIONAL
+from clockhands.models.subject import Subject
 
 from .. import planted
+from ..tiny import tiny
 from .readings import (
     answer_splits,
     attend_to_content,
+    draw_ids,
     split_layers,
 )
 
@@ -70,3 +76,23 @@ def test_the_untrained_layers_are_told_where_there_are_any() -> None:
     assert _describe_ends(splits, [0.3, 0.1]).endswith(f" {told}30 % in the first layer and 10 % in the last.")
     assert _describe_ends(splits[:1], [0.3]).endswith(f" {told}30 % in the first layer.")
     assert told not in _describe_ends(splits, None)
+
+
+def test_the_sentence_and_the_table_have_one_sum_and_the_sentence_names_its_terms() -> None:
+    found = answer_splits("logits.layers", split_layers(attend_to_content("alibi")))
+    assert found.table.columns[:2] == ("layer", "position alone")
+    assert found.table.rows[0][1] == pytest.approx(found.value)
+    assert found.value > 0.001 and f"accounts for {format_percent(found.value)} of" in found.verdict  # type: ignore[operator]
+    assert all(name in found.verdict for name in POSITIONAL) and "measured on 0 windows of 1 tokens" in found.verdict
+
+
+@pytest.mark.parametrize(("kind", "equal"), [("albert", True), ("copied", True), ("bert", False)])
+def test_layers_of_equal_weights_are_told(kind: str, equal: bool) -> None:
+    """ALBERT runs one layer twice; of a BERT the second layer is a copy of the first, or is not."""
+    model = tiny("albert" if kind == "albert" else "bert")
+    if kind == "copied":
+        model.encoder.layer[1].load_state_dict(model.encoder.layer[0].state_dict())
+    subject = Subject.of(model)
+    layers = capture(subject.model, subject.forward, draw_ids()).layers
+    told = " Layers 1 and 2 have the same weights in their attention."
+    assert describe_equal_layers(layers) == (told if equal else "")

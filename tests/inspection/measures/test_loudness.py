@@ -18,9 +18,13 @@ from .readings import (
 @pytest.mark.parametrize(
     ("factor", "sentence", "light"),
     [
-        (1.0, "): a token is 1.0 times as long as a position.", "good"),
-        (0.001, "and positions have less than 1.0 % of the squared length of both.", "bad"),
-        (100.0, "times as long as a token, and positions have more than 80 % of the squared length of both.", "warn"),
+        (
+            1.0,
+            "): a token is 0.98 times as long as a position, and tokens vary 1.00 times as much as positions.",
+            "good",
+        ),
+        (0.001, "and positions have less than 1.0 % of the variance of both.", "bad"),
+        (100.0, "times as much as positions, and positions have more than 80 % of the variance of both.", "warn"),
     ],
 )
 def test_loudness(factor: float, sentence: str, light: str) -> None:

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from clockhands.inspection.measures.rotated_pairs import estimate_frequencies, order_pairs
+from clockhands.inspection.measures.rotation_frequencies import describe_resting_pairs
 from clockhands.inspection.reading.capture import capture
 from clockhands.model import PositionConfig
 from clockhands.models.subject import Subject
@@ -19,7 +20,7 @@ from .readings import draw_ids, read_own
 
 def _order(position: PositionConfig, layer: int = 0) -> list[int] | None:
     subject, recorded = read_own(position)
-    order_F = order_pairs(subject, recorded.layers[layer])
+    order_F, _ = order_pairs(subject, recorded.layers[layer])
     return None if order_F is None else order_F.tolist()
 
 
@@ -31,8 +32,8 @@ def test_pairs_are_ordered_by_speed_and_not_by_number() -> None:
         with torch.no_grad():
             scheme.alpha_F.copy_(torch.tensor([1e-3, 1e-1, 1e1, 1e3]).log())
     recorded = capture(subject.model, subject.forward, draw_ids())
-    order_F = order_pairs(subject, recorded.layers[0])
-    assert order_F is not None and order_F.tolist() == [3, 2, 1, 0]
+    order_F, resting = order_pairs(subject, recorded.layers[0])
+    assert order_F is not None and order_F.tolist() == [3, 2, 1, 0] and resting == 0
     assert _order(PositionConfig("rope")) == [0, 1, 2, 3]
 
 
@@ -46,8 +47,23 @@ def test_a_layer_without_rotation_has_no_order() -> None:
     assert _order(PositionConfig("rope", skip_every=2), layer=1) is None
     subject = Subject.of(tiny("smollm3"))
     recorded = capture(subject.model, subject.forward, draw_ids())
-    first, second = (order_pairs(subject, layer) for layer in recorded.layers)
+    first, second = (order_pairs(subject, layer)[0] for layer in recorded.layers)
     assert first is not None and first.tolist() == [0, 1, 2, 3] and second is None
+
+
+@pytest.mark.parametrize("still", [0, 2])
+def test_pairs_that_stand_still_are_counted_and_told(still: int) -> None:
+    """The learned factors of some of four pairs make their frequencies zero."""
+    subject, _ = read_own(PositionConfig("rope", {"learned": True}))
+    stack: Any = subject.model
+    for scheme in dict.fromkeys(stack.schemes):
+        with torch.no_grad():
+            scheme.alpha_F[4 - still :] = -1e4
+    recorded = capture(subject.model, subject.forward, draw_ids())
+    read = {index: order_pairs(subject, layer) for index, layer in enumerate(recorded.layers)}
+    assert [resting for _, resting in read.values()] == [still, still]
+    told = " In layers 1 and 2, 2 of 4 rotated pairs stand still: they see no position."
+    assert describe_resting_pairs(read) == (told if still else "")
 
 
 def test_a_pair_that_turns_at_two_speeds_has_none() -> None:

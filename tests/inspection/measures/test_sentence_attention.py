@@ -58,7 +58,7 @@ def test_the_view_holds_the_attention_of_every_head(found: Findings) -> None:
     assert first["swapped"] == "bit Tom a dog" and first["terms"] == [*SENTENCE_TERMS][:4]
     assert first["mask"] == ["1000", "1100", "1110", "1111"]
     assert [(head["layer"], head["head"]) for head in first["heads"]] == [
-        (layer, h) for layer in (1, 2) for h in range(4)
+        (layer, h) for layer in (1, 2) for h in range(1, 5)
     ]
     for head in first["heads"]:
         numbers = torch.frombuffer(bytearray(base64.b64decode(head["numbers"])), dtype=torch.int16).reshape(6, 4, 4)
@@ -76,5 +76,5 @@ def test_what_tokens_and_distances_add_together_is_told_where_they_do(added: flo
     rest = ", what tokens and distances add together 20 %" if added else ""
     assert _describe(sentence, [layer]) == (
         f"“a b”: tokens alone account for {'20' if added else '40'} % of the logits' variance, tokens with positions "
-        f"30 %, positions alone 30 %{rest}; positions do most in layer 1 head 0 (30 %)."
+        f"30 %, positions alone 30 %{rest}; positions do most in layer 1 head 1 (30 %)."
     )

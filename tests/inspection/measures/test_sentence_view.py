@@ -28,7 +28,7 @@ def make_layer(heads: int, size: int, positional: list[float]) -> SentenceLayer:
 def test_terms_that_are_zero_are_left_out_and_the_others_have_their_scale() -> None:
     sentence = Sentence("a b", [1, 2], ["a", "b"], torch.ones(2, dtype=torch.bool), "b a", [])
     (packed,) = make_attention_view([sentence], [[make_layer(1, 2, [0.5])]])["sentences"]
-    assert packed["terms"] == ["word–word", "position–position"] and packed["swapped"] == ""
+    assert packed["terms"] == ["token alone", "position alone"] and packed["swapped"] == ""
     (head,) = packed["heads"]
     numbers = struct.unpack("<12h", base64.b64decode(head["numbers"]))
     assert numbers[:4] == (32767, 0, 0, 32767)
@@ -41,7 +41,7 @@ def test_of_many_heads_those_by_position_stay(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(sentence_view, "MOST_NUMBERS", 3 * 12)
     (packed,) = make_attention_view([sentence], [layers])["sentences"]
     assert packed["left_out"] == 3
-    assert [(head["layer"], head["head"]) for head in packed["heads"]] == [(1, 1), (2, 0), (2, 2)]
+    assert [(head["layer"], head["head"]) for head in packed["heads"]] == [(1, 2), (2, 1), (2, 3)]
 
 
 def test_a_layer_with_another_mask_has_its_own() -> None:

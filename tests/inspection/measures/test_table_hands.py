@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import math
 from dataclasses import replace
 from typing import Any
@@ -11,11 +12,22 @@ import pytest
 import torch
 
 from clockhands.findings import Finding
-from clockhands.inspection.estimators.column_lines import SpectralLine
-from clockhands.inspection.estimators.spectral_lines import NO_LINES
-from clockhands.inspection.measures.hands_verdict import describe_lines
-from clockhands.inspection.measures.table_hands import COLUMNS, _make_row
+from clockhands.inspection.estimators.hands import NO_LINES, SpectralLine
+from clockhands.inspection.measures.position_rows import PositionRows
+from clockhands.inspection.measures.table_hands import (
+    COLUMNS,
+    MOST_DOTS,
+    MOST_NUMBERS,
+    MOST_ORBITS,
+    _make_row,
+    describe_exact_hands,
+    describe_lines,
+    draw_hands,
+    make_encoding_view,
+)
 from clockhands.models.subject import Subject
+from clockhands.positions import count_up
+from clockhands.schemes import Sinusoidal
 
 from ..planted import table_answer
 from .tables import learned, mixed, sinusoid, walk
@@ -187,3 +199,112 @@ def test_beside_a_steep_trend_a_hand_must_turn_three_times(steep: bool) -> None:
     rows += (10 if steep else 0) * torch.linspace(-1, 1, 128)[:, None] * torch.randn(64, generator=generator)
     turns = "three" if steep else "two"
     assert found(rows).verdict.startswith(f"No hand of {turns} turns or more was found in the table")
+
+
+@pytest.mark.parametrize("slow", [(), (200.0, 300.0, 450.0)])
+def test_how_many_slow_hands_were_not_told_apart_is_said(slow: tuple[float, ...]) -> None:
+    """Mixed hands of one to three turns: too close to each other to be told apart, and more than noise."""
+    verdict = found(mixed(512, 64, [5.0, 9.0, 100.0, *slow], noise=0.05)).verdict
+    assert ("and the 511 rows there is movement enough for at least" in verdict) == bool(slow)
+    assert verdict.endswith("which were not told apart.") == bool(slow)
+
+
+@pytest.mark.parametrize("resting", [0, 1])
+def test_what_is_the_same_in_every_row_is_at_rest(resting: int) -> None:
+    rows = sinusoid(128, 16)
+    if resting:
+        rows[:, 4:6] = torch.tensor([0.3, -0.2])
+    exact = found(rows)
+    assert exact.value == 8 - resting and exact.verdict.startswith("All ")
+    assert ("One pair is at rest: the same in every row." in exact.verdict) == bool(resting)
+    noise = 0.1 * torch.randn(128, 16, generator=torch.Generator().manual_seed(0))
+    noise[:, 4:6] *= 0 if resting else 1
+    assert ("2 of 16 columns are at rest: the same in every row." in found(rows + noise).verdict) == bool(resting)
+
+
+def test_the_first_and_the_last_period_of_exact_hands_are_told() -> None:
+    assert describe_exact_hands([2.0, 10.0, 1000.0], zero_pairs=0, num_rows=500) == (
+        "All 3 pairs of columns turn at exactly constant speed, once in 2.0 to 1,000 tokens. 1 of them makes fewer "
+        "than two turns within the 500 rows that were read."
+    )
+    # A slowest period without decimals once stood below the fastest: "6.3 to 6".
+    assert "once in 6.3 to 6.4 tokens" in describe_exact_hands([6.3, 6.4], zero_pairs=0, num_rows=500)
+    assert "2 of them make fewer" in describe_exact_hands([2.0, 300.0, 1000.0], zero_pairs=0, num_rows=500)
+
+
+def test_pairs_that_are_zero_are_not_said_to_turn() -> None:
+    """It said that all pairs turn, and that one is zero."""
+    assert describe_exact_hands([2.0, 10.0], zero_pairs=1, num_rows=50) == (
+        "All 2 pairs of columns that are not zero turn at exactly constant speed, once in 2.0 to 10.0 tokens. One "
+        "pair is zero."
+    )
+    assert describe_exact_hands([7.5], zero_pairs=2, num_rows=50) == (
+        "The one pair of columns that is not zero turns at exactly constant speed, once in 7.5 tokens. 2 pairs are "
+        "zero."
+    )
+    assert describe_exact_hands([7.5], zero_pairs=0, num_rows=50).startswith("The one pair of columns turns")
+
+
+@pytest.mark.parametrize(("num_rows", "slow"), [(50, False), (10, True)])
+def test_one_pair_that_hardly_turns_is_told(num_rows: int, slow: bool) -> None:
+    said = f"It makes fewer than two turns within the {num_rows} rows that were read."
+    assert describe_exact_hands([7.5], zero_pairs=0, num_rows=num_rows).endswith(said) == slow
+
+
+def _orbit(period: float, rows: int = 300) -> tuple[float, torch.Tensor]:
+    angle = 2 * math.pi * torch.arange(rows) / period
+    return period, torch.stack([angle.cos(), angle.sin()], dim=1)
+
+
+@pytest.mark.parametrize(("count", "drawn"), [(1, 1), (3, 3), (4, 4), (5, 3), (9, 3)])
+def test_hands_are_drawn_from_the_fastest_on(count: int, drawn: int) -> None:
+    figure = draw_hands([_orbit(5.0 * (count - k)) for k in range(count)])
+    assert figure is not None and len(figure.panels) == drawn <= MOST_ORBITS
+    periods = [float(panel.title.split()[0]) for panel in figure.panels]
+    assert periods == sorted(periods) and periods[0] == 5.0
+
+
+@pytest.mark.parametrize(("period", "dots"), [(5.0, 11), (30.0, 61), (200.0, 60)])
+def test_two_turns_are_drawn_with_few_dots(period: float, dots: int) -> None:
+    figure = draw_hands([_orbit(period)])
+    assert figure is not None
+    line, points = figure.panels[0].marks
+    assert len(points.x) == len(points.names) == dots <= MOST_DOTS
+    assert points.names[0] == "position 1" and line.x == points.x
+    edge = figure.panels[0].xlim
+    assert edge is not None and edge[1] > 1 and edge == figure.panels[0].ylim, "the circle stays within its panel"
+
+
+def test_no_hand_has_no_picture() -> None:
+    assert draw_hands([]) is None
+
+
+def _rows(rows_ND: torch.Tensor) -> PositionRows:
+    return PositionRows(rows_ND, rows_ND - rows_ND.mean(0))
+
+
+def unpack(text: str, *shape: int) -> Any:
+    return np.frombuffer(base64.b64decode(text), dtype=np.int8).reshape(shape) / 127
+
+
+def test_rows_cosines_and_hands_are_those_of_the_encoding() -> None:
+    rows_ND = torch.tensor([[math.sin(t), math.cos(t), math.sin(t / 5), math.cos(t / 5)] for t in range(1, 101)])
+    view = make_encoding_view(
+        _rows(3 * rows_ND), [(10 * math.pi, rows_ND[:, 2:]), (2 * math.pi, rows_ND[:, :2])], first=1
+    )
+    assert (view["kind"], view["first"], view["positions"], view["columns"]) == ("encoding", 1, 64, 4)
+    values = unpack(view["values"], 64, 4) * view["scale"] * 127
+    assert np.abs(values - 3 * rows_ND[:64].numpy()).max() < 3 / 127
+    centred = rows_ND - rows_ND.mean(0)
+    cosine = float(torch.nn.functional.cosine_similarity(centred[4], centred[9], dim=0))
+    assert unpack(view["similarity"], 64, 64)[4, 9] == pytest.approx(cosine, abs=0.005)
+    assert [round(hand["period"], 3) for hand in view["hands"]] == [6.283, 31.416], "the fastest first"
+    x, y = unpack(view["hands"][0]["points"], 64, 2)[6]
+    assert (x, y) == pytest.approx((math.sin(7), math.cos(7)), abs=0.01)
+
+
+def test_a_wide_encoding_is_shown_at_fewer_positions() -> None:
+    wide = Sinusoidal(4096).encode(count_up(1, 200))
+    assert wide is not None
+    view = make_encoding_view(_rows(wide.reshape(200, 4096)), [], first=0)
+    assert view["positions"] * view["columns"] <= MOST_NUMBERS and view["positions"] == 16

@@ -64,3 +64,14 @@ def test_neighbours_have_the_cosine_of_one_step(period: int, cosine: str) -> Non
     assert (
         f"; neighbours have cosine {cosine}, and similarity " in table_answer("table.similarity", learned(rows)).verdict
     )
+
+
+@pytest.mark.parametrize(("rank", "told"), [(3, True), (64, False)])
+def test_a_low_rank_is_told_where_it_was_planted(rank: int, told: bool) -> None:
+    generator = torch.Generator().manual_seed(0)
+    rows = (
+        torch.randn(128, rank, generator=generator) @ torch.linalg.qr(torch.randn(64, 64, generator=generator)).Q[:rank]
+    )
+    verdict = table_answer("table.similarity", learned(rows)).verdict
+    sentence = " The table has a low rank: 99 % of its variance lies in 3 directions of 64."
+    assert verdict.endswith(sentence) == told and ("low rank" in verdict) == told

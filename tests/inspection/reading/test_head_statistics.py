@@ -48,7 +48,7 @@ def test_a_head_of_the_first_token_is_named_so_in_windows_of_every_length(length
     weights = torch.eye(length) * 0.1
     weights[:, 0] += 0.9
     found = _attend(weights, mask)
-    assert found.name_head(0) == "first token"
+    assert found.name_head(0) == "first position"
     assert (
         float(found.attention_by_offset_HJ[0, MAX_OFFSET - min(length - 1, MAX_OFFSET)])
         > 0.9 / (length - MAX_OFFSET + 1 if length > MAX_OFFSET else 1) * 0.99

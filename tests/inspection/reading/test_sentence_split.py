@@ -50,9 +50,9 @@ def test_a_model_without_positions_has_words_only_and_one_with_nothing_but_dista
         model.wpe.weight.normal_(0, 1.0)
         positions_only = split_sentence(Subject.of(model, make_tokenizer()), *_ask(model))[0].pooled_t
     names = [*SENTENCE_TERMS]
-    assert float(positions_only[names.index("position–position")]) == pytest.approx(1.0, abs=1e-6)
-    assert float(words_only[names.index("word–word")]) > 0.4
-    assert float(words_only[names.index("position–position")]) < 0.2
+    assert float(positions_only[names.index("position alone")]) == pytest.approx(1.0, abs=1e-6)
+    assert float(words_only[names.index("token alone")]) > 0.4
+    assert float(words_only[names.index("position alone")]) < 0.2
 
 
 def _ask(model: torch.nn.Module):

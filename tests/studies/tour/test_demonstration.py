@@ -54,7 +54,8 @@ def test_the_whole_tour_shows_what_it_claims(tmp_path: Path, capsys: pytest.Capt
     assert (
         "A model that ignores word order can get at most 21.6 % of these items right" in findings["tour.exact"].verdict
     )
-    assert exact["no √d scale"] < 10
+    assert exact["no √d scale"] < exact["as in the paper"], "later: how far it is differs from seed to seed"
+    assert "it learns later, not never" in findings["tour.exact"].verdict
     with_positions, without = findings["tour.roles"].table.rows
     assert with_positions[1] > 88
     # The ceiling is that of all sentences; a thousand of them may be a little easier.

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from clockhands.data import Pair
-from clockhands.generation import Translation, compute_exact_match
+from clockhands.generation import Score, Translation, compute_exact_match
 from clockhands.studies.tour import result_findings
 from clockhands.studies.tour.result_findings import compute_share_told_apart
 from clockhands.studies.tour.training import MAIN, NO_POSITION, NO_SCALE, Translator
@@ -89,3 +89,12 @@ def test_the_light_is_good_only_above_what_order_blindness_allows(
     found = result_findings.find_roles(study, SimpleNamespace(plan=None), translators)  # type: ignore[arg-type]
     assert (found.value, found.light, found.references[0].value) == (100, light, ceiling)
     assert "100 % get two translations with positions and 0 % without" in found.verdict
+
+
+@pytest.mark.parametrize(("quiet", "later"), [((0.0, 12.0), True), ((95.0, 99.0), False)])
+def test_without_the_factor_it_is_later_or_undecided_and_never_said_to_fail(
+    quiet: tuple[float, float], later: bool
+) -> None:
+    main = Score("exact", 99.0, 98.0, 100.0, "")
+    said = result_findings.describe_without_factor(main, Score("exact", sum(quiet) / 2, *quiet, ""))
+    assert ("later, not never" in said) == later and ("undecided with one seed" in said) == (not later)

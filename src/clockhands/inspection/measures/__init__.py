@@ -10,6 +10,7 @@ from clockhands.inspection.measures.directions import Directions
 from clockhands.inspection.measures.distance_curve import DistanceCurve
 from clockhands.inspection.measures.heads_by_position import HeadsByPosition
 from clockhands.inspection.measures.heads_distance import HeadsDistance
+from clockhands.inspection.measures.induction import Induction
 from clockhands.inspection.measures.logit_heads import LogitHeads
 from clockhands.inspection.measures.logit_layers import LogitLayers
 from clockhands.inspection.measures.loudness import Loudness
@@ -52,6 +53,7 @@ MEASURES: Catalogue[Measure] = Catalogue(
             StateShare(),
             HeadsByPosition(),
             HeadsDistance(),
+            Induction(),
             CrossAttentionByPosition(),
             TokenOrder(),
             MeanOrder(),

@@ -170,7 +170,7 @@ def _describe_largest(shares_LH: Float[Tensor, "L H"], layers: Sequence[CrossSta
     layer, head = divmod(int(shares_LH.argmax()), shares_LH.shape[1])
     near = float(layers[layer].near_H[head])
     return (
-        f"most in layer {layer + 1} head {head} ({format_percent(float(shares_LH.max()))}), which puts "
+        f"most in layer {layer + 1} head {head + 1} ({format_percent(float(shares_LH.max()))}), which puts "
         f"{format_percent(near)} of its attention within {NEAR} positions of the target's own number (uniform "
         f"attention {format_percent(layers[layer].near_uniform)})"
     )
@@ -181,7 +181,7 @@ def _make_table(layers: Sequence[CrossStatistics]) -> Table:
     return Table.of(  # saved tables keep these names, in which a position is a place
         ("layer", "head", "by place", f"attention within {NEAR} places", "uniform"),
         [
-            (index + 1, head, share, layer.near_H[head], layer.near_uniform)
+            (index + 1, head + 1, share, layer.near_H[head], layer.near_uniform)
             for index, layer in enumerate(layers)
             for head, share in enumerate(layer.by_position_H)
         ],

@@ -117,7 +117,7 @@ def _describe(layer: int, share: float, split: LogitSplit, numbers: str, exceeds
     head = max(range(len(head_shares)), key=head_shares.__getitem__)
     return (
         f"Distance alone accounts for up to {format_percent(share)} of the variance of a layer's logits, in layer "
-        f"{layer + 1} {numbers}; there its share is largest in head {head} ({format_percent(max(head_shares))})."
+        f"{layer + 1} {numbers}; there its share is largest in head {head + 1} ({format_percent(max(head_shares))})."
     )
 
 
@@ -126,7 +126,7 @@ def _make_table(curves: Sequence[Float[Tensor, "H J"]], reach: int) -> Table:
     rows = [
         (layer + 1, head, index - reach, value)
         for layer, curve_HJ in enumerate(curves)
-        for head, curve_J in enumerate(curve_HJ.tolist())
+        for head, curve_J in enumerate(curve_HJ.tolist(), 1)
         for index, value in enumerate(curve_J)
         if value == value and abs(index - reach) <= FARTHEST  # a forbidden offset is NaN, which equals nothing
     ]
@@ -184,7 +184,7 @@ def _draw_figure(curve_HJ: Tensor, layer: int, shares: list[float], untrained: l
     allowed = ~curve_HJ[:, near].isnan().all(0)
     lines = [
         make_mark("line", offsets[allowed], (curve_J - curve_J.nanmean())[near][allowed], label=f"head {head}")
-        for head, curve_J in enumerate(curve_HJ)
+        for head, curve_J in enumerate(curve_HJ, 1)
     ]
     names = [str(index + 1) for index in range(len(shares))]
     bars = [make_mark("bars", names, torch.tensor(shares), label="this model", emphasis="main")]

@@ -37,8 +37,8 @@ def make_distance_view(
     Returns:
         None where all curves are flat. Else ``kind``, the name of the view; ``first`` and ``last``, the distances
         between which there are values; ``left_out``, how many heads there is no room for, and ``strongest``, the index
-        in ``heads`` of the one whose curve has the largest range; ``heads``, each with ``layer`` (from 1), ``head``
-        (from 0), ``scale``, ``numbers`` (the logits in units of ``scale``, little-endian integers of 16 bits in base64)
+        in ``heads`` of the one whose curve has the largest range; ``heads``, each with ``layer`` and ``head``
+        (from 1), ``scale``, ``numbers`` (the logits in units of ``scale``, little-endian integers of 16 bits in base64)
         and ``weights`` (of each pair of channels in units of the largest / 127, integers of 8 bits in base64; empty
         where ``hands`` has None); ``kinds``, the ways in which the other layers rotate: their ``layers`` and
         ``frequencies`` in radians a token.
@@ -79,7 +79,7 @@ def _pack_head(curve_J: Float[Tensor, " J"], hands: RotationHands | None, layer:
     numbers = torch.where(known, (curve_J / (scale or 1.0)).nan_to_num(), float(FORBIDDEN))
     weights = None if hands is None else hands.weights_HF[head]
     packed = "" if weights is None else pack_int8(weights / weights.max().clamp_min(1e-30))
-    return {"layer": layer + 1, "head": head, "scale": scale, "numbers": pack_int16(numbers), "weights": packed}
+    return {"layer": layer + 1, "head": head + 1, "scale": scale, "numbers": pack_int16(numbers), "weights": packed}
 
 
 def group_layers(hands: Sequence[RotationHands | None]) -> list[dict[str, Any]]:

@@ -59,7 +59,7 @@ class HeadsDistance(Measure):
                 [
                     (index + 1, head, distance, layer.uniform_distance)
                     for index, layer in enumerate(layers)
-                    for head, distance in enumerate(layer.distance_H)
+                    for head, distance in enumerate(layer.distance_H, 1)
                 ],
             ),
             figure=_draw_figure(layers),
@@ -111,7 +111,7 @@ def _draw_figure(layers: Sequence[HeadStatistics]) -> Figure:
                         "line", offsets, layer.uniform_by_offset_J[allowed], label="uniform", emphasis="reference"
                     ),
                 ),
-                title=f"Layer {index + 1}, most local head {most_local} ({most})",
+                title=f"Layer {index + 1}, most local head {most_local + 1} ({most})",
                 xlabel="key position − query position",
                 ylabel="share of attention",
             )

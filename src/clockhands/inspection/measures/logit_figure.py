@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import torch
 
-from clockhands.findings import Figure, Mark, Panel
+from clockhands.findings import Figure, Mark, Panel, join_words
 from clockhands.inspection.drawing import make_mark
-from clockhands.inspection.reading.term_groups import TERM_GROUPS, sum_groups
+from clockhands.inspection.reading.term_groups import POSITIONAL, TERM_GROUPS, sum_groups
 from clockhands.shapes import Tensor
 
 SPLIT_METHOD = (
@@ -28,6 +28,8 @@ SPLIT_SOURCE = (
     "Ke et al. 2021 (TUPE), eq. 6; Dai et al. 2019, section 3.3, for the constant's terms; made exact by replay"
 )
 """Where the split comes from, for their ``source``."""
+EXPLAIN_POSITION_ALONE = f"Position alone is the sum of the terms that no token changes: {join_words(POSITIONAL)}"
+"""What position alone adds up, for verdicts that give its share."""
 LEAST_DRAWN = 0.002
 """Groups whose share is below this in every column are not drawn."""
 

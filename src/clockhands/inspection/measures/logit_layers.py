@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from clockhands.findings import SHARE, Finding, Table
-from clockhands.inspection.measures.logit_figure import SPLIT_METHOD, SPLIT_SOURCE, draw_shares
+import torch
+from torch import nn
+
+from clockhands.findings import SHARE, Finding, Table, join_words
+from clockhands.inspection.measures.logit_figure import EXPLAIN_POSITION_ALONE, SPLIT_METHOD, SPLIT_SOURCE, draw_shares
 from clockhands.inspection.measures.measure import ATTENTION_HEADING, WINDOWS, Measure, make_untrained_reference
 from clockhands.inspection.number_format import format_percent, format_percent_range
+from clockhands.inspection.reading.layer import Layer
 from clockhands.inspection.reading.logit_parts import DATA_DEPENDENT, TERMS
 from clockhands.inspection.reading.logit_split import LogitSplit
 from clockhands.inspection.reading.reading import Reading
@@ -46,7 +50,9 @@ class LogitLayers(Measure):
         error = max(split.error for split in splits)
         data_dependent = sum(float(share[TERMS.index(DATA_DEPENDENT)]) for share in shares) / len(shares)
         return self.make_finding(
-            f"{_describe_ends(splits, untrained)} {_describe_exactness(error, data_dependent)}",
+            f"{_describe_ends(splits, untrained)} {_describe_exactness(error, data_dependent)} "
+            f"{EXPLAIN_POSITION_ALONE}; measured on {reading.text_sentence}."
+            f"{describe_equal_layers(reading.capture.layers)}",
             positional[0],
             unit=SHARE,
             interval=compute_group_interval(splits[0], *POSITIONAL),
@@ -56,6 +62,33 @@ class LogitLayers(Measure):
             figure=draw_shares([f"{index + 1}" for index in range(len(shares))], shares, "layer", untrained),
             details={"error": error, "positional": positional, "positional_untrained": untrained},
         )
+
+
+def describe_equal_layers(layers: Sequence[Layer]) -> str:
+    """Say which layers have the same weights in their attention, shared or copied; empty where all differ."""
+    groups: list[list[Layer]] = []
+    for layer in layers:
+        same = next((group for group in groups if _have_equal_weights(group[0].module, layer.module)), None)
+        if same is None:
+            groups.append([layer])
+        else:
+            same.append(layer)
+    return "".join(
+        f" Layers {join_words(str(layer.index + 1) for layer in group)} have the same weights in their attention."
+        for group in groups
+        if len(group) > 1
+    )
+
+
+def _have_equal_weights(first: nn.Module, second: nn.Module) -> bool:
+    ours, theirs = dict(first.named_parameters()), dict(second.named_parameters())
+    return first is second or (
+        bool(ours)
+        and ours.keys() == theirs.keys()
+        and all(
+            weight.shape == theirs[name].shape and torch.equal(weight, theirs[name]) for name, weight in ours.items()
+        )
+    )
 
 
 def _compute_positional_shares(splits: Sequence[LogitSplit]) -> list[float]:
@@ -109,6 +142,9 @@ def _describe_exactness(error: float, data_dependent: float) -> str:
 
 
 def _make_table(shares: Sequence[Tensor], splits: Sequence[LogitSplit]) -> Table:
-    """List the share of every term by layer, with the reconstruction error."""
-    rows = [(index + 1, *share, split.error) for index, (share, split) in enumerate(zip(shares, splits, strict=True))]
-    return Table.of(("layer", *TERMS, "reconstruction error"), rows)
+    """List the share of position alone and of every term by layer, with the reconstruction error."""
+    rows = [
+        (index + 1, compute_positional_share(share), *share, split.error)
+        for index, (share, split) in enumerate(zip(shares, splits, strict=True))
+    ]
+    return Table.of(("layer", "position alone", *TERMS, "reconstruction error"), rows)

@@ -18,7 +18,7 @@ from clockhands.models.input_table import Tables
 from clockhands.shapes import Float, Tensor
 
 LEAST_PART, MOST_PART = 0.01, 0.8
-"""Position's part of the squared length of token and position together, below which the finding is bad and
+"""Position's part of the variance of token and position together, below which the finding is bad and
 above which it warns."""
 MOST_NAMED = 5
 """Outlying rows that a verdict lists."""
@@ -26,17 +26,22 @@ MOST_NAMED = 5
 
 @dataclass(frozen=True)
 class Levels:
-    """Mean squared lengths of the three parts of the input: of centred token and position rows, and of the constant.
+    """How long tokens and positions are where they enter, and how much they vary: two quantities that differ.
 
-    The constant is what every token of every text is given alike: both means and a segment vector.
+    *Length* is the mean length of the rows as they are added, the factor of the embedding in them. *Variation* is how
+    far rows lie from their mean, which all share: the root of ``token`` and ``position``, mean squared lengths of
+    centred rows. ``constant`` is the squared length of what every token of every text is given alike: both means and a
+    segment vector. A slow hand of a clock is long and hardly varies.
 
-    ``token_N`` is the part of the tokens text by text, from which the interval is computed.
+    ``token_N`` is the part ``token`` text by text, from which the interval is computed.
     """
 
     token: float
     position: float
     constant: float
     token_N: Float[Tensor, " N"]
+    token_length: float
+    position_length: float
 
     @property
     def total(self) -> float:
@@ -49,8 +54,13 @@ class Levels:
         return self.position / max(self.total, 1e-30)
 
     @property
-    def ratio(self) -> float:
-        """Length of a token over length of a position, both centred."""
+    def length(self) -> float:
+        """How many times as long a token is as a position."""
+        return self.token_length / max(self.position_length, 1e-30)
+
+    @property
+    def variation(self) -> float:
+        """How many times as much tokens vary as positions."""
         return math.sqrt(self.token / max(self.position, 1e-30))
 
     @property
@@ -60,37 +70,33 @@ class Levels:
 
     @property
     def has_equal_tokens(self) -> bool:
-        """Whether all tokens of the text have the same row, up to rounding: the ratio then says nothing."""
+        """Whether all tokens of the text have the same row, up to rounding: the variation then says nothing."""
         return self.token <= 1e-12 * self.total
 
 
 def measure_levels(tables: Tables, capture: Capture) -> Levels:
     """Measure the input on the tokens of the captured text, special tokens and position 0 left out.
 
-    Where a layer norm follows, the mean over the channels of each vector is subtracted first, as that norm does.
+    Tokens count as often as they occur. Where a layer norm follows, the mean over the channels of each vector is
+    subtracted before its variation is measured, as that norm does; lengths are those of the rows as they are added.
     """
     ids, index_NT = capture.ids_NT[:, capture.measured_T].unique(return_inverse=True)
-    rows_TD = tables.positions_ND[: capture.length][capture.measured_T]
     # In float64, for the squares of rows of 1e18 and more leave the range of float32.
-    tokens = _centre_channels(tables, tables.tokens_VD[ids].double())
-    positions = _centre_channels(tables, rows_TD.double())
+    added_tokens = tables.tokens_VD[ids].double()
+    added_positions = tables.positions_ND[: capture.length][capture.measured_T].double()
+    tokens, positions = (_centre_channels(tables, rows) for rows in (added_tokens, added_positions))
     frequencies = torch.bincount(index_NT.flatten(), minlength=len(ids)).double() / index_NT.numel()
     token_mean, position_mean = frequencies @ tokens, positions.mean(0)
     token_N = (tokens - token_mean).square().sum(-1)[index_NT].mean(1)
     constant = _centre_channels(tables, tables.segment_D.double()) + token_mean + position_mean
-    position = (positions - position_mean).square().sum(-1).mean()
-    return Levels(float(token_N.mean()), float(position), float(constant.square().sum()), token_N)
-
-
-def measure_lengths(tables: Tables, capture: Capture) -> tuple[float, float]:
-    """Return the mean lengths of the token rows of the text and of the position rows in use, as they are added.
-
-    Tokens count as often as they occur; special tokens and position 0 are left out. The rows are not centred: a mean
-    that all share counts as length, which it does not in ``measure_levels``.
-    """
-    tokens = tables.tokens_VD[capture.ids_NT[:, capture.measured_T].flatten()].double()
-    positions = tables.positions_ND[: capture.length][capture.measured_T].double()
-    return float(tokens.norm(dim=-1).mean()), float(positions.norm(dim=-1).mean())
+    return Levels(
+        token=float(token_N.mean()),
+        position=float((positions - position_mean).square().sum(-1).mean()),
+        constant=float(constant.square().sum()),
+        token_N=token_N,
+        token_length=float(frequencies @ added_tokens.norm(dim=-1)),
+        position_length=float(added_positions.norm(dim=-1).mean()),
+    )
 
 
 def _centre_channels(tables: Tables, rows: Tensor) -> Tensor:
@@ -110,11 +116,11 @@ class Loudness(Measure):
     references = ("untrained",)
     method = (
         "What enters the first block is w_i + p_i + s: token row (scaled as the model scales it), position row and "
-        "the rest. The means w̄ and p̄ are counted with the constant, so that the shares are E‖w−w̄‖² over the "
-        "tokens of the text, E‖p−p̄‖² over the positions in use, and ‖s+w̄+p̄‖², each divided by their sum. Where a "
-        "layer norm follows, its centring is applied first. Lengths of rows that are not centred would count the "
-        "mean vector that all share as signal. Interval: texts resampled. Untrained: the same class with fresh "
-        "weights." + FIRST_POSITION_NOTE
+        "the rest. Length: the mean length of the rows w_i over the tokens of the text, and of p_i over the positions "
+        "in use. Variation: √E‖w−w̄‖² and √E‖p−p̄‖², how far they lie from their means, which all share and which tell "
+        "nothing apart. The shares of the input are E‖w−w̄‖², E‖p−p̄‖² and the constant ‖s+w̄+p̄‖², each divided by their "
+        "sum; where a layer norm follows, its centring is applied to them first. Interval: texts resampled. "
+        "Untrained: the same class with fresh weights." + FIRST_POSITION_NOTE
     )
     source = "Vaswani et al. 2017, section 3.4, for the factor √d; norms centred as in Song & Zhong 2023"
     heading = INPUT_HEADING
@@ -147,44 +153,46 @@ class Loudness(Measure):
             light=light,
             table=_make_table(tables, trained, untrained),
             figure=_draw_figure(tables, trained, untrained),
-            details={"ratio": trained.ratio, "scale": tables.scale},
+            details={"length": trained.length, "variation": trained.variation, "scale": tables.scale},
         )
 
 
 def _judge(levels: Levels) -> tuple[Light, str]:
-    """Return the light and the comment for position's part of token and position together."""
+    """Return the light and the comment for position's part of what varies."""
     if levels.is_silent:
         return "bad", "all position rows are equal, so that they do not tell one position from another"
     if levels.has_equal_tokens:
-        return "warn", "all tokens of this text have the same row, so that there is no length of tokens to compare with"
+        return "warn", "all tokens of this text have the same row, so that there is nothing of tokens to compare with"
     part = levels.position / (levels.position + levels.token)
     if part < LEAST_PART:
-        ratio = f"a token is {levels.ratio:.0f} times as long as a position"
-        return (
-            "bad",
-            f"{ratio}, and positions have less than {format_percent(LEAST_PART)} of the squared length of both",
-        )
+        few = f", and positions have less than {format_percent(LEAST_PART)} of the variance of both"
+        return "bad", describe_levels(levels) + few
     if part > MOST_PART:
-        ratio = f"a position is {1 / levels.ratio:.1f} times as long as a token"
-        return (
-            "warn",
-            f"{ratio}, and positions have more than {format_percent(MOST_PART)} of the squared length of both",
-        )
-    return "good", f"a token is {levels.ratio:.1f} times as long as a position"
+        much = f", and positions have more than {format_percent(MOST_PART)} of the variance of both"
+        return "warn", describe_levels(levels) + much
+    return "good", describe_levels(levels)
+
+
+def describe_levels(levels: Levels) -> str:
+    """Say how many times as long a token is as a position, and how many times as much tokens vary."""
+    return (
+        f"a token is {format_ratio(levels.length)} times as long as a position, and tokens vary "
+        f"{format_ratio(levels.variation)} times as much as positions"
+    )
 
 
 def _describe_factor(tables: Tables, trained: Levels, untrained: Levels | None) -> str:
-    """Say what the factor on the token rows does, trained and untrained; empty where the model has none."""
+    """Say what the factor on the token rows does to their length, trained and untrained; empty without a factor."""
     if abs(tables.scale - 1) < 1e-6 or trained.is_silent or trained.has_equal_tokens:
         return ""
-    ratio = trained.ratio / tables.scale
     untrained_note = ""
     if untrained and not untrained.is_silent:
-        fresh, without = (format_ratio(value) for value in (untrained.ratio, untrained.ratio / tables.scale))
+        fresh, without = (format_ratio(value) for value in (untrained.length, untrained.length / tables.scale))
         untrained_note = f" (untrained {fresh}, and {without} without it)"
     return (
-        f" Token rows are multiplied by {tables.scale:.1f}; without that factor a token would be {format_ratio(ratio)} "
-        f"times as long as a position, not {format_ratio(trained.ratio)}{untrained_note}."
+        f" Token rows are multiplied by {tables.scale:.1f}; without that factor a token would be "
+        f"{format_ratio(trained.length / tables.scale)} times as long as a position, not "
+        f"{format_ratio(trained.length)}{untrained_note}."
     )
 
 
@@ -205,22 +213,21 @@ def _describe_outliers(tables: Tables) -> str:
 
 
 def _make_table(tables: Tables, trained: Levels, untrained: Levels | None) -> Table:
-    """List the lengths of the parts of the input, and their ratio with and without the factor on the tokens."""
-    rows = []
-    for name, levels in (("trained", trained), ("untrained", untrained)):
-        if levels is not None:
-            lengths = [math.sqrt(value) for value in (levels.token, levels.position, levels.constant)]
-            rows.append((name, *lengths, levels.share, levels.ratio, tables.scale, levels.ratio / tables.scale))
-    columns = (  # saved tables keep these names, in which a token is a word
-        "model",
-        "word length",
-        "position length",
-        "constant length",
-        "position share",
-        "word/position",
-        "word factor",
-        "word/position without the factor",
-    )
+    """List lengths and variations of tokens and positions, the constant, and the length without the factor."""
+    columns = (
+        "model", "token length", "position length", "token over position, length", "token variation",
+        "position variation", "token over position, variation", "constant length", "position's share", "token factor",
+        "token over position, length, without the factor",
+    )  # fmt: skip
+    rows = [
+        (
+            name, levels.token_length, levels.position_length, levels.length, math.sqrt(levels.token),
+            math.sqrt(levels.position), levels.variation, math.sqrt(levels.constant), levels.share, tables.scale,
+            levels.length / tables.scale,
+        )
+        for name, levels in (("trained", trained), ("untrained", untrained))
+        if levels is not None
+    ]  # fmt: skip
     return Table.of(columns, rows)
 
 
@@ -239,7 +246,7 @@ def _draw_figure(tables: Tables, trained: Levels, untrained: Levels | None) -> F
     lengths = [make_mark("line", range(len(norms)), norms, label="position rows", emphasis="main")]
     if outliers:
         lengths.append(make_mark("points", outliers, norms[outliers], label="outliers"))
-    lengths.append(make_reference_line(math.sqrt(trained.token), "a centred token row"))
+    lengths.append(make_reference_line(trained.token_length, "a token row, on average"))
     return Figure(
         (
             Panel(tuple(bars), title="Share of the input", ylabel="share of squared length"),

@@ -23,6 +23,17 @@ class PositionRows:
     added_ND: Float[Tensor, "N D"]
     centred_ND: Float[Tensor, "N D"]
 
+    def compute_cosines(self) -> Float[Tensor, "n n"]:
+        """Return the cosines of the first ``DEFAULT_ROWS`` rows less their mean: the one similarity of a page."""
+        rows = self.added_ND[:DEFAULT_ROWS]
+        return compute_cosines(rows - rows.mean(0))
+
+
+def compute_cosines(rows_ND: Float[Tensor, "N D"]) -> Float[Tensor, "N N"]:
+    """Return the cosine of every pair of rows, as they are."""
+    unit_ND = rows_ND / rows_ND.norm(dim=-1, keepdim=True).clamp_min(1e-12)
+    return unit_ND @ unit_ND.T
+
 
 def read_rows(subject: Subject, most: int = DEFAULT_ROWS) -> PositionRows | str:
     """Return at most ``most`` rows of the table at the input, or the reason why there is nothing to measure."""

@@ -11,7 +11,7 @@ from clockhands.inspection.reading.layer import Layer
 from clockhands.model.attention import AttentionContext
 from clockhands.models.subject import Subject
 from clockhands.schemes import Composition, NoPosition, RoPE
-from clockhands.shapes import Float, Int, Num, Tensor
+from clockhands.shapes import Bool, Float, Int, Num, Tensor
 
 COHERENCE = 0.99
 """A pair turns at one speed if its steps from one position to the next agree at least so well (1: exactly)."""
@@ -83,21 +83,20 @@ def estimate_frequencies(rotating_HTF: Num[Tensor, "H T F"]) -> Float[Tensor, " 
     return frequencies_F.masked_fill(~coherent_F, torch.nan)
 
 
-def order_pairs(subject: Subject, layer: Layer) -> Int[Tensor, " F"] | None:
-    """Return the numbers of the pairs that a layer rotates, the fastest first; None unless each has one speed.
+def measure_turns(subject: Subject, layer: Layer) -> tuple[Float[Tensor, " F"], Bool[Tensor, " F"]] | None:
+    """Return how fast every pair of a layer turns (NaN without one speed), and which pairs are zero.
 
-    The rotation is read from queries and keys with and without it. Where it cannot be taken away, where tokens choose
-    positions, and where a pair is zero, pairs are in the order of their channels, as RoPE has them.
+    It is read from queries and keys with and without the rotation; None where that cannot be taken away, or where
+    tokens choose positions.
     """
     rotated = layer.replay(layer.inputs_NTD[:1])
-    width = find_rotated_width(subject, layer, rotated.q_BHSK.shape[-1])
-    by_channel = torch.arange(width // 2)
     unrotated_layer = None if layer.locates_tokens else remove_rotation(layer)
     if unrotated_layer is None:
-        return by_channel
+        return None
     unrotated = unrotated_layer.replay(layer.inputs_NTD[:1])
     if unrotated.q_BHSK.shape != rotated.q_BHSK.shape:  # PoPE makes a pair of every channel
-        return by_channel
+        return None
+    width = find_rotated_width(subject, layer, rotated.q_BHSK.shape[-1])
     turns_HTF = torch.cat(
         [
             pair_channels(after[0, ..., :width], subject.interleaved)
@@ -105,9 +104,23 @@ def order_pairs(subject: Subject, layer: Layer) -> Int[Tensor, " F"] | None:
             for before, after in ((unrotated.q_BHSK, rotated.q_BHSK), (unrotated.k_BHTK, rotated.k_BHTK))
         ]
     )
-    frequencies_F = estimate_frequencies(turns_HTF)
     zero_F = turns_HTF.abs().amax((0, 1)) <= LEAST_READ * turns_HTF.abs().amax()
+    return estimate_frequencies(turns_HTF), zero_F
+
+
+def order_pairs(subject: Subject, layer: Layer) -> tuple[Int[Tensor, " F"] | None, int]:
+    """Return the numbers of the pairs that a layer rotates, the fastest first, and how many of them stand still.
+
+    The numbers are None unless each pair has one speed. Where the speeds cannot be read, or a pair is zero, pairs are
+    in the order of their channels, as RoPE has them, and none is said to stand still.
+    """
+    turns = measure_turns(subject, layer)
+    if turns is None:
+        width = find_rotated_width(subject, layer, layer.replay(layer.inputs_NTD[:1]).q_BHSK.shape[-1])
+        return torch.arange(width // 2), 0
+    frequencies_F, zero_F = turns
     known = frequencies_F[~zero_F]
     if bool(known.isnan().any()) or not bool(known.any()):
-        return None
-    return by_channel if bool(zero_F.any()) else frequencies_F.argsort(descending=True, stable=True)
+        return None, 0
+    order_F = torch.arange(len(zero_F)) if bool(zero_F.any()) else frequencies_F.argsort(descending=True, stable=True)
+    return order_F, int((known == 0).sum())

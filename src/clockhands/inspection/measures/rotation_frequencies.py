@@ -48,7 +48,8 @@ class RotationFrequencies(Measure):
             return self.skip(f"No rotation was found. {subject.mechanism_sentence}")
         if subject.has_unlisted_architecture:
             return self.skip(f"Which channels a {subject.class_name} rotates together is not recorded here.")
-        orders = {index: order_pairs(subject, layer) for index, layer in enumerate(capture.layers)}
+        read = {index: order_pairs(subject, layer) for index, layer in enumerate(capture.layers)}
+        orders = {index: order_F for index, (order_F, _) in read.items()}
         order_by_layer = {index: order_F for index, order_F in orders.items() if order_F is not None}
         if not order_by_layer:
             return self.skip(
@@ -67,7 +68,8 @@ class RotationFrequencies(Measure):
         return self.make_finding(
             f"The fastest quarter of the rotated pairs carries {format_percent(share)} of the logits' variance (95 % "
             f"interval {format_percent_range(low, high)}; {format_percent(equal)} if all pairs carried the same"
-            f"{describe_untrained(untrained)}).{_describe_unrotated(unrotated)}{_describe_left_out(orders)}",
+            f"{describe_untrained(untrained)}).{_describe_unrotated(unrotated)}{_describe_left_out(orders)}"
+            f"{describe_resting_pairs(read)}",
             share,
             unit=SHARE,
             interval=(low, high),
@@ -76,6 +78,19 @@ class RotationFrequencies(Measure):
             table=_make_table([*order_by_layer], shares, unrotated),
             figure=_draw_figure(ordered, fresh),
         )
+
+
+def describe_resting_pairs(read: Mapping[int, tuple[Int[Tensor, " F"] | None, int]]) -> str:
+    """Say in which layers some of the rotated pairs stand still; empty where all turn."""
+    layers: dict[tuple[int, int], list[str]] = {}
+    for index, (order_F, resting) in read.items():
+        if order_F is not None and resting:
+            layers.setdefault((resting, len(order_F)), []).append(str(index + 1))
+    return "".join(
+        f" In layer{'s' if len(numbers) > 1 else ''} {join_words(numbers)}, {resting} of {count} rotated pairs "
+        f"{'stand' if resting > 1 else 'stands'} still: they see no position."
+        for (resting, count), numbers in layers.items()
+    )
 
 
 def _average_quarter(ordered: Sequence[Float[Tensor, " F"]]) -> float:

@@ -36,10 +36,10 @@ class SentenceAttention(Measure):
         "The sentence is read beside other texts cut to its length. The input of every attention layer is the mean of "
         "those texts at each position (position) and what the sentence adds to it (token); queries and keys are split "
         "accordingly, and the logits become four terms, token or position of the query with token or position of the "
-        "key, exactly; where layers add what a token and a distance give together, that is a fifth. In the names of "
-        "the terms a token is called a word. What a layer adds by distance (a bias) and what a rotation does to the "
-        "means belong to position–position. Terms are centred over the keys of each query, for softmax cannot see "
-        "more. The value is the share of position–position in the variance of the logits at ordinary tokens, the "
+        "key, exactly; where layers add what a token and a distance give together, that is a fifth. "
+        "What a layer adds by distance (a bias) and what a rotation does to the "
+        "means belong to position alone. Terms are centred over the keys of each query, for softmax cannot see "
+        "more. The value is the share of position alone in the variance of the logits at ordinary tokens, the "
         "heads of a layer pooled, the mean over layers; with several sentences, their mean. Other texts: the same "
         "share in each of them, with the range of the middle 95 %. One sentence is measured whole and has no interval."
     )
@@ -86,15 +86,15 @@ def _pool(layers: Sequence[SentenceLayer]) -> list[float]:
 def _describe(sentence: Sentence, layers: Sequence[SentenceLayer]) -> str:
     """Say what the logits of a sentence are made of, and in which head position does most."""
     shares = dict(zip(SENTENCE_TERMS, _pool(layers), strict=True))
-    tokens, position, added = shares["word–word"], shares["position–position"], shares["words and distance, added"]
-    cross = shares["word–position"] + shares["position–word"]
+    tokens, position, added = shares["token alone"], shares["position alone"], shares["token × distance"]
+    cross = shares["token–position"] + shares["position–token"]
     rest = f", what tokens and distances add together {format_percent(added)}" if abs(added) > LEAST_TOLD else ""
     grid_LH = torch.stack([layer.shares_Ht[:, POSITION_ALONE] for layer in layers])
     layer, head = divmod(int(grid_LH.argmax()), grid_LH.shape[1])
     return (
         f"“{sentence.text}”: tokens alone account for {format_percent(tokens)} of the logits' variance, tokens with "
         f"positions {format_percent(cross)}, positions alone {format_percent(position)}{rest}; positions do most in "
-        f"layer {layer + 1} head {head} ({format_percent(float(grid_LH.max()))})."
+        f"layer {layer + 1} head {head + 1} ({format_percent(float(grid_LH.max()))})."
     )
 
 
@@ -106,7 +106,7 @@ def _make_table(sentences: Sequence[Sentence], layers_by_sentence: Sequence[Sequ
             (sentence.text, index + 1, head, *row)
             for sentence, layers in zip(sentences, layers_by_sentence, strict=True)
             for index, layer in enumerate(layers)
-            for head, row in enumerate(layer.shares_Ht)
+            for head, row in enumerate(layer.shares_Ht, 1)
         ],
     )
 
@@ -129,14 +129,15 @@ def _draw_panel(sentence: Sentence, layers: Sequence[SentenceLayer]) -> Panel:
     drawn = [*enumerate(layers, 1)][::step]
     heads = range(layers[0].weights_HST.shape[0])
     names = tuple(
-        f"layer {index} head {head}\npositions alone {format_percent(float(layer.shares_Ht[head, POSITION_ALONE]))}, "
+        f"layer {index} head {head + 1}\npositions alone "
+        f"{format_percent(float(layer.shares_Ht[head, POSITION_ALONE]))}, "
         f"tokens alone {format_percent(float(layer.shares_Ht[head, TOKENS_ALONE]))}"
         for index, layer in drawn
         for head in heads
     )
     tiles = make_mark(
         "tiles",
-        [str(head) for head in heads],
+        [str(head + 1) for head in heads],
         [str(index) for index, _ in drawn],
         label="attention",
         z=_round(torch.cat([torch.cat(tuple(layer.weights_HST), dim=1) for _, layer in drawn])),

@@ -28,7 +28,7 @@ def make_attention_view(
     It has ``kind``, the name of the view, and ``sentences``. A sentence has its ``text``, its ``tokens``, its text
     ``swapped`` (empty if that has more or fewer tokens), the ``terms`` of its logits by name, ``mask`` (that of the
     first layer, for each query a row of 0 and 1), ``left_out``, how many heads there is no room for, and ``heads``,
-    each with ``layer`` (from 1), ``head`` (from 0), ``scale`` and ``numbers``: attention, attention after the swap
+    each with ``layer`` (from 1), ``head`` (from 1), ``scale`` and ``numbers``: attention, attention after the swap
     where there is one, then every term, each [queries, keys] as little-endian integers of 16 bits in base64. Attention
     is in units of 1 / 32767, terms in units of ``scale``. A head of a layer with another mask, such as one that allows
     only near keys, has its own ``mask``.
@@ -77,4 +77,4 @@ def _pack_head(layer: SentenceLayer, index: int, head: int, used: Sequence[int])
     scale = float(terms_tST.abs().max()) / LARGEST_INT16 if terms_tST.numel() else 0.0
     weights = [layer.weights_HST[head], *([] if layer.swapped_HST is None else [layer.swapped_HST[head]])]
     numbers = torch.cat([torch.stack(weights) * LARGEST_INT16, terms_tST / (scale or 1.0)])
-    return {"layer": index + 1, "head": head, "scale": scale, "numbers": pack_int16(numbers)}
+    return {"layer": index + 1, "head": head + 1, "scale": scale, "numbers": pack_int16(numbers)}

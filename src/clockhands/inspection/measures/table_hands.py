@@ -3,26 +3,48 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
 
-from clockhands.findings import Finding, Reference, Table, join_words
-from clockhands.inspection.estimators.column_lines import LEAST_AGREEMENT, SpectralLine
-from clockhands.inspection.estimators.exact_hands import ExactHands, read_exact_hands
-from clockhands.inspection.estimators.spectral_lines import LEAST_ROUNDNESS, STEEP_SHARE, TableLines, find_lines
-from clockhands.inspection.estimators.surrogates import SURROGATES
-from clockhands.inspection.estimators.wave_fit import Array, make_trend
-from clockhands.inspection.measures.encoding_view import make_encoding_view
-from clockhands.inspection.measures.hands_figure import draw_hands
-from clockhands.inspection.measures.hands_verdict import describe_exact_hands, describe_lines, find_period_range
+from clockhands.findings import Figure, Finding, Panel, Reference, Table, join_words
+from clockhands.inspection.drawing import make_mark
+from clockhands.inspection.estimators.hands import (
+    LEAST_AGREEMENT,
+    LEAST_ROUNDNESS,
+    STEEP_SHARE,
+    ExactHands,
+    SpectralLine,
+    TableLines,
+    find_lines,
+    read_exact_hands,
+)
+from clockhands.inspection.estimators.waves import LEAST_TURNS, SURROGATES, Array, make_times, make_trend
+from clockhands.inspection.measures.base64_numbers import LARGEST_INT8, pack_int8
 from clockhands.inspection.measures.measure import INPUT_HEADING, Measure
 from clockhands.inspection.measures.position_rows import PositionRows, read_rows
+from clockhands.inspection.number_format import format_percent
 from clockhands.inspection.reading.reading import Reading
 from clockhands.shapes import Float, Tensor
 
 MOST_ROWS = 1024
 """Rows of the table that are read at most."""
+MOST_NAMED = 12
+"""Periods that a verdict lists; the table of the finding has all."""
+SLOW_SHARE = 0.1
+"""Share of the variance from which slow movement is mentioned."""
+CLEAR = 1.5
+"""How many times as much the speed of a hand must vary as its size, or its size as its speed, to be named alone."""
+TURNS = {2: "two turns", 3: "three turns"}
+"""How often a line must turn within the table, as words."""
+NOISE_MARGIN = 1.2
+"""How much longer than noise makes any direction one must be to count as movement."""
+MOST_ORBITS, MOST_DOTS = 4, 64
+"""Hands that are drawn, and positions of each."""
+MOST_POSITIONS, MOST_NUMBERS = 64, 65_536
+"""Positions that a page shows of an encoding, and values, one byte each: a wide one is shown at fewer positions."""
 COLUMNS = (
     "tokens per turn",
     "low",
@@ -54,8 +76,8 @@ class TableHands(Measure):
         "left. A line counts if its amplitudes in all channels, fitted to the first three quarters of the rows, agree "
         "with those fitted to the last: agreement is 2 Re⟨c₁, c₂⟩ / (|c₁|² + |c₂|²), 1 for a line without noise, about "
         "two thirds for noise, because half of the rows are the same. It must be above "
-        f"{LEAST_AGREEMENT}, and above that of every line in surrogates of what the lines leave: {SURROGATES} with the "
-        f"same spectrum and random phases, {SURROGATES} of an autoregression fitted to it. Reference: the number of "
+        f"{LEAST_AGREEMENT}, and above that of every line in {SURROGATES} surrogates of what the lines leave, "
+        f"tables with the same spectrum and random phases. Reference: the number of "
         f"lines above {LEAST_AGREEMENT} in a surrogate, on average; rows in random order are no reference, for any "
         "smooth table beats them. Neighbouring lines in one plane are one hand whose speed or size varies. A hand must "
         "make two turns within the rows that are read: slower ones cannot be told from a trend. Where a trend holds "
@@ -84,7 +106,15 @@ class TableHands(Measure):
         slow_share = compute_slow_share(rows_ND, lines)
         hands = [(line.period, compute_orbit(rows_ND, lines, line)) for line in lines.rotating]
         return self.make_finding(
-            describe_lines(lines, len(rows_ND), slow_share),
+            " ".join(
+                sentence
+                for sentence in (
+                    describe_lines(lines, len(rows_ND), slow_share),
+                    describe_untold(rows_ND, lines),
+                    describe_resting(rows.added_ND),
+                )
+                if sentence
+            ),
             float(len(lines.rotating)),
             references=(Reference("smooth surrogates", lines.by_chance),) if lines.surrogates else (),
             unit="hands",
@@ -96,7 +126,7 @@ class TableHands(Measure):
                 "best agreement without a hand": lines.best_other,
                 "surrogates": lines.surrogates,
                 "slow share": slow_share,
-                "view": make_encoding_view(rows.added_ND, hands, first=1),
+                "view": make_encoding_view(rows, hands, first=1),
             },
         )
 
@@ -105,7 +135,9 @@ class TableHands(Measure):
         ordered = sorted(zip(hands.periods, hands.orbits, hands.pairs, strict=True), key=lambda hand: hand[0])
         orbits = [(period, orbit) for period, orbit, _ in ordered]
         return self.make_finding(
-            describe_exact_hands([period for period, _, _ in ordered], hands.zero_pairs, len(rows.added_ND)),
+            describe_exact_hands(
+                [period for period, _, _ in ordered], hands.zero_pairs, len(rows.added_ND), hands.resting_pairs
+            ),
             float(len(ordered)),
             unit="hands",
             light="good",
@@ -113,7 +145,7 @@ class TableHands(Measure):
                 ("tokens per turn", "first column", "second column"), [(period, *pair) for period, _, pair in ordered]
             ),
             figure=draw_hands(orbits),
-            details={"view": make_encoding_view(rows.added_ND, orbits, first=1)},
+            details={"view": make_encoding_view(rows, orbits, first=1)},
             method="Every pair of columns that is not zero keeps its distance from zero within 0.1 %, and its angle is "
             "a straight line (R² above 0.9999), from row 1 on: the speed is read from the columns as they are.",
             source="Vaswani et al. 2017, section 3.5",
@@ -161,3 +193,228 @@ def compute_orbit(rows_ND: Array, lines: TableLines, line: SpectralLine) -> Floa
     rest = rest - basis @ (basis.T @ (rest - _add_lines(rows_ND, (line,))))
     axes = np.linalg.svd(line.plane_2D, full_matrices=False)[2]
     return torch.from_numpy(rest @ axes.T)
+
+
+def describe_untold(rows_ND: Array, lines: TableLines) -> str:
+    """Say how many hands between the slowest one named and the length of the table were not told apart, at least.
+
+    What the lines leave is fitted with the waves that make 1, 2, ... turns within the table, up to the slowest line. Of
+    their amplitudes in all channels, those directions count that are longer than noise of the faster waves would make
+    any (Marchenko & Pastur 1967); a hand fills two.
+    """
+    if not lines.rotating:
+        return ""
+    count, slowest = len(rows_ND), lines.rotating[-1]
+    turns = math.floor(slowest.frequency * count / (2 * math.pi) - 0.5)
+    if turns < 1:
+        return ""
+    rest = rows_ND - _add_lines(rows_ND, (*lines.rotating, *lines.oscillating))
+    spectrum = np.fft.rfft(rest, axis=0) * math.sqrt(2 / count)
+    slow, fast = spectrum[1 : turns + 1], spectrum[turns + 2 : (count - 1) // 2]
+    if not len(fast):
+        return ""
+    amplitudes = np.concatenate([slow.real, slow.imag])
+    noise = math.sqrt(float(np.median((np.abs(fast) ** 2).mean(1))) / 2)
+    longest = noise * (math.sqrt(amplitudes.shape[0]) + math.sqrt(amplitudes.shape[1])) * NOISE_MARGIN
+    untold = int((np.linalg.svd(amplitudes, compute_uv=False) > longest).sum()) // 2
+    if not untold:
+        return ""
+    hands = "one more hand" if untold == 1 else f"{untold} more hands"
+    return (
+        f"Between {slowest.period:.1f} tokens per turn and the {count} rows there is movement enough for at least "
+        f"{hands}, which were not told apart."
+    )
+
+
+def describe_resting(added_ND: Float[Tensor, "N D"]) -> str:
+    """Say how many columns are the same in every row; empty where none is."""
+    low_D, high_D = added_ND.aminmax(dim=0)
+    resting, width = int((low_D == high_D).sum()), added_ND.shape[1]
+    verb = "is" if resting == 1 else "are"
+    return f"{resting} of {width} columns {verb} at rest: the same in every row." if resting else ""
+
+
+def describe_lines(lines: TableLines, num_rows: int, slow_share: float) -> str:
+    """Say which hands were found in so many rows of a table, and how much of it moves too slowly to be judged."""
+    sentences = [
+        _describe_rotating(lines),
+        _describe_varying(lines.rotating, num_rows),
+        _describe_oscillating(lines.oscillating),
+    ]
+    if slow_share > SLOW_SHARE:
+        sentences.append(
+            f"{format_percent(slow_share)} of the variance moves more slowly than one turn in {num_rows / 2:.0f} "
+            f"tokens; {num_rows} rows are too few to tell whether that turns."
+        )
+    return " ".join(sentence for sentence in sentences if sentence)
+
+
+def _describe_rotating(lines: TableLines) -> str:
+    """Say how many hands turn, how fast, and what they were compared with."""
+    if not lines.rotating:
+        best = f" (best agreement {lines.best_other:.2f}; {lines.needed:.2f} needed)" if lines.best_other > 0 else ""
+        return f"No hand of {TURNS[lines.least_turns]} or more was found in the table{best}."
+    hands = f"{len(lines.rotating)} hands turn" if len(lines.rotating) > 1 else "One hand turns"
+    lowest = min(line.agreement for line in lines.rotating)
+    surrogates = (
+        f"; lines in {lines.surrogates} tables of smooth noise: at most {lines.best_surrogate:.2f}"
+        if lines.surrogates
+        else ""
+    )
+    speed = "" if any(line.parts for line in lines.rotating) else " at constant speed"
+    return (
+        f"{hands}{speed}, once in {_list_periods(lines.rotating)} tokens (agreement of the first and the last three "
+        f"quarters of the rows: at least {lowest:.2f}{surrogates})."
+    )
+
+
+def _describe_varying(hands: Sequence[SpectralLine], num_rows: int) -> str:
+    """Say which hands change their speed or their size, and which lines each is made of; empty where none does."""
+    varying: dict[str, list[str]] = {}
+    for line in hands:
+        if line.parts:
+            periods = "{:.1f} to {:.1f}".format(*find_period_range(line))
+            varying.setdefault(find_variation(line, num_rows), []).append(periods)
+    sentences = []
+    for quantity, ranges in varying.items():
+        whose = f"Its {quantity} varies" if len(hands) == 1 else f"The {quantity} of {len(ranges)} of them varies"
+        consist = "it consists" if len(ranges) == 1 else "they consist"
+        sentences.append(f"{whose}: {consist} of several lines, of one turn in {join_words(ranges)} tokens.")
+    return " ".join(sentences)
+
+
+def find_variation(line: SpectralLine, num_rows: int) -> str:
+    """Return what of a hand with parts varies: ``speed``, ``size``, or ``speed or size`` where that is not clear.
+
+    The logarithm of its path is the logarithm of its size plus i times its angle. What varies ``CLEAR`` times as much
+    as the other is named. With two lines alone, one of them weak, both vary by the same amount: log(1 + ε exp(iδt)) is
+    about ε exp(iδt), whose real and imaginary parts are equally large.
+    """
+    path = line.compute_path(num_rows)
+    times, angles = make_times(num_rows), np.unwrap(np.angle(path))
+    lead = float(np.std(angles - np.polyval(np.polyfit(times, angles, 1), times)))
+    growth = float(np.std(np.log(np.maximum(np.abs(path), 1e-300))))
+    return "speed" if lead > CLEAR * growth else "size" if growth > CLEAR * lead else "speed or size"
+
+
+def _describe_oscillating(lines: Sequence[SpectralLine]) -> str:
+    """Say which lines swing without turning; empty where none does."""
+    if not lines:
+        return ""
+    swings = "One spectral line swings" if len(lines) == 1 else f"{len(lines)} spectral lines swing"
+    return f"{swings} back and forth without turning, once in {_list_periods(lines)} tokens."
+
+
+def find_period_range(line: SpectralLine) -> tuple[float, float]:
+    """Return the shortest and the longest period of the lines of a hand with parts, in tokens per turn."""
+    periods = [line.period, *(part.period for part in line.parts)]
+    return min(periods), max(periods)
+
+
+def _list_periods(lines: Sequence[SpectralLine]) -> str:
+    """Return the periods of the lines as ``5.0, 9.0 and 31.0``; of many the first ones and the last."""
+    periods = [f"{line.period:.1f}" for line in lines]
+    if len(periods) <= MOST_NAMED:
+        return join_words(periods)
+    return f"{', '.join(periods[: MOST_NAMED - 1])} ... {periods[-1]}"
+
+
+def describe_exact_hands(periods: Sequence[float], zero_pairs: int, num_rows: int, resting_pairs: int = 0) -> str:
+    """Say how fast the pairs of columns turn, how many rest, and how many do not turn twice in ``num_rows`` rows.
+
+    ``periods`` are in tokens per turn, the shortest first.
+    """
+    slower = sum(period > num_rows / LEAST_TURNS for period in periods)
+    zero = f" {zero_pairs} pairs are zero." if zero_pairs > 1 else " One pair is zero." if zero_pairs else ""
+    if resting_pairs:
+        rest = f"{resting_pairs} pairs are" if resting_pairs > 1 else "One pair is"
+        zero += f" {rest} at rest: the same in every row."
+    still = "not zero" if zero_pairs and not resting_pairs else "not at rest"
+    pairs = f"that is {still} turns" if zero else "turns"
+    if len(periods) == 1:
+        slow = f" It makes fewer than two turns within the {num_rows} rows that were read." if slower else ""
+        return (
+            f"The one pair of columns {pairs} at exactly constant speed, once in {periods[0]:.1f} tokens.{zero}{slow}"
+        )
+    verb = "makes" if slower == 1 else "make"
+    slow = f" {slower} of them {verb} fewer than two turns within the {num_rows} rows that were read." if slower else ""
+    pairs = f"that are {still} turn" if zero else "turn"
+    slowest = f"{periods[-1]:,.0f}" if periods[-1] >= 100 else f"{periods[-1]:.1f}"
+    return (
+        f"All {len(periods)} pairs of columns {pairs} at exactly constant speed, once in {periods[0]:.1f} to "
+        f"{slowest} tokens.{zero}{slow}"
+    )
+
+
+def draw_hands(hands: list[tuple[float, Tensor]]) -> Figure | None:
+    """Draw the orbits of up to four hands, spread over the range of periods; None if there are none.
+
+    ``hands`` holds the period of each hand, in tokens per turn, and its orbit: [N, 2], from position 1 on.
+    """
+    if not hands:
+        return None
+    ordered = sorted(hands, key=lambda hand: hand[0])
+    step = max(1, math.ceil(len(ordered) / MOST_ORBITS))
+    caption = f"At most two turns, and at most {MOST_DOTS} positions of them; point at a dot for its position."
+    return Figure(tuple(_draw_orbit(*hand) for hand in ordered[::step]), caption=caption, columns=2, height=1.0,
+                  title="The path of single hands, position by position")  # fmt: skip
+
+
+def _draw_orbit(period: float, orbit_N2: Tensor) -> Panel:
+    """Draw one hand for two turns at most."""
+    steps = min(len(orbit_N2), 1 + math.ceil(2 * period))
+    rows = range(0, steps, max(1, math.ceil(steps / MOST_DOTS)))
+    points = orbit_N2[list(rows)]
+    edge = 1.08 * float(points.abs().max())
+    return Panel(
+        (
+            make_mark("line", points[:, 0], points[:, 1], emphasis="main"),
+            make_mark("points", points[:, 0], points[:, 1], names=tuple(f"position {row + 1}" for row in rows)),
+        ),
+        title=f"{period:,.1f} tokens per turn",
+        xlabel="along the hand's first axis",
+        ylabel="along its second axis",
+        xlim=(-edge, edge),
+        ylim=(-edge, edge),
+        equal=True,
+    )
+
+
+def make_encoding_view(
+    rows: PositionRows, hands: Sequence[tuple[float, Float[Tensor, "N two"]]], first: int
+) -> dict[str, Any]:
+    """Return the data of the page's view ``encoding``: plain values, for the ``details`` of a finding.
+
+    Args:
+        rows: the encoding, one row a position.
+        hands: the period of each hand in positions, and where it stands at every position.
+        first: the position of the first row.
+
+    Returns:
+        ``kind``, the name of the view; ``first``, the position of the first row; ``positions`` and ``columns``, how
+        many rows and channels are shown; ``values`` [positions, columns] in units of ``scale``; ``similarity``, the
+        cosines [positions, positions] of ``PositionRows.compute_cosines``, in units of 1 / 127; ``hands``, the
+        fastest first, each with its ``period`` and ``points`` [positions, 2] in units of its radius / 127. Values,
+        cosines and points are integers of 8 bits in base64.
+    """
+    count = min(len(rows.added_ND), MOST_POSITIONS, max(2, MOST_NUMBERS // rows.added_ND.shape[1]))
+    added_ND = rows.added_ND[:count]
+    largest = float(added_ND.abs().max()) or 1.0
+    return {
+        "kind": "encoding",
+        "first": first,
+        "positions": count,
+        "columns": added_ND.shape[1],
+        "scale": largest / LARGEST_INT8,
+        "values": pack_int8(added_ND / largest),
+        "similarity": pack_int8(rows.compute_cosines()[:count, :count]),
+        "hands": [
+            {"period": float(period), "points": pack_int8(orbit_N2[:count] / _measure_radius(orbit_N2[:count]))}
+            for period, orbit_N2 in sorted(hands, key=lambda hand: hand[0])
+        ],
+    }
+
+
+def _measure_radius(orbit_N2: Float[Tensor, "N two"]) -> float:
+    """Return the largest distance of a hand's points from its centre."""
+    return float(orbit_N2.norm(dim=-1).max()) or 1.0

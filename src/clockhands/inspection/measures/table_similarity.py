@@ -8,9 +8,9 @@ from scipy.stats import spearmanr
 from clockhands.findings import SHARE, Figure, Finding, Panel, Reference, Table
 from clockhands.inspection.drawing import make_heatmap, make_mark, make_reference_line
 from clockhands.inspection.estimators.intervals import compute_central_range
-from clockhands.inspection.estimators.matrix_statistics import average_diagonals, compute_toeplitz_r2
+from clockhands.inspection.estimators.matrix_statistics import average_diagonals, compute_toeplitz_r2, count_leading
 from clockhands.inspection.measures.measure import INPUT_HEADING, Measure
-from clockhands.inspection.measures.position_rows import read_rows
+from clockhands.inspection.measures.position_rows import compute_cosines, read_rows
 from clockhands.inspection.number_format import format_decimal, format_percent, format_percent_range
 from clockhands.inspection.reading.reading import Reading
 from clockhands.shapes import Float, Tensor
@@ -20,6 +20,8 @@ SHUFFLES = 20
 CLEAR = 2.0
 """The finding is good if distance explains more than so many times the 97.5 % quantile of what it explains of
 shuffled rows."""
+RANK_SHARE, LOW_RANK = 0.99, 0.25
+"""A table has a low rank if so much of its variance lies in this part of the directions that its rows could fill."""
 
 
 class TableSimilarity(Measure):
@@ -44,7 +46,7 @@ class TableSimilarity(Measure):
         rows = read_rows(reading.subject)
         if isinstance(rows, str):
             return self.skip(rows)
-        cosines_NN = compute_cosines(rows.centred_ND)
+        cosines_NN = rows.compute_cosines()
         generator = torch.Generator().manual_seed(0)
         shuffles = [_shuffle(rows.centred_ND, generator) for _ in range(SHUFFLES)]
         chance = torch.tensor([compute_toeplitz_r2(compute_cosines(shuffled)) for shuffled in shuffles])
@@ -54,7 +56,8 @@ class TableSimilarity(Measure):
         neighbours = format_decimal(float(mean_cosines_R[0]))
         return self.make_finding(
             f"{_describe_share(value, low, high)}; neighbours have cosine {neighbours}, and similarity "
-            f"{_describe_trend(monotonicity)} with distance up to half the length.",
+            f"{_describe_trend(monotonicity)} with distance up to half the length."
+            f"{describe_rank(rows.centred_ND)}",
             value,
             unit=SHARE,
             references=(Reference("rows shuffled", float(chance.mean()), (low, high)),),
@@ -65,15 +68,19 @@ class TableSimilarity(Measure):
         )
 
 
+def describe_rank(centred_ND: Float[Tensor, "N D"]) -> str:
+    """Say in how few directions most of a table lies, where these are few of those that its rows could fill."""
+    room, squares = min(len(centred_ND) - 1, centred_ND.shape[1]), torch.linalg.svdvals(centred_ND).square()
+    count = count_leading(squares, RANK_SHARE)
+    if count > LOW_RANK * room:
+        return ""
+    directions = "1 direction" if count == 1 else f"{count} directions"
+    return f" The table has a low rank: {format_percent(RANK_SHARE)} of its variance lies in {directions} of {room}."
+
+
 def _shuffle(rows_ND: Tensor, generator: torch.Generator) -> Tensor:
     """Return the rows in random order."""
     return rows_ND[torch.randperm(len(rows_ND), generator=generator)]
-
-
-def compute_cosines(rows_ND: Tensor) -> Tensor:
-    """Return the cosine of every pair of rows: [N, N]."""
-    unit_ND = rows_ND / rows_ND.norm(dim=-1, keepdim=True).clamp_min(1e-12)
-    return unit_ND @ unit_ND.T
 
 
 def _describe_share(value: float, low: float, high: float) -> str:
@@ -132,7 +139,7 @@ def _draw_figure(cosines_NN: Tensor, mean_cosines_R: Tensor) -> Figure:
     distances = range(1, len(mean_cosines_R) + 1)
     return Figure(
         (
-            Panel((cosines,), title="Cosine of position rows", xlabel="position", ylabel="position"),
+            Panel((cosines,), title="Cosine of position rows, less their mean", xlabel="position", ylabel="position"),
             Panel(
                 (
                     make_mark("line", distances, mean_cosines_R, label="mean cosine", emphasis="main"),

@@ -12,6 +12,8 @@ from clockhands.shapes import Bool, Float, Tensor
 
 MAX_OFFSET = 32
 """The largest offset, in tokens before and after the query, at which attention is counted."""
+MOSTLY = 0.5
+"""The part of its attention from which on a head is said to look at one offset or one position."""
 
 
 @dataclass(frozen=True)
@@ -22,17 +24,17 @@ class HeadStatistics:
     explains alone; ``by_position_interval_H2``: its 95 % interval. ``attention_by_offset_HJ``: mean attention at each
     offset from -MAX_OFFSET to MAX_OFFSET (key less query), over all pairs of tokens at that offset, with zero for those
     that the mask forbids; ``frequent_J``: whether at least half of the queries may attend to a key there.
-    ``first_token_H``: mean attention to the first token of the window, special or not. ``distance_NH``: mean distance
+    ``place_shares_HT``: mean attention to each position of the window, special or not. ``distance_NH``: mean distance
     of what a head attends to, text by text, in tokens, over the middle half of the queries, or over all but the first
     four where the mask is causal. ``uniform_distance`` and ``uniform_by_offset_J``: mean distance and attention by
-    offset of uniform attention under the layer's mask. All but ``first_token_H`` are of attention renormalised over
+    offset of uniform attention under the layer's mask. All but ``place_shares_HT`` are of attention renormalised over
     ordinary tokens.
     """
 
     by_position_H: Float[Tensor, " H"]
     by_position_interval_H2: Float[Tensor, "H two"]
     attention_by_offset_HJ: Float[Tensor, "H J"]
-    first_token_H: Float[Tensor, " H"]
+    place_shares_HT: Float[Tensor, "H T"]
     distance_NH: Float[Tensor, "N H"]
     uniform_distance: float
     uniform_by_offset_J: Float[Tensor, " J"]
@@ -42,6 +44,21 @@ class HeadStatistics:
     def distance_H(self) -> Tensor:
         """The mean distance, in tokens, at which each head attends."""
         return self.distance_NH.mean(0)
+
+    @property
+    def first_token_H(self) -> Tensor:
+        """The mean attention of each head to the first token of the window."""
+        return self.place_shares_HT[:, 0]
+
+    @property
+    def place_H(self) -> Tensor:
+        """The position of the window that gets most of the attention of each head."""
+        return self.place_shares_HT.argmax(-1)
+
+    @property
+    def place_share_H(self) -> Tensor:
+        """The mean attention of each head to the position that gets most."""
+        return self.place_shares_HT.amax(-1)
 
     @property
     def favourite_offset_H(self) -> Tensor:
@@ -63,11 +80,13 @@ class HeadStatistics:
         return self.attention_by_offset_HJ[:, MAX_OFFSET + offset]
 
     def name_head(self, head: int) -> str:
-        """Return what gets at least half of the attention, an offset or the first token; empty if neither does."""
+        """Return what gets at least half of the attention, an offset or one position; empty if neither does."""
         best = int(self.favourite_offset_H[head])
-        if float(self.favourite_share_H[head]) >= 0.5:
+        if float(self.favourite_share_H[head]) >= MOSTLY:
             return {-1: "previous token", 0: "itself", 1: "next token"}.get(best, f"offset {best:+d}")
-        return "first token" if float(self.first_token_H[head]) >= 0.5 else ""
+        place = int(self.place_H[head])
+        name = f"position {place}" if place else "first position"
+        return name if float(self.place_share_H[head]) >= MOSTLY else ""
 
 
 class HeadSums:
@@ -78,7 +97,7 @@ class HeadSums:
 
     def __init__(self, ordinary_T: Bool[Tensor, " T"]) -> None:
         self.ordinary_T, self.sums = ordinary_T, PositionSums()
-        self.first_token_sum = torch.zeros(())
+        self.place_sums_HT = torch.zeros(())
         self.mask_ST = torch.ones(1, 1, dtype=torch.bool)
         self.distances: list[Tensor] = []
 
@@ -87,9 +106,8 @@ class HeadSums:
         ordinary = self.ordinary_T
         weights = computed.weights_BHST.cpu()
         ordinary_weights = weights if bool(ordinary.all()) else weights[:, :, ordinary][..., ordinary]
-        self.first_token_sum = self.first_token_sum + weights[:, :, ordinary, 0].sum((0, 2), dtype=torch.float64) / int(
-            ordinary.sum()
-        )
+        places_HT = weights[:, :, ordinary].sum((0, 2), dtype=torch.float64) / int(ordinary.sum())
+        self.place_sums_HT = self.place_sums_HT + places_HT
         # Assumed to be the mask of every text and head: windows have one length and no padding.
         self.mask_ST = computed.mask_BHST[0, 0].cpu()[ordinary][:, ordinary]
         # What goes to special tokens is left out, so that attention between ordinary tokens sums to 1 again.
@@ -118,7 +136,7 @@ class HeadSums:
             by_position_H=by_position,
             by_position_interval_H2=by_position_interval_H2,
             attention_by_offset_HJ=_average_offsets(mean_HST, offset_ST),
-            first_token_H=self.first_token_sum / num_texts,
+            place_shares_HT=self.place_sums_HT / num_texts,
             distance_NH=torch.cat(self.distances),
             uniform_distance=float((uniform_ST * offset_ST.abs()).sum(-1)[queries].mean()),
             uniform_by_offset_J=_average_offsets(uniform_ST[None], offset_ST)[0],

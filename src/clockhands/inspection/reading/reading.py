@@ -15,9 +15,11 @@ from clockhands.inspection.reading.interventions import Interventions, intervene
 from clockhands.inspection.reading.logit_split import LogitSplit, split_logits
 from clockhands.inspection.reading.sentence_split import SentenceLayer, split_sentence
 from clockhands.inspection.reading.sentences import Sentence
+from clockhands.inspection.reading.sinks import Sink, find_sinks
 from clockhands.inspection.reading.windows import Windows
 from clockhands.models.influence import Influence, find_influence
 from clockhands.models.subject import Subject
+from clockhands.shapes import Float, Tensor
 
 
 @dataclass
@@ -26,7 +28,8 @@ class Reading:
 
     ``logit_splits`` and ``head_statistics`` hold one entry for each attention layer. ``control`` is the same class with
     fresh weights, read on the first of the same windows; None if it was not built. ``texts`` are the strings that a
-    caller gave, None for token ids and for text that was chosen. ``sentences`` are those that a caller asked about.
+    caller gave, None for token ids and for text that was chosen; ``origin`` says in a few words where the text is from.
+    ``sentences`` are those that a caller asked about.
     ``findings`` are those of the measures that ran before, by name.
     """
 
@@ -36,6 +39,7 @@ class Reading:
     head_statistics: list[HeadStatistics] = field(default_factory=list)
     control: Reading | None = None
     texts: Sequence[str] | None = None
+    origin: str = ""
     sentences: Sequence[Sentence] = ()
     findings: dict[str, Finding] = field(default_factory=dict)
 
@@ -43,6 +47,11 @@ class Reading:
     def without_text(cls, subject: Subject) -> Reading:
         """Return a reading for measures of the tables at the input, which need no text and no run of the model."""
         return cls(subject, Capture(torch.zeros(0, 1, dtype=torch.long), [], [], torch.ones(1, dtype=torch.bool)))
+
+    @property
+    def text_sentence(self) -> str:
+        """What was read, in a few words: how many windows of which text."""
+        return f"{self.capture.num_texts:,} windows of {self.capture.length:,} tokens{self.origin}"
 
     @property
     def windows(self) -> Windows:
@@ -60,6 +69,27 @@ class Reading:
         return find_influence(
             subject.forward, recorded.ids_NT, recorded.ordinary_T, recorded.source_NS, subject.vocabulary_size
         )
+
+    @cached_property
+    def sinks(self) -> dict[tuple[int, int], Sink]:
+        """The heads that look at one position, by the indices of layer and head, and what each follows."""
+        return find_sinks(self.subject, self.capture, self.head_statistics)
+
+    @property
+    def heads_of_tokens(self) -> list[tuple[int, int]]:
+        """The heads that look at one position for the token there, or of which that is undecided."""
+        return [at for at, sink in self.sinks.items() if sink.follows != "position"]
+
+    def count_by_position(self, shares_LH: Float[Tensor, "L H"], least: float, *, undecided: bool = False) -> int:
+        """Count the heads whose share is ``least`` or more, but for those that follow a token at one position.
+
+        ``undecided``: whether those count of which it is undecided what they follow.
+        """
+        counted = shares_LH >= least
+        for (layer, head), sink in self.sinks.items():
+            if sink.follows != "position" and not (undecided and sink.follows == "undecided"):
+                counted[layer, head] = False
+        return int(counted.sum())
 
     @cached_property
     def interventions(self) -> Interventions:

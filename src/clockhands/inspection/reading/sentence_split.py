@@ -15,6 +15,7 @@ from clockhands.inspection.reading.layer import Layer
 from clockhands.inspection.reading.logit_parts import DATA_DEPENDENT, TERMS, LogitParts, split_text
 from clockhands.inspection.reading.logit_split import centre_logits, split_logits
 from clockhands.inspection.reading.sentences import Sentence, make_comparison_rows
+from clockhands.inspection.reading.term_groups import POSITIONAL, TERM_GROUPS
 from clockhands.inspection.reading.windows import Windows
 from clockhands.models.subject import Subject
 from clockhands.shapes import Bool, Float, Tensor
@@ -22,29 +23,18 @@ from clockhands.shapes import Bool, Float, Tensor
 MOST_OTHERS = 48
 """Other texts from which the means by position come."""
 SENTENCE_TERMS: Mapping[str, tuple[str, ...]] = {
-    "word–word": ("content–content",),
-    "word–position": ("content–position", "content–constant"),
-    "position–word": ("position–content", "constant–content"),
-    "position–position": (
-        "position–position", "position–constant", "constant–position", "constant–constant", "added, position",
-        "added, constant",
-    ),
-    "words and distance, added": ("added, content", DATA_DEPENDENT),
-}  # fmt: skip
+    "token alone": ("content–content",),
+    "token–position": ("content–position", "content–constant"),
+    "position–token": ("position–content", "constant–content"),
+    "position alone": tuple(term for name in POSITIONAL for term in TERM_GROUPS[name]),
+    "token × distance": ("added, content", DATA_DEPENDENT),
+}
 """The terms of the split logits in groups: does a term depend on the token or on the position of the query, and on
-which of the two of the key? Saved tables keep these names, in which a token is a word. What no text changes, the
-constant, goes with position: it is there whatever the tokens are. The last is zero except in layers that add what a
+which of the two of the key? What no text changes, the constant, goes with position: it is there whatever the tokens
+are. "Position alone" is the same sum as on the rest of the page. The last is zero except in layers that add what a
 token and a distance give together (DeBERTa, Transformer-XL), or in which tokens choose positions or change what is
-added.
-
-Other groups than those of ``term_groups``, though some names are alike (saved tables keep them):
-
-- "position–position" here is position alone, the sum of all of ``POSITIONAL`` there; there it is one term.
-- "word–position" holds content–constant too, and "position–word" constant–content: preferred tokens there.
-"""
-
-
-TOKENS_ALONE, POSITION_ALONE = map([*SENTENCE_TERMS].index, ("word–word", "position–position"))
+added."""
+TOKENS_ALONE, POSITION_ALONE = map([*SENTENCE_TERMS].index, ("token alone", "position alone"))
 """The indices of tokens alone and of position alone among ``SENTENCE_TERMS``."""
 
 
@@ -57,7 +47,7 @@ class SentenceLayer:
         mask_ST: which keys each query may attend to.
         terms_tHST: ``SENTENCE_TERMS`` of the logits, each centred over the keys of its query: softmax sees no more.
         shares_Ht: their shares of the variance of the logits, head by head.
-        positional_N: the share of position–position in each of the other texts, all heads pooled.
+        positional_N: the share of position alone in each of the other texts, all heads pooled.
         pooled_t: the shares in the sentence, all heads pooled.
     """
 
@@ -93,7 +83,7 @@ def _read_layer(layer: Layer, sentence: Sentence) -> SentenceLayer:
     logits_HST = centre_logits(parts.real.logits_BHST, included_BHST)[0].double()
     cov_Ht = (terms_tHST * logits_HST).sum((-1, -2)).T.cpu()
     var_H = logits_HST.square().sum((-1, -2)).cpu()
-    positional = [TERMS.index(term) for term in SENTENCE_TERMS["position–position"]]
+    positional = [TERMS.index(term) for term in SENTENCE_TERMS["position alone"]]
     centred = [centre_logits(term[None], parts.real.mask_BHST)[0] for term in terms_tHST]
     return SentenceLayer(
         parts.real.weights_BHST[0].float().cpu(),

@@ -16,7 +16,7 @@ window.views.encoding = (place, data) => {
   below.setAttribute("role", "group");
   below.setAttribute("aria-label", "Dials of the hands");
   make("h4", left, { textContent: `The encoding: positions downwards, ${data.columns} dimensions across` });
-  make("h4", right, { textContent: "Cosine to every other position" });
+  make("h4", right, { textContent: "Cosine to every other position, rows less their mean" });
 
   // The heatmap: blue below zero, orange above, as strong as the value.
   const box = make("div", left, { className: "heat" }), canvas = make("canvas", box, { width: data.columns, height: count });

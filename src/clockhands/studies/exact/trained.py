@@ -19,7 +19,7 @@ from clockhands.inspection.estimators.matrix_statistics import (
 )
 from clockhands.inspection.measures.channel_moves import measure_channel_moves
 from clockhands.inspection.measures.directions import find_subspace
-from clockhands.inspection.measures.loudness import measure_lengths
+from clockhands.inspection.measures.loudness import measure_levels
 from clockhands.inspection.measures.mixed_share import POSITION_SHARE, measure_mixed_share
 from clockhands.shapes import Tensor
 from clockhands.studies.exact.added import Numbers
@@ -86,14 +86,14 @@ def _measure_rows(subject: Subject, recorded: Capture) -> Numbers:
     words, positions = tables.tokens_VD.double(), tables.positions_ND[1:].double()
     basis = find_subspace(compute_covariance(positions), POSITION_SHARE)
     covariance = compute_covariance(words)
-    lengths, moves = measure_lengths(tables, recorded), measure_channel_moves(tables, recorded)
+    levels, moves = measure_levels(tables, recorded), measure_channel_moves(tables, recorded)
     assert moves is not None, "every channel of its words varies"
     return {
         "entry of a word": float(words.square().mean().sqrt()),
         "entry of a position": float(positions.square().mean().sqrt()),
         "largest entry of a position": float(positions.abs().max()),
-        "length of a word's row": lengths[0],
-        "length of a position's row": lengths[1],
+        "length of a word's row": levels.token_length,
+        "length of a position's row": levels.position_length,
         "move of a channel, median": float(moves.varying_D.median()),
         "move of a channel, largest": float(moves.varying_D.max()),
         "channels that hardly move": moves.num_still,

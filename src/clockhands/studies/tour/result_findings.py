@@ -11,7 +11,7 @@ from clockhands.comparison import Comparison
 from clockhands.comparison.ceiling_finding import find_plan_ceiling
 from clockhands.data import Pair
 from clockhands.findings import SHARE, Figure, Finding, Mark, Panel, Reference, Table
-from clockhands.generation import Translation, compute_cross_attention, draw_cross_attention
+from clockhands.generation import Score, Translation, compute_cross_attention, draw_cross_attention
 from clockhands.runs import Run
 from clockhands.studies.answer import answer_question
 from clockhands.studies.study import Study
@@ -28,7 +28,13 @@ def find_exact_match(study: Study, comparison: Comparison, translators: Translat
     return Finding(
         name="tour.exact",
         question=study.question,
-        verdict=f"{answer_question(study, comparison)} {find_plan_ceiling(comparison.plan).sentence}",
+        verdict=" ".join(
+            [
+                answer_question(study, comparison),
+                describe_without_factor(main, quiet),
+                find_plan_ceiling(comparison.plan).sentence,
+            ]
+        ),
         value=main.value,
         unit="%",
         interval=(main.low, main.high),
@@ -44,6 +50,16 @@ def find_exact_match(study: Study, comparison: Comparison, translators: Translat
         source="the *numbers* corpus: German says tens and units the other way round",
         details={"group": "What it learnt"},
     )
+
+
+def describe_without_factor(main: Score, quiet: Score) -> str:
+    """Say what a model that lacks the factor √d after as many steps shows: that it is later, and not that it fails."""
+    if quiet.high < main.low:
+        return (
+            "Without the factor it learns later, not never: how far it is after as many steps differs from seed to "
+            "seed, and with more steps it gets as far (`clockhands study scale`)."
+        )
+    return "Whether a model without the factor is behind after as many steps is undecided with one seed."
 
 
 def _draw_bars(rows: Sequence[tuple[Any, ...]], *more: Mark) -> Figure:

@@ -48,7 +48,7 @@ class _Spelled:
             tails=[text.removeprefix(thousand) for text in followed],
             weights_N=weights_N,
             whole=partial(spell, language=self.source),
-            description=f"exact, over all {self.largest + 1:,} numbers",
+            description=f"exact, over all {self.largest + 1:,} numbers, each weighted by how often the corpus draws it",
         ).measure(bags)
 
 

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy.signal import lfilter
 
-from clockhands.inspection.estimators.wave_fit import (
+from clockhands.inspection.estimators.hands import MOST_COMPONENTS, _project_on_components
+from clockhands.inspection.estimators.waves import (
+    SURROGATES,
     find_peak,
     fit_waves,
     make_times,
     make_trend,
     make_waves,
     measure_agreement,
+    measure_surrogates,
     refine_frequencies,
 )
 
@@ -97,3 +101,23 @@ def test_a_wave_that_jumps_halfway_does_not_agree() -> None:
     wave = make_waves(np.arange(256.0), np.array([0.5])) @ np.eye(2)
     wave[128:] *= -1
     assert measure_agreement(wave, np.array([0.5]))[0] < 0.5
+
+
+def _smooth(rows: int = 256, channels: int = 6) -> np.ndarray:
+    noise = np.random.default_rng(0).standard_normal((rows + 100, channels))
+    return lfilter([1.0], [1.0, -0.9], noise, axis=0)[100:]
+
+
+def test_there_are_so_many_and_their_lines_agree_no_better_than_noise() -> None:
+    agreements = list(measure_surrogates(_smooth(), 0))
+    assert len(agreements) == SURROGATES
+    assert 0.2 < float(np.mean([found.mean() for found in agreements])) < 0.8
+    assert max(float(found.max()) for found in agreements) <= 1
+
+
+def test_components_rebuild_rows_and_are_orthonormal() -> None:
+    rows = _smooth(channels=5) @ np.random.default_rng(2).standard_normal((5, 300))
+    coordinates, components = _project_on_components(rows)
+    assert coordinates.shape[1] == 5 <= MOST_COMPONENTS
+    assert coordinates @ components == pytest.approx(rows, abs=1e-8)
+    assert components @ components.T == pytest.approx(np.eye(5), abs=1e-8)
