@@ -23,7 +23,7 @@ def sections(card: str) -> dict[str, str]:
 
 def test_the_badge_changes_with_what_fails() -> None:
     assert describe_badge(result(GOOD)) == ("1 pass · transformers 5.23.0", "good")
-    assert describe_badge(result(GOOD, SHARED)) == ("1 pass · 1 by the library · transformers 5.23.0", "good")
+    assert describe_badge(result(GOOD, SHARED)) == ("1 pass · 1 by the library · transformers 5.23.0", "warn")
     assert describe_badge(result(GOOD, OWN)) == ("1 fail, 1 pass · transformers 5.23.0", "bad")
     assert describe_badge(result(fault="cannot be built")) == ("not checked · transformers 5.23.0", "bad")
 

@@ -62,17 +62,19 @@ def test_what_is_not_judged_any_more_is_worse() -> None:
     other = result(Outcome("shift", "PASS", 0.0), model="other")
     assert changes([other], [safe]) == ["m: the baseline is about other"]
     assert changes([safe, other], [safe]) == []
-    assert changes([safe, other], [safe], covers_all=True) == ["other: in the baseline, and not checked any more"]
 
 
 def test_the_first_line_counts_what_is_the_models_own() -> None:
     shared = Outcome("packing.gaps", "LIBRARY", 1.0, measured="FAIL", known="packing-gaps")
-    assert result(shared).summary() == "PASS  m: no fault of its own; 1 fault of its library touches it"
+    said = "no fault of its own; 1 fault of its library touches it; not safe: positions with gaps"
+    assert result(shared).summary() == f"FAIL  m: {said}"
+    assert result(shared).summary(own=True).startswith("PASS  m: no fault of its own; 1 fault")
     both = result(shared, Outcome("precision.to", "LIBRARY", 1.0), Outcome("shift", "FAIL", 1.0))
-    assert both.summary() == "FAIL  m: 1 check fails; 2 faults of its library touch it"
+    assert both.summary().startswith("FAIL  m: 1 check fails; 2 faults of its library touch it; not safe: ")
+    assert both.summary(own=True).startswith("FAIL  m: 1 check fails")
     twice = [Outcome(name, "LIBRARY", 1.0, cause="the scan clamps") for name in ("cache.steps", "cache.mask")]
-    assert result(*twice, shared).summary() == "PASS  m: no fault of its own; 2 faults of its library touch it"
-    assert (result(shared).failed, both.failed) == (False, True)
+    assert result(*twice, shared).summary().startswith("FAIL  m: no fault of its own; 2 faults of its library touch it")
+    assert (result(shared).failed, result(shared).failed_itself, both.failed_itself) == (True, False, True)
     assert result().summary() == "PASS  m: no fault of its own"
     assert Result("m", "causal", "", (), fault="broken").summary() == "FAIL  m: broken"
 
@@ -162,7 +164,7 @@ def test_the_page_opens_with_the_summary_and_what_is_not_safe() -> None:
         Outcome("order.matters", "PASS", size=1.8),
     ).findings()
     opening = found["check.rely"].details["opening"]
-    assert opening.startswith("FAIL  m: 1 check fails; 1 fault of its library touches it.\nNot safe: ")
+    assert opening.startswith("FAIL  m: 1 check fails; 1 fault of its library touches it; not safe: ")
     assert "positions with gaps" in opening
     references = {
         name: found[f"check.{name}"].references[0] for name in ("packing.gaps", "precision.to", "order.matters")

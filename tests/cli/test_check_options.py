@@ -6,6 +6,7 @@ import pytest
 
 from clockhands.cli import main
 from clockhands.cli.check_options import split_names
+from clockhands.errors import UsageError
 
 WRONG = {
     (): "name one thing to check: a model or --type NAME (or --list)",
@@ -28,4 +29,7 @@ def test_wrong_usage_is_told_in_one_line(given: tuple[str, ...], capsys: pytest.
 
 def test_names_stand_between_commas() -> None:
     assert split_names("shift, cache.steps,,") == ["shift", "cache.steps"]
-    assert split_names(None) is split_names("") is None
+    assert split_names(None) is None
+    for nothing in ("", ",", " , "):
+        with pytest.raises(UsageError, match="names no check"):
+            split_names(nothing)

@@ -20,7 +20,7 @@ def describe_badge(result: Result) -> tuple[str, Light]:
     version = " · ".join(f"{name} {number}" for name, number in result.versions.items() if name == "transformers")
     parts = ["not checked" if result.fault else f"{failed} fail, {passed} pass" if failed else f"{passed} pass"]
     parts += [f"{shared} by the library"] if shared else []
-    light: Light = "bad" if result.failed else "good"
+    light: Light = "bad" if result.failed_itself else "warn" if result.failed else "good"
     return " · ".join(filter(None, [*parts, version])), light
 
 
@@ -39,7 +39,7 @@ def make_card(result: Result) -> str:
         lines += ["### What the library does", ""]
         lines += [*(_list(shared) or ["Nothing that the checks look for."]), "", "### What you may rely on", ""]
         lines += [*_tabulate(result), ""]
-    command = f" `{result.command}`." if result.command else ""
+    command = f" {_quote_code(result.command)}." if result.command else ""
     lines += [
         f"Measured with {describe_versions(result)}:{command}" if command else f"With {describe_versions(result)}."
     ]
@@ -72,7 +72,7 @@ def _list(outcomes: Iterable[Outcome]) -> list[str]:
         groups.setdefault(outcome.cause or outcome.check, []).append(outcome)
     lines = []
     for group in groups.values():
-        names = ", ".join(f"`{outcome.check}`" for outcome in group)
+        names = ", ".join(_quote_code(outcome.check) for outcome in group)
         text = sentence(group[0]).removeprefix(group[0].verdict).strip()
         linked = _LINKED.sub(r"[\1#\2](https://github.com/\1/issues/\2)", _escape(text))
         lines.append(f"- {names}: {linked}")
@@ -86,6 +86,14 @@ def _tabulate(result: Result) -> Iterator[str]:
         if reliance.safe is not None:
             untried = f" (not tried: {', '.join(reliance.untried)})" if reliance.untried else ""
             yield f"| {reliance.use} | {'yes' if reliance.safe else 'no'}{untried} |"
+
+
+def _quote_code(text: str) -> str:
+    """Return text as a code span, which ends at no backtick inside: its fence has one more than stand together."""
+    line = " ".join(text.split())
+    fence = "`" * (1 + max(map(len, re.findall("`+", line)), default=0))
+    space = " " if line.startswith("`") or line.endswith("`") else ""
+    return f"{fence}{space}{line}{space}{fence}"
 
 
 def _escape(text: str) -> str:

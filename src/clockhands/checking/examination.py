@@ -100,7 +100,11 @@ def examine(
     refuse("tiny", DRAWN, dtype=dtype, device=device, weights=weights)
     if has_config(name):
         build, config = shrink_published(name, trust_remote_code)
-        subjects = make_subjects.from_build(build, config)
+        try:
+            subjects = make_subjects.from_build(build, config)
+        except Exception as fault:  # a library's model may raise anything while it is built
+            text = f"{type(fault).__name__}: {' '.join(str(fault).split())[:200]}"
+            raise CheckpointError(f"no small model can be built of the configuration of {name}: {text}") from fault
         return [_result(subjects, build.name, checks, progress, f"check {name} --tiny")]
     refuse("an architecture", "are about a folder or hub name", trust_remote_code=trust_remote_code)
     return [examine_build(build, checks, progress) for build in find(name)]

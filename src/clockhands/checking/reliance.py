@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from clockhands.checking.checks.check import CHECKS, USES, Check
 from clockhands.checking.verdict.outcome import Outcome
@@ -23,6 +23,7 @@ SHOWN_BY: Mapping[str, tuple[str, ...]] = {
 """Checks that try a use itself. Where none of them applies, the other checks can show that it is unsafe, not that it
 is safe: a model without a cache that sees no future has not decoded with a cache."""
 _NAMED = 2
+_BY_LENGTH = ("one text after another", "cached decoding")
 
 
 @dataclass(frozen=True)
@@ -30,20 +31,23 @@ class Reliance:
     """Whether a use is ``safe``: None where that was not or could not be checked.
 
     ``untried`` are those of its ``checks`` that did not apply, or were opt-in and not asked for.
+    ``within``: a yes was shown for texts of so many tokens; None where length plays no part.
     """
 
     use: str
     safe: bool | None
     checks: tuple[str, ...] = ()
     untried: tuple[str, ...] = ()
+    within: int | None = None
 
     def describe(self) -> str:
         """Return "yes" or "no", with what a yes does not cover."""
         if not self.safe:
             return "no"
+        yes = f"yes, within {self.within:,} tokens" if self.within else "yes"
         if len(self.untried) > _NAMED:
-            return f"yes ({len(self.untried)} of {len(self.checks)} checks untried)"
-        return f"yes (untried: {', '.join(self.untried)})" if self.untried else "yes"
+            return f"{yes} ({len(self.untried)} of {len(self.checks)} checks untried)"
+        return f"{yes} (untried: {', '.join(self.untried)})" if self.untried else yes
 
 
 def list_reliances(outcomes: Sequence[Outcome]) -> list[Reliance]:
@@ -55,7 +59,16 @@ def list_reliances(outcomes: Sequence[Outcome]) -> list[Reliance]:
     verdicts: dict[str, set[str]] = {}
     for outcome in outcomes:
         verdicts.setdefault(outcome.check.removeprefix("source."), set()).add(outcome.verdict)
-    return [_judge_use(use, [check for check in CHECKS.values() if use in check.uses], verdicts) for use in USES]
+    lengths = {outcome.check.removeprefix("source."): outcome.tokens for outcome in outcomes}
+    reliances = [_judge_use(use, [check for check in CHECKS.values() if use in check.uses], verdicts) for use in USES]
+    return [replace(each, within=_find_length(each, lengths)) for each in reliances]
+
+
+def _find_length(reliance: Reliance, lengths: Mapping[str, int | None]) -> int | None:
+    """Return the longest text that a law about length was tried on; a use is known to be safe no further."""
+    if reliance.use not in _BY_LENGTH:
+        return None
+    return max((tokens for name in reliance.checks if (tokens := lengths.get(name))), default=None)
 
 
 def _judge_use(use: str, checks: Sequence[Check], verdicts: Mapping[str, set[str]]) -> Reliance:

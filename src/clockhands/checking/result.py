@@ -43,7 +43,12 @@ class Result:
 
     @property
     def failed(self) -> bool:
-        """Whether the model has a fault of its own, or could not be built; those of its library do not count."""
+        """Whether the model or its library has a fault, or it could not be judged at all."""
+        return bool(self.fault) or any(outcome.verdict in ("FAIL", "LIBRARY") for outcome in self.outcomes)
+
+    @property
+    def failed_itself(self) -> bool:
+        """Whether the model has a fault of its own, or could not be judged at all."""
         return bool(self.fault) or any(outcome.verdict == "FAIL" for outcome in self.outcomes)
 
     def count(self, verdict: str) -> int:
@@ -58,15 +63,21 @@ class Result:
         """Return in words which uses are safe, and what was not tried of them: the last line in the terminal."""
         return describe_reliances(list_reliances(self.outcomes))
 
-    def summary(self) -> str:
-        """Return in words what is the model's own fault and what its library's: the first line in the terminal."""
+    def summary(self, own: bool = False) -> str:
+        """Return in words what is the model's own fault and what its library's: the first line in the terminal.
+
+        A use that a fault of the library makes unsafe is no PASS, unless ``own`` asks for the model's own faults alone.
+        """
         if self.fault:
             return f"FAIL  {self.model}: {self.fault}"
         failed = self.count("FAIL")
         shared = len({outcome.cause or outcome.check for outcome in self.outcomes if outcome.verdict == "LIBRARY"})
-        own = f"{_number(failed, 'check')} fail{'s' * (failed == 1)}" if failed else "no fault of its own"
+        faults = f"{_number(failed, 'check')} fail{'s' * (failed == 1)}" if failed else "no fault of its own"
         noted = f"; {_number(shared, 'fault')} of its library touch{'es' * (shared == 1)} it" if shared else ""
-        return f"{'FAIL' if failed else 'PASS'}  {self.model}: {own}{noted}"
+        unsafe = [reliance.use for reliance in list_reliances(self.outcomes) if reliance.safe is False]
+        ending = f"; not safe: {', '.join(unsafe)}" if unsafe else ""
+        bad = self.failed_itself if own else self.failed
+        return f"{'FAIL' if bad else 'PASS'}  {self.model}: {faults}{noted}{ending}"
 
     def as_dict(self) -> dict[str, Any]:
         """Return the stable JSON form."""
@@ -91,6 +102,13 @@ class Result:
                 raise DataError(f"the checks were written in schema {raw['schema']}, this is {SCHEMA}: run them again")
             outcomes = tuple(Outcome(**entry) for entry in raw["outcomes"])
             names = ("model", "scheme", "versions", "seconds", "fault")
+            texts = [raw[name] for name in ("model", "kind", "scheme", "fault")]
+            texts += [text for entry in outcomes for text in (entry.check, entry.verdict, entry.note, entry.cause)]
+            if not all(isinstance(text, str) for text in texts) or not isinstance(raw["versions"], dict):
+                raise TypeError("its names are no texts")
+            unknown = {entry.verdict for entry in outcomes} - set(_LIGHTS)
+            if unknown:
+                raise TypeError(f"there is no verdict {', '.join(sorted(unknown))}")
             return cls(task=raw["kind"], outcomes=outcomes, **{name: raw[name] for name in names})
         except (KeyError, TypeError) as fault:
             raise DataError(f"this is no result of clockhands check: {type(fault).__name__} {fault}") from fault
@@ -121,8 +139,7 @@ class Result:
         light: Light = "bad" if self.failed else "good"
         table = Table.of(("use", "safe", "untried checks"), rows)
         verdict = self.fault or self.reliance()
-        unsafe = [reliance.use for reliance in known if not reliance.safe]
-        opening = f"{self.summary()}." + (f"\nNot safe: {', '.join(unsafe)}." if unsafe else "")
+        opening = f"{self.summary()}."
         return Finding(
             "check.rely", "What may you rely on?", verdict, light=light, table=table, details={"opening": opening}
         )
@@ -158,16 +175,14 @@ def versions() -> dict[str, str]:
     return {name: metadata.version(name) for name in ("transformers", "torch", "clockhands")}
 
 
-def changes(before: Sequence[Result], after: Sequence[Result], covers_all: bool = False) -> list[str]:
+def changes(before: Sequence[Result], after: Sequence[Result]) -> list[str]:
     """Return one line for each check that became worse between two runs; a new check counts if it fails.
 
     Worse is also what was safe and is not judged any more, a model that cannot be built any more, and a baseline that
-    says nothing about the model. ``covers_all``: both runs are about all models, so that one may not be missing.
+    says nothing about the model.
     """
     old = {result.model: result for result in before}
-    worse = [line for result in after for line in _changes(old, result)]
-    missing = sorted(set(old) - {result.model for result in after}) if covers_all else []
-    return worse + [f"{model}: in the baseline, and not checked any more" for model in missing]
+    return [line for result in after for line in _changes(old, result)]
 
 
 _RANK = {"PASS": 0, "N/A": 0, "PROPERTY": 1, "WARN": 2, "LIBRARY": 2, "FAIL": 3}

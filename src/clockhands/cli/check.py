@@ -60,11 +60,12 @@ def _check_model(options: argparse.Namespace) -> int:
         if deviation is not None:
             print(deviation.text())
         for result in results:
-            print_result(result, options.verbose)
+            print_result(result, options)
     write_for_readme(results[0], options)
     if options.report:
         _write_pages(results, deviation, options.report)
-    return find_exit_code(results, before, options.baseline) or int(deviation is not None and not deviation.same)
+    differs = deviation is not None and not deviation.same
+    return find_exit_code(results, before, options.baseline, options.own) or int(differs)
 
 
 def _write_pages(results: list[Result], deviation: Deviation | None, folder: str) -> None:

@@ -11,10 +11,14 @@ __all__ = ["arguments", "split_names", "validate"]
 
 _WEIGHTS = ("dtype", "device", "weights")
 _OUTPUT = ("json", "report", "badge", "card", "verbose")
+EXIT_CODES = """exit codes:
+  0  nothing failed (with --baseline: nothing became worse; with --own: nothing of the model itself)
+  1  a check failed, the logits are not those of --against, or a file or a server could not be read
+  2  wrong usage"""
 # What a way of checking has no use for, and why: an option is honoured or refused, never dropped.
 _REFUSED: dict[str, tuple[tuple[str, ...], str]] = {
     "list": (
-        ("tiny", "slow", "against", "baseline", "trust_remote_code", *_OUTPUT, *_WEIGHTS),
+        ("tiny", "own", "slow", "against", "baseline", "trust_remote_code", *_OUTPUT, *_WEIGHTS),
         "nothing is checked",
     ),
     "tiny": (_WEIGHTS, "the weights are initialised at random, in float32 on the CPU"),
@@ -29,6 +33,7 @@ _REFUSED: dict[str, tuple[tuple[str, ...], str]] = {
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
+    parser.epilog = f"{parser.epilog or ''}\n\n{EXIT_CODES}"
     parser.add_argument(
         "model",
         nargs="?",
@@ -45,6 +50,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="check a small, randomly initialised model with this configuration; no weights are loaded",
     )
     parser.add_argument("--only", metavar="A,B", help="run only these checks or groups: packing,cache,padding.right")
+    parser.add_argument(
+        "--own",
+        action="store_true",
+        help="count the model's own faults alone, not those of its library, which make it fail",
+    )
     parser.add_argument("--slow", action="store_true", help="add compiled checks: flex attention, compile, export")
     parser.add_argument(
         "--against",
@@ -110,5 +120,13 @@ def validate(options: argparse.Namespace) -> None:
 
 
 def split_names(text: str | None) -> list[str] | None:
-    """Return the names of ``--only``, which stand between commas; None where none were given."""
-    return [name.strip() for name in text.split(",") if name.strip()] if text else None
+    """Return the names of ``--only``, which stand between commas; None where the option was not given.
+
+    Raises UsageError where nothing stands there: no check would be made, and all of them would pass.
+    """
+    if text is None:
+        return None
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    if not names:
+        raise UsageError(f"--only {text!r} names no check: write --only padding,cache.steps, or leave it out")
+    return names

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
-from typing import TYPE_CHECKING
+import textwrap
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from clockhands.errors import UsageError
 
 if TYPE_CHECKING:
     from clockhands.checking.result import Result
@@ -12,29 +17,56 @@ if TYPE_CHECKING:
 
 __all__ = ["find_exit_code", "print_result", "read_baseline", "write_for_readme"]
 
+_WIDTH = 160
+_WHOLE: dict[str, Any] = {"break_long_words": False, "break_on_hyphens": False}
 _ORDER = ("FAIL", "LIBRARY", "WARN", "PROPERTY", "PASS", "N/A")
 
 
-def print_result(result: Result, verbose: bool) -> None:
-    """Print the summary, the outcomes from the worst on, and what one may rely on; every check if ``verbose``."""
+def print_result(result: Result, options: argparse.Namespace) -> None:
+    """Print the summary, what one may rely on, and the outcomes from the worst on; every check with ``--verbose``."""
     from clockhands.checking.outcome_words import sentence
 
     if sys.stderr.isatty():
         print("\r\033[K", end="", file=sys.stderr)
-    print(result.summary())
+    alone = "" if options.against or result.fault else " (without --against its base and pairing cannot be judged)"
+    print(textwrap.fill(result.summary(options.own) + alone, _WIDTH, subsequent_indent="      ", **_WHOLE))
     versions = " · ".join(f"{name} {version}" for name, version in result.versions.items())
     count = len(result.outcomes)
     checks = f"{count} check{'s' * (count != 1)}"
     print(f"{result.model} · {result.scheme} · {checks} in {result.seconds:.1f} s · {versions}")
+    _print_reliances(result)
     for verdict in _ORDER:
         outcomes = [outcome for outcome in result.outcomes if outcome.verdict == verdict]
-        if verdict in ("PASS", "N/A") and not verbose:
+        if verdict in ("PASS", "N/A") and not options.verbose:
             if outcomes:
-                print(f"{verdict:9} {_name_checks(outcomes)}")
+                _print_wrapped(verdict, _name_checks(outcomes))
             continue
         for outcome in outcomes:
-            print(f"{verdict:9} {outcome.check}: {sentence(outcome).removeprefix(verdict).strip(' .') or 'holds'}.")
-    print(result.reliance())
+            said = sentence(outcome).removeprefix(verdict).strip(" .") or "holds"
+            _print_wrapped(verdict, f"{outcome.check}: {said}.")
+            if verdict in ("FAIL", "LIBRARY") and os.environ.get("GITHUB_ACTIONS") == "true":
+                _annotate(options, outcome.check, said, "error" if verdict == "FAIL" or not options.own else "warning")
+
+
+def _print_reliances(result: Result) -> None:
+    """Print a line for each use that is known to be safe or not."""
+    from clockhands.checking.reliance import list_reliances
+
+    known = [reliance for reliance in list_reliances(result.outcomes) if reliance.safe is not None]
+    print("You may rely on:" if known else "You may rely on: nothing that was checked whole.")
+    for reliance in known:
+        _print_wrapped("", f"{reliance.use:34} {reliance.describe()}")
+
+
+def _print_wrapped(head: str, text: str) -> None:
+    print(textwrap.fill(f"{head:9} {text}", _WIDTH, subsequent_indent=" " * 10, **_WHOLE))
+
+
+def _annotate(options: argparse.Namespace, check: str, said: str, level: str) -> None:
+    """Print an annotation as GitHub's pipelines show them beside a file."""
+    escaped = said.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+    file = str(options.model or options.type).replace("%", "%25").replace(",", "%2C").replace(":", "%3A")
+    print(f"::{level} file={file},title=clockhands check {check}::{escaped}")
 
 
 def _name_checks(outcomes: list[Outcome]) -> str:
@@ -50,6 +82,9 @@ def write_for_readme(result: Result, options: argparse.Namespace) -> None:
     from clockhands.files import write_text
     from clockhands.report.badge import make_badge
 
+    for path in filter(None, (options.badge, options.card)):
+        if not Path(path).name or Path(path).is_dir():
+            raise UsageError(f"{path} is a folder: name a file to write to")
     if options.badge:
         message, light = describe_badge(result)
         title = f"{result.summary()}. {describe_versions(result)}"
@@ -66,14 +101,17 @@ def read_baseline(options: argparse.Namespace) -> list[Result] | None:
 
 
 def find_exit_code(
-    results: list[Result], before: list[Result] | None, baseline: str | None, covers_all: bool = False
+    results: list[Result],
+    before: list[Result] | None,
+    baseline: str | None,
+    own: bool = False,
 ) -> int:
-    """Return 1 if anything failed, or, beside a baseline, if anything became worse, which is printed; else 0."""
+    """Return 1 if anything failed (of ``own``: by the model itself), or, beside a baseline, became worse; else 0."""
     if before is None:
-        return int(any(result.failed for result in results))
+        return int(any(result.failed_itself if own else result.failed for result in results))
     from clockhands.checking.result import changes
 
-    worse = changes(before, results, covers_all)
+    worse = changes(before, results)
     for line in worse:
         print(f"worse than {baseline}: {line}", file=sys.stderr)
     return int(bool(worse))

@@ -54,7 +54,7 @@ def test_only_the_judge_makes_outcomes() -> None:
 def test_evidence_gives_its_numbers() -> None:
     first, again = Measurement(0.5, "at 3"), Measurement(0.25)
     assert Evidence(inapplicable="why").numbers() == {}
-    alone = {"size": 0.5, "confirmed": None, "note": "at 3", "floor": None}
+    alone = {"size": 0.5, "confirmed": None, "note": "at 3", "floor": None, "tokens": None}
     assert Evidence(first=first).numbers() == alone
     assert Evidence(first=first, repeated=again).numbers() == {**alone, "confirmed": 0.25}
 
@@ -72,7 +72,7 @@ def test_what_is_raised_on_valid_input_is_a_failure_unless_it_need_not_be_offere
 def test_a_failure_of_shared_code_has_the_rounding_of_its_precision_beside_it() -> None:
     (result,) = examine("llama:causal", tiny=True, only=["precision.to", "packing.gaps"])
     low, full = result.outcomes
-    assert (low.verdict, full.verdict) == ("LIBRARY", "LIBRARY") and not result.failed
+    assert (low.verdict, full.verdict) == ("LIBRARY", "LIBRARY") and not result.failed_itself and result.failed
     assert low.floor is not None and full.floor is not None and full.size is not None
     assert 0.01 < low.floor < 2, "bfloat16 has eight bits"
     assert 1e-8 < full.floor < 1e-4 < 100 * full.floor < full.size, "float32 has 24"

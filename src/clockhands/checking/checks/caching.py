@@ -121,7 +121,7 @@ def _in_pieces(subject: Subject, stops: list[int]) -> Measurement:
     cache = _new(subject)
     actual = [subject.logits(ids[:, a:b], cache=cache) for a, b in pairwise([0, *stops])]
     size, position = worst(torch.cat(actual, 1), subject.logits(ids))
-    return Measurement(size, f"largest at token {position} of {stops[-1]}")
+    return Measurement(size, f"largest at token {position} of {stops[-1]}", tokens=stops[-1])
 
 
 def _new(subject: Subject) -> Any:

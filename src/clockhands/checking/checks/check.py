@@ -62,7 +62,8 @@ class Measurement:
 
     ``wanted`` says whether the difference should be there (a changed theta must change the logits) or not; ``floor``
     is the difference that the precision alone makes there, where that is not the rounding of the weights' own, and
-    ``tolerance`` the difference that counts as none.
+    ``tolerance`` the difference that counts as none. ``tokens``: how long the longest text was, where the law says more
+    the longer it is.
     """
 
     size: float
@@ -70,6 +71,7 @@ class Measurement:
     wanted: bool = False
     floor: float | None = None
     tolerance: float = TOLERANCE
+    tokens: int | None = None
 
     @property
     def expected(self) -> bool:

@@ -37,7 +37,9 @@ class Evidence:
         if self.first is None:
             return {}
         confirmed = None if self.repeated is None else self.repeated.size
-        return {"size": self.first.size, "confirmed": confirmed, "note": self.first.note, "floor": self.first.floor}
+        first = self.first
+        numbers = {"size": first.size, "note": first.note, "floor": first.floor, "tokens": first.tokens}
+        return {**numbers, "confirmed": confirmed}
 
 
 def measure(subject: Subject, check: Check) -> Evidence:

@@ -18,6 +18,7 @@ class Outcome:
     LIBRARY is a failure whose cause lies in code that many models share; ``floor`` is then what the precision in which
     it shows does by itself, in the same unit.
     ``measured`` is the verdict of the measurement where the known fault ``known`` changed it, and empty otherwise.
+    ``tokens`` is the length up to which a law about length was tried.
     """
 
     check: str
@@ -34,6 +35,7 @@ class Outcome:
     measured: Verdict | Literal[""] = ""
     known: str = ""
     floor: float | None = None
+    tokens: int | None = None
 
     @property
     def change(self) -> str:

@@ -166,7 +166,7 @@ _RULES = (
     ),
     _Rule(
         (
-            *("shift", "causal.prefix", "cache.steps", "cache.chunks", "cache.mask", "cache.left_mask"),
+            *("shift", "causal.prefix", "cache.steps", "cache.across", "cache.chunks", "cache.mask", "cache.left_mask"),
             *("cache.prefill", "cache.prefix", "cache.reorder", "generate."),
         ),
         lambda subject: subject.facts.stretches,
