@@ -61,7 +61,7 @@ def list_reliances(outcomes: Sequence[Outcome]) -> list[Reliance]:
         verdicts.setdefault(outcome.check.removeprefix("source."), set()).add(outcome.verdict)
     lengths = {outcome.check.removeprefix("source."): outcome.tokens for outcome in outcomes}
     reliances = [_judge_use(use, [check for check in CHECKS.values() if use in check.uses], verdicts) for use in USES]
-    return [replace(each, within=_find_length(each, lengths)) for each in reliances]
+    return [replace(reliance, within=_find_length(reliance, lengths)) for reliance in reliances]
 
 
 def _find_length(reliance: Reliance, lengths: Mapping[str, int | None]) -> int | None:
