@@ -4,7 +4,19 @@ from __future__ import annotations
 
 from tests.house import list_functions, measure
 
-MOST: dict[str, float] = {}
+MOST: dict[str, float] = {
+    "lines": 76_000,
+    "tokens of code": 509_500,
+    "files": 660,
+    "lines of the longest file": 450,
+    "modules with one importer": 230,
+    "public names": 1_969,
+    "depth of imports": 35,
+    "lines of a function, median": 8,
+    "lines of the longest function": 75,
+    "lines of tests": 56_000,
+    "megabytes of docs": 17.2,
+}
 """The figures of today, rounded up. Whoever makes one smaller lowers it here; whoever needs more says why in the
 commit."""
 

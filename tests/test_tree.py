@@ -42,8 +42,8 @@ ELSEWHERE = {
         "checking/test_defects.py checking/test_schema.py conformance/test_matrix.py "
         "conformance/test_sweep.py report/test_matrix_page.py exploring/test_vectors.py extension/test_regret.py "
         "studies/test_answers.py studies/test_pages.py studies/test_studies.py test_architecture.py "
-        "test_gpu_benchmark.py test_mutants.py test_packaging.py test_traps.py test_tree.py test_tutorials.py "
-        "test_words.py"
+        "test_gpu_benchmark.py test_house.py test_mutants.py test_packaging.py test_traps.py test_tree.py "
+        "test_tutorials.py test_words.py"
     ),
 }
 """Why tests mirror no module, and which. A name that is not needed here any more fails."""
