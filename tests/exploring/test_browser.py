@@ -10,11 +10,9 @@ import pytest
 import torch
 
 from clockhands.data import Pair, encode_texts
-from clockhands.exploring.controls import Controls
-from clockhands.exploring.measuring import translate_controlled
+from clockhands.exploring.controls import Controls, translate_controlled
 from clockhands.exploring.model_data import ExplorerModel, describe_model
-from clockhands.exploring.page import prepare_model
-from clockhands.exploring.tour_models import find_tour_models
+from clockhands.exploring.page import find_tour_models, prepare_model
 from clockhands.model import TokenBatch
 from clockhands.runs import Run
 from tests.exploring.engine import ask, open_page

@@ -5,10 +5,14 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 
 from clockhands.errors import UsageError
-from clockhands.exploring.model_data import describe_model
+from clockhands.exploring.model_data import describe_model, describe_order, describe_scheme, hold_packed, pack_weights
+from clockhands.exploring.page import prepare_model
+from clockhands.runs import Run
 from tests.exploring.models import PAIRS, make_run
 
 
@@ -32,3 +36,120 @@ def test_what_cannot_run_is_refused(tmp_path: Path) -> None:
     run = make_run(tmp_path, encoder="fire", decoder="fire")
     with pytest.raises(UsageError, match=r"encoder.scheme = 'fire'"):
         describe_model(run, "one", "One", "", PAIRS)
+
+
+def read_bits(digits: str, columns: int, rows: int) -> list[list[int]]:
+    """Read a table of bits from hexadecimal digits, as the page does: the first bit of a digit is its highest."""
+    bits = [int(bit) for digit in digits for bit in f"{int(digit, 16):04b}"]
+    return [bits[row * columns : (row + 1) * columns] for row in range(rows)]
+
+
+def test_two_texts_are_described_as_the_page_s_own_test_writes_them_by_hand() -> None:
+    described = describe_order([[0, 1, 2], [0, 2], []], 4, least=0)
+    assert described == {"shortest": 2, "longest": 3, "next": "61020800", "before": "6200"}
+
+
+def test_pairs_are_those_of_a_loop_over_all_texts() -> None:
+    rng = np.random.default_rng(0)
+    texts = [rng.integers(0, 6, rng.integers(1, 5)).tolist() for _ in range(4)]
+    follows, precedes = np.zeros((8, 8), int), np.zeros((7, 7), int)
+    for text in texts:
+        for first, second in zip([7, *text], [*text, 7], strict=True):
+            follows[first, second] = 1
+        for second in range(len(text)):
+            for first in range(second):
+                precedes[text[first], text[second]] = 1
+    described = describe_order(texts, 7, least=0)
+    assert read_bits(described["next"], 8, 8) == follows.tolist()
+    assert read_bits(described["before"], 7, 7) == precedes.tolist()
+
+
+def test_rare_tokens_that_never_met_tell_nothing() -> None:
+    texts = [[0, 1]] * 40 + [[1, 0]] * 40 + [[2, 0]] * 20
+    before = read_bits(describe_order(texts, 4)["before"], 4, 4)
+    # By chance 0 and 1 are together in 100 · 80 / 100 texts, 1 and 2 in 80 · 20 / 100, which is fewer than 20.
+    assert before == [[0, 1, 0, 0], [1, 0, 1, 0], [1, 1, 1, 0], [0, 0, 0, 0]]
+
+
+@pytest.mark.parametrize("text", ["Tom bit a dog", "the old queen saw Eva"])
+def test_a_page_holds_what_the_training_of_its_model_showed(translator: Run, text: str) -> None:
+    data = prepare_model(translator, "roles", "who bit whom").data
+    size = len(data["tokens"])
+    ids = translator.tokenizers.source(text, add_special_tokens=False)["input_ids"]
+    follows = read_bits(data["trained"]["next"], size + 1, size + 1)
+    seen = [follows[first][second] for first, second in zip([size, *ids], [*ids, size], strict=True)]
+    # This translator was trained without adjectives: "old" never stood in a sentence that it read.
+    assert all(seen) == (text == "Tom bit a dog")
+    assert (data["trained"]["shortest"], data["trained"]["longest"]) == (3, 5)
+
+
+def test_options_have_their_values_and_hands_their_frequencies(tmp_path: Path) -> None:
+    run = make_run(tmp_path, encoder={"scheme": "sinusoidal", "base": 16.0}, decoder={"scheme": "rope", "base": 16.0})
+    told = describe_scheme(run, "encoder")
+    assert (told["name"], told["combine"], told["amplitude"]) == ("sinusoidal", "add", 1.0)
+    assert told["options"]["layout"] == "interleaved" and told["options"]["base"] == 16.0
+    assert told["frequencies"] == pytest.approx([1, 0.5, 0.25, 0.125])
+    assert describe_scheme(run, "decoder")["frequencies"] == pytest.approx([1, 0.25])
+
+
+def test_what_was_learned_is_a_number(tmp_path: Path) -> None:
+    run = make_run(
+        tmp_path,
+        encoder={"scheme": "sinusoidal", "learned_amplitude": True},
+        decoder={"scheme": "rope", "learned": True},
+    )
+    with torch.no_grad():
+        run.model.transformer.encoder.schemes[0].amplitude.fill_(0.5)
+        run.model.transformer.decoder.schemes[0].alpha_F.fill_(0.5)
+    assert describe_scheme(run, "encoder")["amplitude"] == 0.5
+    assert describe_scheme(run, "decoder")["factors"] == pytest.approx([1.6487213, 1.6487213])
+
+
+def test_forms_that_follow_from_the_side_are_resolved(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "alibi", encoder="alibi", decoder="alibi")
+    assert describe_scheme(run, "encoder")["options"]["form"] == "symmetric"
+    told = describe_scheme(run, "decoder")
+    assert (told["options"]["form"], told["slopes"]) == ("causal", [[0.0625, 0.00390625]])
+    run = make_run(tmp_path / "t5", encoder="t5", decoder="t5")
+    assert describe_scheme(run, "encoder")["options"]["bidirectional"] is True
+    told = describe_scheme(run, "decoder")
+    assert told["options"]["bidirectional"] is False
+    assert told["starts"] == run.model.transformer.decoder.schemes[0].starts_N.tolist()
+
+
+def test_every_tensor_stands_at_its_place(tmp_path: Path) -> None:
+    run = make_run(tmp_path, encoder="learned", decoder="t5", token_scale="learned")
+    packed, places = pack_weights(run, "float32")
+    numbers = np.frombuffer(packed, "<f4")
+    state = run.model.transformer.state_dict()
+    tables = {"encoder.table": "encoder.schemes.0.table_LP", "decoder.table": "decoder.schemes.0.table_HN"}
+    for name, place in places.items():
+        tensor = state[tables.get(name, name)]
+        start = place["offset"]
+        assert place["shape"] == list(tensor.shape)
+        assert np.array_equal(numbers[start : start + tensor.numel()], tensor.flatten().numpy())
+    assert {"encoder.table", "decoder.table", "output.weight"} <= set(places)
+
+
+def test_tied_matrices_share_a_place_and_half_precision_rounds(tmp_path: Path) -> None:
+    run = make_run(tmp_path)
+    packed, places = pack_weights(run)
+    assert places["output.weight"] == places["encoder.input.tokens.weight"] == places["decoder.input.tokens.weight"]
+    weight = run.model.transformer.output.weight
+    start = places["output.weight"]["offset"]
+    ours = np.frombuffer(packed, "<f2")[start : start + weight.numel()]
+    assert np.array_equal(ours, weight.detach().flatten().to(torch.float16).numpy())
+    assert len(packed) == 2 * sum(parameter.numel() for parameter in run.model.parameters())
+
+
+def test_a_run_holds_what_is_packed_inside_the_block_alone(tmp_path: Path) -> None:
+    run = make_run(tmp_path, encoder="learned", decoder="t5")
+    trained = {name: tensor.clone() for name, tensor in run.model.state_dict().items()}
+    half, _ = pack_weights(run)
+    with hold_packed(run):
+        whole, places = pack_weights(run, "float32")
+        rounded = {name: tensor.clone() for name, tensor in run.model.state_dict().items()}
+    assert np.array_equal(np.frombuffer(half, "<f2").astype("<f4"), np.frombuffer(whole, "<f4"))
+    assert len(places) > 20
+    assert any(not torch.equal(rounded[name], tensor) for name, tensor in trained.items())
+    assert all(torch.equal(run.model.state_dict()[name], tensor) for name, tensor in trained.items())

@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from clockhands.exploring.measuring import UNTOUCHED, measure
+from clockhands.errors import CheckpointError
+from clockhands.exploring.controls import UNTOUCHED, measure
 from clockhands.exploring.model_data import ExplorerModel, describe_model
-from clockhands.exploring.page import make_page, name_models, prepare_model
+from clockhands.exploring.page import LABELS, find_tour_models, make_page, name_models, prepare_model
 from clockhands.inspection import open_subject
 from clockhands.inspection.run import DEFAULT_COUNT
 from clockhands.inspection.text_choice import choose_windows
@@ -23,6 +24,7 @@ from clockhands.runs import Run
 from clockhands.studies.measured import read_answers
 from clockhands.studies.question import read_questions
 from tests.exploring.models import PAIRS, make_run
+from tests.studies.tour.short import shorten_tour
 
 
 @pytest.fixture(scope="module")
@@ -131,3 +133,20 @@ def test_a_page_of_four_models_as_large_as_the_tours_is_at_most_3_2_megabytes(tm
         models.append(model)
     assert models[0].data["config"]["parameters"] > 230_000
     assert len(make_page(models, "clockhands explore").encode()) < 3.2e6
+
+
+@pytest.mark.slow
+def test_an_absent_tour_is_run_and_then_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shorten_tour(monkeypatch)
+    said: list[str] = []
+    found = find_tour_models(tmp_path / "tour", show=False, say=said.append)
+    assert list(found) == list(LABELS.values())
+    assert all(run.finished for run in found.values())
+    assert said[0] == f"there is no tour in {tmp_path / 'tour'} yet: it is run first"
+    assert (tmp_path / "tour" / "report.html").is_file()
+    assert found == find_tour_models(tmp_path / "tour", show=False, say=pytest.fail)
+
+
+def test_a_folder_without_the_tour_is_named(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match="is not a training run"):
+        find_tour_models(tmp_path, show=False, say=pytest.fail)

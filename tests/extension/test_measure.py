@@ -40,7 +40,7 @@ def test_a_planted_limit_is_found(limit: dict[str, int], usable: int) -> None:
     measurement = find_usable(0, **limit)
     assert measurement.usable.learned == ("passkey", "recall")
     assert measurement.usable.length == usable
-    findings = list(make_measure_findings(measurement, margin=0.05, command="", basis={}))
+    findings = list(make_measure_findings(measurement, margin=0.05))
     said = "It reads at least 512 tokens (8×" if usable == 512 else f" up to {usable} tokens ("
     assert said in findings[0].verdict
     assert findings[2].reference("passkey, without the facts").value == pytest.approx(0.5, abs=0.01)

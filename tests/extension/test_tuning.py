@@ -87,5 +87,5 @@ def test_the_sentence_says_what_the_numbers_show(change: float, cost: float, sai
     assert difference is not None and price is not None
     rows = rng.normal(3, 0.1, (20, 1))
     tuned = Tuned(Drift((128,), 8, rows + change), None, rows, (difference,), price, 2.0, (3.0, 2.9))
-    finding = make_tuning_finding(tuned, Tuning(2), command="", basis={})
+    finding = make_tuning_finding(tuned, Tuning(2))
     assert all(part in finding.verdict for part in said) and finding.light == light

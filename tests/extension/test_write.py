@@ -98,7 +98,7 @@ def test_what_the_page_says_of_a_cache_is_what_transformers_computes(name: str, 
     plain, chosen = judge(Setting(model, stream, (LENGTH, 2 * LENGTH, LONG), 8, 10, ()), methods)
     written = write_extended(model, chosen.method, LENGTH, LONG, tmp_path / "longer")
     dependence = find_dependence(model, chosen.method)
-    finding = make_cache_finding(written, chosen, plain, ours=False, dependence=dependence, command="")
+    finding = make_cache_finding(written, chosen, plain, ours=False, dependence=dependence)
     texts, tail = len(chosen.drift.losses_NR), chosen.drift.tail
     ids_NS = torch.from_numpy(cut_texts(stream, LONG, tail, texts, ()))
     whole, cached = (decode(tmp_path / "longer", ids_NS, prefill) for prefill in (LONG, LENGTH))
@@ -129,7 +129,7 @@ def test_a_model_of_ours_says_that_it_takes_no_cache_where_keys_would_be_stale(t
         written = write_extended(model, methods[name], LENGTH, LONG, tmp_path / name)
         judged = Judged(methods[name], Drift((LENGTH, LONG), 8, np.zeros((8, 2))), None, None, 2.0)
         dependence = find_dependence(model, methods[name])
-        said[name] = make_cache_finding(written, judged, judged, ours=True, dependence=dependence, command="").verdict
+        said[name] = make_cache_finding(written, judged, judged, ours=True, dependence=dependence).verdict
         assert written.steps == (32 if name == "yarn" else 0)
     assert "Nothing: its positions do not depend" in said["yarn"]
     assert "It takes none beyond 32 tokens" in said["ntk-beyond"]

@@ -22,8 +22,6 @@ from clockhands.models.subject import Subject
 from clockhands.runs import Run
 from clockhands.shapes import Tensor
 
-__all__ = ["convert_checkpoint"]
-
 ALIKE = 1e-3
 """The largest difference of a logit from that of the original, in standard deviations: rounding alone."""
 _PROBED = 128

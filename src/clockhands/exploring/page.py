@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -10,14 +10,12 @@ from typing import Any
 from clockhands import __version__
 from clockhands.data import Corpus, Pair, encode_texts, open_corpus
 from clockhands.errors import DataError, UsageError
+from clockhands.exploring.controls import cut_next_tokens, measure
 from clockhands.exploring.foreign import convert_checkpoint
-from clockhands.exploring.measuring import cut_next_tokens, measure
-from clockhands.exploring.model_data import ExplorerModel, describe_model
+from clockhands.exploring.model_data import MOST_TOKENS, ExplorerModel, describe_model, describe_order, hold_packed
 from clockhands.exploring.recorded import record_model
 from clockhands.exploring.story import compose_findings
 from clockhands.exploring.support import check_support
-from clockhands.exploring.trained_order import MOST_TOKENS, describe_order
-from clockhands.exploring.weights import hold_packed
 from clockhands.inspection import Subject, open_subject
 from clockhands.inspection.during_training import MEASURE_FUNCTIONS
 from clockhands.inspection.run import DEFAULT_COUNT
@@ -28,8 +26,30 @@ from clockhands.report.explorer_page import make_explorer_page
 from clockhands.runs import Run, open_run
 from clockhands.studies.measured import read_answers
 from clockhands.studies.question import read_questions
+from clockhands.studies.tour import run_tour
+from clockhands.studies.tour.training import FOLDERS, MAIN, NO_SCALE, ROLES, ROLES_BLIND
 
-__all__ = ["HELD_OUT", "make_page", "name_models", "prepare_checkpoint", "prepare_foreign", "prepare_model"]
+LABELS = {
+    MAIN: ("numbers", "German numbers"),
+    ROLES: ("roles", "who bit whom"),
+    ROLES_BLIND: ("roles-no-position", "who bit whom, without positions"),
+    NO_SCALE: ("numbers-no-scale", "German numbers, trained without √d"),
+}
+"""The key and the label of each variant of the tour that a page shows."""
+
+
+def find_tour_models(out: Path, *, show: bool, say: Callable[[str], None]) -> dict[tuple[str, str], Run]:
+    """Return the runs of the tour in ``out`` by key and label; the tour is run there if the folder does not exist.
+
+    Raises UsageError if the folder holds something else, and whatever ``run_tour`` raises.
+    """
+    if not out.exists():
+        from clockhands.report import write
+
+        say(f"there is no tour in {out} yet: it is run first")
+        write(run_tour(out, show=show, say=say), out, name="report.html")
+    return {LABELS[variant]: Run.from_folder(out / FOLDERS[variant]) for variant in LABELS}
+
 
 HELD_OUT = 200
 """The most held-out sentences that stand in a page."""

@@ -22,8 +22,6 @@ from clockhands.models.subject import Subject
 from clockhands.schemes import RoPE
 from clockhands.shapes import Float, Tensor
 
-__all__ = ["record_model"]
-
 MOST_ROWS = 512
 """The most rows of a table, which is as far as the page draws one."""
 MOST_CELLS = 260_000

@@ -8,11 +8,9 @@ from typing import Any
 import numpy as np
 
 from clockhands import __version__
-from clockhands.exploring.measuring import UNTOUCHED
+from clockhands.exploring.controls import UNTOUCHED
 from clockhands.exploring.model_data import ExplorerModel
 from clockhands.findings import Finding, Findings, Table
-
-__all__ = ["compose_findings"]
 
 _LOUDNESS = ("position left out", "position ¼ as loud", "position ½ as loud", "position twice as loud",
              "position 4 times as loud")  # fmt: skip

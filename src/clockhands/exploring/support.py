@@ -12,8 +12,6 @@ from clockhands.options import options_of
 from clockhands.runs import Run
 from clockhands.schemes import CATALOGUE
 
-__all__ = ["LARGEST", "OPTIONS", "check_support", "list_stacks"]
-
 OPTIONS: Mapping[str, frozenset[str]] = {
     "none": frozenset(),
     "sinusoidal": frozenset(

@@ -17,8 +17,6 @@ from transformers import PreTrainedTokenizerBase
 from clockhands.data import Tokenizers
 from clockhands.inspection.reading.token_ids import find_special_tokens
 
-__all__ = ["describe_tokens", "find_tokenizer_faults", "read_rules", "translate_pattern"]
-
 _FORMS = ("NFC", "NFKC", "Lowercase", "Prepend")
 _UNREAD = ("dropout", "continuing_subword_prefix", "end_of_word_suffix", "byte_fallback", "ignore_merges")
 """Options of byte pairs that the page does not read."""

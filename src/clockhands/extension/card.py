@@ -21,9 +21,7 @@ KEPT_KEYS = {
 """Why a cache changes what is read, by ``find_dependence``."""
 
 
-def make_cache_finding(
-    written: Written, chosen: Judged, plain: Judged, *, ours: bool, dependence: int, command: str
-) -> Finding:
+def make_cache_finding(written: Written, chosen: Judged, plain: Judged, *, ours: bool, dependence: int) -> Finding:
     """Return the finding that says what a written model computes where it goes on by its cache.
 
     ``chosen``: what was judged of it, after training where it was trained. ``ours``: whether it is one of this project.
@@ -67,7 +65,6 @@ def make_cache_finding(
             "The written folder was opened again; one text of random tokens was read in one pass and by its cache, and "
             "compared with what was judged. Losses: texts of the judgement."
         ),
-        command=command,
         details={"group": "What was written"},
     )
 
@@ -76,7 +73,7 @@ def _format_loss(loss: float) -> str:
     return f"{loss:.3f}" if np.isfinite(loss) else "it cannot be read"
 
 
-def make_engine_finding(folder: Path, *, command: str, dependence: int = 0) -> Finding:
+def make_engine_finding(folder: Path, dependence: int = 0) -> Finding:
     """Return the finding that lists how each program is told the positions of a written model."""
     lines = list(list_engine_lines(folder))
     remark = " vLLM and SGLang use the long list for every text, short ones too." if dependence == 1 else ""
@@ -89,7 +86,6 @@ def make_engine_finding(folder: Path, *, command: str, dependence: int = 0) -> F
         light="info",
         table=Table.of(["program", "is told"], lines),
         method="Converted from the written configuration, as `clockhands explain --to` does.",
-        command=command,
         details={"group": "What was written"},
     )
 

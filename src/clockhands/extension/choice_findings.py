@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,10 +21,10 @@ from clockhands.shapes import Float
 GROUP = "What makes it read further"
 
 
-def make_choice_findings(choice: Choice, *, command: str, basis: Mapping[str, str]) -> Iterator[Finding]:
+def make_choice_findings(choice: Choice) -> Iterator[Finding]:
     """Yield the finding of the judgement, and that of the trials before it."""
-    yield _make_judgement(choice, command, basis)
-    yield _make_trials(choice, command, basis)
+    yield _make_judgement(choice)
+    yield _make_trials(choice)
 
 
 def describe_choice(choice: Choice) -> str:
@@ -89,7 +89,7 @@ def _describe_unwritten(choice: Choice) -> str:
     )
 
 
-def _make_judgement(choice: Choice, command: str, basis: Mapping[str, str]) -> Finding:
+def _make_judgement(choice: Choice) -> Finding:
     lengths = choice.judged[0].drift.lengths
     ranked = lengths if choice.learned else ()
     cached = _list_cached(choice)
@@ -127,9 +127,7 @@ def _make_judgement(choice: Choice, command: str, basis: Mapping[str, str]) -> F
             + f" Of methods within {EQUAL:.0%} of that the one is chosen that depends least on the length of a call."
         ),
         source="LongRoPE (Ding et al. 2024) for the search; the rules and schemes name their own",
-        command=command,
         details={"group": GROUP},
-        basis=basis,
     )
 
 
@@ -200,7 +198,7 @@ def _draw(choice: Choice) -> Figure:
     )
 
 
-def _make_trials(choice: Choice, command: str, basis: Mapping[str, str]) -> Finding:
+def _make_trials(choice: Choice) -> Finding:
     rows = sorted(choice.tried.items(), key=lambda pair: (-pair[1][1], pair[1][0]))
     table = Table.of(
         ["method", f"loss in the later half of {choice.longest:,} tokens", "texts"],
@@ -222,9 +220,7 @@ def _make_trials(choice: Choice, command: str, basis: Mapping[str, str]) -> Find
             "losses chose the finalists, so they are no measure of them; the judgement is."
             + (f" Methods that need another attention were not tried: {choice.left_out}." if choice.left_out else "")
         ),
-        command=command,
         details={"group": GROUP},
-        basis=basis,
     )
 
 
@@ -280,7 +276,7 @@ def compare_tuned(
     return Tuned(drift, cached, before_NR, tuple(changes), cost, float(short_N.mean()), tuple(steps))
 
 
-def make_tuning_finding(tuned: Tuned, tuning: Tuning, *, command: str, basis: Mapping[str, str]) -> Finding:
+def make_tuning_finding(tuned: Tuned, tuning: Tuning) -> Finding:
     """Return the finding of a training."""
     last = tuned.changes[-1]
     word = "falls" if last.high < 0 else "rises" if last.low > 0 else "is not shown to change"
@@ -310,9 +306,7 @@ def make_tuning_finding(tuned: Tuned, tuning: Tuning, *, command: str, basis: Ma
         figure=_draw_losses(tuned),
         method=f"Trained {windows[tuning.windows]}, on text that the judgement does not read. Paired by text.",
         source="PoSE (Zhu et al. 2024)" if tuning.windows == "skip" else "",
-        command=command,
         details={"group": "What training gives"},
-        basis=basis,
     )
 
 

@@ -119,8 +119,8 @@ def _write(
     signature: str, progress: CountProgress,
 ) -> tuple[list[Finding], dict[str, str]]:  # fmt: skip
     """Train the chosen model if that is asked for, write it, and return what there is to say of choice and model."""
-    basis, chosen, tuning = {"text": _describe_text(model, plan)}, choice.chosen, plan.tuning
-    made = list(make_choice_findings(choice, command=plan.command, basis=basis))
+    chosen, tuning = choice.chosen, plan.tuning
+    made = list(make_choice_findings(choice))
     if tuning is None and chosen is choice.judged[0]:
         return made, {}
     if tuning is None:
@@ -133,18 +133,14 @@ def _write(
                 signature=f"{signature} {tuning} {chosen.method}", progress=progress,
             )  # fmt: skip
             tuned = compare_tuned(extended, chosen, short_N, streams[1], choice, steps, plan.texts)
-            made.append(make_tuning_finding(tuned, tuning, command=plan.command, basis=basis))
+            made.append(make_tuning_finding(tuned, tuning))
             written = write_checked(model, chosen.method, choice.trained, choice.longest, place, tuned=extended)
             chosen = replace(chosen, drift=tuned.drift, cached=tuned.cached)
     ours, dependence = is_run(model.source), find_dependence(model, chosen.method)
     if model.mask_id is None:
-        made.append(
-            make_cache_finding(
-                written, chosen, choice.judged[0], ours=ours, dependence=dependence, command=plan.command
-            )
-        )
+        made.append(make_cache_finding(written, chosen, choice.judged[0], ours=ours, dependence=dependence))
     if not ours:
-        made.append(make_engine_finding(place, command=plan.command, dependence=dependence))
+        made.append(make_engine_finding(place, dependence))
     return made, {"written": f"{folder}; {_describe_written(written)}"}
 
 
@@ -161,9 +157,10 @@ def _gather(
 ) -> Findings:
     """Return all findings, those of the model as it is first."""
     basis = {"text": _describe_text(model, plan)}
-    first = make_measure_findings(measurement, margin=plan.margin, command=plan.command, basis=basis)
+    first = make_measure_findings(measurement, margin=plan.margin)
     known = {"model": model.source, "trained length": f"{plan.trained:,} tokens", **basis, "version": __version__}
-    return Findings(f"How far {model.source} reads", (*first, *made), {**known, **facts}, command=plan.command)
+    items = tuple(replace(item, command=plan.command, basis=basis) for item in (*first, *made))
+    return Findings(f"How far {model.source} reads", items, {**known, **facts}, command=plan.command)
 
 
 def _describe_text(model: LanguageModel, plan: Plan) -> str:

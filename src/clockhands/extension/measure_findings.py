@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -15,13 +15,11 @@ from clockhands.shapes import Float
 GROUP = "As it is"
 
 
-def make_measure_findings(
-    measurement: Measurement, *, margin: float, command: str, basis: Mapping[str, str]
-) -> Iterator[Finding]:
+def make_measure_findings(measurement: Measurement, *, margin: float) -> Iterator[Finding]:
     """Yield the findings of a measurement; ``margin``: nats that a length may cost."""
-    yield _make_usable(measurement, margin, command, basis)
-    yield _make_drift(measurement, command, basis)
-    yield _make_retrieval(measurement, command, basis)
+    yield _make_usable(measurement, margin)
+    yield _make_drift(measurement)
+    yield _make_retrieval(measurement)
 
 
 def _times(length: int, trained: int) -> str:
@@ -57,7 +55,7 @@ def describe_usable(measurement: Measurement, margin: float) -> str:
     return f"It reads {until}; at {failing.length:,} tokens {failing.reason}.{rests}"
 
 
-def _make_usable(measurement: Measurement, margin: float, command: str, basis: Mapping[str, str]) -> Finding:
+def _make_usable(measurement: Measurement, margin: float) -> Finding:
     usable, trained = measurement.usable, measurement.trained
     rows = [
         (rung.length, rung.length / trained, "yes" if rung.holds else "no" if rung.shown_not else "undecided",
@@ -78,13 +76,11 @@ def _make_usable(measurement: Measurement, margin: float, command: str, basis: M
             f"above that at the best trained length, and each learned task is shown to keep {KEPT:.0%} of its lead "
             "over chance; so must every shorter length. One-sided bounds, simultaneous over lengths and tasks (max-t)."
         ),
-        command=command,
         details={"group": GROUP},
-        basis=basis,
     )
 
 
-def _make_drift(measurement: Measurement, command: str, basis: Mapping[str, str]) -> Finding:
+def _make_drift(measurement: Measurement) -> Finding:
     drift, usable = measurement.drift, measurement.usable
     means_R = drift.losses_NR.mean(0)
     read = [place for place in range(len(means_R)) if not np.isnan(means_R[place])]
@@ -117,9 +113,7 @@ def _make_drift(measurement: Measurement, command: str, basis: Mapping[str, str]
             f"The last {drift.tail} tokens of {len(drift.losses_NR)} texts, scored after contexts of different length; "
             "differences are paired by text."
         ),
-        command=command,
         details={"group": GROUP},
-        basis=basis,
     )
 
 
@@ -139,7 +133,7 @@ def _draw_drift(measurement: Measurement, read: Sequence[int]) -> Figure:
     return Figure((panel,), caption, title="Loss by length of the text before")
 
 
-def _make_retrieval(measurement: Measurement, command: str, basis: Mapping[str, str]) -> Finding:
+def _make_retrieval(measurement: Measurement) -> Finding:
     retrieval, learned = measurement.retrieval, measurement.usable.learned
     absent = [task for task in retrieval.ranks if task not in learned]
     left_out = f" Not shown to be above chance, and left out of the judgement: {', '.join(absent)}." if absent else ""
@@ -169,9 +163,7 @@ def _make_retrieval(measurement: Measurement, command: str, basis: Mapping[str, 
             "smaller logit; the sample are the texts."
         ),
         source="RULER (Hsieh et al. 2024), by rank",
-        command=command,
         details={"group": GROUP},
-        basis=basis,
     )
 
 
