@@ -19,6 +19,7 @@ from transformers import (
     BertForMaskedLM,
     BertModel,
     GPT2Config,
+    GPTJConfig,
     LlamaConfig,
     MarianConfig,
     MarianMTModel,
@@ -95,7 +96,8 @@ def test_layers_that_the_files_lack_are_not_made_up(llama: Path, opener: Any) ->
 
 def test_layers_that_the_files_have_too_many_are_told(llama: Path, logged: Logged) -> None:
     model = load_model(AutoModel, change_config(llama, num_hidden_layers=1))
-    assert "layers.1.input_layernorm.weight" in logged.text and "6 more have no place in the LlamaModel" in logged.text
+    assert "layers.1.input_layernorm.weight, " in logged.text and "its LlamaModel has no place for: " in logged.text
+    assert "and 6 more are not read" in logged.text
     assert len(model.layers) == 1 and "lm_head" not in logged.text, "a head that is not opened is no fault"
 
 
@@ -128,6 +130,17 @@ def test_tied_weights_stand_in_the_files_once(tmp_path: Path) -> None:
     assert "lm_head.weight" not in load_file(tmp_path / "model.safetensors")
     opened = load_model(AutoModelForCausalLM, tmp_path)
     assert torch.equal(opened.lm_head.weight, model.transformer.wte.weight)
+
+
+def test_masks_that_older_versions_saved_are_no_weights(tmp_path: Path, logged: Logged) -> None:
+    """As in the files of GPT-J 6B on the hub."""
+    AutoModelForCausalLM.from_config(
+        GPTJConfig(vocab_size=11, n_embd=8, n_layer=1, n_head=2, rotary_dim=2)
+    ).save_pretrained(tmp_path)
+    masks = {f"transformer.h.0.attn.{name}": torch.ones(1) for name in ("bias", "masked_bias")}
+    change_weights(tmp_path / "model.safetensors", lambda weights: weights.update(masks))
+    load_model(AutoModelForCausalLM, tmp_path)
+    assert logged.text == ""
 
 
 def test_a_head_matters_where_it_is_opened(tmp_path: Path, logged: Logged) -> None:

@@ -69,23 +69,14 @@ __all__ = [
     "reload_configuration",
 ]
 
-# These import torch, which reading a configuration does not need: they are imported when one of them is asked for.
-_WITH_TORCH = {
-    "models": ("build_model", "count_numbers", "load_model"),
-    "weights": (
-        "check_fits",
-        "check_weights",
-        "count_bytes",
-        "list_weight_files",
-        "load_state",
-        "refuse_not_finite",
-    ),
-}
-
 
 def __getattr__(name: str) -> Any:
-    """Import a function that needs torch. Raises AttributeError for a name that this package does not have."""
-    for module, names in _WITH_TORCH.items():
-        if name in names:
-            return getattr(importlib.import_module(f"{__name__}.{module}"), name)
+    """Import a function that needs torch, which reading a configuration does not, when it is first asked for.
+
+    Raises AttributeError for a name that this package does not have.
+    """
+    for module in ("models", "weights") if name in __all__ else ():
+        part = importlib.import_module(f"{__name__}.{module}")
+        if hasattr(part, name):
+            return getattr(part, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

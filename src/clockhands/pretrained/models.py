@@ -19,6 +19,8 @@ __all__ = ["build_model", "count_numbers", "load_model"]
 
 POOLER = re.compile(r"(^|\.)pooler\.")
 """Names of weights that pool a state for classification, which nothing here reads; many checkpoints lack them."""
+MASKS = re.compile(r"\.attn(\.attention)?\.(masked_)?bias$")
+"""Names under which older versions of transformers saved the causal masks of GPT-J and GPT-Neo."""
 
 
 def load_model(
@@ -64,6 +66,7 @@ def _judge_report(
         sorted(name for name in report[kind] if not name.startswith(may_differ) and not POOLER.search(name))
         for kind in ("missing_keys", "unexpected_keys")
     )
+    unplaced = [name for name in unplaced if not MASKS.search(name)]
     prefix, is_base = f"{model.base_model_prefix}.", model.base_model is model
     if is_base:  # it may be opened without the head that it was saved with, whose class documents more
         parts = {name for name, _ in model.named_children()}
@@ -88,8 +91,8 @@ def _judge_report(
         )
     if unplaced:
         logging.getLogger(__name__).warning(
-            "%s no place in the %s that %s describes: not read",
-            _name_some(unplaced, "has", "have"), type(model).__name__, source,
+            "%s holds weights that its %s has no place for: %s not read",
+            source, type(model).__name__, _name_some(unplaced, "is", "are"),
         )  # fmt: skip
 
 
