@@ -11,8 +11,8 @@ from torch import Tensor
 
 from clockhands.checking.checks.check import CHECKS, TOLERANCE, difference, worst
 from clockhands.checking.examination import DRAWN, find_damage, has_config, only_build, open_reference, refuse
+from clockhands.checking.fitting.causes import explain_check
 from clockhands.checking.fitting.explain import explain
-from clockhands.checking.fitting.explain_pieces import explain_check
 from clockhands.checking.models import make_subjects
 from clockhands.checking.models.shrinking import shrink_published
 from clockhands.checking.models.subject import Subject

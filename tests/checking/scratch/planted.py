@@ -9,6 +9,7 @@ how many are named, of both halves.
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -39,10 +40,9 @@ class Planted:
     def name(self) -> str:
         return f"{self.scheme}: {self.new.strip()[:70]}"
 
-    def examine(self) -> list[Outcome]:
-        """Return the outcomes of all checks of behaviour."""
-        (subject,) = from_model(build(self.scheme, self.window, (self.old, self.new)))
-        return run_checks(subject, select(CHECKED))
+    def examine(self, checks: Sequence[str] = CHECKED) -> list[Outcome]:
+        """Return the outcomes of checks, by default of all of behaviour."""
+        return examine(build(self.scheme, self.window, (self.old, self.new)), checks)
 
     def is_named(self, outcomes: list[Outcome]) -> bool:
         """Whether a cause says all that it has to."""
@@ -60,6 +60,12 @@ def build(scheme: str, window: int = 0, *edits: tuple[str, str]) -> ModuleAdapte
     exec(source, vars(module))
     torch.manual_seed(0)
     return ModuleAdapter(module.GPT(), absolute=scheme in ("learned", "sinusoidal"))
+
+
+def examine(adapter: ModuleAdapter, checks: Sequence[str]) -> list[Outcome]:
+    """Return the outcomes of checks on a model."""
+    (subject,) = from_model(adapter)
+    return run_checks(subject, select(checks))
 
 
 ARANGE = "torch.arange(past, past + new, device=ids.device)"
@@ -97,8 +103,8 @@ PLANTED = tuple(Planted(*fault) for fault in (
     ("learned", SLICED, "return counted.amax(0, keepdim=True)[:, -new:].expand(rows, new)", ("longest row",)),
     ("rope", GIVEN, "            return positions[:1].expand(rows, new)\n", ("first row",)),
     ("learned", GIVEN, "            return positions + 1\n", ("1 too late",)),
-    ("learned", GIVEN, "            return positions - positions.amin(1, keepdim=True)\n", ("given", "position 0")),
-    ("rope", GIVEN, "            return torch.arange(past, past + new, device=ids.device).expand(rows, new)\n", ("given", "not read")),
+    ("learned", GIVEN, "            return positions - positions.amin(1, keepdim=True)\n", ("position 0",)),
+    ("rope", GIVEN, "            return torch.arange(past, past + new, device=ids.device).expand(rows, new)\n", ("given", "without them")),
     # positions that end, turn or are rounded
     ("rope", SPEEDS, "angles = places.clamp(max=63)[:, None, :, None].float() * speeds", ("63",)),
     ("rope", SPEEDS, "angles = (places % 64)[:, None, :, None].float() * speeds", ("63",)),
@@ -127,7 +133,7 @@ PLANTED = tuple(Planted(*fault) for fault in (
     # the cache
     ("rope", OLD, "k, v = torch.cat([k, old[0]], 2), torch.cat([v, old[1]], 2)", ("order",)),
     ("learned", OLD, "k, v = torch.cat([old[0][:, :, 1:], old[0][:, :, -1:], k], 2), torch.cat([old[1][:, :, 1:], old[1][:, :, -1:], v], 2)", ("misses",)),
-    ("rope", "self.layers[layer] = (k, v)", "self.layers[layer] = (k[:, :, -20:], v[:, :, -20:]); k, v = (F.pad(t[:, :, -20:], (0, 0, max(t.shape[2] - 20, 0), 0)) for t in (k, v))", ("misses",)),
+    ("rope", "self.layers[layer] = (k, v)", "k = torch.cat([k[:, :, :-20] * 0, k[:, :, -20:]], 2)\n        self.layers[layer] = (k, v)", ("no token",)),
     ("alibi", "self.layers[layer] = (k, v)", "self.layers[layer] = (k, v) if layer else (k * (k.shape[2] < 12), v)", ("no token",)),
     ("rope", "old = self.layers[layer]", "old = self.layers[layer] and tuple(t[:, :, : self.seen] for t in self.layers[0])", ("layer",)),
     # the rotation, the table and the bias

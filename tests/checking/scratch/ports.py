@@ -181,7 +181,7 @@ PORTS = (
     Port(
         "the table read 2 too late",
         "learned",
-        ("takes the row 2 too late",),
+        ("gives position p the reference's vector of p + 2",),
         (("self.pos_emb(positions)", "self.pos_emb((positions + 2).clamp(max=LONGEST - 1))"),),
     ),
     Port(

@@ -25,7 +25,7 @@ def describe_entry(ours_BSD: Tensor, theirs_BSD: Tensor) -> list[str] | None:
     size = float(theirs.abs().max())
     if not _near(ours - ours.mean(0), scale * (theirs - theirs.mean(0)), size):
         return None
-    said = [] if abs(scale - 1) < 1e-3 else [_name_scale(scale, ours.shape[-1])]
+    said = [] if abs(scale - 1) < 1e-3 else [name_scale(scale, ours.shape[-1])]
     rows = _describe_rows(ours, theirs, size, unscaled=not said)
     return None if rows is None else [*said, *rows] or None
 
@@ -34,7 +34,8 @@ def _near(ours: Tensor, other: Tensor, size: float) -> bool:
     return float((ours - other).abs().max()) < _TOLERANCE * size
 
 
-def _name_scale(scale: float, width: int) -> str:
+def name_scale(scale: float, width: int) -> str:
+    """Say that tokens are ``scale`` times as large as the reference's."""
     root = math.sqrt(width)
     if abs(scale * root - 1) < 1e-3:
         return f"does not multiply its tokens by √{width}"
@@ -63,8 +64,7 @@ def _find_moved(ours: Tensor, theirs: Tensor, size: float) -> list[str] | None:
     for by in (offset for n in range(1, 9) for offset in (n, -n)):
         kept = range(max(0, -by), min(length, length - by))
         if all(_near(ours[:, p], theirs[:, p + by], size) for p in kept):
-            edge = _near(ours[:, 0], theirs[:, 0], size) if by < 0 else True
-            return [f"takes the row {abs(by)} too {'late' if by > 0 else 'early'} for each position"] if edge else None
+            return [f"gives position p the reference's vector of p {'+' if by > 0 else '−'} {abs(by)}"]
     gaps = (ours.mean(0)[:, None] - theirs.mean(0)[None]).abs().amax(-1)
     if float(gaps.amin(1).max()) > _TOLERANCE * size:
         return None

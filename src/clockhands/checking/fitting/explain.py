@@ -30,7 +30,8 @@ def explain(ours: Subject, theirs: Subject, ids: Tensor, wanted: Tensor, size: f
     A clue is one only if both agree when the differences are undone as it says, and do not without it.
     """
     try:
-        pair = Pair(ours, theirs, max(_LENGTH, ids.shape[1]))
+        limits = [subject.facts.limit - subject.facts.first for subject in (ours, theirs) if subject.facts.limit]
+        pair = Pair(ours, theirs, max(min(_LENGTH, *limits, _LENGTH), ids.shape[1]))
         if not pair.comparable:
             return Explanation()
         clues = group(pair, list(find_differences(pair.mine, pair.wanted, theirs.get_module())))

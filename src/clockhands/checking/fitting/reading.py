@@ -78,11 +78,11 @@ def read(subject: Subject, run: Callable[[], Any], rows: int) -> Reading:
     finally:
         if handle is not None:
             handle.remove()
-    layers = [_measure(item) for item in seen]
+    layers = [measure(item) for item in seen]
     known = next((layer.scale for layer in layers if layer.exact), None)
     if known is not None:  # of one text in all rows, such as a source that stays, the scale is taken from another layer
         layers = [
-            _measure(item, known) if is_one_text(item.q_BHSK) and is_one_text(item.k_BHTK) else x
+            measure(item, known) if is_one_text(item.q_BHSK) and is_one_text(item.k_BHTK) else x
             for item, x in zip(seen, layers, strict=True)
         ]
     return Reading(tuple(layers), entry[0] if entry else None)
@@ -165,7 +165,7 @@ def _note(part: nn.Module, args: Any, output: Any, ids: Tensor, candidates: list
         candidates.append(part)
 
 
-def _measure(attention: Attention, known: float | None = None) -> Layer:
+def measure(attention: Attention, known: float | None = None) -> Layer:
     """Split logits into a scale (which may be known) times products, and a bias that all rows share."""
     q, k, logits = (x.double() for x in (attention.q_BHSK, attention.k_BHTK, attention.logits_BHST))
     products = q @ k.mT

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from clockhands.checking.checks.check import Check, Measurement
-from clockhands.checking.fitting.explain_pieces import explain_check
+from clockhands.checking.fitting.causes import explain_check
 from clockhands.checking.models.subject import Subject
 from clockhands.checking.runtimes.naming import name_fault
 from clockhands.checking.runtimes.program import Program

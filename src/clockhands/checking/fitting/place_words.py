@@ -1,0 +1,178 @@
+"""Say where tokens stand, and what they see, otherwise than they are meant to."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from clockhands.checking.fitting.rotation import Rotation, same_angles
+
+_SAME = 0.03
+_ROUNDED = (
+    (torch.uint8, "8 bits"),
+    (torch.int8, "8 bits with a sign"),
+    (torch.int16, "16 bits"),
+    (torch.bfloat16, "bfloat16"),
+    (torch.float16, "float16"),
+)
+
+
+Standing = dict[str, Tensor]
+"""Of M tokens by name: the place that each is ``meant`` to have, where it ``stood``, and what could have been counted.
+
+``index`` counts the real tokens of its call, ``past`` the columns in the cache before it, ``column`` all columns;
+``first`` and ``longest`` are the places meant of the first and of the longest row; ``default`` is the place where none
+had been given; ``total`` is the length of the text so far, ``length`` that of the plain one.
+"""
+
+
+def _same(x: Tensor, y: Tensor | None) -> bool:
+    return y is not None and bool(((x.double() - y.double()).abs() < _SAME).all())
+
+
+def describe_places(standing: Standing) -> str:
+    """Return where the tokens stand, as what is said of them; empty if all stand where they are meant to."""
+    meant, stood = standing["meant"].double(), standing["stood"].double()
+    gap = stood - meant
+    if _same(meant, stood):
+        return ""
+    if _same(stood, standing.get("default")):
+        return "stands where it would without them"
+    if (len(stood) > 1 and _same(stood, standing.get("index"))) or _same(stood, 0 * stood):
+        return "begins at position 0"
+    if _same(gap, gap[:1]):
+        return f"stands {_number(abs(gap[0]))} too {'late' if gap[0] > 0 else 'early'}"
+    return _describe_counted(standing) or _describe_changed(meant, stood) or _list(meant, stood)
+
+
+def _describe_counted(standing: Standing) -> str:
+    """Of places that were counted in another way."""
+    meant, stood = standing["meant"], standing["stood"]
+    if _same(stood, -meant):
+        return "is rotated the other way"
+    if "column" not in standing:
+        return ""
+    counted_twice = "added to the positions that are given" if "default" in standing else "counted twice"
+    counted = {
+        "stands where the first row does": standing["first"],
+        "stands where it does with the pads counted": standing["column"],
+        "stands where the longest row does": standing["longest"],
+        "begins at position 0, pads and all": standing["column"] - standing["past"],
+        f"stands too late by the length of the cache, which is {counted_twice}": meant + standing["past"],
+        "counts positions from the end of the text": meant + standing["length"] - standing["total"],
+        "divides positions by the length of the text": meant * standing["length"] / standing["total"],
+    }
+    return next((words for words, places in counted.items() if _same(stood, places)), "")
+
+
+def _describe_changed(meant: Tensor, stood: Tensor) -> str:
+    """Of places that are the meant ones, held, begun again, rounded or stretched."""
+    last, top = float(stood.max()), float(meant.max())
+    for dtype, words in _ROUNDED:
+        if _same(stood, meant.long().to(dtype).double()):
+            return f"has positions rounded to {words}"
+    if _same(stood, stood[:1]):
+        return f"stands at position {_number(last)} throughout"
+    if last < top and _same(stood, meant.clamp(max=last)):
+        return f"holds positions at {_number(last)}"
+    for size in range(2, 4097):
+        if size <= top and _same(stood, meant % size):
+            return f"begins positions anew after {size - 1}"
+    for words, places in (("half its position", meant // 2), ("a quarter of its position", meant // 4)):
+        if _same(stood, places):
+            return f"stands at {words}, rounded down"
+    some = meant.abs() > 0.5
+    ratios = stood[some] / meant[some]
+    if len(ratios) and bool(((ratios - ratios[0]).abs() < 2e-3 * ratios[0].abs()).all()):
+        known = {2.0: "counts each position twice", 0.5: "stands at half its position"}
+        return known.get(round(float(ratios[0]), 3), f"stands at {float(ratios[0]):.4g} times its position")
+    gap = stood - meant
+    moved = gap.abs() > _SAME
+    if _same(gap[moved], gap[moved][:1]):
+        return f"stands {_number(abs(gap[moved][0]))} too {'late' if gap[moved][0] > 0 else 'early'} in part"
+    return ""
+
+
+def _list(meant: Tensor, stood: Tensor) -> str:
+    at, wanted = (", ".join(_number(x) for x in places[:5]) for places in (stood, meant))
+    return f"stands at {at} ..., not at {wanted} ..."
+
+
+def _number(value: Tensor | float) -> str:
+    value = float(value)
+    return f"{value:.0f}" if abs(value - round(value)) < 1e-6 else f"{value:.4g}"
+
+
+def describe_seen(
+    counts: Tensor, meant: Tensor, own: Tensor, real: Tensor, documents: bool, orphans: int, origin: str
+) -> list[str]:
+    """Say which keys queries see and should not, and the other way round, of M queries and T columns.
+
+    ``counts_MT`` is how often each sees a key of each column, ``own_M`` its own column, ``real_MT`` false for pads;
+    ``orphans`` is the most keys that one sees and that are none of its text's, and ``origin`` whose they are.
+    """
+    columns = torch.arange(counts.shape[1], device=counts.device)[None]
+    seen, said = counts > 0, []
+    extra, lost = seen & ~meant, meant & ~seen
+    later, before = columns > own[:, None], columns < own[:, None]
+    if n := most(extra & ~real & ~later):
+        every = most(~real & before)
+        said.append("reads the pads" if n == every else f"reads {n} of the pads")
+    if n := most(extra & real & later):
+        said.append("sees all later tokens" if n >= most(later & real) > 1 else f"sees {_keys(n, 'later ')}")
+    if n := most(extra & real & before):
+        said.append(
+            f"sees the {_keys(n, '')} of another document" if documents else f"sees {_keys(n, '')} outside its window"
+        )
+    if n := most(lost):
+        it = lost & (columns == own[:, None])
+        if int(lost.sum()) == int(it.sum()):
+            said.append("does not see itself")
+        elif n == most(meant & before):
+            said.append(f"misses every key that was read before it, up to {n}")
+        else:
+            oldest = bool((lost <= (lost.long().cumsum(1) == (meant | lost).long().cumsum(1))).all())
+            said.append(f"misses {_keys(n, '')}" + (", the oldest" if oldest else ""))
+    if n := most(counts > 1):
+        said.append(f"sees {_keys(n, '')} twice")
+    if orphans:
+        said.append(f"sees {_keys(orphans, '')} {origin}")
+    return said
+
+
+def most(cells: Tensor) -> int:
+    """Return the most cells that are true in one row."""
+    return int(cells.sum(1).max()) if len(cells) else 0
+
+
+def _keys(count: int, kind: str) -> str:
+    return f"{count} {kind}key{'s' * (count != 1)}"
+
+
+def describe_rotations(queries: Rotation, keys: Rotation) -> str:
+    """Say how the keys of one attention rotation otherwise than its queries; empty if alike."""
+    if not queries.count or not keys.count:
+        return "" if queries.count == keys.count else f"{'keys' if queries.count else 'queries'} do not rotate"
+    for name, rotation in (("queries and keys", queries), ("keys", keys)):
+        if not rotation.is_rotation:
+            both = name if queries.is_rotation != keys.is_rotation or name == "keys" else "queries and keys"
+            for signs, member in (((-1, 1), "first"), ((1, -1), "second")):
+                if same_angles(signs[0] * rotation.first_SC, signs[1] * rotation.second_SC):
+                    return f"{both} have the sign of the {member} member of each pair wrong, which is no rotation"
+            return f"{both} have members of a pair rotated by different angles, which is no rotation"
+    if same_angles(queries.first_SC, -keys.first_SC):
+        return "keys rotate the other way than queries"
+    return "" if same_angles(queries.first_SC, keys.first_SC) else "keys rotate by other angles than queries"
+
+
+def join(sentences: Sequence[str]) -> str:
+    """Return sentences joined by "and": of those that differ in their first number alone that with the largest."""
+    best: dict[str, tuple[int, str]] = {}
+    for text in sentences:
+        number = int((re.findall(r"\d+", text) or [0])[0])
+        kind = re.sub(r"\d+|keys?", "", text)
+        best[kind] = max(best.get(kind, (number, text)), (number, text))
+    return " and ".join(text for _, text in best.values())

@@ -1,0 +1,63 @@
+"""Mistakes planted in a second model from scratch get their cause, and a sound model gets none."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.checking.scratch.planted import CHECKED, PLANTED, Planted, build, examine
+
+# One of each kind, with a check that it fails: a place, the mask's positions, an end, a mask, a cache, a table, a bias.
+FAST = {
+    ("rope", "1 too late"): "cache.reorder",
+    ("sinusoidal", "half"): "cache.reorder",
+    ("rope", "bfloat16"): "shift",
+    ("learned", "from the end"): "causal.prefix",
+    ("rope", "1 later"): "causal.future",
+    ("learned", "misses 1 key"): "cache.prefix",
+    ("rope", "order"): "cache.chunks",
+    ("rope", "layer"): "cache.chunks",
+    ("rope", "sign"): "shift",
+    ("learned", "√48"): "cache.reorder",
+    ("alibi", "reads the pads"): "padding.content",
+    ("sinusoidal", "row of the batch"): "batch.order",
+}
+UNNAMED = {("learned", "5 too late"), ("learned", "longest row"), ("sinusoidal", "first row"), ("learned", "other row")}
+"""Three that no check calls a fault (a learned table may count pads), and rows of a cache that are not reordered."""
+
+
+def marked(fault: Planted) -> object:
+    return pytest.param(fault, marks=pytest.mark.exhaustive, id=fault.name)
+
+
+@pytest.mark.parametrize(("kind", "check"), FAST.items(), ids=lambda value: str(value[-1]) if value else "")
+def test_a_planted_mistake_is_named_by_a_check_that_fails(kind: tuple[str, str], check: str) -> None:
+    fault = next(fault for fault in PLANTED if (fault.scheme, fault.says[-1]) == kind)
+    outcomes = fault.examine([check])
+    assert [outcome.verdict for outcome in outcomes] == ["FAIL"]
+    assert fault.is_named(outcomes), outcomes[0].cause
+
+
+@pytest.mark.parametrize("fault", [marked(fault) for fault in PLANTED if (fault.scheme, fault.says[-1]) not in UNNAMED])
+def test_every_planted_mistake_is_named(fault: Planted) -> None:
+    outcomes = fault.examine()
+    assert fault.is_named(outcomes), {outcome.check: outcome.cause for outcome in outcomes if outcome.verdict == "FAIL"}
+
+
+@pytest.mark.parametrize("scheme", ["learned", "rope", "alibi", "sinusoidal"])
+@pytest.mark.parametrize("window", [0, 16])
+def test_a_sound_model_fails_nothing_and_gets_no_cause(scheme: str, window: int) -> None:
+    outcomes = examine(build(scheme, window), CHECKED)
+    assert {
+        (outcome.check, outcome.cause) for outcome in outcomes if outcome.verdict == "FAIL" or outcome.cause
+    } == set()
+
+
+def test_what_is_no_matter_of_position_gets_no_cause() -> None:
+    """Values lost from the cache, a louder last token, a mean over the text: nothing that is read explains them."""
+    for old, new, check in (
+        ("return k, v\n\n    def add_places", "return k, v * (v.shape[2] < 12)\n\n    def add_places", "cache.chunks"),
+        ("return self.head(self.norm(x))", "return self.head(self.norm(x)) * (1 + (new == 1))", "cache.steps"),
+        ("return self.head(self.norm(x))", "return self.head(self.norm(x + x.mean(1, keepdim=True)))", "causal.prefix"),
+    ):
+        (outcome,) = examine(build("rope", 0, (old, new)), [check])
+        assert (outcome.verdict, outcome.cause) == ("FAIL", "")
