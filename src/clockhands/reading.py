@@ -52,8 +52,8 @@ LONGEST_NUMBER = 300
 """Digits of the longest whole number in JSON: a longer one is beyond what a processor computes with."""
 LONGEST_LINE = 2**24
 """Characters of the longest line of text."""
-PACKED_ROOM, PACKED_SHARE = 2**24, 100
-"""Bytes to which any packed text may unpack, and how many times its own size a larger one may; text takes 3 to 30."""
+PACKED_ROOM, PACKED_SHARE = 2**24, 30
+"""Bytes to which any packed text may unpack, and how many times its own size a larger one may; text does 3 to 10."""
 COPIES = 3
 """Text is in memory as bytes, as characters, and as what is made of these, at the same time."""
 BYTES_A_LINE = 300
@@ -283,6 +283,8 @@ def decode_text(parts: Iterator[bytes], source: str, encoding: str, errors: str 
                 f"{encoding}; convert the file, or name its encoding in a recipe, such as data.encoding = 'latin-1' "
                 "(data.source_encoding or data.target_encoding where the sides differ)"
             ) from fault
+        except UnicodeError as fault:  # text in UTF-16 or UTF-32 without the mark that tells the order of its bytes
+            raise DataError(f"{source} is not {encoding}: {fault}; try {encoding}-le or {encoding}-be") from fault
         read, lines = read + len(part), lines + text.count("\n")
         yield text
 

@@ -29,8 +29,7 @@ from functools import partial
 from zlib import crc32
 
 from clockhands.data.catalogue import corpus
-from clockhands.data.corpora.algorithms.task import Task
-from clockhands.data.corpora.algorithms.tasks import TASKS, Name
+from clockhands.data.corpora.algorithms.tasks import TASKS, Name, Task
 from clockhands.data.pairs import Pair
 from clockhands.data.population import Drawn, check_sentences
 from clockhands.data.splits import Corpus

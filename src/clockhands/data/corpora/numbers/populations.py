@@ -9,7 +9,7 @@ from functools import partial
 
 import numpy as np
 
-from clockhands.data.corpora.numbers.spelling import make_pair, spell
+from clockhands.data.corpora.numbers.number_words import make_pair, spell
 from clockhands.data.pairs import Pair
 from clockhands.data.population import Bags, Ceiling, Composed, Drawn, Population, permute
 
