@@ -21,9 +21,10 @@ from typing import Any
 import torch
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
+sys.path[:0] = [str(ROOT), str(ROOT / "docs" / "tools" / "answers")]
 
 from docs.scheme_advice import write_advice  # noqa: E402
+from scheme_results import RULE  # noqa: E402
 
 from clockhands import positions  # noqa: E402
 from clockhands.attention import attend  # noqa: E402
@@ -38,7 +39,6 @@ from clockhands.scheme_pages.picture import DRAWN_WITH, make_figure  # noqa: E40
 from clockhands.scheme_pages.shown_options import complete_options  # noqa: E402
 from clockhands.scheme_pages.variants import VARIANTS, Variant  # noqa: E402
 from clockhands.schemes import CATALOGUE, Sizes, build  # noqa: E402
-from clockhands.studies.scheme_results import RULE  # noqa: E402
 
 FOLDER = ROOT / "docs" / "schemes"
 LENGTH, HEADS, HEAD_DIM = 512, 8, 64

@@ -12,13 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.extending_orderings import ORDERINGS
-
-from clockhands.comparison import Comparison
-from clockhands.findings import join_words
-from clockhands.scheme_pages.page import Page
-from clockhands.studies.guards import Measured
-from clockhands.studies.scheme_orderings import SchemeOrdering, collect_orderings
-from clockhands.studies.scheme_results import (
+from kept import Measured, list_kept, read_kept
+from scheme_orderings import SchemeOrdering, collect_orderings
+from scheme_results import (
     MOST_ORDERINGS,
     MOST_TOLD,
     Result,
@@ -29,8 +25,10 @@ from clockhands.studies.scheme_results import (
     list_users,
 )
 
+from clockhands.findings import join_words
+from clockhands.scheme_pages.page import Page
+
 ROOT = Path(__file__).resolve().parent.parent
-RESULTS = ROOT / "docs" / "studies" / "results"
 EXTENDED = ROOT / "benchmarks" / "results" / "extending_pairs.json"
 """Of models that were made to read further than they were trained: ``python benchmarks/extending_pairs.py FOLDER``."""
 ONLY_WORSE = "What was measured of it here is worse than its reference, and stands below."
@@ -116,8 +114,7 @@ def write_ordering(row: Mapping[str, Any]) -> str:
 @cache
 def read_measured() -> Measured:
     """Return the committed results of all studies and their sizes; what is planned comes before other sizes."""
-    paths = sorted(RESULTS.glob("*.json"), key=lambda path: path.stem)
-    return {path.stem: Comparison.from_json(path.read_text("utf8")) for path in paths}
+    return {name: read_kept(name) for name in sorted(list_kept())}
 
 
 @cache

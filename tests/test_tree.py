@@ -39,9 +39,9 @@ ELSEWHERE = {
         "training/test_processes.py"
     ),
     REPOSITORY: (
-        "checking/test_defects.py checking/test_schema.py conformance/test_matrix.py "
-        "conformance/test_sweep.py report/test_matrix_page.py exploring/test_vectors.py extension/test_regret.py "
-        "studies/test_answers.py studies/test_pages.py studies/test_studies.py test_architecture.py "
+        "answers/test_answers.py answers/test_pages.py checking/test_defects.py checking/test_schema.py "
+        "report/test_matrix_page.py exploring/test_vectors.py extension/test_regret.py "
+        "studies/test_studies.py test_architecture.py "
         "test_gpu_benchmark.py test_house.py test_mutants.py test_packaging.py test_traps.py test_tree.py "
         "test_tutorials.py test_words.py"
     ),
@@ -50,9 +50,10 @@ ELSEWHERE = {
 
 
 def mirrored(test: Path) -> bool:
-    """Whether a test has a module or a package at its mirrored path."""
-    path = SOURCE / test.relative_to(TESTS).parent / test.stem.removeprefix("test_")
-    return path.is_dir() or path.with_suffix(".py").is_file()
+    """Whether a test has a module or a package at its mirrored path, in the package or among the tools of the pages."""
+    place = test.relative_to(TESTS).parent / test.stem.removeprefix("test_")
+    paths = (SOURCE / place, ROOT / "docs" / "tools" / place)
+    return any(path.is_dir() or path.with_suffix(".py").is_file() for path in paths)
 
 
 def test_every_test_mirrors_a_module_or_says_why_not() -> None:

@@ -12,6 +12,7 @@ from clockhands.comparison import Comparison
 from clockhands.comparison.folder import ComparisonFolder
 from clockhands.findings import Findings
 from clockhands.studies import STUDIES
+from tests.answers import kept
 
 DOCS = Path(__file__).parent.parent.parent / "docs"
 
@@ -30,7 +31,7 @@ def test_the_studies_are_listed_with_their_cost(capsys: pytest.CaptureFixture[st
 
 def test_question_facts_table_and_answer_are_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Of the committed trials, put into a folder as if they had run there: nothing is trained, the answer is known."""
-    measured = Comparison.from_json((DOCS / "studies" / "results" / "order-at-all.json").read_text("utf8"))
+    measured = kept.read_kept("order-at-all")
     folder = ComparisonFolder(tmp_path / "out")
     folder.open(STUDIES["order-at-all"].make_plan(), measured.costs)
     for trial in measured.trials:
@@ -48,7 +49,7 @@ def test_question_facts_table_and_answer_are_printed(tmp_path: Path, capsys: pyt
 
 
 def test_a_study_of_which_nothing_finished_has_failed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    measured = Comparison.from_json((DOCS / "studies" / "results" / "order-at-all.json").read_text("utf8"))
+    measured = kept.read_kept("order-at-all")
     folder = ComparisonFolder(tmp_path / "out")
     folder.open(STUDIES["order-at-all"].make_plan(), measured.costs)
     for trial in measured.trials:

@@ -44,7 +44,7 @@ def test_the_fields_in_which_two_plans_differ_are_named(
 
 
 @pytest.mark.parametrize(
-    "change", [{"costs": []}, {"costs": {"learned": 1}}, {"plan": []}, {"fingerprint": None, "plan": {"recipe": {}}}]
+    "change", [{"costs": []}, {"costs": {"learned": 1}}, {"costs": {}}, {"plan": []}, {"plan": {"recipe": {}}}]
 )
 def test_a_plan_of_another_shape_is_refused(change: dict[str, Any], tmp_path: Path) -> None:
     ComparisonFolder(tmp_path).open(plan(), COSTS)
@@ -72,3 +72,24 @@ def test_a_comparison_that_was_kept_goes_on_in_a_new_folder(tmp_path: Path) -> N
     assert opened is not None and opened.trials == kept.trials and len(opened.missing) == 3
     with pytest.raises(UsageError, match="holds a comparison already; choose another folder"):
         write_comparison(tmp_path / "new", kept)
+
+
+def test_fewer_seeds_leave_the_trials_of_the_others_where_they_are(tmp_path: Path) -> None:
+    store = ComparisonFolder(tmp_path / "new")
+    store.open(plan(seeds=3), COSTS)
+    for seed in (1, 3):
+        store.add(Trial("learned", seed, "failed", error="no memory"))
+    fewer = store.open(plan(), COSTS)
+    assert [trial.seed for trial in fewer.trials] == [1] and [trial.seed for trial in fewer.outside] == [3]
+    again = store.open(plan(seeds=3), COSTS)
+    assert [trial.seed for trial in again.trials] == [1, 3] and not again.outside
+
+
+def test_a_damaged_line_is_named(tmp_path: Path) -> None:
+    store = ComparisonFolder(tmp_path / "new")
+    store.open(plan(), COSTS)
+    store.add(Trial("learned", 1, "failed", error="no memory"))
+    with (tmp_path / "new" / "results.jsonl").open("a", encoding="utf8") as stream:
+        stream.write('{"variant": "learned", "seed": "x", "status": "failed"}\n{"variant": "lear')
+    with pytest.raises(DataError, match=r"line 2 of results\.jsonl is no trial: seed: Input should be a valid integer"):
+        read_comparison(tmp_path / "new")

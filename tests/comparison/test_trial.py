@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 
 from clockhands.comparison import Trial
-
-RESULTS = Path(__file__).parent.parent.parent / "docs" / "studies" / "results"
+from tests.answers import kept
 
 
 @pytest.mark.parametrize("name", ["scale", "how-far", "why-sine-and-cosine"])
 def test_committed_trials_are_written_as_they_were(name: str) -> None:
     """Translators with measures inside, language models on longer windows, and a model with nothing to measure."""
-    lines = (RESULTS / f"{name}.json").read_text("utf8").partition('"trials": [\n')[2].removesuffix("\n]}\n")
+    lines = kept.read_text(name).partition('"trials": [\n')[2].removesuffix("\n]}\n")
     for line in lines.split(",\n"):
         assert json.dumps(Trial.from_dict(json.loads(line)).to_dict(), ensure_ascii=False) == line
 
@@ -41,7 +39,20 @@ def test_groups_come_back_from_a_line() -> None:
 
 
 def test_what_is_no_trial_is_refused() -> None:
-    with pytest.raises(TypeError, match="a trial cannot be 'lost'"):
-        Trial.from_dict({"variant": "rope", "seed": 1, "status": "lost"})
-    with pytest.raises(KeyError):
-        Trial.from_dict({"variant": "rope"})
+    good = Trial("rope", 1, "finished", items="0110").to_dict()
+    for changed, said in (
+        ({"status": "lost"}, "status: Input should be 'finished', 'diverged' or 'failed'"),
+        ({"seed": "x"}, "seed: Input should be a valid integer"),
+        ({"items": "01a"}, "exact match of an item is 0 or 1"),
+        ({"items": None}, "a finished trial has the metric of at least one test item"),
+        ({"items": [1.0, float("nan")]}, "items.1: Input should be a finite number"),
+        ({"items": [1.0, 1e200]}, "no score of an item is above 1e\\+100"),
+        ({"scores": {"loss": float("nan")}}, "scores.loss: Input should be a finite number"),
+        ({"longer": {"far": {"loss": float("inf")}}}, "longer.far.loss: Input should be a finite number"),
+        ({"curve": [[1]]}, "curve.0.1: Field required"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            Trial.from_dict({**good, **changed})
+    for other in ({"variant": "rope"}, [good], None):
+        with pytest.raises(ValueError):
+            Trial.from_dict(other)

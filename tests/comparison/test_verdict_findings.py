@@ -96,3 +96,12 @@ def test_the_method_says_whether_the_seeds_share_their_text() -> None:
     assert "while the training text is the same." in methods[0] and "another draw" not in methods[0]
     assert "a seed decides the training text (another draw" in methods[1] and "the same." not in methods[1]
     assert describe_seed(redrawn.plan) in methods[1]
+
+
+def test_a_failure_that_no_seed_showed_is_said_to_be_possible() -> None:
+    """Of five seeds that learned up to 1 - 0.05^(1/5) = 45 % may fail, of six 39 %; not told where some failed."""
+    assert "of 6 none did, which a failure in up to 39 % of all seeds" in conclude(results())["compare.verdict"].verdict
+    five = shares({"base": [0.9] * 5, "other": [0.8] * 5})
+    assert "of 5 none did, which a failure in up to 45 %" in conclude(five)["compare.verdict"].verdict
+    failing = shares({"base": [0.9, 0.9, 0.9, 0.9, 0.0], "other": [0.8, 0.8, 0.8, 0.8, 0.0]})
+    assert "none did" not in conclude(failing)["compare.verdict"].verdict

@@ -13,9 +13,9 @@ import pytest
 
 from clockhands.scheme_pages.page import make_page, make_pages
 from clockhands.schemes import CATALOGUE
-from clockhands.studies.scheme_results import collect_results, list_largest
+from tests.answers import kept, scheme_results
+from tests.answers.test_scheme_results import BASE, SINKS, plant
 from tests.schemes.oracles import ORACLES
-from tests.studies.test_scheme_results import BASE, SINKS, plant
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "schemes"
 STUDIES = DOCS.parents[1] / "src" / "clockhands" / "studies"
@@ -99,12 +99,11 @@ def test_advice_is_what_a_study_measured(advice: ModuleType) -> None:
 @pytest.mark.parametrize("name", CATALOGUE)
 def test_only_what_no_study_uses_is_called_unmeasured(name: str, advice: ModuleType) -> None:
     """The files of studies and results are read as text: a setting of positions has the scheme's name in quotes."""
-    paths = [*STUDIES.glob("*.toml"), *(DOCS.parent / "studies" / "results").glob("*.json")]
+    texts = [path.read_text("utf8") for path in STUDIES.glob("*.toml")]
+    texts += [kept.read_text(result).split('"trials"')[0] for result in kept.list_kept()]
     settings = re.compile(r"\"position[.\w]*\"? ?[=:].*|\"scheme\": \".*|^  \"[\w-].*", re.M)
     quoted = f'"{name}"'
-    used = any(
-        quoted in line for path in paths for line in settings.findall(path.read_text("utf8").split('"trials"')[0])
-    )
+    used = any(quoted in line for text in texts for line in settings.findall(text))
     assert (advice.UNMEASURED in read_part(name, "When to take it")) is not used
 
 
@@ -113,7 +112,8 @@ def test_lines_are_few_and_the_rest_is_told(advice: ModuleType) -> None:
         told = read_part(name, "When to take it") + read_part(name, "When not to take it")
         lines = [line for line in told.splitlines() if "](../studies/" in line]
         assert len(lines) <= advice.MOST_TOLD, name
-        total = len(list_largest(advice.collect_measured().get(name, []))) + len(advice.collect_checked().get(name, []))
+        told_of = scheme_results.list_largest(advice.collect_measured().get(name, []))
+        total = len(told_of) + len(advice.collect_checked().get(name, []))
         cut = f"Here and below {len(lines)} of {total} results are told, " if len(lines) < total else ""
         assert ("Here and below" in told) is bool(cut) and cut in told, name
 
@@ -122,7 +122,7 @@ def test_a_page_changes_where_results_do(advice: ModuleType, monkeypatch: pytest
     page = make_page("sinks")
     for loss, heading in ((1.5, "When to take it"), (2.5, "When not to take it")):
         measured = {"which-layers": plant({BASE: 2.0, SINKS: loss})}
-        monkeypatch.setattr(advice, "collect_measured", partial(collect_results, measured))
+        monkeypatch.setattr(advice, "collect_measured", partial(scheme_results.collect_results, measured))
         monkeypatch.setattr(advice, "collect_checked", dict)
         text = "\n".join(advice.write_advice(page))
         assert f"*{SINKS}*" in text.split(f"## {heading}\n")[1].split("## ")[0]

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from pathlib import Path
 from statistics import fmean
 
 import pytest
 
 from clockhands.comparison import Comparison
 from clockhands.studies import STUDIES, draw_study
-
-RESULTS = Path(__file__).parent.parent.parent / "docs" / "studies" / "results"
+from tests.answers import kept
 
 
 def read(name: str) -> tuple[Comparison, list[dict]]:
-    text = (RESULTS / f"{name}.json").read_text("utf8")
+    text = kept.read_text(name)
     return Comparison.from_json(text), json.loads(text)["trials"]
 
 

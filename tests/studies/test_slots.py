@@ -8,18 +8,18 @@ from statistics import fmean
 
 import pytest
 
-from clockhands.comparison import Comparison, judge
+from clockhands.comparison import judge
 from clockhands.comparison.trial import LongerText
 from clockhands.studies.pace import NOT_MEASURED
 from clockhands.studies.slots import fill_slots, format_interval
+from tests.answers import kept
 from tests.comparison.planted import results, shares
 from tests.studies.test_answer import raw
-from tests.studies.test_answers import RESULTS
 
 
 def test_the_vocabulary_and_the_share_of_positions_alone_are_computed_from_the_study() -> None:
     """The share is (1 + r²)⁻², and with r = 0.5 words have a quarter of the positions' square: 1 / 1.25²."""
-    comparison = Comparison.from_json((RESULTS / "how-wide.json").read_text("utf8"))
+    comparison = kept.read_kept("how-wide")
     verdicts = {verdict.variant: verdict for verdict in judge(comparison)}
     assert fill_slots("[[vocabulary]]", comparison, verdicts) == "400"
     trial = comparison.trials[0]
@@ -29,7 +29,7 @@ def test_the_vocabulary_and_the_share_of_positions_alone_are_computed_from_the_s
 
 
 def test_a_measure_during_training_is_that_of_its_step() -> None:
-    comparison = Comparison.from_json((RESULTS / "scale.long.json").read_text("utf8"))
+    comparison = kept.read_kept("scale.long")
     verdicts = {verdict.variant: verdict for verdict in judge(comparison)}
     trials = [trial for trial in raw("scale.long") if trial["variant"] == "1, shared"]
     expected = fmean(dict(trial["inside"]["during"])[100]["word over position"] for trial in trials)

@@ -22,8 +22,8 @@ from clockhands.studies.soundness import (
     describe_earlier_plan,
     makes_claim_about_length,
 )
+from tests.answers import kept
 from tests.comparison.planted import plan, results
-from tests.studies.test_answers import RESULTS
 
 
 def study(**plan_tables: Any) -> Study:
@@ -69,10 +69,7 @@ def test_a_baseline_that_gets_everything_right_gives_no_answer() -> None:
 
 def test_the_layouts_that_answers_call_below_the_floor_are_below_it() -> None:
     """All of them, not the baseline alone; after the short training none is."""
-    trained = {
-        name: Comparison.from_json((RESULTS / f"which-layers.{name}.json").read_text("utf8"))
-        for name in ("twice-long", "twice")
-    }
+    trained = {name: kept.read_kept(f"which-layers.{name}") for name in ("twice-long", "twice")}
     floor = find_plan_floor(replace(trained["twice-long"].plan, seeds=(1,)))
     assert floor is not None and list_above(floor, trained["twice-long"]) == {}
     assert len(list_above(floor, trained["twice"])) == len(trained["twice"].plan.variants)
@@ -124,9 +121,8 @@ def test_every_built_in_study_may_run(name: str) -> None:
         from clockhands.comparison.ceiling_finding import find_plan_ceiling
 
         check_ceiling(STUDIES[name], find_plan_ceiling(made))
-    results = Path(__file__).parent.parent.parent / "docs" / "studies" / "results" / f"{name}.json"
-    if results.is_file():
-        comparison = Comparison.from_json(results.read_text("utf8"))
+    if name in kept.list_kept():
+        comparison = kept.read_kept(name)
         if not describe_earlier_plan(STUDIES[name], comparison):
             check_baseline(STUDIES[name], comparison)
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from clockhands.cli.common import as_int, report_new_folder
 from clockhands.cli.compare import execute, find_task, present
 from clockhands.cli.compare_options import FORMATS, add_running
+from clockhands.errors import UsageError
 from clockhands.files import write_text
 
 if TYPE_CHECKING:
@@ -71,6 +72,12 @@ def run(options: argparse.Namespace) -> int:
     from clockhands.studies import STUDIES
 
     if options.name is None:
+        stray = [name for name in ("out", "seeds", "text", "dry_run", "keep", "on") if getattr(options, name)]
+        if stray:
+            raise UsageError(
+                f"--{stray[0].replace('_', '-')} is of a study, and none is named: clockhands study NAME runs one, and "
+                "clockhands study alone lists them"
+            )
         return _list()
     from clockhands.comparison.ceiling_finding import find_plan_ceiling
     from clockhands.comparison.floor_finding import find_plan_floor

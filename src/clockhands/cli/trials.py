@@ -30,6 +30,7 @@ def describe(plan: Plan, workers: int, threads: int) -> int:
     from clockhands.comparison.estimate import estimate_plan, measure_overheads
     from clockhands.devices import check_threads, use_threads
 
+    check_threads(workers, "workers")
     check_threads(threads, "threads")
     with use_threads(threads):
         costs = measure_costs(plan)

@@ -12,12 +12,11 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import overload
 
 from clockhands.comparison.plan import UNHASHED, Plan
-from clockhands.comparison.results import Comparison, Cost, read_costs
+from clockhands.comparison.results import Comparison, Cost, describe_fault, read_plan_and_costs
 from clockhands.comparison.trial import Trial
 from clockhands.errors import DataError, UsageError
 from clockhands.files import write_text
@@ -52,7 +51,7 @@ class ComparisonFolder:
             if costs is None:
                 return None
             written = {name: cost.to_dict() for name, cost in costs.items()}
-            content = {"fingerprint": plan.fingerprint, "plan": plan.to_dict(), "costs": written}
+            content = {"plan": plan.to_dict(), "costs": written}
             write_text(path, json.dumps(content, indent=1) + "\n")
         stored = read_comparison(self.folder)
         if stored.plan.fingerprint != plan.fingerprint:
@@ -60,8 +59,9 @@ class ComparisonFolder:
                 f"{self.folder} holds the results of another plan, which differs in "
                 f"{_list_differences(stored.plan, plan)}; they are left alone, choose another folder"
             )
-        write_text(self.folder / RESULTS, "".join(_write_line(trial) for trial in stored.trials))
-        return replace(stored, plan=plan)
+        every = (*stored.trials, *stored.outside)  # what another number of seeds left here is nobody's to delete
+        write_text(self.folder / RESULTS, "".join(map(_write_line, every)))
+        return Comparison.of(plan, stored.costs, every)
 
     def add(self, trial: Trial) -> None:
         """Store a trial that ended: it is on the disk before another begins."""
@@ -87,32 +87,32 @@ def write_comparison(folder: str | Path, comparison: Comparison) -> None:
     if (target.folder / PLAN).exists():
         raise UsageError(f"{folder} holds a comparison already; choose another folder")
     target.open(comparison.plan, comparison.costs)
-    write_text(target.folder / RESULTS, "".join(_write_line(trial) for trial in comparison.trials))
+    write_text(target.folder / RESULTS, "".join(map(_write_line, (*comparison.trials, *comparison.outside))))
 
 
 def read_comparison(folder: str | Path) -> Comparison:
     """Return the comparison in a folder, as far as it has run. Raises DataError if there is none."""
     folder = Path(folder)
     try:
-        content = read_json(folder / PLAN, DataError)
-        plan, costs = Plan.from_dict(content["plan"]), read_costs(content["costs"])
-        return Comparison(plan, costs, tuple(_read_trials(folder / RESULTS)), content["fingerprint"])
-    except (DataError, ValueError, LookupError, TypeError, AttributeError) as fault:
-        reason = str(fault) if isinstance(fault, DataError) else repr(fault)
-        raise DataError(f"{folder} holds no comparison that can be read: {reason}") from fault
+        plan, costs = read_plan_and_costs(read_json(folder / PLAN, DataError))
+        return Comparison.of(plan, costs, _read_trials(folder / RESULTS))
+    except (LookupError, TypeError, ValueError, DataError, UsageError) as fault:
+        raise DataError(f"{folder} holds no comparison that can be read: {describe_fault(fault)}") from fault
 
 
 def _read_trials(path: Path) -> list[Trial]:
-    """Read the last line of each trial; what is no JSON is a line that a crash cut off."""
-    trials: dict[tuple[str, int], Trial] = {}
-    for line in stream_lines(path) if path.is_file() else ():
+    """Read the trials in a file; what is no JSON is a line that a crash cut off."""
+    trials = []
+    for number, line in enumerate(stream_lines(path) if path.is_file() else (), 1):
         try:
             written = parse_json(line)
         except ValueError:
             continue
-        trial = Trial.from_dict(written)
-        trials[trial.key] = trial
-    return list(trials.values())
+        try:
+            trials.append(Trial.from_dict(written))
+        except ValueError as fault:
+            raise ValueError(f"line {number} of {path.name} is no trial: {fault}") from fault
+    return trials
 
 
 def _write_line(trial: Trial) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
@@ -45,11 +46,11 @@ class Inside:
 
     @torch.no_grad()
     def look(self, model: Any, measures: Sequence[str] | None = None) -> dict[str, float]:
-        """Measure a model; return numbers by name, none of a measure that does not apply (no encoding at the input)."""
+        """Measure a model; return finite numbers by name, none of a measure that does not apply."""
         numbers: dict[str, float] = {}
         for name in self.measures if measures is None else measures:
             numbers |= MEASURE_FUNCTIONS[name](Subject.of(model), self.texts)
-        return {name: round(value, 5) for name, value in numbers.items()}
+        return {name: round(value, 5) for name, value in numbers.items() if math.isfinite(value)}
 
 
 class During(TrainerCallback):

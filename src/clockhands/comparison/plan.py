@@ -22,16 +22,14 @@ from clockhands.comparison.plan_settings import (
     read_budget,
     read_seeds,
 )
+from clockhands.comparison.trial import validate
 from clockhands.comparison.variants import TEXT_SEED, Variant, check_names, check_variant, expand_grid
 from clockhands.errors import ConfigError, describe_unknown
 from clockhands.findings import Number
 from clockhands.options import check_value
 from clockhands.runs.recipe import Recipe, load_recipe, make_recipe, vary_recipe
 from clockhands.runs.recipe.keys import SIDES
-from clockhands.schemes.rotary.saved_options import complete_saved_position
 
-NEWER = ("margin", "learned", "despite", "files", "redraw_text")
-"""Fields that plans of the first release do not have; without them the fingerprint of a plan is as it was then."""
 UNHASHED = ("seeds", "title", "despite")
 """Fields that may differ between the plans of one folder of results: the fingerprint leaves them out."""
 UNITS = {"loss": "nats", "bleu": "points of BLEU", "chrf": "points of chrF"}
@@ -121,37 +119,44 @@ class Plan:
         return vary_recipe(recipe, dict.fromkeys(drawn, seed)) if drawn else recipe
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain data that ``from_dict`` reads back; of the newer fields those that are set."""
-        newer = {name: getattr(self, name) for name in NEWER if getattr(self, name) is not None}
-        return {
-            "title": self.title,
-            "recipe": json.loads(json.dumps(_make_relative(self.recipe.tables, self.folder))),
-            "variants": [[variant.name, dict(variant.overrides)] for variant in self.variants],
-            "seeds": list(self.seeds),
-            "baseline": self.baseline,
-            "metric": self.metric,
-            "match": self.match,
-            "budget": list(self.budget),
-            "target": self.target,
-            "inside": list(self.inside),
-            **newer,
-        }
+        """Return plain data that ``from_dict`` reads back."""
+        plain = {name: getattr(self, name) for name in _Written.__dataclass_fields__}
+        recipe = json.loads(json.dumps(_make_relative(self.recipe.tables, self.folder)))
+        variants = [[variant.name, dict(variant.overrides)] for variant in self.variants]
+        return {**plain, "recipe": recipe, "variants": variants}
 
     @classmethod
-    def from_dict(cls, written: Mapping[str, Any]) -> Plan:
-        """Return the plan that ``to_dict`` wrote. Raises KeyError for a key that is missing."""
-        rest = {key: written[key] for key in ("title", "baseline", "metric", "match", "target")}
-        newer: dict[str, Any] = {name: written.get(name) for name in NEWER}
-        position = written["recipe"].get("position", {})
-        return cls(
-            recipe=Recipe.from_tables({**written["recipe"], "position": complete_saved_position(position)}),
-            variants=tuple(Variant(name, overrides) for name, overrides in written["variants"]),
-            seeds=tuple(written["seeds"]),
-            budget=(written["budget"][0], written["budget"][1]),
-            inside=tuple(written["inside"]),
-            **newer,
-            **rest,
-        )
+    def from_dict(cls, written: Any) -> Plan:
+        """Return the plan that ``to_dict`` wrote. Raises ValueError or UsageError for what is none."""
+        read = vars(validate(_Written, written))
+        variants = tuple(Variant(name, overrides) for name, overrides in read["variants"])
+        faults: list[str] = check_scores(read["margin"], read["learned"])
+        read_seeds(read["seeds"], faults)
+        faults += _find_unknown_names(read["metric"], read["match"], read["inside"], read["baseline"], variants)
+        if faults:
+            raise ConfigError(faults, "the plan")
+        return cls(**{**read, "recipe": Recipe.from_tables(read["recipe"]), "variants": variants})
+
+
+@dataclass(frozen=True)
+class _Written:
+    """A plan as plain data."""
+
+    title: str
+    recipe: dict[str, dict[str, Any]]
+    variants: list[tuple[str, dict[str, Any]]]
+    seeds: tuple[int, ...]
+    baseline: str
+    metric: str
+    match: str
+    budget: tuple[str, int | float]
+    target: int | float | None
+    inside: tuple[str, ...]
+    margin: int | float | None
+    learned: int | float | None
+    despite: dict[str, str] | None
+    files: dict[str, str] | None
+    redraw_text: bool | None
 
 
 def _make_relative(tables: Mapping[str, Any], folder: Path | None) -> Mapping[str, Any]:

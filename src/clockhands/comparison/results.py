@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from clockhands import __version__
 from clockhands.comparison.plan import Plan
-from clockhands.comparison.trial import Status, Trial
+from clockhands.comparison.trial import Status, Trial, validate
 from clockhands.errors import DataError, UsageError
 from clockhands.reading import parse_json
 
@@ -34,15 +34,22 @@ class Cost:
 
 @dataclass(frozen=True)
 class Comparison:
-    """A plan and the trials of it that ended. ``costs``: by variant.
+    """A plan and the trials of it that ended, one of each variant and seed. ``costs``: by variant.
 
-    ``fingerprint`` is the plan's as it was when it was run: an option that is new since then does not change it.
+    ``outside``: trials of seeds or variants that the plan does not have. They are kept, and count for nothing.
     """
 
     plan: Plan
     costs: Mapping[str, Cost]
     trials: tuple[Trial, ...] = ()
-    fingerprint: str = field(default="", compare=False)
+    outside: tuple[Trial, ...] = ()
+
+    @classmethod
+    def of(cls, plan: Plan, costs: Mapping[str, Cost], trials: Iterable[Trial]) -> Comparison:
+        """Return the comparison of a plan with these trials, the last of each variant and seed."""
+        last, planned = {trial.key: trial for trial in trials}, {*plan.trials}
+        inside = tuple(trial for key, trial in last.items() if key in planned)
+        return cls(plan, costs, inside, tuple(trial for key, trial in last.items() if key not in planned))
 
     def get_trials(self, variant: str, status: Status = "finished") -> list[Trial]:
         """Return the trials of a variant with this status, by seed."""
@@ -79,18 +86,18 @@ class Comparison:
         corpus = self.plan.recipe.corpus
         return (
             f"compare|{corpus}|{kind}:{amount:g}|match:{self.plan.match}|seeds:{len(self.plan.seeds)}"
-            f"|plan:{self.fingerprint or self.plan.fingerprint}|v:{__version__}"
+            f"|plan:{self.plan.fingerprint}|v:{__version__}"
         )
 
     def to_json(self) -> str:
         """Return the whole as one document, a line a trial; ``from_json`` reads it back."""
         content = {
             "plan": self.plan.to_dict(),
-            "fingerprint": self.fingerprint or self.plan.fingerprint,
             "costs": {name: cost.to_dict() for name, cost in self.costs.items()},
             "signature": self.signature,
         }
-        lines = ",\n".join(json.dumps(trial.to_dict(), ensure_ascii=False) for trial in self.trials)
+        every = (*self.trials, *self.outside)
+        lines = ",\n".join(json.dumps(trial.to_dict(), ensure_ascii=False) for trial in every)
         return json.dumps(content, ensure_ascii=False, indent=1)[:-2] + f',\n "trials": [\n{lines}\n]}}\n'
 
     @classmethod
@@ -98,12 +105,24 @@ class Comparison:
         """Return the comparison that ``to_json`` wrote. Raises DataError for what is no such document."""
         try:
             raw = parse_json(text)
-            trials = tuple(Trial.from_dict(written) for written in raw["trials"])
-            return cls(Plan.from_dict(raw["plan"]), read_costs(raw["costs"]), trials, raw["fingerprint"])
-        except (AttributeError, LookupError, TypeError, ValueError) as fault:
-            raise DataError(f"these are no results of a comparison: {fault!r}") from fault
+            plan, costs = read_plan_and_costs(raw)
+            return cls.of(plan, costs, map(Trial.from_dict, validate(dict[str, Any], raw)["trials"]))
+        except (LookupError, TypeError, ValueError, UsageError) as fault:
+            raise DataError(f"these are no results of a comparison: {describe_fault(fault)}") from fault
 
 
-def read_costs(written: Mapping[str, Any]) -> dict[str, Cost]:
-    """Return the costs by variant that ``Cost.to_dict`` wrote. Raises TypeError for what are none."""
-    return {name: Cost(**cost) for name, cost in written.items()}
+def read_plan_and_costs(written: Any) -> tuple[Plan, dict[str, Cost]]:
+    """Return the plan that a document holds, with the costs of its variants.
+
+    Raises ValueError, LookupError or UsageError for what holds none.
+    """
+    content = validate(dict[str, Any], written)
+    plan, costs = Plan.from_dict(content["plan"]), validate(dict[str, Cost], content["costs"])
+    if missing := [variant.name for variant in plan.variants if variant.name not in costs]:
+        raise ValueError(f"costs has nothing of {', '.join(map(repr, missing))}")
+    return plan, costs
+
+
+def describe_fault(fault: Exception) -> str:
+    """Return what is wrong with a document, in one line; of a key that is missing its name."""
+    return f"{fault} is missing" if isinstance(fault, KeyError) else " ".join(str(fault).split())

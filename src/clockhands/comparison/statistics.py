@@ -44,7 +44,8 @@ class Difference:
     ``p`` is of this comparison alone, ``adjusted`` for all ``comparisons`` together; ``adjusted`` is below α where the
     interval excludes 0, and nowhere else. ``inner``: the 1 - 2α interval, by which equivalence is judged (two one-sided
     tests; Schuirmann 1987). ``detectable``: the smallest difference that has 80 % power to be found; None at a ceiling,
-    where no variance can be estimated.
+    where no variance can be estimated. ``block``: so many neighbouring items, or groups of them, count as one, because
+    they hang together.
     """
 
     value: float
@@ -58,6 +59,7 @@ class Difference:
     seeds: int
     items: int
     comparisons: int = 1
+    block: int = 1
 
     def within(self, reach: float) -> Difference:
         """Return the same with its intervals cut at ±reach: two shares of 100 are never further than 100 apart."""

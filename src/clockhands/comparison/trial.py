@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -17,6 +17,10 @@ from clockhands.shapes import Float
 Status = Literal["finished", "diverged", "failed"]
 STATUSES: tuple[Status, ...] = ("finished", "diverged", "failed")
 """How a trial can end, in the order in which pages tell it."""
+FINITE: Any = {"allow_inf_nan": False}
+"""A line with a number that is none is damaged: nothing can be said of it."""
+LARGEST = 1e100
+"""No score of an item is larger; sums of larger ones would overflow."""
 Values = Mapping[str, float]
 """Measured numbers by the name of what was measured."""
 
@@ -40,6 +44,7 @@ class StepValues(NamedTuple):
 class TargetReached:
     """When the loss first was at or below the plan's target: the step, and the seconds of training until then."""
 
+    __pydantic_config__ = FINITE
     step: int
     seconds: float
 
@@ -48,6 +53,7 @@ class TargetReached:
 class LongerText:
     """Scores on text longer than any in training, or the sentence that says why it could not be read."""
 
+    __pydantic_config__ = FINITE
     exact: float | None = None
     chrF2: float | None = None
     loss: float | None = None
@@ -58,6 +64,7 @@ class LongerText:
 class Measurements:
     """What was measured inside the model of a trial, before, during and after training."""
 
+    __pydantic_config__ = FINITE
     before: Values = field(default_factory=dict)
     during: tuple[StepValues, ...] = ()
     after: Values = field(default_factory=dict)
@@ -74,6 +81,7 @@ class Trial:
     names of its columns. Seconds are of training; ``written_per_second`` are target tokens of a translator.
     """
 
+    __pydantic_config__ = FINITE
     variant: str
     seed: int
     status: Status
@@ -121,24 +129,22 @@ class Trial:
             return 100.0 * np.array([int(digit) for digit in self.items], dtype=np.float64)
         return np.array(self.items if self.items is not None else (), dtype=np.float64)
 
+    def __post_init__(self) -> None:
+        """Raise ValueError for a finished trial without items, and for digits of exact match other than 0 and 1."""
+        if self.finished and not self.items:
+            raise ValueError("a finished trial has the metric of at least one test item")
+        if isinstance(self.items, str) and not {*self.items} <= {"0", "1"}:
+            raise ValueError("exact match of an item is 0 or 1")
+
     @classmethod
-    def from_dict(cls, written: Mapping[str, Any]) -> Trial:
-        """Return the trial that ``to_dict`` wrote. Raises TypeError or KeyError for what is none."""
-        plain = {name: written[name] for name in _PLAIN if name in written}
-        reached, items, groups = written.get("reached"), written.get("items"), written.get("groups")
-        if written["status"] not in STATUSES:
-            raise TypeError(f"a trial cannot be {written['status']!r}")
-        return cls(
-            items=tuple(items) if isinstance(items, list) else items,
-            other_items={name: tuple(values) for name, values in written.get("other_items", {}).items()},
-            groups=None if groups is None else tuple(groups),
-            by_length=tuple(tuple(row) for row in written.get("by_length", ())),
-            longer={split: LongerText(**scores) for split, scores in written.get("longer", {}).items()},
-            curve=tuple(CurvePoint(*point) for point in written.get("curve", ())),
-            reached=None if reached is None else TargetReached(**reached),
-            inside=_read_measurements(written.get("inside")),
-            **plain,
-        )
+    def from_dict(cls, written: Any) -> Trial:
+        """Return the trial that ``to_dict`` wrote. Raises ValueError with a fault of what is none."""
+        if not isinstance(written, Mapping):
+            raise ValueError("a trial is a table of names and values")
+        trial: Trial = validate(cls, {**written, "inside": written.get("inside") or None})
+        if isinstance(trial.items, tuple) and any(abs(score) > LARGEST for score in trial.items):
+            raise ValueError(f"no score of an item is above {LARGEST:g}")
+        return trial
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data, as a line of ``results.jsonl`` holds it: a trial that did not finish has no scores."""
@@ -153,10 +159,6 @@ class Trial:
 
 
 _HEAD = ("variant", "seed", "version", "status", "error")
-_PLAIN = (
-    *_HEAD, "split", "scores", "written_per_second", "steps", "seconds", "parameters", "peak_mib", "tokens_per_second",
-    "torch", "device", "machine",
-)  # fmt: skip
 _ORDER = (
     *_HEAD, "split", "items", "other_items", "groups", "scores", "by_length", "written_per_second", "longer", "steps",
     "seconds", "parameters", "peak_mib", "tokens_per_second", "curve", "reached", "inside", "torch", "device",
@@ -165,12 +167,25 @@ _ORDER = (
 """The order in which the file has them."""
 
 
-def _read_measurements(written: Mapping[str, Any] | None) -> Measurements | None:
-    """Return the measurements that ``Trial.to_dict`` wrote; None for none."""
-    if not written:
-        return None
-    during = tuple(StepValues(step, values) for step, values in written["during"])
-    return Measurements(written["before"], during, written["after"])
+def validate(kind: Any, written: Any) -> Any:
+    """Return plain data as a dataclass or a typed dictionary. Raises ValueError with a fault, in one line."""
+    from pydantic import ValidationError
+
+    try:
+        return _make_adapter(kind).validate_python(written)
+    except ValidationError as fault:
+        deepest = max(fault.errors(), key=lambda error: len(error["loc"]))  # of a union, the kind that came furthest
+        place = ".".join(str(part) for part in deepest["loc"] if not str(part).startswith("tuple["))
+        reason = deepest["msg"].removeprefix("Value error, ")
+        raise ValueError(f"{place}: {reason}" if place else reason) from None
+
+
+@lru_cache
+def _make_adapter(kind: Any) -> Any:
+    """Return what reads a kind; pydantic is imported where something is read."""
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(kind)
 
 
 def _drop_none(values: Mapping[str, Any]) -> dict[str, Any]:

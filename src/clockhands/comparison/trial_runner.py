@@ -120,10 +120,9 @@ def _read_curve(run: Run) -> tuple[CurvePoint, ...]:
     merged: dict[int, CurvePoint] = {}
     for line in run.metrics:
         point = merged.get(line["step"], CurvePoint(line["step"], None, None))
-        if "loss" in line:
-            point = point._replace(training_loss=round(line["loss"], 5))
-        if "validation_loss" in line:
-            point = point._replace(validation_loss=round(line["validation_loss"], 5))
+        for field, name in (("training_loss", "loss"), ("validation_loss", "validation_loss")):
+            if name in line and math.isfinite(line[name]):
+                point = point._replace(**{field: round(line[name], 5)})
         merged[point.step] = point
     points = tuple(merged.values())
     return points[:: max(1, math.ceil(len(points) / MOST_POINTS))]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -82,7 +83,7 @@ def _score_longer_text(run: Run, documents: Sequence[Any], window: int) -> Longe
     the trial's: what the machine lacks would make the scores depend on the machine.
     """
     try:
-        return LongerText(loss=round(evaluate(run, documents, length=window).loss.mean, 4))
+        return _keep_finite(LongerText(loss=round(evaluate(run, documents, length=window).loss.mean, 4)))
     except (PositionError, ShortTextError, IndexError) as fault:
         # The folder of a trial tells nothing, and what comes after the reason is advice on options of `evaluate`.
         return LongerText(refused=str(fault).partition(";")[0].replace(str(run.path), "the model"))
@@ -98,11 +99,20 @@ def _score_longer_pairs(run: Run, pairs: Sequence[Pair]) -> LongerText:
     except (PositionError, IndexError) as fault:
         return LongerText(refused=str(fault))
     exact = [text.strip() == pair.target.strip() for text, pair in zip(texts, pairs, strict=True)]
-    return LongerText(
-        exact=round(100 * sum(exact) / len(exact), 4),
-        chrF2=round(CHRF().corpus_score(texts, [[pair.target for pair in pairs]]).score, 4),
-        loss=round(loss, 4),
+    return _keep_finite(
+        LongerText(
+            exact=round(100 * sum(exact) / len(exact), 4),
+            chrF2=round(CHRF().corpus_score(texts, [[pair.target for pair in pairs]]).score, 4),
+            loss=round(loss, 4),
+        )
     )
+
+
+def _keep_finite(scores: LongerText) -> LongerText:
+    """Return the scores, or that there are none where the loss is no number: logits overflowed."""
+    if scores.loss is None or math.isfinite(scores.loss):
+        return scores
+    return LongerText(refused=f"its loss there is {scores.loss}")
 
 
 def find_groups(pairs: Sequence[Pair]) -> tuple[int, ...] | None:

@@ -22,7 +22,9 @@ from clockhands.findings import Figure, Finding, Findings, Light, Mark, Panel, T
 METHOD = (
     "Every variant is trained from the same seeds, with the same batches and, where names and shapes agree, the same "
     "initial weights, and judged on the same test items; a seed decides {seed}. "
-    "Differences are paired by seed and item; items that hang together (twins) count as one. Intervals count seeds and "
+    "Differences are paired by seed and item; items that hang together (twins) count as one, and so do blocks of "
+    "neighbours where sums of neighbouring items vary more than in random order (variance ratio, Lo & MacKinlay 1988; "
+    "permutation test at 0.5 %). Intervals count seeds and "
     "items as samples (two-way clustering, Cameron, Gelbach & Miller 2011), and hold for all comparisons together at "
     "95 % (max-t, Dunnett 1955; variances over seeds moderated "
     "after Smyth 2004; variants with fewer than five paired seeds are widened by Bonferroni instead). "
@@ -73,8 +75,10 @@ def _count_trials(comparison: Comparison) -> str:
     """Say how many trials ended, by what became of them, and how many are missing."""
     statuses = [trial.status for trial in comparison.trials]
     parts = [f"{statuses.count(status)} {status}" for status in STATUSES if status in statuses]
-    missing = [f"{len(comparison.missing)} not run"] if comparison.missing else []
-    return ", ".join([*parts, *missing]) or "none"
+    parts += [f"{len(comparison.missing)} not run"] if comparison.missing else []
+    if comparison.outside:
+        parts.append(f"{len(comparison.outside)} more not counted, of seeds or variants that the plan does not have")
+    return ", ".join(parts) or "none"
 
 
 def find_verdicts(comparison: Comparison, verdicts: Sequence[Verdict]) -> Iterator[Finding]:
@@ -83,6 +87,7 @@ def find_verdicts(comparison: Comparison, verdicts: Sequence[Verdict]) -> Iterat
     sentences = [f"{verdict.variant}: {verdict.sentence}." for verdict in others]
     if warning := warn_of_nothing(verdicts):
         sentences.insert(0, warning)
+    sentences += describe_unseen(verdicts)
     marks = _make_marks(comparison, verdicts)
     yield Finding(
         name="compare.verdict",
@@ -160,6 +165,22 @@ def warn_of_nothing(verdicts: Sequence[Verdict]) -> str:
     if any(verdict.learning.learned for verdict in verdicts) or all(verdict.score is None for verdict in verdicts):
         return ""
     return "Nothing was learned by any variant, so nothing is known of their differences: give a longer budget."
+
+
+def describe_unseen(verdicts: Sequence[Verdict]) -> list[str]:
+    """Say which share of seeds could fail without one that did being seen, of the variants of which all learned.
+
+    Of n seeds that learned the share that fails is below 1 - 0.05^(1/n), at 95 %: of five, below 45 %.
+    """
+    kinds = [verdict.learning for verdict in verdicts]
+    counts = [len(learning.learned) for learning in kinds if learning.learned and learning.complete]
+    if not counts:
+        return []
+    seeds = min(counts)
+    return [
+        f"Where all seeds learned, intervals and verdicts do not cover seeds that fail: of {seeds} none did, which a "
+        f"failure in up to {100 * (1 - 0.05 ** (1 / seeds)):.0f} % of all seeds leaves possible."
+    ]
 
 
 def _make_marks(comparison: Comparison, verdicts: Sequence[Verdict]) -> tuple[Mark, ...]:

@@ -33,17 +33,24 @@ def describe_difference(
     """
     if gap is None or seeds < MIN_SEEDS:
         return "too few seeds", f"too few seeds to tell ({seeds} of at least {MIN_SEEDS})"
+    joined = describe_block(gap.block)
     if gap.significant:
-        return _describe_significant(gap, higher_is_better, margin, digits, unit)
+        kind, text = _describe_significant(gap, higher_is_better, margin, digits, unit)
+        return kind, text + joined
     if gap.is_within(margin):
         low, high = format_range(*gap.inner, digits)
-        return "equivalent", f"equivalent: the difference is from {low} to {high} {unit}, within ±{margin:g}"
+        return "equivalent", f"equivalent: the difference is from {low} to {high} {unit}, within ±{margin:g}{joined}"
     low, high = format_range(gap.low, gap.high, digits)
     same = "the same on every test item of every seed; over further items " if gap.error == 0 and not gap.value else ""
     text = f"undecided: {same}the difference is from {low} to {high} {unit}"
     if detecting and gap.detectable:
         text += f" ({format_number(gap.detectable, digits)} could have been detected)"
-    return "undecided", text
+    return "undecided", text + joined
+
+
+def describe_block(length: int) -> str:
+    """Say that so many neighbouring items count as one; an empty text where each counts."""
+    return "" if length == 1 else f"; test items hang together with their neighbours, so each {length} count as one"
 
 
 def _describe_significant(

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from clockhands.comparison.exact import LEARNING_ALPHA, compare_counts
 from clockhands.comparison.learning import Learning, classify_seeds, find_threshold
+from clockhands.comparison.neighbours import find_block_length, join_neighbours
 from clockhands.comparison.ranking import describe_counts, format_p, rank_torn
 from clockhands.comparison.results import Comparison
 from clockhands.comparison.score_matrix import find_groups, find_top, score_matrix
@@ -21,8 +23,7 @@ from clockhands.comparison.statistics import (
     compute_interquartile_mean,
     estimate_difference,
 )
-from clockhands.comparison.variance_parts import Matrix
-from clockhands.comparison.verdict_sentences import Kind, describe_difference
+from clockhands.comparison.verdict_sentences import Kind, describe_block, describe_difference
 from clockhands.findings import choose_digits
 
 MIN_INTERVAL_SEEDS = 3
@@ -36,6 +37,7 @@ class Verdict:
     ``learning``: which seeds learned; where only some did, ``score``, ``interval`` and ``difference`` are of those.
     ``learning_p``: of the exact test that as many seeds learn as of the baseline, for all variants together.
     ``probability``: that a seed of it beats a seed of the baseline. ``reached``: seeds that reached the plan's target.
+    ``block``: so many neighbouring test items count as one in ``interval``; ``difference`` has a length of its own.
     """
 
     variant: str
@@ -53,6 +55,7 @@ class Verdict:
     probability: float | None
     kind: Kind
     sentence: str
+    block: int = 1
 
 
 def judge(comparison: Comparison) -> list[Verdict]:
@@ -69,15 +72,19 @@ def judge(comparison: Comparison) -> list[Verdict]:
     ps = dict(zip(names[1:], counts, strict=True))
     means = {name: [float(scores_N.mean()) for scores_N in score_matrix(comparison, name)] for name in names}
     ranked = rank_torn(means, learning, plan)
+    scores = [score_matrix(comparison, name, learning[name].scored) for name in names]
+    block = find_block_length([own for own in scores if len(own) >= MIN_INTERVAL_SEEDS], find_groups(comparison))
     return [
-        _judge_variant(comparison, name, learning, gaps.get(name), ps.get(name), ranked.get(name)) for name in names
+        _judge_variant(comparison, name, learning, gaps.get(name), ps.get(name), ranked.get(name), block)
+        for name in names
     ]
 
 
 def find_differences(comparison: Comparison, learning: Mapping[str, Learning]) -> dict[str, Difference]:
     """Return the difference of each variant from the baseline, over the seeds of both that stand for them.
 
-    Those with seeds enough for a verdict are compared together (max-t), the others each alone (Bonferroni).
+    Those with seeds enough for a verdict are compared together (max-t), the others each alone (Bonferroni). Where the
+    differences of neighbouring items hang together, blocks of these count as one.
     """
     base, shared = comparison.plan.baseline, max(1, len(learning) - 1)
     top = find_top(comparison.plan)
@@ -86,13 +93,18 @@ def find_differences(comparison: Comparison, learning: Mapping[str, Learning]) -
     ours = {name: score_matrix(comparison, name, seeds[name]) for name in paired}
     theirs = {name: score_matrix(comparison, base, seeds[name]) for name in paired}
     groups, enough = find_groups(comparison), [name for name in paired if len(seeds[name]) >= MIN_SEEDS]
+    same_shape = all(ours[name].shape == theirs[name].shape for name in paired)  # others are refused below
+    block = find_block_length([ours[name] - theirs[name] for name in paired], groups) if same_shape else 1
+    if block > 1:
+        groups = join_neighbours(ours[paired[0]].shape[1], groups, block)
     together = [ours[name] for name in enough], [theirs[name] for name in enough]
     judged = compare_with_baseline(*together, groups=groups, top=top) if enough else []
     gaps = dict(zip(enough, judged, strict=True))
     for name in paired:
         if name not in gaps:
             gaps[name] = estimate_difference(ours[name], theirs[name], shared, groups=groups, top=top)
-    return gaps if top is None else {name: gap.within(top) for name, gap in gaps.items()}
+    reach = math.inf if top is None else top
+    return {name: replace(gap.within(reach), block=block) for name, gap in gaps.items()}
 
 
 def format_score(verdict: Verdict, digits: int) -> str:
@@ -112,13 +124,20 @@ def _judge_variant(
     gap: Difference | None,
     learning_p: float | None,
     ranked: tuple[Kind, str] | None,
+    block: int,
 ) -> Verdict:
-    """Return the verdict on one variant."""
+    """Return the verdict on one variant; ``block``: so many neighbouring test items count as one in its interval."""
     plan, finished, ours = comparison.plan, comparison.get_trials(variant), learning[variant]
     scores_SN = score_matrix(comparison, variant, ours.scored)
     scores_S = scores_SN.mean(axis=1) if len(scores_SN) else np.zeros(0)
     score = float(scores_S.mean()) if len(scores_S) else None
+    interval = None
+    if len(scores_SN) >= MIN_INTERVAL_SEEDS:
+        groups = join_neighbours(scores_SN.shape[1], find_groups(comparison), block)
+        interval = bound_mean(scores_SN, groups=groups, top=find_top(plan))
     kind, sentence = _describe(comparison, variant, learning, gap, learning_p, ranked)
+    if kind == "baseline" and interval is not None:
+        sentence += describe_block(block)
     return Verdict(
         variant=variant,
         planned=len(plan.seeds),
@@ -129,12 +148,13 @@ def _judge_variant(
         learning=ours,
         learning_p=learning_p,
         score=score,
-        interval=_format_interval(comparison, scores_SN),
+        interval=interval,
         interquartile=compute_interquartile_mean(scores_S) if len(scores_S) else None,
         difference=gap,
         probability=_compute_probability(comparison, variant),
         kind=kind,
         sentence=sentence,
+        block=block,
     )
 
 
@@ -146,13 +166,6 @@ def _compute_probability(comparison: Comparison, variant: str) -> float | None:
         return None
     sign = 1 if plan.higher_is_better else -1
     return compute_improvement_probability(sign * ours_SN.mean(axis=1), sign * base_SN.mean(axis=1))
-
-
-def _format_interval(comparison: Comparison, scores_SN: Matrix) -> tuple[float, float] | None:
-    """Return the interval of a score; None for fewer than three seeds."""
-    if len(scores_SN) < MIN_INTERVAL_SEEDS:
-        return None
-    return bound_mean(scores_SN, groups=find_groups(comparison), top=find_top(comparison.plan))
 
 
 def _describe(

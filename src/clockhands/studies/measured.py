@@ -9,7 +9,7 @@ from pathlib import Path
 __all__ = ["PACKAGED", "MeasuredAnswer", "read_answers"]
 
 PACKAGED = Path(__file__).parent / "answers.json"
-"""Written by docs/studies/generate.py from the committed results."""
+"""Written by docs/tools/answers/generate.py from the committed results."""
 
 
 @dataclass(frozen=True)

@@ -47,8 +47,8 @@
 
 No measured number is typed: ``[[STUDY/SLOT]]`` is a slot of a study's answer (`study.py`), and ``[[exact/FACT.KEY:2]]``
 a value of `FACTS` with so many decimals; ``[[ordered/NAME]]`` is the difference of a comparison, the first variant
-minus the second, with its interval. Every variant that a sentence shows or compares has a guard, which takes the
-sentence back where the results say something else: it stands in ``rests``, ``ordered`` or ``numbers`` (`guards.py`).
+minus the second, with its interval. What a sentence says of variants stands in ``rests``, ``ordered`` or ``numbers``
+too: where the results say something else, the page is not written (`docs/tools/answers/rests.py`).
 """
 
 from __future__ import annotations

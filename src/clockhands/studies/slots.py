@@ -13,7 +13,7 @@ from clockhands.comparison.score_matrix import score_matrix
 from clockhands.comparison.statistics import ALPHA, bound_mean
 from clockhands.comparison.verdicts import Verdict, format_score, judge
 from clockhands.findings import choose_digits
-from clockhands.studies.exact.added import share_scores
+from clockhands.studies.added import share_scores
 from clockhands.studies.pace import NOT_MEASURED, describe_pace, describe_slower
 from clockhands.studies.task_bounds import count_vocabulary, find_ceiling_once
 

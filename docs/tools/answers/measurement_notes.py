@@ -1,0 +1,74 @@
+"""What stands under a table of the answers: of each study how it was measured, and how many models were compared."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from kept import Measured
+from rests import judge_once
+
+from clockhands.comparison import Comparison, Plan
+from clockhands.comparison.score_matrix import score_matrix
+from clockhands.comparison.statistics import MIN_SEEDS
+from clockhands.studies import STUDIES
+from clockhands.studies.question import SLOT, Question
+
+
+def describe_measurements(question: Question, measured: Measured) -> list[str]:
+    """Return how each study was measured that the cells of a table draw on."""
+    slots = [slot for cell in question.cells for slot in SLOT.finditer(cell)]
+    shown = {(slot[1], slot[2].partition(":")[2]) for slot in slots if slot[2].startswith(("verdict:", "kind:"))}
+    judged = Counter(name for name, variant in shown if name in measured and variant != measured[name].plan.baseline)
+    names = dict.fromkeys(slot[1] for slot in slots)
+    lines = [_describe_measurement(name, measured[name], judged[name]) for name in names if name in measured]
+    return [*(f"- {line}" for line in lines), ""] if lines else []
+
+
+def _describe_measurement(name: str, comparison: Comparison, judged: int) -> str:
+    """Return how a study was measured: task, size, seeds and items; if any is ``judged``, margin and comparisons too.
+
+    ``judged``: how many of the comparisons with the baseline the reader sees; the intervals hold for all of the study.
+    """
+    plan = comparison.plan
+    study, _, size = name.partition(".")
+    study = f"[{study}](studies/{study}.md)" if not size else f"{study} --scale {size}"
+    kind, amount = plan.budget
+    items = score_matrix(comparison, plan.baseline).shape[1]
+    margin = f", equal within ±{plan.margin_text}"
+    verdicts = f"{margin}, {_describe_family(name, comparison, judged)}" if judged else ""
+    text = ", each with a text of its own" if plan.redraw_text else ""
+    precision = ", computed in bf16" if plan.recipe.training.precision == "bf16" else ""
+    unit = "stretches or documents of the test text" if plan.metric == "loss" else "test items"
+    counted = "" if STUDIES[name.partition(".")[0]].unscored else f", {items:,} {unit}"
+    return (
+        f"{study}: corpus {plan.recipe.corpus}, {_describe_widths(plan)}, {amount:,g} {kind}{precision}, "
+        f"{_count_seeds(comparison)} seeds{text}{counted}{verdicts}"
+    )
+
+
+def _describe_family(name: str, comparison: Comparison, judged: int) -> str:
+    """Return how many models were compared with the baseline, in intervals that hold together and by other tests."""
+    others = len(comparison.plan.variants) - 1
+    gaps = [verdict.difference for verdict in judge_once(name, comparison) if verdict.difference is not None]
+    together = sum(gap.seeds >= MIN_SEEDS for gap in gaps)  # those of fewer seeds have intervals of their own
+    tested = f", {together} of them by intervals that hold together" if 1 < together < others else ""
+    tested = " together" if together == others > 1 else tested
+    shown = "" if judged == others else f"; {judged} {'is' if judged == 1 else 'are'} shown"
+    # A reader who sees two tables with the same counts and other p takes one of them for an error.
+    counted = any(", p " in verdict.sentence for verdict in judge_once(name, comparison))
+    family = "; each p is for all models of this study that are tested alike" if counted and others > 1 else ""
+    return f"{'one' if others == 1 else others} compared with the baseline{tested}{shown}{family}"
+
+
+def _describe_widths(plan: Plan) -> str:
+    """Return the width of the models, or from which to which they are."""
+    own = plan.recipe.model.d_model
+    widths = sorted({variant.overrides.get("model.d_model", own) for variant in plan.variants})
+    return f"width {widths[0]}" if len(widths) == 1 else f"widths {widths[0]} to {widths[-1]:,}"
+
+
+def _count_seeds(comparison: Comparison) -> str:
+    """Return the number of seeds, and of a comparison that has not ended the most that a variant has so far."""
+    most = max(len(comparison.get_trials(variant.name)) for variant in comparison.plan.variants)
+    planned = len(comparison.plan.seeds)
+    return f"{most} of {planned} planned" if comparison.missing else f"{planned}"

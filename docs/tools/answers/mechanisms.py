@@ -1,0 +1,480 @@
+"""Draw the mechanism behind each answer of docs/answers.md: what is computed, never a score.
+
+    python docs/tools/answers/mechanisms.py            # writes docs/studies/figures/mechanism-*.svg
+
+Every picture is a function of its own, named as the question is.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable, Sequence
+
+import matplotlib
+import numpy as np
+import torch
+from exact.parts import TWINS
+from kept import STUDY_PAGES
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+
+from clockhands.explanation.rotation import Rotation
+from clockhands.files import write_text
+from clockhands.studies.added import make_rows, share_scores
+
+FOLDER = STUDY_PAGES / "figures"
+BLUE, ORANGE, GREEN, GREY, LIGHT = "#3b6fb6", "#d9822b", "#4f9d69", "#8a8a8a", "#c9ced6"
+INSPECTED = json.loads((STUDY_PAGES / "minilm.json").read_text("utf8"))
+TRAINED_PARTS = json.loads((STUDY_PAGES / "parts.json").read_text("utf8"))
+PICTURES: dict[str, Callable[[], Figure]] = {}
+
+
+def picture(name: str) -> Callable[[Callable[[], Figure]], Callable[[], Figure]]:
+    """Register the picture of a question."""
+
+    def register(draw: Callable[[], Figure]) -> Callable[[], Figure]:
+        PICTURES[name] = draw
+        return draw
+
+    return register
+
+
+def start(columns: int = 1, width: float = 7.2, height: float = 2.8, **options: object) -> tuple[Figure, list]:
+    """Return a figure with a row of axes."""
+    figure = Figure(figsize=(width, height), layout="constrained")
+    return figure, list(np.atleast_1d(figure.subplots(1, columns, **options)))
+
+
+@picture("scale")
+def draw_scale() -> Figure:
+    """What a score consists of, as stacked bars."""
+    figure, (axes,) = start(height=2.4)
+    cases = [("with √d, width 64", 2**0.5), ("with √d, width 512", 2**0.5),
+             ("without, width 64", (2 / 64) ** 0.5), ("without, width 512", (2 / 512) ** 0.5)]  # fmt: skip
+    left = np.zeros(len(cases))
+    shares = np.array([share_scores(ratio) for _, ratio in cases]).T * 100
+    for values, colour, name in zip(
+        shares, (BLUE, GREY, ORANGE), ("word–word", "mixed", "position–position"), strict=True
+    ):
+        axes.barh([name for name, _ in cases], values, left=left, color=colour, label=name)
+        left += values
+    axes.invert_yaxis()
+    axes.set(xlim=(0, 100), xlabel="share of the variance of a score, %")
+    figure.legend(loc="outside upper center", ncols=3, frameon=False)
+    return figure
+
+
+@picture("order-at-all")
+def draw_order() -> Figure:
+    """Cosines between the states of two sentences of the same words."""
+    from exact.order import make_encoder, read
+
+    figure, panels = start(3, height=2.9)
+    words, others = ["a", "dog", "bit", "Tom"], ["Tom", "bit", "a", "dog"]
+    ids, order = torch.tensor([4, 5, 6, 7]), torch.tensor([3, 2, 0, 1])
+    cases = (
+        ("no positions", "none", False),
+        ("no positions, causal mask", "none", True),
+        ("sinusoid", "sinusoidal", False),
+    )
+    for axes, (title, scheme, causal) in zip(panels, cases, strict=True):
+        model = make_encoder(scheme, causal=causal)
+        first, second = (torch.nn.functional.normalize(read(model, row), dim=-1) for row in (ids, ids[order]))
+        cosines = (first @ second.T).numpy()
+        axes.imshow(cosines, cmap="Blues", vmin=0, vmax=1)
+        for (row, column), value in np.ndenumerate(cosines):
+            axes.text(
+                column,
+                row,
+                f"{value:.2f}",
+                ha="center",
+                va="center",
+                fontsize=8,
+                color="white" if value > 0.6 else "black",
+            )
+        axes.set_xticks(range(4), others)
+        axes.set_yticks(range(4), words)
+        axes.set_title(title, fontsize=10)
+    return figure
+
+
+@picture("why-sine-and-cosine")
+def draw_hand() -> Figure:
+    """A hand on its circle, and a sine with two places of the same height."""
+    figure, (circle, wave) = start(2, height=2.9, width_ratios=(1, 1.7))
+    angles = np.linspace(0, 2 * np.pi, 200)
+    circle.plot(np.cos(angles), np.sin(angles), color=GREY, lw=1)
+    for angle, name, colour in ((0.5, "t", BLUE), (1.5, "t + k", ORANGE)):
+        circle.annotate(
+            "", (np.cos(angle), np.sin(angle)), (0, 0), arrowprops={"arrowstyle": "->", "color": colour, "lw": 2}
+        )
+        circle.text(1.12 * np.cos(angle), 1.12 * np.sin(angle), name, color=colour)
+    arc = np.linspace(0.5, 1.5, 30)
+    circle.plot(0.4 * np.cos(arc), 0.4 * np.sin(arc), color=GREEN)
+    circle.text(0.3, 0.44, "ωk", color=GREEN)
+    circle.set(aspect="equal", xlabel="cos ωt", ylabel="sin ωt", xlim=(-1.2, 1.5), ylim=(-1.2, 1.3))
+    time = np.linspace(0, 2 * np.pi, 200)
+    wave.plot(time, np.sin(time), color=GREY, lw=1)
+    for place, colour in ((0.6, BLUE), (np.pi - 0.6, ORANGE)):
+        wave.plot([place, place + 0.7], np.sin([place, place + 0.7]), "o-", color=colour)
+        wave.annotate(
+            "",
+            (place + 0.7, np.sin(place + 0.7)),
+            (place, np.sin(place)),
+            arrowprops={"arrowstyle": "->", "color": colour},
+        )
+    wave.axhline(np.sin(0.6), color=GREY, ls=":", lw=1)
+    wave.set(xlabel="ωt", ylabel="sin ωt")
+    return figure
+
+
+def draw_block(axes: Axes, left: float, bottom: float, width: float, text: str, colour: str) -> None:
+    """Draw a labelled box of height 1."""
+    axes.add_patch(Rectangle((left, bottom), width, 1, facecolor=colour, edgecolor="white", lw=2))
+    axes.text(left + width / 2, bottom + 0.5, text, ha="center", va="center", color="white", fontsize=9)
+
+
+def make_blank(axes: Axes, right: float, top: float) -> None:
+    """Leave out everything but what is drawn."""
+    axes.set(xlim=(0, right), ylim=(0, top))
+    axes.axis("off")
+
+
+@picture("sum-or-concatenate")
+def draw_concatenation() -> Figure:
+    """A concatenation as a sum."""
+    figure, (axes,) = start(height=2.0)
+    draw_block(axes, 0, 2.2, 6, "word", BLUE)
+    draw_block(axes, 6, 2.2, 2, "position", ORANGE)
+    axes.text(9, 1.7, "=", fontsize=20, ha="center", va="center")
+    for bottom, parts in (
+        (2.2, (("word", 6, BLUE), ("0", 2, LIGHT))),
+        (0.2, (("0", 6, LIGHT), ("position", 2, ORANGE))),
+    ):
+        left = 10.0
+        for text, width, colour in parts:
+            draw_block(axes, left, bottom, width, text, colour)
+            left += width
+    axes.text(14, 1.7, "+", fontsize=18, ha="center", va="center")
+    make_blank(axes, 18.2, 3.4)
+    return figure
+
+
+@picture("does-adding-destroy-the-word")
+def draw_channels() -> Figure:
+    """The standard deviation of each channel over positions."""
+    figure, (axes,) = start()
+    for length, colour in ((50, BLUE), (512, ORANGE)):
+        axes.plot(make_rows(512, length).std(0), ".", ms=3, color=colour, label=f"over {length} positions")
+    axes.set(xlabel="channel of 512", ylabel="standard deviation", ylim=(0, 0.8))
+    axes.legend(frameon=False)
+    return figure
+
+
+@picture("telling-apart")
+def draw_terms() -> Figure:
+    """The terms of the scores of a trained encoder by layer."""
+    figure, (axes,) = start(height=2.6)
+    layers = np.arange(1, 7)
+    bottom = np.zeros(6)
+    terms = (("position–position", ORANGE), ("content–position", GREY), ("content–content", BLUE))
+    for (term, colour), name in zip(terms, ("position–position", "mixed", "word–word"), strict=True):
+        values = np.array([INSPECTED[f"{term}, layer {layer}"] for layer in layers])
+        axes.bar(layers, values, bottom=bottom, color=colour, label=name)
+        bottom += values
+    axes.bar(layers, 100 - bottom, bottom=bottom, color=LIGHT, label="the same for every query")
+    axes.set(xlabel="layer", ylabel="variance of scores, %", ylim=(0, 100))
+    figure.legend(loc="outside upper center", ncols=4, frameon=False)
+    return figure
+
+
+@picture("four-parts")
+def draw_parts() -> Figure:
+    """The scores of the verb of two sentences with each of their words, part by part, centred over the words."""
+    figure, panels = start(5, width=9.2, height=1.7)
+    rows = [sentence.to_pair().source.split() for sentence in TWINS]
+    for axes, (part, scores) in zip(panels, TRAINED_PARTS["parts"]["shown"].items(), strict=True):
+        centred = np.array(scores) - np.mean(scores, axis=1, keepdims=True)
+        axes.imshow(centred, cmap="PuOr_r", vmin=-8, vmax=8, aspect="auto")
+        for (row, column), value in np.ndenumerate(centred):
+            colour = "white" if abs(value) > 6 else "black"
+            text = f"{rows[row][column]}\n{value:+.1f}"
+            axes.text(column, row, text, ha="center", va="center", fontsize=7.5, color=colour)
+        axes.set_xticks(range(4), ("1", "2", "3", "4"), fontsize=7)
+        axes.set_yticks(())
+        axes.set_title(part, fontsize=9)
+    panels[2].set_xlabel("place", fontsize=8)
+    return figure
+
+
+@picture("why-10000")
+def draw_wavelengths() -> Figure:
+    """The wavelength of each hand by base."""
+    figure, (axes,) = start()
+    hands = np.arange(256)
+    for base, colour in ((10, GREEN), (100, GREY), (10_000, BLUE), (1_000_000, ORANGE)):
+        axes.semilogy(hands, 2 * np.pi * base ** (2 * hands / 512), color=colour, label=f"base {base:,}")
+    for length in (50, 512, 5000):
+        axes.axhline(length, color="black", lw=0.7, ls=":")
+        axes.text(2, length * 1.15, f"{length} tokens", fontsize=8)
+    axes.set(xlabel="hand of 256", ylabel="wavelength, tokens")
+    axes.legend(frameon=False, fontsize=8)
+    return figure
+
+
+@picture("why-not-the-index")
+def draw_index() -> Figure:
+    """The index beside a word's length, and index over length in two texts."""
+    figure, (growing, shared) = start(2)
+    places = np.arange(0, 500)
+    growing.plot(places, places, color=ORANGE, label="index")
+    growing.axhline(512**0.5, color=BLUE, label="length of a word, √512")
+    growing.set(xlabel="position", ylabel="length of the vector")
+    growing.legend(frameon=False, fontsize=8)
+    for row, length in enumerate((5, 9)):
+        shared.plot(np.arange(length) / (length - 1), np.full(length, row), "o-", color=(BLUE, ORANGE)[row])
+        for index in range(length):
+            shared.text(index / (length - 1), row + 0.12, str(index), ha="center", fontsize=8)
+    shared.set(xlabel="index / (length − 1)", ylim=(-0.5, 1.6), yticks=(0, 1), yticklabels=("5 words", "9 words"))
+    return figure
+
+
+@picture("do-positions-survive")
+def draw_survival() -> Figure:
+    """What is read back of words and positions, by layer."""
+    figure, (axes,) = start(height=2.6)
+    layers = range(7)
+    for what, colour in (("word", BLUE), ("position", ORANGE)):
+        axes.plot(layers, [INSPECTED[f"{what} read back, layer {n}"] for n in layers], "o-", color=colour, label=what)
+    axes.set(xlabel="behind layer (0: the input)", ylabel="read back exactly, %", ylim=(0, 104))
+    axes.legend(frameon=False)
+    return figure
+
+
+@picture("the-schemes")
+def draw_dependence() -> Figure:
+    """What a score depends on: two places, or their distance."""
+    figure, panels = start(3, height=2.7)
+    i, j = np.mgrid[0:24, 0:24]
+    generator = np.random.default_rng(0)
+    rows = generator.normal(size=(24, 8))
+    omega = 10_000.0 ** (-np.arange(0, 16, 2) / 16)
+    scores = (
+        ("a learned table: e_i·e_j", rows @ rows.T),
+        ("a rotation: Σ cos ω(i − j)", np.cos((i - j)[..., None] * omega).sum(-1)),
+        ("ALiBi: −m·|i − j|", -np.abs(i - j)),
+    )
+    for axes, (title, values) in zip(panels, scores, strict=True):
+        axes.imshow(values, cmap="Blues")
+        axes.set_title(title, fontsize=9)
+        axes.set(xlabel="key j", ylabel="query i")
+    return figure
+
+
+@picture("how-far")
+def draw_angles() -> Figure:
+    """The arc of a slow hand in training and beyond, and a line that goes on."""
+    figure, (circle, line) = start(2, height=2.8, width_ratios=(1, 1.7))
+    angle = np.linspace(0, 2 * np.pi, 200)
+    circle.plot(np.cos(angle), np.sin(angle), color=LIGHT, lw=1)
+    for begin, end, colour in ((0, 0.64, BLUE), (0.64, 2.56, ORANGE)):
+        arc = np.linspace(begin, end, 80)
+        circle.plot(np.cos(arc), np.sin(arc), color=colour, lw=4)
+    circle.set(aspect="equal", title="a hand of 628 tokens")
+    circle.axis("off")
+    for begin, end, colour, name in ((0, 64, BLUE, "trained"), (64, 256, ORANGE, "beyond")):
+        line.plot([begin, end], [-0.1 * begin, -0.1 * end], color=colour, lw=3, label=name)
+    line.set(xlabel="distance", ylabel="ALiBi's bias", title="a line")
+    line.legend(frameon=False)
+    return figure
+
+
+@picture("rope-values")
+def draw_meeting() -> Figure:
+    """Two hands with an angle between them, before and after a shift; and a value with its own angle."""
+    figure, panels = start(3, height=2.5)
+    cases = (("a score at i, j", (0.4, 1.3)), ("the same, shifted", (1.6, 2.5)), ("a rotated value", (2.2,)))
+    for axes, (title, places) in zip(panels, cases, strict=True):
+        draw_circle(axes, places)
+        axes.set_title(title, fontsize=10)
+    return figure
+
+
+def draw_circle(axes: Axes, places: Sequence[float], colours: Sequence[str] = ("#3b6fb6", "#d9822b")) -> None:
+    """Draw hands on a circle, and the angle between two."""
+    angle = np.linspace(0, 2 * np.pi, 200)
+    axes.plot(np.cos(angle), np.sin(angle), color=LIGHT, lw=1)
+    for place, colour in zip(places, colours, strict=False):
+        arrow = {"arrowstyle": "->", "color": colour, "lw": 2}
+        axes.annotate("", (np.cos(place), np.sin(place)), (0, 0), arrowprops=arrow)
+    arc = np.linspace(places[0] if len(places) > 1 else 0, places[-1], 30)
+    axes.plot(0.4 * np.cos(arc), 0.4 * np.sin(arc), color=GREEN, lw=2)
+    axes.set(aspect="equal", xlim=(-1.2, 1.2), ylim=(-1.2, 1.2))
+    axes.axis("off")
+
+
+@picture("rope-layouts")
+def draw_layouts() -> Figure:
+    """Pairs of channels in two layouts."""
+    figure, (axes,) = start(height=1.9)
+    colours = (BLUE, ORANGE, GREEN, GREY)
+    for bottom, name, pairs in ((1.6, "interleaved", [0, 0, 1, 1, 2, 2, 3, 3]), (0.2, "halves", [0, 1, 2, 3] * 2)):
+        axes.text(0, bottom + 0.5, name, va="center", fontsize=10)
+        for channel, pair in enumerate(pairs):
+            draw_block(axes, 2.2 + channel, bottom, 1, str(channel), colours[pair])
+    make_blank(axes, 10.4, 2.8)
+    return figure
+
+
+def draw_left(axes: Axes, base: float, rotated: int, colour: str, name: str) -> None:
+    """Draw what is left of the score of a query with a key like it, by distance."""
+    distance = np.unique(np.logspace(0, 4.2, 700).astype(int))
+    theta = base ** (-np.arange(0, rotated, 2) / rotated)
+    left = (np.cos(distance[:, None] * theta).sum(1) + (128 - rotated) / 2) / 64
+    axes.semilogx(distance, left, color=colour, lw=1.2, label=name)
+    axes.axhline(0, color="black", lw=0.6)
+    axes.set(xlabel="distance, tokens", ylabel="what is left of the score")
+    axes.legend(frameon=False, fontsize=8)
+
+
+@picture("rope-base")
+def draw_bases() -> Figure:
+    """What is left of a score by distance for two bases."""
+    figure, (axes,) = start()
+    draw_left(axes, 10_000.0, 128, BLUE, "base 10,000")
+    draw_left(axes, 500_000.0, 128, ORANGE, "base 500,000")
+    return figure
+
+
+@picture("rope-quarter")
+def draw_quarter() -> Figure:
+    """What is left of a score by distance, with all or a quarter of the channels rotated."""
+    figure, (axes,) = start()
+    draw_left(axes, 10_000.0, 128, BLUE, "all channels rotate")
+    draw_left(axes, 10_000.0, 32, ORANGE, "a quarter")
+    return figure
+
+
+@picture("rope-global")
+def draw_global() -> Figure:
+    """One score by distance, rotated and plain."""
+    figure, (axes,) = start()
+    draw_left(axes, 10_000.0, 128, BLUE, "rotated")
+    axes.axhline(1, color=ORANGE, label="not rotated")
+    axes.legend(frameon=False, fontsize=8)
+    return figure
+
+
+@picture("yarn")
+def draw_yarn() -> Figure:
+    """The frequencies after YaRN over those before."""
+    figure, (axes,) = start()
+    plain = Rotation(128, 128, 10_000.0).frequencies()
+    for factor, colour in ((4, BLUE), (32, ORANGE)):
+        yarn = Rotation(128, 128, 10_000.0, rule="yarn", factor=float(factor), original_length=4096).frequencies()
+        axes.semilogy([b / a for a, b in zip(plain, yarn, strict=True)], color=colour, label=f"factor {factor}")
+    axes.set(xlabel="hand of 64, the fastest first", ylabel="frequency, after / before")
+    axes.legend(frameon=False)
+    return figure
+
+
+@picture("how-long")
+def draw_seen() -> Figure:
+    """The part of its circle that each hand goes through within the trained length."""
+    figure, (axes,) = start()
+    hands = np.arange(64)
+    for base, colour in ((10_000, BLUE), (500_000, ORANGE)):
+        turns = 4096 / (2 * np.pi * base ** (2 * hands / 128))
+        axes.plot(hands, np.minimum(turns, 1), color=colour, label=f"base {base:,}")
+    axes.set(xlabel="hand of 64", ylabel="circle seen in 4,096 tokens", ylim=(0, 1.05))
+    axes.legend(frameon=False)
+    return figure
+
+
+@picture("packing")
+def draw_packing() -> Figure:
+    """The mask of two packed documents."""
+    figure, (axes,) = start(width=3.6, height=3.2)
+    query, key = np.mgrid[0:12, 0:12]
+    allowed = (key <= query) & ((query < 5) == (key < 5))
+    axes.imshow(np.where(allowed, query - key, np.nan), cmap="Blues_r")
+    axes.set(xlabel="key", ylabel="query", xticks=(2, 8), xticklabels=("first", "second"))
+    axes.set_yticks((2, 8), ("first", "second"), rotation=90, va="center")
+    axes.set_title("distance, where a token may look", fontsize=9)
+    return figure
+
+
+@picture("left-padding")
+def draw_padding() -> Figure:
+    """A padded row with two ways to count."""
+    figure, (axes,) = start(height=2.0)
+    for place, text in enumerate(("", "", "Tom", "bit", "a", "dog")):
+        draw_block(axes, 3 + place, 2.2, 1, text or "pad", BLUE if text else LIGHT)
+        axes.text(3.5 + place, 1.5, str(place), ha="center", color=ORANGE)
+        axes.text(3.5 + place, 0.6, str(place - 2) if text else "–", ha="center", color=GREEN)
+    axes.text(0, 1.5, "from the edge", color=ORANGE)
+    axes.text(0, 0.6, "over the mask", color=GREEN)
+    make_blank(axes, 9.2, 3.4)
+    return figure
+
+
+@picture("cached-keys")
+def draw_cached() -> Figure:
+    """A key, moved on by a rotation."""
+    figure, panels = start(2, width=5.4, height=2.6)
+    for axes, places, title in zip(
+        panels, ((0.5, 1.2), (0.5, 0.2)), ("moved on by R(7)", "another base: no such place"), strict=True
+    ):
+        draw_circle(axes, places)
+        axes.set_title(title, fontsize=10)
+    return figure
+
+
+@picture("stretched-table")
+def draw_between() -> Figure:
+    """A row between two neighbours of a fast and of a slow hand."""
+    figure, panels = start(2, width=5.4, height=2.7)
+    for axes, step, title in zip(panels, (1.0, 0.2), ("fast hand, ω = 1", "slower hand, ω = 0.2"), strict=True):
+        angle = np.linspace(0, 2 * np.pi, 200)
+        axes.plot(np.cos(angle), np.sin(angle), color=LIGHT, lw=1)
+        ends = np.array([[np.cos(a), np.sin(a)] for a in (0.6, 0.6 + step)])
+        axes.plot(*ends.T, "o-", color=BLUE)
+        axes.plot(*ends.mean(0), "s", color=ORANGE)
+        axes.set(aspect="equal", title=title)
+        axes.axis("off")
+    return figure
+
+
+@picture("temperature")
+def draw_temperature() -> Figure:
+    """The share of one key by the number of keys."""
+    figure, (axes,) = start()
+    count = np.logspace(3, 6, 100)
+    for name, factor, colour in (
+        ("plain", 1.0, BLUE),
+        ("scores times log n / log 1000", np.log(count) / np.log(1000), ORANGE),
+    ):
+        axes.semilogx(count, 100 / (1 + (count - 1) * np.exp(-10 * factor)), color=colour, label=name)
+    axes.set(xlabel="keys", ylabel="attention to one key, %", ylim=(0, 102))
+    axes.legend(frameon=False)
+    return figure
+
+
+def as_svg(figure: Figure) -> str:
+    """Return a figure as SVG that is the same every time."""
+    with matplotlib.rc_context({"svg.hashsalt": "clockhands", "svg.fonttype": "none", "font.family": "sans-serif"}):
+        written = io.StringIO()
+        figure.savefig(written, format="svg", metadata={"Date": None})
+    return "\n".join(line.rstrip() for line in written.getvalue().splitlines()) + "\n"
+
+
+def draw_mechanisms() -> None:
+    """Write every picture."""
+    for name, draw in PICTURES.items():
+        write_text(FOLDER / f"mechanism-{name}.svg", as_svg(draw()))
+
+
+if __name__ == "__main__":
+    draw_mechanisms()

@@ -1,0 +1,22 @@
+"""The index against what is known of floating point."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from exact.index import count_whole, measure_index
+
+
+def test_low_precision_counts_so_far() -> None:
+    """2^8 and 2^11: the bits of the significand, with the one that is not stored."""
+    assert (count_whole(torch.bfloat16), count_whole(torch.float16)) == (256, 2048)
+
+
+def test_a_step_of_the_share_depends_on_the_length() -> None:
+    told = measure_index()
+    assert told["step of 5 words"] == 0.25 and told["step of 50 words"] == pytest.approx(1 / 49)
+    assert told["over the word at 5000"] == pytest.approx(5000 / math.sqrt(512))
+    # 256 whole numbers, then 128 in each doubling up to 4096.
+    assert told["bfloat16, different of 4096"] == 256 + 4 * 128 + 1
