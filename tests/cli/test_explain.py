@@ -35,10 +35,10 @@ def test_frequencies_are_those_of_the_formula(llama: str, capsys: pytest.Capture
 
 def test_overrides_are_compared_with_the_file(llama: str, capsys: pytest.CaptureFixture[str]) -> None:
     overrides = ["--hf-overrides", json.dumps({"rope_parameters": {"rope_type": "default", "rope_theta": 500000.0}})]
-    assert main(["explain", llama, *overrides]) == 0
+    assert main(["explain", llama, *overrides]) == 1  # as diff: they differ
     shown = capsys.readouterr().out
     assert "10000" in shown.replace(",", "") and "500000" in shown.replace(",", "")
-    assert main(["explain", llama, *overrides, "--json"]) == 0
+    assert main(["explain", llama, *overrides, "--json"]) == 1
     assert json.loads(capsys.readouterr().out)["layer"] == 0
 
 
@@ -84,3 +84,13 @@ def test_it_needs_no_torch(llama: str) -> None:
         [sys.executable, "-c", blocked, "explain", llama], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0 and "rotates all 16 channels" in done.stdout, done.stderr
+
+
+def test_two_that_differ_exit_with_one_and_a_wrong_use_with_two(
+    llama: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = tmp_path / "other.json"
+    other.write_text(json.dumps({**LLAMA, "rope_parameters": {"rope_type": "default", "rope_theta": 20000.0}}), "utf8")
+    assert (main(["explain", llama, str(other)]), main(["explain", llama, llama])) == (1, 0)
+    assert main(["explain", llama, str(other), "--to", "hf5"]) == 2
+    capsys.readouterr()

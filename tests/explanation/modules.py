@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-OTHER_INPUTS = re.compile("Vision|Audio|Axial|Compressor|SaProt")
+OTHER_INPUTS = re.compile("Vision(?!Text)|Audio|Axial|Compressor|SaProt")
 
 
 class InFloat64(TorchFunctionMode):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import re
 from pathlib import Path
@@ -12,7 +13,10 @@ from transformers import CONFIG_MAPPING
 
 from clockhands.errors import ConfigError, UsageError
 from clockhands.explanation import apply_llama_flags, compare, convert, read_positions
+from clockhands.explanation.filled import load_families
 from clockhands.explanation.huggingface import read_huggingface
+from clockhands.explanation.huggingface_rotation import LABELS
+from tests.explanation.test_filled import read_by_transformers
 
 BASE: dict[str, Any] = {
     "model_type": "qwen3", "head_dim": 64, "num_hidden_layers": 4, "max_position_embeddings": 32768, "rope_theta": 1e6,
@@ -134,3 +138,72 @@ def test_an_unknown_format_is_named(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps(BASE))
     with pytest.raises(UsageError, match="hf5"):
         convert(read_positions(tmp_path), "hf6")
+
+
+REOPENED = {
+    "nothing": {},
+    "base": {"rope_theta": 5e5, "rope_parameters": {"rope_type": "default", "rope_theta": 5e5}},
+    "linear": {"rope_scaling": {"rope_type": "linear", "factor": 8.0}},
+    "yarn": {"rope_scaling": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 1024}},
+    "share": {"rope_parameters": {"rope_type": "default", "rope_theta": 2e4, "partial_rotary_factor": 0.5}},
+    "two bases": {"rope_parameters": {
+        "full_attention": {"rope_type": "default", "rope_theta": 3e6},
+        "sliding_attention": {"rope_type": "default", "rope_theta": 2e4}}},
+    "a rule for full layers": {"rope_parameters": {
+        "full_attention": {"rope_type": "linear", "rope_theta": 3e6, "factor": 4.0},
+        "sliding_attention": {"rope_type": "default", "rope_theta": 2e4}}},
+}  # fmt: skip
+ALWAYS = ("gpt_neox", "modernbert", "gemma3_text", "olmo3", "glm", "stablelm", "persimmon", "minimax_m2", "qwen3",
+          "deepseek_v3", "ministral3", "gpt_oss")  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=() if n in ALWAYS else pytest.mark.exhaustive) for n in sorted(load_families())]
+)
+def test_what_is_written_is_reopened_by_transformers_own_class_and_rotates_the_same(name: str) -> None:
+    written = 0
+    for variant, changes in REOPENED.items():
+        raw = {"model_type": name, **changes}
+        modules = read_by_transformers(raw)
+        if not modules:
+            continue
+        labels = LABELS.get(name, {})
+        used = {
+            None,
+            *(labels.get(layer.kind, layer.kind) for layer in read_huggingface(copy.deepcopy(raw), "f").layers),
+        }
+        modules = {kind: module for kind, module in modules.items() if kind in used}
+        for form in ("hf5", "hf4", "vllm"):
+            try:
+                text = convert(read_huggingface(raw, "f", "vllm" if form == "vllm" else "transformers5"), form)
+            except ConfigError:
+                continue
+            keys = json.loads(re.findall(r"'(.*)'", text)[0] if form == "vllm" else text)
+            files = [{"model_type": name, **keys}, *([{**copy.deepcopy(raw), **keys}] if form == "hf5" else [])]
+            for file in files:
+                # What vLLM multiplies its own factor by is not read by transformers.
+                assert_same(read_by_transformers(file), modules, (form, variant), amplitudes=form != "vllm")
+            written += 1
+    assert written or name not in ALWAYS
+
+
+def assert_same(ours: Any, theirs: Any, told: object, *, amplitudes: bool = True) -> None:
+    """Frequencies and amplitude of every kind of layer are equal."""
+    assert ours is not None and set(ours) >= set(theirs), told
+    for kind, (frequencies, amplitude) in theirs.items():
+        assert ours[kind][0] == pytest.approx(frequencies, rel=1e-12, abs=0), (told, kind)
+        assert not amplitudes or ours[kind][1] == pytest.approx(amplitude, rel=1e-9), (told, kind)
+
+
+def test_keys_of_gguf_are_those_of_its_library() -> None:
+    import gguf
+
+    known = {key for name, key in vars(gguf.Keys.Rope).items() if not name.startswith("_")}
+    yarn = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 1024, "attention_factor": 1.3}
+    for name, arch in (("gpt_neox", "gptneox"), ("qwen2_moe", "qwen2moe"), ("llama", "llama"), ("gemma2", "gemma2")):
+        text = convert(read_huggingface({"model_type": name, "rope_scaling": yarn}, "f"), "gguf")
+        keys = [line.split(" = ")[0] for line in text.splitlines()]
+        assert {key.replace(f"{arch}.", "{arch}.", 1) for key in keys} <= known
+        assert arch in gguf.MODEL_ARCH_NAMES.values()
+    with pytest.raises(ConfigError, match=r"llama\.cpp has no architecture for 'helium'"):
+        convert(read_huggingface({"model_type": "helium"}, "f"), "gguf")

@@ -10,7 +10,7 @@ import pytest
 from clockhands.errors import CheckpointError, UsageError
 from clockhands.explanation import compare
 from clockhands.explanation.huggingface import read_huggingface
-from clockhands.explanation.other_files import apply_llama_flags, lay_over, read_megatron, read_mistral
+from clockhands.explanation.other_files import apply_llama_flags, lay_over, read_megatron, read_params
 
 PARAMS: dict[str, Any] = {
     "dim": 4096, "n_layers": 4, "head_dim": 128, "n_heads": 32, "rope_theta": 1e6, "max_position_embeddings": 262144,
@@ -25,18 +25,18 @@ MINISTRAL: dict[str, Any] = {
 
 
 def test_mistrals_file_and_its_conversion_mean_the_same() -> None:
-    assert compare(read_mistral(PARAMS, "params.json"), read_huggingface(MINISTRAL, "config.json")) is None
+    assert compare(read_params(PARAMS, "params.json"), read_huggingface(MINISTRAL, "config.json")) is None
 
 
 def test_apply_scale_turns_the_amplitude_on() -> None:
     raw = {**PARAMS, "yarn": {**PARAMS["yarn"], "apply_scale": True}}
-    difference = compare(read_mistral(raw, "params.json"), read_huggingface(MINISTRAL, "config.json"))
+    difference = compare(read_params(raw, "params.json"), read_huggingface(MINISTRAL, "config.json"))
     assert difference is not None
     assert [cause[0] for cause in difference.causes] == ["amplitude"]
 
 
 def test_mistrals_windows_may_alternate() -> None:
-    layers = read_mistral({**PARAMS, "sliding_window": [None, 4096]}, "params.json").layers
+    layers = read_params({**PARAMS, "sliding_window": [None, 4096]}, "params.json").layers
     assert [layer.window for layer in layers] == [None, 4096, None, 4096]
     assert [layer.kind for layer in layers] == ["full_attention", "sliding_attention"] * 2
 
@@ -106,5 +106,85 @@ def test_flags_of_llama_cpp_by_hand() -> None:
 def test_what_mistrals_file_leaves_out_has_the_defaults_of_yarn() -> None:
     """beta 32 and alpha 1, those of the paper and of transformers (Peng et al. 2023, section 3.2)."""
     shorter = {key: value for key, value in PARAMS["yarn"].items() if key not in ("alpha", "beta")}
-    rotation = read_mistral({**PARAMS, "yarn": shorter}, "params.json").layers[0].rotation
+    rotation = read_params({**PARAMS, "yarn": shorter}, "params.json").layers[0].rotation
     assert rotation is not None and (rotation.beta_fast, rotation.beta_slow) == (32.0, 1.0)
+
+
+META: dict[str, Any] = {"dim": 4096, "n_layers": 2, "n_heads": 32, "multiple_of": 1024, "ffn_dim_multiplier": 1.3}
+
+
+def test_metas_llama_3_1_equals_its_conversion() -> None:
+    raw = {"model_type": "llama", "hidden_size": 4096, "num_attention_heads": 32, "num_hidden_layers": 2,
+           "rope_theta": 500000.0, "rope_scaling": {
+               "rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+               "original_max_position_embeddings": 8192}}  # fmt: skip
+    params = read_params({**META, "rope_theta": 500000.0, "use_scaled_rope": True}, "params.json")
+    assert params.program == "Meta" and compare(params, read_huggingface(raw, "f")) is None
+    plain = read_params({**META, "use_scaled_rope": False}, "params.json").rotations()[0]
+    assert (plain.base, plain.rule, plain.origin["base"]) == (10000.0, "default", "default of Llama 2's code")
+
+
+def test_metas_llama_4_has_layers_without_rotation_and_chunks() -> None:
+    fourth = {**META, "n_layers": 4, "rope_theta": 5e5, "use_scaled_rope": True, "nope_layer_interval": 4,
+              "attention_chunk_size": 8192, "attn_temperature_tuning": True}  # fmt: skip
+    layers = read_params(fourth, "params.json").layers
+    assert [layer.chunk for layer in layers] == [8192] * 3 + [None]
+    first = layers[0].rotation
+    assert first is not None and (first.factor, first.high_frequency_factor) == (16.0, 1.0)
+    assert layers[3].rotation is None and "0.1 ln(1 + ⌊(p + 1)/8192⌋)" in layers[3].temperature
+
+
+@pytest.mark.parametrize(
+    ("raw", "told"),
+    [
+        ({**PARAMS, "yarn": 5}, "sets yarn = 5, which is not a table"),
+        ({**PARAMS, "llama_4_scaling": 5}, "sets llama_4_scaling = 5, which is not a table"),
+        ({**PARAMS, "sliding_window": [[1]]}, "sliding_window"),
+        ({**PARAMS, "sliding_window": -5}, "sliding_window = -5; it must be at least 1"),
+        ({**PARAMS, "rope_theta": 10**400}, "not a finite number"),
+        ({**PARAMS, "rope_theta": True}, "rope_theta = True"),
+        ({**PARAMS, "n_layers": 0}, "n_layers = 0; it must be at least 1"),
+        ({**META, "n_heads": 1.5}, "n_heads = 1.5; it must be a whole number"),
+        ({**META, "dim": None}, "has no dim"),
+    ],
+)
+def test_values_that_no_model_has_are_refused(raw: dict[str, Any], told: str) -> None:
+    with pytest.raises(CheckpointError, match=told):
+        read_params(raw, "params.json")
+
+
+def test_megatrons_layers_without_rotation_and_windows() -> None:
+    text = MEGATRON.replace("--num-layers 2", "--num-layers 4")
+    for flag in ("--no-rope-freq 4", "--no-rope-freq '([0]*3+[1])*1'"):
+        layers = read_megatron(f"{text} {flag}", "a").layers
+        assert [layer.rotation is None for layer in layers] == [False, False, False, True]
+    windows = read_megatron(f"{text} --window-size 127,0 --window-attn-skip-freq 2", "a").layers
+    assert [layer.window for layer in windows] == [128, None, 128, None]
+    assert [layer.window for layer in read_megatron(f"{text} --window-size '(127, 0)'", "a").layers] == [128] * 4
+    strange = read_megatron(f"{text} --mrope-section 8 12 12 --bf16", "a").strange
+    assert strange == (("--mrope-section", "set"),)
+
+
+@pytest.mark.parametrize(
+    ("flags", "told"),
+    [
+        ("--rotary-base 0", "base 0"),  # not the default of 10,000, and not credited to the flag
+        ("--rotary-percent 0", "0 channels rotate"),
+        ("--rotary-base 1e999", "not a finite number"),
+        ("--no-rope-freq '[1]'", "no list of 2 layers"),
+        ("--no-rope-freq '[0]*10**9'", "no list of 2 layers"),
+        ("--window-size x", "no pair"),
+        ("--kv-channels -4", "--kv-channels = -4; it must be at least 1"),
+    ],
+)
+def test_megatrons_values_that_mean_nothing_are_refused(flags: str, told: str) -> None:
+    with pytest.raises(CheckpointError, match=told):
+        read_megatron(f"{MEGATRON} {flags}", "a.sh")
+
+
+def test_a_quote_that_is_not_closed_is_told() -> None:
+    with pytest.raises(UsageError, match="no closing quotation"):
+        read_megatron(f"{MEGATRON} --data 'x", "a.sh")
+    positions = read_huggingface({"model_type": "llama"}, "f")
+    with pytest.raises(UsageError, match="no closing quotation"):
+        apply_llama_flags(positions, "--rope-scale '4")

@@ -51,8 +51,20 @@ def test_what_cannot_be_read_is_one_sentence(tmp_path: Path) -> None:
         read_positions(tmp_path / "bytes.txt", overrides="{}")
 
 
-def test_torch_and_transformers_are_not_imported(tmp_path: Path) -> None:
-    (tmp_path / "config.json").write_text(json.dumps(LLAMA))
-    code = f"import sys; from clockhands.cli import main; main(['explain', {str(tmp_path)!r}]); print({{'torch', 'transformers', 'numpy'}} & set(sys.modules))"  # noqa: E501
+@pytest.mark.parametrize(
+    ("name", "content", "left_out"),
+    [
+        ("config.json", json.dumps(LLAMA), {"torch"}),
+        ("params.json", json.dumps(PARAMS), {"torch", "transformers", "numpy"}),
+        ("train.sh", f"{MEGATRON} --position-embedding-type rope", {"torch", "transformers", "numpy"}),
+    ],
+)
+def test_the_command_imports_no_more_than_it_needs(tmp_path: Path, name: str, content: str, left_out: set[str]) -> None:
+    (tmp_path / name).write_text(content)
+    code = (
+        f"import sys; sys.argv = ['clockhands']; from clockhands.cli import main; "
+        f"main(['explain', {str(tmp_path / name)!r}]); print([name for name in {left_out!r} if sys.modules.get(name)])"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines()[-1] == "set()"
+    assert done.stdout.splitlines()[-1] == "[]" and "rotates all 64 channels" in done.stdout
+    assert done.stderr == ""

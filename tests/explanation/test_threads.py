@@ -75,7 +75,9 @@ class Thread:
 
 
 GEMMA3_ONE_BASE = without(GEMMA3, "rope_local_base_freq", "rope_scaling") | {
-    "rope_parameters": {"rope_type": "default", "rope_theta": 1e6}
+    "rope_parameters": {
+        kind: {"rope_type": "default", "rope_theta": 1e6} for kind in ("full_attention", "sliding_attention")
+    }
 }
 THREADS = [
     Thread("vllm-project/vllm#28542: theta moved into rope_parameters",

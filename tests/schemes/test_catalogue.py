@@ -97,7 +97,7 @@ def test_all_faults_are_reported_together() -> None:
         (
             "rope",
             {"spectrum": "llama3", "original_length": 64, "low_frequency_factor": 9.0},
-            r"low_frequency_factor is 9.0, but must be below",
+            r"low_frequency_factor is 9.0, but must not be above",
         ),
         ("rope", {"spectrum": "proportional", "share": 2.0}, r"rope.share is 2.0, but must be between 0 and 1"),
         ("rope", {"spectrum": "ntk", "factor": 2.0, "fraction": 0.25}, r"at least 4 channels that rotate; 2 do"),

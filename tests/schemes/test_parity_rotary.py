@@ -105,6 +105,7 @@ SPECTRA: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"spectrum": "yarn", "factor": 4.0, "original_length": 64}, {}),
     ({"spectrum": "yarn", "factor": 4.0, "original_length": 64, "truncate": False, "beta_fast": 8.0}, {}),
     ({"spectrum": "llama3", "factor": 8.0, "original_length": 128}, {}),
+    ({"spectrum": "llama3", "factor": 8.0, "original_length": 128, "high_frequency_factor": 1.0}, {}),
     ({"spectrum": "proportional", "share": 0.5}, {}),
     ({"spectrum": "hope", "original_length": 64}, {}),
     ({"spectrum": "hope", "original_length": 3000}, {}),

@@ -5,6 +5,9 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+import os
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from clockhands.cli.common import as_int
@@ -56,9 +59,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Explain one configuration, compare two, or write one for another program."""
+    """Explain one configuration, compare two (1 where they differ, as ``diff``), or write one for another program."""
     from clockhands.explanation import FORMATS, compare, convert, describe, describe_difference, read_positions, to_json
 
+    _leave_torch_out(options)
     if options.length is not None and options.length < 1:
         raise UsageError(f"--length is {options.length}, but a text has at least 1 token")
     first = read_positions(options.file, options.program)
@@ -76,7 +80,20 @@ def run(options: argparse.Namespace) -> int:
         print(json.dumps(dataclasses.asdict(difference) if difference else None, indent=1))
     else:
         print(describe_difference(difference, first, other))
-    return 0
+    return 0 if difference is None else 1
+
+
+def _leave_torch_out(options: argparse.Namespace) -> None:
+    """Keep transformers from importing torch, which takes longer than all the rest, where nothing of it is needed.
+
+    Only where this command is the whole process: transformers looks for torch once, and goes without it from then on.
+    """
+    from clockhands.explanation import FORMATS
+
+    alone = Path(sys.argv[0]).name in ("clockhands", "__main__.py") and "torch" not in sys.modules
+    if alone and options.to in (None, *FORMATS):
+        sys.modules["torch"] = None  # type: ignore[assignment]
+        os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
 
 
 def _convert_position_keys(options: argparse.Namespace) -> str:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NoReturn
 
-from clockhands.errors import ConfigError, UsageError, describe_unknown
-from clockhands.explanation.config_reader import load_families
+from clockhands.errors import CheckpointError, ConfigError, UsageError, describe_unknown
+from clockhands.explanation.difference import compare
+from clockhands.explanation.gguf_file import find_architecture
+from clockhands.explanation.huggingface import PROGRAMS, read_huggingface
+from clockhands.explanation.huggingface_rotation import LABELS
 from clockhands.explanation.rotation import Rotation, temperature_of
 from clockhands.explanation.table import Positions
 
@@ -39,17 +43,36 @@ def _get_only_rotation(positions: Positions, program: str) -> Rotation:
     return rotations[0]
 
 
-def _make_rope_table(rotation: Rotation) -> dict[str, Any]:
-    """Return ``rope_parameters`` of transformers for one rotation."""
+CARRIED = ("llama_4_scaling_beta", "mscale", "mscale_all_dim", "mrope_section", "mrope_interleaved")
+"""Keys of a table of transformers that no rotation has, and that are taken over from the file."""
+REPLACED = (
+    *("rope_parameters", "rope_scaling", "rope_theta", "rope_local_base_freq", "global_rope_theta", "local_rope_theta"),
+    *("rotary_emb_base", "rotary_pct", "partial_rotary_factor", "partial_rotary_factors", "swa_rope_theta"),
+    *("compress_rope_theta", "original_max_position_embeddings", "rotary_dim"),
+)
+"""Keys of a ``config.json`` in place of which a new table is written."""
+OLD_NAMES = (
+    ("rope_theta", "partial_rotary_factor", "rope_local_base_freq"),
+    ("rotary_emb_base", "rotary_pct", "rope_local_base_freq"),
+    ("global_rope_theta", "partial_rotary_factor", "local_rope_theta"),
+)
+"""The keys of transformers 4 for the base, the share that rotates, and the base of windows; architectures differ."""
+
+
+def _make_rope_table(rotation: Rotation, program: str = "", carried: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Return ``rope_parameters`` of transformers for one rotation; ``carried``: the table of the file."""
     table: dict[str, Any] = {"rope_type": rotation.rule, "rope_theta": rotation.base}
     if rotation.rule == "proportional":
         table["partial_rotary_factor"] = rotation.share
     elif rotation.channels != rotation.head_dim:
         table["partial_rotary_factor"] = rotation.channels / rotation.head_dim
+    table |= {key: value for key, value in (carried or {}).items() if key in CARRIED}
     if rotation.rule == "default":
         if rotation.factors:
             _refuse("transformers has no list of factors without a rule (longrope)")
         return table
+    if rotation.extrapolation != 1.0:
+        _refuse(f"only llama.cpp multiplies the ramp of YaRN ({rotation.extrapolation:g})")
     if rotation.rule != "proportional" or rotation.factor != 1.0:
         table["factor"] = rotation.factor
     if rotation.rule in ("yarn", "llama3", "longrope"):
@@ -62,27 +85,69 @@ def _make_rope_table(rotation: Rotation) -> dict[str, Any]:
         table |= {"low_freq_factor": rotation.low_frequency_factor, "high_freq_factor": rotation.high_frequency_factor}
     if rotation.rule == "longrope":
         table |= {"short_factor": list(rotation.factors), "long_factor": list(rotation.long_factors)}
+    if program == "vllm" and rotation.rule == "yarn":
+        # vLLM multiplies what it computes itself by attn_factor, and reads no attention_factor; SGLang took it over.
+        table["attn_factor"] = table.pop("attention_factor") / temperature_of(rotation.factor, 1.0)
     return table
+
+
+def _list_tables(positions: Positions, program: str) -> Iterator[dict[str, Any]]:
+    """Yield the tables that may say what a configuration means: one for all layers, and one for each kind."""
+    tables = positions.tables
+    if len(positions.rotations()) == 1:
+        flat = tables if "rope_theta" in tables else {}
+        yield _make_rope_table(positions.rotations()[0], program, flat)
+    kinds: dict[str, Rotation | None] = {}
+    for layer in positions.layers:
+        if layer.attends:
+            label = LABELS.get(positions.model, {}).get(layer.kind, layer.kind)
+            kinds[label] = kinds.get(label) or layer.rotation
+    inside = {kind: tables[kind] if isinstance(tables.get(kind), Mapping) else {} for kind in kinds}
+    yield {
+        kind: None if rotation is None else _make_rope_table(rotation, program, inside[kind])
+        for kind, rotation in kinds.items()
+    }
+
+
+def _choose(positions: Positions, program: str, candidates: Iterable[dict[str, Any]]) -> dict[str, Any]:
+    """Return the first keys that mean the same when the program reads them, in place of the file's own and beside them.
+
+    Raises ConfigError where none does. A configuration that comes from no ``config.json`` has nothing to be read with:
+    then the first is taken, if all layers rotate alike.
+    """
+    if not positions.part:
+        of_kind: dict[str, Rotation | None] = {}
+        for layer in positions.layers:
+            if layer.attends and of_kind.setdefault(layer.kind, layer.rotation) != layer.rotation:
+                _refuse(
+                    f"layers of one kind ({layer.kind}) rotate differently, and {PROGRAMS[program]} has one rotation "
+                    "for a kind of layer; give --to an architecture, as gemma3_text, for all keys of its configuration"
+                )
+        _get_only_rotation(positions, PROGRAMS[program])
+        return next(iter(candidates))
+    bare = {key: value for key, value in positions.part.items() if key not in REPLACED}
+    expected = dataclasses.replace(positions, strange=())
+    for keys in candidates:
+        # A rule of the file goes before a new table, so that it has to be taken back.
+        beside = {"rope_scaling": None} if positions.part.get("rope_scaling") and "rope_scaling" not in keys else {}
+        files = [{**bare, **keys}, {**positions.part, **beside, **keys}]
+        try:
+            read = [read_huggingface(file, positions.source, program) for file in files]
+        except CheckpointError:
+            continue
+        if all(compare(expected, dataclasses.replace(again, strange=())) is None for again in read):
+            return {**keys, **beside}
+    _refuse(
+        f"{PROGRAMS[program]} has no keys of {positions.model or 'this architecture'} that it would read as these "
+        "positions; give --to an architecture, as gemma3_text, for all keys of its configuration"
+    )
 
 
 def _write_for_transformers5(positions: Positions) -> str:
     """Write a table of transformers 5: one for all layers, or one for each kind."""
-    kinds = {layer.kind: layer.rotation for layer in positions.layers if layer.attends}
-    own = positions.program == "Clockhands"  # the architecture that reads it is not known, and could not add the rest
-    for layer in positions.layers:
-        if layer.attends and layer.rotation != kinds[layer.kind] and (own or (layer.rotation and kinds[layer.kind])):
-            _refuse(
-                f"layers of one kind ({layer.kind}) rotate differently, and rope_parameters have one rotation for a "
-                "kind of layer; give --to an architecture, as gemma3_text, for all keys of its configuration"
-            )
-    # Which layers do not rotate at all is said beside the table, but for architectures whose own table says it.
-    own_table = load_families().get(positions.model, {}).get("rope") or {}
-    says_none = any(table is None for table in own_table.values())
-    if len(positions.rotations()) == 1 and not (says_none and None in kinds.values()):
-        table = _make_rope_table(positions.rotations()[0])
-    else:
-        table = {kind: None if rotation is None else _make_rope_table(rotation) for kind, rotation in kinds.items()}
-    return json.dumps({"rope_parameters": table, **_make_length_table(positions)}, indent=2)
+    length = _make_length_table(positions)
+    candidates = ({"rope_parameters": table, **length} for table in _list_tables(positions, ""))
+    return json.dumps(_choose(positions, "transformers5", candidates), indent=2)
 
 
 def _make_length_table(positions: Positions) -> dict[str, int]:
@@ -93,45 +158,49 @@ def _make_length_table(positions: Positions) -> dict[str, int]:
 def _write_for_transformers4(positions: Positions) -> str:
     """Write keys of transformers 4, which has one rule, and beside it a plain base for layers with a window."""
     rotations = positions.rotations()
-    local = {layer.rotation for layer in positions.layers if "sliding" in layer.kind and layer.rotation}
-    whole = {layer.rotation for layer in positions.layers if "sliding" not in layer.kind and layer.rotation}
-    if len(rotations) == 2 and len(local) == 1 and len(whole) == 1 and next(iter(local)).rule == "default":
-        table = _make_rope_table(next(iter(whole)))
-        outside = {"rope_local_base_freq": next(iter(local)).base}
-    else:
-        table, outside = _make_rope_table(_get_only_rotation(positions, "transformers 4")), {}
-    if table["rope_type"] == "proportional":
+    if any(rotation.rule == "proportional" for rotation in rotations):
         _refuse("transformers 4 has no rule 'proportional'")
-    written: dict[str, Any] = {"rope_theta": table.pop("rope_theta"), **outside}
-    if "partial_rotary_factor" in table:
-        written["partial_rotary_factor"] = table.pop("partial_rotary_factor")
-    written["rope_scaling"] = table if table["rope_type"] != "default" else None
-    return json.dumps({**written, **_make_length_table(positions)}, indent=2)
+    local = next((layer.rotation for layer in positions.layers if "sliding" in layer.kind and layer.rotation), None)
+    whole = next(
+        (layer.rotation for layer in positions.layers if "sliding" not in layer.kind and layer.rotation), local
+    )
+    assert whole is not None  # something rotates
+
+    def list_candidates() -> Iterator[dict[str, Any]]:
+        for base, share, local_base in OLD_NAMES:
+            table = _make_rope_table(whole, carried=positions.tables if "rope_theta" in positions.tables else {})
+            keys = {base: table.pop("rope_theta")}
+            if local is not None and local.base != whole.base:
+                keys[local_base] = local.base
+            if "partial_rotary_factor" in table:
+                keys[share] = table.pop("partial_rotary_factor")
+            keys["rope_scaling"] = table if table["rope_type"] != "default" else None
+            yield {**keys, **_make_length_table(positions)}
+
+    return json.dumps(_choose(positions, "transformers4", list_candidates()), indent=2)
 
 
-def _make_vllm_table(positions: Positions, program: str) -> dict[str, Any]:
-    """Return ``rope_parameters`` as vLLM reads them, and SGLang, which took its rotations from there."""
-    table = _make_rope_table(_get_only_rotation(positions, program))
-    if table["rope_type"] == "dynamic":
+def _make_overrides(positions: Positions, program: str) -> str:
+    """Return the overrides of a configuration that vLLM and SGLang take, which took its rotations from there."""
+    if len(positions.rotations()) > 1:
+        _get_only_rotation(positions, program)
+    if any(rotation.rule == "dynamic" for rotation in positions.rotations()):
         _refuse(f"{program} has one base for texts of every length, and here it grows with the text")
-    if table["rope_type"] == "yarn":
-        # vLLM multiplies what it computes itself by attn_factor, and reads no attention_factor.
-        table["attn_factor"] = table.pop("attention_factor") / temperature_of(table["factor"], 1.0)
-    return table
+    candidates = ({"rope_parameters": table} for table in _list_tables(positions, "vllm"))
+    return json.dumps(_choose(positions, "vllm", candidates))
 
 
 def _write_for_vllm(positions: Positions) -> str:
     """Write the flags of vLLM: its overrides of the configuration, and the longest text."""
-    table = _make_vllm_table(positions, "--hf-overrides of vLLM")
     length = f" --max-model-len {positions.claimed_length}" if positions.claimed_length else ""
-    return f"--hf-overrides '{json.dumps({'rope_parameters': table})}'{length}"
+    return f"--hf-overrides '{_make_overrides(positions, '--hf-overrides of vLLM')}'{length}"
 
 
 def _write_for_sglang(positions: Positions) -> str:
     """Write the flags of SGLang: its overrides of the configuration, and the longest text."""
-    table = _make_vllm_table(positions, "--json-model-override-args of SGLang")
     length = f" --context-length {positions.claimed_length}" if positions.claimed_length else ""
-    return f"--json-model-override-args '{json.dumps({'rope_parameters': table})}'{length}"
+    overrides = _make_overrides(positions, "--json-model-override-args of SGLang")
+    return f"--json-model-override-args '{overrides}'{length}"
 
 
 LLAMA_NAMES = {
@@ -165,7 +234,9 @@ def _write_gguf(positions: Positions) -> str:
     """Write keys of a GGUF file, one a line."""
     rotation = _get_only_rotation(positions, "a GGUF file without a list of layers")
     _refuse_for_llama(rotation)
-    name = positions.model or "llama"
+    name = find_architecture(positions.model or "llama")
+    if name is None:
+        _refuse(f"llama.cpp has no architecture for {positions.model!r}")
     lines = [f"{name}.rope.freq_base = {rotation.base:.10g}", f"{name}.rope.dimension_count = {rotation.channels}"]
     lines += [f"{name}.rope.scaling.type = {rotation.rule}"] if rotation.rule != "default" else []
     lines += [f"{name}.{LLAMA_NAMES[key][0]} = {value:.10g}" for key, value in _list_llama_numbers(rotation).items()]
@@ -191,6 +262,8 @@ def _refuse_for_llama(rotation: Rotation) -> None:
     }
     if rotation.rule in reasons:
         _refuse(reasons[rotation.rule])
+    if rotation.extrapolation != 1.0 or rotation.factors:
+        _refuse("this ramp or list of factors comes from a file of llama.cpp, and no flag says it")
     if rotation.rule == "yarn" and not rotation.truncate:
         _refuse("llama.cpp always rounds the bounds of YaRN, and truncate is false here")
 

@@ -15,7 +15,16 @@ EQUAL, EQUAL_IN_FLOAT32 = 1e-9, 1e-6
 """Relative difference of two frequencies that counts as none: of numbers in text, and in GGUF, which keeps float32."""
 DISTANCES = (1, 16, 256, 4096, 65536)
 OF_A_RULE = [
-    *("rule", "factor", "original_length", "beta_fast", "beta_slow", "truncate", "low_frequency_factor"),
+    *(
+        "rule",
+        "factor",
+        "original_length",
+        "beta_fast",
+        "beta_slow",
+        "truncate",
+        "low_frequency_factor",
+        "extrapolation",
+    ),
     *("high_frequency_factor", "factors", "long_factors", "share"),
 ]
 """Fields that mean nothing without the rule that reads them."""
@@ -26,13 +35,14 @@ FIELDS = ("base", "channels", *OF_A_RULE, "amplitude", "logit_factor", "pairing"
 class Difference:
     """The first place at which two configurations part, and why.
 
-    ``layer``: its number, with ``kind``; ``layers``: all that differ. ``what``: what differs there, a sentence.
+    ``layer``: its number, with ``kind``; None where only keys differ that are not understood. ``layers``: all that
+    differ. ``what``: what differs there, a sentence.
     ``channel``: the first pair whose frequency differs, with both frequencies in radians per token.
     ``errors``: distance in tokens -> the largest error of an angle there, in radians, at most π.
     ``causes``: (field, its value and origin here, its value and origin there).
     """
 
-    layer: int
+    layer: int | None
     kind: str
     layers: tuple[int, ...]
     what: str
@@ -85,8 +95,23 @@ def compare(first: Positions, second: Positions, length: int | None = None) -> D
         if (difference := _compare_layers(index, here, there, terms)) is not None
     ]
     if not differences:
-        return None
+        return _compare_strange(first, second)
     return dataclasses.replace(differences[0][1], layers=tuple(index for index, _ in differences))
+
+
+def _compare_strange(first: Positions, second: Positions) -> Difference | None:
+    """Return that keys differ which are not understood; None where none do."""
+    ours, theirs = (
+        {key.split("rope_parameters.")[-1].split("rope_scaling.")[-1]: value for key, value in positions.strange}
+        for positions in (first, second)
+    )
+    different = [key for key in (*ours, *theirs) if ours.get(key) != theirs.get(key)]
+    if not different:
+        return None
+    causes = tuple((key, ours.get(key, "not set"), theirs.get(key, "not set")) for key in dict.fromkeys(different))
+    return Difference(
+        None, "", (), "no layer differs by what is understood, but keys differ that are not", causes=causes
+    )
 
 
 def _compare_layers(index: int, here: Layer, there: Layer, terms: _Terms) -> Difference | None:
@@ -106,7 +131,11 @@ def _compare_layers(index: int, here: Layer, there: Layer, terms: _Terms) -> Dif
 
 def _name_file_format(positions: Positions) -> str:
     """Return the kind of file that a configuration comes from: programs that read config.json share one."""
-    return positions.program if positions.program in ("llama.cpp", "Mistral", "Megatron") else "config.json"
+    return (
+        positions.program
+        if positions.program in ("llama.cpp", "Mistral", "Meta", "ExecuTorch", "Megatron")
+        else "config.json"
+    )
 
 
 def _format_side(value: object) -> str:
@@ -149,7 +178,7 @@ def _find_direction(rotation: Rotation) -> str:
 
 def compute_scale(rotation: Rotation) -> float:
     """Return what rotation multiplies the logits by: the square of its amplitude, and a factor of the architecture."""
-    return rotation.amplitude**2 * rotation.logit_factor
+    return rotation.amplitude * rotation.amplitude * rotation.logit_factor
 
 
 def compute_largest_error(left: list[float], right: list[float], distance: int) -> float:

@@ -5,17 +5,22 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
+import math
+import re
 import struct
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from clockhands.errors import CheckpointError
-from clockhands.explanation.rotation import Pairing, Rotation, check_number, temperature_of
-from clockhands.explanation.table import Layer, Positions, check_layers
+from clockhands.errors import CheckpointError, show_value
+from clockhands.explanation.filled import POSITION
+from clockhands.explanation.numbers import check_count, check_layers, check_number
+from clockhands.explanation.rotation import Pairing, Rotation, temperature_of
+from clockhands.explanation.table import Layer, Positions
 
-__all__ = ["read_gguf", "read_metadata"]
+__all__ = ["find_architecture", "read_gguf", "read_metadata"]
 
 # The formats of values by their number in the file (ggml/docs/gguf.md); 8 is a text, 9 a list.
 FORMATS = {0: "<B", 1: "<b", 2: "<H", 3: "<h", 4: "<I", 5: "<i", 6: "<f", 7: "<?", 10: "<Q", 11: "<q", 12: "<d"}
@@ -34,91 +39,156 @@ def load_llama_facts() -> dict[str, Any]:
     return facts
 
 
+@dataclass(frozen=True)
+class _Keys:
+    """The settings of an architecture in a file; those that were asked for are remembered."""
+
+    values: Mapping[str, Any]
+    source: str
+    model: str
+    used: set[str] = field(default_factory=set)
+
+    def get(self, key: str) -> Any:
+        self.used.add(f"{self.model}.{key}")
+        return self.values.get(f"{self.model}.{key}")
+
+    def number(self, key: str, default: float, least: float = -math.inf) -> float:
+        value = self.get(key)
+        return default if value is None else check_number(value, f"{self.model}.{key}", self.source, least)
+
+    def count(self, key: str, default: int | None = None, least: int = 1) -> int | None:
+        value = self.get(key)
+        return default if value is None else check_count(value, f"{self.model}.{key}", self.source, least)
+
+    def list_unread(self) -> tuple[tuple[str, str], ...]:
+        """Return keys about position that nothing asked for, without the architecture, with their values."""
+        start = f"{self.model}."
+        return tuple(
+            (key.removeprefix(start), show_value(value))
+            for key, value in sorted(self.values.items())
+            if key.startswith((f"{start}rope.", f"{start}attention.")) and key not in self.used
+            if POSITION.search(key.removeprefix(start)) and key.removeprefix(start) not in WITHOUT_EFFECT
+        )
+
+
+WITHOUT_EFFECT = ("rope.scaling.finetuned",)
+"""Keys about position that llama.cpp reads and does nothing with."""
+
+
+def find_architecture(model_type: str) -> str | None:
+    """Return llama.cpp's name of an architecture of transformers; None if it has none."""
+
+    def plain(name: str) -> str:
+        return re.sub("[_-]", "", name.removesuffix("_text"))
+
+    known = load_llama_facts()["architectures"]
+    return next((name for name in known if plain(name) == plain(model_type)), None)
+
+
 def read_gguf(path: Path) -> Positions:
     """Read what a GGUF file says of positions. Raises CheckpointError for a file that is damaged or is no GGUF."""
     values, factors = read_metadata(path)
-    source = str(path)
-    model = str(values.get("general.architecture", ""))
-
-    def find(key: str) -> Any:
-        return values.get(f"{model}.{key}")
-
-    def read_number(key: str, default: float) -> float:
-        value = find(key)
-        return default if value is None else check_number(value, f"{model}.{key}", source)
-
-    heads = int(read_number("attention.head_count", 1)) if not isinstance(find("attention.head_count"), list) else 1
-    width = int(read_number("attention.key_length", read_number("embedding_length", 0) / max(heads, 1)))
-    channels = int(read_number("rope.dimension_count", width))
-    rotation = _make_rotation(find, read_number, source, model, (width, channels), factors) if channels >= 2 else None
-    count = check_layers(read_number("block_count", 1), source)
-    window = find("attention.sliding_window")
-    window = int(window) if isinstance(window, int) and window > 0 else None
-    local = _make_local_rotation(
-        rotation, model, read_number("rope.freq_base_swa", load_llama_facts()["local_bases"].get(model, 0.0))
-    )
-    has_window = _list_windows(find("attention.sliding_window_pattern"), model, count) if window else [False] * count
-    original = find("rope.scaling.original_context_length")
-    claimed = int(read_number("context_length", 0)) or None
+    source, model = str(path), str(values.get("general.architecture", ""))
+    keys = _Keys(values, source, model)
+    heads = keys.get("attention.head_count")
+    heads = heads[0] if isinstance(heads, list) and heads else heads
+    heads = 1 if heads is None else check_count(heads, f"{model}.attention.head_count", source)
+    width = keys.count("attention.key_length") or int(keys.number("embedding_length", 0, 0)) // heads
+    channels = keys.count("rope.dimension_count", width, least=0) or 0
+    rotation = _make_rotation(keys, (width, channels), factors) if channels >= 2 else None
+    count = check_layers(keys.number("block_count", 1), f"{model}.block_count", source)
+    window = keys.count("attention.sliding_window", least=0) or None
+    local = _make_local_rotation(rotation, keys)
+    pattern = keys.get("attention.sliding_window_pattern")
+    has_window = _list_windows(pattern, model, count) if window else [False] * count
+    original = keys.count("rope.scaling.original_context_length")
+    claimed = keys.count("context_length", least=0) or None
+    temperature = _describe_temperature(keys)
     return Positions(
         source=source,
         program="llama.cpp",
         model=model,
         layers=tuple(
-            Layer("sliding_attention", local, window) if inside else Layer("full_attention", rotation)
+            Layer("sliding_attention", local, window, temperature=temperature)
+            if inside
+            else Layer("full_attention", rotation, temperature=temperature)
             for inside in has_window
         ),
-        trained_length=int(original) if isinstance(original, int) else claimed,
+        trained_length=original or claimed,
         claimed_length=claimed,
+        strange=keys.list_unread(),
     )
+
+
+def _describe_temperature(keys: _Keys) -> str:
+    """Describe the factor of queries by position that Mistral's converter writes; empty where there is none."""
+    scale, length = keys.get("attention.temperature_scale"), keys.get("attention.temperature_length")
+    if not scale:
+        return ""
+    scale = check_number(scale, f"{keys.model}.attention.temperature_scale", keys.source)
+    length = length or keys.get("rope.scaling.original_context_length")
+    return f"queries × (1 + {scale:g} ln(1 + ⌊p/{length}⌋)) at position p"
 
 
 def _list_windows(pattern: Any, model: str, count: int) -> list[bool]:
     """Return which layers have the window, from the file or from llama.cpp's code."""
     if isinstance(pattern, list):
-        return [bool(pattern[read_number]) if read_number < len(pattern) else False for read_number in range(count)]
+        return [bool(pattern[layer]) if layer < len(pattern) else False for layer in range(count)]
     every = pattern if isinstance(pattern, int) and pattern > 0 else load_llama_facts()["window_patterns"].get(model, 0)
-    return [every == 0 or (read_number + 1) % every != 0 for read_number in range(count)]
+    return [every == 0 or (layer + 1) % every != 0 for layer in range(count)]
 
 
-def _make_local_rotation(rotation: Rotation | None, model: str, base: float) -> Rotation | None:
+def _make_local_rotation(rotation: Rotation | None, keys: _Keys) -> Rotation | None:
     """Return the rotation of layers with a window; one with a base of its own is not scaled."""
-    if rotation is None or not base:
+    base = keys.number("rope.freq_base_swa", load_llama_facts()["local_bases"].get(keys.model, 0.0))
+    width, channels = keys.count("attention.key_length_swa"), keys.count("rope.dimension_count_swa")
+    if rotation is None or not (base or channels or width):
         return rotation
-    origin = {**rotation.origin, "base": f"{model}.rope.freq_base_swa, or llama.cpp's code"}
-    return dataclasses.replace(rotation, base=base, rule="default", factor=1.0, amplitude=1.0, origin=origin)
+    origin = {**rotation.origin, "channels": f"{keys.model}.rope.dimension_count_swa"} if channels else rotation.origin
+    local = dataclasses.replace(
+        rotation, head_dim=width or rotation.head_dim, channels=channels or width or rotation.channels, origin=origin
+    )
+    if not base:
+        return local
+    origin = {**origin, "base": f"{keys.model}.rope.freq_base_swa, or llama.cpp's code"}
+    return dataclasses.replace(local, base=base, rule="default", factor=1.0, amplitude=1.0, origin=origin)
 
 
-def _make_rotation(
-    find: Any, read_number: Any, source: str, model: str, widths: tuple[int, int], factors: tuple[float, ...]
-) -> Rotation:
+def _make_rotation(keys: _Keys, widths: tuple[int, int], factors: tuple[float, ...]) -> Rotation:
     """Make the rotation of all layers. Raises CheckpointError for a rule that is not known."""
     width, channels = widths
-    scaling = str(find("rope.scaling.type") or ("linear" if find("rope.scale_linear") else "none"))
+    model = keys.model
+    scaling = str(keys.get("rope.scaling.type") or ("linear" if keys.get("rope.scale_linear") else "none"))
     rules = {"none": "default", "linear": "linear", "yarn": "yarn", "longrope": "longrope"}
     if scaling not in rules:
-        raise CheckpointError(f"{source} sets {model}.rope.scaling.type = {scaling!r}, which is not known")
-    factor = read_number("rope.scaling.factor", read_number("rope.scale_linear", 1.0)) or 1.0
+        raise CheckpointError(f"{keys.source} sets {model}.rope.scaling.type = {scaling!r}, which is not known")
+    factor = keys.number("rope.scaling.factor", keys.number("rope.scale_linear", 1.0)) or 1.0
     origin = {
-        "base": f"{model}.rope.freq_base" if find("rope.freq_base") is not None else "llama.cpp's default",
+        "base": f"{model}.rope.freq_base" if keys.get("rope.freq_base") is not None else "llama.cpp's default",
         "factor": f"{model}.rope.scaling.factor",
         "rule": f"{model}.rope.scaling.type",
         "original_length": f"{model}.rope.scaling.original_context_length",
+        "extrapolation": f"{model}.rope.scaling.yarn_ext_factor",
         "factors": FACTORS,
         "channels": f"{model}.rope.dimension_count",
     }
-    amplitude, logit_factor = _read_amplitudes(read_number, scaling, model, factor, origin)
+    # How much of the ramp of YaRN counts: below 0 for what the rule says, 0 for linear scaling alone.
+    extrapolation = keys.number("rope.scaling.yarn_ext_factor", -1.0)
+    extrapolation = float(scaling == "yarn") if extrapolation < 0 else extrapolation
+    rule = "yarn" if extrapolation and scaling != "longrope" else rules[scaling].replace("yarn", "linear")
+    amplitude, logit_factor = _read_amplitudes(keys, rule == "yarn", factor, origin)
     pairing: Pairing = "halves" if model in load_llama_facts()["halves"] else "interleaved"
-    length = int(read_number("rope.scaling.original_context_length", read_number("context_length", 0))) or None
+    length = keys.count("rope.scaling.original_context_length") or keys.count("context_length", least=0) or None
     return Rotation(
         head_dim=width,
         channels=channels,
-        base=read_number("rope.freq_base", 10000.0),
-        rule=rules[scaling],  # type: ignore[arg-type]
+        base=keys.number("rope.freq_base", 10000.0),
+        rule=rule,  # type: ignore[arg-type]
         factor=factor,
-        original_length=length if scaling != "none" else None,
-        beta_fast=read_number("rope.scaling.yarn_beta_fast", 32.0),
-        beta_slow=read_number("rope.scaling.yarn_beta_slow", 1.0),
+        original_length=length if scaling != "none" or extrapolation else None,
+        beta_fast=keys.number("rope.scaling.yarn_beta_fast", 32.0),
+        beta_slow=keys.number("rope.scaling.yarn_beta_slow", 1.0),
+        extrapolation=extrapolation if rule == "yarn" else 1.0,
         factors=factors,
         amplitude=amplitude,
         logit_factor=logit_factor,
@@ -127,19 +197,23 @@ def _make_rotation(
     )
 
 
-def _read_amplitudes(
-    read_number: Any, scaling: str, model: str, factor: float, origin: dict[str, str]
-) -> tuple[float, float]:
+def _read_amplitudes(keys: _Keys, yarn: bool, factor: float, origin: dict[str, str]) -> tuple[float, float]:
     """Return the factor of cosines and sines, and that of all logits; where they come from is added to ``origin``."""
-    amplitude = read_number("rope.scaling.attn_factor", 1.0)
-    if scaling != "yarn":
-        return amplitude, 1.0
+    amplitude = keys.number("rope.scaling.attn_factor", 1.0)
+    beside, log_multiplier = (
+        keys.number(f"rope.scaling.yarn_{key}", default)
+        for key, default in (("attn_factor", 1.0), ("log_multiplier", 0.0))
+    )
+    if not yarn:  # where the ramp counts, llama.cpp computes the factor of YaRN in place of this one
+        origin["amplitude"] = f"{keys.model}.rope.scaling.attn_factor, yarn_attn_factor"
+        return amplitude * beside, 1.0
     # Converters write mscale_all_dim, for deepseek2 a tenth of it (llama.cpp pull request 17945).
-    all_dim = read_number("rope.scaling.yarn_log_multiplier", 0.0) * (10 if model == "deepseek2" else 1)
-    own = all_dim if model == "deepseek2" and all_dim else 1.0
+    deepseek = keys.model == "deepseek2"
+    all_dim = log_multiplier * (10 if deepseek else 1)
+    own = all_dim if deepseek and all_dim else 1.0
     amplitude *= temperature_of(factor, own) / (temperature_of(factor, all_dim) if all_dim else 1.0)
-    origin["amplitude"] = f"{model}.rope.scaling.yarn_log_multiplier" if all_dim else "0.1 ln(factor) + 1"
-    return amplitude, temperature_of(factor, all_dim) ** 2 if model == "deepseek2" and all_dim else 1.0
+    origin["amplitude"] = f"{keys.model}.rope.scaling.yarn_log_multiplier" if all_dim else "0.1 ln(factor) + 1"
+    return amplitude, temperature_of(factor, all_dim) * temperature_of(factor, all_dim) if deepseek and all_dim else 1.0
 
 
 def read_metadata(path: Path) -> tuple[Mapping[str, Any], tuple[float, ...]]:
@@ -152,7 +226,7 @@ def read_metadata(path: Path) -> tuple[Mapping[str, Any], tuple[float, ...]]:
             return _read_file(file, path)
     except OSError as fault:
         raise CheckpointError(f"cannot read {path}: {fault.strerror}") from fault
-    except (struct.error, UnicodeDecodeError, OverflowError, MemoryError) as fault:
+    except (struct.error, ValueError, OverflowError, MemoryError) as fault:
         raise CheckpointError(f"{path} is damaged: its metadata ends or breaks off within a value") from fault
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from clockhands.explanation.config_reader import Reader, Settings, find_settings, list_kinds, load_families
+from clockhands.errors import CheckpointError
+from clockhands.explanation.filled import UNKNOWN, Filled, fill_in
 from clockhands.explanation.huggingface_rotation import make_rotation
+from clockhands.explanation.numbers import check_count, check_layers, check_number
 from clockhands.explanation.rotation import Rotation
 from clockhands.explanation.table import Layer, Positions
 
@@ -19,131 +22,160 @@ PROGRAMS = {
 }
 """Programs that read a ``config.json``, by the name that ``--as`` takes."""
 
-INSIDE = ("text_config", "llm_config", "language_config", "thinker_config", "decoder", "global_config")
-"""Keys under which a model of several kinds of input keeps the part that reads text."""
 WITHOUT_ATTENTION = ("linear_attention", "mamba", "conv", "recurrent", "moe", "mlp")
 """Parts of the names of kinds of layers that have no attention."""
-ROTATIONS_OF_KINDS = {
-    "deepseek_v4": {
-        "sliding_attention": "main", "heavily_compressed_attention": "compress",
-        "compressed_sparse_attention": "compress",
-    },
-}  # fmt: skip
-"""Architectures whose tables of ``rope_parameters`` have other names than the kinds of layers that they are for."""
-POSITION_KEYS = ("rope_parameters", "rope_scaling", "rope_theta", "partial_rotary_factor", "rope_local_base_freq")
-"""Keys that set a rotation."""
+IN_ATTENTION = {"gptj": "interleaved", "codegen": "interleaved", "roformer": "interleaved"}
+"""Architectures that rotate in their attention, by a base that no key changes, and the pairs that they turn."""
 
 
 def read_huggingface(raw: Mapping[str, Any], source: str, program: str = "transformers5") -> Positions:
     """Read a ``config.json`` as one of ``PROGRAMS`` reads it.
 
-    Raises CheckpointError for values that no program can use: numbers that are none, heads that do not divide the
-    width, lists of the wrong length.
+    Raises CheckpointError for what transformers refuses, and for values that no program can use.
     """
-    text, prefix = _find_text_part(raw)
-    model = str(text.get("model_type") or raw.get("model_type") or "")
-    family = load_families().get(model) or load_families().get(f"{model}_text") or {}
-    reader = Reader(text, family, source, program, prefix)
-    settings, unread = find_settings(reader)
-    entry = _find_other_entry(reader)
-    layers = tuple(_make_layers(reader, {} if entry else settings))
-    unknown = not family and not entry
-    notes = [f"transformers 5.23 has no rotary model {model!r}; it is read as Llama would be"] if unknown else []
-    claimed = reader.count("max_position_embeddings", "n_positions", "max_sequence_length", "model_max_length")
+    filled = fill_in(raw, source, program)
+    entry = _find_other_entry(filled)
+    layers = tuple(_make_layers(filled, rotates=not entry))
+    notes = []
+    if filled.facts is UNKNOWN and not entry:
+        notes = [f"transformers 5.23 has no rotary model {filled.model!r}; it is read as Llama would be"]
+    claimed = _find_claimed_length(filled)
+    lengths = [layer.rotation.original_length for layer in layers if layer.rotation and layer.rotation.original_length]
     return Positions(
         source=source,
         program=PROGRAMS[program],
-        model=model,
+        model=filled.model,
         layers=layers,
         entry=entry,
-        trained_length=_find_trained_length(layers, claimed),
+        trained_length=max(lengths) if lengths else claimed,
         claimed_length=claimed,
         notes=tuple(notes),
-        unread=tuple(unread),
+        part=filled.raw if filled.facts is UNKNOWN else {**filled.raw, "model_type": filled.config.model_type},
+        tables=filled.get("rope_parameters") or {},
     )
 
 
-def _find_other_entry(reader: Reader) -> str:
+def _find_claimed_length(filled: Filled) -> int | None:
+    """Return the length of texts that a configuration claims; of an unknown architecture, only what the file says."""
+    claimed = filled.count("max_position_embeddings")
+    if filled.facts is UNKNOWN and filled.find(claimed, ".*max_.*|.*length|n_positions").startswith("default"):
+        return None
+    return claimed
+
+
+def _find_other_entry(filled: Filled) -> str:
     """Return how positions enter where a configuration rotates nothing; empty if it rotates."""
-    raw, model = reader.raw, reader.raw.get("model_type")
-    kind = raw.get("position_embedding_type")
-    if raw.get("alibi") is True:
+    model, kind = filled.config.model_type, filled.get("position_embedding_type")
+    if filled.get("alibi") is True:
         return "ALiBi (alibi is true)"
     if model in ("esm", "granitemoehybrid") and kind not in ("rotary", "rope"):
         return f"no rotation (position_embedding_type is {kind!r})"
-    if model == "zamba2" and not raw.get("use_mem_rope"):
+    if model == "zamba2" and not filled.get("use_mem_rope"):
         return "no rotation (use_mem_rope is not set)"
-    if reader.find("qk_rope_head_dim")[0] == 0:
+    if filled.get("qk_rope_head_dim") == 0:
         return "no rotation (qk_rope_head_dim is 0)"
-    if not reader.family and not any(raw.get(key) for key in POSITION_KEYS):
+    if filled.facts is UNKNOWN and not any("rope" in key or "rotary" in key for key in filled.raw):
         return "no rotation that the file names (a table, a bias or nothing: the weights tell)"
+    if model not in (*IN_ATTENTION, "esm") and not filled.get("rope_parameters"):
+        return "no rotation that the architecture has (a table, a bias or nothing: the weights tell)"
     return ""
 
 
-def _find_text_part(raw: Mapping[str, Any]) -> tuple[Mapping[str, Any], str]:
-    """Return the part of a configuration that reads text, and the prefix of its keys."""
-    prefix = ""
-    while inside := next((key for key in INSIDE if isinstance(raw.get(key), dict)), None):
-        raw, prefix = raw[inside], f"{prefix}{inside}."
-    return raw, prefix
-
-
-def _find_trained_length(layers: tuple[Layer, ...], claimed: int | None) -> int | None:
-    """Return the length that rules scale from, the largest of all layers; without a rule, the claimed one."""
-    lengths = [layer.rotation.original_length for layer in layers if layer.rotation and layer.rotation.original_length]
-    return max(lengths) if lengths else claimed
-
-
-def _make_layers(reader: Reader, settings: Settings) -> list[Layer]:
+def _make_layers(filled: Filled, *, rotates: bool) -> list[Layer]:
     """Return every layer with its rotation and with how far it sees."""
-    kinds = list_kinds(reader)
-    rotations = {kind: make_rotation(reader, values, kind) for kind, values in settings.items()}
-    window = reader.count("sliding_window", "attention_window_size")
-    chunk = reader.count("attention_chunk_size")
-    names = ROTATIONS_OF_KINDS.get(str(reader.raw.get("model_type")), {})
+    kinds = _list_kinds(filled)
+    with_attention = {kind for kind in kinds if not any(word in kind for word in WITHOUT_ATTENTION)}
+    # In this order, as the modules of transformers do: what completes one table may complete the next.
+    made = {kind: make_rotation(filled, kind) if rotates else None for kind in sorted(with_attention)}
     layers = []
     for index, kind in enumerate(kinds):
-        attends = not any(word in kind for word in WITHOUT_ATTENTION) or kind == "hybrid"
-        rotation = rotations.get(names.get(kind, kind), rotations.get(None, next(iter(rotations.values()), None)))
-        if not attends or not _rotates(reader, index, kind):
-            rotation = None
-        layers.append(
-            Layer(
-                kind=kind,
-                rotation=rotation,
-                window=window if "sliding" in kind else None,
-                chunk=chunk if "chunked" in kind else None,
-                temperature=_describe_temperature(reader, rotation),
-                attends=attends,
-            )
-        )
+        attends = kind in with_attention and index not in _list_cross_layers(filled)
+        turns = attends and _rotates(filled, index, kind)
+        rotation = _change_for_layer(filled, index, made[kind]) if turns else None
+        window = _find_window(filled, index, kind) if attends else None
+        chunk = filled.count("attention_chunk_size") if "chunked" in kind else None
+        layers.append(Layer(kind, rotation, window, chunk, _describe_temperature(filled, rotation, attends), attends))
     return layers
 
 
-def _rotates(reader: Reader, index: int, kind: str) -> bool:
+def _list_cross_layers(filled: Filled) -> list[int]:
+    """Return the layers of Llama 3.2 Vision that attend to pictures alone."""
+    listed = filled.get("cross_attention_layers")
+    return listed if isinstance(listed, list) else []
+
+
+def _list_kinds(filled: Filled) -> list[str]:
+    """Return the kind of each layer."""
+    kinds = filled.get("layer_types") or filled.get("layers_block_type")
+    count = filled.get("num_hidden_layers")
+    if count is None:
+        count = len(kinds or "x")
+    count = check_layers(count, filled.find(count, ".*layers?"), filled.source)
+    if kinds is None:
+        everywhere = filled.get("sliding_window") and (
+            filled.facts.get("window") == "everywhere"
+            or (filled.facts is UNKNOWN and filled.raw.get("use_sliding_window") is not False)
+        )
+        return ["sliding_attention" if everywhere else "full_attention"] * count
+    if not isinstance(kinds, list) or len(kinds) < count:
+        raise CheckpointError(f"{filled.source} has {count} layers, and layer_types = {kinds!r} does not list them")
+    return [str(kind) for kind in kinds[:count]]
+
+
+def _find_window(filled: Filled, index: int, kind: str) -> int | None:
+    """Return how many tokens a layer sees, itself included: to both sides in encoders."""
+    which = filled.facts.get("window")
+    if which is None or ("sliding" not in kind and which == "by kind"):
+        return None
+    window = filled.get("sliding_window")
+    if window is None:
+        try:
+            window = filled.config.per_layer_config[index].sliding_window
+        except Exception:  # no layer has a window of its own
+            return None
+    origin = filled.find(window, "(sliding_)?window.*|attention_window_size|.*window_len")
+    if window is None or (window == 0 and origin.startswith("default")):  # Qwen2-MoE's class has 0 for none
+        return None
+    return check_count(window, origin, filled.source) + int(bool(filled.facts.get("two_sided")))
+
+
+def _rotates(filled: Filled, index: int, kind: str) -> bool:
     """Tell whether a layer rotates its queries and keys."""
-    rule = reader.family.get("rotates")
-    if rule == "no_rope_layers":
-        flags = reader.raw.get("no_rope_layers")
-        every = reader.count("no_rope_layer_interval") or 4
-        # The name misleads: 1 means that the layer rotates.
-        return bool(flags[index]) if isinstance(flags, list) and index < len(flags) else (index + 1) % every != 0
-    if rule == "sliding_attention":
-        return "sliding" in kind or (reader.raw.get("model_type") in NO_WINDOW and not reader.raw.get("sliding_window"))
-    return True
+    rule = filled.facts.get("rotates") or ("no_rope_layers" if filled.facts is UNKNOWN else None)
+    windowed = "sliding" in kind and filled.get("sliding_window") is not None
+    if rule in ("no_rope_layers", "layer_rope_theta"):  # the first name misleads: 1 means that the layer rotates
+        listed = filled.get(rule)
+        return not isinstance(listed, list) or index >= len(listed) or bool(listed[index])
+    if rule == "sliding or dense":
+        dense = filled.get("mlp_layer_types", [])[index] == "dense"
+        return windowed or (dense and filled.get("prefix_dense_sliding_window_pattern") == 1)
+    if rule == "sliding if any":
+        return windowed or filled.get("sliding_window") is None
+    return rule is None or windowed
 
 
-NO_WINDOW = ("exaone4", "exaone_moe", "kolibri1")
-"""Architectures that rotate in every layer where no window is set."""
+def _change_for_layer(filled: Filled, index: int, rotation: Rotation | None) -> Rotation | None:
+    """Return the rotation of one layer, where a file lists bases layer by layer, or the layers that a rule is for."""
+    bases, scaled = filled.get("layer_rope_theta"), filled.get("rope_scaling_layers")
+    if rotation is None:
+        return None
+    if isinstance(bases, list) and filled.config.model_type.endswith("_swa"):
+        base = check_number(bases[index], f"{filled.prefix}layer_rope_theta", filled.source)
+        return rotation if base == rotation.base else dataclasses.replace(rotation, base=base)
+    if isinstance(scaled, list) and index not in scaled:
+        return dataclasses.replace(rotation, rule="default", amplitude=1.0)
+    return rotation
 
 
-def _describe_temperature(reader: Reader, rotation: Rotation | None) -> str:
+def _describe_temperature(filled: Filled, rotation: Rotation | None, attends: bool) -> str:
     """Describe the factor that queries get by their position; empty where there is none."""
-    raw = reader.raw
-    if raw.get("attn_temperature_tuning") and rotation is None and reader.family.get("rotates") == "no_rope_layers":
-        scale, floor = raw.get("attn_scale", 0.1), raw.get("floor_scale", 8192)
-        return f"queries × (1 + {scale} ln(1 + ⌊(p + 1)/{floor}⌋)) at position p"
-    beta = (raw.get("rope_parameters") or {}).get("llama_4_scaling_beta")
+    if filled.get("attn_temperature_tuning") and rotation is None and attends:
+        keys = ("attn_scale", "floor_scale")
+        scale, floor = (check_number(filled.get(key), f"{filled.prefix}{key}", filled.source) for key in keys)
+        return f"queries × (1 + {scale:g} ln(1 + ⌊(p + 1)/{floor:g}⌋)) at position p"
+    table = filled.get("rope_parameters")
+    beta = table.get("llama_4_scaling_beta") if isinstance(table, Mapping) else None
     if beta and rotation is not None:
-        return f"queries × (1 + {beta} ln(1 + ⌊p/{rotation.original_length}⌋)) at position p"
+        beta = check_number(beta, f"{filled.prefix}rope_parameters.llama_4_scaling_beta", filled.source)
+        return f"queries × (1 + {beta:g} ln(1 + ⌊p/{rotation.original_length}⌋)) at position p"
     return ""

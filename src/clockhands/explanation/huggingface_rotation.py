@@ -1,217 +1,279 @@
-"""Makes the rotation of one kind of layer from what a ``config.json`` of transformers says of it."""
+"""Makes the rotation of one kind of layer from a configuration that transformers has filled in."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Mapping
 from typing import Any
 
 from clockhands.errors import CheckpointError
-from clockhands.explanation.config_reader import Reader, Values, list_kinds
-from clockhands.explanation.rotation import Rotation, check_number, temperature_of
+from clockhands.explanation.filled import UNKNOWN, Filled
+from clockhands.explanation.numbers import check_count, check_number
+from clockhands.explanation.rotation import Rotation, temperature_of
 
-__all__ = ["make_rotation"]
+__all__ = ["LABELS", "make_rotation"]
 
 SCALED = ("llama3", "yarn", "longrope")
 """Rules that mean nothing without the trained length."""
-ROTARY_DIM = ("gptj", "codegen")
-"""Architectures whose ``rotary_dim`` is how many channels rotate."""
 RULES = ("default", "linear", "dynamic", "yarn", "longrope", "llama3", "proportional")
 """Rules that transformers knows."""
 SAME_RULE = {"su": "longrope", "mrope": "default", "axial": "default"}
 """Older names of rules, and names that say only how several axes share the channels."""
-NUMBERS = {
-    "beta_fast": ("beta_fast", 32.0),
-    "beta_slow": ("beta_slow", 1.0),
-    "low_freq_factor": ("low_frequency_factor", 1.0),
-    "high_freq_factor": ("high_frequency_factor", 4.0),
-}
-"""Numbers of a rule: their key in the file -> their name here, and what counts where the file has none."""
+LABELS = {
+    "deepseek_v4": {
+        "sliding_attention": "main", "heavily_compressed_attention": "compress",
+        "compressed_sparse_attention": "compress",
+    },
+}  # fmt: skip
+"""Architectures whose tables of ``rope_parameters`` have other names than the kinds of layers that they are for."""
+BASES = "rope_theta|rotary_emb(edding)?_base|rope_(local_)?base(_freq)?|(local|global|compress|swa)_rope_theta|.*theta"
+SHARES = "partial_rotary_factors?|rotary_(pct|dim|percent(age)?)|rope_pct|qk_rope_head_dim"
+WIDTHS = "head_dim|kv_channels|attention_head_dim|qk_rope_head_dim|global_head_dim|.*head_dim"
 
 
-def make_rotation(reader: Reader, values: Values, kind: str | None) -> Rotation | None:
-    """Make the rotation of one kind of layer from what the file says of it."""
-    if "rests" in values:
+class _Table:
+    """The table of one kind of layer: its numbers, checked, with the key where the file has each."""
+
+    def __init__(self, filled: Filled, kind: str) -> None:
+        self.filled, self.kind = filled, kind
+        self.label = LABELS.get(filled.config.model_type, {}).get(kind, kind)
+        self.values = _pick_table(filled, self.label)
+        self.origin: dict[str, str] = {}
+
+    def find(self, value: Any, pattern: str) -> str:
+        return self.filled.find(value, pattern, self.label)
+
+    def number(self, key: str, default: float | None, ours: str, pattern: str = "", least: float = -math.inf) -> float:
+        """Return a number, or the default where the table has none. Raises CheckpointError if there is neither."""
+        value = self.values.get(key)
+        if value is None or (value == 0 and key.startswith("beta_")):  # transformers takes a beta of 0 for none
+            if default is None:
+                rule = self.values.get("rope_type")
+                raise CheckpointError(f"{self.filled.source} has the rule {rule!r} without {key!r}, which it needs")
+            self.origin[ours] = "default of the rule"
+            return default
+        self.origin[ours] = self.find(value, pattern or key)
+        return check_number(value, self.origin[ours], self.filled.source, least)
+
+
+def _pick_table(filled: Filled, label: str) -> Mapping[str, Any]:
+    """Return the numbers of one kind of layer. Raises CheckpointError where its architecture finds none in the file."""
+    if filled.config.model_type == "esm":
+        return {"rope_theta": filled.get("rope_theta")}
+    tables = filled.get("rope_parameters") or {"rope_theta": 10000.0}
+    by_kind = filled.facts.get("by_kind", filled.facts is UNKNOWN and label in tables)
+    if by_kind and label not in tables:
+        raise CheckpointError(
+            f"{filled.source} has no table for {label!r} in rope_parameters, and {filled.model} reads one for each "
+            "kind of layer"
+        )
+    table = _standardize(filled, label if by_kind else None)
+    if table is not None and not isinstance(table, Mapping):
+        raise CheckpointError(f"{filled.source} sets rope_parameters.{label} = {table!r}, which is not a table")
+    return {"rests": True} if table is None else table
+
+
+def _standardize(filled: Filled, label: str | None) -> Any:
+    """Return a table as the functions of transformers read it, which complete it before all rules but the plain one."""
+    config = filled.of_kind(label) if label and filled.facts.get("by_kind") else filled.config
+
+    def pick() -> Any:
+        tables = config.rope_parameters or {"rope_theta": 10000.0}
+        return tables if label is None else tables[label]
+
+    table = pick()
+    if isinstance(table, Mapping) and table.get("rope_type", "default") != "default":
+        try:
+            config.standardize_rope_params()
+        except Exception as fault:  # whatever a class of transformers says of a value
+            raise CheckpointError(f"transformers cannot read the rule of {filled.source}: {fault}") from fault
+    return pick()
+
+
+def make_rotation(filled: Filled, kind: str) -> Rotation | None:
+    """Make the rotation of one kind of layer; None where its table says that it does not rotate."""
+    table = _Table(filled, kind)
+    if "rests" in table.values:
         return None
-    rule, where = _read_rule(reader, values)
-    origin = {"rule": where}
-    head_dim = _find_head_width(reader, kind, origin)
-    share = _take(reader, values, "partial_rotary_factor", 1.0, origin, "channels")
-    channels = _count_channels(reader, rule, head_dim, share, origin)
-    base = _take(reader, values, "rope_theta", 10000.0, origin, "base")
+    rule = _read_rule(table)
+    head_dim = _find_head_width(table, rule)
+    share, channels = _count_channels(table, rule, head_dim)
+    base = table.number("rope_theta", 10000.0, "base", BASES)
     if channels < 2 or base <= 0:
         raise CheckpointError(
-            f"{reader.source} makes {channels} channels rotate with base {base}; both must be positive, channels at "
-            f"least 2 ({origin['channels']}, {origin['base']})"
+            f"{filled.source} makes {channels} channels rotate with base {base}; both must be positive, channels at "
+            f"least 2 ({table.origin['channels']}, {table.origin['base']})"
         )
-    original = _find_original_length(reader, values, rule, origin)
-    if rule in SCALED and not original:
-        raise CheckpointError(
-            f"{reader.source} sets rope_type {rule!r}, but neither original_max_position_embeddings nor "
-            "max_position_embeddings, without which the rule means nothing"
-        )
-    numbers = {ours: _take(reader, values, key, default, origin, ours) for key, (ours, default) in NUMBERS.items()}
+    if rule == "dynamic" and filled.facts.get("alpha") and table.values.get("alpha"):
+        alpha = table.number("alpha", None, "alpha", least=0)
+        rule, base = "default", base * alpha ** (channels / (channels - 2))
+        table.origin["base"] += f", times alpha^(d/(d − 2)), alpha = {alpha:g} ({table.origin.pop('alpha')})"
+    original, low, high = _find_original_length(table, rule), 1.0, 4.0
+    if rule == "llama3":
+        low, high = (table.number(f"{end}_freq_factor", None, f"{end}_frequency_factor") for end in ("low", "high"))
     rotation = Rotation(
         head_dim=head_dim,
         channels=channels,
         base=base,
         rule=rule,  # type: ignore[arg-type]
-        factor=_read_factor(reader, values, rule, original, origin),
+        factor=_read_factor(table, rule, original),
         original_length=original,
-        truncate=values.get("truncate", (True, ""))[0] is not False,
-        factors=_read_factors(reader, values, "short_factor", channels),
-        long_factors=_read_factors(reader, values, "long_factor", channels),
+        beta_fast=table.number("beta_fast", 32.0, "beta_fast") if rule == "yarn" else 32.0,
+        beta_slow=table.number("beta_slow", 1.0, "beta_slow") if rule == "yarn" else 1.0,
+        # transformers asks the whole of rope_parameters, also where kinds of layers have tables of their own.
+        truncate=rule != "yarn" or (filled.get("rope_parameters") or {}).get("truncate", True) is not False,
+        low_frequency_factor=low,
+        high_frequency_factor=high,
+        factors=_read_factors(table, rule, "short_factor", channels) or _list_orders(table, base, channels),
+        long_factors=_read_factors(table, rule, "long_factor", channels),
         share=share if rule == "proportional" else 1.0,
-        pairing=_find_pairing(reader),
-        direction=reader.family.get("direction", 1),
-        origin=origin,
-        **numbers,
+        pairing="halves" if filled.get(filled.facts.get("pairing_key", ""), True) is False else filled.facts["pairing"],
+        direction=filled.facts.get("direction", 1),
+        origin=table.origin,
     )
-    amplitude, logit_factor = _compute_amplitudes(reader, values, rotation, origin)
+    amplitude, logit_factor = _compute_amplitudes(table, rotation)
     return dataclasses.replace(rotation, amplitude=amplitude, logit_factor=logit_factor)
 
 
-def _read_rule(reader: Reader, values: Values) -> tuple[str, str]:
-    """Return the rule, and where the file says it. Raises CheckpointError for one that is not known."""
-    written, where = values.get("rope_type", ("default", "no rope_type is set"))
+def _read_rule(table: _Table) -> str:
+    """Return the rule. Raises CheckpointError for one that is not known, or that the architecture does not have."""
+    written = table.values.get("rope_type", "default")
     rule = SAME_RULE.get(str(written), str(written))
-    if rule not in RULES:
-        raise CheckpointError(f"{reader.source} sets rope_type {rule!r} ({where}), which is not known")
-    return rule, where
+    where = table.find(written, "(rope_)?type")
+    table.origin["rule"] = "no rope_type is set" if rule == "default" and where.startswith("default") else where
+    if rule not in RULES or (rule != "default" and table.filled.facts.get("plain")):
+        known = "is not known" if rule not in RULES else f"{table.filled.model} does not have"
+        raise CheckpointError(f"{table.filled.source} sets rope_type {rule!r} ({where}), which {known}")
+    return rule
 
 
-def _take(reader: Reader, values: Values, key: str, default: float, origin: dict[str, str], ours: str) -> float:
-    """Return a number of the file, or the default, and note where it was found."""
-    value, origin[ours] = values.get(key, (None, "default of the rule"))
-    if value is None or (value == 0 and key.startswith("beta_")):  # transformers takes a beta of 0 for none
-        return default
-    return check_number(value, origin[ours], reader.source)
-
-
-def _count_channels(reader: Reader, rule: str, head_dim: int, share: float, origin: dict[str, str]) -> int:
-    """Return how many channels rotate: many architectures read the share only where a rule is set."""
-    rotary = reader.raw.get("rotary_dim")
-    if rotary is not None and reader.raw.get("model_type") in ROTARY_DIM:
-        origin["channels"] = f"{reader.prefix}rotary_dim"
-        return int(check_number(rotary, origin["channels"], reader.source))
-    unread = reader.family and not reader.family.get("share_in_default") and rule == "default"
-    return head_dim if unread or rule == "proportional" else int(head_dim * share)
-
-
-def _read_factor(reader: Reader, values: Values, rule: str, original: int | None, origin: dict[str, str]) -> float:
-    """Return the factor of a rule; YaRN and LongRoPE have one by the lengths where none is given."""
-    claimed = reader.count("max_position_embeddings")
-    if "factor" not in values and rule in ("yarn", "longrope") and original and claimed:
-        origin["factor"] = "max_position_embeddings / original_max_position_embeddings"
-        return claimed / original
-    return _take(reader, values, "factor", 1.0, origin, "factor")
-
-
-def _find_head_width(reader: Reader, kind: str | None, origin: dict[str, str]) -> int:
+def _find_head_width(table: _Table, rule: str) -> int:
     """Return the channels of a head that rotation is about."""
-    if (narrow := _find_width_of_kind(reader, kind)) is not None:
-        origin["head_dim"] = f"{reader.prefix}per_layer_config"
-        return narrow
-    separate = reader.family.get("qk_rope_head_dim") if reader.family else reader.raw.get("qk_rope_head_dim")
-    if separate and reader.family.get("head_dim", separate) == separate:
-        value, origin["head_dim"] = reader.find("qk_rope_head_dim")
-        return int(check_number(value, origin["head_dim"], reader.source))
-    if kind == "full_attention" and reader.raw.get("global_head_dim"):
-        origin["head_dim"] = f"{reader.prefix}global_head_dim"
-        return int(check_number(reader.raw["global_head_dim"], "global_head_dim", reader.source))
-    if (width := reader.count("head_dim", "attention_head_dim")) is not None:
-        origin["head_dim"] = reader.find("head_dim", "attention_head_dim")[1]
-        return width
-    hidden = reader.count("hidden_size", "n_embd", "d_model", "dim")
-    heads = reader.count("num_attention_heads", "n_head", "n_heads")
-    if not hidden or not heads or hidden < heads:
-        raise CheckpointError(f"{reader.source} says neither head_dim nor hidden_size and num_attention_heads")
-    origin["head_dim"] = "hidden_size / num_attention_heads"
-    return hidden // heads
+    filled = table.filled
+    own = filled.facts.get("by_layer") or (filled.facts.get("by_kind") and rule != "default")
+    config = filled.of_kind(table.label) if own else filled.config
+    sizes = {key: _get(config, key) for key in ("head_dim", "hidden_size", "num_attention_heads")}
+    if sizes["head_dim"] is not None and sizes["head_dim"] != 0:
+        table.origin["head_dim"] = filled.find(sizes["head_dim"], WIDTHS)
+        width = check_count(sizes["head_dim"], table.origin["head_dim"], filled.source)
+    else:
+        table.origin["head_dim"] = "hidden_size / num_attention_heads"
+        hidden, heads = (check_count(sizes[key], f"{filled.prefix}{key}", filled.source) for key in list(sizes)[1:])
+        width = hidden // heads
+    if table.origin["head_dim"].startswith("default") and "head_dim" not in type(filled.config).__annotations__:
+        table.origin["head_dim"] = "hidden_size / num_attention_heads"
+    return width
 
 
-def _find_width_of_kind(reader: Reader, kind: str | None) -> int | None:
-    """Return the width of a head in layers of one kind, where the file lists what differs layer by layer."""
-    listed = reader.raw.get("per_layer_config")
-    if not isinstance(listed, dict):
+def _get(config: Any, key: str) -> Any:
+    try:
+        return getattr(config, key, None)
+    except Exception:  # a size that differs from layer to layer
         return None
-    kinds = list_kinds(reader)
-    for key, values in listed.items():
-        inside = key.isdigit() and int(key) < len(kinds) and kind in (None, kinds[int(key)])
-        if inside and isinstance(values, dict) and values.get("head_dim") is not None:
-            return int(check_number(values["head_dim"], "per_layer_config.head_dim", reader.source))
-    return None
 
 
-def _find_original_length(reader: Reader, values: Values, rule: str, origin: dict[str, str]) -> int | None:
+def _count_channels(table: _Table, rule: str, head_dim: int) -> tuple[float, int]:
+    """Return the share of the channels that rotate, and how many: many architectures read it only under a rule."""
+    filled = table.filled
+    if filled.config.model_type in ("gptj", "codegen"):
+        rotary = filled.get("rotary_dim")
+        table.origin["channels"] = filled.find(rotary, "rotary_dim") if rotary else "all of n_embd"
+        return 1.0, check_count(rotary or filled.get("n_embd"), table.origin["channels"], filled.source)
+    usual = filled.facts.get("share", 1.0) if rule == "default" else 1.0
+    share = table.number("partial_rotary_factor", usual, "channels", SHARES, least=0)
+    if rule == "proportional" or (rule == "default" and "share" not in filled.facts):
+        return share, head_dim
+    if table.origin["channels"].startswith("default of") and filled.raw.get("rotary_dim") is not None:
+        table.origin["channels"] = f"{filled.prefix}rotary_dim"
+    return share, int(head_dim * share)
+
+
+def _read_factor(table: _Table, rule: str, original: int | None) -> float:
+    """Return the factor of a rule; YaRN and LongRoPE have one by the lengths where none is given."""
+    claimed = table.filled.count("max_position_embeddings")
+    if table.values.get("factor") is None and rule in ("yarn", "longrope") and original and claimed:
+        table.origin["factor"] = "max_position_embeddings / original_max_position_embeddings"
+        return claimed / original
+    if rule == "default":
+        return 1.0
+    return table.number("factor", 1.0 if rule == "proportional" else None, "factor")
+
+
+def _find_original_length(table: _Table, rule: str) -> int | None:
     """Return the length that the model was trained with before its rule came."""
-    claimed = reader.count("max_position_embeddings") or 0
-    outside = reader.raw.get("original_max_position_embeddings")
+    filled = table.filled
     if rule == "dynamic":
-        origin["original_length"] = "max_position_embeddings"
-        return claimed or None
+        table.origin["original_length"] = "max_position_embeddings"
+        return filled.count("max_position_embeddings")
     if rule not in SCALED:
         return None
-    if outside is not None:  # where both stand, transformers takes the outer one
-        origin["original_length"] = f"{reader.prefix}original_max_position_embeddings"
-        return int(check_number(outside, origin["original_length"], reader.source))
-    value, origin["original_length"] = values.get(
-        "original_max_position_embeddings", (claimed, "max_position_embeddings")
-    )
-    return int(check_number(value, origin["original_length"], reader.source)) or None
+    value = table.values.get("original_max_position_embeddings")
+    origin = table.find(value, "original_max_position_embeddings")
+    if origin.startswith("default") and value == filled.get("max_position_embeddings"):
+        origin = "max_position_embeddings"
+    if value is None or (
+        filled.facts is UNKNOWN and filled.find(value, ".*(max_pos|length|n_pos).*").startswith("def")
+    ):
+        raise CheckpointError(
+            f"{filled.source} sets rope_type {rule!r}, but neither original_max_position_embeddings nor "
+            "max_position_embeddings, without which the rule means nothing"
+        )
+    table.origin["original_length"] = origin
+    return check_count(value, origin, filled.source)
 
 
-def _read_factors(reader: Reader, values: Values, key: str, channels: int) -> tuple[float, ...]:
+def _read_factors(table: _Table, rule: str, key: str, channels: int) -> tuple[float, ...]:
     """Return LongRoPE's factors, one for each pair."""
-    listed, where = values.get(key, ((), ""))
+    if rule != "longrope":
+        return ()
+    listed, where = table.values.get(key), f"{table.filled.prefix}rope_parameters.{key}"
     if not isinstance(listed, (list, tuple)):
-        raise CheckpointError(f"{reader.source} sets {where} = {listed!r}, which is not a list of numbers")
-    numbers = tuple(check_number(value, where, reader.source) for value in listed)
+        raise CheckpointError(f"{table.filled.source} sets {where} = {listed!r}, which is not a list of numbers")
+    numbers = tuple(check_number(value, where, table.filled.source) for value in listed)
     pairs = (channels + 1) // 2
     if numbers and (len(numbers) != pairs or min(numbers) <= 0):
         raise CheckpointError(
-            f"{reader.source} lists {len(numbers)} factors, but {pairs} pairs rotate, and all must be above 0 ({where})"
+            f"{table.filled.source} lists {len(numbers)} factors, but {pairs} pairs rotate, and all must be above 0 "
+            f"({where})"
         )
     return numbers
 
 
-def _find_pairing(reader: Reader) -> Any:
-    key = reader.family.get("pairing_key")
-    if key is not None and reader.raw.get(key) is False:
-        return "halves"
-    return reader.family.get("pairing", "halves")
+def _list_orders(table: _Table, base: float, channels: int) -> tuple[float, ...]:
+    """Return by what ERNIE 4.5 VL changes the frequencies of pairs: those of its two axes of a picture alternate."""
+    if table.filled.config.model_type != "ernie4_5_vl_moe_text":
+        return ()
+    sections = table.values.get("mrope_section") or [22, 22, 20]
+    pairs, last = channels // 2, check_count(sections[2], "mrope_section", table.filled.source)
+    order = [*range(0, pairs - last, 2), *range(1, pairs - last, 2), *range(pairs - last, pairs)]
+    table.origin["factors"] = "the order of the axes"
+    return tuple(base ** (2 * (place - pair) / channels) for pair, place in enumerate(order))
 
 
-def _compute_amplitudes(
-    reader: Reader, values: Values, rotation: Rotation, origin: dict[str, str]
-) -> tuple[float, float]:
+def _compute_amplitudes(table: _Table, rotation: Rotation) -> tuple[float, float]:
     """Return the factor of cosines and sines, and the factor of the logits that some architectures add to it."""
-    vllm = reader.program == "vllm" and rotation.rule == "yarn"
+    origin, rule, factor, filled = table.origin, rotation.rule, rotation.factor, table.filled
+    deepseek = bool(filled.facts.get("logit_factor"))
+    vllm = filled.program == "vllm" and rule == "yarn"
+    mscale, all_dim = (table.number(name, 0.0, name) for name in ("mscale", "mscale_all_dim"))
+    slope = temperature_of(factor, all_dim) if deepseek and rule != "default" and all_dim else 1.0
+    logit_factor = slope * slope
+    if rule not in ("yarn", "longrope"):
+        return 1.0, logit_factor
     # vLLM 0.25 passes attn_factor on, a factor beside its own, and not attention_factor (its pull request 48351).
-    attention = values.get("attention_factor") if not vllm else None
-    mscale, all_dim = (values.get(name, (0.0, ""))[0] or 0.0 for name in ("mscale", "mscale_all_dim"))
-    logit_factor = 1.0
-    if reader.family.get("logit_factor") and rotation.rule != "default" and all_dim:
-        logit_factor = temperature_of(rotation.factor, all_dim) ** 2
-    if rotation.rule == "longrope":
-        if attention is not None:
-            origin["amplitude"] = attention[1]
-            return check_number(attention[0], attention[1], reader.source), logit_factor
+    if table.values.get("attention_factor") is not None and not vllm:
+        return table.number("attention_factor", None, "amplitude"), logit_factor
+    if rule == "longrope":
         origin["amplitude"] = "√(1 + ln factor / ln original length)"
         length = rotation.original_length or 2
-        return (
-            math.sqrt(1 + math.log(rotation.factor) / math.log(length)) if rotation.factor > 1 else 1.0
-        ), logit_factor
-    if rotation.rule != "yarn":
-        return 1.0, logit_factor
-    if attention is not None:
-        origin["amplitude"] = attention[1]
-        return check_number(attention[0], attention[1], reader.source), logit_factor
+        return math.sqrt(1 + math.log(factor) / math.log(length)) if factor > 1 else 1.0, logit_factor
     # vLLM takes mscale only for the architectures that DeepSeek's code is for (its issue 48621).
-    if mscale and all_dim and (not vllm or reader.family.get("logit_factor")):
-        origin["amplitude"] = f"{values['mscale'][1]}, mscale_all_dim"
-        return temperature_of(rotation.factor, mscale) / temperature_of(rotation.factor, all_dim), logit_factor
-    origin["amplitude"] = "0.1 ln(factor) + 1"
-    beside, where = values.get("attn_factor", (1.0, "")) if vllm else (1.0, "")
-    origin["amplitude"] += f", times {where}" if where else ""
-    return temperature_of(rotation.factor, 1.0) * check_number(beside, where, reader.source), logit_factor
+    if mscale and all_dim and (not vllm or deepseek):
+        origin["amplitude"] = f"{origin['mscale']}, mscale_all_dim"
+        below = temperature_of(factor, all_dim)
+        return temperature_of(factor, mscale) / below if below else math.inf, logit_factor
+    beside = table.number("attn_factor", 1.0, "beside") if vllm else 1.0
+    is_set = vllm and table.values.get("attn_factor") is not None
+    origin["amplitude"] = "0.1 ln(factor) + 1" + (f", times {origin['beside']}" if is_set else "")
+    return temperature_of(factor, 1.0) * beside, logit_factor

@@ -1,81 +1,181 @@
-"""Reads Mistral's ``params.json`` and the arguments of Megatron, and lays flags of vLLM and llama.cpp over a file."""
+"""Reads ``params.json`` of Mistral, Meta and ExecuTorch and the arguments of Megatron; lays flags of vLLM and llama.cpp
+over a file."""
 
 from __future__ import annotations
 
 import argparse
+import ast
 import copy
 import dataclasses
+import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NoReturn
 
-from clockhands.errors import CheckpointError, UsageError
-from clockhands.explanation.rotation import Rotation, check_number, temperature_of
-from clockhands.explanation.table import Layer, Positions, check_layers
+from clockhands.errors import CheckpointError, UsageError, show_value
+from clockhands.explanation.filled import POSITION
+from clockhands.explanation.numbers import MOST_LAYERS, check_count, check_layers, check_number
+from clockhands.explanation.rotation import Rotation, temperature_of
+from clockhands.explanation.table import Layer, Positions
 from clockhands.reading import parse_json
 
-__all__ = ["apply_llama_flags", "lay_over", "read_megatron", "read_mistral"]
+__all__ = ["apply_llama_flags", "lay_over", "read_megatron", "read_params"]
 
 
-def read_mistral(raw: Mapping[str, Any], source: str) -> Positions:
-    """Read ``params.json`` of Mistral. Pairs are interleaved there; converters to transformers reorder the weights."""
+EXECUTORCH = (
+    *("use_hf_rope", "no_rope_layer_interval", "rope_freq_base", "rope_scale_factor", "partial_rotary_factor"),
+    *("attention_qkv_bias", "use_sdpa_with_kv_cache_op", "qk_norm_before_rope", "act_fn"),
+)
+META = ("multiple_of", "ffn_dim_multiplier", "use_scaled_rope", "nope_layer_interval", "rope_scaling_factor")
+"""Keys by which a ``params.json`` is known as ExecuTorch's, then as Meta's; any other is Mistral's."""
 
-    def read_number(key: str, default: float | None = None, inside: str = "") -> float:
-        table = raw.get(inside) or {} if inside else raw
-        value = table.get(key, default)
-        return check_number(value, f"{inside}.{key}" if inside else key, source)
 
-    width = int(read_number("head_dim", read_number("dim", 0) / max(read_number("n_heads", 1), 1)))
-    base = read_number("rope_theta", 10000.0)
-    origin = {"base": "rope_theta" if "rope_theta" in raw else "default of Mistral's code", "head_dim": "head_dim"}
+class _Params:
+    """A ``params.json``; the keys that were asked for are remembered."""
+
+    def __init__(self, raw: Mapping[str, Any], source: str, prefix: str = "") -> None:
+        self.raw, self.source, self.prefix, self.used = raw, source, prefix, set[str]()
+
+    def get(self, *names: str) -> Any:
+        self.used |= set(names)
+        return next((self.raw[name] for name in names if self.raw.get(name) is not None), None)
+
+    def number(self, *names: str, default: float | None = None) -> float:
+        """Return the first of some keys that is set. Raises CheckpointError where none is, and for no number."""
+        value = self.get(*names)
+        if value is None and default is None:
+            raise CheckpointError(f"{self.source} has no {self.prefix}{names[0]}")
+        return check_number(default if value is None else value, f"{self.prefix}{names[0]}", self.source)
+
+    def count(self, *names: str, default: int | None = None) -> int:
+        """Return such a key as a whole number of at least 1."""
+        return check_count(self.number(*names, default=default), f"{self.prefix}{names[0]}", self.source)
+
+    def table(self, name: str) -> _Params | None:
+        """Return a table inside. Raises CheckpointError for what is none."""
+        value = self.get(name)
+        if value is not None and not isinstance(value, Mapping):
+            raise CheckpointError(f"{self.source} sets {name} = {show_value(value)}, which is not a table")
+        return _Params(value, self.source, f"{name}.") if value else None
+
+    def list_unread(self) -> tuple[tuple[str, str], ...]:
+        """Return the keys about position that nothing asked for, with their values."""
+        return tuple(
+            (f"{self.prefix}{key}", show_value(value))
+            for key, value in sorted(self.raw.items())
+            if POSITION.search(key) and key not in self.used and value is not None
+        )
+
+
+def read_params(raw: Mapping[str, Any], source: str) -> Positions:
+    """Read a ``params.json`` of Mistral, Meta or ExecuTorch, each by the rules of its own code."""
+    params = _Params(raw, source)
+    if any(key in raw for key in EXECUTORCH):
+        return _read_meta(params, "ExecuTorch")
+    return _read_meta(params, "Meta") if any(key in raw for key in META) else _read_mistral(params)
+
+
+def _find_width(params: _Params) -> int:
+    """Return the channels of a head."""
+    if params.get("head_dim") is not None:
+        return params.count("head_dim")
+    return params.count("dim") // params.count("n_heads")
+
+
+def _read_meta(params: _Params, program: str) -> Positions:
+    """Read the file of Meta, or of ExecuTorch, which has more keys. Pairs are interleaved but for its HF kind."""
+    width, halves = _find_width(params), program == "ExecuTorch" and params.get("use_hf_rope") is True
+    base = params.number("rope_theta", "rope_freq_base", default=10000.0)
+    named = next((key for key in ("rope_theta", "rope_freq_base") if params.raw.get(key) is not None), None)
+    usual = "default of ExecuTorch's code" if program == "ExecuTorch" else "default of Llama 2's code"
+    origin = {"base": named or usual, "head_dim": "head_dim", "channels": "partial_rotary_factor"}
+    channels = int(width * (params.number("partial_rotary_factor", default=1.0) if program == "ExecuTorch" else 1.0))
+    rotation = Rotation(width, channels, base, pairing="halves" if halves else "interleaved", origin=origin)
+    scaled = params.get("use_scaled_rope") is True
+    factor_keys = ("rope_scale_factor",) if program == "ExecuTorch" else ("rope_scaling_factor",)
+    fourth = "nope_layer_interval" in params.raw or "moe_args" in params.raw  # Llama 4's code has other numbers
+    factor = params.number(*factor_keys, default=16.0 if fourth else 8.0)
+    high = params.number("high_freq_factor", "rope_high_freq_factor", default=1.0 if fourth else 4.0)
+    if scaled:
+        origin |= {"rule": "use_scaled_rope", "factor": factor_keys[0], "original_length": f"{program}'s code"}
+        rotation = dataclasses.replace(
+            rotation, rule="llama3", factor=factor, original_length=8192, high_frequency_factor=high
+        )
+    count = check_layers(params.number("n_layers", default=1), "n_layers", params.source)
+    key = "no_rope_layer_interval" if program == "ExecuTorch" else "nope_layer_interval"
+    every = params.count(key) if params.get(key) else 0
+    chunk = params.count("attention_chunk_size") if params.get("attention_chunk_size") else None
+    scale, floor = params.number("attn_scale", default=0.1), params.number("floor_scale", default=8192)
+    tuned = f"queries × (1 + {scale:g} ln(1 + ⌊(p + 1)/{floor:g}⌋)) at position p"
+    tuned = tuned if params.get("attn_temperature_tuning") is True else ""
+    layers = []
+    for index in range(count):
+        if every and (index + 1) % every == 0:
+            layers.append(Layer("full_attention", temperature=tuned))
+        else:
+            layers.append(Layer("chunked_attention" if chunk else "full_attention", rotation, chunk=chunk))
+    # What a program was made for, not what the model was trained with: max_seq_len is the size of a cache.
+    params.get("max_seq_len", "max_context_len")
+    return Positions(
+        params.source, program, program, tuple(layers), trained_length=rotation.original_length,
+        strange=params.list_unread(),
+    )  # fmt: skip
+
+
+def _read_mistral(params: _Params) -> Positions:
+    """Read the file of Mistral. Pairs are interleaved there; converters to transformers reorder the weights."""
+    width, base = _find_width(params), params.number("rope_theta", default=10000.0)
+    origin = {
+        "base": "rope_theta" if "rope_theta" in params.raw else "default of Mistral's code",
+        "head_dim": "head_dim",
+    }
     rotation = Rotation(width, width, base, pairing="interleaved", origin=origin)
-    if raw.get("yarn"):
-        factor = read_number("factor", inside="yarn")
-        scaled = raw["yarn"].get("apply_scale", True) is not False
+    strange: tuple[tuple[str, str], ...] = ()
+    if (yarn := params.table("yarn")) is not None:
+        factor = yarn.number("factor")
+        scaled = yarn.get("apply_scale") is not False
         origin |= {"amplitude": "yarn.apply_scale", "factor": "yarn.factor", "rule": "yarn", "beta_fast": "yarn.beta",
                    "beta_slow": "yarn.alpha", "original_length": "yarn.original_max_position_embeddings"}  # fmt: skip
         rotation = dataclasses.replace(
             rotation,
             rule="yarn",
             factor=factor,
-            original_length=int(read_number("original_max_position_embeddings", inside="yarn")),
-            beta_fast=read_number("beta", 32.0, inside="yarn"),
-            beta_slow=read_number("alpha", 1.0, inside="yarn"),
+            original_length=yarn.count("original_max_position_embeddings"),
+            beta_fast=yarn.number("beta", default=32.0),
+            beta_slow=yarn.number("alpha", default=1.0),
             amplitude=temperature_of(factor, 1.0) if scaled else 1.0,
         )
+        strange += yarn.list_unread()
     temperature = ""
-    if raw.get("llama_4_scaling"):
-        beta = read_number("beta", inside="llama_4_scaling")
-        length = int(read_number("original_max_position_embeddings", inside="llama_4_scaling"))
-        temperature = f"queries × (1 + {beta} ln(1 + ⌊p/{length}⌋)) at position p"
-    layers = _make_mistral_layers(
-        raw, check_layers(read_number("n_layers", 1), source), rotation=rotation, temperature=temperature
-    )
-    claimed = raw.get("max_position_embeddings", raw.get("max_seq_len"))
-    claimed = int(check_number(claimed, "max_position_embeddings", source)) if claimed is not None else None
-    trained = rotation.original_length or claimed
-    return Positions(source, "Mistral", "mistral", tuple(layers), trained_length=trained, claimed_length=claimed)
-
-
-def _make_mistral_layers(raw: Mapping[str, Any], count: int, *, rotation: Rotation, temperature: str) -> list[Layer]:
-    """Return ``count`` layers; ``sliding_window`` is one window, or a list of them that repeats."""
-    windows = raw.get("sliding_window")
-    windows = windows if isinstance(windows, list) else [windows]
+    if (scaling := params.table("llama_4_scaling")) is not None:
+        beta, length = scaling.number("beta"), scaling.count("original_max_position_embeddings")
+        temperature = f"queries × (1 + {beta:g} ln(1 + ⌊p/{length}⌋)) at position p"
+        strange += scaling.list_unread()
+    count = check_layers(params.number("n_layers", default=1), "n_layers", params.source)
+    windows = params.get("sliding_window")
+    windows = windows if isinstance(windows, list) and windows else [windows]
     layers = []
-    for index in range(count):
-        window = windows[index % len(windows)] if windows else None
+    for index in range(count):  # one window, or a list of them that repeats
+        window = windows[index % len(windows)]
+        window = None if window is None else check_count(window, "sliding_window", params.source)
         kind = "full_attention" if window is None else "sliding_attention"
-        layers.append(Layer(kind, rotation, None if window is None else int(window), temperature=temperature))
-    return layers
+        layers.append(Layer(kind, rotation, window, temperature=temperature))
+    claimed = params.get("max_position_embeddings", "max_seq_len")
+    claimed = check_count(claimed, "max_position_embeddings", params.source) if claimed is not None else None
+    return Positions(
+        params.source, "Mistral", "mistral", tuple(layers), trained_length=rotation.original_length or claimed,
+        claimed_length=claimed, strange=strange + params.list_unread(),
+    )  # fmt: skip
 
 
 MEGATRON_COUNTS = (
     *("num-layers", "hidden-size", "num-attention-heads", "kv-channels", "qk-pos-emb-head-dim"),
-    *("max-position-embeddings", "original-max-position-embeddings"),
+    *("max-position-embeddings", "original-max-position-embeddings", "yarn-original-max-position-embeddings"),
 )
 MEGATRON_NUMBERS = (
     *("rotary-base", "rotary-percent", "rotary-seq-len-interpolation-factor", "rope-scaling-factor"),
     *("rotary-scaling-factor", "beta-fast", "beta-slow", "mscale", "mscale-all-dim"),
+    *("yarn-rotary-scaling-factor", "yarn-beta-fast", "yarn-beta-slow", "yarn-mscale", "yarn-mscale-all-dim"),
 )
 
 
@@ -84,6 +184,14 @@ class _Flags(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{self.prog}: {message}")
+
+
+def _split(text: str, source: str) -> list[str]:
+    """Return the words of a command line. Raises UsageError where a quote is not closed."""
+    try:
+        return shlex.split(text)
+    except ValueError as fault:
+        raise UsageError(f"{source} is no command line: {str(fault).lower()}") from fault
 
 
 def read_megatron(text: str, source: str) -> Positions:
@@ -96,58 +204,149 @@ def read_megatron(text: str, source: str) -> Positions:
         flags.add_argument(f"--{name}", type=int)
     for name in MEGATRON_NUMBERS:
         flags.add_argument(f"--{name}", type=float)
+    for name in ("no-rope-freq", "window-size", "window-attn-skip-freq", "rope-type"):
+        flags.add_argument(f"--{name}")
     flags.add_argument("--position-embedding-type", default="learned_absolute")
     for name in ("use-rotary-position-embeddings", "rotary-interleaved", "use-rope-scaling", "multi-latent-attention"):
         flags.add_argument(f"--{name}", action="store_true")
     lines = [line.split("#", 1)[0].rstrip().removesuffix("\\") for line in text.splitlines()]
-    known, _ = flags.parse_known_args(shlex.split(" ".join(lines)))
+    known, rest = flags.parse_known_args(_split(" ".join(lines), source))
     missing = [name for name in ("num_layers", "hidden_size", "num_attention_heads") if getattr(known, name) is None]
     if missing:
         names = ", ".join("--" + name.replace("_", "-") for name in missing)
         raise CheckpointError(f"{source} has no {names}, so it is no command line of a Megatron training")
+    for name in (*MEGATRON_COUNTS, *MEGATRON_NUMBERS):
+        value = getattr(known, name.replace("-", "_"))
+        if value is not None:
+            check = check_count if name in MEGATRON_COUNTS else check_number
+            check(value, f"--{name}", source)
     kind = "rope" if known.use_rotary_position_embeddings else known.position_embedding_type
-    entry = f"a learned table of {known.max_position_embeddings} rows" if kind == "learned_absolute" else ""
+    rows = known.max_position_embeddings or "an unknown number of"
+    entry = f"a learned table of {rows} rows" if kind == "learned_absolute" else ""
     rotation = _make_megatron_rotation(known, kind) if kind in ("rope", "yarn", "mrope") else None
     claimed = known.max_position_embeddings
     trained = rotation.original_length if rotation and rotation.original_length else claimed
-    layers = (Layer("full_attention", rotation),) * check_layers(known.num_layers, source)
-    return Positions(source, "Megatron", "megatron", layers, entry, trained, claimed)
+    layers = tuple(_make_megatron_layers(known, rotation, source))
+    strange = tuple(
+        (word, "set") for word in sorted(set(rest)) if word.startswith("--") and MEGATRON_POSITION.search(word)
+    )
+    return Positions(source, "Megatron", "megatron", layers, entry, trained, claimed, strange=strange)
+
+
+MEGATRON_POSITION = re.compile("rope|rotary|yarn|window|position-emb|chunk-attention|mrope|no-position|alibi|mscale")
+"""What flags about position have in their names."""
+
+
+def _make_megatron_layers(known: argparse.Namespace, rotation: Rotation | None, source: str) -> Iterator[Layer]:
+    """Yield every layer: ``--no-rope-freq`` and ``--window-attn-skip-freq`` name a period, or list all layers."""
+    count = check_layers(known.num_layers, "--num-layers", source)
+    skipped = _list_flags(known.no_rope_freq, count, "--no-rope-freq", source)
+    window = None
+    if known.window_size is not None:
+        sizes = known.window_size.strip("()[] ").split(",")
+        try:
+            window = check_count(int(sizes[0]) + 1, "--window-size", source)  # without the token
+        except ValueError as fault:
+            raise CheckpointError(
+                f"{source} sets --window-size {known.window_size!r}, which is no pair of numbers"
+            ) from fault
+    full = _list_flags(known.window_attn_skip_freq, count, "--window-attn-skip-freq", source)
+    for index in range(count):
+        # A list says which layers have the window, a period which have none.
+        listed = str(known.window_attn_skip_freq or "").lstrip("(").startswith("[")
+        inside = window is not None and (full[index] if listed else not full[index])
+        kind = "sliding_attention" if inside else "full_attention"
+        yield Layer(kind, None if skipped[index] else rotation, window if inside else None)
+
+
+def _list_flags(text: str | None, count: int, flag: str, source: str) -> list[bool]:
+    """Return a list of Megatron's, "([0]*3+[1])*2", or every n-th of the layers; none where the flag is not set."""
+    if text is None:
+        return [False] * count
+    if text.strip().isdigit():
+        every = check_count(int(text), flag, source)
+        return [(index + 1) % every == 0 for index in range(count)]
+
+    def read(node: ast.expr) -> Any:
+        match node:
+            case ast.List(elts) | ast.Tuple(elts):
+                return [read(element) for element in elts]
+            case ast.Constant(int(value)) if value <= MOST_LAYERS:
+                return value
+            case ast.BinOp(left, ast.Add(), right):
+                return read(left) + read(right)
+            case ast.BinOp(left, ast.Mult(), right):
+                product = read(left), read(right)
+                if not isinstance(product[0], int) and len(product[0]) * product[1] <= MOST_LAYERS:
+                    return product[0] * product[1]
+        raise ValueError
+
+    try:
+        listed = [bool(value) for value in read(ast.parse(text.strip(), mode="eval").body)]
+    except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
+        listed = []
+    if len(listed) != count:
+        raise CheckpointError(f"{source} sets {flag} {text!r}, which is no list of {count} layers")
+    return listed
 
 
 def _make_megatron_rotation(known: argparse.Namespace, kind: str) -> Rotation:
-    width = known.qk_pos_emb_head_dim if known.multi_latent_attention else known.kv_channels
-    width = width or known.hidden_size // known.num_attention_heads
-    channels = int(width * (known.rotary_percent or 1.0))
-    origin = {"base": "--rotary-base", "channels": "--rotary-percent", "head_dim": "--kv-channels"}
+    latent = known.multi_latent_attention
+    width = known.qk_pos_emb_head_dim if latent else known.kv_channels
+    width = width or (64 if latent else known.hidden_size // known.num_attention_heads)
+    percent = 1.0 if known.rotary_percent is None else known.rotary_percent
+    base = 10000.0 if known.rotary_base is None else known.rotary_base
+    origin = {
+        "base": "default of Megatron" if known.rotary_base is None else "--rotary-base",
+        "channels": "--rotary-percent",
+        "head_dim": "--kv-channels",
+    }
     rotation = Rotation(
         width,
-        channels,
-        known.rotary_base or 10000.0,
-        pairing="interleaved" if known.rotary_interleaved or known.multi_latent_attention else "halves",
+        int(width * percent),
+        base,
+        pairing="interleaved" if known.rotary_interleaved or latent else "halves",
         origin=origin,
     )
     if known.use_rope_scaling:  # Megatron has Llama 3.1's numbers in its code
         origin |= {"rule": "--use-rope-scaling", "factor": "--rope-scaling-factor"}
-        factor = known.rope_scaling_factor or 8.0
+        factor = 8.0 if known.rope_scaling_factor is None else known.rope_scaling_factor
         return dataclasses.replace(rotation, rule="llama3", factor=factor, original_length=8192)
-    if kind == "yarn" or (known.multi_latent_attention and known.rotary_scaling_factor):
-        origin |= {"rule": "--position-embedding-type", "factor": "--rotary-scaling-factor", "amplitude": "--mscale"}
-        factor = known.rotary_scaling_factor or 40.0
-        mscale, all_dim = (1.0 if value is None else value for value in (known.mscale, known.mscale_all_dim))
-        amplitude = temperature_of(factor, mscale) / (temperature_of(factor, all_dim) if all_dim else 1.0)
-        return dataclasses.replace(
-            rotation,
-            rule="yarn",
-            factor=factor,
-            original_length=known.original_max_position_embeddings or 4096,
-            beta_fast=known.beta_fast or 32.0,
-            beta_slow=known.beta_slow or 1.0,
-            amplitude=amplitude,
-        )
+    if kind == "yarn" or (latent and known.rope_type != "rope"):
+        return _scale_by_yarn(known, rotation, latent=latent)
     if known.rotary_seq_len_interpolation_factor:
         origin |= {"rule": "--rotary-seq-len-interpolation-factor", "factor": "--rotary-seq-len-interpolation-factor"}
         return dataclasses.replace(rotation, rule="linear", factor=known.rotary_seq_len_interpolation_factor)
     return rotation
+
+
+def _scale_by_yarn(known: argparse.Namespace, rotation: Rotation, *, latent: bool) -> Rotation:
+    """Return a rotation under Megatron's YaRN: that of latent attention, or its flags for the others."""
+    own = "" if latent else "yarn_"
+
+    def read(name: str, default: float) -> float:
+        values = [getattr(known, f"{own}{name}", None), getattr(known, name, None)]
+        return next((value for value in values if value is not None), default)
+
+    factor = read("rotary_scaling_factor", 1.0 if latent else 40.0)
+    mscale, all_dim = read("mscale", 1.0), read("mscale_all_dim", 0.0)
+    rotation.origin.update(
+        rule="latent attention" if latent else "--position-embedding-type",
+        factor="--rotary-scaling-factor",
+        amplitude="--mscale, --mscale-all-dim",
+    )
+    if latent and factor == 1:
+        return rotation
+    return dataclasses.replace(
+        rotation,
+        rule="yarn",
+        factor=factor,
+        original_length=int(read("original_max_position_embeddings", 4096)),
+        beta_fast=read("beta_fast", 32.0),
+        beta_slow=read("beta_slow", 1.0),
+        amplitude=temperature_of(factor, mscale) / temperature_of(factor, all_dim),
+        logit_factor=temperature_of(factor, all_dim) * temperature_of(factor, all_dim) if latent else 1.0,
+    )
 
 
 def lay_over(raw: Mapping[str, Any], overrides: str) -> dict[str, Any]:
@@ -183,7 +382,10 @@ def apply_llama_flags(positions: Positions, text: str) -> Positions:
     for name in ("yarn-beta-slow", "yarn-beta-fast"):
         flags.add_argument(f"--{name}", type=float)
     flags.add_argument("--yarn-orig-ctx", type=int)
-    known = flags.parse_args(shlex.split(text))
+    known = flags.parse_args(_split(text, "--llama-flags"))
+    for name, value in vars(known).items():
+        if not isinstance(value, str | None):
+            check_number(value, f"--{name.replace('_', '-')}", "--llama-flags", least=-1.0)
     rotations = {rotation: _apply_flags(rotation, known, positions) for rotation in positions.rotations()}
     layers = tuple(
         dataclasses.replace(layer, rotation=rotations[layer.rotation] if layer.rotation else None)
@@ -193,7 +395,7 @@ def apply_llama_flags(positions: Positions, text: str) -> Positions:
 
 
 def _apply_flags(rotation: Rotation, known: argparse.Namespace, positions: Positions) -> Rotation:
-    scale = known.rope_freq_scale or (1 / known.rope_scale if known.rope_scale else None)
+    scale = known.rope_freq_scale or (1 / known.rope_scale if known.rope_scale else None)  # llama.cpp takes 0 for none
     factor = 1 / scale if scale else rotation.factor
     rule = {"none": "default", None: rotation.rule}.get(known.rope_scaling, known.rope_scaling)
     if known.rope_scaling is None and scale and rotation.rule == "default":
@@ -214,6 +416,11 @@ def _apply_flags(rotation: Rotation, known: argparse.Namespace, positions: Posit
             changed["amplitude"], origin["amplitude"] = temperature_of(factor, 1.0), "0.1 ln(factor) + 1"
     else:
         changed["amplitude"] = 1.0
+    if known.yarn_ext_factor is not None and known.yarn_ext_factor >= 0:
+        # The ramp counts under every rule, and 0 leaves linear scaling alone.
+        changed["extrapolation"], origin["extrapolation"] = known.yarn_ext_factor, "--yarn-ext-factor"
+        if known.yarn_ext_factor == 0 and rule == "yarn":
+            changed |= {"rule": "linear", "amplitude": 1.0}
     if known.yarn_attn_factor is not None:
         # The flag is a factor beside ggml's own, which llama.cpp cancels for a model that says nothing else.
         changed["amplitude"] = changed.get("amplitude", rotation.amplitude) * known.yarn_attn_factor

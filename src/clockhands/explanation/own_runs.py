@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from clockhands.errors import CheckpointError
-from clockhands.explanation.rotation import Rotation, check_number, temperature_of
-from clockhands.explanation.table import Layer, Positions, check_layers
+from clockhands.explanation.numbers import check_layers, check_number
+from clockhands.explanation.rotation import Rotation, temperature_of
+from clockhands.explanation.table import Layer, Positions
 
 __all__ = ["read_own"]
 
@@ -45,7 +46,7 @@ def read_own(raw: Mapping[str, Any], source: str) -> Positions:
         raise CheckpointError(f"{source} has no table 'transformer.{side}' in config.json")
     width = int(read_number("head_dim", read_number("d_model", 0) // max(read_number("num_heads", 1), 1)))
     every = int(check_number(position.get("skip_every") or 0, f"transformer.{side}.skip_every", source))
-    count = check_layers(read_number(f"{side}_layers", 1), source)
+    count = check_layers(read_number(f"{side}_layers", 1), f"transformer.{side}_layers", source)
     schemes = [
         [] if every and (layer + 1) % every == 0 else list_schemes(position, layer, source) for layer in range(count)
     ]

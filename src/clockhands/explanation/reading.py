@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from clockhands.errors import CheckpointError, UsageError, describe_unknown
 from clockhands.explanation.gguf_file import read_gguf
 from clockhands.explanation.huggingface import PROGRAMS, read_huggingface
-from clockhands.explanation.other_files import lay_over, read_megatron, read_mistral
+from clockhands.explanation.other_files import lay_over, read_megatron, read_params
 from clockhands.explanation.own_runs import read_own
 from clockhands.explanation.table import Positions
+from clockhands.explanation.unread import mark_unread
 from clockhands.pretrained import read_configuration, read_json
 from clockhands.pretrained.file_names import OWN
 from clockhands.reading import read_document
@@ -22,9 +25,10 @@ LARGEST_ARGUMENTS = 1 << 20
 def read_positions(source: str | Path, program: str = "transformers5", overrides: str | None = None) -> Positions:
     """Read what a file says of positions; no weights are read.
 
-    ``source``: a ``config.json`` or a folder that holds one, a name on the Hugging Face hub, a GGUF file, Mistral's
-    ``params.json``, or a text file with the arguments of a Megatron training. ``program``: who reads a ``config.json``,
-    a key of `PROGRAMS`. ``overrides``: vLLM's ``--hf-overrides``, laid over a ``config.json``.
+    ``source``: a ``config.json`` or a folder that holds one, a name on the Hugging Face hub, a GGUF file, the
+    ``params.json`` of Mistral, Meta or ExecuTorch, or a text file with the arguments of a Megatron training.
+    ``program``: who reads a ``config.json``, a key of `PROGRAMS`. ``overrides``: vLLM's ``--hf-overrides``, laid over a
+    ``config.json``.
 
     Raises CheckpointError for what cannot be read, UsageError for an unknown program and for overrides of another file.
     """
@@ -39,14 +43,18 @@ def read_positions(source: str | Path, program: str = "transformers5", overrides
     if path.suffix == ".gguf" and path.is_file():
         return read_gguf(path)
     if path.name == "params.json" and path.is_file():
-        return read_mistral(read_json(path), str(source))
+        return read_params(read_json(path), str(source))
     if not is_config:
         return read_megatron(read_document(path, CheckpointError, "the arguments", LARGEST_ARGUMENTS), str(source))
     raw = read_json(path) if path.is_file() else read_configuration(source)
     if "model_type" not in raw and "dim" in raw and "n_heads" in raw:
-        return read_mistral(raw, str(source))
+        return read_params(raw, str(source))
     if raw.get("model_type") == OWN:
         return read_own(raw, str(source))
     if overrides is not None:
         raw = lay_over(raw, overrides)
-    return read_huggingface(raw, str(source), program)
+
+    def read(changed: Mapping[str, Any]) -> Positions:
+        return read_huggingface(changed, str(source), program)
+
+    return mark_unread(raw, read(raw), read)

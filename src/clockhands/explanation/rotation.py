@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 from clockhands.errors import CheckpointError
 
-__all__ = ["Pairing", "Rotation", "Rule", "check_number", "temperature_of"]
+__all__ = ["Pairing", "Rotation", "Rule", "temperature_of"]
 
 Pairing = Literal["halves", "interleaved"]
 Rule = Literal["default", "linear", "dynamic", "yarn", "longrope", "llama3", "proportional"]
@@ -27,10 +27,11 @@ class Rotation:
 
     ``head_dim``: channels of a head of queries and keys, or of the slice that rotates where it is separate (MLA).
     ``channels``: how many of them rotate. ``base``: θ of the frequencies base^(-2c/channels). ``rule``: how these are
-    changed for longer texts, by ``factor`` and what follows. ``factors``: what each frequency is divided by, where a
-    file lists them. ``amplitude``: the factor of cosines and sines where it is given; otherwise the rule's own.
-    ``pairing``: channel c is paired with c + channels/2 (halves) or 2c with 2c + 1 (interleaved).
-    ``direction``: 1 as in the paper, -1 for the opposite sense. ``origin``: field -> where its value was found.
+    changed for longer texts, by ``factor`` and what follows. ``extrapolation``: by what YaRN's ramp is multiplied
+    (llama.cpp). ``factors``: what each frequency is divided by, where a file lists them. ``amplitude``: the factor of
+    cosines and sines where it is given; otherwise the rule's own. ``pairing``: channel c is paired with c + channels/2
+    (halves) or 2c with 2c + 1 (interleaved). ``direction``: 1 as in the paper, -1 for the opposite sense. ``origin``:
+    field -> where its value was found.
     """
 
     head_dim: int
@@ -42,6 +43,7 @@ class Rotation:
     beta_fast: float = 32.0
     beta_slow: float = 1.0
     truncate: bool = True
+    extrapolation: float = 1.0
     low_frequency_factor: float = 1.0
     high_frequency_factor: float = 4.0
     factors: tuple[float, ...] = ()
@@ -61,6 +63,9 @@ class Rotation:
             usable = self.base > 0 and all(math.isfinite(omega) and omega >= 0 for omega in self.frequencies())
         except (ArithmeticError, ValueError):  # a factor of 0, a base of 1 under YaRN, lists of another length
             usable = False
+        scale = self.amplitude * self.amplitude * self.logit_factor
+        if not (math.isfinite(scale) and scale >= 0):
+            raise CheckpointError(f"logits get the factor {scale:g}; a number of rule {self.rule!r} is wrong")
         if not usable:
             raise CheckpointError(
                 f"base {self.base:g}, rule {self.rule!r} with factor {self.factor:g} and {self.channels} channels give "
@@ -91,7 +96,7 @@ class Rotation:
     @property
     def pairs(self) -> int:
         """How many pairs of channels rotate; an odd channel is paired with one that no frequency has."""
-        return (self.channels + 1) // 2
+        return (self.channels + (self.rule != "proportional")) // 2
 
     @property
     def depends_on_length(self) -> bool:
@@ -112,8 +117,8 @@ class Rotation:
         high = high + 0.001 if low == high else high
         angles = []
         for pair, omega in enumerate(plain):
-            divided = min(max((pair - low) / (high - low), 0.0), 1.0)
-            angles.append(omega / self.factor * divided + omega * (1 - divided))
+            kept = self.extrapolation * (1 - min(max((pair - low) / (high - low), 0.0), 1.0))
+            angles.append(omega / self.factor * (1 - kept) + omega * kept)
         return angles
 
     def yarn_bounds(self) -> tuple[float, float]:
@@ -131,15 +136,9 @@ class Rotation:
         """Keep short waves, divide long ones, and pass smoothly between (Llama 3.1)."""
         turns = (self.original_length or 1) * omega / (2 * math.pi)
         low, high = self.low_frequency_factor, self.high_frequency_factor
-        kept = min(max((turns - low) / (high - low), 0.0), 1.0)
+        # Llama 4 Scout has both at 1: a step in place of a ramp.
+        kept = min(max((turns - low) / (high - low), 0.0), 1.0) if high > low else float(turns >= low)
         return (1 - kept) * omega / self.factor + kept * omega
-
-
-def check_number(value: Any, origin: str, source: str) -> float:
-    """Return a number that a file gives. Raises CheckpointError unless it is one and finite."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
-        raise CheckpointError(f"{source} sets {origin} = {value!r}, which is not a finite number")
-    return value
 
 
 def temperature_of(factor: float, scale: float) -> float:

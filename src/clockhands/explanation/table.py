@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
-from clockhands.errors import CheckpointError
 from clockhands.explanation.rotation import Rotation
 
-__all__ = ["Layer", "Positions", "check_layers"]
-
-MOST_LAYERS = 2000
-"""Layers of the largest model that is believed; each is listed."""
+__all__ = ["Layer", "Positions"]
 
 
 @dataclass(frozen=True)
@@ -37,7 +34,9 @@ class Positions:
     ``source``: the file. ``program``: who reads it. ``model``: the architecture as the file names it.
     ``entry``: where else positions enter ("a learned table of 1,024 rows"), empty for rotation alone.
     ``trained_length``, ``claimed_length``: tokens, None where the file does not say. ``notes``: what the reader should
-    know. ``unread``: keys about position that this program does not read.
+    know. ``unread``: keys about position that this program does not read here. ``strange``: keys that look like
+    position, with their values, and are not understood. ``part``: of a ``config.json``, the part that reads text;
+    ``tables``: its ``rope_parameters`` as transformers fills them in.
     """
 
     source: str
@@ -48,7 +47,10 @@ class Positions:
     trained_length: int | None = None
     claimed_length: int | None = None
     notes: tuple[str, ...] = ()
-    unread: tuple[str, ...] = field(default=())
+    unread: tuple[str, ...] = ()
+    strange: tuple[tuple[str, str], ...] = ()
+    part: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
+    tables: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
     def groups(self) -> Iterator[tuple[list[int], Layer]]:
         """Yield the different layers in order of first appearance, each with the numbers of those that equal it."""
@@ -61,10 +63,3 @@ class Positions:
     def rotations(self) -> list[Rotation]:
         """Return the different rotations of all layers."""
         return list(dict.fromkeys(layer.rotation for layer in self.layers if layer.rotation is not None))
-
-
-def check_layers(count: float, source: str) -> int:
-    """Return a number of layers. Raises CheckpointError for one that no model has."""
-    if not 1 <= count <= MOST_LAYERS:
-        raise CheckpointError(f"{source} has {count:,} layers; a model has 1 to {MOST_LAYERS:,}")
-    return int(count)

@@ -99,6 +99,9 @@ def describe_difference(difference: Difference | None, first: Positions, second:
     names = f"A: {first.source} ({first.program})\nB: {second.source} ({second.program})"
     if difference is None:
         return f"{names}\nthe same: every layer rotates by the same angles, with the same amplitude, and sees as far"
+    if difference.layer is None:
+        keys = [f"  {name}: {here} against {there}" for name, here, there in difference.causes]
+        return "\n".join([names, f"not known to be the same: {difference.what} (A against B)", *keys])
     lines = [names, f"they part in layer {difference.layer}" + (f", {difference.kind}" if difference.kind else "")]
     if len(difference.layers) > 1:
         lines[-1] += f", and {len(difference.layers)} of {len(first.layers)} layers differ"
@@ -136,6 +139,7 @@ def to_json(positions: Positions, length: int | None = None) -> dict[str, Any]:
         "layers": layers,
         "warnings": list_warnings(positions),
         "notes": list(positions.notes),
+        "not_understood": dict(positions.strange),
     }
 
 

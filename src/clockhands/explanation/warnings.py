@@ -13,7 +13,8 @@ __all__ = ["list_warnings"]
 
 def list_warnings(positions: Positions) -> list[str]:
     """Return one sentence for each known way in which this configuration is misread or contradicts itself."""
-    sentences = [f"{key} is set, but {positions.program} does not read it" for key in positions.unread]
+    sentences = [f"{key} is set, but {positions.program} does not read it here" for key in positions.unread]
+    sentences += [f"{key} = {value} looks like position, and is not understood" for key, value in positions.strange]
     for rotation in positions.rotations():
         sentences += _warn_of_rotation(rotation, positions)
     sentences += _warn_of_layers(positions)
@@ -27,8 +28,6 @@ def _warn_of_rotation(rotation: Rotation, positions: Positions) -> Iterator[str]
             f"the base is not in the file: {positions.program} takes {rotation.base:,.10g} ({origin['base']}); a "
             "program with another default gets other angles"
         )
-    if rotation.rule == "default" and origin.get("rule", "").startswith("no rope_type") and rotation.factor != 1:
-        yield f"factor {rotation.factor:g} is set without a rope_type, and has no effect"
     if rotation.rule in ("yarn", "llama3", "longrope") and origin.get("original_length") == "max_position_embeddings":
         yield (
             f"original_max_position_embeddings is not set: {positions.program} takes max_position_embeddings "

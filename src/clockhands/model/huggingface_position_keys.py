@@ -13,6 +13,7 @@ from typing import Any
 
 from clockhands.errors import CheckpointError, ConfigError, UsageError, describe_unknown
 from clockhands.explanation.architectures import ARCHITECTURES
+from clockhands.explanation.filled import fill_in
 from clockhands.explanation.huggingface import read_huggingface
 from clockhands.explanation.table import Layer
 from clockhands.model.layer_parts import FAULT_SOURCE, Parts, describe_parts, have_equal_effect, list_parts
@@ -87,11 +88,11 @@ def _find_head_dim(layers: Sequence[Layer], raw: Mapping[str, Any]) -> int:
     ``layers``: what ``read_huggingface`` says of each layer. The width is 1 where the configuration does not say it:
     then nothing rotates, and the width is not needed.
     """
-    text = raw.get("text_config") or raw
+    filled = fill_in(raw, "config.json", "transformers5")
     width = next((layer.rotation.head_dim for layer in layers if layer.rotation), None)
-    if text.get("qk_nope_head_dim") is not None:
-        return int(text["qk_nope_head_dim"]) + int(text["qk_rope_head_dim"])
-    return width or int(text.get("hidden_size", 0)) // int(text.get("num_attention_heads", 1)) or 1
+    if filled.get("qk_nope_head_dim") is not None:
+        return int(filled.get("qk_nope_head_dim")) + int(filled.get("qk_rope_head_dim"))
+    return width or int(filled.get("hidden_size", 0)) // int(filled.get("num_attention_heads", 1)) or 1
 
 
 def _make_keys(layers: Sequence[Parts], model_type: str, head_dim: int) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from clockhands.errors import CheckpointError
+from clockhands.explanation.filled import Filled, fill_in
 from clockhands.explanation.huggingface import read_huggingface
 from clockhands.explanation.rotation import Rotation
 from clockhands.explanation.table import Layer, Positions
@@ -15,8 +16,6 @@ __all__ = ["read_position_table"]
 
 WITH_SINKS = ("gpt_oss", "deepseek_v4")
 """Architectures whose attention has a learned sink in every head."""
-WINDOW_EVERYWHERE = ("mistral", "mixtral", "ministral", "starcoder2")
-"""Architectures that have the window of ``sliding_window`` in all layers where no ``layer_types`` says otherwise."""
 TWO_SIDED = ("modernbert",)
 """Encoders, whose window reaches as far to the right as to the left."""
 LEARNED = ("mistral_large4_text",)
@@ -36,11 +35,10 @@ def read_position_table(config: Mapping[str, Any], source: str = "config.json") 
     model = str(config.get("model_type") or "")
     if model == "mpnet":
         return _read_mpnet(config)
-    positions = read_huggingface(config, source)
+    filled, positions = fill_in(config, source, "transformers5"), read_huggingface(config, source)
     if positions.entry:
         raise CheckpointError(f"{source} has {positions.entry}, which read_position_table does not turn into schemes")
-    text = config.get("text_config") if isinstance(config.get("text_config"), Mapping) else config
-    layers = [_list_schemes(positions, layer, text or config) for layer in positions.layers]
+    layers = [_list_schemes(filled, positions, layer) for layer in positions.layers]
     entries = [schemes[0] if len(schemes) == 1 else {"schemes": schemes} if schemes else "none" for schemes in layers]
     if all(entry == entries[0] for entry in entries):
         return {"scheme": entries[0]} if isinstance(entries[0], str) else dict(entries[0])
@@ -53,7 +51,7 @@ def _read_mpnet(config: Mapping[str, Any]) -> dict[str, Any]:
     return {"schemes": [table, {"scheme": "t5", "num_buckets": buckets, "max_distance": 128}]}
 
 
-def _list_schemes(positions: Positions, layer: Layer, config: Mapping[str, Any]) -> list[Any]:
+def _list_schemes(filled: Filled, positions: Positions, layer: Layer) -> list[Any]:
     """Return the schemes of one layer as a configuration names them."""
     model, schemes = positions.model, list[Any]()
     if not layer.attends:
@@ -64,20 +62,15 @@ def _list_schemes(positions: Positions, layer: Layer, config: Mapping[str, Any])
             f"tokens, and no scheme of the catalogue does"
         )
     if layer.rotation is not None:
-        rope = _make_rope(layer.rotation, config, positions.source)
+        rope = _make_rope(layer.rotation, filled)
         own = {"learned": LEARNED, "values": ROTATED_VALUES}
         schemes.append({**rope, **{option: True for option, models in own.items() if model in models}})
-    window, both_sides = layer.window, config.get("local_attention")
-    if "sliding" in layer.kind and both_sides:
-        window = int(both_sides) // 2
-    elif model in WINDOW_EVERYWHERE and not config.get("layer_types"):
-        window = config.get("sliding_window")
-    if window:
-        schemes.append({"scheme": "window", "left": window if model in TWO_SIDED else window - 1})
+    if layer.window:
+        schemes.append({"scheme": "window", "left": layer.window - 1})
     if layer.chunk:
         schemes.append({"scheme": "chunks", "size": layer.chunk})
     if layer.temperature:
-        schemes.append(_make_temperature(layer, config, positions.source))
+        schemes.append(_make_temperature(layer, filled))
     if model in WITH_SINKS:
         schemes.append("sinks")
     if model in LEARNED:
@@ -85,22 +78,24 @@ def _list_schemes(positions: Positions, layer: Layer, config: Mapping[str, Any])
     return schemes
 
 
-def _make_temperature(layer: Layer, config: Mapping[str, Any], source: str) -> dict[str, Any]:
-    if layer.rotation is not None or "floor_scale" not in config:
-        raise CheckpointError(f"{source}: {layer.temperature} in layers that rotate is no scheme of the catalogue")
-    scale, length = float(config.get("attn_scale", 0.1)), int(config["floor_scale"])
+def _make_temperature(layer: Layer, filled: Filled) -> dict[str, Any]:
+    if layer.rotation is not None:
+        raise CheckpointError(
+            f"{filled.source}: {layer.temperature} in layers that rotate is no scheme of the catalogue"
+        )
+    scale, length = float(filled.get("attn_scale")), int(filled.get("floor_scale"))
     return {"scheme": "temperature", "form": "floor", "coefficient": scale, "length": length}
 
 
-def _make_rope(rotation: Rotation, config: Mapping[str, Any], source: str) -> dict[str, Any]:
+def _make_rope(rotation: Rotation, filled: Filled) -> dict[str, Any]:
     """Return a rotation as the scheme ``rope``. Raises CheckpointError for what that cannot express."""
     if rotation.direction != 1 or (rotation.logit_factor != 1.0 and rotation.rule != "yarn"):
         raise CheckpointError(
-            f"{source} rotates the other way, or scales logits too, which the scheme rope does with the rule yarn only"
+            f"{filled.source} rotates the other way, or scales logits too, which rope does with yarn only"
         )
     width = rotation.head_dim
-    if config.get("qk_nope_head_dim") is not None:  # a slice of its own rotates (MLA)
-        width = int(config["qk_nope_head_dim"]) + int(config["qk_rope_head_dim"])
+    if filled.get("qk_nope_head_dim") is not None:  # a slice of its own rotates (MLA)
+        width = filled.get("qk_nope_head_dim") + filled.get("qk_rope_head_dim")
     table: dict[str, Any] = {"scheme": "rope", "base": rotation.base}
     if rotation.pairing == "interleaved":
         table["layout"] = "interleaved"

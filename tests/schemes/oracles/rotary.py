@@ -132,6 +132,7 @@ def bent(o: dict[str, Any], c: int, turned: int, longest: int, p: int) -> float:
         "unscaled_first": 2,
     },
     {"spectrum": "llama3", "factor": 8.0, "original_length": 64, "base": 100.0},
+    {"spectrum": "llama3", "factor": 8.0, "original_length": 64, "base": 100.0, "high_frequency_factor": 1.0},
     {"spectrum": "proportional", "share": 0.5},
     {"spectrum": "hope", "original_length": 64},
 )

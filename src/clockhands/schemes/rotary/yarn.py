@@ -182,7 +182,8 @@ class Llama3(Spectrum):
         omega_F = compute_frequencies(channels, base, device=device)
         rotations_F = self.original_length * omega_F / (2 * math.pi)
         low, high = self.low_frequency_factor, self.high_frequency_factor
-        kept_F = ((rotations_F - low) / (high - low)).clamp(0, 1)
+        # Where both are equal, as in Llama 4 Scout, the passage is a step.
+        kept_F = ((rotations_F - low) / (high - low)).clamp(0, 1) if high > low else (rotations_F >= low).to(omega_F)
         return (1 - kept_F) * omega_F / self.factor + kept_F * omega_F
 
     def to_hf_config(self, base: float, channels: int) -> dict[str, Any]:
@@ -197,11 +198,11 @@ class Llama3(Spectrum):
         }
 
     def faults(self, channels: int) -> list[str]:
-        """Return what is wrong with the options; the low factor must be below the high one."""
+        """Return what is wrong with the options; the low factor may not be above the high one."""
         wrong = super().faults(channels)
-        if self.low_frequency_factor >= self.high_frequency_factor:
+        if self.low_frequency_factor > self.high_frequency_factor:
             wrong.append(
-                f"rope.low_frequency_factor is {self.low_frequency_factor}, but must be below high_frequency_factor, "
-                f"which is {self.high_frequency_factor}"
+                f"rope.low_frequency_factor is {self.low_frequency_factor}, but must not be above "
+                f"high_frequency_factor, which is {self.high_frequency_factor}"
             )
         return wrong

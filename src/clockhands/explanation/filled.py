@@ -1,0 +1,212 @@
+"""Fills in a ``config.json`` as transformers does: by its own configuration class, which knows the defaults, older keys
+and rules of each architecture. What stands in the code of the models alone is in ``families.json``."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import json
+import logging
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import resources
+from typing import Any
+
+from clockhands.errors import CheckpointError, cut_long_line, show_value
+from clockhands.explanation.numbers import check_count, check_layers
+
+__all__ = ["POSITION", "Filled", "fill_in"]
+
+INSIDE = ("text_config", "llm_config", "language_config", "thinker_config", "decoder", "global_config")
+"""Keys under which a model of several kinds of input keeps the part that reads text."""
+POSITION = re.compile(
+    "rope|rotary|window|chunk|interval|alpha|yarn|theta|position|layer_types|layers_block|head_dim|kv_channels|attn_layer|"
+    "full_attn|freq|temperature|floor|local|sliding|attention_scal|attn_scale|beta|mscale|alibi|max_seq|context|n_ctx"
+)
+"""What keys about position have in their names."""
+NOT_POSITION = re.compile(
+    "^(chunk_size_feed_forward|num_local_experts|moe_layer_interval|.*_window_layers_enum|mamba_.*|position_ids|adam.*)$"
+)
+ALIASES = {
+    "hidden_size": ("n_embd", "d_model", "dim"),
+    "num_attention_heads": ("n_head", "n_heads"),
+    "num_hidden_layers": ("n_layer", "num_layers", "n_layers"),
+    "max_position_embeddings": ("n_positions", "max_sequence_length", "model_max_length", "seq_length"),
+    "rope_theta": ("rotary_emb_base", "rotary_embedding_base", "rope_base"),
+    "partial_rotary_factor": ("rotary_pct", "rope_pct", "rotary_percentage"),
+}
+"""Other names of keys of Llama, for files of architectures that transformers does not know."""
+UNKNOWN = {"pairing": "halves", "share": 1.0, "window": "by kind"}
+"""What is taken for granted of an architecture that transformers does not know: that it rotates as Llama."""
+
+
+@functools.cache
+def load_families() -> dict[str, dict[str, Any]]:
+    """Return what the code of each architecture does; ``docs/tools/make_families.py`` writes it.
+
+    ``pairing``, ``direction``: which channels are paired, and the sense; ``pairing_key``: the key that changes it.
+    ``by_kind``: each kind of layer has a table of its own in ``rope_parameters``; ``by_layer``: and a configuration.
+    ``share``: the share of the channels that plain rotation turns where the table names none; without it, plain
+    rotation turns all whatever the table says. ``plain``: no rule is possible. ``alpha``: HunYuan's dynamic rule.
+    ``logit_factor``: logits get DeepSeek's factor. ``window``: everywhere, or by kind, where layers are called sliding;
+    ``two_sided``: it reaches to both sides. ``rotates``: the rule by which layers rotate (``layers.rotates``).
+    """
+    facts: dict[str, Any] = json.loads(resources.files(__package__).joinpath("families.json").read_text("utf8"))
+    return facts
+
+
+@dataclass(frozen=True)
+class Filled:
+    """The part of a configuration that reads text.
+
+    ``raw``: as the file has it, below the keys ``prefix``. ``config``: as transformers fills it in. ``facts``: what the
+    code of its architecture does (`load_families`).
+    """
+
+    raw: Mapping[str, Any]
+    config: Any
+    facts: Mapping[str, Any]
+    source: str
+    program: str
+    prefix: str
+
+    @property
+    def model(self) -> str:
+        """The architecture, as the file names it."""
+        return str(self.raw.get("model_type") or ("" if self.facts is UNKNOWN else self.config.model_type))
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """Return a value of the filled-in configuration; ``default`` where it has none, or one for each layer."""
+        try:
+            return getattr(self.config, key, default)
+        except Exception:  # of a configuration that differs from layer to layer
+            return default
+
+    def of_kind(self, kind: str | None) -> Any:
+        """Return the configuration of one kind of layer, where kinds have their own; otherwise that of all."""
+        try:
+            return self.config.per_layer_config[kind]
+        except Exception:
+            return self.config
+
+    def count(self, key: str, least: int = 1) -> int | None:
+        """Return a whole number of the configuration, None where there is none. Raises CheckpointError for others."""
+        value = self.get(key)
+        return None if value is None else check_count(value, self.find(value, key), self.source, least)
+
+    def find(self, value: Any, pattern: str, kind: str | None = None) -> str:
+        """Return the key of a matching name that holds a value in the file, tables first; else that it is a default."""
+        for prefix, table in [*_list_tables(self.raw, self.prefix, kind), (self.prefix, self.raw)]:
+            for key, written in table.items():
+                same = written == value or (isinstance(written, list) and value in written)
+                if same and not isinstance(written, bool) and re.fullmatch(pattern, key):
+                    return f"{prefix}{key}"
+        return f"default of {self.model or 'the architecture'}"
+
+
+def _list_tables(raw: Mapping[str, Any], prefix: str, kind: str | None) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield the tables of a rotation with their prefixes, that of one kind of layer first."""
+    for key in ("rope_parameters", "rope_scaling"):
+        table = raw.get(key)
+        if isinstance(table, Mapping):
+            if isinstance(table.get(kind), Mapping):
+                yield f"{prefix}{key}.{kind}.", table[kind]
+            yield f"{prefix}{key}.", table
+
+
+def fill_in(raw: Mapping[str, Any], source: str, program: str) -> Filled:
+    """Return the part of a ``config.json`` that reads text as transformers' own class fills it in.
+
+    Raises CheckpointError for what that class refuses.
+    """
+    _check_sizes(raw, source)
+    if not isinstance(raw.get("model_type") or "", str):
+        raise CheckpointError(f"{source} sets model_type = {show_value(raw['model_type'])}, which is no name")
+    part: dict[str, Any] = copy.deepcopy(dict(raw))
+    prefix = ""
+    if program == "transformers4":
+        _drop_new_tables(part)
+    with _quiet():
+        from transformers import CONFIG_MAPPING
+
+        while not _is_known(part, CONFIG_MAPPING) and (inside := _find_inside(part)):
+            part, prefix = part[inside], f"{prefix}{inside}."
+        known = _is_known(part, CONFIG_MAPPING)
+        try:
+            written = copy.deepcopy(part) if known else _rename_for_llama(part, source)
+            config = CONFIG_MAPPING[part["model_type"] if known else "llama"].from_dict(written)
+        except CheckpointError:
+            raise
+        except Exception as fault:  # whatever a class of transformers says of a value
+            reason = cut_long_line(" ".join(str(fault).split()))
+            raise CheckpointError(f"transformers cannot read {source}: {reason or type(fault).__name__}") from fault
+    while inside := next((key for key in INSIDE if _is_part(config, part, key)), None):
+        config, inner = getattr(config, inside), part.get(inside)
+        part, prefix = inner if isinstance(inner, dict) else {}, f"{prefix}{inside}."
+    facts = load_families().get(config.model_type, {"pairing": "halves"}) if known else UNKNOWN
+    return Filled(part, config, facts, source, program, prefix)
+
+
+def _is_known(raw: Mapping[str, Any], mapping: Mapping[str, Any]) -> bool:
+    return isinstance(raw.get("model_type"), str) and raw["model_type"] in mapping
+
+
+def _find_inside(raw: Mapping[str, Any]) -> str | None:
+    return next((key for key in INSIDE if isinstance(raw.get(key), dict)), None)
+
+
+def _is_part(config: Any, raw: Mapping[str, Any], key: str) -> bool:
+    """Whether a part of a configuration reads text: one that the file has, or that alone says how to rotate."""
+    from transformers import PreTrainedConfig
+
+    part = getattr(config, key, None)
+    return isinstance(part, PreTrainedConfig) and (key in raw or not getattr(config, "rope_parameters", None))
+
+
+def _check_sizes(raw: Mapping[str, Any], source: str, prefix: str = "") -> None:
+    """Raise CheckpointError for numbers of layers that no model has: transformers lists them before it asks."""
+    for key, value in raw.items():
+        if isinstance(value, Mapping) and key not in ("id2label", "label2id"):
+            _check_sizes(value, source, f"{prefix}{key}.")
+        elif key.endswith(("layer", "layers")) and isinstance(value, int) and not isinstance(value, bool) and value > 0:
+            check_layers(value, f"{prefix}{key}", source)
+
+
+def _drop_new_tables(raw: dict[str, Any]) -> None:
+    """Leave out ``rope_parameters``, which transformers 4 does not read."""
+    raw.pop("rope_parameters", None)
+    for value in raw.values():
+        if isinstance(value, dict):
+            _drop_new_tables(value)
+
+
+def _rename_for_llama(raw: Mapping[str, Any], source: str) -> dict[str, Any]:
+    """Return a file with the keys of Llama. Raises CheckpointError where sizes are missing."""
+    written = copy.deepcopy(dict(raw))
+    for key, others in ALIASES.items():
+        alias = next((name for name in (key, *others) if raw.get(name) is not None), None)
+        if alias is not None:
+            written[key] = copy.deepcopy(raw[alias])
+    if written.get("head_dim") is None and not {"hidden_size", "num_attention_heads"} <= set(written):
+        raise CheckpointError(f"{source} says neither head_dim nor hidden_size and num_attention_heads")
+    kinds = raw.get("layer_types")
+    written.setdefault("num_hidden_layers", len(kinds) if isinstance(kinds, list) and kinds else 1)
+    written.setdefault("hidden_size", written.get("head_dim"))
+    if written.get("head_dim") is not None:
+        written.setdefault("num_attention_heads", 1)
+    written.pop("model_type", None)
+    return written
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep transformers from logging what it thinks of a configuration: what is wrong is raised."""
+    logger = logging.getLogger("transformers")
+    before = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
