@@ -96,7 +96,7 @@ def find_differences(comparison: Comparison, learning: Mapping[str, Learning]) -
     same_shape = all(ours[name].shape == theirs[name].shape for name in paired)  # others are refused below
     block = find_block_length([ours[name] - theirs[name] for name in paired], groups) if same_shape else 1
     if block > 1:
-        groups = tuple(join_neighbours(ours[paired[0]].shape[1], groups, block))
+        groups = join_neighbours(ours[paired[0]].shape[1], groups, block)
     together = [ours[name] for name in enough], [theirs[name] for name in enough]
     judged = compare_with_baseline(*together, groups=groups, top=top) if enough else []
     gaps = dict(zip(enough, judged, strict=True))
