@@ -53,7 +53,9 @@ class _Harmless:
 
 @contextmanager
 def open_streams() -> Iterator[None]:
-    """Inside, what is printed is harmless, and no stream is closed or lacks a character.
+    """Inside, what is printed to standard output is harmless, and no stream is closed or lacks a character.
+
+    Errors are left as they are, for the bars that libraries draw there; messages of ours pass ``replace_controls``.
 
     A stream that was closed (``>&-``) leads nowhere: its number would else be that of the next file that is opened.
     """
@@ -65,7 +67,7 @@ def open_streams() -> Iterator[None]:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="json")
-    sys.stdout, sys.stderr = _Harmless(sys.stdout), _Harmless(sys.stderr)
+    sys.stdout = _Harmless(sys.stdout)
     try:
         yield
     finally:

@@ -26,7 +26,7 @@ from clockhands.errors import (
     show_value,
     suggest_nearest,
 )
-from clockhands.streams import open_streams
+from clockhands.streams import open_streams, replace_controls
 
 __all__ = ["VERBS", "Parser", "main"]
 
@@ -129,7 +129,7 @@ def _show_on_one_line(usual: Callable[..., None]) -> Callable[..., None]:
 
     def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
         if issubclass(category, ClockhandsWarning):
-            print(f"clockhands: warning: {message}", file=sys.stderr, flush=True)
+            print(f"clockhands: warning: {replace_controls(message, lines=True)}", file=sys.stderr, flush=True)
         else:
             usual(message, category, *place, **more)
 
@@ -191,6 +191,6 @@ def _describe_verbs() -> str:
 def _print_failure(message: str, code: int) -> int:
     # A terminal that was closed (SIGHUP) takes no words any more; the exit code is still to be right.
     with contextlib.suppress(OSError):
-        text = "\n".join(map(cut_long_line, message.split("\n")))
+        text = "\n".join(map(cut_long_line, replace_controls(message, lines=True).split("\n")))
         print(f"clockhands: {text}", file=sys.stderr, flush=True)
     return code
