@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from pathlib import Path
 
@@ -41,26 +40,6 @@ def test_json_round_trip_is_exact(original: Findings) -> None:
 def test_tensors_and_nan_become_plain_values() -> None:
     table = Table.of(["x"], [[torch.tensor(1.5)], [torch.tensor(2)], [math.nan]])
     assert table.rows == ((1.5,), (2,), (None,))
-
-
-def test_a_file_whose_marks_call_a_reference_null_opens() -> None:
-    """Files were written so until marks said ``reference``."""
-    figure = Figure((Panel((Mark("line", "chance", x=(1, 2), y=(0.5, 0.5), emphasis="reference"),)),))
-    whole = Findings("t", (Finding("a", "?", "v", figure=figure),))
-    old = whole.to_json().replace('"emphasis": "reference"', '"emphasis": "null"')
-    assert old != whole.to_json()
-    assert Findings.from_json(old).to_json() == whole.to_json()
-
-
-def test_a_file_of_schema_1_opens_with_its_null_as_a_reference() -> None:
-    """Written by version 0.1: one reference, whose name was not kept."""
-    empty = {"table": {"columns": [], "rows": []}, "figure": None, "details": {}}
-    item = {"name": "a", "question": "?", "verdict": "v", "value": 1.0, "null": 0.5, "null_interval": [0.4, 0.6]}
-    bare = {"name": "b", "question": "?", "verdict": "v", "null": None, "null_interval": None}
-    both = Findings.from_json(json.dumps({"schema": 1, "title": "t", "items": [item | empty, bare | empty]}))
-    assert both["a"].references == (Reference("reference", 0.5, (0.4, 0.6)),)
-    assert both["b"].references == ()
-    assert Findings.from_json(both.to_json()) == both
 
 
 def test_a_reference_by_its_name() -> None:

@@ -10,7 +10,7 @@ import torch
 
 from clockhands.comparison.plan_settings import MEASURES
 from clockhands.inspection.during_training import CHEAP_MEASURES, FOUR_TERMS, MEASURE_FUNCTIONS, OF_EVERY_QUERY
-from clockhands.inspection.reading.logit_parts import TERMS
+from clockhands.inspection.reading.logit_split import TERMS
 from clockhands.inspection.reading.windows import Windows
 from clockhands.models.subject import Subject
 

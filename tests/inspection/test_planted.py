@@ -10,18 +10,16 @@ import torch
 from clockhands.inspection.estimators.matrix_statistics import compute_toeplitz_r2
 from clockhands.inspection.estimators.probes import CrossValidation
 from clockhands.inspection.estimators.step_errors import measure_random_split, project_rows
-from clockhands.inspection.estimators.variance_share import estimate_position_share, jackknife_position_share
 from clockhands.inspection.measures import MEASURES
 from clockhands.inspection.measures.directions import compute_overlap
-from clockhands.inspection.measures.heads_distance import _bootstrap_median
-from clockhands.inspection.measures.layer_probes import probe_layers, probe_positions
-from clockhands.inspection.measures.table_similarity import compute_symmetry
+from clockhands.inspection.measures.heads import _bootstrap_median
+from clockhands.inspection.measures.state_share import estimate_position_share, jackknife_position_share
+from clockhands.inspection.measures.survival import probe_layers, probe_positions
+from clockhands.inspection.measures.table_rows import compute_symmetry
 from clockhands.inspection.reading.capture import Capture, capture
 from clockhands.inspection.reading.interventions import ANOTHER_TEXT, MEAN_ROW, PERMUTED, intervene
-from clockhands.inspection.reading.logit_parts import TERMS
-from clockhands.inspection.reading.logit_split import LogitSplit, split_logits
+from clockhands.inspection.reading.logit_split import TERMS, LogitSplit, compute_positional_share, split_logits
 from clockhands.inspection.reading.reading import Reading
-from clockhands.inspection.reading.term_groups import compute_positional_share
 from clockhands.models.subject import Subject
 
 from . import planted
@@ -101,8 +99,7 @@ def test_no_position_reads_as_no_position() -> None:
 
 def test_without_crossfit_noise_would_pass_as_position() -> None:
     """The reason for using the other half of the texts, shown on the model without position."""
-    from clockhands.inspection.reading.logit_parts import PARTS, split_by_batch
-    from clockhands.inspection.reading.logit_split import centre_logits
+    from clockhands.inspection.reading.logit_split import PARTS, centre_logits, split_by_batch
 
     _, recorded = _blind()
     layer = recorded.layers[1]

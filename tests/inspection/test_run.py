@@ -1,35 +1,92 @@
-"""The whole of ``inspect``: every finding complete, on models of others and our own."""
+"""The bar that inspection shows."""
 
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import sys
 import weakref
 from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import transformers
 from torch import nn
 
+from clockhands.cli import main
 from clockhands.data import train_tokenizer
 from clockhands.errors import CheckpointError, DataError, UsageError
 from clockhands.findings import Findings
 from clockhands.inspection import Subject, capture, inspect, split_logits
 from clockhands.inspection.measures import MEASURES
-from clockhands.inspection.reading.computed_attention import ComputedAttention
+from clockhands.inspection.reading.attention_hooks import ComputedAttention
 from clockhands.inspection.reading.reading import Reading
-from clockhands.inspection.run import _use_evaluation_mode
+from clockhands.inspection.reading.windows import Windows
+from clockhands.inspection.run import BarProgress, _use_evaluation_mode, check_memory, count_bytes, show_progress
 from clockhands.model import PositionConfig, Transformer, TransformerConfig
 from clockhands.models.influence import find_influence
 from clockhands.report import make_page, put_side_by_side
 from tests.shared import sketched
 
+from . import planted
 from .measures.test_measure import check_declared
 from .tiny import VOCAB, tiny
+
+
+def test_no_bar_is_made_unless_it_is_to_be_shown() -> None:
+    with show_progress(False) as hidden, show_progress(True) as shown:
+        for progress in (hidden, shown):
+            progress.expect(3)
+            progress.advance("reading")
+        assert not isinstance(hidden, BarProgress) and isinstance(shown, BarProgress)
+        assert [(task.total, task.completed, task.description) for task in shown.bar.tasks] == [(3, 1, "reading")]
+
+
+def test_windows_whose_attention_does_not_fit_are_refused_before_they_are_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tiny("bloom").save_pretrained(tmp_path / "bloom")
+    np.save(tmp_path / "ids.npy", np.random.default_rng(0).integers(5, 90, (8, 400_000), dtype=np.int32))
+    assert main(["inspect", str(tmp_path / "bloom"), "--ids", str(tmp_path / "ids.npy"), "--threads", "1"]) == 2
+    line = capsys.readouterr().err.strip().splitlines()[-1]
+    assert re.search(r"8 windows of 400,000 tokens needs [\d,.]+ TiB of memory, .* lower --length", line), line
+
+
+def test_the_bytes_are_those_of_the_attention_that_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What one layer's sums over texts really take, and a batch's logits, weights and products."""
+    subject, recorded = planted.subject_of(planted.uniform(), 16)
+    windows = Windows(recorded.ids_NT, recorded.ordinary_T)
+    computed, counted = count_bytes(subject.num_heads, windows)
+    call = recorded.layers[0].replay(recorded.layers[0].inputs_NTD[:8])
+    assert computed == 3 * call.logits_BHST.numel() * call.logits_BHST.element_size()
+    counts = planted.HeadSums(recorded.ordinary_T)
+    counts.add(call)
+    assert counted == counts.sums.total_gHST.numel() * counts.sums.total_gHST.element_size()
+    monkeypatch.setattr("clockhands.devices.measure_free_memory", lambda device: computed + counted)
+    check_memory(subject, windows)
+    monkeypatch.setattr("clockhands.devices.measure_free_memory", lambda device: computed + counted - 1)
+    with pytest.raises(UsageError, match=r"on 16 windows of 32 tokens needs .* lower --length \(length=...\)"):
+        check_memory(subject, windows)
+
+
+def test_states_that_do_not_fit_the_disk_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("clockhands.inspection.reading.capture.MOST_IN_MEMORY", 1)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=1000))
+    subject = Subject.of(planted.uniform())
+    with pytest.raises(UsageError, match=r"in temporary files, and 1000 bytes are free in .*; lower --texts"):
+        capture(subject.model, subject.forward, planted.ids(8))
+
+
+@pytest.mark.parametrize("name", ["bert", "gpt2", "t5", "bloom", "xlnet"])
+def test_how_many_heads_a_layer_has_is_what_is_computed(name: str) -> None:
+    subject = Subject.of(tiny(name))
+    recorded = capture(subject.model, subject.forward, torch.randint(7, 90, (2, 12)))
+    assert recorded.layers[0].replay(recorded.layers[0].inputs_NTD[:2]).logits_BHST.shape[1] == subject.num_heads == 4
 
 
 def _ids(texts: int = 12, length: int = 20, vocabulary: int = VOCAB) -> torch.Tensor:
@@ -365,7 +422,7 @@ def test_recordings_too_large_for_memory_go_to_files(monkeypatch: pytest.MonkeyP
     model = tiny("bert")
     subject = Subject.of(model)
     kept = capture(subject.model, subject.forward, _ids())
-    monkeypatch.setattr("clockhands.inspection.reading.tensor_storage.MOST_IN_MEMORY", 1)
+    monkeypatch.setattr("clockhands.inspection.reading.capture.MOST_IN_MEMORY", 1)
     filed = capture(subject.model, subject.forward, _ids())
     assert all(torch.equal(a, b) for a, b in zip(kept.hidden, filed.hidden, strict=True))
     assert all(torch.equal(a.inputs_NTD, b.inputs_NTD) for a, b in zip(kept.layers, filed.layers, strict=True))

@@ -11,15 +11,15 @@ from torch import nn
 from clockhands.attention import record
 from clockhands.inspection.measures.distance_curve import compute_distance_curve
 from clockhands.inspection.reading.capture import Capture, capture
-from clockhands.inspection.reading.frozen_norms_and_positions import FrozenNormsAndPositions
-from clockhands.inspection.reading.logit_parts import (
+from clockhands.inspection.reading.layer import FrozenNormsAndPositions
+from clockhands.inspection.reading.logit_split import (
     DATA_DEPENDENT,
     TERMS,
     compute_means,
     split_by_batch,
     split_first_batch,
+    split_logits,
 )
-from clockhands.inspection.reading.logit_split import split_logits
 from clockhands.model import PositionConfig, Transformer, TransformerConfig
 from clockhands.models.subject import Subject
 from clockhands.scheme_pages.shown_options import complete_options

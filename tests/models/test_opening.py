@@ -14,7 +14,7 @@ import transformers as hf
 from clockhands.data import open_corpus, train_tokenizer
 from clockhands.errors import CheckpointError, DataError, UsageError
 from clockhands.inspection import inspect
-from clockhands.inspection.reading.swapped_sentences import NOUNS, VERBS
+from clockhands.inspection.reading.sentences import NOUNS, VERBS
 from clockhands.models.influence import find_influence
 from clockhands.models.opening import (
     _open_training_corpus,

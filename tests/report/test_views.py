@@ -13,8 +13,8 @@ from clockhands.files import write_text
 from clockhands.findings import Figure, Finding, Findings, Mark, Panel
 from clockhands.inspection import Subject, inspect
 from clockhands.inspection.measures import MEASURES
-from clockhands.inspection.measures.distance_view import make_distance_view
-from clockhands.inspection.measures.rotation_hands import RotationHands
+from clockhands.inspection.measures.distance_curve import make_distance_view
+from clockhands.inspection.measures.rotation import RotationHands
 from clockhands.inspection.reading.reading import Reading
 from clockhands.model import PositionConfig, Transformer, TransformerConfig
 from clockhands.report import make_page

@@ -1,5 +1,6 @@
 """Findings: what every measurement returns, as plain data from which pages are drawn. They know nothing of models."""
 
+from clockhands.findings.drawing import draw_columns, make_heatmap, make_mark, make_reference_line
 from clockhands.findings.figure import Figure, Mark, Number, Panel, Scalar
 from clockhands.findings.finding import (
     SCHEMA,
@@ -27,6 +28,10 @@ __all__ = [
     "Scalar",
     "Table",
     "choose_digits",
+    "draw_columns",
     "join_words",
+    "make_heatmap",
+    "make_mark",
+    "make_reference_line",
     "set_html_renderer",
 ]

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-__all__ = ["Figure", "Mark", "Number", "Panel", "Scalar", "make_tuples", "read_figure"]
-
 Number: TypeAlias = float | int
 Scalar: TypeAlias = str | Number | bool | None
 
@@ -76,11 +74,5 @@ def read_figure(raw: dict[str, Any]) -> Figure:
 
 def _read_panel(raw: dict[str, Any]) -> Panel:
     """Read a panel from its JSON object."""
-    marks = tuple(_read_mark(mark) for mark in raw.pop("marks"))
+    marks = tuple(Mark(**{key: make_tuples(item) for key, item in mark.items()}) for mark in raw.pop("marks"))
     return Panel(marks=marks, **{key: make_tuples(item) for key, item in raw.items()})
-
-
-def _read_mark(raw: dict[str, Any]) -> Mark:
-    """Read a mark; older files call the emphasis of a reference ``null``."""
-    fields = {key: make_tuples(item) for key, item in raw.items()}
-    return Mark(**{**fields, "emphasis": "reference"} if fields.get("emphasis") == "null" else fields)

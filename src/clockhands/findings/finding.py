@@ -18,16 +18,12 @@ from clockhands.files import write_text
 from clockhands.findings.figure import Figure, Number, Scalar, make_tuples, read_figure
 from clockhands.reading import parse_json, read_document
 
-__all__ = ["SCHEMA", "SHARE", "Finding", "Findings", "Light", "Reference", "Table", "set_html_renderer"]
-
 Light = Literal["good", "warn", "bad", "info", "skip"]
 """The colour in which a finding is shown."""
 SCHEMA = 2
 """The version of the JSON that ``Findings.to_json`` writes."""
 SHARE = "share"
 """The unit of shares, of which 1 is the whole; pages and verdicts show them in percent."""
-_READABLE = (1, 2)
-"""Versions that ``from_json`` reads. In version 1 a finding had one reference without a name, called ``null``."""
 
 
 @dataclass(frozen=True)
@@ -144,9 +140,9 @@ class Findings:
         try:
             raw = parse_json(text)
             schema = raw.pop("schema")
-            if schema not in _READABLE:
+            if schema != SCHEMA:
                 raise DataError(
-                    f"the findings have schema {schema}; this version reads schemas 1 and 2: run the command again"
+                    f"the findings have schema {schema}; this version reads schema {SCHEMA}: run the command again"
                 )
             items = tuple(_read_finding(item) for item in raw.pop("items"))
             return cls(items=items, **raw)
@@ -204,17 +200,10 @@ def _read_finding(raw: dict[str, Any]) -> Finding:
     table = Table(**{key: make_tuples(item) for key, item in raw.pop("table").items()})
     figure = raw.pop("figure")
     details = raw.pop("details")
-    references = _read_references(raw)
+    references = tuple(
+        Reference(**{key: make_tuples(item) for key, item in reference.items()}) for reference in raw.pop("references")
+    )
     rest = {key: make_tuples(item) for key, item in raw.items()}
     return Finding(
         **rest, references=references, table=table, figure=read_figure(figure) if figure else None, details=details
     )
-
-
-def _read_references(raw: dict[str, Any]) -> tuple[Reference, ...]:
-    """Take the references out of a finding; in schema 1 it has only one, whose name was not stored."""
-    value, span = raw.pop("null", None), raw.pop("null_interval", None)
-    old = () if value is None else (Reference("reference", value, make_tuples(span)),)
-    tables = raw.pop("references", ())
-    new = (Reference(**{key: make_tuples(item) for key, item in table.items()}) for table in tables)
-    return (*old, *new)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-__all__ = ["choose_digits", "join_words"]
-
 
 def _write_decimals(value: float, places: int) -> str:
     return f"{value:.{places}f}"

@@ -6,8 +6,7 @@ model's hidden states and lets its attention be replayed, exactly, layer by laye
 
 from clockhands.inspection.reading.capture import Capture, capture
 from clockhands.inspection.reading.layer import Layer
-from clockhands.inspection.reading.logit_parts import TERMS
-from clockhands.inspection.reading.logit_split import LogitSplit, split_logits
+from clockhands.inspection.reading.logit_split import TERMS, LogitSplit, split_logits
 from clockhands.inspection.reading.windows import Windows, cut_windows
 from clockhands.inspection.run import inspect
 from clockhands.models.opening import open_subject

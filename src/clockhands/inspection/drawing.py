@@ -1,35 +1,13 @@
-"""Put tensors into figures."""
+"""Put tensors into figures, and into the data that the script of a page reads."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, TypeAlias
+import base64
 
-import numpy as np
-from numpy.typing import NDArray
+import torch
 
-from clockhands.findings import Figure, Mark, Number, Panel, Scalar
+from clockhands.findings import Figure, Panel, make_heatmap
 from clockhands.shapes import Float, Tensor
-
-Numbers: TypeAlias = Tensor | NDArray[Any] | Iterable[Number]
-"""One number for each point of a mark."""
-Values: TypeAlias = Numbers | Iterable[Scalar]
-"""Where the points of a mark stand: numbers, or names such as those of bars."""
-
-
-def to_tuple(values: Values) -> tuple[Any, ...]:
-    """Return values as a tuple of Python's own numbers, or of what an iterable yields."""
-    return tuple(values.tolist() if isinstance(values, Tensor | np.ndarray) else values)
-
-
-def make_mark(kind: str, x: Values = (), y: Values = (), *, low: Numbers = (), high: Numbers = (), **rest: Any) -> Mark:
-    """Make a mark of any ``kind`` from tensors of one length; ``rest`` are other fields of ``Mark``."""
-    return Mark(kind, x=to_tuple(x), y=to_tuple(y), low=to_tuple(low), high=to_tuple(high), **rest)
-
-
-def make_heatmap(z: Tensor | Iterable[Iterable[Number | None]], **rest: Any) -> Mark:
-    """Make a heatmap of a matrix, its first row on top, None for an empty cell; ``rest``: other fields of ``Mark``."""
-    return Mark("heatmap", z=tuple(to_tuple(row) for row in z), **rest)
 
 
 def draw_head_grid(grid_LH: Float[Tensor, "L H"], title: str) -> Figure:
@@ -40,6 +18,16 @@ def draw_head_grid(grid_LH: Float[Tensor, "L H"], title: str) -> Figure:
     return Figure((Panel((picture,), xlabel="head", ylabel="layer"),), title=title)
 
 
-def make_reference_line(y: float, label: str) -> Mark:
-    """Make a horizontal line at the value of a reference, such as chance."""
-    return Mark("hline", y=(y,), label=label, emphasis="reference")
+LARGEST_INT8, LARGEST_INT16 = 127, 32767
+"""The largest integers of 8 and of 16 bits."""
+
+
+def pack_int8(values: Tensor) -> str:
+    """Return values from -1 to 1, in units of 1 / 127, as signed integers of 8 bits in base64."""
+    rounded = (values.double().clamp(-1, 1) * LARGEST_INT8).round().to(torch.int8)
+    return base64.b64encode(rounded.contiguous().numpy().tobytes()).decode("ascii")
+
+
+def pack_int16(values: Tensor) -> str:
+    """Return values from -32768 to 32767, rounded, as signed little-endian integers of 16 bits in base64."""
+    return base64.b64encode(values.round().to(torch.int16).numpy().astype("<i2").tobytes()).decode("ascii")

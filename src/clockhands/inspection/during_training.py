@@ -17,17 +17,14 @@ from clockhands.inspection.estimators.matrix_statistics import (
     compute_toeplitz_r2,
 )
 from clockhands.inspection.estimators.step_errors import measure_random_split, project_rows
-from clockhands.inspection.measures.channel_moves import measure_channel_moves
-from clockhands.inspection.measures.directions import Directions
-from clockhands.inspection.measures.layer_probes import probe_layers
-from clockhands.inspection.measures.logit_layers import EXACT
-from clockhands.inspection.measures.loudness import Levels, measure_levels
-from clockhands.inspection.measures.mixed_share import measure_mixed_share
-from clockhands.inspection.measures.position_rows import compute_cosines, read_rows
+from clockhands.inspection.measures.directions import Directions, measure_mixed_share
+from clockhands.inspection.measures.logits import EXACT
+from clockhands.inspection.measures.loudness import Levels, measure_channel_moves, measure_levels
 from clockhands.inspection.measures.recovery import Recovery, draw_sample
+from clockhands.inspection.measures.survival import probe_layers
+from clockhands.inspection.measures.table_rows import compute_cosines, read_rows
 from clockhands.inspection.reading.capture import Capture, capture
-from clockhands.inspection.reading.logit_parts import TERMS
-from clockhands.inspection.reading.logit_split import split_logits
+from clockhands.inspection.reading.logit_split import TERMS, split_logits
 from clockhands.inspection.reading.reading import Reading
 from clockhands.inspection.reading.windows import Windows
 from clockhands.models.subject import Subject

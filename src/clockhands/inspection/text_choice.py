@@ -9,8 +9,15 @@ from dataclasses import replace
 import numpy as np
 
 from clockhands.data import open_corpus
-from clockhands.inspection.reading.token_ids import check_tokenizer
-from clockhands.inspection.reading.windows import DEFAULT_LENGTH, Ids, Windows, cut_ids, cut_pair_windows, cut_windows
+from clockhands.inspection.reading.windows import (
+    DEFAULT_LENGTH,
+    Ids,
+    Windows,
+    check_tokenizer,
+    cut_ids,
+    cut_pair_windows,
+    cut_windows,
+)
 from clockhands.models.subject import Subject
 from clockhands.shapes import Tensor
 

@@ -7,7 +7,7 @@ import math
 import torch
 
 from clockhands.inspection.estimators.matrix_statistics import compute_participation
-from clockhands.inspection.measures.channel_moves import compute_channel_moves
+from clockhands.inspection.measures.loudness import compute_channel_moves
 from clockhands.schemes.frequencies import compute_frequencies
 from clockhands.shapes import Float, Tensor
 

@@ -13,7 +13,7 @@ from clockhands.inspection.estimators.probes import (
     find_nearest_row,
     fit_network_r2,
 )
-from clockhands.inspection.measures.layer_probes import probe_positions
+from clockhands.inspection.measures.survival import probe_positions
 
 
 def test_texts_of_one_group_stay_on_one_side() -> None:

@@ -12,8 +12,7 @@ from torch import nn
 from clockhands.findings import Finding
 from clockhands.inspection.measures.content_distance import separate_terms
 from clockhands.inspection.reading.capture import Capture, capture
-from clockhands.inspection.reading.logit_parts import compute_means
-from clockhands.inspection.reading.logit_split import LogitSplit, split_logits
+from clockhands.inspection.reading.logit_split import LogitSplit, compute_means, split_logits
 from clockhands.model import PositionConfig, Transformer, TransformerConfig
 from clockhands.models.subject import Subject
 

@@ -36,10 +36,7 @@ def test_a_measure_says_what_it_asks_compares_and_does(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", MEASURES)
-def test_a_measure_has_its_file_and_its_entry_on_the_page(name: str) -> None:
-    kind = type(MEASURES[name])
-    path = ROOT / "src" / Path(*kind.__module__.split(".")).with_suffix(".py")
-    assert len(re.findall(r"^class \w+\(Measure\)", path.read_text("utf8"), re.MULTILINE)) == 1
+def test_a_measure_has_its_entry_on_the_page(name: str) -> None:
     page = (ROOT / "docs" / "inspect.md").read_text("utf8")
     row = next((line for line in page.splitlines() if line.startswith(f"| `{name}` |")), "")
     assert row, f"docs/inspect.md has no row for {name}"

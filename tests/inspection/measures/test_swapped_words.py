@@ -17,8 +17,8 @@ from clockhands.inspection import Subject
 from clockhands.inspection.measures import MEASURES
 from clockhands.inspection.measures.swapped_words import compute_mean_state
 from clockhands.inspection.reading.reading import Reading
-from clockhands.inspection.reading.swapped_sentences import make_english_swaps
-from clockhands.inspection.reading.token_ids import encode_bare, find_special_tokens
+from clockhands.inspection.reading.sentences import make_english_swaps
+from clockhands.inspection.reading.windows import encode_bare, find_special_tokens
 from clockhands.model import PositionConfig, Transformer, TransformerConfig
 
 

@@ -13,7 +13,6 @@ import torch
 
 from clockhands.findings import Finding
 from clockhands.inspection.estimators.hands import NO_LINES, SpectralLine
-from clockhands.inspection.measures.position_rows import PositionRows
 from clockhands.inspection.measures.table_hands import (
     COLUMNS,
     MOST_DOTS,
@@ -25,6 +24,7 @@ from clockhands.inspection.measures.table_hands import (
     draw_hands,
     make_encoding_view,
 )
+from clockhands.inspection.measures.table_rows import PositionRows
 from clockhands.models.subject import Subject
 from clockhands.positions import count_up
 from clockhands.schemes import Sinusoidal

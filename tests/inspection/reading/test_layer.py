@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from clockhands.errors import CheckpointError
-from clockhands.inspection.reading.computed_attention import ComputedAttention
+from clockhands.inspection.reading.attention_hooks import ComputedAttention
 from clockhands.inspection.reading.layer import Layer, find_input, get_input
 
 

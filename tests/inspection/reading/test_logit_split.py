@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from clockhands.inspection.reading.capture import capture
-from clockhands.inspection.reading.frozen_norms_and_positions import FrozenNormsAndPositions
-from clockhands.inspection.reading.logit_parts import TERMS, compute_means, split_by_batch
+from clockhands.inspection.reading.layer import FrozenNormsAndPositions
+from clockhands.inspection.reading.logit_split import TERMS, compute_means, split_by_batch
 from clockhands.models.subject import Subject
 
 from ..tiny import CONFIGS, LAYERS, UNLISTED, VOCAB, tiny

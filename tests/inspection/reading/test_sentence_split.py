@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from clockhands.inspection.reading.attention_hooks import listen
-from clockhands.inspection.reading.computed_attention import ComputedAttention
+from clockhands.inspection.reading.attention_hooks import ComputedAttention, listen
 from clockhands.inspection.reading.logit_split import centre_logits
 from clockhands.inspection.reading.sentence_split import SENTENCE_TERMS, split_sentence
 from clockhands.inspection.reading.sentences import encode_sentences

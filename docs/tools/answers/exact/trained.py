@@ -17,10 +17,8 @@ from clockhands.inspection.estimators.matrix_statistics import (
     compute_participation,
     compute_random_participation,
 )
-from clockhands.inspection.measures.channel_moves import measure_channel_moves
-from clockhands.inspection.measures.directions import find_subspace
-from clockhands.inspection.measures.loudness import measure_levels
-from clockhands.inspection.measures.mixed_share import POSITION_SHARE, measure_mixed_share
+from clockhands.inspection.measures.directions import POSITION_PART, find_subspace, measure_mixed_share
+from clockhands.inspection.measures.loudness import measure_channel_moves, measure_levels
 from clockhands.shapes import Tensor
 from clockhands.studies.added import Numbers
 
@@ -84,7 +82,7 @@ def _measure_rows(subject: Subject, recorded: Capture) -> Numbers:
     tables = subject.read_tables()
     assert tables is not None, "this encoder has a table of positions"
     words, positions = tables.tokens_VD.double(), tables.positions_ND[1:].double()
-    basis = find_subspace(compute_covariance(positions), POSITION_SHARE)
+    basis = find_subspace(compute_covariance(positions), POSITION_PART)
     covariance = compute_covariance(words)
     levels, moves = measure_levels(tables, recorded), measure_channel_moves(tables, recorded)
     assert moves is not None, "every channel of its words varies"
@@ -133,7 +131,7 @@ def _force_split(subject: Subject, recorded: Capture) -> Numbers:
     words: Tensor = embeddings.word_embeddings.weight
     positions: Tensor = embeddings.position_embeddings.weight
     kept = words.clone(), positions.clone()
-    trained = find_subspace(compute_covariance(positions[1:]), POSITION_SHARE)
+    trained = find_subspace(compute_covariance(positions[1:]), POSITION_PART)
     generator = torch.Generator().manual_seed(0)
     random = torch.linalg.qr(torch.randn(trained.shape, generator=generator, dtype=torch.float64)).Q
     values: Numbers = {}

@@ -1,4 +1,4 @@
-"""The measures, one class a file, in the order in which a reader should meet them.
+"""The measures, one class each and those of one subject in a file, in the order in which a reader should meet them.
 
 First the reader's sentences and the text, then from the input through attention and layers to the output.
 """
@@ -8,27 +8,21 @@ from clockhands.inspection.measures.content_distance import ContentDistance
 from clockhands.inspection.measures.cross_attention import CrossAttentionByPosition
 from clockhands.inspection.measures.directions import Directions
 from clockhands.inspection.measures.distance_curve import DistanceCurve
-from clockhands.inspection.measures.heads_by_position import HeadsByPosition
-from clockhands.inspection.measures.heads_distance import HeadsDistance
-from clockhands.inspection.measures.induction import Induction
-from clockhands.inspection.measures.logit_heads import LogitHeads
-from clockhands.inspection.measures.logit_layers import LogitLayers
+from clockhands.inspection.measures.heads import HeadsByPosition, HeadsDistance, Induction
+from clockhands.inspection.measures.logits import LogitHeads, LogitLayers
 from clockhands.inspection.measures.loudness import Loudness
-from clockhands.inspection.measures.mean_order import MeanOrder
 from clockhands.inspection.measures.measure import Measure
 from clockhands.inspection.measures.next_token import NextToken
+from clockhands.inspection.measures.order import MeanOrder, TokenOrder
 from clockhands.inspection.measures.recovery import Recovery
 from clockhands.inspection.measures.repeated_text import RepeatedText
-from clockhands.inspection.measures.rotation_frequencies import RotationFrequencies
-from clockhands.inspection.measures.sentence_attention import SentenceAttention
-from clockhands.inspection.measures.sentence_swap import SentenceSwap
+from clockhands.inspection.measures.rotation import RotationFrequencies
+from clockhands.inspection.measures.sentence import SentenceAttention, SentenceSwap
 from clockhands.inspection.measures.state_share import StateShare
 from clockhands.inspection.measures.survival import Survival
 from clockhands.inspection.measures.swapped_words import SwappedWords
 from clockhands.inspection.measures.table_hands import TableHands
-from clockhands.inspection.measures.table_similarity import TableSimilarity
-from clockhands.inspection.measures.table_step import TableStep
-from clockhands.inspection.measures.token_order import TokenOrder
+from clockhands.inspection.measures.table_rows import TableSimilarity, TableStep
 
 MEASURES: Catalogue[Measure] = Catalogue(
     "measure",

@@ -7,17 +7,24 @@ from typing import TypeAlias
 
 import torch
 
-from clockhands.findings import Figure, Finding, Panel, Table
-from clockhands.inspection.drawing import make_mark
+from clockhands.findings import Finding, Table, draw_columns
 from clockhands.inspection.estimators.intervals import bootstrap_layer_mean
 from clockhands.inspection.measures.measure import ATTENTION_HEADING, WINDOWS, Measure, make_untrained_reference
 from clockhands.inspection.number_format import describe_untrained, format_percent, format_percent_range
 from clockhands.inspection.reading.capture import Capture
 from clockhands.inspection.reading.layer import Layer
-from clockhands.inspection.reading.logit_parts import TERMS, compute_means
-from clockhands.inspection.reading.logit_split import LogitSplit, centre_logits
+from clockhands.inspection.reading.logit_split import (
+    CONTENT,
+    DISTANCE,
+    PREFERRED_TOKENS,
+    ROUNDING,
+    TERMS,
+    LogitSplit,
+    centre_logits,
+    compute_means,
+    sum_groups,
+)
 from clockhands.inspection.reading.reading import Reading
-from clockhands.inspection.reading.term_groups import CONTENT, DISTANCE, PREFERRED_TOKENS, ROUNDING, sum_groups
 from clockhands.shapes import Bool, Float, Tensor
 
 COLUMNS = ("query's words × distance", "key's words × distance", "distance alone", "preferred words", "words alone")
@@ -119,7 +126,14 @@ class ContentDistance(Measure):
             references=make_untrained_reference(untrained),
             light="info",
             table=Table.of(("layer", *COLUMNS), [(index + 1, *row) for index, row in enumerate(shares)]),
-            figure=_draw_figure(shares),
+            figure=draw_columns(
+                "stack",
+                [str(index + 1) for index in range(len(shares))],
+                dict(zip(LABELS, zip(*shares, strict=True), strict=True)),
+                title="Content, distance and both together, by layer",
+                xlabel="layer",
+                ylabel="share of logit variance",
+            ),
             details={"query_words": query, "key_words": key},
         )
 
@@ -166,16 +180,6 @@ def _bootstrap(sums: Sequence[Sums]) -> tuple[float, float]:
     return bootstrap_layer_mean(
         torch.stack([query_N + key_N for query_N, key_N, _ in sums]), torch.stack([squares_N for *_, squares_N in sums])
     )
-
-
-def _draw_figure(shares: Sequence[Sequence[float]]) -> Figure:
-    """Stack the shares of every layer."""
-    names = [str(index + 1) for index in range(len(shares))]
-    stacks = [
-        make_mark("stack", names, [row[column] for row in shares], label=name) for column, name in enumerate(LABELS)
-    ]
-    panel = Panel(tuple(stacks), xlabel="layer", ylabel="share of logit variance")
-    return Figure((panel,), title="Content, distance and both together, by layer")
 
 
 def _compute_shares(sums: Sequence[Sums], splits: Sequence[LogitSplit]) -> list[tuple[float, ...]]:

@@ -13,12 +13,11 @@ import torch
 from clockhands.findings import SHARE, Finding, Table
 from clockhands.inspection.drawing import draw_head_grid
 from clockhands.inspection.estimators.intervals import compute_jackknife_interval
-from clockhands.inspection.estimators.position_sums import PositionSums
 from clockhands.inspection.measures.measure import LAYERS_HEADING, MASKED_WINDOWS, Measure, make_untrained_reference
 from clockhands.inspection.number_format import describe_untrained, format_percent, format_percent_range
-from clockhands.inspection.reading.attention_hooks import listen
+from clockhands.inspection.reading.attention_hooks import ComputedAttention, listen
 from clockhands.inspection.reading.capture import BATCH, Capture
-from clockhands.inspection.reading.computed_attention import ComputedAttention
+from clockhands.inspection.reading.head_statistics import PositionSums
 from clockhands.inspection.reading.reading import Reading
 from clockhands.models.subject import Subject
 from clockhands.shapes import Bool, Float, Tensor

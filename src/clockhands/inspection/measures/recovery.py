@@ -11,8 +11,7 @@ from typing import TypeAlias
 import torch
 from torch.nn import functional as F
 
-from clockhands.findings import SHARE, Figure, Finding, Panel, Reference, Table
-from clockhands.inspection.drawing import make_mark
+from clockhands.findings import SHARE, Figure, Finding, Reference, Table, draw_columns
 from clockhands.inspection.estimators.intervals import bootstrap_hit_share
 from clockhands.inspection.estimators.probes import find_nearest_row
 from clockhands.inspection.measures.measure import INPUT_HEADING, WINDOWS, Measure
@@ -169,14 +168,19 @@ def draw_sample(subject: Subject, capture: Capture) -> Sample | str:
 
 def _draw_figure(sweep: Sweep) -> Figure:
     """Draw the share of tokens recovered by factor, with positions and with random vectors."""
-    factors = [factor for factor, _, _ in sweep]
-    shares = [float(hits.mean()) for _, hits, _ in sweep]
-    by_chance = [float(hits.mean()) for _, _, hits in sweep]
-    marks = (
-        make_mark("line", factors, shares, label="position added", emphasis="main"),
-        make_mark("line", factors, by_chance, label="random vector added", emphasis="reference"),
+    return draw_columns(
+        "line",
+        [factor for factor, _, _ in sweep],
+        {
+            "position added": [float(hits.mean()) for _, hits, _ in sweep],
+            "random vector added": [float(hits.mean()) for _, _, hits in sweep],
+        },
+        title="Tokens recognised after a position was added",
+        main="position added",
+        reference=("random vector added",),
+        height=0.4,
+        xlabel="position multiplied by",
+        ylabel="share nearest to itself",
+        xscale="log",
+        ylim=(0, 1.02),
     )
-    panel = Panel(
-        marks, xlabel="position multiplied by", ylabel="share nearest to itself", xscale="log", ylim=(0, 1.02)
-    )
-    return Figure((panel,), height=0.4, title="Tokens recognised after a position was added")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from clockhands.findings import SHARE, Finding, Reference, Table
-from clockhands.inspection.measures.layer_probes import MOST_TEXTS
 from clockhands.inspection.measures.measure import TEXT_HEADING, WINDOWS, Measure
+from clockhands.inspection.measures.survival import MOST_TEXTS
 from clockhands.inspection.number_format import format_percent, format_percent_range
 from clockhands.inspection.reading.reading import Reading
 from clockhands.inspection.reading.repeated_texts import LEAST_SHARED, NGRAM, Repeats

@@ -8,12 +8,12 @@ from itertools import islice
 import torch
 
 from clockhands.findings import SHARE, Finding, Reference, Table
-from clockhands.inspection.measures.intervention_figure import bootstrap_change
 from clockhands.inspection.measures.measure import OUTPUT_HEADING, TASK, Measure
+from clockhands.inspection.measures.order import bootstrap_change
 from clockhands.inspection.number_format import format_percent, format_percent_range
 from clockhands.inspection.reading.interventions import LEAST_CHANGE, divide_by_distance, measure_squared_distance
 from clockhands.inspection.reading.reading import Reading
-from clockhands.inspection.reading.swapped_sentences import (
+from clockhands.inspection.reading.sentences import (
     MOST_WORDS,
     Swap,
     compute_unknown_share,
@@ -21,7 +21,7 @@ from clockhands.inspection.reading.swapped_sentences import (
     make_english_swaps,
     make_text_swaps,
 )
-from clockhands.inspection.reading.token_ids import find_special_tokens
+from clockhands.inspection.reading.windows import find_special_tokens
 from clockhands.models.subject import Subject
 from clockhands.shapes import Float, Tensor
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from clockhands.findings import Figure, Finding, Panel, Reference, Table, join_words
-from clockhands.inspection.drawing import make_mark
+from clockhands.findings import Figure, Finding, Panel, Reference, Table, join_words, make_mark
+from clockhands.inspection.drawing import LARGEST_INT8, pack_int8
 from clockhands.inspection.estimators.hands import (
     LEAST_AGREEMENT,
     LEAST_ROUNDNESS,
@@ -22,9 +22,8 @@ from clockhands.inspection.estimators.hands import (
     read_exact_hands,
 )
 from clockhands.inspection.estimators.waves import LEAST_TURNS, SURROGATES, Array, make_times, make_trend
-from clockhands.inspection.measures.base64_numbers import LARGEST_INT8, pack_int8
 from clockhands.inspection.measures.measure import INPUT_HEADING, Measure
-from clockhands.inspection.measures.position_rows import PositionRows, read_rows
+from clockhands.inspection.measures.table_rows import PositionRows, read_rows
 from clockhands.inspection.number_format import format_percent
 from clockhands.inspection.reading.reading import Reading
 from clockhands.shapes import Float, Tensor

@@ -1,19 +1,193 @@
 """How the variance of a layer's attention logits divides over their terms, text by text.
 
 ``logit_parts`` says what the terms are. In names of tensors ``N`` are texts, ``t`` the terms.
+
+Attention logits split exactly into the parts of content, position and constant.
+
+The input of an attention layer at position i of a text is written x = μ + pos_i + content: μ is the mean over all texts
+and positions, pos_i what the mean over texts at that position adds to it, and content what this text adds to both. The
+layer is run on μ, on μ + pos and on x; the queries and keys of a part are what it adds to those of the parts before it.
+Between the input and the queries everything is affine (norms of queries and keys are frozen at those of the real
+input), so that the order of the parts plays no role. Hence
+
+    logits_ij = Σ_a Σ_b s · q_a,i · k_b,j + E_ij        a, b in {constant, position, content}
+
+with E what the layer adds itself (ALiBi, T5's bias, DeBERTa's and Transformer-XL's terms), split the same way. The
+constant part carries μ and every bias of the projections. μ and pos are estimated from the other half of the texts: if
+they came from the same N texts, noise would pass as position (about 1/N of the variance).
+
+Where a scheme computes positions from the tokens (RePo, PaTH and others), these are frozen at those of the real input,
+and queries and keys are then affine in it again. What remains is the term ``data-dependent``: the logits of the
+constant part at the positions of this text, less those at the positions that μ alone would get. Where a scheme rewrites
+rows of logits (CoPE and others), what it changes counts as added, and that term is what the text's content changes of
+all that is added.
+
+Source: the four terms of Ke et al. 2021 (TUPE, eq. 6) with a third part, in which layer norm and biases have their
+place; constant–content is the u term of Dai et al. 2019 (Transformer-XL), whose v term, of the distance, is in ``added,
+constant``.
+
+In annotations of tensors ``n`` are some of the texts.
+
+The terms of the split logits in groups with a meaning, and the shares of these groups.
+
+In names of tensors ``t`` are ``TERMS``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 
 import torch
 
-from clockhands.inspection.reading.computed_attention import ComputedAttention
-from clockhands.inspection.reading.layer import Layer
-from clockhands.inspection.reading.logit_parts import PARTS, TERMS, LogitParts, split_by_batch
-from clockhands.shapes import Bool, Float, Tensor
+from clockhands.inspection.estimators.intervals import bootstrap_ratio
+from clockhands.inspection.reading.attention_hooks import ComputedAttention
+from clockhands.inspection.reading.layer import FrozenNormsAndPositions, Layer, ProductBias
+from clockhands.shapes import Bool, Float, Int, Tensor
+
+PARTS = ("content", "position", "constant")
+PRODUCTS = tuple(f"{query}–{key}" for query in PARTS for key in PARTS)
+ADDED = tuple(f"added, {part}" for part in PARTS)
+DATA_DEPENDENT = "data-dependent"
+TERMS = (*PRODUCTS, *ADDED, DATA_DEPENDENT)
+"""The names of all terms: query part – key part; what the layer adds to the logits, by part; and what changes where
+positions, or what is added, are computed from the tokens. An axis ``t`` of a tensor has one entry for each."""
+
+
+@dataclass(frozen=True)
+class LogitParts:
+    """Queries, keys and added logits of each part for one batch, with the real attention that they add up to.
+
+    ``data_dependent`` is the term of that name, None where there is none. Where the scheme computes positions from the
+    tokens, ``constant_product`` is the constant–constant term at the positions that μ alone would get, and
+    ``compute_product_bias`` returns the part of the scheme's bias that depends on queries and keys (PaTH).
+    """
+
+    q: dict[str, Float[Tensor, "B H S K"]]
+    k: dict[str, Float[Tensor, "B H T K"]]
+    added: dict[str, Float[Tensor, "B H S T"]]
+    real: ComputedAttention
+    scale: float
+    constant_product: Float[Tensor, "B H S T"] | None = None
+    data_dependent: Float[Tensor, "B H S T"] | None = None
+    compute_product_bias: ProductBias | None = None
+
+    def compute_term(self, name: str) -> Float[Tensor, "B H S T"]:
+        """Return one of ``TERMS``, in logits."""
+        if name == DATA_DEPENDENT:
+            return torch.zeros_like(self.real.logits_BHST) if self.data_dependent is None else self.data_dependent
+        if name in ADDED:
+            return self.added[name.removeprefix("added, ")]
+        if name == "constant–constant" and self.constant_product is not None:
+            return self.constant_product
+        query, key = name.split("–")
+        product = self.scale * self.q[query] @ self.k[key].transpose(-1, -2)
+        return (
+            product
+            if self.compute_product_bias is None
+            else product + self.compute_product_bias(self.q[query], self.k[key], self.scale)
+        )
+
+    def sum_terms(self) -> Float[Tensor, "B H S T"]:
+        """Return the sum of all terms."""
+        if self.constant_product is not None:
+            return torch.stack([self.compute_term(name) for name in TERMS]).sum(0)
+        q, k = (sum(parts.values(), start=torch.zeros(())) for parts in (self.q, self.k))
+        total = self.scale * q @ k.transpose(-1, -2)
+        for added in self.added.values():
+            total += added
+        return total if self.data_dependent is None else total + self.data_dependent
+
+    def measure_error(self) -> float:
+        """Return the largest deviation of the sum from the real logits, relative to the largest logit."""
+        logits = self.real.logits_BHST.masked_fill(~self.real.mask_BHST, 0.0)
+        deviation = (self.sum_terms().masked_fill(~self.real.mask_BHST, 0.0) - logits).abs().max()
+        return float(deviation / logits.abs().max().clamp_min(1e-30))
+
+
+def compute_means(layer: Layer, rows: Int[Tensor, " n"]) -> tuple[Float[Tensor, "1 T D"], Float[Tensor, "1 T D"]]:
+    """Return μ (the same at every position) and pos of these texts."""
+    by_position = layer.inputs_NTD[rows].double().mean(0, keepdim=True)
+    mean = by_position.mean(1, keepdim=True)
+    dtype = layer.inputs_NTD.dtype
+    return mean.expand_as(by_position).to(dtype), (by_position - mean).to(dtype)
+
+
+def split_by_batch(layer: Layer, *, crossfit: bool = True) -> Iterator[tuple[Int[Tensor, " n"], LogitParts]]:
+    """Yield the parts of the logits, batch by batch, each with the numbers of its texts.
+
+    ``crossfit``: take the means from the other half of the texts; without it, and for one text, from the same ones.
+    """
+    count = len(layer.inputs_NTD)
+    texts = torch.arange(count)
+    halves = [texts[0::2], texts[1::2]] if crossfit and count > 1 else [texts]
+    for index, rows in enumerate(halves):
+        mean, position = compute_means(layer, halves[len(halves) - 1 - index])
+        at_mean, at_both = layer.replay(mean), layer.replay(mean + position)
+        for batch in rows.split(layer.batch):
+            x = layer.inputs_NTD[batch]
+            if layer.needs_freezing:
+                yield batch, _split_frozen(layer, x, mean, position, at_mean)
+            else:
+                yield batch, _subtract(layer, layer.replay(x), at_mean, at_both)
+
+
+def split_first_batch(layer: Layer) -> LogitParts:
+    """Return the parts of the logits of the first batch, for what is the same in every text: the constant part."""
+    return next(split_by_batch(layer))[1]
+
+
+def split_text(layer: Layer, row: int, first_other: int) -> LogitParts:
+    """Return the parts of the logits of one text; the means come from the texts ``first_other`` and later."""
+    mean, position = compute_means(layer, torch.arange(first_other, len(layer.inputs_NTD)))
+    x, at_mean = layer.inputs_NTD[row : row + 1], layer.replay(mean)
+    if layer.needs_freezing:
+        return _split_frozen(layer, x, mean, position, at_mean)
+    return _subtract(layer, layer.replay(x), at_mean, layer.replay(mean + position))
+
+
+def _subtract(
+    layer: Layer, real: ComputedAttention, at_mean: ComputedAttention, at_both: ComputedAttention
+) -> LogitParts:
+    """Take differences of the three runs, on μ, on μ + pos and on x: what each part adds to those before it."""
+    added = _take_differences(layer.compute_bias(at_mean), layer.compute_bias(at_both), layer.compute_bias(real))
+    data_dependent = None
+    if layer.rewrites_logits:
+        data_dependent, added["content"] = added["content"], torch.zeros_like(added["content"])
+    q = _take_differences(at_mean.q_BHSK, at_both.q_BHSK, real.q_BHSK)
+    k = _take_differences(at_mean.k_BHTK, at_both.k_BHTK, real.k_BHTK)
+    return LogitParts(q, k, added, real, layer.scale, data_dependent=data_dependent)
+
+
+def _take_differences(at_mean: Tensor, at_both: Tensor, real: Tensor) -> dict[str, Tensor]:
+    """Return the difference that each part makes, expanded to every text of the batch."""
+    differences = {"content": real - at_both, "position": at_both - at_mean, "constant": at_mean}
+    return {name: part.expand(len(real), *part.shape[1:]) for name, part in differences.items()}
+
+
+def _split_frozen(
+    layer: Layer, x: Tensor, mean: Tensor, position: Tensor, unfrozen_mean: ComputedAttention
+) -> LogitParts:
+    """Split with norms and positions frozen at those of this text; ``unfrozen_mean`` ran on μ with nothing frozen."""
+    frozen = FrozenNormsAndPositions(layer.module, layer.scheme)
+    with frozen.record():
+        real = layer.replay(x)
+    with frozen.apply():
+        at_mean, at_both = layer.replay(mean.expand_as(x)), layer.replay((mean + position).expand_as(x))
+    parts = _subtract(layer, real, at_mean, at_both)
+    if not layer.locates_tokens:
+        return parts
+    bias = layer.compute_bias(unfrozen_mean)
+    product = layer.scale * unfrozen_mean.q_BHSK @ unfrozen_mean.k_BHTK.transpose(-1, -2)
+    constant_product = product.expand_as(real.logits_BHST)
+    zeros = torch.zeros_like(real.logits_BHST)
+    return replace(
+        parts,
+        added={"content": zeros, "position": zeros, "constant": bias.expand_as(zeros)},
+        constant_product=constant_product,
+        data_dependent=at_mean.logits_BHST - constant_product - bias,
+        compute_product_bias=frozen.make_product_bias(),
+    )
 
 
 @dataclass(frozen=True)
@@ -107,3 +281,47 @@ def _compute_covariances(parts: LogitParts, logits: Tensor) -> Tensor:
         _multiply_logits(parts.data_dependent, logits)
     ]
     return torch.stack(columns, dim=-1)
+
+
+DISTANCE = "distance (curve and bias)"
+CONTENT = "content–content"
+PREFERRED_TOKENS = "preferred tokens (constant–content)"
+PREFERRED_POSITIONS = "preferred positions (constant–position)"
+"""Names of the groups that single measures ask for."""
+TERM_GROUPS: dict[str, tuple[str, ...]] = {
+    "position–position": ("position–position",),
+    CONTENT: ("content–content",),
+    "content–position": ("content–position",),
+    "position–content": ("position–content",),
+    PREFERRED_TOKENS: ("constant–content", "content–constant"),
+    PREFERRED_POSITIONS: ("constant–position", "position–constant", "added, position"),
+    DISTANCE: ("constant–constant", "added, constant"),
+    "content × distance": ("added, content",),
+    "tokens choose positions (data-dependent)": (DATA_DEPENDENT,),
+}
+"""The terms of each group, by its name in figures. Names are query–key: content–position is a query's content that
+attends to positions. Preferred tokens attract every query alike, by their own content and the constant part of the
+query; the reverse of that term goes with it. Preferred positions are the same of positions. "Distance" depends on the
+distance alone: the constant–constant term, and what the layer adds to all texts."""
+
+POSITIONAL = ("position–position", PREFERRED_POSITIONS, DISTANCE)
+"""The groups that do not depend on which tokens a text has."""
+ROUNDING = 1e-6
+"""Shares of the logits below this are rounding."""
+
+
+def sum_groups(shares_t: Float[Tensor, " t"]) -> dict[str, float]:
+    """Return the shares of ``TERMS`` added up into ``TERM_GROUPS``."""
+    return {name: sum(float(shares_t[TERMS.index(term)]) for term in terms) for name, terms in TERM_GROUPS.items()}
+
+
+def compute_positional_share(shares_t: Float[Tensor, " t"]) -> float:
+    """Return the share of the groups in which position and distance act alone, whatever the tokens are."""
+    groups = sum_groups(shares_t)
+    return sum(groups[name] for name in POSITIONAL)
+
+
+def compute_group_interval(split: LogitSplit, *groups: str) -> tuple[float, float]:
+    """Return the 95 % interval of the share that these ``TERM_GROUPS`` have of a layer's logits together."""
+    wanted = [TERMS.index(term) for name in groups for term in TERM_GROUPS[name]]
+    return bootstrap_ratio(split.cov_NHt[..., wanted].sum((1, 2)), split.var_NH.sum(1))

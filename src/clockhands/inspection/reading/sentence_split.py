@@ -12,10 +12,17 @@ import torch
 
 from clockhands.inspection.reading.capture import BATCH, capture
 from clockhands.inspection.reading.layer import Layer
-from clockhands.inspection.reading.logit_parts import DATA_DEPENDENT, TERMS, LogitParts, split_text
-from clockhands.inspection.reading.logit_split import centre_logits, split_logits
+from clockhands.inspection.reading.logit_split import (
+    DATA_DEPENDENT,
+    POSITIONAL,
+    TERM_GROUPS,
+    TERMS,
+    LogitParts,
+    centre_logits,
+    split_logits,
+    split_text,
+)
 from clockhands.inspection.reading.sentences import Sentence, make_comparison_rows
-from clockhands.inspection.reading.term_groups import POSITIONAL, TERM_GROUPS
 from clockhands.inspection.reading.windows import Windows
 from clockhands.models.subject import Subject
 from clockhands.shapes import Bool, Float, Tensor

@@ -13,9 +13,8 @@ from typing import Literal
 import torch
 
 from clockhands.inspection.estimators.intervals import bootstrap_ratio
-from clockhands.inspection.reading.attention_hooks import listen
+from clockhands.inspection.reading.attention_hooks import ComputedAttention, listen
 from clockhands.inspection.reading.capture import BATCH, Capture
-from clockhands.inspection.reading.computed_attention import ComputedAttention
 from clockhands.inspection.reading.head_statistics import MOSTLY, HeadStatistics
 from clockhands.inspection.reading.sentences import decode_tokens
 from clockhands.models.subject import Subject

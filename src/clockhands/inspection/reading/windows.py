@@ -1,13 +1,14 @@
 """Windows of text of one length, so that every position is seen equally often.
 
 Texts are joined and cut, and every window gets the special tokens of its tokenizer at the same positions, so that means
-over texts at one position compare like with like.
+over texts at one position compare like with like. Token ids may come from a file in place of text.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -15,8 +16,55 @@ import torch
 from numpy.typing import NDArray
 
 from clockhands.errors import DataError, UsageError
-from clockhands.inspection.reading.token_ids import encode_bare, find_special_tokens
+from clockhands.models.subject import Subject
+from clockhands.pretrained import first_line
 from clockhands.shapes import Bool, Int, Tensor
+
+
+def check_tokenizer(subject: Subject, beginning: str, advice: str = "") -> None:
+    """Raise UsageError for a subject without a tokenizer.
+
+    The message starts with ``beginning``, what needs a tokenizer, such as "text needs", and ends with ``advice``.
+    """
+    if subject.tokenizer is None:
+        reason = f" that can be opened ({subject.tokenizer_fault})" if subject.tokenizer_fault else ""
+        raise UsageError(
+            f"{beginning} a tokenizer, and this model came without one{reason}; give one (--tokenizer NAME, "
+            f"tokenizer=...){advice}"
+        )
+
+
+def encode_bare(tokenizer: Any, text: str) -> list[int]:
+    """Return token ids without special tokens; the tokenizer does not warn of a long text, which is cut later."""
+    return list(tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"])
+
+
+def find_special_tokens(tokenizer: Any, start: int | None = None) -> tuple[list[int], list[int]]:
+    """Return the special tokens that the tokenizer puts before and after a text; with ``start``, those of a decoder.
+
+    A decoder reads ``start`` first and no token after the text. A tokenizer that cuts a text into other tokens once it
+    puts special ones around it counts as one without them.
+    """
+    sample = "the word and the number"
+    inner, full = encode_bare(tokenizer, sample), list(tokenizer(sample)["input_ids"])
+    before: list[int] = []
+    after: list[int] = []
+    for offset in range(len(full) - len(inner) + 1):
+        if full[offset : offset + len(inner)] == inner:
+            before, after = full[:offset], full[offset + len(inner) :]
+            break
+    if start is None:
+        return before, after
+    return ([start, *before] if before[:1] != [start] else before), []
+
+
+def encode_text(subject: Subject, text: str) -> tuple[list[int], Bool[Tensor, " T"]]:
+    """Return the token ids of a text with the special tokens around it, and which positions hold ordinary tokens."""
+    before, after = find_special_tokens(subject.tokenizer, subject.start_token)
+    bare = encode_bare(subject.tokenizer, text)
+    flags = [False] * len(before) + [True] * len(bare) + [False] * len(after)
+    return [*before, *bare, *after], torch.tensor(flags, dtype=torch.bool)
+
 
 FEWEST_WINDOWS = 8
 """Windows that running text is cut into at least, and that a file must hold: with fewer, little can be told from
@@ -224,3 +272,28 @@ def _cut_stream(stream: NDArray[Any], length: int) -> NDArray[Any]:
             "can be measured, and some ten thousand are better"
         )
     return stream[: len(stream) // length_of_each * length_of_each].reshape(-1, length_of_each)
+
+
+def read_ids(path: str | Path) -> Ids:
+    """Open a ``.npy`` file of token ids; nothing of it is read into memory yet, and nothing pickled is opened.
+
+    Raises DataError for a missing file, one that numpy did not write, and one of fewer than 8 texts.
+    """
+    file = Path(path)
+    if not file.is_file():
+        raise DataError(f"there is no file {path}; token ids are read from a file that numpy.save wrote")
+    try:
+        array = np.load(file, mmap_mode="r", allow_pickle=False)
+    # A damaged header is parsed as Python, and may ask for an array of any size.
+    except (OSError, ValueError, EOFError, SyntaxError, MemoryError, OverflowError) as fault:
+        raise DataError(
+            f"{path} is not a .npy file of numbers (write it with numpy.save, from an array of integers): "
+            f"{first_line(fault)}"
+        ) from fault
+    if not isinstance(array, np.ndarray):
+        raise DataError(f"{path} holds several arrays (.npz); save the token ids alone with numpy.save")
+    if array.ndim == 2 and len(array) < FEWEST_WINDOWS:
+        raise DataError(
+            f"{path} has {len(array)} texts; at least {FEWEST_WINDOWS} are needed to tell position from chance"
+        )
+    return array

@@ -2,25 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from clockhands import __version__
 from clockhands.findings import Finding, Findings, join_words
+from clockhands.inspection import inspect
 from clockhands.locking import lock_folder
 from clockhands.model import TransformerConfig
-from clockhands.studies.tour.encoding_findings import find_encoding
-from clockhands.studies.tour.inspection_findings import find_inside
-from clockhands.studies.tour.loudness_findings import find_loudness
-from clockhands.studies.tour.opening_finding import find_opening
+from clockhands.studies.tour.encoding_findings import find_encoding, find_loudness
 from clockhands.studies.tour.result_findings import (
     find_attention,
     find_exact_match,
     find_examples,
+    find_opening,
     find_roles,
     find_training_curves,
 )
 from clockhands.studies.tour.training import MAIN, TOUR, train_translators
+
+CHOSEN = ("logits.layers", "heads.positional", "survival", "cause")
+"""Those that every reader of a tour can follow; ``clockhands inspect`` has the others."""
+
+
+def find_inside(run: Path) -> Iterator[Finding]:
+    """Yield the findings of ``clockhands inspect`` on the run, so that both pages say the same."""
+    inspected = inspect(run, command=f"clockhands inspect {run}")
+    for name in CHOSEN:
+        yield replace(inspected[name], details={**inspected[name].details, "group": "Inside the encoder"})
+
 
 COMMAND = "clockhands tour"
 Say = Callable[[str], None]

@@ -1,0 +1,378 @@
+"""Which heads attend by position, how far do they attend, and which look at what followed the same token before?
+
+In names of tensors ``N`` are texts, ``n`` the queries of each that are judged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from clockhands.findings import Figure, Finding, Panel, Reference, Table, join_words, make_mark
+from clockhands.inspection.drawing import draw_head_grid
+from clockhands.inspection.estimators.intervals import compute_central_range, draw_texts, estimate_mean_interval
+from clockhands.inspection.measures.measure import LAYERS_HEADING, MASKED_WINDOWS, Measure, make_untrained_reference
+from clockhands.inspection.number_format import format_percent
+from clockhands.inspection.reading.capture import BATCH, Capture
+from clockhands.inspection.reading.head_statistics import MAX_OFFSET, HeadStatistics
+from clockhands.inspection.reading.reading import Reading
+from clockhands.inspection.reading.sinks import SAME_TOKEN, run_attention
+from clockhands.shapes import Float, Int, Tensor
+
+MOSTLY_EXPLAINED = 0.6
+"""From this share on, a head is counted as attending mostly by position."""
+MOST_NAMED = 6
+"""Heads whose names a verdict lists."""
+
+
+class HeadsByPosition(Measure):
+    """How much of every head's attention the pair of positions explains, and which heads have a name."""
+
+    name = "heads.positional"
+    question = "Which heads attend by position?"
+    references = ("untrained",)
+    method = (
+        "Attention is renormalised over ordinary tokens. 'By position' in the table is the share of its variance "
+        "(around uniform attention over the keys a query may attend to) that the pair (i, j) of positions explains "
+        "alone: the squares of the mean over texts, less what chance puts there (the residual mean square), over all "
+        "squares; 0 for attention that does not depend on positions, 1 for attention that is the same on every text. A "
+        f"head is named after an offset, one of at most {MAX_OFFSET} tokens that at least half of the queries have, if "
+        "on average half of its attention goes there, else after one position of the window if half goes there "
+        "(special tokens count, before attention is renormalised). Where the token at that position is the same in "
+        f"{SAME_TOKEN:.0%} of the texts, it changes places with another one: a head follows the position if half of "
+        "its attention or more stays there, and the token if half or more goes along, each beyond the 95 % interval of "
+        "the difference over texts. A head that follows the token, or of which this is undecided, is not counted as "
+        f"attending by position; others are from a share of {MOSTLY_EXPLAINED}. In place of an interval stand two "
+        "counts: the heads whose own 95 % interval (jackknife over eight groups of texts) lies above that share, and "
+        "the heads whose interval reaches it, undecided ones among them; there are no counts where no interval "
+        "reaches it. Untrained: fresh weights."
+    )
+    source = (
+        "unbiased one-way analysis of variance, by pair of positions; named heads after Clark et al. 2019 and Voita et "
+        "al. 2019; sinks after Xiao et al. 2023"
+    )
+    heading = LAYERS_HEADING
+    rests_on = MASKED_WINDOWS
+    reads_attention = True
+
+    def run(self, reading: Reading) -> Finding:
+        """Measure every head; the value is the number of heads that attend mostly by position."""
+        layers, control = reading.head_statistics, reading.control
+        shares_LH = torch.stack([layer.by_position_H for layer in layers])
+        intervals_LH2 = torch.stack([layer.by_position_interval_H2 for layer in layers])
+        count, surely, possibly = (
+            reading.count_by_position(shares, MOSTLY_EXPLAINED, undecided=undecided)
+            for shares, undecided in (
+                (shares_LH, False), (intervals_LH2[..., 0], False), (intervals_LH2[..., 1], True),
+            )
+        )  # fmt: skip
+        untrained = None
+        if control:
+            untrained_LH = torch.stack([layer.by_position_H for layer in control.head_statistics])
+            untrained = control.count_by_position(untrained_LH, MOSTLY_EXPLAINED)
+        untrained_note = f"; untrained {untrained}" if untrained is not None else ""
+        names = _name_heads(reading)
+        return self.make_finding(
+            f"{count} of {shares_LH.numel()} heads attend mostly by position ({surely} surely and {possibly} "
+            f"possibly, by each head's own 95 % interval{untrained_note}).{_describe_names(names)}",
+            float(count),
+            interval=(float(surely), float(possibly)) if possibly else None,
+            unit="heads",
+            references=make_untrained_reference(untrained),
+            light="good" if surely else "info",
+            table=_make_table(reading),
+            figure=draw_head_grid(shares_LH, "Share of attention variance explained by position"),
+            details={"named": names},
+        )
+
+
+def _name_heads(reading: Reading) -> list[str]:
+    """Return the heads that have a name: ``layer 1 head 1: previous token``."""
+    names = []
+    for index, layer in enumerate(reading.head_statistics):
+        for head in range(len(layer.by_position_H)):
+            sink = reading.sinks.get((index, head))
+            name = sink.describe() if sink else layer.name_head(head)
+            if name:
+                names.append(f"layer {index + 1} head {head + 1}: {name}")
+    return names
+
+
+def _describe_names(names: Sequence[str]) -> str:
+    """List the first names in a sentence."""
+    if not names:
+        offset = f"one offset (of at most {MAX_OFFSET} tokens)"
+        return f" No head gives half of its attention to {offset} or to one position."
+    more = f"; and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    listed = "; ".join(names[:MOST_NAMED])
+    return f" Heads that give at least half of their attention to one offset, position or token: {listed}{more}."
+
+
+def _make_table(reading: Reading) -> Table:
+    """List every head: its share, its attention at single offsets and positions, and how far it attends."""
+    columns = (
+        "layer", "head", "by position", "previous", "itself", "next", "favourite offset", "its share",
+        "favourite position", "its share of attention", "stays at the position", "goes with the token",
+        "mean distance", "name",
+    )  # fmt: skip
+    rows = []
+    for index, layer in enumerate(reading.head_statistics):
+        for head in range(len(layer.by_position_H)):
+            sink = reading.sinks.get((index, head))
+            rows.append(
+                (
+                    index + 1, head + 1, layer.by_position_H[head],
+                    *(layer.get_attention_at(r)[head] for r in (-1, 0, 1)), layer.favourite_offset_H[head],
+                    layer.favourite_share_H[head], layer.place_H[head], layer.place_share_H[head],
+                    sink.at_position if sink else None, sink.at_token if sink else None, layer.distance_H[head],
+                    sink.describe() if sink else layer.name_head(head),
+                )
+            )  # fmt: skip
+    return Table.of(columns, rows)
+
+
+NEAR = 0.5
+"""A layer attends near if its median distance is below this part of that of uniform attention."""
+MOST_PANELS = 6
+"""Layers that are drawn."""
+
+
+class HeadsDistance(Measure):
+    """How far the heads of every layer attend, against uniform attention."""
+
+    name = "heads.distance"
+    question = "How far do the heads attend?"
+    references = ("uniform attention",)
+    method = (
+        "The mean of |i−j| under a head's attention, over ordinary tokens; queries from the middle half of the "
+        "window, so that there are keys on both sides (all but the first four where keys lie on one side only). "
+        "Interval: texts resampled. Uniform attention: the same mean over all keys that a query of that layer may "
+        "attend to."
+    )
+    source = "Clark et al. 2019; attention distance as in Dosovitskiy et al. 2021"
+    heading = LAYERS_HEADING
+    rests_on = MASKED_WINDOWS
+    reads_attention = True
+
+    def run(self, reading: Reading) -> Finding:
+        """Measure every head; the value is the median over heads of the layer where it is smallest, in tokens."""
+        layers = reading.head_statistics
+        medians = [float(layer.distance_H.quantile(0.5)) for layer in layers]
+        nearest = min(range(len(medians)), key=medians.__getitem__)
+        uniform = layers[nearest].uniform_distance
+        low, high = _bootstrap_median(layers[nearest].distance_NH)
+        return self.make_finding(
+            f"Layer {nearest + 1} attends nearest, at a median over heads of {medians[nearest]:.1f} tokens (95 % "
+            f"interval {low:.1f} to {high:.1f}); uniform attention there would be {uniform:.1f} tokens far. "
+            f"{_describe_near_layers(medians, [layer.uniform_distance for layer in layers])}",
+            medians[nearest],
+            interval=(low, high),
+            unit="tokens",
+            references=(Reference("uniform attention", uniform),),
+            light="info",
+            table=Table.of(
+                ("layer", "head", "mean distance", "uniform"),
+                [
+                    (index + 1, head, distance, layer.uniform_distance)
+                    for index, layer in enumerate(layers)
+                    for head, distance in enumerate(layer.distance_H, 1)
+                ],
+            ),
+            figure=_draw_figure(layers),
+        )
+
+
+def _bootstrap_median(distance_NH: Float[Tensor, "N H"]) -> tuple[float, float]:
+    """Return the 95 % percentile interval of the median over heads of the mean over texts."""
+    return compute_central_range(distance_NH[draw_texts(len(distance_NH))].mean(1).quantile(0.5, dim=-1))
+
+
+def _describe_near_layers(medians: Sequence[float], uniform_distances: Sequence[float]) -> str:
+    """Name the layers that attend less than half as far as uniform attention under their own mask would."""
+    pairs = zip(medians, uniform_distances, strict=True)
+    near = [str(index + 1) for index, (median, uniform) in enumerate(pairs) if median < NEAR * uniform]
+    if not near:
+        return "No layer attends less than half as far as uniform attention."
+    layers = f"{'Layer' if len(near) == 1 else 'Layers'} {join_words(near)}"
+    return f"{layers} {'attends' if len(near) == 1 else 'attend'} less than half as far as uniform attention."
+
+
+def _draw_figure(layers: Sequence[HeadStatistics]) -> Figure:
+    """Draw attention by offset in some layers: the mean over heads, the most local head, and uniform attention.
+
+    The most local head is the one with the most attention at a single offset that at least half of the queries have.
+    """
+    step = max(1, -(-len(layers) // MOST_PANELS))
+    panels = []
+    for index in range(0, len(layers), step):
+        layer = layers[index]
+        allowed = layer.uniform_by_offset_J > 0  # by this layer's own mask, which may be a sliding window
+        offsets = torch.arange(-MAX_OFFSET, MAX_OFFSET + 1)[allowed]
+        most_local = int(layer.favourite_share_H.argmax())
+        most = format_percent(float(layer.favourite_share_H[most_local]))
+        panels.append(
+            Panel(
+                (
+                    make_mark(
+                        "line",
+                        offsets,
+                        layer.attention_by_offset_HJ.mean(0)[allowed],
+                        label="mean over heads",
+                        emphasis="main",
+                    ),
+                    make_mark(
+                        "line", offsets, layer.attention_by_offset_HJ[most_local][allowed], label="most local head"
+                    ),
+                    make_mark(
+                        "line", offsets, layer.uniform_by_offset_J[allowed], label="uniform", emphasis="reference"
+                    ),
+                ),
+                title=f"Layer {index + 1}, most local head {most_local + 1} ({most})",
+                xlabel="key position − query position",
+                ylabel="share of attention",
+            )
+        )
+    return Figure(tuple(panels), columns=2, title="Attention by distance of the key")
+
+
+TEXTS = 24
+"""Texts that are made."""
+MOST_TOKENS, FEWEST_TOKENS = 32, 4
+"""Tokens of a half: at most so many, and at least so many."""
+LEAST_SCORE = 0.3
+"""The least part of its attention that a head of induction gives to what followed the same token before."""
+
+
+@dataclass(frozen=True)
+class InductionTexts:
+    """Texts whose second half has the tokens of the first in another order, and the same after another first half.
+
+    ``targets_Nn`` is, for each of the queries at ``queries_n``, where the token stands that followed the same token in
+    the first half. In ``control_NT`` another token stands before it.
+    """
+
+    ids_NT: Int[Tensor, "N T"]
+    control_NT: Int[Tensor, "N T"]
+    queries_Nn: Int[Tensor, "N n"]
+    targets_Nn: Int[Tensor, "N n"]
+
+
+class Induction(Measure):
+    """How much of its attention each head gives to what followed the same token before."""
+
+    name = "heads.induction"
+    question = "Which heads look at what followed the same token before?"
+    references = ("first half in another order",)
+    method = (
+        f"{TEXTS} texts of two halves of the same tokens, drawn from those of the text and each once in a half, the "
+        "second half in another order than the first. The score of a head is the attention of a token of the second "
+        "half to the one that followed the same token in the first; no fixed offset leads there. First half in "
+        "another order: the attention of the same queries to the same positions in a text whose first half has its "
+        "tokens in another order, so that another token stands before. A head does induction (Olsson et al. 2022) if "
+        f"its score is at least {LEAST_SCORE} and the 95 % interval of the difference from that control (Student's t "
+        "over the texts) lies above zero. It needs a head in an earlier layer by which each token learns what stands "
+        "before it; those that give half of their attention to the previous token are named."
+    )
+    source = "Elhage et al. 2021; Olsson et al. 2022"
+    heading = LAYERS_HEADING
+    rests_on = MASKED_WINDOWS
+    reads_attention = True
+
+    def run(self, reading: Reading) -> Finding:
+        """Score every head; the value is the number of heads that do induction."""
+        if not reading.influence.causal:
+            return self.skip(
+                "It does not read from left to right alone, so that no token has only earlier ones to see."
+            )
+        texts = draw_halves(reading.capture)
+        if isinstance(texts, str):
+            return self.skip(texts)
+        scores_LHN = score_heads(reading, texts, texts.ids_NT)
+        control_LHN = score_heads(reading, texts, texts.control_NT)
+        score_LH, chance_LH = scores_LHN.mean(-1), control_LHN.mean(-1)
+        lows = [[estimate_mean_interval(row)[0] for row in layer] for layer in scores_LHN - control_LHN]
+        is_induction_LH = (score_LH >= LEAST_SCORE) & (torch.tensor(lows) > 0)
+        best = divmod(int(score_LH.argmax()), score_LH.shape[1])
+        return self.make_finding(
+            _describe(reading, score_LH, chance_LH, is_induction_LH),
+            float(is_induction_LH.sum()),
+            unit="heads",
+            references=(Reference("first half in another order", float(chance_LH[best])),),
+            light="info",
+            table=Table.of(
+                ("layer", "head", "score", "first half in another order", "difference, low", "previous token"),
+                [
+                    (layer + 1, head + 1, score, chance_LH[layer, head], lows[layer][head],
+                     reading.head_statistics[layer].get_attention_at(-1)[head])
+                    for layer, row in enumerate(score_LH)
+                    for head, score in enumerate(row)
+                ],
+            ),
+            figure=draw_head_grid(score_LH, "Attention to what followed the same token before"),
+        )  # fmt: skip
+
+
+def draw_halves(capture: Capture) -> InductionTexts | str:
+    """Draw the texts from the tokens of the captured one; or the reason why that cannot be done."""
+    places, pool = capture.ordinary_T.nonzero().flatten(), capture.ids_NT[:, capture.ordinary_T].unique()
+    size = min(MOST_TOKENS, len(places) // 2, len(pool)) // 2 * 2
+    if size < FEWEST_TOKENS:
+        return f"A window of {2 * FEWEST_TOKENS} tokens, and {FEWEST_TOKENS} different ones, are needed to repeat some."
+    generator = torch.Generator().manual_seed(0)
+    length, first, second = int(places[2 * size - 1]) + 1, places[:size], places[size : 2 * size]
+    ids_NT = capture.ids_NT[:1, :length].repeat(TEXTS, 1)
+    control_NT, queries, targets = ids_NT.clone(), [], []
+    for text in range(TEXTS):
+        tokens = pool[torch.randperm(len(pool), generator=generator)[:size]]
+        order = torch.randperm(size, generator=generator)
+        ids_NT[text, first], ids_NT[text, second] = tokens, tokens[order]
+        # Backwards, an even number of tokens has none at its own place.
+        control_NT[text, first], control_NT[text, second] = tokens.flip(0), tokens[order]
+        followed = order < size - 1
+        queries.append(second[followed])
+        targets.append(first[order[followed] + 1])
+    return InductionTexts(ids_NT, control_NT, torch.stack(queries), torch.stack(targets))
+
+
+def score_heads(reading: Reading, texts: InductionTexts, ids_NT: Int[Tensor, "N T"]) -> Float[Tensor, "L H N"]:
+    """Return the mean attention from the queries of each text to their targets, by layer and head."""
+    return torch.cat([*_score_batches(reading, texts, ids_NT)], dim=-1)
+
+
+def _score_batches(reading: Reading, texts: InductionTexts, ids_NT: Tensor) -> Iterator[Float[Tensor, "L H n"]]:
+    capture = reading.capture
+    for rows in torch.arange(len(ids_NT)).split(BATCH):
+        options = capture.make_forward_options(rows % capture.num_texts)
+        layers = run_attention(reading.subject, capture, ids_NT[rows], **options)
+        queries, targets, text = texts.queries_Nn[rows], texts.targets_Nn[rows], torch.arange(len(rows))[:, None]
+        weights = [layer.weights_BHST.cpu()[text, :, queries, targets] for layer in layers]
+        yield torch.stack([weights_nnH.double().mean(1).T for weights_nnH in weights])
+
+
+def _describe(reading: Reading, score_LH: Tensor, chance_LH: Tensor, found_LH: Tensor) -> str:
+    """Name the heads that do induction and the previous-token heads before them; or the head that comes nearest."""
+    heads = found_LH.nonzero().tolist() or [list(divmod(int(score_LH.argmax()), score_LH.shape[1]))]
+    named = [
+        f"layer {layer + 1} head {head + 1} ({format_percent(float(score_LH[layer, head]))} of its attention; "
+        f"{format_percent(float(chance_LH[layer, head]))} with the first half in another order)"
+        for layer, head in heads
+    ]
+    if not bool(found_LH.any()):
+        return f"No head was found that looks at what followed the same token before; the nearest is {named[0]}."
+    more = f"; and {len(named) - MOST_NAMED} more" if len(named) > MOST_NAMED else ""
+    count = f"{len(named)} heads look" if len(named) > 1 else "One head looks"
+    last = max(layer for layer, _ in heads)
+    previous = [
+        f"layer {layer + 1} head {head + 1}"
+        for layer, statistics in enumerate(reading.head_statistics[:last])
+        for head in range(len(statistics.by_position_H))
+        if statistics.name_head(head) == "previous token"
+    ]
+    below = (
+        f"Of earlier layers these look at the previous token, which induction needs: {'; '.join(previous)}."
+        if previous
+        else "No head of an earlier layer gives half of its attention to the previous token."
+    )
+    return f"{count} at what followed the same token before: {'; '.join(named[:MOST_NAMED])}{more}. {below}"

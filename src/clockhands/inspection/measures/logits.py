@@ -1,0 +1,263 @@
+"""Does a layer, or a head, attend by content or by position? The split of its logits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import nn
+
+from clockhands.findings import SHARE, Figure, Finding, Table, draw_columns, join_words
+from clockhands.inspection.estimators.intervals import bootstrap_ratio
+from clockhands.inspection.measures.measure import ATTENTION_HEADING, WINDOWS, Measure, make_untrained_reference
+from clockhands.inspection.number_format import format_percent, format_percent_range
+from clockhands.inspection.reading.layer import Layer
+from clockhands.inspection.reading.logit_split import (
+    CONTENT,
+    DATA_DEPENDENT,
+    POSITIONAL,
+    ROUNDING,
+    TERM_GROUPS,
+    TERMS,
+    LogitSplit,
+    compute_group_interval,
+    compute_positional_share,
+    sum_groups,
+)
+from clockhands.inspection.reading.reading import Reading
+from clockhands.shapes import Float, Tensor
+
+SPLIT_METHOD = (
+    "The input of each attention layer is split into constant, position and content (x = μ + pos_t + rest), the "
+    "layer is run on μ, on μ + pos and on x, and the logits become Σ_ab s q_a·k_b plus what the layer adds itself"
+    " (biases over distances). Layer norms need no approximation, for the split is made after them; norms of "
+    "queries and keys are frozen at the real input's. Positions that tokens choose themselves are frozen too; what "
+    "that does to the constant's logits is the data-dependent term (where a scheme rewrites the logits by the tokens, "
+    "as CoPE and DAPE do, what the content changes of all that is added). μ and pos come from the other half of the "
+    "texts, so that a model without position scores 0 and not about 1/N with N texts. The share of a term is cov(term, "
+    "logit) / var(logit) after centring each query's logits over its keys, which softmax cannot see; shares sum "
+    "to 1 and can be slightly negative. Only ordinary tokens count. Interval: texts resampled. Untrained: "
+    "fresh weights."
+)
+"""How both measures split the logits, for their ``method``."""
+SPLIT_SOURCE = (
+    "Ke et al. 2021 (TUPE), eq. 6; Dai et al. 2019, section 3.3, for the constant's terms; made exact by replay"
+)
+"""Where the split comes from, for their ``source``."""
+EXPLAIN_POSITION_ALONE = f"Position alone is the sum of the terms that no token changes: {join_words(POSITIONAL)}"
+"""What position alone adds up, for verdicts that give its share."""
+LEAST_DRAWN = 0.002
+"""Groups whose share is below this in every column are not drawn."""
+
+
+def draw_shares(
+    names: Sequence[str], shares: Sequence[Tensor] | Tensor, label: str, untrained: list[float] | None
+) -> Figure:
+    """Stack the shares of the groups of terms.
+
+    Args:
+        names: one for each column.
+        shares: for each column the shares of ``TERMS``.
+        label: of the horizontal axis.
+        untrained: for each column the share of position alone in an untrained model; None where there is none.
+    """
+    columns = [sum_groups(share) for share in shares]
+    heights = {group: [column[group] for column in columns] for group in TERM_GROUPS}
+    return draw_columns(
+        "stack",
+        names,
+        {group: values for group, values in heights.items() if max(map(abs, values)) > LEAST_DRAWN},
+        title="What the logits of attention are made of",
+        points={"position alone, untrained": untrained},
+        xlabel=label,
+        ylabel="share of logit variance",
+    )
+
+
+EXACT = 1e-4
+"""The largest relative error of a split that counts as exact."""
+
+
+class LogitLayers(Measure):
+    """The split of every layer's logits, with the reconstruction error."""
+
+    name = "logits.layers"
+    question = "Does a layer attend by content or by position?"
+    references = ("untrained",)
+    method = SPLIT_METHOD
+    source = SPLIT_SOURCE
+    heading = ATTENTION_HEADING
+    rests_on = WINDOWS
+    reads_attention = True
+
+    def run(self, reading: Reading) -> Finding:
+        """Measure every layer; the value is the share of position alone in the first."""
+        splits = reading.logit_splits
+        shares = [split.compute_layer_shares() for split in splits]
+        positional = _compute_positional_shares(splits)
+        untrained = _compute_positional_shares(reading.control.logit_splits) if reading.control else None
+        error = max(split.error for split in splits)
+        data_dependent = sum(float(share[TERMS.index(DATA_DEPENDENT)]) for share in shares) / len(shares)
+        return self.make_finding(
+            f"{_describe_ends(splits, untrained)} {_describe_exactness(error, data_dependent)} "
+            f"{EXPLAIN_POSITION_ALONE}; measured on {reading.text_sentence}."
+            f"{describe_equal_layers(reading.capture.layers)}",
+            positional[0],
+            unit=SHARE,
+            interval=compute_group_interval(splits[0], *POSITIONAL),
+            references=make_untrained_reference(untrained[0] if untrained else None),
+            light="warn" if error > EXACT else "info",
+            table=_make_table(shares, splits),
+            figure=draw_shares([f"{index + 1}" for index in range(len(shares))], shares, "layer", untrained),
+            details={"error": error, "positional": positional, "positional_untrained": untrained},
+        )
+
+
+def describe_equal_layers(layers: Sequence[Layer]) -> str:
+    """Say which layers have the same weights in their attention, shared or copied; empty where all differ."""
+    groups: list[list[Layer]] = []
+    for layer in layers:
+        same = next((group for group in groups if _have_equal_weights(group[0].module, layer.module)), None)
+        if same is None:
+            groups.append([layer])
+        else:
+            same.append(layer)
+    return "".join(
+        f" Layers {join_words(str(layer.index + 1) for layer in group)} have the same weights in their attention."
+        for group in groups
+        if len(group) > 1
+    )
+
+
+def _have_equal_weights(first: nn.Module, second: nn.Module) -> bool:
+    ours, theirs = dict(first.named_parameters()), dict(second.named_parameters())
+    return first is second or (
+        bool(ours)
+        and ours.keys() == theirs.keys()
+        and all(
+            weight.shape == theirs[name].shape and torch.equal(weight, theirs[name]) for name, weight in ours.items()
+        )
+    )
+
+
+def _compute_positional_shares(splits: Sequence[LogitSplit]) -> list[float]:
+    """Return the share of position alone, layer by layer."""
+    return [compute_positional_share(split.compute_layer_shares()) for split in splits]
+
+
+def _describe_ends(splits: Sequence[LogitSplit], untrained: Sequence[float] | None) -> str:
+    """Say what position alone accounts for in the first layer and, of several, in the last; and untrained."""
+    sentences = [_describe_layer(splits[0], "first")]
+    if len(splits) > 1:
+        sentences.append(_describe_layer(splits[-1], "last"))
+    if untrained:
+        last = f" and {format_percent(untrained[-1])} in the last" if len(splits) > 1 else ""
+        sentences.append(
+            f"Untrained, position alone accounts for {format_percent(untrained[0])} in the first layer{last}."
+        )
+    return " ".join(sentences)
+
+
+def _describe_layer(split: LogitSplit, name: str) -> str:
+    """Say what share of a layer's logits is due to position alone, where its interval lies above zero."""
+    share, (low, high) = split.compute_layer_shares(), compute_group_interval(split, *POSITIONAL)
+    value, content = format_percent(compute_positional_share(share)), format_percent(sum_groups(share)[CONTENT])
+    interval = f"95 % interval {format_percent_range(low, high)}"
+    if not float(split.var_NH.sum()) > 0:
+        return f"The {name} layer attends to all tokens alike: the logits of a query are equal."
+    if low <= 0:
+        return (
+            f"No effect of position alone on the {name} layer's logits was found ({value}, {interval}; content alone "
+            f"{content})."
+        )
+    return (
+        f"Position alone accounts for {value} of the variance of the {name} layer's logits ({interval}), content alone "
+        f"for {content}."
+    )
+
+
+def _describe_exactness(error: float, data_dependent: float) -> str:
+    """Say how closely the terms add up to the logits, and how much is data-dependent."""
+    choice = ""
+    if abs(data_dependent) > ROUNDING:
+        choice = (
+            f"Here tokens choose positions or change what is added to the logits: {format_percent(data_dependent)} of "
+            "the logits' variance is data-dependent. "
+        )
+    if error <= EXACT:
+        return f"{choice}The terms add up to the logits, with an error of at most {error:.0e} of the largest logit."
+    size = format_percent(error) if error >= 0.001 else f"{100 * error:.2f} %"  # not 0.0 %
+    return f"{choice}But the terms miss the logits by up to {size} of the largest logit: take them as a rough guide."
+
+
+def _make_table(shares: Sequence[Tensor], splits: Sequence[LogitSplit]) -> Table:
+    """List the share of position alone and of every term by layer, with the reconstruction error."""
+    rows = [
+        (index + 1, compute_positional_share(share), *share, split.error)
+        for index, (share, split) in enumerate(zip(shares, splits, strict=True))
+    ]
+    return Table.of(("layer", "position alone", *TERMS, "reconstruction error"), rows)
+
+
+_POSITION_ALONE = [TERMS.index(term) for name in POSITIONAL for term in TERM_GROUPS[name]]
+
+
+class LogitHeads(Measure):
+    """The split of every head; drawn for the layer with the head in which the share of position alone is largest."""
+
+    name = "logits.heads"
+    question = "Which heads have logits that depend on position?"
+    references = ("untrained",)
+    method = SPLIT_METHOD + (
+        " The interval is that of the one head that is named, as if it had been chosen before. How many heads attend "
+        "by position is counted on their attention, and there alone; a head that follows the token at one "
+        "position is not named."
+    )
+    source = SPLIT_SOURCE
+    heading = ATTENTION_HEADING
+    rests_on = WINDOWS
+    reads_attention = True
+
+    def run(self, reading: Reading) -> Finding:
+        """Measure every head; the value is the largest share that position alone has in the logits of one."""
+        splits = reading.logit_splits
+        shares_LH = compute_head_shares(reading)
+        ranked_LH = shares_LH.clone()
+        for at in reading.heads_of_tokens:
+            ranked_LH[at] = -torch.inf
+        layer, head = divmod(int(ranked_LH.argmax()), shares_LH.shape[1])
+        value, split = float(shares_LH[layer, head]), splits[layer]
+        low, high = bootstrap_ratio(split.cov_NHt[:, head, _POSITION_ALONE].sum(-1), split.var_NH[:, head])
+        untrained = float(compute_head_shares(reading.control).max()) if reading.control else None
+        term_shares = split.compute_head_shares()
+        numbers = f"95 % interval {format_percent_range(low, high)}"
+        if untrained is not None:
+            numbers += f"; the largest untrained {format_percent(untrained)}"
+        none = "" if low > 0 else "No effect of position alone on the logits of a head was found. "
+        return self.make_finding(
+            f"{none}The share of position alone in the variance of its logits is largest in layer {layer + 1} head "
+            f"{head + 1}, {format_percent(value)} ({numbers}); the median head has "
+            f"{format_percent(float(shares_LH.quantile(0.5)))}.",
+            value,
+            unit=SHARE,
+            interval=(low, high),
+            references=make_untrained_reference(untrained),
+            light="info",
+            table=Table.of(
+                ("layer", "head", "position alone", *TERMS),
+                [
+                    (index + 1, number, shares_LH[index, number - 1], *row)
+                    for index, of_layer in enumerate(splits)
+                    for number, row in enumerate(of_layer.compute_head_shares(), 1)
+                ],
+            ),
+            figure=draw_shares(
+                [str(number + 1) for number in range(len(term_shares))], term_shares, f"head of layer {layer + 1}", None
+            ),
+            details={"layer": layer + 1, "part_of_layer_variance": (split.var_NH.sum(0) / split.var_NH.sum()).tolist()},
+        )
+
+
+def compute_head_shares(reading: Reading) -> Float[Tensor, "L H"]:
+    """Return the share of position alone in the logits of every head."""
+    return torch.stack([split.compute_head_shares()[:, _POSITION_ALONE].sum(-1) for split in reading.logit_splits])

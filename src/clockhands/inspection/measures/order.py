@@ -1,0 +1,212 @@
+"""Does order matter to the mean of the output, and to the state of each token? Interventions, no correlations."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+
+from clockhands.findings import (
+    SHARE,
+    Figure,
+    Finding,
+    Reference,
+    Table,
+    draw_columns,
+    join_words,
+)
+from clockhands.inspection.estimators.intervals import bootstrap_ratio
+from clockhands.inspection.measures.distance_curve import DistanceCurve
+from clockhands.inspection.measures.measure import OUTPUT_HEADING, TASK, Measure
+from clockhands.inspection.number_format import format_percent, format_percent_range
+from clockhands.inspection.reading.interventions import (
+    ANOTHER_TEXT,
+    INTERVENTIONS_NOTE,
+    LEAST_CHANGE,
+    MEAN_ROW,
+    OTHERS_PERMUTED,
+    PERMUTED,
+    Interventions,
+)
+from clockhands.inspection.reading.reading import Reading
+from clockhands.shapes import Float, Tensor
+
+
+def bootstrap_change(change_N: Float[Tensor, " N"]) -> tuple[float, float]:
+    """Return the 95 % interval of the mean change over N texts, texts resampled."""
+    return bootstrap_ratio(change_N, torch.ones_like(change_N))
+
+
+def draw_changes(changes: Mapping[str, Tensor], full_change: str, quantity: str) -> Figure:
+    """Draw the mean change of every intervention as a bar with its interval.
+
+    Args:
+        changes: in each text, by the name of the intervention.
+        full_change: what a change of 1 is, such as "another text".
+        quantity: what changes, such as "a token's state".
+    """
+    low, high = zip(*(bootstrap_change(change_N) for change_N in changes.values()), strict=True)
+    return draw_columns(
+        "bars",
+        tuple(changes),
+        {"": [float(change_N.mean()) for change_N in changes.values()]},
+        title=f"Change of {quantity} when positions or order are changed",
+        intervals={"": (low, high)},
+        levels={full_change: 1.0},
+        ylabel=f"share by which {quantity} changes",
+    )
+
+
+class MeanOrder(Measure):
+    """How much the mean of the output changes when positions or the order of tokens are changed."""
+
+    name = "cause"
+    question = "Does order matter to the mean of the output?"
+    references = ("order ignored", "another text")
+    method = (
+        "The mean of the last hidden states over ordinary tokens, before and after an intervention; its squared "
+        "change over the mean squared distance of two different texts: 0 is no change, 1 makes the text as different "
+        "as another one. A mean hides what happens to single tokens: a model that copies each token's neighbour "
+        "changes all of its states and hardly their mean." + INTERVENTIONS_NOTE
+    )
+    source = "shifted positions after Sinha et al. 2022"
+    heading = OUTPUT_HEADING
+    rests_on = TASK
+
+    def run(self, reading: Reading) -> Finding:
+        """Intervene on order and positions; the value is the change of the mean when the tokens are permuted."""
+        interventions = reading.interventions
+        if interventions.text_distance == 0.0:
+            return self.skip("All texts have the same mean output, so there is no distance to measure by.")
+        changes = {
+            effect.name: effect.mean_state_change_N
+            for effect in interventions.effects
+            if effect.mean_state_change_N is not None
+        }
+        change_N = changes[PERMUTED]
+        change = float(change_N.mean())
+        changes_drawn = {name: change for name, change in changes.items() if name != ANOTHER_TEXT}
+        distance_curve = reading.findings.get(DistanceCurve.name)
+        attends_by_distance = distance_curve is not None and bool(distance_curve.details.get("beyond"))
+        return self.make_finding(
+            _describe_order(change_N)
+            + _describe_mean_row(interventions)
+            + _describe_shifts(reading, interventions, attends_by_distance),
+            change,
+            unit=SHARE,
+            interval=bootstrap_change(change_N),
+            references=(Reference("order ignored", 0.0), Reference("another text", 1.0)),
+            light="info" if change > LEAST_CHANGE else "bad",
+            table=Table.of(
+                ("intervention", "change of the mean", "cosine"),
+                [
+                    (effect.name, effect.mean_state_change, effect.cosine)
+                    for effect in interventions.effects
+                    if effect.name in changes
+                ],
+            ),
+            figure=draw_changes(changes_drawn, "another text", "the mean of the output"),
+        )
+
+
+def _describe_order(change_N: Float[Tensor, " N"]) -> str:
+    """Say what permuting the tokens does to the mean of the output."""
+    return f"When the tokens are permuted, the mean of the output {_describe_change(change_N)}."
+
+
+def _describe_mean_row(interventions: Interventions) -> str:
+    """Say what the mean row in place of every position row does; empty where no position rows are added."""
+    effect = interventions.get(MEAN_ROW)
+    if effect is None or effect.mean_state_change_N is None:
+        return ""
+    change = _describe_change(effect.mean_state_change_N)
+    return f" With every position row replaced by their mean, the mean of the output {change}."
+
+
+def _describe_change(change_N: Float[Tensor, " N"]) -> str:
+    """Say by how much the mean of the output changes, with the interval; or that it does not."""
+    change = float(change_N.mean())
+    if change <= LEAST_CHANGE:
+        return "does not change"
+    return (
+        f"changes by {format_percent(change)} of the squared distance between two texts (95 % interval "
+        f"{format_percent_range(*bootstrap_change(change_N))})"
+    )
+
+
+def _name_obstacle(reading: Reading) -> str:
+    """Return " in windows of this length" if positions can be shifted by 1 in half a window; else an empty string."""
+    capture = reading.capture
+    half_1T = capture.ids_NT[:1, : capture.length // 2]
+    shifted = reading.subject.run_shifted(half_1T, 1, **capture.make_forward_options(slice(1)))
+    return "" if shifted is None else " in windows of this length"
+
+
+def _describe_shifts(reading: Reading, interventions: Interventions, attends_by_distance: bool) -> str:
+    """Say what a shift of all positions does.
+
+    That only distances matter is said where no shift changes anything, order does, and attention depends on distance
+    more than on shuffled distances.
+    """
+    subject, shifts = reading.subject, interventions.shifts
+    if not shifts and subject.has_unlisted_architecture:
+        return " Its positions were not shifted, for where it keeps them is not recorded here."
+    ending = ": only distances matter." if interventions.order_matters and attends_by_distance else "."
+    if not shifts and subject.has_no_absolute_positions:
+        return f" There are no absolute positions to shift{ending}"
+    if not shifts:
+        return f" Its positions cannot be shifted from outside{_name_obstacle(reading)}."
+    for step, effect in shifts.items():
+        change_N = effect.mean_state_change_N
+        if change_N is not None and max(effect.token_change, float(change_N.mean())) >= LEAST_CHANGE:
+            return f" With all positions shifted by {step}, the mean of the output {_describe_change(change_N)}."
+    return f" Shifting all positions by {join_words(map(str, shifts))} changes nothing{ending}"
+
+
+class TokenOrder(Measure):
+    """How much the last state of each token changes with the order of the tokens."""
+
+    name = "cause.tokens"
+    question = "Does order matter to the state of each token?"
+    references = ("order ignored", "two random tokens")
+    method = (
+        "The last hidden state of every ordinary token before and after an intervention. A token that is moved is "
+        "followed to its new position, so that a state is always compared with a state of the same token. The squared "
+        "change over the mean squared distance of the states of two random tokens of the texts: 0 is no change, 1 "
+        "makes each state as different as that of another token." + INTERVENTIONS_NOTE
+    )
+    source = "shifted positions after Sinha et al. 2022"
+    heading = OUTPUT_HEADING
+    rests_on = TASK
+
+    def run(self, reading: Reading) -> Finding:
+        """Intervene on the order of the tokens; the value is the change of a state when they are permuted."""
+        interventions = reading.interventions
+        permuted, others = interventions[PERMUTED], interventions[OTHERS_PERMUTED]
+        if interventions.token_distance == 0.0:
+            return self.skip("Every token has the same last state, so there is no distance to measure by.")
+        low, high = bootstrap_change(permuted.token_change_N)
+        change = (
+            "When the tokens of a text are permuted, the state of each token changes by "
+            f"{format_percent(permuted.token_change)} of the squared distance between two random tokens (95 % interval "
+            f"{format_percent_range(low, high)}); where a token stays at its position and the others are permuted, by "
+            f"{format_percent(others.token_change)}."
+        )
+        changes = {
+            effect.name: effect.token_change_N for effect in interventions.effects if effect.name != ANOTHER_TEXT
+        }
+        return self.make_finding(
+            change
+            if interventions.order_matters
+            else "The state of no token changes when the tokens are permuted: the model ignores order.",
+            permuted.token_change,
+            unit=SHARE,
+            interval=(low, high),
+            references=(Reference("order ignored", 0.0), Reference("two random tokens", 1.0)),
+            light="info" if interventions.order_matters else "bad",
+            table=Table.of(
+                ("intervention", "change of a token's state"),
+                [(effect.name, effect.token_change) for effect in interventions.effects],
+            ),
+            figure=draw_changes(changes, "two random tokens", "a token's state"),
+        )

@@ -1,0 +1,356 @@
+"""Which pairs of channels attention rotates, how fast each rotates, and which of them its logits use.
+
+In names of tensors ``N`` are texts, ``F`` the pairs of channels that rotate together, ``q`` a quarter of them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch.nn.utils.rnn import pad_sequence
+
+from clockhands.findings import SHARE, Finding, Reference, Table, draw_columns, join_words
+from clockhands.inspection.estimators.intervals import bootstrap_layer_mean
+from clockhands.inspection.measures.measure import ATTENTION_HEADING, WINDOWS, Measure, make_untrained_reference
+from clockhands.inspection.number_format import describe_untrained, format_percent, format_percent_range
+from clockhands.inspection.reading.layer import Layer
+from clockhands.inspection.reading.logit_split import LogitParts, centre_logits
+from clockhands.inspection.reading.reading import Reading
+from clockhands.model.attention import AttentionContext
+from clockhands.models.subject import Subject
+from clockhands.schemes import Composition, NoPosition, RoPE
+from clockhands.shapes import Bool, Float, Int, Num, Tensor
+
+COHERENCE = 0.99
+"""A pair turns at one speed if its steps from one position to the next agree at least so well (1: exactly)."""
+STANDING_STILL = 1e-8
+"""A pair that turns by fewer radians a token counts as one that stands still: rounding in a window is as large."""
+LEAST_READ = 1e-6
+"""Pairs of this part of the largest length, or less, are not read: the angle of zeros would be noise."""
+
+
+def find_rotated_width(subject: Subject, layer: Layer, width: int) -> int:
+    """Return how many of the ``width`` channels of a head rotate: those that partial rotary leaves alone come last."""
+    if layer.scheme is not None:
+        parts = layer.scheme.parts if isinstance(layer.scheme, Composition) else (layer.scheme,)
+        ropes = [part for part in parts if isinstance(part, RoPE)]
+        return ropes[0].channels if ropes else width
+    rotary = getattr(getattr(subject.model, "config", None), "rotary_dim", None)
+    if isinstance(rotary, int):
+        return rotary
+    for name, buffer in subject.model.named_buffers():
+        if name.endswith("inv_freq"):
+            return 2 * len(buffer)
+    return width
+
+
+def remove_rotation(layer: Layer) -> Layer | None:
+    """Return the same layer with all angles zero; None where the angles are not among its arguments.
+
+    A layer of this project is given no scheme, one of transformers cosines of 1 (times any factor) and sines of 0.
+    """
+    contexts = [arg for arg in layer.args if isinstance(arg, AttentionContext)]
+    if contexts:
+        args = tuple(replace(arg, scheme=NoPosition()) if arg is contexts[0] else arg for arg in layer.args)
+        return replace(layer, args=args)
+    angles = layer.kwargs.get("position_embeddings")
+    if not isinstance(angles, tuple) or len(angles) != 2:
+        return None
+    cos, sin = angles
+    zero_angles = ((cos**2 + sin**2).sqrt(), torch.zeros_like(sin))
+    return replace(layer, kwargs={**layer.kwargs, "position_embeddings": zero_angles})
+
+
+def pair_channels(vectors_HTK: Float[Tensor, "H T K"], interleaved: bool) -> Num[Tensor, "H T F"]:
+    """Return the F = K / 2 pairs of channels that rotate together as complex numbers, in float64, on the CPU."""
+    vectors = vectors_HTK.double().cpu()
+    pairs = vectors.unflatten(-1, (-1, 2)) if interleaved else vectors.unflatten(-1, (2, -1)).transpose(-1, -2)
+    return torch.view_as_complex(pairs.contiguous())
+
+
+def estimate_frequencies(rotating_HTF: Num[Tensor, "H T F"]) -> Float[Tensor, " F"]:
+    """Return by how many radians every pair turns from one position to the next; NaN for a pair without one speed.
+
+    A pair has none that turns by different angles from place to place or from head to head, or is zero. The step of one
+    position gives a first value, steps of 2, 4, 8, ... refine it.
+    """
+    sizes = rotating_HTF.abs()
+    readable = sizes > LEAST_READ * sizes.amax()
+    unit = torch.where(readable, rotating_HTF / sizes.clamp_min(1e-30), 0)
+    frequencies_F = torch.zeros(rotating_HTF.shape[-1], dtype=torch.float64)
+    coherent_F = torch.ones(rotating_HTF.shape[-1], dtype=torch.bool)
+    for power in range(max(1, int(math.log2(rotating_HTF.shape[1])))):
+        lag = 2**power
+        expected = torch.polar(torch.ones_like(frequencies_F), frequencies_F * lag)
+        steps = (unit[:, lag:] * unit[:, :-lag].conj()).sum((0, 1)) * expected.conj()
+        counts = (readable[:, lag:] & readable[:, :-lag]).sum((0, 1))
+        coherent_F &= steps.abs() >= COHERENCE * counts.clamp_min(1)
+        frequencies_F = frequencies_F + steps.angle() / lag
+    frequencies_F = frequencies_F.abs()
+    frequencies_F = torch.where(frequencies_F < STANDING_STILL, 0.0, frequencies_F)
+    return frequencies_F.masked_fill(~coherent_F, torch.nan)
+
+
+def measure_turns(subject: Subject, layer: Layer) -> tuple[Float[Tensor, " F"], Bool[Tensor, " F"]] | None:
+    """Return how fast every pair of a layer turns (NaN without one speed), and which pairs are zero.
+
+    It is read from queries and keys with and without the rotation; None where that cannot be taken away, or where
+    tokens choose positions.
+    """
+    rotated = layer.replay(layer.inputs_NTD[:1])
+    unrotated_layer = None if layer.locates_tokens else remove_rotation(layer)
+    if unrotated_layer is None:
+        return None
+    unrotated = unrotated_layer.replay(layer.inputs_NTD[:1])
+    if unrotated.q_BHSK.shape != rotated.q_BHSK.shape:  # PoPE makes a pair of every channel
+        return None
+    width = find_rotated_width(subject, layer, rotated.q_BHSK.shape[-1])
+    turns_HTF = torch.cat(
+        [
+            pair_channels(after[0, ..., :width], subject.interleaved)
+            * pair_channels(before[0, ..., :width], subject.interleaved).conj()
+            for before, after in ((unrotated.q_BHSK, rotated.q_BHSK), (unrotated.k_BHTK, rotated.k_BHTK))
+        ]
+    )
+    zero_F = turns_HTF.abs().amax((0, 1)) <= LEAST_READ * turns_HTF.abs().amax()
+    return estimate_frequencies(turns_HTF), zero_F
+
+
+def order_pairs(subject: Subject, layer: Layer) -> tuple[Int[Tensor, " F"] | None, int]:
+    """Return the numbers of the pairs that a layer rotates, the fastest first, and how many of them stand still.
+
+    The numbers are None unless each pair has one speed. Where the speeds cannot be read, or a pair is zero, pairs are
+    in the order of their channels, as RoPE has them, and none is said to stand still.
+    """
+    turns = measure_turns(subject, layer)
+    if turns is None:
+        width = find_rotated_width(subject, layer, layer.replay(layer.inputs_NTD[:1]).q_BHSK.shape[-1])
+        return torch.arange(width // 2), 0
+    frequencies_F, zero_F = turns
+    known = frequencies_F[~zero_F]
+    if bool(known.isnan().any()) or not bool(known.any()):
+        return None, 0
+    order_F = torch.arange(len(zero_F)) if bool(zero_F.any()) else frequencies_F.argsort(descending=True, stable=True)
+    return order_F, int((known == 0).sum())
+
+
+@dataclass(frozen=True)
+class RotationHands:
+    """How a layer rotates: radians a token of each pair of channels, and what each pair can do to a head's logits.
+
+    ``weights_HF`` are s |q_f| |k_f| of the constant part, the mean over positions: the most that the pair adds.
+    """
+
+    frequencies_F: Float[Tensor, " F"]
+    weights_HF: Float[Tensor, "H F"]
+
+
+def read_rotation_hands(subject: Subject, layer: Layer, parts: LogitParts) -> RotationHands | None:
+    """Read the rotation of a layer from its constant queries and keys (``parts``), which turn and do nothing else.
+
+    None where nothing turns, where some pair turns at a speed that varies or differs between heads, and where it is not
+    known which channels are paired.
+    """
+    if "rotary" not in subject.mechanisms or subject.has_unlisted_architecture:
+        return None
+    width = find_rotated_width(subject, layer, parts.q["constant"].shape[-1])
+    queries, keys = (
+        pair_channels(part["constant"][0, ..., :width], subject.interleaved) for part in (parts.q, parts.k)
+    )
+    frequencies_F = estimate_frequencies(torch.cat([queries, keys]))
+    if bool(frequencies_F.isnan().any()) or not bool(frequencies_F.any()):
+        return None
+    return RotationHands(frequencies_F, abs(layer.scale) * queries.abs().mean(1) * keys.abs().mean(1))
+
+
+class RotationFrequencies(Measure):
+    """Shares of the pairs of channels that rotate together, and R² of the logits on q·k without rotation."""
+
+    name = "kernel.frequencies"  # saved findings keep this name; no kernel of attention is meant
+    question = "Which frequencies of the rotation does attention use?"
+    references = ("equal pairs", "untrained")
+    method = (
+        "The logit is a sum over the pairs of channels that rotate together: share of pair f = cov(s q_f·k_f, "
+        "logit)/var(logit), logits centred over keys. Which pairs are fastest is read from queries and keys with and "
+        "without rotation; layers in which a pair has no single speed, or none turns, are left out. 'Unrotated' is R² "
+        "of the logits on q·k as it would be without rotation. Interval: texts resampled. Equal pairs: the share of a "
+        "quarter of the pairs if all had the same. Untrained: fresh weights."
+    )
+    source = "Su et al. 2021; shares after Barbero et al. 2024, who use norms"
+    heading = ATTENTION_HEADING
+    rests_on = WINDOWS
+    reads_attention = True
+
+    def run(self, reading: Reading) -> Finding:
+        """Measure every layer; the value is the share of the fastest quarter of the pairs, the mean over layers."""
+        subject, capture = reading.subject, reading.capture
+        if "rotary" not in subject.mechanisms:
+            return self.skip(f"No rotation was found. {subject.mechanism_sentence}")
+        if subject.has_unlisted_architecture:
+            return self.skip(f"Which channels a {subject.class_name} rotates together is not recorded here.")
+        read = {index: order_pairs(subject, layer) for index, layer in enumerate(capture.layers)}
+        orders = {index: order_F for index, (order_F, _) in read.items()}
+        order_by_layer = {index: order_F for index, order_F in orders.items() if order_F is not None}
+        if not order_by_layer:
+            return self.skip(
+                "No layer rotates each of its pairs of channels at one speed, so that none is the fastest."
+            )
+        sums = [compute_pair_sums(subject, capture.layers[index], capture.ordinary_T) for index in order_by_layer]
+        shares = [compute_pair_shares(*layer_sums) for layer_sums in sums]
+        ordered = [shares_F[order_F] for shares_F, order_F in zip(shares, order_by_layer.values(), strict=True)]
+        quarters = [order_F[: max(1, len(order_F) // 4)] for order_F in order_by_layer.values()]
+        fresh = None if reading.control is None else _compute_untrained_shares(subject, reading.control, order_by_layer)
+        unrotated = [compute_unrotated_r2(capture.layers[index], capture.ordinary_T) for index in order_by_layer]
+        share, untrained = _average_quarter(ordered), None if fresh is None else _average_quarter(fresh)
+        sizes = [len(pairs) / len(order_F) for pairs, order_F in zip(quarters, order_by_layer.values(), strict=True)]
+        equal = sum(sizes) / len(sizes)
+        low, high = _bootstrap_quarters(sums, quarters)
+        return self.make_finding(
+            f"The fastest quarter of the rotated pairs carries {format_percent(share)} of the logits' variance (95 % "
+            f"interval {format_percent_range(low, high)}; {format_percent(equal)} if all pairs carried the same"
+            f"{describe_untrained(untrained)}).{_describe_unrotated(unrotated)}{_describe_left_out(orders)}"
+            f"{describe_resting_pairs(read)}",
+            share,
+            unit=SHARE,
+            interval=(low, high),
+            references=(Reference("equal pairs", equal), *make_untrained_reference(untrained)),
+            light="info",
+            table=_make_table([*order_by_layer], shares, unrotated),
+            figure=draw_columns(
+                "bars",
+                range(max(map(len, ordered))),
+                {"mean over layers": _average_pairs(ordered)},
+                title="What each pair of channels adds to the logits",
+                main="mean over layers",
+                points={"untrained": None if fresh is None else _average_pairs(fresh)},
+                xlabel="pair of channels (0: fastest)",
+                ylabel="share of logit variance",
+            ),
+        )
+
+
+def describe_resting_pairs(read: Mapping[int, tuple[Int[Tensor, " F"] | None, int]]) -> str:
+    """Say in which layers some of the rotated pairs stand still; empty where all turn."""
+    layers: dict[tuple[int, int], list[str]] = {}
+    for index, (order_F, resting) in read.items():
+        if order_F is not None and resting:
+            layers.setdefault((resting, len(order_F)), []).append(str(index + 1))
+    return "".join(
+        f" In layer{'s' if len(numbers) > 1 else ''} {join_words(numbers)}, {resting} of {count} rotated pairs "
+        f"{'stand' if resting > 1 else 'stands'} still: they see no position."
+        for (resting, count), numbers in layers.items()
+    )
+
+
+def _average_quarter(ordered: Sequence[Float[Tensor, " F"]]) -> float:
+    """Return the share of the fastest quarter of the pairs, the mean over layers; pairs are the fastest first."""
+    return sum(float(shares_F[: max(1, len(shares_F) // 4)].sum()) for shares_F in ordered) / len(ordered)
+
+
+def _compute_untrained_shares(
+    subject: Subject, control: Reading, order_by_layer: Mapping[int, Int[Tensor, " F"]]
+) -> list[Float[Tensor, " F"]]:
+    """Return the shares of the same pairs of the same layers in the untrained model, in the same order."""
+    ordinary_T = control.capture.ordinary_T
+    return [
+        compute_pair_shares(*compute_pair_sums(subject, control.capture.layers[index], ordinary_T))[order_F]
+        for index, order_F in order_by_layer.items()
+    ]
+
+
+def _bootstrap_quarters(
+    sums: Sequence[tuple[Tensor, Tensor]], quarters: Sequence[Int[Tensor, " q"]]
+) -> tuple[float, float]:
+    """Return the 95 % interval of the share of these pairs of each layer, the mean over layers, texts resampled."""
+    return bootstrap_layer_mean(
+        torch.stack([products_NF[:, pairs].sum(1) for (products_NF, _), pairs in zip(sums, quarters, strict=True)]),
+        torch.stack([squares_N for _, squares_N in sums]),
+    )
+
+
+def _describe_left_out(orders: Mapping[int, Int[Tensor, " F"] | None]) -> str:
+    """Name the layers that were left out; empty where none was."""
+    names = [str(index + 1) for index, order_F in orders.items() if order_F is None]
+    if not names:
+        return ""
+    which, verb, left_out = ("Layer", "does", "it is") if len(names) == 1 else ("Layers", "do", "they are")
+    return f" {which} {join_words(names)} {verb} not rotate each pair of channels at one speed; {left_out} left out."
+
+
+def _make_table(
+    layers: Sequence[int], shares: Sequence[Float[Tensor, " F"]], unrotated: Sequence[float | None]
+) -> Table:
+    """List the share of every pair by layer, in the order of the channels; some layers may have fewer pairs."""
+    most = max(len(shares_F) for shares_F in shares) - 1
+    rows = []
+    for index, shares_F, r2 in zip(layers, shares, unrotated, strict=True):
+        *pairs, rest = shares_F.tolist()
+        rows.append((index + 1, r2, rest, *pairs, *[None] * (most - len(pairs))))
+    return Table.of(("layer", "unrotated q·k", "dimensions not rotated", *(f"pair {i}" for i in range(most))), rows)
+
+
+def _describe_unrotated(shares: Sequence[float | None]) -> str:
+    """Say how much of the logits q·k would explain without rotation; empty where no layer could be run without it."""
+    known = [share for share in shares if share is not None]
+    if not known:
+        return ""
+    mean = format_percent(sum(known) / len(known))
+    return f" q·k without rotation explains {mean} of the logits' variance (R², the mean over layers)."
+
+
+def _average_pairs(ordered: Sequence[Float[Tensor, " F"]]) -> Float[Tensor, " F"]:
+    """Return the mean share of the pairs, the fastest first, over the layers that have so many."""
+    return pad_sequence([*ordered], batch_first=True, padding_value=torch.nan).nanmean(0)
+
+
+def compute_pair_shares(products_NF: Float[Tensor, "N F"], squares_N: Float[Tensor, " N"]) -> Float[Tensor, " F"]:
+    """Return the shares of the pairs from the sums of ``compute_pair_sums``, over all texts.
+
+    They sum to 1, less the share of a bias where the layer adds one.
+    """
+    return products_NF.sum(0) / squares_N.sum().clamp_min(1e-30)
+
+
+def compute_pair_sums(
+    subject: Subject, layer: Layer, ordinary_T: Bool[Tensor, " T"]
+) -> tuple[Float[Tensor, "N F"], Float[Tensor, " N"]]:
+    """Compute Σ product · logit of each rotating pair, and Σ logit², text by text, over ordinary tokens.
+
+    The products are s q_f·k_f, the logits centred over keys. The last of the F columns belongs to the channels that do
+    not rotate, so that F is the number of pairs plus 1. In float64.
+    """
+    products, squares = [], []
+    for _, computed in layer.replay_all():
+        included = computed.mark_ordinary_pairs(ordinary_T)
+        logits = centre_logits(computed.logits_BHST, included)
+        # Σ_ij q_i k_j L_ij = Σ_i q_i (L k)_i, channel by channel, so that no product of two tokens is stored.
+        products.append(
+            (layer.scale * (computed.q_BHSK.double() * (logits @ computed.k_BHTK).double()).sum((1, 2))).cpu()
+        )
+        squares.append(logits.double().square().sum((1, 2, 3)).cpu())
+    products_NK = torch.cat(products)
+    width = find_rotated_width(subject, layer, products_NK.shape[1])
+    rotated = products_NK[:, :width]
+    pairs_NF = rotated.unflatten(1, (-1, 2)).sum(-1) if subject.interleaved else rotated.unflatten(1, (2, -1)).sum(1)
+    return torch.cat([pairs_NF, products_NK[:, width:].sum(1, keepdim=True)], dim=1), torch.cat(squares)
+
+
+def compute_unrotated_r2(layer: Layer, ordinary_T: Bool[Tensor, " T"]) -> float | None:
+    """Return R² of the logits, centred over keys, on q·k without rotation; None where the angles cannot be set to 0."""
+    unrotated_layer = remove_rotation(layer)
+    if unrotated_layer is None:
+        return None
+    covariance = variance = products_variance = 0.0
+    for rows, computed in layer.replay_all():
+        included = computed.mark_ordinary_pairs(ordinary_T)
+        logits = centre_logits(computed.logits_BHST, included).double()
+        unrotated = unrotated_layer.replay(layer.inputs_NTD[rows])
+        products = unrotated.q_BHSK.double() @ unrotated.k_BHTK.double().transpose(-1, -2)
+        products = centre_logits(products, included)
+        covariance += float((products * logits).sum())
+        variance += float(logits.square().sum())
+        products_variance += float(products.square().sum())
+    return covariance**2 / max(variance * products_variance, 1e-30)

@@ -1,0 +1,375 @@
+"""How does it attend in your sentence, and what does swapping two of its words change?
+
+In names of tensors ``t`` are ``SENTENCE_TERMS``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import combinations
+from typing import Any, TypeAlias
+
+import torch
+
+from clockhands.findings import SHARE, Figure, Finding, Panel, Reference, Table, make_heatmap, make_mark
+from clockhands.inspection.drawing import LARGEST_INT16, pack_int16
+from clockhands.inspection.estimators.intervals import compute_central_range
+from clockhands.inspection.measures.measure import MASKED_WINDOWS, SENTENCES_HEADING, Measure
+from clockhands.inspection.measures.swapped_words import compute_mean_state
+from clockhands.inspection.number_format import format_percent, format_percent_range
+from clockhands.inspection.reading.interventions import LEAST_CHANGE, measure_squared_distance
+from clockhands.inspection.reading.reading import Reading
+from clockhands.inspection.reading.sentence_split import POSITION_ALONE, SENTENCE_TERMS, TOKENS_ALONE, SentenceLayer
+from clockhands.inspection.reading.sentences import (
+    Sentence,
+    list_words,
+    make_comparison_rows,
+    swap_words,
+)
+from clockhands.inspection.reading.windows import encode_text
+from clockhands.models.subject import Subject
+from clockhands.shapes import Float, Tensor
+
+MOST_NUMBERS = 240_000
+"""Numbers of all sentences that a page carries, two bytes each; heads beyond are left out, and the page says so."""
+ROUNDING = 1e-5
+"""Terms that are smaller than this part of the largest are rounding."""
+
+
+def make_attention_view(
+    sentences: Sequence[Sentence], layers_by_sentence: Sequence[Sequence[SentenceLayer]]
+) -> dict[str, Any]:
+    """Return the data of the page's view ``attention``: plain values, for the ``details`` of a finding.
+
+    It has ``kind``, the name of the view, and ``sentences``. A sentence has its ``text``, its ``tokens``, its text
+    ``swapped`` (empty if that has more or fewer tokens), the ``terms`` of its logits by name, ``mask`` (that of the
+    first layer, for each query a row of 0 and 1), ``left_out``, how many heads there is no room for, and ``heads``,
+    each with ``layer`` (from 1), ``head`` (from 1), ``scale`` and ``numbers``: attention, attention after the swap
+    where there is one, then every term, each [queries, keys] as little-endian integers of 16 bits in base64. Attention
+    is in units of 1 / 32767, terms in units of ``scale``. A head of a layer with another mask, such as one that allows
+    only near keys, has its own ``mask``.
+    """
+    share = MOST_NUMBERS // len(sentences)
+    packed = [_pack_sentence(*pair, share) for pair in zip(sentences, layers_by_sentence, strict=True)]
+    return {"kind": "attention", "sentences": packed}
+
+
+def _pack_sentence(sentence: Sentence, layers: Sequence[SentenceLayer], most: int) -> Mapping[str, Any]:
+    """Return one sentence with at most ``most`` numbers, those of the heads in which position does most."""
+    largest_t = torch.stack([layer.terms_tHST.abs().amax((1, 2, 3)) for layer in layers]).amax(0)
+    used = (largest_t > ROUNDING * largest_t.max()).nonzero().flatten().tolist()
+    maps = 1 + (layers[0].swapped_HST is not None) + len(used)
+    all_heads = [(index, head) for index, layer in enumerate(layers) for head in range(len(layer.weights_HST))]
+    room = max(1, most // (maps * layers[0].mask_ST.numel()))
+    chosen = sorted(all_heads, key=lambda at: -float(layers[at[0]].shares_Ht[at[1], POSITION_ALONE]))[:room]
+    return {
+        "text": sentence.text,
+        "tokens": sentence.tokens,
+        "swapped": sentence.swapped if layers[0].swapped_HST is not None else "",
+        "terms": [list(SENTENCE_TERMS)[index] for index in used],
+        "mask": _pack_mask(layers[0]),
+        "left_out": len(all_heads) - len(chosen),
+        "heads": [
+            _pack_head(layers[index], index, head, used) | _pack_other_mask(layers, index)
+            for index, head in sorted(chosen)
+        ],
+    }
+
+
+def _pack_mask(layer: SentenceLayer) -> list[str]:
+    """Return the mask of a layer, for each query a row of 0 and 1."""
+    return ["".join("1" if attends else "0" for attends in row) for row in layer.mask_ST.tolist()]
+
+
+def _pack_other_mask(layers: Sequence[SentenceLayer], index: int) -> dict[str, Any]:
+    """Return the mask of a layer under the key ``mask``; an empty dict where it is that of the first layer."""
+    is_same = torch.equal(layers[index].mask_ST, layers[0].mask_ST)
+    return {} if is_same else {"mask": _pack_mask(layers[index])}
+
+
+def _pack_head(layer: SentenceLayer, index: int, head: int, used: Sequence[int]) -> dict[str, Any]:
+    """Return the numbers of one head, all maps one after the other."""
+    terms_tST = layer.terms_tHST[list(used), head]
+    scale = float(terms_tST.abs().max()) / LARGEST_INT16 if terms_tST.numel() else 0.0
+    weights = [layer.weights_HST[head], *([] if layer.swapped_HST is None else [layer.swapped_HST[head]])]
+    numbers = torch.cat([torch.stack(weights) * LARGEST_INT16, terms_tST / (scale or 1.0)])
+    return {"layer": index + 1, "head": head + 1, "scale": scale, "numbers": pack_int16(numbers)}
+
+
+MOST_DRAWN = 40_000
+"""Values of attention in one panel; where all heads have more, every second layer is drawn, or fewer."""
+LEAST_TOLD = 0.0005
+"""A share of tokens and distances together that is smaller than this is not told: it would be 0.0 %."""
+
+
+class SentenceAttention(Measure):
+    """The attention of every head in the sentences that a reader asked about, and what its logits are made of."""
+
+    name = "sentence"
+    question = "How does it attend in your sentence?"
+    references = ("other texts",)
+    method = (
+        "The sentence is read beside other texts cut to its length. The input of every attention layer is the mean of "
+        "those texts at each position (position) and what the sentence adds to it (token); queries and keys are split "
+        "accordingly, and the logits become four terms, token or position of the query with token or position of the "
+        "key, exactly; where layers add what a token and a distance give together, that is a fifth. "
+        "What a layer adds by distance (a bias) and what a rotation does to the "
+        "means belong to position alone. Terms are centred over the keys of each query, for softmax cannot see "
+        "more. The value is the share of position alone in the variance of the logits at ordinary tokens, the "
+        "heads of a layer pooled, the mean over layers; with several sentences, their mean. Other texts: the same "
+        "share in each of them, with the range of the middle 95 %. One sentence is measured whole and has no interval."
+    )
+    source = "Ke et al. 2021 (TUPE), eq. 6; made exact by replay"
+    heading = SENTENCES_HEADING
+    rests_on = MASKED_WINDOWS
+    reads_attention = True
+
+    def answer(self, reading: Reading) -> Iterable[Finding]:
+        """Yield the finding where sentences were asked about."""
+        return super().answer(reading) if reading.sentences else ()
+
+    def run(self, reading: Reading) -> Finding:
+        """Measure every sentence; the value is the share of position alone."""
+        layers_by_sentence = [reading.split_sentence(sentence) for sentence in reading.sentences]
+        values = [_pool(layers)[POSITION_ALONE] for layers in layers_by_sentence]
+        others_by_sentence = [
+            torch.stack([layer.positional_N for layer in layers]).mean(0) for layers in layers_by_sentence
+        ]
+        other_texts = float(torch.stack([others_N.mean() for others_N in others_by_sentence]).mean())
+        sentences = [
+            _describe(sentence, layers) for sentence, layers in zip(reading.sentences, layers_by_sentence, strict=True)
+        ]
+        low, high = compute_central_range(torch.cat(others_by_sentence))
+        return self.make_finding(
+            "\n".join(sentences)
+            + f"\nIn other texts, cut to the same length, positions alone account for {format_percent(other_texts)} "
+            f"(the middle 95 % of them: {format_percent_range(low, high)}).",
+            float(sum(values) / len(values)),
+            unit=SHARE,
+            references=(Reference("other texts", other_texts, (low, high)),),
+            light="info",
+            table=_make_table(reading.sentences, layers_by_sentence),
+            figure=_draw_figure(reading.sentences, layers_by_sentence),
+            details={"view": make_attention_view(reading.sentences, layers_by_sentence)},
+        )
+
+
+def _pool(layers: Sequence[SentenceLayer]) -> list[float]:
+    """Return the shares of ``SENTENCE_TERMS`` in a sentence, the mean over layers."""
+    return torch.stack([layer.pooled_t for layer in layers]).mean(0).tolist()
+
+
+def _describe(sentence: Sentence, layers: Sequence[SentenceLayer]) -> str:
+    """Say what the logits of a sentence are made of, and in which head position does most."""
+    shares = dict(zip(SENTENCE_TERMS, _pool(layers), strict=True))
+    tokens, position, added = shares["token alone"], shares["position alone"], shares["token × distance"]
+    cross = shares["token–position"] + shares["position–token"]
+    rest = f", what tokens and distances add together {format_percent(added)}" if abs(added) > LEAST_TOLD else ""
+    grid_LH = torch.stack([layer.shares_Ht[:, POSITION_ALONE] for layer in layers])
+    layer, head = divmod(int(grid_LH.argmax()), grid_LH.shape[1])
+    return (
+        f"“{sentence.text}”: tokens alone account for {format_percent(tokens)} of the logits' variance, tokens with "
+        f"positions {format_percent(cross)}, positions alone {format_percent(position)}{rest}; positions do most in "
+        f"layer {layer + 1} head {head + 1} ({format_percent(float(grid_LH.max()))})."
+    )
+
+
+def _make_table(sentences: Sequence[Sentence], layers_by_sentence: Sequence[Sequence[SentenceLayer]]) -> Table:
+    """List the shares of ``SENTENCE_TERMS`` of every head; the fifth is zero unless layers add tokens × distance."""
+    return Table.of(
+        ("sentence", "layer", "head", *SENTENCE_TERMS),
+        [
+            (sentence.text, index + 1, head, *row)
+            for sentence, layers in zip(sentences, layers_by_sentence, strict=True)
+            for index, layer in enumerate(layers)
+            for head, row in enumerate(layer.shares_Ht, 1)
+        ],
+    )
+
+
+def _draw_figure(sentences: Sequence[Sentence], layers_by_sentence: Sequence[Sequence[SentenceLayer]]) -> Figure:
+    """Draw the attention of all heads as a grid of small maps, layers downwards and heads across."""
+    panels = tuple(_draw_panel(*pair) for pair in zip(sentences, layers_by_sentence, strict=True))
+    rows, columns = len(layers_by_sentence[0]), layers_by_sentence[0][0].weights_HST.shape[0]
+    return Figure(
+        panels,
+        title="Attention of every head in your sentence",
+        caption="One small map a head: queries downwards, keys across, from the first token to the last.",
+        height=min(max(rows / columns, 0.3), 1.6),
+    )
+
+
+def _draw_panel(sentence: Sentence, layers: Sequence[SentenceLayer]) -> Panel:
+    """Draw the maps of one sentence."""
+    step = -(-sum(layer.weights_HST.numel() for layer in layers) // MOST_DRAWN)
+    drawn = [*enumerate(layers, 1)][::step]
+    heads = range(layers[0].weights_HST.shape[0])
+    names = tuple(
+        f"layer {index} head {head + 1}\npositions alone "
+        f"{format_percent(float(layer.shares_Ht[head, POSITION_ALONE]))}, "
+        f"tokens alone {format_percent(float(layer.shares_Ht[head, TOKENS_ALONE]))}"
+        for index, layer in drawn
+        for head in heads
+    )
+    tiles = make_mark(
+        "tiles",
+        [str(head + 1) for head in heads],
+        [str(index) for index, _ in drawn],
+        label="attention",
+        z=_round(torch.cat([torch.cat(tuple(layer.weights_HST), dim=1) for _, layer in drawn])),
+        names=names,
+    )
+    return Panel((tiles,), title=f"“{sentence.text}”", xlabel="head", ylabel="layer")
+
+
+def _round(values: Float[Tensor, "S T"]) -> tuple[tuple[float, ...], ...]:
+    """Return values with three decimals: a picture shows no more, and every digit makes the page larger."""
+    return tuple(tuple(round(value, 3) for value in row) for row in values.tolist())
+
+
+MOST_WORDS = 12
+"""Words of a sentence of which every pair is swapped; later words are left as they are."""
+MOST_OTHERS = 24
+"""Other texts whose distance from each other is the measure of a change."""
+
+Changes: TypeAlias = dict[tuple[int, int], float]
+"""How far swapping two words of a sentence moves the output, by the indices of the words."""
+
+
+class SentenceSwap(Measure):
+    """Every two words of a sentence swapped, and how far that moves the output."""
+
+    name = "sentence.swap"
+    question = "What does swapping two words of your sentence change?"
+    references = ("order ignored", "another text")
+    method = (
+        f"Every two different words among the first {MOST_WORDS} of the sentence are swapped, one pair at a time. "
+        "Squared change of the mean of the last hidden states (special tokens left out) over the mean squared "
+        "distance of two other texts cut to the length of the sentence: 1 is as different as another text. A model "
+        "that ignores order gives exactly 0. For a decoder the source stays as it was. The value is the largest "
+        "change over all pairs and sentences; one sentence is measured whole and has no interval."
+    )
+    source = "the question is Vaswani et al.'s own reason for positions (2017, section 3.5)"
+    heading = SENTENCES_HEADING
+    rests_on = MASKED_WINDOWS
+
+    def answer(self, reading: Reading) -> Iterable[Finding]:
+        """Yield the finding where sentences were asked about."""
+        return super().answer(reading) if reading.sentences else ()
+
+    def run(self, reading: Reading) -> Finding:
+        """Run the model on every version of every sentence; the value is the largest change."""
+        measured = [(sentence, _measure(reading, sentence)) for sentence in reading.sentences]
+        changes = [(sentence, pairs) for sentence, pairs in measured if not isinstance(pairs, str)]
+        if not changes:
+            return self.skip("\n".join(_describe_swap(*pair) for pair in measured))
+        value = max(change for _, pairs in changes for change in pairs.values())
+        return self.make_finding(
+            "\n".join(_describe_swap(*pair) for pair in measured),
+            value,
+            unit=SHARE,
+            references=(Reference("order ignored", 0.0), Reference("another text", 1.0)),
+            light="good" if value > LEAST_CHANGE else "bad",
+            table=Table.of(
+                ("sentence", "swapped", "change"),
+                [(s.text, swap_words(s.text, *pair), change) for s, pairs in changes for pair, change in pairs.items()],
+            ),
+            figure=_draw_figure_swap(changes),
+        )
+
+
+def _measure(reading: Reading, sentence: Sentence) -> Changes | str:
+    """Return the changes, or the reason why there is none.
+
+    Pairs whose swap makes the sentence longer than the model reads are left out.
+    """
+    subject = reading.subject
+    pairs = _list_pairs(sentence)
+    if not pairs:
+        return "not measured: it has no two different words"
+    rows_NT, source_NS = make_comparison_rows(sentence, reading.windows, MOST_OTHERS)
+    others_ND = torch.stack(
+        [
+            compute_mean_state(subject, row.tolist(), None if source_NS is None else _unpad(source_NS[index]))
+            for index, row in enumerate(rows_NT)
+            if index > 1
+        ]
+    )
+    distance = measure_squared_distance(others_ND)
+    if distance == 0.0:
+        return "not measured: all other texts have the same mean output, so there is no distance to measure by"
+    before_D = compute_mean_state(subject, sentence.ids, sentence.source)
+    changes = {pair: _measure_change(subject, sentence, pair, before_D) for pair in pairs}
+    fitting = {pair: change / distance for pair, change in changes.items() if change is not None}
+    return fitting or "not measured: every swap makes it longer than the model reads"
+
+
+def _list_pairs(sentence: Sentence) -> list[tuple[int, int]]:
+    """Return the indices of every two different words among the first ``MOST_WORDS`` of a sentence."""
+    words = list_words(sentence.text)[:MOST_WORDS]
+    return [(i, j) for i, j in combinations(range(len(words)), 2) if words[i] != words[j]]
+
+
+def _measure_change(subject: Subject, sentence: Sentence, pair: tuple[int, int], before_D: Tensor) -> float | None:
+    """Return the squared change of the mean state when two words are swapped: 0 where the token ids stay the same.
+
+    It is None where the swapped text has more tokens than the model reads, so that nothing can be measured.
+    """
+    ids, _ = encode_text(subject, swap_words(sentence.text, *pair))
+    if subject.max_length is not None and len(ids) > subject.max_length:
+        return None
+    if ids == sentence.ids:
+        return 0.0
+    return float((compute_mean_state(subject, ids, sentence.source or sentence.ids) - before_D).square().sum())
+
+
+def _unpad(source_S: Tensor) -> list[int]:
+    """Return the ids of a source without its padding."""
+    return list(source_S[source_S >= 0].tolist())
+
+
+def _describe_swap(sentence: Sentence, changes: Changes | str) -> str:
+    """Say which of the measured swaps changes the output most and which least, and what was not measured."""
+    if isinstance(changes, str):
+        return f"“{sentence.text}”: {changes}."
+    words = list_words(sentence.text)
+    left_out = len(_list_pairs(sentence)) - len(changes)
+    swaps = "one swap that makes" if left_out == 1 else f"{left_out} swaps that make"
+    note = f" Not measured: {swaps} it longer than the model reads." if left_out else ""
+    if len(words) > MOST_WORDS:
+        note += f" Words after the first {MOST_WORDS} were left where they are."
+    most, least = max(changes, key=lambda pair: changes[pair]), min(changes, key=lambda pair: changes[pair])
+    if changes[most] <= LEAST_CHANGE:
+        return f"“{sentence.text}”: swapping two words does not change the mean of the output.{note}"
+
+    def name(pair: tuple[int, int]) -> str:
+        return f"“{words[pair[0]]}” and “{words[pair[1]]}”"
+
+    clause = (
+        f"“{sentence.text}”: swapping {name(most)} changes the mean of the output by {format_percent(changes[most])} "
+        "of the squared distance between two other texts"
+    )
+    if most == least:
+        return f"{clause}.{note}"
+    pairs = "the measured pairs" if note else "all pairs"
+    return (
+        f"{clause}, the most of {pairs}; swapping {name(least)} changes it least ({format_percent(changes[least])})."
+        f"{note}"
+    )
+
+
+def _draw_figure_swap(changes_by_sentence: Sequence[tuple[Sentence, Changes]]) -> Figure:
+    """Draw the changes of all pairs of words as one map a sentence."""
+    panels = []
+    for sentence, changes in changes_by_sentence:
+        words = list_words(sentence.text)[:MOST_WORDS]
+        names = [f"{index} {word}" for index, word in enumerate(words, 1)]
+        z = [[changes.get((min(i, j), max(i, j))) for j in range(len(words))] for i in range(len(words))]
+        marks = (make_heatmap(z, x=tuple(names), y=tuple(names), label="share by which the output changes"),)
+        panels.append(Panel(marks, title=f"“{sentence.text}”", xlabel="word", ylabel="swapped with"))
+    return Figure(
+        tuple(panels),
+        caption="100 % is the mean squared distance between two other texts of that length.",
+        height=0.5,
+        title="How much swapping two words changes the output",
+    )

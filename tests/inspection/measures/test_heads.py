@@ -1,0 +1,138 @@
+"""Heads that attend by position are counted and named."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from clockhands.inspection.measures import MEASURES
+from clockhands.inspection.measures.heads import InductionTexts, draw_halves
+from clockhands.inspection.reading.attention_hooks import ComputedAttention
+from clockhands.inspection.reading.head_statistics import HeadStatistics, HeadSums
+from clockhands.inspection.reading.reading import Reading
+from clockhands.models.subject import Subject
+
+from .. import planted, planted_gpt2
+from ..planted_gpt2 import draw, make
+from .readings import (
+    answer_heads,
+)
+
+
+def test_attention_by_position_is_counted_and_uniform_attention_is_not() -> None:
+    """Uniform attention in float32 is the same in every text up to rounding, which is no effect of position."""
+    for kind in ("encoder", "decoder"):
+        flat = answer_heads("heads.positional", planted.heads_of(planted.subject_of(planted.uniform(kind))[1]))
+        assert flat.verdict == (
+            "0 of 2 heads attend mostly by position (0 surely and 0 possibly, by each head's own 95 % interval). No "
+            "head gives half of its attention to one offset (of at most 32 tokens) or to one position."
+        )
+        assert (flat.value, flat.interval) == (0.0, None), "a count of none has no interval"
+    found = answer_heads("heads.positional", planted.heads_of(planted.subject_of(planted.copying())[1]))
+    assert found.value == 2.0 and found.interval == (2.0, 2.0)
+    assert "layer 1 head 1: previous token" in found.verdict and found.light == "good"
+
+
+@pytest.mark.parametrize(("offset", "named"), [(20, True), (40, False)])
+def test_offsets_beyond_those_that_are_counted_are_not_denied(offset: int, named: bool) -> None:
+    """A head that attends 40 back was said to give half of its attention to no offset."""
+    length = 96
+    weights = torch.zeros(9, 1, length, length)
+    weights[:, 0, torch.arange(length), (torch.arange(length) - offset).clamp_min(0)] = 1.0
+    sums = HeadSums(torch.ones(length, dtype=torch.bool))
+    heads = torch.zeros(9, 1, length, 4)
+    sums.add(ComputedAttention(torch.nn.Identity(), heads, heads, weights, weights, torch.ones_like(weights).bool()))
+    verdict = answer_heads("heads.positional", sums.summarise()).verdict
+    assert (f"layer 1 head 1: offset -{offset}" in verdict) == named
+    assert ("No head gives half of its attention to one offset (of at most 32 tokens)" in verdict) == (not named)
+
+
+def test_how_far_heads_attend() -> None:
+    near = answer_heads("heads.distance", planted.heads_of(planted.subject_of(planted.previous_token(30.0))[1]))
+    assert "Layer 1 attends less than half as far as uniform attention." in near.verdict
+    far = answer_heads("heads.distance", planted.heads_of(planted.subject_of(planted.uniform())[1]))
+    assert "No layer attends less than half as far as uniform attention." in far.verdict
+    assert far.value == pytest.approx(far.references[0].value, rel=1e-3)
+    assert far.verdict.startswith("Layer 1 attends nearest, at a median over heads of")
+
+
+def _distant(distances: list[float], uniform: float) -> HeadStatistics:
+    """A layer whose heads attend at these distances on every text, beside uniform attention at ``uniform``."""
+    layer = planted.heads_of(planted.subject_of(planted.uniform())[1])
+    return replace(layer, distance_NH=torch.tensor(distances).double().expand(9, -1), uniform_distance=uniform)
+
+
+@pytest.mark.parametrize(("distances", "median"), [([1.0, 3.0], 2.0), ([1.0, 2.0, 4.0, 9.0], 3.0), ([1, 2, 9], 2.0)])
+def test_the_median_over_heads_is_the_middle_of_the_two_in_the_middle(distances: list[float], median: float) -> None:
+    """It was the lower of the two."""
+    found = answer_heads("heads.distance", _distant(distances, 10.0))
+    assert found.value == median and found.interval == (median, median)
+    assert f"a median over heads of {median:.1f} tokens" in found.verdict
+
+
+@pytest.mark.parametrize("local_first", [True, False])
+def test_every_layer_is_compared_with_uniform_attention_under_its_own_mask(local_first: bool) -> None:
+    """A local layer attends as far as it may, 2 tokens; a global one 6 of 20. All were compared with the first."""
+    layers = [_distant([2.0, 2.0], 2.0), _distant([6.0, 6.0], 20.0)]
+    layers = layers if local_first else layers[::-1]
+    reading = replace(Reading.without_text(Subject.of(planted.uniform())), head_statistics=layers)
+    found = MEASURES["heads.distance"].run(reading)
+    assert found.value == 2.0 and found.references[0].value == 2.0
+    assert found.verdict.endswith(
+        f"Layer {2 if local_first else 1} attends less than half as far as uniform attention."
+    )
+
+
+def test_a_layer_is_drawn_at_all_offsets_of_its_own_mask() -> None:
+    """Those that the first layer's mask allows were drawn of all."""
+    causal, both = (planted.heads_of(planted.subject_of(planted.uniform(kind))[1]) for kind in ("decoder", "encoder"))
+    figure = (
+        MEASURES["heads.distance"]
+        .run(replace(Reading.without_text(Subject.of(planted.uniform())), head_statistics=[causal, both]))
+        .figure
+    )
+    assert figure is not None
+    assert [max(panel.marks[0].x) for panel in figure.panels] == [0, planted.LENGTH - 1]
+
+
+def test_a_hand_built_induction_head_is_named_with_the_previous_token_head() -> None:
+    reading = planted_gpt2.read(make(("previous", "uniform"), ("uniform", "induction")), draw())
+    found = MEASURES["heads.induction"].run(reading)
+    assert found.value == 1.0
+    assert found.verdict.startswith("One head looks at what followed the same token before: layer 2 head 2 (")
+    assert "these look at the previous token, which induction needs: layer 1 head 1." in found.verdict
+    scores = {row[:2]: row[2:4] for row in found.table.rows}
+    assert scores[2, 2][0] > 0.5 > 0.1 > scores[2, 2][1]
+
+
+def test_without_the_previous_token_there_is_no_induction() -> None:
+    """The second layer is the same: it finds no token that knows what stands before it."""
+    for first in ("uniform", "first position"):
+        reading = planted_gpt2.read(make((first, "uniform"), ("uniform", "induction")), draw())  # type: ignore[arg-type]
+        found = MEASURES["heads.induction"].run(reading)
+        assert found.value == 0.0 and found.verdict.startswith("No head was found that looks at what followed the same")
+
+
+def test_heads_that_go_by_position_do_no_induction() -> None:
+    found = MEASURES["heads.induction"].run(planted_gpt2.read(make(("previous", "first position")), draw()))
+    assert found.value == 0.0
+
+
+def test_an_encoder_is_left_out() -> None:
+    subject, recorded = planted.subject_of(planted.bert())
+    reading = planted_gpt2.read(subject.model, recorded.ids_NT)
+    assert MEASURES["heads.induction"].run(reading).light == "skip"
+
+
+def test_no_token_of_the_control_stands_before_a_target() -> None:
+    reading = planted_gpt2.read(make(("uniform", "uniform")), draw(texts=8))
+    texts = draw_halves(reading.capture)
+    assert isinstance(texts, InductionTexts)
+    asked, before = (
+        ids.gather(1, at) for ids, at in ((texts.ids_NT, texts.queries_Nn), (texts.ids_NT, texts.targets_Nn - 1))
+    )
+    assert torch.equal(asked, before)
+    assert not bool((texts.control_NT.gather(1, texts.targets_Nn - 1) == asked).any())
+    assert torch.equal(texts.control_NT.gather(1, texts.queries_Nn), asked)

@@ -1,0 +1,134 @@
+"""Stacked shares of the logits add up to what was split, and small groups are left out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+
+from clockhands.inspection.measures.logits import _describe_ends, describe_equal_layers, draw_shares
+from clockhands.inspection.number_format import format_percent
+from clockhands.inspection.reading.capture import capture
+from clockhands.inspection.reading.logit_split import CONTENT, DISTANCE, POSITIONAL, TERMS
+from clockhands.models.subject import Subject
+
+from .. import planted
+from ..tiny import tiny
+from .readings import (
+    answer_splits,
+    attend_to_content,
+    draw_ids,
+    split_layers,
+)
+
+
+def _shares(**terms: float) -> torch.Tensor:
+    names = {"content": "content–content", "curve": "constant–constant", "bias": "added, constant"}
+    shares = torch.zeros(len(TERMS), dtype=torch.float64)
+    for name, share in terms.items():
+        shares[TERMS.index(names[name])] = share
+    return shares
+
+
+def test_terms_of_one_group_are_stacked_as_one() -> None:
+    columns = [_shares(content=0.7, curve=0.1, bias=0.2), _shares(content=0.999, bias=0.001)]
+    marks = draw_shares(["1", "2"], columns, "layer", None).panels[0].marks
+    assert {mark.label: mark.y for mark in marks} == {
+        CONTENT: pytest.approx((0.7, 0.999)),
+        DISTANCE: pytest.approx((0.3, 0.001)),
+    }
+
+
+def test_a_group_that_is_small_everywhere_is_left_out() -> None:
+    marks = draw_shares(["1"], [_shares(content=0.999, bias=0.001)], "layer", [0.4]).panels[0].marks
+    assert [(mark.label, mark.kind) for mark in marks] == [
+        (CONTENT, "stack"),
+        ("position alone, untrained", "points"),
+    ]
+    assert marks[1].y == (pytest.approx(0.4),) and marks[1].emphasis == "reference"
+
+
+@pytest.mark.parametrize(
+    ("chosen", "sentence"), [(True, "Here tokens choose positions or change what"), (False, "The terms add up to")]
+)
+def test_tokens_choose_positions_is_said_where_they_do(chosen: bool, sentence: str) -> None:
+    """RePo whose tokens all choose position 0 rotates nothing, and nothing of its logits depends on what they chose."""
+    model: Any = planted.uniform("encoder", "repo")
+    with torch.no_grad():
+        model.encoder.blocks[0].attention.qkv.weight[:64].normal_(0, 0.3)
+        if not chosen:
+            model.encoder.schemes[0].place.weight.zero_()
+        else:
+            model.encoder.schemes[0].place.weight.mul_(10)
+    verdict = answer_splits("logits.layers", split_layers(model)).verdict
+    assert sentence in verdict
+    assert ("tokens choose positions" in verdict) == chosen
+
+
+def test_a_layer_attends_by_position_by_content_or_by_neither() -> None:
+    positional = answer_splits("logits.layers", split_layers(planted.copying()))
+    assert positional.verdict.startswith(
+        "Position alone accounts for 100 % of the variance of the first layer's logits"
+    )
+    content = answer_splits("logits.layers", split_layers(attend_to_content()))
+    assert content.verdict.startswith("No effect of position alone on the first layer's logits was found")
+    equal = answer_splits("logits.layers", split_layers(planted.uniform()))
+    assert equal.verdict.startswith("The first layer attends to all tokens alike")
+
+
+def test_the_last_layer_is_judged_by_its_own_interval() -> None:
+    """It was said to be due to position by whatever the estimate was."""
+    (positional,), (content,) = split_layers(planted.copying()), split_layers(attend_to_content())
+    verdict = answer_splits("logits.layers", [positional, content]).verdict
+    assert "the variance of the first layer's logits" in verdict
+    assert "No effect of position alone on the last layer's logits was found" in verdict
+    assert "the variance of the last layer's logits" in answer_splits("logits.layers", [content, positional]).verdict
+    assert "last layer" not in answer_splits("logits.layers", [positional]).verdict
+
+
+def test_a_split_that_misses_the_logits_says_so() -> None:
+    (exact,) = split_layers(planted.copying(), 16)
+    assert "The terms add up to the logits, with an error of at most" in answer_splits("logits.layers", [exact]).verdict
+    missed = answer_splits("logits.layers", [replace(exact, error=0.3)])
+    assert "But the terms miss the logits by up to 30 % of the largest" in missed.verdict and missed.light == "warn"
+    assert "by up to 0.02 % of the largest" in answer_splits("logits.layers", [replace(exact, error=2e-4)]).verdict
+
+
+def test_the_untrained_layers_are_told_where_there_are_any() -> None:
+    splits = [*split_layers(planted.copying()), *split_layers(attend_to_content())]
+    told = "Untrained, position alone accounts for "
+    assert _describe_ends(splits, [0.3, 0.1]).endswith(f" {told}30 % in the first layer and 10 % in the last.")
+    assert _describe_ends(splits[:1], [0.3]).endswith(f" {told}30 % in the first layer.")
+    assert told not in _describe_ends(splits, None)
+
+
+def test_the_sentence_and_the_table_have_one_sum_and_the_sentence_names_its_terms() -> None:
+    found = answer_splits("logits.layers", split_layers(attend_to_content("alibi")))
+    assert found.table.columns[:2] == ("layer", "position alone")
+    assert found.table.rows[0][1] == pytest.approx(found.value)
+    assert found.value > 0.001 and f"accounts for {format_percent(found.value)} of" in found.verdict  # type: ignore[operator]
+    assert all(name in found.verdict for name in POSITIONAL) and "measured on 0 windows of 1 tokens" in found.verdict
+
+
+@pytest.mark.parametrize(("kind", "equal"), [("albert", True), ("copied", True), ("bert", False)])
+def test_layers_of_equal_weights_are_told(kind: str, equal: bool) -> None:
+    """ALBERT runs one layer twice; of a BERT the second layer is a copy of the first, or is not."""
+    model = tiny("albert" if kind == "albert" else "bert")
+    if kind == "copied":
+        model.encoder.layer[1].load_state_dict(model.encoder.layer[0].state_dict())
+    subject = Subject.of(model)
+    layers = capture(subject.model, subject.forward, draw_ids()).layers
+    told = " Layers 1 and 2 have the same weights in their attention."
+    assert describe_equal_layers(layers) == (told if equal else "")
+
+
+def test_the_head_that_depends_on_position_most_is_named_with_its_share() -> None:
+    models = (planted.copying(), planted.previous_token(), attend_to_content())
+    both, one, none = (answer_splits("logits.heads", split_layers(model)) for model in models)
+    for found in (both, one):
+        assert found.value > 0.98 and found.interval is not None and found.interval[0] > 0.9  # type: ignore[operator]
+        assert "is largest in layer 1 head 1" in found.verdict and "No effect" not in found.verdict
+    assert {row[:2]: round(float(row[2]), 1) for row in one.table.rows} == {(1, 1): 1.0, (1, 2): 0.0}  # type: ignore[arg-type]
+    assert none.value < 0.05 and none.verdict.startswith("No effect of position alone")  # type: ignore[operator]

@@ -1,0 +1,281 @@
+"""Pairs of channels are ordered by the speed at which they turn, and layers that turn none are told apart."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+
+from clockhands.inspection.measures.rotation import (
+    RotationHands,
+    compute_pair_shares,
+    compute_pair_sums,
+    compute_unrotated_r2,
+    describe_resting_pairs,
+    estimate_frequencies,
+    find_rotated_width,
+    order_pairs,
+    read_rotation_hands,
+    remove_rotation,
+)
+from clockhands.inspection.reading.capture import capture
+from clockhands.inspection.reading.layer import Layer
+from clockhands.inspection.reading.logit_split import split_first_batch
+from clockhands.model import PositionConfig
+from clockhands.models.subject import Subject
+from clockhands.scheme_pages.shown_options import complete_options
+
+from .. import planted
+from ..planted import answer
+from ..tiny import tiny
+from .readings import WINDOW, attend_to_content, draw_ids, read_own
+
+
+def _order(position: PositionConfig, layer: int = 0) -> list[int] | None:
+    subject, recorded = read_own(position)
+    order_F, _ = order_pairs(subject, recorded.layers[layer])
+    return None if order_F is None else order_F.tolist()
+
+
+def test_pairs_are_ordered_by_speed_and_not_by_number() -> None:
+    """Learned factors turn the frequencies 1, 0.1, 0.01, 0.001 into 0.001, 0.01, 0.1, 1."""
+    subject, _ = read_own(PositionConfig("rope", {"learned": True}))
+    stack: Any = subject.model
+    for scheme in dict.fromkeys(stack.schemes):
+        with torch.no_grad():
+            scheme.alpha_F.copy_(torch.tensor([1e-3, 1e-1, 1e1, 1e3]).log())
+    recorded = capture(subject.model, subject.forward, draw_ids())
+    order_F, resting = order_pairs(subject, recorded.layers[0])
+    assert order_F is not None and order_F.tolist() == [3, 2, 1, 0] and resting == 0
+    assert _order(PositionConfig("rope")) == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("scheme", ["ssmax", "temperature", "liere", "mixed", "fope"])
+def test_what_rotates_no_pair_at_one_speed_has_no_order(scheme: str) -> None:
+    """The first two scale queries, LieRE rotates blocks, and in the others a pair has several frequencies."""
+    assert _order(PositionConfig(scheme, complete_options(scheme))) is None
+
+
+def test_a_layer_without_rotation_has_no_order() -> None:
+    assert _order(PositionConfig("rope", skip_every=2), layer=1) is None
+    subject = Subject.of(tiny("smollm3"))
+    recorded = capture(subject.model, subject.forward, draw_ids())
+    first, second = (order_pairs(subject, layer)[0] for layer in recorded.layers)
+    assert first is not None and first.tolist() == [0, 1, 2, 3] and second is None
+
+
+@pytest.mark.parametrize("still", [0, 2])
+def test_pairs_that_stand_still_are_counted_and_told(still: int) -> None:
+    """The learned factors of some of four pairs make their frequencies zero."""
+    subject, _ = read_own(PositionConfig("rope", {"learned": True}))
+    stack: Any = subject.model
+    for scheme in dict.fromkeys(stack.schemes):
+        with torch.no_grad():
+            scheme.alpha_F[4 - still :] = -1e4
+    recorded = capture(subject.model, subject.forward, draw_ids())
+    read = {index: order_pairs(subject, layer) for index, layer in enumerate(recorded.layers)}
+    assert [resting for _, resting in read.values()] == [still, still]
+    told = " In layers 1 and 2, 2 of 4 rotated pairs stand still: they see no position."
+    assert describe_resting_pairs(read) == (told if still else "")
+
+
+def test_a_pair_that_turns_at_two_speeds_has_none() -> None:
+    """Three pairs, of which the last turns by 0.3 and by 0.7 in turn."""
+    steps = torch.stack([torch.full((16,), 0.5), torch.zeros(16), torch.tensor([0.3, 0.7] * 8)], dim=-1)
+    angle_TF = steps.double().cumsum(0)
+    frequencies = estimate_frequencies(torch.polar(torch.ones_like(angle_TF), angle_TF)[None])
+    assert frequencies[:2].tolist() == pytest.approx([0.5, 0.0]) and bool(frequencies[2].isnan())
+
+
+def read(name: str) -> list[RotationHands | None]:
+    subject = Subject.of(tiny(name))
+    recorded = capture(subject.model, subject.forward, draw_ids())
+    return [read_rotation_hands(subject, layer, split_first_batch(layer)) for layer in recorded.layers]
+
+
+@pytest.mark.parametrize(
+    "name, frequencies",
+    [
+        ("llama", [1, 0.1, 0.01, 0.001]),  # base 10,000, heads of 8 channels
+        ("gpt-j", [1, 0.01]),  # 4 of 8 channels, neighbours paired
+        ("llama-yarn", [1, 0.025, 0.0025, 0.00025]),
+    ],
+)
+def test_frequencies_are_those_of_the_configuration(name: str, frequencies: list[float]) -> None:
+    for hands in read(name):
+        assert hands is not None
+        assert hands.frequencies_F.tolist() == pytest.approx(frequencies, rel=1e-3)
+
+
+def test_kinds_of_layers_turn_at_their_own_speeds() -> None:
+    """ModernBERT: base 160,000 in layers that see all, 10,000 in those that see a few tokens; SmolLM3: one without."""
+    wide, local = read("modernbert")
+    assert wide is not None and local is not None
+    assert wide.frequencies_F.tolist() == pytest.approx([160_000 ** -(f / 4) for f in range(4)], rel=1e-3)
+    assert local.frequencies_F.tolist() == pytest.approx([10_000 ** -(f / 4) for f in range(4)], rel=1e-3)
+    assert read("smollm3")[1] is None
+
+
+def test_a_model_that_rotates_nothing_has_no_hands() -> None:
+    assert read("gpt2") == [None, None]
+
+
+def test_weights_bound_what_the_pairs_add_to_the_constant_logit() -> None:
+    """|q·k| of the constant part at any distance is at most the sum over pairs of |q_f| |k_f|, as Cauchy has it."""
+    subject = Subject.of(tiny("llama"))
+    layer = capture(subject.model, subject.forward, draw_ids()).layers[0]
+    hands = read_rotation_hands(subject, layer, split_first_batch(layer))
+    assert hands is not None
+    mean = layer.inputs_NTD[1::2].double().mean((0, 1)).float().expand(1, layer.inputs_NTD.shape[1], -1)
+    call = layer.replay(mean)
+    products = call.q_BHSK[0] @ call.k_BHTK[0].transpose(-1, -2) / math.sqrt(8)
+    bound = hands.weights_HF.sum(-1)
+    assert bool((products.abs().amax((1, 2)) <= bound * (1 + 1e-4)).all())
+    assert bool((products.abs().amax((1, 2)) >= bound * 0.1).all()), "and it is no idle bound"
+    assert bool(torch.isfinite(hands.weights_HF).all())
+
+
+@pytest.mark.parametrize(("pairs", "least", "most"), [([0, 1], 0.9, 1.01), ([5, 6, 7], -0.01, 0.1)])
+def test_which_pairs_carry_the_logits(pairs: list[int], least: float, most: float) -> None:
+    """Only fast pairs of the rotation, then only slow ones: 16 dimensions of a head are 8 pairs, half a head apart."""
+    model: Any = planted.uniform("encoder", "rope")
+    with torch.no_grad():
+        rows = model.encoder.blocks[0].attention.qkv.weight[:64].unflatten(0, (2, 2, 16))
+        both = [*pairs, *(pair + 8 for pair in pairs)]
+        rows[:, :, both] = torch.randn(2, 2, len(both), 32, generator=torch.Generator().manual_seed(0))
+    subject, recorded = planted.subject_of(model)
+    found = answer("kernel.frequencies", subject, recorded)
+    assert least < found.value < most  # type: ignore[operator]
+    assert found.verdict.startswith("The fastest quarter of the rotated pairs carries")
+    assert found.interval is not None and found.interval[0] <= found.value <= found.interval[1]  # type: ignore[operator]
+    assert found.references[0].name == "equal pairs" and found.references[0].value == 0.25
+
+
+def _compute_shares(subject: Subject, layer: Layer, ordinary_T: torch.Tensor) -> torch.Tensor:
+    """Return the shares of the rotating pairs of one layer, and last that of the channels that do not rotate."""
+    return compute_pair_shares(*compute_pair_sums(subject, layer, ordinary_T))
+
+
+@pytest.mark.parametrize("name", ["llama", "gpt-neox", "roformer", "gpt-j", "cohere", "modernbert"])
+def test_the_pairs_are_everything_where_there_is_no_bias(name: str) -> None:
+    subject = Subject.of(tiny(name))
+    recorded = capture(subject.model, subject.forward, draw_ids())
+    for layer in recorded.layers:
+        shares = _compute_shares(subject, layer, recorded.ordinary_T)
+        assert float(shares.sum()) == pytest.approx(1.0, abs=1e-4)
+
+
+def test_partial_rotation_leaves_channels_unrotated() -> None:
+    subject = Subject.of(tiny("gpt-j"))
+    recorded = capture(subject.model, subject.forward, draw_ids())
+    shares = _compute_shares(subject, recorded.layers[0], recorded.ordinary_T)
+    assert len(shares) == 2 + 1, "rotary_dim 4 makes two pairs"
+    assert find_rotated_width(subject, recorded.layers[0], 8) == 4
+
+
+@pytest.mark.parametrize(("channel", "expected"), [(0, 0), (2, 0), (1, 1), (3, 1), (4, 2), (7, 2)])
+def test_own_partial_rotation_pairs_only_the_channels_that_rotate(channel: int, expected: int) -> None:
+    """Half of eight channels rotate, so that channel c rotates with c + 2; one channel of a head carries all."""
+    subject, recorded = read_own(PositionConfig("rope", {"fraction": 0.5}))
+    with torch.no_grad():
+        for block in subject.model.blocks:
+            rows = block.attention.qkv.weight[:64].unflatten(0, (2, 4, 8))
+            kept = rows[:, :, channel].clone()
+            rows.zero_()
+            rows[:, :, channel] = kept
+    recorded = capture(subject.model, subject.forward, draw_ids())
+    shares = _compute_shares(subject, recorded.layers[0], recorded.ordinary_T)
+    assert len(shares) == 2 + 1, "two pairs, and what does not rotate"
+    assert shares.tolist() == pytest.approx([float(pair == expected) for pair in range(3)], abs=1e-4)
+
+
+def test_what_products_without_rotation_explain_is_a_squared_correlation() -> None:
+    """The slope of their covariance is no share: it changes when all rotated logits are scaled, and can be above 1."""
+    recorded = read_own(PositionConfig("rope", {"fraction": 0.5}))[1]
+    layer = recorded.layers[0]
+    still = remove_rotation(layer)
+    assert still is not None
+    logits, products = [], []
+    for rows, call in layer.replay_all():
+        other = still.replay(layer.inputs_NTD[rows])
+        for values, kept in ((call.logits_BHST, logits), (other.q_BHSK @ other.k_BHTK.mT, products)):
+            for t in range(1, WINDOW):
+                seen = values[:, :, t, : t + 1].double()
+                kept.append((seen - seen.mean(-1, keepdim=True)).flatten())
+    x, y = torch.cat(products), torch.cat(logits)
+    expected = float((x * y).sum() ** 2 / (x.square().sum() * y.square().sum()))
+    share = compute_unrotated_r2(layer, recorded.ordinary_T)
+    assert share == pytest.approx(expected, rel=1e-4)
+    slope = float((x * y).sum() / y.square().sum()) * layer.scale
+    assert abs(slope - expected) > 0.01, "the two are told apart here"
+
+
+@pytest.mark.parametrize("layout", ["half", "interleaved"])
+def test_the_planted_frequency_is_the_one_that_is_reported(layout: str) -> None:
+    """Only the third pair of channels of every head carries anything."""
+    subject, recorded = read_own(PositionConfig("rope", {"layout": layout}))
+    pair = [2, 6] if layout == "half" else [4, 5]
+    with torch.no_grad():
+        for block in subject.model.blocks:
+            rows = block.attention.qkv.weight[:64].unflatten(0, (2, 4, 8))
+            kept = rows[:, :, pair].clone()
+            rows.zero_()
+            rows[:, :, pair] = kept
+    recorded = capture(subject.model, subject.forward, draw_ids())
+    shares = _compute_shares(subject, recorded.layers[0], recorded.ordinary_T)
+    assert int(shares.argmax()) == 2
+    assert float(shares[2]) == pytest.approx(1.0, abs=1e-4)
+
+
+def test_without_rotation_the_products_are_what_they_are_without_rotation() -> None:
+    """A rotation by almost nothing changes almost nothing; the default one changes much."""
+    still = read_own(PositionConfig("rope", {"base": 1e30}))[1]
+    turning = read_own(PositionConfig("rope"))[1]
+    layer = turning.layers[0]
+    plain = remove_rotation(layer)
+    assert plain is not None
+    q = plain.replay(layer.inputs_NTD[:4]).q_BHSK
+    torch.testing.assert_close(q.norm(dim=-1), layer.replay(layer.inputs_NTD[:4]).q_BHSK.norm(dim=-1))
+    assert not torch.allclose(q, layer.replay(layer.inputs_NTD[:4]).q_BHSK, atol=1e-3)
+    share = compute_unrotated_r2(turning.layers[0], turning.ordinary_T)
+    slower = compute_unrotated_r2(still.layers[0], still.ordinary_T)
+    assert share is not None and slower is not None
+    assert share < slower <= 1.0
+
+
+def test_layers_without_rotation_are_left_out_and_named() -> None:
+    """They were counted as rotated, and with partial rotation of the others they ended in a traceback."""
+    found = answer("kernel.frequencies", *read_own(PositionConfig("rope", {"fraction": 0.5}, skip_every=2)))
+    assert "; 50 % if all pairs carried the same)" in found.verdict, "one pair of two"
+    assert found.verdict.endswith("Layer 2 does not rotate each pair of channels at one speed; it is left out.")
+    assert [row[0] for row in found.table.rows] == [1]
+    whole = answer("kernel.frequencies", *read_own(PositionConfig("rope")))
+    assert "left out" not in whole.verdict and [row[0] for row in whole.table.rows] == [1, 2]
+
+
+def test_a_scheme_that_rotates_nothing_has_no_fastest_quarter() -> None:
+    """SSMax multiplies queries: "the fastest quarter of the rotated pairs" was told of it."""
+    found = answer("kernel.frequencies", *read_own(PositionConfig("ssmax")))
+    assert found.light == "skip" and found.verdict.startswith("No layer rotates each of its pairs of channels at one")
+
+
+def test_the_fastest_quarter_is_that_of_the_fastest_pair() -> None:
+    """Learned factors make the last pair the fastest, and it alone carries the logits; it was the slowest quarter."""
+    subject, _ = read_own(PositionConfig("rope", {"learned": True}))
+    stack: Any = subject.model
+    with torch.no_grad():
+        for scheme in dict.fromkeys(stack.schemes):
+            scheme.alpha_F.copy_(torch.tensor([1e-3, 1e-1, 1e1, 1e3]).log())
+        for block in stack.blocks:
+            rows = block.attention.qkv.weight[:64].unflatten(0, (2, 4, 8))
+            rows[:, :, [0, 1, 2, 4, 5, 6]] *= 1e-2
+    found = answer("kernel.frequencies", subject, capture(subject.model, subject.forward, draw_ids()))
+    assert found.value == pytest.approx(1.0, abs=1e-3)
+
+
+@pytest.mark.parametrize("scheme", ["none", "alibi", "rope"])
+def test_without_a_rotation_there_are_no_frequencies(scheme: str) -> None:
+    found = answer("kernel.frequencies", *planted.subject_of(attend_to_content(scheme)))
+    assert found.verdict.startswith("No rotation was found. ") == (found.light == "skip") == (scheme != "rope")

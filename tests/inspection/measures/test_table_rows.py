@@ -1,0 +1,203 @@
+"""Tables that hold nothing to measure, or hardly anything, for all measures of the table alike."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+import torch
+
+from clockhands.errors import CheckpointError
+from clockhands.inspection.estimators.step_errors import LINEAR, ROTATION, measure_step
+from clockhands.inspection.measures.table_rows import _describe, _describe_trend, compute_cosines, compute_symmetry
+from clockhands.inspection.reading.capture import capture
+
+from ..planted import answer, table_answer
+from .tables import learned, mixed, sinusoid, walk
+
+MEASURES = ("table.similarity", "table.hands", "table.shift")
+
+
+NOTHING: dict[str, Callable[[], torch.Tensor]] = {
+    "zero": lambda: torch.zeros(64, 64),
+    "constant": lambda: torch.full((64, 64), 0.1),
+    "constant but for the first row": lambda: torch.full((64, 64), 0.1).index_fill(0, torch.tensor([0]), 3.0),
+}
+
+
+LITTLE: dict[str, Callable[[], torch.Tensor]] = {
+    "one row differs": lambda: torch.zeros(64, 64).index_fill(0, torch.tensor([30]), 1.0),
+    "two rows in turn": lambda: torch.eye(2).repeat(32, 32),
+    "one direction": lambda: torch.linspace(-1, 1, 64)[:, None] * torch.ones(64),
+    "a row each": lambda: torch.eye(64),
+    "seventeen rows": lambda: walk(17, 64),
+    "tiny": lambda: 1e-18 * walk(64, 64),
+}
+
+
+@pytest.mark.parametrize("measure", MEASURES)
+@pytest.mark.parametrize("kind", NOTHING)
+def test_equal_rows_are_reported_as_equal(kind: str, measure: str) -> None:
+    finding = table_answer(measure, learned(NOTHING[kind]()))
+    assert finding.light == "skip"
+    assert finding.verdict == "All position rows are equal: this table does not tell one position from another."
+
+
+@pytest.mark.parametrize("kind", [*NOTHING, *LITTLE])
+def test_no_table_gives_an_infinite_number_or_none(kind: str) -> None:
+    subject = learned((NOTHING | LITTLE)[kind]())
+    recorded = capture(subject.model, subject.forward, torch.randint(5, 50, (4, 16)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        findings = [*(table_answer(measure, subject) for measure in MEASURES), answer("directions", subject, recorded)]
+    for finding in findings:
+        numbers = [finding.value, *(cell for row in finding.table.rows for cell in row)]
+        assert all(math.isfinite(number) for number in numbers if isinstance(number, (int, float))), finding.name
+        assert " nan" not in finding.verdict and " inf" not in finding.verdict
+
+
+@pytest.mark.parametrize("measure", MEASURES)
+def test_a_short_table_is_skipped_with_its_length(measure: str) -> None:
+    finding = table_answer(measure, learned(walk(12, 64)))
+    assert finding.light == "skip"
+    assert finding.verdict == "The position table has 12 rows; 17 are needed to measure this."
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3])
+def test_a_model_that_reads_next_to_nothing_is_refused(rows: int) -> None:
+    with pytest.raises(CheckpointError, match=rf"reads no more than {rows} tokens at a time; inspect needs 8 or more"):
+        learned(walk(rows, 64))
+
+
+@pytest.mark.parametrize("broken", [math.nan, math.inf])
+@pytest.mark.parametrize("measure", MEASURES)
+def test_no_number_in_a_table_is_one_message(measure: str, broken: float) -> None:
+    subject = learned(walk(64, 64))
+    subject.model.embeddings.position_embeddings.weight.data[40, 3] = broken  # type: ignore[union-attr,operator,index]
+    with pytest.raises(CheckpointError, match=r"position table holds NaN or infinite values \(first in row 40\)"):
+        table_answer(measure, subject)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_a_table_in_low_precision_is_measured(dtype: torch.dtype) -> None:
+    subject = learned(mixed(128, 64, [5.0, 9.0, 31.0]), dtype)
+    assert [row[0] for row in table_answer("table.hands", subject).table.rows] == pytest.approx([5, 9, 31], rel=0.01)
+    assert table_answer("table.shift", subject).verdict.startswith("One rotation predicts the next row better")
+    assert table_answer("table.similarity", subject).light == "good"
+
+
+def test_the_cosine_of_every_distance_is_in_the_table() -> None:
+    """The largest distance was left out."""
+    found = table_answer("table.similarity", learned(walk(40, 16)))
+    assert [row[0] for row in found.table.rows] == list(range(1, 39)), "39 rows without the first"
+
+
+@pytest.mark.parametrize(
+    ("correlation", "said"),
+    [
+        (-1.0, "falls steadily"),
+        (-0.6, "falls on the whole (ρ = −0.60)"),
+        (-0.25, "does not fall on the whole (ρ = −0.25)"),
+    ],
+)
+def test_how_similarity_goes_with_distance(correlation: float, said: str) -> None:
+    """The verdict spoke of waves, which nothing measures."""
+    assert _describe_trend(correlation) == said
+
+
+def test_distance_explains_the_similarities_of_a_walk_and_not_those_of_noise() -> None:
+    smooth = table_answer("table.similarity", learned(walk(64, 16)))
+    assert smooth.verdict.startswith("Distance alone explains") and smooth.light == "good"
+    noise = table_answer("table.similarity", learned(torch.randn(64, 16, generator=torch.Generator().manual_seed(1))))
+    assert noise.verdict.startswith("No effect of distance on the similarities was found") and noise.light == "warn"
+
+
+def test_the_cosine_of_two_rows_is_that_of_the_rows() -> None:
+    """Of rows that are long and short, so that nothing else divides out."""
+    rows = torch.randn(12, 5, generator=torch.Generator().manual_seed(0)) * torch.logspace(-2, 2, 12)[:, None]
+    expected = torch.nn.functional.cosine_similarity(rows[:, None], rows[None], dim=-1)
+    torch.testing.assert_close(compute_cosines(rows), expected)
+
+
+def test_a_table_that_is_as_similar_ahead_as_behind_is_symmetric() -> None:
+    """A cosine that depends on the distance alone: 1. One that grows along the table: far from it."""
+    place = torch.arange(40.0)
+    distance = (place - place[:, None]).abs()
+    assert compute_symmetry(torch.cos(0.3 * distance)) == pytest.approx(1.0)
+    noise = torch.rand(40, 40, generator=torch.Generator().manual_seed(0))
+    assert abs(compute_symmetry((noise + noise.T) / 2)) < 0.3
+    assert compute_symmetry(torch.ones(40, 40)) == 0.0
+
+
+@pytest.mark.parametrize(("period", "cosine"), [(8, "0.71"), (4, "0.00"), (3, "−0.50")])
+def test_neighbours_have_the_cosine_of_one_step(period: int, cosine: str) -> None:
+    """Rows on a circle that turn by 2π/period, all around it."""
+    angle = 2 * math.pi * torch.arange(193.0) / period
+    rows = torch.stack([angle.cos(), angle.sin()], dim=1).repeat(1, 2)
+    assert (
+        f"; neighbours have cosine {cosine}, and similarity " in table_answer("table.similarity", learned(rows)).verdict
+    )
+
+
+@pytest.mark.parametrize(("rank", "told"), [(3, True), (64, False)])
+def test_a_low_rank_is_told_where_it_was_planted(rank: int, told: bool) -> None:
+    generator = torch.Generator().manual_seed(0)
+    rows = (
+        torch.randn(128, rank, generator=generator) @ torch.linalg.qr(torch.randn(64, 64, generator=generator)).Q[:rank]
+    )
+    verdict = table_answer("table.similarity", learned(rows)).verdict
+    sentence = " The table has a low rank: 99 % of its variance lies in 3 directions of 64."
+    assert verdict.endswith(sentence) == told and ("low rank" in verdict) == told
+
+
+def test_a_sinusoid_steps_by_the_same_rotation_everywhere() -> None:
+    finding = table_answer("table.shift", learned(sinusoid(128, 64)))
+    assert finding.verdict.startswith(
+        "A step by one is the same rotation everywhere: on stretches of rows that it was not fitted on, the best rota"
+    )
+    assert finding.light == "good"
+    still = finding.reference("standing still")
+    assert still is not None and finding.value < 0.2 * still.value  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("width", [64, 384])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_random_walk_has_no_rotation_better_than_standing_still(seed: int, width: int) -> None:
+    """It is smooth: any map that stays near where it was predicts it well, and none better than standing still."""
+    finding = table_answer("table.shift", learned(walk(128, width, seed)))
+    assert finding.verdict.startswith(
+        "No one rotation predicts the next row better than both standing still and a multiple of the row"
+    )
+    assert finding.light == "info"
+    assert finding.value < 0.2, "small although nothing turns: a reference is needed"  # type: ignore[operator]
+
+
+def test_a_map_that_misses_much_is_not_the_same_everywhere() -> None:
+    """A noisy clock: a rotation beats standing still, and still misses much. It was the same everywhere."""
+    finding = table_answer("table.shift", learned(mixed(256, 64, [5.0, 9.0, 31.0], noise=0.1)))
+    assert finding.value > 0.2 and finding.light == "info"  # type: ignore[operator]
+    assert finding.verdict.startswith(
+        "One rotation predicts the next row better than standing still and than a multiple of "
+    )
+    assert "So is a step by" not in finding.verdict
+
+
+def test_longer_steps_are_said_to_be_the_same_where_each_is_the_same_kind_of_map() -> None:
+    """It said so of a rotation where a longer step is another linear map, and of every step up to 16."""
+    rows = sinusoid(128, 64)[1:].double()
+    turns = measure_step(rows - rows.mean(0), 1)
+    assert turns.is_same_map and turns.reported_map == ROTATION
+    shrinks = replace(turns, step=2, by_stretch_s4=turns.by_stretch_s4[:, [0, 2, 2, 3]])
+    assert shrinks.is_same_map and shrinks.reported_map == LINEAR
+    assert _describe([turns, replace(turns, step=2)]).endswith(" So is a step by 2.")
+    assert "So is" not in _describe([turns, shrinks]) and "So is" not in _describe([turns])
+
+
+def test_one_straight_line_leaves_it_undecided() -> None:
+    finding = table_answer("table.shift", learned(torch.linspace(-1, 1, 64)[:, None] * torch.ones(64)))
+    assert finding.verdict.startswith(
+        "It is undecided whether one rotation predicts the next row better than both standing still and a multiple of "
+    )
