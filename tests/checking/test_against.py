@@ -117,7 +117,17 @@ def test_an_offset_by_one_in_a_table_is_named() -> None:
     port = model("gpt2")
     table = port.transformer.wpe.weight
     table.data = torch.cat([table.data[1:], table.data[:1]])
-    assert against.compare(port, model("gpt2")).explanation == "the model takes the row 1 too late for each position"
+    said = against.compare(port, model("gpt2")).explanation
+    assert said == "the model gives position p the reference's vector of p + 1"
+
+
+def test_a_port_without_the_offset_of_its_table_is_named() -> None:
+    """OPT keeps position p in row p + 2; a port that drops the offset reads rows 0 and 1, which no position has."""
+    port = model("opt")
+    table = port.model.decoder.embed_positions.weight
+    table.data = torch.cat([table.data[:2], table.data[:-2]])
+    said = against.compare(port, model("opt")).explanation
+    assert said == "the model gives position p the reference's vector of p − 2"
 
 
 def test_slopes_one_head_off_are_named(monkeypatch: pytest.MonkeyPatch) -> None:

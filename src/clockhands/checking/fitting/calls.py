@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from clockhands.checking.checks.check import Check, Measurement
-from clockhands.checking.fitting.reading import find_entry
+from clockhands.checking.fitting.reading import enter_state, find_entry
 from clockhands.checking.models.subject import Subject
 from clockhands.models.tap import Attention, AttentionTap
 
@@ -67,18 +67,9 @@ def listen(module: nn.Module, entry: str | None, rows: int, logits: ChangeLogits
         seen[attention.name] += 1
         return logits((attention.name, seen[attention.name] - 1), attention)
 
-    def enter(_: nn.Module, args: Any) -> Any:
-        index = next(i for i, a in enumerate(args) if isinstance(a, Tensor) and a.is_floating_point())
-        put = state(args[index])
-        return None if put is None else (*args[:index], put, *args[index + 1 :])
-
-    handle = None if entry is None else module.get_submodule(entry).register_forward_pre_hook(enter)
-    try:
-        with AttentionTap(module, rows, change), torch.no_grad():
-            return run()
-    finally:
-        if handle is not None:
-            handle.remove()
+    place = None if entry is None else module.get_submodule(entry)
+    with enter_state(place, state), AttentionTap(module, rows, change), torch.no_grad():
+        return run()
 
 
 class Replay:

@@ -115,7 +115,7 @@ class Case:
         return Read(key, attention, column, stood_q.view(b, -1), stood_k, seen, bias)
 
     def _find_columns(self, key: Key, keys_BJHK: Tensor, rows_BT: Tensor, places_BT: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the column and the place of each key: of the token in its rotation, else of any token of the row."""
+        """Return the column and the place of each key: of the token that should stand there, else of any of the row."""
         count, total = keys_BJHK.shape[1], rows_BT.shape[1]
         column = torch.arange(count, device=rows_BT.device).clamp(max=total - 1).expand(len(rows_BT), -1).clone()
         stood = self.plain.locate(
@@ -147,7 +147,10 @@ class Case:
         """Return what is different in the calls, if the check passes with that mended; empty otherwise."""
         words, lost_NN = self._describe()
         kinds = [kind for kind in _KINDS if kind in words]
-        if not kinds or not self._passes(frozenset(kinds), lost_NN):
+        nothing_lost = torch.zeros_like(lost_NN)
+        if not kinds or self.first.expected or not self._passes(frozenset(kinds), lost_NN):
+            return ""
+        if self._passes(frozenset(), nothing_lost):  # that logits are made anew must mend nothing
             return ""
         for kind in sorted(kinds, key=_DROPPED.index):
             fewer = frozenset(kinds) - {kind}
@@ -185,7 +188,8 @@ class Case:
         for (kind, name), sentences in rest.items():
             texts[kind][max(set(sentences), key=sentences.count)].append(name)
         for kind, by_text in texts.items():
-            said[kind] = " and ".join(f"{_join_names(names)} {text}" for text, names in by_text.items())
+            names_of = {text: "" if text.startswith("the ") else f"{_join_names(n)} " for text, n in by_text.items()}
+            said[kind] = " and ".join(name + text for text, name in names_of.items())
         for known in self.plain.layers.values():
             if None not in known.rotations and (text := describe_rotations(*known.rotations)):  # type: ignore[arg-type]
                 said["rotation"] = text
@@ -346,8 +350,6 @@ class Case:
 
         def mend(call: Call) -> tuple[Any, Any]:
             reads = self.reads[next(count)]
-            if call.past:
-                pass
 
             def logits(key: Key, attention: Attention) -> Tensor | None:
                 return self._mend(call, key, reads[key], attention, kinds, lost_NN) if key in reads else None

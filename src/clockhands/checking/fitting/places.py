@@ -105,7 +105,7 @@ def describe_state(module: nn.Module, plain: Plain, call: Call) -> str:
     if not strange.any():
         return ""
     if len(gap) > 1 and not call.past and spread(gap, 1) < 1e-3 * size < spread(gap, 0):
-        return "follows the row of the batch: each row has one vector of position for all its tokens"
+        return "the encoding follows the row of the batch: each row has one vector of position for all its tokens"
     looked_up = _find_tokens(module, table, plain.tokens)
     if looked_up is None:
         return ""

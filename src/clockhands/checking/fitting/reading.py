@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -62,22 +63,15 @@ def read(subject: Subject, run: Callable[[], Any], rows: int) -> Reading:
 
     Raises whatever the model raises.
     """
-    module = subject.get_module()
     seen: list[Attention] = []
+    states: list[Tensor] = []
 
     def note(_index: int, attention: Attention) -> Tensor:
         seen.append(attention)
         return attend_to_itself(attention)
 
-    entry: list[Tensor] = []
-    place = find_entry(subject)
-    handle = place.register_forward_pre_hook(lambda _, args: entry.append(_state(args)[1])) if place else None
-    try:
-        with AttentionTap(module, rows, note):
-            run()
-    finally:
-        if handle is not None:
-            handle.remove()
+    with enter_state(find_entry(subject), states.append), AttentionTap(subject.get_module(), rows, note):
+        run()
     layers = [measure(item) for item in seen]
     known = next((layer.scale for layer in layers if layer.exact), None)
     if known is not None:  # of one text in all rows, such as a source that stays, the scale is taken from another layer
@@ -85,7 +79,7 @@ def read(subject: Subject, run: Callable[[], Any], rows: int) -> Reading:
             measure(item, known) if is_one_text(item.q_BHSK) and is_one_text(item.k_BHTK) else x
             for item, x in zip(seen, layers, strict=True)
         ]
-    return Reading(tuple(layers), entry[0] if entry else None)
+    return Reading(tuple(layers), states[0] if states else None)
 
 
 def is_one_text(x_BHSK: Tensor) -> bool:
@@ -95,24 +89,26 @@ def is_one_text(x_BHSK: Tensor) -> bool:
 
 def apply(subject: Subject, run: Callable[[], Tensor], rows: int, change: Change, entry: Tensor | None) -> Tensor:
     """Return the logits of one call with other logits of attention, and with ``entry`` in place of the first state."""
-    module = subject.get_module()
     place = find_entry(subject) if entry is not None else None
+    with enter_state(place, lambda _: entry), AttentionTap(subject.get_module(), rows, change):
+        return run()
 
-    def replaced(_: nn.Module, args: Any) -> Any:
-        index, _state_there = _state(args)
-        return (*args[:index], entry, *args[index + 1 :])
 
-    handle = place.register_forward_pre_hook(replaced) if place else None
+@contextlib.contextmanager
+def enter_state(place: nn.Module | None, put: Callable[[Tensor], Tensor | None]) -> Iterator[None]:
+    """Ask ``put``, while this is entered, about the state that enters a module; it may give another in its place."""
+
+    def enter(_: nn.Module, args: Any) -> Any:
+        index = next(i for i, a in enumerate(args) if isinstance(a, Tensor) and a.dim() == 3 and a.is_floating_point())
+        state = put(args[index])
+        return None if state is None else (*args[:index], state, *args[index + 1 :])
+
+    handle = place.register_forward_pre_hook(enter) if place is not None else None
     try:
-        with AttentionTap(module, rows, change):
-            return run()
+        yield
     finally:
         if handle is not None:
             handle.remove()
-
-
-def _state(args: Any) -> tuple[int, Tensor]:
-    return next((i, a) for i, a in enumerate(args) if isinstance(a, Tensor) and a.dim() == 3 and a.is_floating_point())
 
 
 def read_entry(subject: Subject, ids: Tensor) -> Tensor:
@@ -124,13 +120,8 @@ def read_entry(subject: Subject, ids: Tensor) -> Tensor:
     if entry is None:
         raise ValueError("this model has no module that is given states [batch, tokens, width] and returns such")
     states: list[Tensor] = []
-    handle = entry.register_forward_pre_hook(
-        lambda _, args: states.append(next(arg for arg in args if isinstance(arg, Tensor) and arg.dim() == 3))
-    )
-    try:
+    with enter_state(entry, states.append):
         subject.logits(ids)
-    finally:
-        handle.remove()
     return states[0]
 
 

@@ -55,7 +55,7 @@ def judge(subject: Subject, check: Check, architecture: str, earlier: Mapping[st
         if isinstance(subject.adapter, Program):
             cause = name_fault(subject, check.name)
             return replace(outcome, verdict="LIBRARY" if check.shared else "FAIL", cause=cause)
-        return replace(outcome, cause=explain_check(subject, check.name))
+        return replace(outcome, cause="" if evidence.raised else explain_check(subject, check.name))
     entry, where = fault
     changed = entry.verdict not in (None, verdict)
     return replace(
