@@ -113,7 +113,7 @@ def test_the_reason_for_a_refusal_is_told(monkeypatch: pytest.MonkeyPatch) -> No
     cases = {
         "not of opt": hf.OPTForCausalLM(opt),
         "by the rule 'yarn'": hf.LlamaForCausalLM(hf.LlamaConfig(**_LLAMA, rope_parameters=yarn)),
-        "its activation is 'tanh'": hf.GPT2LMHeadModel(hf.GPT2Config(**_GPT2, activation_function="tanh")),
+        "activation": hf.GPT2LMHeadModel(hf.GPT2Config(**_GPT2, activation_function="tanh")),
         "no language model": hf.GPT2Model(hf.GPT2Config(**_GPT2)),
     }
     for reason, model in cases.items():
@@ -124,10 +124,16 @@ def test_the_reason_for_a_refusal_is_told(monkeypatch: pytest.MonkeyPatch) -> No
         convert(make_model("gpt2"))
 
 
-def test_what_computes_something_else_is_found_by_its_logits() -> None:
-    """A setting that no configuration of ours knows: each layer divides its scores by its number."""
+def test_settings_that_no_option_of_ours_says_are_refused_by_name() -> None:
     model = hf.GPT2LMHeadModel(hf.GPT2Config(**_GPT2, scale_attn_by_inverse_layer_idx=True)).eval()
-    model.load_state_dict(make_model("gpt2").state_dict())
+    with pytest.raises(UsageError, match="scale_attn_by_inverse_layer_idx is True"):
+        convert(model)
+
+
+def test_what_computes_something_else_is_found_by_its_logits() -> None:
+    """A change that no configuration tells: the weights of a layer are turned round when it is called."""
+    model = make_model("gpt2")
+    model.transformer.h[0].register_forward_pre_hook(lambda _, inputs: (inputs[0].flip(-1), *inputs[1:]))
     with pytest.raises(UsageError, match=r"computes something else: logits differ by up to \d"):
         convert(model)
 

@@ -1,4 +1,4 @@
-"""A layer of experts beside sums that are written out; ``test_huggingface_weights`` compares it with transformers'."""
+"""A layer of experts beside sums that are written out; ``interchange/test_weights`` compares it with transformers'."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compressed keys and values; ``test_huggingface_weights`` compares them with DeepSeek-V3's of transformers."""
+"""Compressed keys and values; ``interchange/test_weights`` compares them with DeepSeek-V3's of transformers."""
 
 from __future__ import annotations
 

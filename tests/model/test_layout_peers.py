@@ -9,8 +9,8 @@ import pytest
 import torch
 import transformers
 
+from clockhands.interchange.position_table import read_position_table
 from clockhands.model import TokenBatch, Transformer
-from clockhands.schemes.huggingface_position import read_position_table
 from tests.model.peers import from_llama, put, put_linear, put_norm
 from tests.model.tiny import VOCABULARY, core, words
 

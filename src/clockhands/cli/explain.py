@@ -32,7 +32,7 @@ EXAMPLES = (
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     from clockhands.explanation import FORMATS, PROGRAMS
-    from clockhands.explanation.architectures import ARCHITECTURES
+    from clockhands.interchange.architectures import ARCHITECTURES
 
     parser.add_argument(
         "file",
@@ -98,7 +98,7 @@ def _leave_torch_out(options: argparse.Namespace) -> None:
 
 def _convert_position_keys(options: argparse.Namespace) -> str:
     """Write all keys about position of another architecture's configuration."""
-    from clockhands.model.huggingface_position_keys import convert_position_keys
+    from clockhands.interchange.position_keys import convert_position_keys
 
     if options.program != "transformers5":
         raise UsageError(f"--to {options.to} writes what transformers 5 reads; leave out --as")

@@ -10,17 +10,17 @@ import torch
 import transformers
 
 from clockhands.errors import ConfigError, UsageError
-from clockhands.explanation.architectures import ARCHITECTURES
-from clockhands.model import TransformerConfig
-from clockhands.model.huggingface import ClockhandsForCausalLM, ClockhandsForMaskedLM
-from clockhands.model.huggingface_config import ClockhandsConfig
-from clockhands.model.huggingface_fields import REFUSED
-from clockhands.model.huggingface_weights import (
+from clockhands.interchange.architectures import ARCHITECTURES
+from clockhands.interchange.fields import REFUSED
+from clockhands.interchange.weights import (
     DECODERS,
     ENCODERS,
     copy_from_transformers,
     copy_to_transformers,
 )
+from clockhands.model import TransformerConfig
+from clockhands.model.huggingface import ClockhandsForCausalLM, ClockhandsForMaskedLM
+from clockhands.model.huggingface_config import ClockhandsConfig
 from tests.model.peers import without_yarn
 from tests.model.test_layout_peers import close, shaken
 from tests.model.tiny import VOCABULARY, words
@@ -327,3 +327,20 @@ def test_what_is_copied_writes_token_by_token_as_all_at_once(name: str) -> None:
         cached = ours(input_ids=text[:, place : place + 1], past_key_values=cached.past_key_values, use_cache=True)
         steps.append(cached.logits)
     close(torch.cat(steps, dim=1), ours(input_ids=text).logits[:, -4:])
+
+
+@pytest.mark.parametrize("changes", [{}, {"n_inner": 40, "activation_function": "relu", "tie_word_embeddings": False}])
+def test_gpt2_is_read_and_not_written(changes: dict[str, Any]) -> None:
+    import transformers
+
+    torch.manual_seed(0)
+    sizes = {"n_embd": 24, "n_head": 3, "n_layer": 2, "n_positions": 32, "vocab_size": 50}
+    theirs = transformers.GPT2LMHeadModel(transformers.GPT2Config(**sizes, **changes)).eval()
+    with torch.no_grad():
+        for parameter in theirs.parameters():
+            parameter.add_(0.2 * torch.randn_like(parameter))
+    ours = copy_from_transformers(theirs)
+    text = torch.randint(50, (2, 32))
+    torch.testing.assert_close(ours(input_ids=text).logits, theirs(input_ids=text).logits, rtol=1e-4, atol=1e-4)
+    with pytest.raises(UsageError, match="gpt2"):
+        copy_to_transformers(ours, "gpt2")

@@ -35,6 +35,8 @@ def read_position_table(config: Mapping[str, Any], source: str = "config.json") 
     model = str(config.get("model_type") or "")
     if model == "mpnet":
         return _read_mpnet(config)
+    if model == "gpt2":
+        return {"scheme": "learned", "max_length": int(config.get("n_positions", 1024))}
     filled, positions = fill_in(config, source, "transformers5"), read_huggingface(config, source)
     if positions.entry:
         raise CheckpointError(f"{source} has {positions.entry}, which read_position_table does not turn into schemes")

@@ -13,14 +13,14 @@ import torch
 import transformers
 
 from clockhands.errors import ConfigError, UsageError
-from clockhands.explanation.architectures import ARCHITECTURES
+from clockhands.interchange.architectures import ARCHITECTURES
+from clockhands.interchange.position_keys import convert_position_keys, make_position_keys
+from clockhands.interchange.position_table import read_position_table
 from clockhands.model import PositionConfig, TransformerConfig
 from clockhands.model.huggingface_config import ClockhandsConfig
-from clockhands.model.huggingface_position_keys import convert_position_keys, make_position_keys
-from clockhands.schemes.huggingface_position import read_position_table
 from clockhands.schemes.position_presets import POSITION_PRESETS
+from tests.interchange.test_position_table import LAYERS, LENGTH, PEERS, SIZES, make_tiny
 from tests.model.tiny import words
-from tests.schemes.test_huggingface_position import LAYERS, LENGTH, PEERS, SIZES, make_tiny
 from tests.schemes.test_position_presets import PUBLISHED
 
 WIDTH = 12

@@ -19,7 +19,7 @@ __all__ = ["FAULT_SOURCE", "Parts", "describe_parts", "have_equal_effect", "list
 Parts: TypeAlias = dict[str, dict[str, Any]]
 """The schemes of one layer: the name of each, and all of its options."""
 FAULT_SOURCE = "the position configuration"
-"""What every ConfigError of this module and of ``huggingface_position_keys`` names as its source."""
+"""What every ConfigError of this module and of ``position_keys`` names as its source."""
 
 
 def list_parts(position: PositionConfig, num_layers: int) -> list[Parts]:

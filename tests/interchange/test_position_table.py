@@ -22,9 +22,9 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from clockhands import positions
 from clockhands.attention import attend
 from clockhands.errors import CheckpointError
+from clockhands.interchange.position_table import read_position_table
 from clockhands.model import Transformer
 from clockhands.schemes import Composition, NoPosition, RoPE, Scheme, Sinks, SSMax
-from clockhands.schemes.huggingface_position import read_position_table
 from tests.model.peers import without_yarn
 from tests.model.tiny import core, words
 

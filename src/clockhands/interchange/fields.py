@@ -11,9 +11,17 @@ from typing import Any
 
 from clockhands.errors import ConfigError, UsageError, describe_unknown
 from clockhands.model.config import TransformerConfig
-from clockhands.model.huggingface_layers import make_layer_keys, read_layer_fields, resolve_layer_options
 
-__all__ = ["DECODERS", "ENCODERS", "check_architecture", "check_fields", "find_obstacles", "make_keys", "read_fields"]
+__all__ = [
+    "DECODERS",
+    "ENCODERS",
+    "READ_ONLY",
+    "check_architecture",
+    "check_fields",
+    "find_obstacles",
+    "make_keys",
+    "read_fields",
+]
 
 DECODERS: dict[str, dict[str, Any]] = {
     "llama": {},
@@ -43,6 +51,10 @@ ENCODERS: dict[str, dict[str, Any]] = {
     },
 }  # fmt: skip
 """The encoders, by ``model_type``, with the settings in which their layers differ from Llama's."""
+READ_ONLY: dict[str, dict[str, Any]] = {
+    "gpt2": {"norm_kind": "layer", "gated": False, "attention_bias": True, "ffn_bias": True},
+}
+"""The decoders that are read and not written, with the same settings."""
 REFUSED = {
     "qwen3_next": "most of its layers are gated delta nets, which are no softmax attention",
     "mistral_large4_text": "a learned indexer chooses the keys that its attention reads",
@@ -50,18 +62,20 @@ REFUSED = {
 }
 """Architectures whose keys about position are made and whose weights are not copied, each with the reason."""
 ACTIVATION_NAMES = {
-    "silu": "silu", "gelu": "gelu", "gelu_pytorch_tanh": "gelu-tanh", "relu": "relu", "linear": "identity",
+    "swish": "silu", "silu": "silu", "gelu": "gelu", "gelu_new": "gelu-tanh", "gelu_pytorch_tanh": "gelu-tanh",
+    "relu": "relu", "linear": "identity",
 }  # fmt: skip
-"""The names of activations in transformers, each with its name here."""
+"""The names of activations in transformers, each with its name here; of two names the last is written."""
 KEYS: dict[str, dict[str, str | None]] = {
     "norm_eps": {
+        "gpt2": "layer_norm_epsilon",
         "cohere2": "layer_norm_eps", "stablelm": "layer_norm_eps", "mpnet": "layer_norm_eps", "modernbert": "norm_eps",
         "": "rms_norm_eps",
     },
     "activation": {"gemma3_text": "hidden_activation", "modernbert": "hidden_activation", "gpt_oss": None,
-                   "": "hidden_act"},
-    "d_ff": {"llama4_text": "intermediate_size_mlp", "": "intermediate_size"},
-    "attention_bias": {"mistral": None, "stablelm": None, "mpnet": None, "": "attention_bias"},
+                   "gpt2": "activation_function", "": "hidden_act"},
+    "d_ff": {"gpt2": "n_inner", "llama4_text": "intermediate_size_mlp", "": "intermediate_size"},
+    "attention_bias": {"gpt2": None, "mistral": None, "stablelm": None, "mpnet": None, "": "attention_bias"},
     "ffn_bias": {"llama": "mlp_bias", "smollm3": "mlp_bias", "modernbert": "mlp_bias", "": None},
     "norm_bias": {"modernbert": "norm_bias", "": None},
     "output_bias": {"modernbert": "decoder_bias", "": None},
@@ -69,6 +83,7 @@ KEYS: dict[str, dict[str, str | None]] = {
 }  # fmt: skip
 """The keys of settings whose names differ, by architecture ("": all others); None where it has no such key."""
 FIXED: dict[str, dict[str, Any]] = {
+    "gpt2": {"scale_attn_weights": True, "scale_attn_by_inverse_layer_idx": False},
     "llama4_text": {"use_qk_norm": False},
     "gpt_oss": {"swiglu_alpha": 1.702, "swiglu_limit": 7.0},
     "deepseek_v3": {"norm_topk_prob": True, "rope_interleave": True},
@@ -87,8 +102,13 @@ NOT_COMPARED = {
 layers, and positions, which it compares itself."""
 
 
-def check_architecture(model_type: str) -> None:
-    """Raise UsageError for an architecture whose weights are not copied, with the reason where it is known."""
+def check_architecture(model_type: str, *, read: bool = False) -> None:
+    """Raise UsageError for an architecture whose weights are not copied, with the reason where it is known.
+
+    ``read``: whether they are copied from there; some are not copied to there.
+    """
+    if read and model_type in READ_ONLY:
+        return
     if model_type in REFUSED:
         known = ", ".join([*DECODERS, *ENCODERS])
         raise UsageError(f"weights of {model_type} are not copied: {REFUSED[model_type]}; those of {known} are")
@@ -120,20 +140,22 @@ def read_fields(config: Any) -> dict[str, Any]:
     if model == "gemma3_text":
         values["attention_scale"] = config.query_pre_attn_scalar**-0.5
     side = "encoder" if model in ENCODERS else "decoder"
+    if values.get("d_ff", 0) is None:  # GPT-2 names it only where it is another one
+        values["d_ff"] = 4 * config.hidden_size
     return {
         "kind": side, "vocab_size": config.vocab_size, "d_model": config.hidden_size, "num_heads": heads,
-        "num_kv_heads": heads if model in ENCODERS else config.num_key_value_heads,
+        "num_kv_heads": heads if model in ENCODERS else getattr(config, "num_key_value_heads", heads),
         "head_dim": getattr(config, "head_dim", None) or config.hidden_size // heads,
         f"{side}_layers": config.num_hidden_layers, "norm": "pre", "norm_kind": "rms", "token_scale": "one",
         "tying": "target" if config.tie_word_embeddings else "none", "gated": True, "ffn_bias": False,
         "dropout": float(getattr(config, _find_dropout_key(model))), "dropout_places": ("attention",),
-        **{**DECODERS, **ENCODERS}[model], **values, **read_layer_fields(config),
+        **{**DECODERS, **ENCODERS, **READ_ONLY}[model], **values, **_read_layer_fields(config),
     }  # fmt: skip
 
 
 def _find_dropout_key(model_type: str) -> str:
     """Return the key of the dropout on the weights of attention."""
-    return "attention_probs_dropout_prob" if model_type == "mpnet" else "attention_dropout"
+    return {"mpnet": "attention_probs_dropout_prob", "gpt2": "attn_pdrop"}.get(model_type, "attention_dropout")
 
 
 def make_keys(ours: TransformerConfig, model_type: str) -> dict[str, Any]:
@@ -157,7 +179,7 @@ def make_keys(ours: TransformerConfig, model_type: str) -> dict[str, Any]:
         del table["num_key_value_heads"]
     if model_type == "modernbert":
         table["classifier_bias"] = True  # the linear layer of our ``OutputTransform`` has a bias
-    return {**table, **make_layer_keys(ours, model_type), **FIXED.get(model_type, {})}
+    return {**table, **_make_layer_keys(ours, model_type), **FIXED.get(model_type, {})}
 
 
 def check_fields(ours: TransformerConfig, theirs: TransformerConfig, model_type: str) -> None:
@@ -182,6 +204,84 @@ def _resolve(config: TransformerConfig, name: str) -> Any:
         "causal_encoder": config.is_causal(config.stack_sides[0]),
         "norm_bias": config.norm_bias and config.norm_kind == "layer",
         "attention_scale": config.attention_scale or config.resolved_head_dim**-0.5,
-        **resolve_layer_options(config),
+        **_resolve_layer_options(config),
     }  # fmt: skip
     return resolved.get(name, getattr(config, name))
+
+
+def _read_layer_fields(config: Any) -> dict[str, Any]:
+    """Return the fields of ``LayerOptions`` for a configuration of transformers; none for an architecture without."""
+    model = config.model_type
+    if model == "gpt_oss":
+        return {"experts": config.num_local_experts, "experts_per_token": config.num_experts_per_tok}
+    if model == "llama4_text":
+        return _read_llama4(config)
+    return _read_deepseek(config) if model == "deepseek_v3" else {}
+
+
+def _read_llama4(config: Any) -> dict[str, Any]:
+    if not config.moe_layers:
+        return {}
+    return {
+        "experts": config.num_local_experts, "experts_per_token": config.num_experts_per_tok,
+        "expert_layers": tuple(sorted(config.moe_layers)), "expert_width": config.intermediate_size,
+        "shared_expert_width": config.intermediate_size, "router": "sigmoid-input",
+    }  # fmt: skip
+
+
+def _read_deepseek(config: Any) -> dict[str, Any]:
+    table = {
+        "latent_width": config.kv_lora_rank, "latent_query_width": config.q_lora_rank,
+        "shared_key_dim": config.qk_rope_head_dim, "value_dim": config.v_head_dim,
+        "head_dim": config.qk_nope_head_dim + config.qk_rope_head_dim,
+    }  # fmt: skip
+    first, layers = config.first_k_dense_replace or 0, config.num_hidden_layers
+    if first >= layers:
+        return table
+    width = config.moe_intermediate_size
+    return {
+        **table, "experts": config.n_routed_experts, "experts_per_token": config.num_experts_per_tok,
+        "expert_layers": tuple(range(first, layers)), "expert_width": width, "router": "sigmoid",
+        "shared_expert_width": width * config.n_shared_experts, "router_scale": float(config.routed_scaling_factor),
+        "expert_groups": config.n_group, "expert_groups_per_token": config.topk_group,
+    }  # fmt: skip
+
+
+def _make_layer_keys(ours: TransformerConfig, model_type: str) -> dict[str, Any]:
+    """Return the keys of transformers for the fields of ``LayerOptions``; none for an architecture without."""
+    width = ours.expert_width or ours.d_ff
+    experts = {"num_local_experts": max(ours.experts, 1), "num_experts_per_tok": ours.experts_per_token}
+    with_experts = [layer for layer in range(ours.decoder_layers) if ours.has_experts(layer)]
+    if model_type == "gpt_oss":
+        return experts
+    if model_type == "llama4_text":
+        return {**experts, "moe_layers": with_experts, "intermediate_size": width}
+    if model_type != "deepseek_v3":
+        return {}
+    return {
+        "kv_lora_rank": ours.latent_width or 1, "q_lora_rank": ours.latent_query_width,
+        "v_head_dim": ours.value_dim or ours.resolved_head_dim,
+        "first_k_dense_replace": min(with_experts, default=ours.decoder_layers),
+        "n_routed_experts": max(ours.experts, 1), "num_experts_per_tok": ours.experts_per_token,
+        "moe_intermediate_size": width, "n_shared_experts": max(ours.shared_expert_width // width, 1),
+        "routed_scaling_factor": ours.router_scale, "n_group": ours.expert_groups,
+        "topk_group": ours.expert_groups_per_token,
+    }  # fmt: skip
+
+
+def _resolve_layer_options(config: TransformerConfig) -> dict[str, Any]:
+    """Return the fields of ``LayerOptions`` in which different values can have the same effect, with one value for it.
+
+    Two models of one stack can then be compared field by field (``fields.check_fields``).
+    """
+    layers = config.count_layers(config.stack_sides[0])
+    with_experts = tuple(layer for layer in range(layers) if config.has_experts(layer))
+    off: dict[str, Any] = {} if with_experts else {
+        "experts": 0, "experts_per_token": 1, "expert_width": None, "shared_expert_width": 0, "router": "softmax",
+        "router_scale": 1.0, "expert_groups": 1, "expert_groups_per_token": 1,
+    }  # fmt: skip
+    value_dim = None if config.latent_width is None else config.value_dim or config.resolved_head_dim
+    return {
+        "expert_layers": with_experts, "expert_width": config.expert_width or config.d_ff,
+        "value_dim": value_dim, **off,
+    }  # fmt: skip

@@ -1,6 +1,6 @@
 """Convert models between transformers and this project, with configuration and weights; the logits stay equal.
 
-Architectures are converted whose layers our options express: those of ``huggingface_fields.DECODERS``, which are
+Architectures are converted whose layers our options express: those of ``fields.DECODERS``, which are
 language models, and of ``ENCODERS``, which are masked language models.
 """
 
@@ -15,10 +15,7 @@ from torch import nn
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForMaskedLM, PreTrainedModel
 
 from clockhands.errors import ConfigError
-from clockhands.model.config import TransformerConfig
-from clockhands.model.huggingface import ClockhandsForCausalLM, ClockhandsForMaskedLM
-from clockhands.model.huggingface_config import SPECIAL_TOKEN_IDS, ClockhandsConfig
-from clockhands.model.huggingface_fields import (
+from clockhands.interchange.fields import (
     DECODERS,
     ENCODERS,
     check_architecture,
@@ -27,14 +24,17 @@ from clockhands.model.huggingface_fields import (
     make_keys,
     read_fields,
 )
-from clockhands.model.huggingface_pairs import pair_parameters
-from clockhands.model.huggingface_position_keys import make_position_keys
+from clockhands.interchange.pairs import pair_parameters
+from clockhands.interchange.position_keys import make_position_keys
+from clockhands.interchange.position_table import read_position_table
+from clockhands.model.config import TransformerConfig
+from clockhands.model.huggingface import ClockhandsForCausalLM, ClockhandsForMaskedLM
+from clockhands.model.huggingface_config import SPECIAL_TOKEN_IDS, ClockhandsConfig
 from clockhands.model.latent_attention import LatentAttention
 from clockhands.model.transformer import Transformer
 from clockhands.pretrained.models import build_model
 from clockhands.schemes import Composition, RoPE
 from clockhands.schemes.convert import convert_rows
-from clockhands.schemes.huggingface_position import read_position_table
 from clockhands.schemes.rotary.rotation import Layout
 from clockhands.shapes import Tensor
 
@@ -52,24 +52,35 @@ LENGTH = "max_position_embeddings"
 def copy_from_transformers(theirs: PreTrainedModel) -> OneStackModel:
     """Return a model of this project with the configuration and weights of one of transformers.
 
-    Both give the same logits. Raises UsageError for an architecture that is neither among ``DECODERS`` nor among
-    ``ENCODERS``, CheckpointError for positions that no scheme expresses, and ConfigError for other settings that no
+    Both give the same logits. Raises UsageError for an architecture that is not among ``DECODERS``, ``ENCODERS`` and
+    ``READ_ONLY``, CheckpointError for positions that no scheme expresses, and ConfigError for other settings that no
     option expresses.
     """
     config: Any = theirs.config
-    check_architecture(config.model_type)
+    check_architecture(config.model_type, read=True)
     origin = f"the configuration of {type(theirs).__name__}"
     if faults := list(find_obstacles(config)):
         raise ConfigError(faults, origin)
     fields = read_fields(config)
     transformer = TransformerConfig.from_dict({**fields, fields["kind"]: read_position_table(config.to_dict(), origin)})
-    ids: dict[str, Any] = {name: getattr(config, name, None) for name in SPECIAL_TOKEN_IDS}
+    ids: dict[str, Any] = {
+        name: _keep_known_ids(getattr(config, name, None), config.vocab_size) for name in SPECIAL_TOKEN_IDS
+    }
     kind: Any = ClockhandsForMaskedLM if config.model_type in ENCODERS else ClockhandsForCausalLM
     ours = kind(ClockhandsConfig(transformer=transformer, **ids)).to(theirs.dtype)
     for pair in pair_parameters(ours.transformer, theirs):
         pair.own.copy_(torch.cat(pair.parts) + pair.shift if pair.shift else torch.cat(pair.parts))
     made: OneStackModel = ours.to(theirs.device).train(theirs.training)
     return made
+
+
+def _keep_known_ids(ids: Any, size: int) -> Any:
+    """Return one id or several as they are, less those that are no token's; None where none is left.
+
+    A configuration that says nothing has the ids of the whole GPT-2, which a small vocabulary does not hold.
+    """
+    known = [token for token in (ids if isinstance(ids, list) else [ids]) if token is not None and 0 <= token < size]
+    return known if len(known) > 1 else known[0] if known else None
 
 
 @torch.no_grad()

@@ -12,17 +12,17 @@ from pathlib import Path
 from typing import Any
 
 from clockhands.errors import CheckpointError, ConfigError, UsageError, describe_unknown
-from clockhands.explanation.architectures import ARCHITECTURES
 from clockhands.explanation.filled import fill_in
 from clockhands.explanation.huggingface import read_huggingface
 from clockhands.explanation.table import Layer
-from clockhands.model.layer_parts import FAULT_SOURCE, Parts, describe_parts, have_equal_effect, list_parts
+from clockhands.interchange.architectures import ARCHITECTURES
+from clockhands.interchange.layer_parts import FAULT_SOURCE, Parts, describe_parts, have_equal_effect, list_parts
+from clockhands.interchange.position_table import TWO_SIDED, read_position_table
 from clockhands.model.position_config import PositionConfig
 from clockhands.model.validation_cache import get_validated_config
 from clockhands.pretrained import read_configuration, read_json
 from clockhands.pretrained.file_names import OWN
 from clockhands.schemes import RoPE
-from clockhands.schemes.huggingface_position import TWO_SIDED, read_position_table
 from clockhands.schemes.rotary.saved_options import complete_saved_position
 
 __all__ = ["convert_position_keys", "make_position_keys"]
@@ -33,7 +33,7 @@ def make_position_keys(
 ) -> dict[str, Any]:
     """Make the keys about position of a configuration of transformers from a position configuration of this project.
 
-    ``model_type``: one of ``explanation.architectures``. ``head_dim``: the width of a head of queries.
+    ``model_type``: one of ``architectures.ARCHITECTURES``. ``head_dim``: the width of a head of queries.
     ``any_pairing``: whether the architecture may pair other channels, in which case the rows of queries and keys have
     to be permuted (``schemes.convert``).
 

@@ -35,6 +35,8 @@ def pair_parameters(ours: Transformer, theirs: Any) -> Iterator[ParameterPair]:
     model_type = theirs.config.model_type
     if model_type == "mpnet":
         yield from _pair_mpnet(ours, theirs)
+    elif model_type == "gpt2":
+        yield from _pair_gpt2(ours, theirs)
     elif model_type == "modernbert":
         yield from _pair_modernbert(ours, theirs)
     else:
@@ -59,6 +61,24 @@ def _pair_decoder(ours: Transformer, theirs: Any, model_type: str) -> Iterator[P
             yield from _pair_gated(block.feed_forward, mlp)
         if model_type == "gpt_oss":
             yield ParameterPair(_find_part(stack.schemes.get_scheme(index), Sinks).sink_H, [layer.self_attn.sinks])
+
+
+def _pair_gpt2(ours: Transformer, theirs: Any) -> Iterator[ParameterPair]:
+    """Yield the pairs of GPT-2, whose matrices in the layers are [inputs, columns]."""
+    stack: Any = ours.get_stack("decoder")
+    yield ParameterPair(stack.input.tokens.weight, [theirs.transformer.wte.weight])
+    yield ParameterPair(_find_part(stack.schemes.at_input, Learned).table_LP, [theirs.transformer.wpe.weight])
+    yield ParameterPair(ours.output.weight, [theirs.lm_head.weight])
+    yield from _pair_modules(stack.norm, theirs.transformer.ln_f)
+    for block, layer in zip(stack.blocks, theirs.transformer.h, strict=True):
+        yield from _pair_modules(block.attention_residual.norm, layer.ln_1)
+        yield from _pair_modules(block.feed_forward_residual.norm, layer.ln_2)
+        for own, module in (
+            (block.attention.qkv, layer.attn.c_attn), (block.attention.out, layer.attn.c_proj),
+            (block.feed_forward.up, layer.mlp.c_fc), (block.feed_forward.down, layer.mlp.c_proj),
+        ):  # fmt: skip
+            yield ParameterPair(own.weight, [module.weight.T])
+            yield ParameterPair(own.bias, [module.bias])
 
 
 def _find_part(scheme: Any, kind: type) -> Any:
