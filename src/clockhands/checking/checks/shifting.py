@@ -78,10 +78,11 @@ def _hint(subject: Subject) -> str:
 
 
 def _find_far(subject: Subject) -> tuple[int, ...]:
-    """Where angles are computed for any position; elsewhere places beyond the claim need not differ."""
-    limit = subject.facts.limit
-    computed = "RoPE" in subject.facts.scheme and not subject.facts.absolute
-    return tuple(by for by in _BORDERS if computed or limit is None or by + _LENGTH <= limit)
+    """Where angles are computed for any position; elsewhere, and in programs, places beyond the claim may differ."""
+    limit, program = subject.facts.limit, hasattr(subject.adapter, "engine")
+    computed = not program and "RoPE" in subject.facts.scheme and not subject.facts.absolute
+    free = not program and limit is None
+    return tuple(by for by in _BORDERS if computed or free or (limit is not None and by + _LENGTH <= limit))
 
 
 def _contiguous(subject: Subject, ids: Tensor, positions: Tensor) -> Tensor:
