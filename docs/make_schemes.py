@@ -1,5 +1,7 @@
 """Write the pages of the catalogue: docs/schemes/NAME.md and NAME.svg, README.md (the table) and index.html (filters).
 
+The pictures are not kept in the repository: `make docs` draws those that are missing.
+
     python docs/make_schemes.py [--time [NAME ...]]
 
 ``--time`` measures anew what each scheme costs, or those that are named, and keeps it in
@@ -71,14 +73,19 @@ def main() -> None:
         read_costs.cache_clear()
     everything = make_pages()
     for page in everything:
-        picture = FOLDER / f"{page.name}.svg"
-        # With names, no picture of another scheme changes: the last digits of numbers are those of the machine.
-        if not names or page.name in names or not picture.is_file():
-            write_text(picture, make_file(draw(make_figure(page.name), page.name)))
         write_text(FOLDER / f"{page.name}.md", markdown(page))
+    draw_pictures(anew=not names)
     rows = [row(page) for page in everything]
     write_text(FOLDER / "README.md", overview(rows))
     write_text(FOLDER / "index.html", filters(rows))
+
+
+def draw_pictures(*, anew: bool = False) -> None:
+    """Draw the pictures of all schemes, or those that are missing; they are not kept in the repository."""
+    for name in CATALOGUE:
+        picture = FOLDER / f"{name}.svg"
+        if anew or not picture.is_file():
+            write_text(picture, make_file(draw(make_figure(name), name)))
 
 
 def measure_costs(names: list[str], rounds: int = 45) -> dict[str, float]:

@@ -67,7 +67,11 @@ def main() -> int:
 
 
 def write_site(folder: Path) -> None:
-    """Write all pages. Raises BrokenLinkError for a link to nothing."""
+    """Write all pages, and draw what is not kept. Raises BrokenLinkError for a link to nothing."""
+    sys.path.insert(0, str(ROOT))
+    from docs.make_schemes import draw_pictures
+
+    draw_pictures()
     places = dict(list_places())
     for source, target in places.items():
         path = folder / target
@@ -96,7 +100,7 @@ def list_places() -> Iterator[tuple[Path, str]]:
         yield ROOT / name, target
     for path in sorted(DOCS.rglob("*")):
         name = path.relative_to(DOCS).as_posix()
-        if path.suffix == ".py" or not path.is_file() or "__pycache__" in name:
+        if path.suffix in (".py", ".gz") or not path.is_file() or "__pycache__" in name:
             continue
         inside = path.parent != DOCS and path.name in RENAMED and path.parent.name != "tutorials"
         yield (

@@ -15,7 +15,7 @@ MOST: dict[str, float] = {
     "lines of a function, median": 8,
     "lines of the longest function": 75,
     "lines of tests": 56_000,
-    "megabytes of docs": 17.2,
+    "megabytes of docs": 5.0,
 }
 """The figures of today, rounded up. Whoever makes one smaller lowers it here; whoever needs more says why in the
 commit."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from typing import Any
 
@@ -57,7 +56,7 @@ def test_a_row_says_what_may_be_relied_on() -> None:
 
 
 def test_the_page_of_causes_is_that_of_the_matrix_and_every_cause_has_its_defect() -> None:
-    page = faults.make_page(json.loads((faults.FOLDER / "matrix.json").read_text("utf8")))
+    page = faults.make_page(matrices.read_matrix(faults.FOLDER))
     assert faults.PAGE.read_text("utf8") == page, "python docs/tools/conformance/faults.py"
     rows = [line for line in page.splitlines() if line.startswith("| ") and not line.startswith("| cause")]
     assert [row for row in rows if "](defects/" not in row] == []

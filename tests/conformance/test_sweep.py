@@ -14,7 +14,7 @@ import pytest
 from clockhands.checking.result import Result, versions
 from clockhands.checking.verdict.outcome import Outcome
 from clockhands.errors import DataError
-from tests.conformance import sweeping
+from tests.conformance import matrix, sweeping
 
 
 def answer(name: str, only: Sequence[str] | None) -> dict[str, Any]:
@@ -64,7 +64,7 @@ def test_nothing_kept_is_said(tmp_path: Path) -> None:
 
 def test_the_script_checks_a_real_architecture_and_writes_the_matrix(tmp_path: Path) -> None:
     assert sweeping.main([str(tmp_path), "--builds", "rwkv:causal", "--only", "cache.steps"]) == 0
-    data = json.loads((tmp_path / "matrix.json").read_text("utf8"))
+    data = matrix.read_matrix(tmp_path)
     assert data["counts"]["FAIL"] == 1 and any("rows of a batch mix" in text for text in data["texts"])
     assert "rwkv:causal" in (tmp_path / "index.html").read_text("utf8")
 

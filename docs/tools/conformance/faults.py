@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from matrix import read_matrix
 from transformers.models.auto import modeling_auto
 
 FOLDER = Path(__file__).resolve().parents[2] / "conformance"
@@ -15,7 +15,7 @@ PAGE = FOLDER / "faults.md"
 PLACE = re.compile(r"(?:generation/)?\w+\.py:\d+")
 HEAD = """# Every cause of a failure, and the builds that it touches
 
-Of the {builds} builds of [the matrix](matrix.json), measured with transformers {version}, {failing} fail by the
+Of the {builds} builds of [the matrix](matrix.json.gz), measured with transformers {version}, {failing} fail by the
 own code of their models, in {cells} cells: {text} of them read text alone, {more} images, video or sound as well.
 {library} more cells fail by code that many models share: {shared} causes, each one finding about the library.
 
@@ -100,4 +100,4 @@ def _reads_more(model: str) -> bool:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(make_page(json.loads((FOLDER / "matrix.json").read_text("utf8"))), encoding="utf8")
+    PAGE.write_text(make_page(read_matrix(FOLDER)), encoding="utf8")

@@ -1,10 +1,11 @@
 """The matrix: every architecture against every check, as plain data and as a page with filters.
 
-python docs/tools/conformance/matrix.py FOLDER       # FOLDER/index.html from FOLDER/matrix.json
+python docs/tools/conformance/matrix.py FOLDER       # FOLDER/index.html from FOLDER/matrix.json.gz
 """
 
 from __future__ import annotations
 
+import gzip
 import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,6 +22,7 @@ from clockhands.files import write_text
 from clockhands.report.render import make_environment, make_policy, read_asset
 
 HERE = Path(__file__).parent
+MATRIX = "matrix.json.gz"
 SCHEMA = 2
 VERDICTS = ("PASS", "FAIL", "WARN", "PROPERTY", "N/A", "LIBRARY")
 
@@ -137,7 +139,7 @@ _SEVERITY = ("N/A", "PASS", "PROPERTY", "WARN", "LIBRARY", "FAIL")
 def make_matrix_page(data: Mapping[str, Any]) -> str:
     """Return one self-contained page: a table, filters, and for each cell its evidence and what reproduces it.
 
-    ``data`` is what ``matrix.json`` holds (``matrix``).
+    ``data`` is what ``matrix.json.gz`` holds (``matrix``).
     """
     names = [check["name"] for check in data["checks"]]
     groups = list(dict.fromkeys(name.partition(".")[0] for name in names))
@@ -210,12 +212,16 @@ def dump_matrix(data: Mapping[str, Any]) -> str:
 
 
 def write_matrix(data: Mapping[str, Any], folder: str | Path) -> list[Path]:
-    """Write ``matrix.json`` and ``index.html`` into the folder, and return their paths."""
-    folder = Path(folder)
-    return [
-        write_text(folder / "matrix.json", dump_matrix(data)),
-        write_text(folder / "index.html", make_matrix_page(data)),
-    ]
+    """Write ``matrix.json.gz`` and ``index.html`` into the folder, and return their paths."""
+    packed = Path(folder) / MATRIX
+    packed.write_bytes(gzip.compress(dump_matrix(data).encode("utf8"), mtime=0))
+    return [packed, write_text(Path(folder) / "index.html", make_matrix_page(data))]
+
+
+def read_matrix(folder: str | Path) -> dict[str, Any]:
+    """Return the data of the matrix in a folder."""
+    data: dict[str, Any] = json.loads(gzip.decompress((Path(folder) / MATRIX).read_bytes()))
+    return data
 
 
 def _label_by_value(values: Iterable[str]) -> list[tuple[str, str]]:
@@ -230,5 +236,5 @@ def _dump(value: Any) -> str:
 
 if __name__ == "__main__":
     folder = Path(sys.argv[1])
-    text = make_matrix_page(json.loads((folder / "matrix.json").read_text("utf8")))
+    text = make_matrix_page(read_matrix(folder))
     print(write_text(folder / "index.html", text))

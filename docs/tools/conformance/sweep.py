@@ -3,7 +3,7 @@
     python docs/tools/conformance/sweep.py FOLDER [--builds A,B] [--only A,B] [--jobs N] [--limit SECONDS] [--kept]
 
 FOLDER/results.jsonl holds a line for each architecture; what it holds of these versions and checks is not done again,
-so that a sweep goes on where it was stopped. From it FOLDER/matrix.json and FOLDER/index.html are made (``--kept``:
+so that a sweep goes on where it was stopped. From it FOLDER/matrix.json.gz and FOLDER/index.html are made (``--kept``:
 from what is there, nothing is checked). ``clockhands check ... --baseline FOLDER/results.jsonl`` reads it too.
 """
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fnmatch
-import json
 import re
 from pathlib import Path
 
@@ -21,8 +20,9 @@ from clockhands.checking.verdict import known_faults as known
 from clockhands.checking.verdict.evidence import EVIDENCE, mask_calls
 from clockhands.checking.verdict.outcome import Outcome
 from tests.checking.checks import planted
+from tests.conformance import matrix
 
-MATRIX = Path(__file__).parents[3] / "docs/conformance/matrix.json"
+FOLDER = Path(__file__).parents[3] / "docs" / "conformance"
 PLACE = re.compile(r"[\w/]+\.py:\d+")
 
 
@@ -106,7 +106,7 @@ def test_what_is_called_the_fault_of_the_library_is_code_that_many_models_share(
 
 
 def test_no_cause_of_the_shipped_matrix_is_called_a_models_own_that_five_builds_have() -> None:
-    data = json.loads(MATRIX.read_text("utf8"))
+    data = matrix.read_matrix(FOLDER)
     own = {cause["cause"]: cause["models"] for cause in data["causes"] if not cause["library"]}
     assert max(len(models) for models in own.values()) < 5
     shared = {cause["cause"] for cause in data["causes"] if cause["library"]}
@@ -148,7 +148,7 @@ def test_a_cache_that_is_wrong_by_more_than_the_clamp_is_the_models_own(monkeypa
 
 
 def test_every_failure_of_the_shipped_matrix_has_its_line() -> None:
-    data = json.loads(MATRIX.read_text("utf8"))
+    data = matrix.read_matrix(FOLDER)
     failing = [data["verdicts"].index(verdict) for verdict in ("FAIL", "LIBRARY")]
     cells = [(row["model"], check, cell) for row in data["rows"] for check, cell in row["cells"].items()]
     failures = [(model, check, cell) for model, check, cell in cells if cell[0] in failing]
