@@ -12,7 +12,6 @@ from clockhands.explanation.own_runs import read_own
 from clockhands.model import PositionConfig, TransformerConfig, make_preset
 from clockhands.model.huggingface_config import ClockhandsConfig
 from clockhands.schemes import RoPE
-from clockhands.schemes.rotary.saved_options import complete_saved_position
 
 
 def written(scheme: str, **options: Any) -> dict[str, Any]:
@@ -35,17 +34,13 @@ def written(scheme: str, **options: Any) -> dict[str, Any]:
         {"spectrum": "yarn", "factor": 4.0, "original_length": 256},
         {"spectrum": "llama3", "factor": 4.0, "original_length": 256},
         {"spectrum": "proportional", "share": 0.5},
-        {"spectrum": "proportional"},
-        {"spectrum": "yarn", "factor": 4.0},
-        {"spectrum": "llama3"},
     ],
 )
 def test_frequencies_amplitude_and_pairing_are_those_of_the_scheme(options: dict[str, Any]) -> None:
-    """Of an older run too, which left out the length that its spectrum needs."""
     raw = written("rope")
     raw["transformer"]["decoder"]["options"] = options
     (rotation,) = read_own(raw, "run").rotations()
-    scheme = RoPE(16, **complete_saved_position(options))
+    scheme = RoPE(16, **options)
     assert rotation.frequencies() == pytest.approx(scheme.frequencies().tolist(), rel=1e-12, abs=0)
     assert rotation.amplitude == pytest.approx(scheme.spectrum.amplitude())
     assert rotation.pairing == ("interleaved" if options.get("layout") == "interleaved" else "halves")

@@ -23,7 +23,6 @@ from clockhands.model.validation_cache import get_validated_config
 from clockhands.pretrained import read_configuration, read_json
 from clockhands.pretrained.file_names import OWN
 from clockhands.schemes import RoPE
-from clockhands.schemes.rotary.saved_options import complete_saved_position
 
 __all__ = ["convert_position_keys", "make_position_keys"]
 
@@ -69,7 +68,7 @@ def convert_position_keys(source: str | Path, model_type: str) -> dict[str, Any]
     path = Path(source)
     raw = read_json(path) if path.is_file() else read_configuration(source)
     if raw.get("model_type") == OWN:
-        config = get_validated_config(complete_saved_position(raw.get("transformer") or {}))
+        config = get_validated_config(raw.get("transformer") or {})
         if config.architecture == "encoder-decoder":
             sentence = f"{source} has an encoder and a decoder, and a configuration of {model_type} describes one stack"
             raise UsageError(f"{sentence}; give a model with one stack")

@@ -11,7 +11,6 @@ from clockhands.errors import ConfigError, describe_unknown
 from clockhands.model.config import TransformerConfig
 from clockhands.model.loss import LabelSmoothing, SmoothingMode
 from clockhands.model.validation_cache import get_validated_config, store_config
-from clockhands.schemes.rotary.saved_options import complete_saved_position
 
 __all__ = ["SPECIAL_TOKEN_IDS", "ClockhandsConfig", "find_id_faults", "find_loss_faults"]
 
@@ -74,11 +73,8 @@ class ClockhandsConfig(PreTrainedConfig):
 
     @classmethod
     def from_dict(cls, config_dict: dict[str, Any], **kwargs: Any) -> Any:
-        """Make a configuration from the content of a file.
-
-        The options that files of earlier versions lack are filled in with what those versions computed.
-        """
-        saved = {**config_dict, "transformer": complete_saved_position(config_dict.get("transformer"))}
+        """Make a configuration from the content of a file."""
+        saved = dict(config_dict)
         # ``auto_map`` names a file of code in the folder that is read. Kept here, it would be saved with the model into
         # another folder, where that file is not.
         saved.pop("auto_map", None)

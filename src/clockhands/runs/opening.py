@@ -31,7 +31,6 @@ from clockhands.pretrained import (
 )
 from clockhands.runs.changed_positions import change_positions
 from clockhands.runs.folder import RECIPE, describe_missing
-from clockhands.schemes.rotary.saved_options import complete_saved_position
 
 if TYPE_CHECKING:
     from clockhands.model.huggingface_base import ClockhandsPreTrainedModel
@@ -87,8 +86,6 @@ def read_clockhands_config(folder: Path) -> tuple[dict[str, Any], TransformerCon
             f"{folder} is not a finished run ({describe_missing(folder, CONFIG)}); `clockhands train` makes one"
         )
     raw = read_configuration(folder)
-    if "transformer" in raw:
-        raw["transformer"] = complete_saved_position(raw["transformer"])
     if not is_own(raw):
         model_type = raw.get("model_type")
         what = f"{folder} holds a model of type {model_type!r}, not one of this project"

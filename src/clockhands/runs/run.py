@@ -25,7 +25,7 @@ from clockhands.runs.folder import (
     read_record,
 )
 from clockhands.runs.opening import open_configuration, open_model, open_tokenizers, read_clockhands_config
-from clockhands.runs.recipe import Recipe, make_run_recipe, read_tables
+from clockhands.runs.recipe import Recipe, make_recipe, read_tables
 from clockhands.schemes.rotary.trained_length import lacks_trained_length
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ class Run:
     @cached_property
     def recipe(self) -> Recipe:
         """The resolved recipe. Raises DataError or ConfigError where it cannot be read."""
-        return make_run_recipe(self.tables, str(self.path / RECIPE))
+        return make_recipe(self.tables, {}, source=str(self.path / RECIPE))
 
     def cache_recipe(self, recipe: Recipe) -> Run:
         """Set the recipe, so that it is not read from the folder and validated again; return this run."""

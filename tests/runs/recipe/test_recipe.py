@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from clockhands.errors import ConfigError, DataError
 from clockhands.options import fits
-from clockhands.runs.recipe import make_recipe, make_run_recipe
+from clockhands.runs.recipe import make_recipe
 from clockhands.runs.recipe.keys import find_keys
 from clockhands.training import Recipe, load_recipe, vary_recipe
 from tests.training.tiny import TABLES
@@ -398,7 +398,7 @@ def test_a_new_training_gives_each_scheme_that_asks_its_trained_length() -> None
     recipe = make_recipe({**texts, "position": {"scheme": "rerope"}}, {})
     written = tomllib.loads(recipe.to_toml())["position"]
     assert written["original_length"] == 200 and "window" not in written
-    assert make_run_recipe(tomllib.loads(recipe.to_toml()), "recipe.toml") == recipe
+    assert make_recipe(tomllib.loads(recipe.to_toml()), {}, source="recipe.toml") == recipe
     for scheme in ("rerope", "self-extend"):
         told = faults({**texts, "position": {"scheme": scheme, "window": 200}})
         assert any(f"{scheme}.window is 200, but must be below the trained length" in fault for fault in told)

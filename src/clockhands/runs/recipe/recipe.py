@@ -40,7 +40,6 @@ from clockhands.runs.recipe.validation import (
     read_section,
     select_tables,
 )
-from clockhands.schemes.rotary.saved_options import complete_saved_position
 from clockhands.schemes.rotary.trained_length import add_trained_length
 
 __all__ = [
@@ -48,7 +47,6 @@ __all__ = [
     "Recipe",
     "load_recipe",
     "make_recipe",
-    "make_run_recipe",
     "read_tables",
     "read_training_overrides",
     "vary_recipe",
@@ -168,17 +166,6 @@ def make_recipe(
     return recipe
 
 
-def make_run_recipe(tables: Tables, source: str) -> Recipe:
-    """Make the resolved recipe of a run, of any version, from the tables of its file ``source``. Raises ConfigError."""
-    # In older run folders a setting that nobody gave is missing. Its default was not ``auto`` then: the rate was the
-    # schedule's own (None), there was no warm-up, one evaluation at the end, and the last step's weights were exported.
-    older_defaults = {"learning_rate": "none", "warmup_steps": 0, "eval_steps": "none", "export": "last"}
-    tables = {**tables, "training": {**older_defaults, **tables.get("training", {})}}
-    if "position" in tables:
-        tables["position"] = complete_saved_position(tables["position"])
-    return make_recipe(tables, {}, source=source)
-
-
 def _add_length_before(tables: Tables) -> Tables:
     """Return the tables with the trained length of the run to begin from, where a scheme asks for it.
 
@@ -189,7 +176,7 @@ def _add_length_before(tables: Tables) -> Tables:
     if not isinstance(begin_from, (str, Path)) or add_trained_length(position, 1) == position:
         return tables
     path = Path(make_absolute(begin_from, Path.cwd())) / RECIPE
-    length = make_run_recipe(read_tables(path), str(path)).trained_length if path.is_file() else None
+    length = make_recipe(read_tables(path), {}, source=str(path)).trained_length if path.is_file() else None
     return tables if length is None else {**tables, "position": add_trained_length(position, length)}
 
 
