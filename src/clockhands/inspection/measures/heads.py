@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 
@@ -15,6 +16,7 @@ from clockhands.inspection.drawing import draw_head_grid
 from clockhands.inspection.estimators.intervals import compute_central_range, draw_texts, estimate_mean_interval
 from clockhands.inspection.measures.measure import LAYERS_HEADING, MASKED_WINDOWS, Measure, make_untrained_reference
 from clockhands.inspection.number_format import format_percent
+from clockhands.inspection.reading.attention_hooks import ComputedAttention
 from clockhands.inspection.reading.capture import BATCH, Capture
 from clockhands.inspection.reading.head_statistics import MAX_OFFSET, HeadStatistics
 from clockhands.inspection.reading.reading import Reading
@@ -345,10 +347,15 @@ def _score_batches(reading: Reading, texts: InductionTexts, ids_NT: Tensor) -> I
     capture = reading.capture
     for rows in torch.arange(len(ids_NT)).split(BATCH):
         options = capture.make_forward_options(rows % capture.num_texts)
-        layers = run_attention(reading.subject, capture, ids_NT[rows], **options)
-        queries, targets, text = texts.queries_Nn[rows], texts.targets_Nn[rows], torch.arange(len(rows))[:, None]
-        weights = [layer.weights_BHST.cpu()[text, :, queries, targets] for layer in layers]
-        yield torch.stack([weights_nnH.double().mean(1).T for weights_nnH in weights])
+        pairs = torch.arange(len(rows))[:, None], texts.queries_Nn[rows], texts.targets_Nn[rows]
+        read = partial(_average_pairs, pairs=pairs)
+        yield torch.stack(run_attention(reading.subject, capture, ids_NT[rows], read, **options))
+
+
+def _average_pairs(attention: ComputedAttention, pairs: tuple[Tensor, Tensor, Tensor]) -> Float[Tensor, "H n"]:
+    """Return the mean attention of the pairs of a query and its target, given as texts, queries and targets."""
+    text, queries, targets = pairs
+    return attention.weights_BHST.cpu()[text, :, queries, targets].double().mean(1).T
 
 
 def _describe(reading: Reading, score_LH: Tensor, chance_LH: Tensor, found_LH: Tensor) -> str:

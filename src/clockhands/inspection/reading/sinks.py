@@ -6,8 +6,9 @@ and attention is read again, at the position and at the token.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 import torch
@@ -119,28 +120,38 @@ def _read_attention(
     Queries are the ordinary tokens at other positions that may attend to both; NaN where there is none.
     """
     batches = [
-        [
-            _average_queries(computed, capture.ordinary_T, places)
-            for computed in run_attention(subject, capture, ids_NT[some], **capture.make_forward_options(some))
-        ]
+        run_attention(
+            subject,
+            capture,
+            ids_NT[some],
+            partial(_average_queries, ordinary_T=capture.ordinary_T, places=places),
+            **capture.make_forward_options(some),
+        )
         for some in rows.split(BATCH)
     ]
     return [torch.cat(layer) for layer in zip(*batches, strict=True)]
 
 
 def run_attention(
-    subject: Subject, capture: Capture, ids_NT: Int[Tensor, "N T"], **options: Tensor
-) -> list[ComputedAttention]:
-    """Run the model, and return the attention of every layer of the capture, in their order."""
-    modules, computed = {layer.module for layer in capture.layers}, list[ComputedAttention]()
+    subject: Subject,
+    capture: Capture,
+    ids_NT: Int[Tensor, "N T"],
+    read: Callable[[ComputedAttention], Tensor],
+    **options: Tensor,
+) -> list[Tensor]:
+    """Run the model, and return what ``read`` gives of the attention of every layer of the capture, in their order.
+
+    Each is read at once and let go: all layers together would not fit the memory.
+    """
+    modules, results = {layer.module for layer in capture.layers}, list[Tensor]()
 
     def receive(attention: ComputedAttention) -> None:
         if attention.module in modules:
-            computed.append(attention)
+            results.append(read(attention))
 
     with torch.no_grad(), listen(subject.model, receive):
         subject.forward(ids_NT, **options)
-    return computed
+    return results
 
 
 def _average_queries(
