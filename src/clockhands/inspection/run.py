@@ -35,7 +35,6 @@ from clockhands.devices import require_memory
 from clockhands.errors import CheckpointError, UsageError
 from clockhands.findings import Finding, Findings, join_words
 from clockhands.inspection.measures import MEASURES
-from clockhands.inspection.measures.measure import Measure
 from clockhands.inspection.measures.survival import MOST_TEXTS as CONTROL_TEXTS
 from clockhands.inspection.reading.capture import BATCH
 from clockhands.inspection.reading.head_statistics import TEXT_GROUPS
@@ -372,12 +371,11 @@ def _measure(reading: Reading, bar: Progress, command: str, basis: Mapping[str, 
     bar.expect(len(MEASURES))
     for measure in MEASURES.values():
         for finding in measure.answer(reading):
-            reading.findings[finding.name] = _complete(finding, measure, command, basis)
+            reading.findings[finding.name] = replace(
+                finding,
+                command=command,
+                details={**finding.details, "group": measure.heading},
+                basis={key: basis[key] for key in measure.rests_on},
+            )
         bar.advance(measure.question)
     return tuple(reading.findings.values())
-
-
-def _complete(finding: Finding, measure: Measure, command: str, basis: Mapping[str, str]) -> Finding:
-    """Return the finding with its heading on the page, the command that repeats it and what it depends on."""
-    details = {**finding.details, "group": measure.heading}
-    return replace(finding, command=command, details=details, basis={key: basis[key] for key in measure.rests_on})

@@ -60,7 +60,10 @@ def choose_windows(subject: Subject, texts: Sequence[str] | Ids | None, length: 
 
 def _choose_texts(subject: Subject, texts: Sequence[str] | None) -> Sequence[str]:
     """Return the caller's texts, else the training text, else built-in English."""
-    return texts if texts is not None else subject.training_texts or _load_default_texts()
+    if texts is not None:
+        return texts
+    # The documentation strings of Python's standard library: English prose that every machine has.
+    return subject.training_texts or list(open_corpus("stdlib").documents("train"))
 
 
 def _choose_pairs(subject: Subject, texts: Sequence[str] | None) -> Iterable[tuple[str, str]] | None:
@@ -95,11 +98,6 @@ def _pair_with_itself(texts: Sequence[str]) -> Iterator[tuple[str, str]]:
         for line in text.split("\n"):
             for piece in textwrap.wrap(line, MOST_PIECE_CHARACTERS, break_on_hyphens=False):
                 yield piece, piece
-
-
-def _load_default_texts() -> Sequence[str]:
-    """Return the documentation strings of Python's standard library: English prose that every machine has."""
-    return list(open_corpus("stdlib").documents("train"))
 
 
 def _measure_usual_length(subject: Subject, sample: int = 200) -> int:

@@ -142,8 +142,8 @@ def _compare_angles(tokens_DD: Tensor, positions_DD: Tensor) -> tuple[Table, flo
     angles = compute_principal_angles(first, second)
     middle = len(angles) // 2
     generator = torch.Generator().manual_seed(0)
-    bases = (_draw_basis(second, generator) for _ in range(SUBSPACES))
-    chance = torch.stack([compute_principal_angles(first, basis)[[0, middle]] for basis in bases])
+    drawn = (torch.randn(second.shape, generator=generator, dtype=second.dtype) for _ in range(SUBSPACES))
+    chance = torch.stack([compute_principal_angles(first, torch.linalg.qr(rows).Q)[[0, middle]] for rows in drawn])
     rows: list[tuple[str | float | Tensor | None, ...]] = []
     for name, angle, random in (("smallest", angles[0], chance[:, 0]), ("median", angles[middle], chance[:, 1])):
         rows.append((f"{name} angle (degrees)", angle, random.mean(), *compute_central_range(random)))
@@ -152,11 +152,6 @@ def _compare_angles(tokens_DD: Tensor, positions_DD: Tensor) -> tuple[Table, flo
     rows.append(("dimensions of the positions' subspace", second.shape[1], None, None, None))
     table = Table.of(("quantity", "value", "by chance", "chance low", "chance high"), rows)
     return table, float(angles[0]), float(chance[:, 0].mean())
-
-
-def _draw_basis(basis_Dk: Tensor, generator: torch.Generator) -> Tensor:
-    """Draw an orthonormal basis of a random subspace of the same size."""
-    return torch.linalg.qr(torch.randn(basis_Dk.shape, generator=generator, dtype=basis_Dk.dtype)).Q
 
 
 def _draw_figure(overlap: float, mean: float, spread: float) -> Figure:

@@ -89,7 +89,7 @@ class MeanOrder(Measure):
         distance_curve = reading.findings.get(DistanceCurve.name)
         attends_by_distance = distance_curve is not None and bool(distance_curve.details.get("beyond"))
         return self.make_finding(
-            _describe_order(change_N)
+            f"When the tokens are permuted, the mean of the output {_describe_change(change_N)}."
             + _describe_mean_row(interventions)
             + _describe_shifts(reading, interventions, attends_by_distance),
             change,
@@ -107,11 +107,6 @@ class MeanOrder(Measure):
             ),
             figure=draw_changes(changes_drawn, "another text", "the mean of the output"),
         )
-
-
-def _describe_order(change_N: Float[Tensor, " N"]) -> str:
-    """Say what permuting the tokens does to the mean of the output."""
-    return f"When the tokens are permuted, the mean of the output {_describe_change(change_N)}."
 
 
 def _describe_mean_row(interventions: Interventions) -> str:

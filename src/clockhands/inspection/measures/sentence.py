@@ -28,7 +28,7 @@ from clockhands.inspection.reading.sentences import (
 )
 from clockhands.inspection.reading.windows import encode_text
 from clockhands.models.subject import Subject
-from clockhands.shapes import Float, Tensor
+from clockhands.shapes import Tensor
 
 MOST_NUMBERS = 240_000
 """Numbers of all sentences that a page carries, two bytes each; heads beyond are left out, and the page says so."""
@@ -70,7 +70,8 @@ def _pack_sentence(sentence: Sentence, layers: Sequence[SentenceLayer], most: in
         "mask": _pack_mask(layers[0]),
         "left_out": len(all_heads) - len(chosen),
         "heads": [
-            _pack_head(layers[index], index, head, used) | _pack_other_mask(layers, index)
+            _pack_head(layers[index], index, head, used)
+            | ({} if torch.equal(layers[index].mask_ST, layers[0].mask_ST) else {"mask": _pack_mask(layers[index])})
             for index, head in sorted(chosen)
         ],
     }
@@ -79,12 +80,6 @@ def _pack_sentence(sentence: Sentence, layers: Sequence[SentenceLayer], most: in
 def _pack_mask(layer: SentenceLayer) -> list[str]:
     """Return the mask of a layer, for each query a row of 0 and 1."""
     return ["".join("1" if attends else "0" for attends in row) for row in layer.mask_ST.tolist()]
-
-
-def _pack_other_mask(layers: Sequence[SentenceLayer], index: int) -> dict[str, Any]:
-    """Return the mask of a layer under the key ``mask``; an empty dict where it is that of the first layer."""
-    is_same = torch.equal(layers[index].mask_ST, layers[0].mask_ST)
-    return {} if is_same else {"mask": _pack_mask(layers[index])}
 
 
 def _pack_head(layer: SentenceLayer, index: int, head: int, used: Sequence[int]) -> dict[str, Any]:
@@ -211,20 +206,16 @@ def _draw_panel(sentence: Sentence, layers: Sequence[SentenceLayer]) -> Panel:
         for index, layer in drawn
         for head in heads
     )
+    weights = torch.cat([torch.cat(tuple(layer.weights_HST), dim=1) for _, layer in drawn])
     tiles = make_mark(
         "tiles",
         [str(head + 1) for head in heads],
         [str(index) for index, _ in drawn],
         label="attention",
-        z=_round(torch.cat([torch.cat(tuple(layer.weights_HST), dim=1) for _, layer in drawn])),
+        z=tuple(tuple(round(value, 3) for value in row) for row in weights.tolist()),  # a picture shows no more
         names=names,
     )
     return Panel((tiles,), title=f"“{sentence.text}”", xlabel="head", ylabel="layer")
-
-
-def _round(values: Float[Tensor, "S T"]) -> tuple[tuple[float, ...], ...]:
-    """Return values with three decimals: a picture shows no more, and every digit makes the page larger."""
-    return tuple(tuple(round(value, 3) for value in row) for row in values.tolist())
 
 
 MOST_WORDS = 12
@@ -290,7 +281,9 @@ def _measure(reading: Reading, sentence: Sentence) -> Changes | str:
     rows_NT, source_NS = make_comparison_rows(sentence, reading.windows, MOST_OTHERS)
     others_ND = torch.stack(
         [
-            compute_mean_state(subject, row.tolist(), None if source_NS is None else _unpad(source_NS[index]))
+            compute_mean_state(
+                subject, row.tolist(), None if source_NS is None else source_NS[index][source_NS[index] >= 0].tolist()
+            )
             for index, row in enumerate(rows_NT)
             if index > 1
         ]
@@ -321,11 +314,6 @@ def _measure_change(subject: Subject, sentence: Sentence, pair: tuple[int, int],
     if ids == sentence.ids:
         return 0.0
     return float((compute_mean_state(subject, ids, sentence.source or sentence.ids) - before_D).square().sum())
-
-
-def _unpad(source_S: Tensor) -> list[int]:
-    """Return the ids of a source without its padding."""
-    return list(source_S[source_S >= 0].tolist())
 
 
 def _describe_swap(sentence: Sentence, changes: Changes | str) -> str:

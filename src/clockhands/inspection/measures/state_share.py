@@ -140,10 +140,5 @@ def _describe(shares: list[float], interval: tuple[float, float] | None, untrain
     return (
         f"Position accounts for {format_percent(shares[0])} of the variance of the states after the embedding and for "
         f"{format_percent(shares[-1])} after the last layer{note}; the largest share is "
-        f"{format_percent(shares[peak])}, {_name_layer(peak)}.{undecided}"
+        f"{format_percent(shares[peak])}, after {f'layer {peak}' if peak else 'the embedding'}.{undecided}"
     )
-
-
-def _name_layer(layer: int) -> str:
-    """Name a layer in a sentence; 0 is the embedding."""
-    return "after the embedding" if layer == 0 else f"after layer {layer}"

@@ -153,18 +153,14 @@ class TableHands(Measure):
 
 def _make_row(line: SpectralLine) -> tuple[float | str | None, ...]:
     """Return the row of one line in the table of the finding, with ``COLUMNS``."""
-    low, high = (None, None) if line.parts else _compute_period_interval(line)
+    fast, slow = (line.frequency + sign * 1.96 * line.error for sign in (1, -1))
+    low = None if line.parts else 2 * math.pi / fast
+    high = None if line.parts or slow <= 0 else 2 * math.pi / slow  # the interval of the frequency may reach zero
     fastest, slowest = find_period_range(line) if line.parts else (None, None)
     rotation = "turns, its speed or size varies" if line.parts else "turns"
     motion = "swings" if line.roundness < LEAST_ROUNDNESS else rotation
     origin = f"columns {join_words(map(str, line.columns))}" if line.columns else "a plane across columns"
     return (line.period, low, high, line.share, line.agreement, line.roundness, motion, origin, fastest, slowest)
-
-
-def _compute_period_interval(line: SpectralLine) -> tuple[float, float | None]:
-    """Return the 95 % interval of the period of one line; no upper end where the frequency's interval reaches 0."""
-    fast, slow = (line.frequency + sign * 1.96 * line.error for sign in (1, -1))
-    return 2 * math.pi / fast, 2 * math.pi / slow if slow > 0 else None
 
 
 def compute_slow_share(rows_ND: Array, lines: TableLines) -> float:
@@ -408,12 +404,7 @@ def make_encoding_view(
         "values": pack_int8(added_ND / largest),
         "similarity": pack_int8(rows.compute_cosines()[:count, :count]),
         "hands": [
-            {"period": float(period), "points": pack_int8(orbit_N2[:count] / _measure_radius(orbit_N2[:count]))}
-            for period, orbit_N2 in sorted(hands, key=lambda hand: hand[0])
+            {"period": float(period), "points": pack_int8(points / (float(points.norm(dim=-1).max()) or 1.0))}
+            for period, points in sorted(((period, orbit[:count]) for period, orbit in hands), key=lambda hand: hand[0])
         ],
     }
-
-
-def _measure_radius(orbit_N2: Float[Tensor, "N two"]) -> float:
-    """Return the largest distance of a hand's points from its centre."""
-    return float(orbit_N2.norm(dim=-1).max()) or 1.0

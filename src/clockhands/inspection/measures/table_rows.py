@@ -107,7 +107,7 @@ class TableSimilarity(Measure):
             return self.skip(rows)
         cosines_NN = rows.compute_cosines()
         generator = torch.Generator().manual_seed(0)
-        shuffles = [_shuffle(rows.centred_ND, generator) for _ in range(SHUFFLES)]
+        shuffles = [rows.centred_ND[torch.randperm(len(rows.centred_ND), generator=generator)] for _ in range(SHUFFLES)]
         chance = torch.tensor([compute_toeplitz_r2(compute_cosines(shuffled)) for shuffled in shuffles])
         low, high = compute_central_range(chance)
         value, mean_cosines_R = compute_toeplitz_r2(cosines_NN), average_diagonals(cosines_NN)
@@ -135,11 +135,6 @@ def describe_rank(centred_ND: Float[Tensor, "N D"]) -> str:
         return ""
     directions = "1 direction" if count == 1 else f"{count} directions"
     return f" The table has a low rank: {format_percent(RANK_SHARE)} of its variance lies in {directions} of {room}."
-
-
-def _shuffle(rows_ND: Tensor, generator: torch.Generator) -> Tensor:
-    """Return the rows in random order."""
-    return rows_ND[torch.randperm(len(rows_ND), generator=generator)]
 
 
 def _describe_share(value: float, low: float, high: float) -> str:

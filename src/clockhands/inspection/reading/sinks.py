@@ -71,7 +71,8 @@ def _judge(
     subject: Subject, capture: Capture, position: int, heads: Sequence[tuple[int, int]]
 ) -> list[tuple[tuple[int, int], Sink]]:
     """Say of heads that look at one position what each follows."""
-    token, count = (int(number) for number in _find_mode(capture.ids_NT[:, position]))
+    ids, counts = capture.ids_NT[:, position].unique(return_counts=True)
+    token, count = int(ids[counts.argmax()]), int(counts.max())
     if count < SAME_TOKEN * capture.num_texts:
         return [(at, Sink(position, "", "position", *[float("nan")] * 3)) for at in heads]
     text = str(token) if subject.tokenizer is None else decode_tokens(subject.tokenizer, [token])[0]
@@ -89,12 +90,6 @@ def _judge(
     )
     return [((layer, head), _decide(position, text, before[layer][:, head], after[layer][:, head]))
             for layer, head in heads]  # fmt: skip
-
-
-def _find_mode(ids_N: Int[Tensor, " N"]) -> tuple[Tensor, Tensor]:
-    """Return the most frequent id, and how often it occurs."""
-    ids, counts = ids_N.unique(return_counts=True)
-    return ids[counts.argmax()], counts.max()
 
 
 def _decide(position: int, token: str, before_N2: Float[Tensor, "N two"], after_N2: Float[Tensor, "N two"]) -> Sink:

@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch.nn.utils.rnn import pad_sequence
 
 from clockhands.errors import DataError, UsageError
 from clockhands.models.subject import Subject
@@ -206,13 +207,8 @@ def cut_pair_windows(
             "anything can be measured; give more text or a smaller --length (length=...)"
         )
     ordinary = [False] * len(before) + [True] * most + [False] * len(after)
-    return Windows(torch.tensor(rows[:count]), torch.tensor(ordinary), _pad_rows(sources[:count]))
-
-
-def _pad_rows(rows: list[list[int]]) -> Int[Tensor, "N S"]:
-    """Return rows of token ids as one tensor, -1 after the shorter ones."""
-    widest = max(map(len, rows))
-    return torch.tensor([row + [-1] * (widest - len(row)) for row in rows])
+    padded_NS = pad_sequence([torch.tensor(row) for row in sources[:count]], batch_first=True, padding_value=-1)
+    return Windows(torch.tensor(rows[:count]), torch.tensor(ordinary), padded_NS)
 
 
 def select_one_length(rows: Sequence[Sequence[int]], most: int, enough: int | None = None) -> Windows:
