@@ -19,7 +19,6 @@ from packaging.version import Version
 from transformers import masking_utils
 from transformers.models.dbrx import modeling_dbrx
 from transformers.models.falcon import modeling_falcon
-from transformers.models.glm4v import modeling_glm4v
 from transformers.models.gpt_oss import modeling_gpt_oss
 from transformers.models.mamba import modeling_mamba
 from transformers.models.prophetnet import modeling_prophetnet
@@ -84,18 +83,6 @@ def gpt_oss(patch: Patch) -> None:
         patch.setattr(modeling_gpt_oss, name, with_positions)
 
 
-def glm4v(patch: Patch) -> None:
-    """What stands between the begin and the end of a video is its frames."""
-    same = "input_ids == self.config.image_token_id"
-    old = f"special_image_mask = {same}\n        special_video_mask = {same}"
-    new = f"""begun = input_ids == self.config.video_start_token_id
-        ended = input_ids == self.config.video_end_token_id
-        inside = begun.cumsum(-1) > ended.cumsum(-1)
-        special_image_mask = ({same}) & ~inside
-        special_video_mask = ({same}) & inside"""
-    rewrite(patch, modeling_glm4v.Glm4vModel, "get_placeholder_mask", old, new)
-
-
 def zamba2(patch: Patch) -> None:
     """The single step clamps as the scan does (time_step_min is 0.001 in the configuration)."""
     old = "        dt = F.softplus(dt)\n"
@@ -110,9 +97,8 @@ CASES: dict[str, tuple[str, list[str], Callable[[Patch], None]]] = {
     "falcon-alibi": ("falcon+alibi:causal", ["attention.sdpa"], falcon),
     "gpt-oss-packing": ("gpt_oss:causal", ["packing.positions"], gpt_oss),
     "zamba2-clamp": ("zamba2:causal", ["cache.steps"], zamba2),
-    "glm-image-beside-video": ("glm4v:causal", ["videos.batch"], glm4v),
 }
-SHARED = {"roberta-generate", "gaps", "gpt-oss-packing", "zamba2-clamp", "glm-image-beside-video"}
+SHARED = {"roberta-generate", "gaps", "gpt-oss-packing", "zamba2-clamp"}
 """Cases whose code many models share."""
 
 

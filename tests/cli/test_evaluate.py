@@ -21,13 +21,13 @@ STRANGE = {
     '{"de": 1, "en": "one"}': "line 1: column 'de' holds no text but int: 1",
     '{"de": null, "en": "one"}': "line 1: column 'de' holds no text but NoneType: None",
     '{"de": ["eins"], "en": "one"}': "line 1: column 'de' holds no text but list: ['eins']",
-    '{"de": "eins"}': "line 1: there is no column 'en'; did you mean 'de'? (columns: de)",
+    '{"de": "eins"}': "line 1: there is no column 'en', which data.target names (columns: 'de')",
     '{"de": "eins", "en": ""}': "line 1: the target is blank",
     '{"de": "eins", "de": "zwei", "en": "one"}': "line 1: more than one column is named 'de'",
     '{"de": "\\ud800", "en": "one"}': "which is not text in Unicode without NUL",
     '{"de": "", "en": ""}': "split 'test' holds nothing that can be used",
     "[]": "line 1 is not a JSON object with named columns but list",
-    "": "is empty",
+    "": "split 'test' holds nothing that can be used",
 }
 
 

@@ -122,7 +122,7 @@ def test_a_dry_run_says_what_would_be_trained_and_makes_nothing(here: Path, caps
     ("command", "code", "message"),
     [
         ([], 2, "there is nothing to train on: give a recipe, --corpus, --source and --target, --data, or --text"),
-        (["nowhere.toml"], 1, "cannot read the recipe nowhere.toml: No such file or directory"),
+        (["nowhere.toml"], 1, "cannot read the recipe nowhere.toml: there is no such file"),
         (["--corpus", "numbrs", "--set", "training.max_steps=1"], 2, "unknown corpus 'numbrs'; did you mean"),
         (["--corpus", "roles", "--set", "training.max_stps=1"], 2, "unknown key in [training] 'max_stps'"),
         (["--corpus", "roles", "--set", "rope"], 2, "'rope' is not of the form KEY=VALUE"),

@@ -125,7 +125,7 @@ def test_flags_that_mean_the_opposite_of_their_name() -> None:
     [
         (llama(rope_parameters=[1]), "transformers cannot read f"),
         (llama(rope_theta="many"), "rope_theta = 'many'"),
-        (llama(rope_theta=float("nan")), "not a finite number"),
+        (llama(rope_theta=float("nan")), "f sets rope_theta = nan, which is not a finite number"),
         (llama(rope_parameters={"rope_type": "moebius"}), "rope_type 'moebius'"),
         (llama(rope_theta=10**400), "not a finite number"),
         (llama(max_position_embeddings=10**400), "it must be at most|not a finite number|transformers cannot read f"),

@@ -156,7 +156,7 @@ def test_findings_beside_the_model_are_told(trained: tuple[str, Run]) -> None:
         assert "- **Does order matter?** Yes, in this model." in make_card(run)
         for damaged in ("[]", "[" * 9_000, "{", '{"schema": 2}'):
             path.write_text(damaged)
-            with pytest.warns(ClockhandsWarning, match="leaves the findings out: cannot read findings from"):
+            with pytest.warns(ClockhandsWarning, match="leaves the findings out: cannot read the findings in"):
                 assert "## Findings" not in make_card(run), "a training that has ended is whole without them"
     finally:
         path.unlink()

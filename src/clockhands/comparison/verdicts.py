@@ -92,7 +92,7 @@ def find_differences(comparison: Comparison, learning: Mapping[str, Learning]) -
     paired = [name for name in seeds if len(seeds[name]) >= 2]
     ours = {name: score_matrix(comparison, name, seeds[name]) for name in paired}
     theirs = {name: score_matrix(comparison, base, seeds[name]) for name in paired}
-    groups: Sequence[int] | None = find_groups(comparison)
+    groups = find_groups(comparison)
     enough = [name for name in paired if len(seeds[name]) >= MIN_SEEDS]
     same_shape = all(ours[name].shape == theirs[name].shape for name in paired)  # others are refused below
     block = find_block_length([ours[name] - theirs[name] for name in paired], groups) if same_shape else 1

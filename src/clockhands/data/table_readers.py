@@ -185,11 +185,11 @@ def _read_text(place: str, row: Mapping[str, Any], option: str, columns: Mapping
 def _advise(row: Mapping[str, Any], columns: Mapping[str, str], header: bool) -> str:
     """Say which options to set for a table with this row; where it has a ``header``, that may be the first pair."""
     there = _list_columns(row)
+    if len(there) < len(columns):
+        return f"it takes a column for each of {', '.join(f'data.{option}' for option in columns)}"
     free = [name for name in there if name not in columns.values()]
-    named = {
-        option: name if name in there else free.pop(0) for option, name in columns.items() if name in there or free
-    }
-    numbered = {option: str(number) for number, option in enumerate(columns, 1) if number <= len(there)}
+    named = {option: name if name in there else free.pop(0) for option, name in columns.items()}
+    numbered = {option: str(number) for number, option in enumerate(columns, 1)}
     by_name, by_number = (
         " ".join(f"data.{option}={shlex.quote(name)}" for option, name in chosen.items())
         for chosen in (named, numbered)

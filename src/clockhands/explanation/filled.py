@@ -100,7 +100,7 @@ class Filled:
         """Return the key of a matching name that holds a value in the file, tables first; else that it is a default."""
         for prefix, table in [*_list_tables(self.raw, self.prefix, kind), (self.prefix, self.raw)]:
             for key, written in table.items():
-                same = written == value or (isinstance(written, list) and value in written)
+                same = written == value or written is value or (isinstance(written, list) and value in written)
                 if same and not isinstance(written, bool) and re.fullmatch(pattern, key):
                     return f"{prefix}{key}"
         return f"default of {self.model or 'the architecture'}"

@@ -344,7 +344,7 @@ class BagOfWords(Encoder):
         return x
 
 
-@fails("batch.alone", "batch.order", "causal.future", "batch.unequal", "cache.prefill", "cache.reorder")
+@fails("batch.alone", "batch.order", "batch.unequal", "cache.prefill", "cache.reorder")
 class RowTable(Correct):
     """A position table indexed by the row of the batch, as with axes exchanged."""
 

@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import clockhands.studies
 from clockhands.comparison.trial_scores import BEYOND
 from clockhands.data.tokens import Tokenizers
 from clockhands.generation.perplexity import cut_evaluation_windows
@@ -19,7 +20,7 @@ from clockhands.runs.recipe import load_recipe, vary_recipe
 from clockhands.studies.added import Numbers
 from clockhands.training import prepare
 
-RECIPE = Path(__file__).parent.parent / "recipes" / "layers-recall.toml"
+RECIPE = Path(clockhands.studies.__file__).parent / "recipes" / "layers-recall.toml"
 LINE = 5
 """Tokens of a line: what begins it, a name, its value, the name again, what ends it."""
 NAME, VALUE, NAME_AGAIN = 1, 2, 3
