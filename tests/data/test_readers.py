@@ -72,7 +72,7 @@ def test_text_under_a_name_of_gzip_is_read(tmp_path: Path) -> None:
 def test_a_stream_names_the_line_that_is_not_utf8(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"eins\nf\xfcr\n")
     with pytest.raises(DataError, match=r"a, line 2: byte 7 of the file \(0xfc\) is not utf-8"):
-        next(stream_lines(tmp_path / "a"))
+        list(stream_lines(tmp_path / "a"))
 
 
 @pytest.mark.parametrize("name", ["none.txt", "folder", "a\0b"])

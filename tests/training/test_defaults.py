@@ -12,7 +12,6 @@ import pytest
 
 from clockhands.cli import main
 from clockhands.model.presets import make_preset
-from clockhands.runs import Run
 from clockhands.training import Recipe, TrainingData, prepare, resume, train, vary_recipe
 from clockhands.training.defaults import (
     compute_peak_rate,
@@ -22,7 +21,6 @@ from clockhands.training.defaults import (
     fill_in_auto,
 )
 from clockhands.training.schedules import make_rate, paper
-from tests.training.test_start import weights
 from tests.training.tiny import tables
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -116,16 +114,6 @@ def test_a_run_keeps_the_numbers_and_goes_on_with_them(material: TrainingData, t
     assert (written["learning_rate"], written["warmup_steps"]) == (8e-3, 2)
     longer = resume(run.path, {"training.max_steps": 30}).recipe.training
     assert (longer.learning_rate, longer.warmup_steps) == (8e-3, 2)
-
-
-def test_a_run_from_before_keeps_the_rate_that_it_had(material: TrainingData, tmp_path: Path) -> None:
-    """Its recipe.toml has the old warm-up, and no rate where none was given: 5e-4."""
-    wanted = train(tables(learning_rate=5e-4, warmup_steps=0), tmp_path / "wanted", material=material)
-    run = train(tables(learning_rate=5e-4, warmup_steps=0, max_steps=14), tmp_path / "old", material=material)
-    old = run.path / "recipe.toml"
-    old.write_text("".join(line for line in old.read_text().splitlines(True) if not line.startswith("learning_rate")))
-    assert Run.from_folder(run.path).recipe.training.rate == 5e-4
-    assert weights(resume(run.path, {"training.max_steps": 24})) == weights(wanted)
 
 
 def test_a_stored_plan_from_before_keeps_its_rate() -> None:

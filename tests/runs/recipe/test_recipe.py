@@ -256,7 +256,7 @@ def test_a_none_that_is_not_the_default_survives_the_file() -> None:
 
 @pytest.mark.parametrize(
     ("content", "message"),
-    [(None, "cannot read the recipe"), (b"[data", "is not TOML"), (b"\xff\xfe", "is not TOML")],
+    [(None, "cannot read the recipe"), (b"[data", "is not TOML"), (b"\xffno", "it is not UTF-8")],
 )
 def test_a_file_that_is_no_recipe_is_named(tmp_path: Path, content: bytes | None, message: str) -> None:
     path = tmp_path / "broken.toml"
