@@ -42,7 +42,7 @@ def test_a_batch_is_judged_with_the_text_at_hand(
     needed = count_bytes(configure(plain, material.tokenizers).transformer_config, training=True)
     monkeypatch.setattr("clockhands.devices.measure_free_memory", lambda device: needed + 100_000)
     check_batches(plain, material)
-    with pytest.raises(UsageError, match=r"a batch of [\d,]+ tokens needs .* are free; lower batches\.size or"):
+    with pytest.raises(UsageError, match=r"a batch of [\d,]+ tokens needs, .* are free; lower batches\.size or"):
         check_batches(large, material)
     with pytest.raises(UsageError, match="a batch of"):
         train(large, tmp_path / "run")

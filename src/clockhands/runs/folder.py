@@ -184,7 +184,7 @@ class Facts:
 
     finished: bool = False
     step: Annotated[int, Range(least=0)] = 0
-    exported_step: Annotated[int, Range(least=0)] = 0
+    exported_step: Annotated[int, Range(least=0)] | None = 0
     parameters: Annotated[int, Range(least=0)] = 0
     device: str = ""
     torch: str = ""

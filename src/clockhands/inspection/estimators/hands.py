@@ -270,7 +270,7 @@ def _find_mixed(rows: Array, variance: float, seed: int) -> TableLines:
     past = 2 * float((before * after).sum()) / max(float((before**2).sum() + (after**2).sum()), 1e-300)
     whitened, components = _project_on_components(after - past * before)
     trend = np.linalg.qr(make_trend(len(rows)))[0]
-    steep = len(rows) >= STEEP_ROWS and ((trend.T @ rows) ** 2).sum() > STEEP_SHARE * (rows**2).sum()
+    steep = len(rows) >= STEEP_ROWS and bool(((trend.T @ rows) ** 2).sum() > STEEP_SHARE * (rows**2).sum())
     model, least_turns = _search(whitened, steep), STEEP_TURNS if steep else LEAST_TURNS
     agreements = measure_agreement(whitened, model.frequencies, steep=steep) if len(model.frequencies) else np.zeros(0)
     lines = []
