@@ -5,16 +5,16 @@ from __future__ import annotations
 from tests.house import list_functions, measure
 
 MOST: dict[str, float] = {
-    "lines": 76_000,
-    "tokens of code": 509_500,
-    "files": 660,
+    "lines": 72_000,
+    "tokens of code": 484_000,
+    "files": 549,
     "lines of the longest file": 450,
-    "modules with one importer": 230,
-    "public names": 1_969,
-    "depth of imports": 35,
+    "modules with one importer": 184,
+    "public names": 1_850,
+    "depth of imports": 31,
     "lines of a function, median": 8,
     "lines of the longest function": 75,
-    "lines of tests": 56_000,
+    "lines of tests": 55_500,
     "megabytes of docs": 5.0,
 }
 """The figures of today, rounded up. Whoever makes one smaller lowers it here; whoever needs more says why in the

@@ -191,7 +191,8 @@ MODEL = ("translate", "evaluate", "generate", "inspect", "explore", "check", "be
 VERBS = {
     "tokenizer": ("translate", "evaluate", "generate", "inspect", "tokenizer.name", "begin_from", "compare"),
     **dict.fromkeys([name for name in ATTACKS if name.startswith("tokenizer is")], ("tokenizer.name", "inspect")),
-    **dict.fromkeys(["configuration", "model", "pickle", "shards"], MODEL),
+    **dict.fromkeys(["configuration", "pickle", "shards"], MODEL),
+    "model": (*MODEL, "explain"),
 }
 HARMLESS = {
     "loading code": ("translate", "evaluate", "generate", "inspect", "check", "explain", "begin_from"),
@@ -200,8 +201,7 @@ HARMLESS = {
     "tokenizer": ("check", "explain"),
     **dict.fromkeys(["configuration", "pickle", "shards"], ("explain",)),
 }
-"""What opens all the same, as nothing of what is hostile there is needed. (Of "model", whose type
-nobody knows, ``explain`` finds no sizes to explain.)"""
+"""What opens all the same, as nothing of what is hostile there is needed."""
 
 
 def command(verb: str, evil: Path, corpus: list[str]) -> list[str]:

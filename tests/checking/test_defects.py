@@ -28,8 +28,8 @@ def test_there_are_pages() -> None:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_the_script_of_the_page_prints_what_the_page_says(page: Path, capsys: pytest.CaptureFixture[str]) -> None:
     if page.stem in ENGINES:
-        pytest.importorskip(ENGINES[page.stem], reason="pip install 'clockhands[engines]'")
-        pytest.importorskip("gguf", reason="pip install 'clockhands[engines]'")
+        pytest.importorskip(ENGINES[page.stem], reason="pip install '.[engines]'")
+        pytest.importorskip("gguf", reason="pip install '.[engines]'")
     text = page.read_text("utf8")
     seen = re.search(r"Seen with transformers ([\d.]+) .*; before, ", text)
     if seen and Version(transformers.__version__) < Version(seen[1]):

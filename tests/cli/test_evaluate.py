@@ -27,7 +27,7 @@ STRANGE = {
     '{"de": "\\ud800", "en": "one"}': "which is not text in Unicode without NUL",
     '{"de": "", "en": ""}': "split 'test' holds nothing that can be used",
     "[]": "line 1 is not a JSON object with named columns but list",
-    "": "split 'test' holds nothing that can be used",
+    "": "test.jsonl is empty",
 }
 
 

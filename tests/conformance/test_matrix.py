@@ -52,7 +52,7 @@ def test_causes_have_their_models_and_those_of_the_library_stand_first() -> None
 def test_a_row_says_what_may_be_relied_on() -> None:
     outcomes = (Outcome("load.round_trip", "PASS", 0.0), Outcome("shift", "PASS", 0.0))
     data = make_matrix([Result("x:causal", "causal", "RoPE", outcomes)])
-    assert data["texts"][data["rows"][0]["reliance"]] == "You may rely on: moved positions yes (untried: cache.moved)."
+    assert data["texts"][data["rows"][0]["reliance"]] == "You may rely on: moved positions yes."
 
 
 def test_the_page_of_causes_is_that_of_the_matrix_and_every_cause_has_its_defect() -> None:

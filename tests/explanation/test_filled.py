@@ -25,6 +25,8 @@ WITH_RULES_OF_THEIR_OWN = (
     *("gemma3_text", "olmo3", "modernbert", "gemma4_text", "step3p5", "mimo_v2_flash", "hunyuan_v1_dense"),
     *("minimax_m2", "bamba", "lfm2", "llama4_text", "mistral", "gpt_neox", "deepseek_v3", "ernie4_5_vl_moe_text"),
 )
+SELDOM_READ = ("blt", "cohere_compass_text")
+"""Architectures of which transformers itself refuses most variants: it reads 2 and 5 of 85."""
 DRAWN = random.Random(38).sample([name for name in FAMILIES if name not in WITH_RULES_OF_THEIR_OWN], 10)
 NAMES = [
     pytest.param(name, marks=() if name in (*WITH_RULES_OF_THEIR_OWN, *DRAWN) else pytest.mark.exhaustive)
@@ -69,7 +71,7 @@ def test_frequencies_and_amplitudes_are_those_of_the_rotary_module(name: str, re
             for rotation in {layer.rotation for layer in ours.layers if layer.rotation and kind in (None, layer.kind)}:
                 assert rotation.frequencies() == pytest.approx(frequencies, rel=1e-12, abs=0), variant
                 assert rotation.amplitude == pytest.approx(amplitude, rel=1e-12), variant
-    assert read >= 1  # of some architectures transformers itself reads few variants
+    assert read >= (1 if name in SELDOM_READ else len(variants) // 4)
 
 
 def test_a_file_has_a_base_for_each_layer_that_is_that_of_its_module() -> None:

@@ -242,7 +242,7 @@ def test_what_is_no_model_of_ours_is_named(rope: Run, data: dict[str, Any], tmp_
         "nowhere": "holds no model; it is not there",
         "gpt": "holds a model of type 'gpt2', not one of this project",
         "bare": r"config\.json names no model type",
-        "torn": r"it is not JSON",
+        "torn": r"config\.json: it is not JSON",
     }.items():
         with pytest.raises(CheckpointError, match=f"training.begin_from: .*{folder}.* ?{said}"):
             train(from_run(Run(tmp_path / folder), data), tmp_path / "run")

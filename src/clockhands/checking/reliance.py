@@ -30,7 +30,8 @@ _BY_LENGTH = ("one text after another", "cached decoding")
 class Reliance:
     """Whether a use is ``safe``: None where that was not or could not be checked.
 
-    ``untried`` are those of its ``checks`` that did not apply, or were opt-in and not asked for.
+    ``untried`` are those of its ``checks`` that did not apply, or were opt-in and not asked for; a check that only a
+    program can be put to is none of them.
     ``within``: a yes was shown for texts of so many tokens; None where length plays no part.
     """
 
@@ -73,10 +74,11 @@ def _find_length(reliance: Reliance, lengths: Mapping[str, int | None]) -> int |
 
 def _judge_use(use: str, checks: Sequence[Check], verdicts: Mapping[str, set[str]]) -> Reliance:
     names = tuple(check.name for check in checks)
-    untried = tuple(name for name in names if verdicts.get(name, set()) <= {"N/A"})
+    unapplied = {name for name in names if verdicts.get(name, set()) <= {"N/A"}}
+    untried = tuple(check.name for check in checks if check.name in unapplied and not check.is_of_programs)
     applied = set().union(*(verdicts.get(name, set()) for name in names)) - {"N/A"}
     missed = any(check.name not in verdicts for check in checks if not (check.optional or check.shared))
-    shown = set(names).intersection(SHOWN_BY.get(use, names)).difference(untried)
+    shown = set(names).intersection(SHOWN_BY.get(use, names)).difference(unapplied)
     safe = None if missed or not shown else True
     return Reliance(use, False if applied - {"PASS"} else safe, names, untried)
 

@@ -113,11 +113,11 @@ def _is_quoted(path: str | Path, encoding: str) -> bool:
 
 
 def _read_json_rows(path: str | Path, encoding: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    number = 0
+    is_empty = True
     for number, line in enumerate(stream_lines(path, encoding), 1):
         if not line.strip():
             continue
-        place = f"{path}, line {number}"
+        is_empty, place = False, f"{path}, line {number}"
         try:
             row = parse_json(line, _make_object)
         except ValueError as fault:
@@ -125,7 +125,7 @@ def _read_json_rows(path: str | Path, encoding: str) -> Iterator[tuple[str, Mapp
         if not isinstance(row, dict):
             raise DataError(f"{place} is not a JSON object with named columns but {type(row).__name__}")
         yield place, row
-    if not number:
+    if is_empty:
         raise DataError(f"{path} is empty")
 
 

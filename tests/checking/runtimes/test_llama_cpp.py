@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import torch
 
-pytest.importorskip("llama_cpp", reason="GGUF files need llama-cpp-python: pip install 'clockhands[engines]'")
-pytest.importorskip("gguf", reason="GGUF files are written with gguf: pip install 'clockhands[engines]'")
+pytest.importorskip("llama_cpp", reason="GGUF files need llama-cpp-python: pip install '.[engines]'")
+pytest.importorskip("gguf", reason="GGUF files are written with gguf: pip install '.[engines]'")
 
 from clockhands.checking.against import Deviation, compare_subjects
 from clockhands.checking.examination import check_subject

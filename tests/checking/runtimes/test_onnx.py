@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("onnx", reason="exports need onnx: pip install 'clockhands[engines]'")
-pytest.importorskip("onnxruntime", reason="exports need onnxruntime: pip install 'clockhands[engines]'")
+pytest.importorskip("onnx", reason="exports need onnx: pip install '.[engines]'")
+pytest.importorskip("onnxruntime", reason="exports need onnxruntime: pip install '.[engines]'")
 
 from clockhands.checking.against import Deviation, compare_subjects
 from clockhands.checking.examination import check_subject
@@ -163,5 +163,5 @@ def test_missing_packages_are_named(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     from clockhands.errors import UsageError
 
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
-    with pytest.raises(UsageError, match=r"needs the package onnxruntime.*pip install 'clockhands\[engines\]'"):
+    with pytest.raises(UsageError, match=r"needs the package 'onnxruntime'.*pip install '\.\[engines\]'"):
         OnnxProgram("model.onnx")

@@ -19,7 +19,7 @@ from clockhands.comparison.execution import run_plan
 from clockhands.comparison.folder import read_comparison
 from tests.comparison.planted import Events, plan
 
-pytest.importorskip("ray", reason="Ray is an extra: pip install 'clockhands[ray]'")
+pytest.importorskip("ray", reason="Ray is an extra: pip install '.[ray]'")
 
 
 def _named(name: str) -> list[psutil.Process]:

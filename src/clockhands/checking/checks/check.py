@@ -13,6 +13,8 @@ from clockhands.checking.models.subject import Subject
 from clockhands.errors import UsageError, describe_unknown
 
 TOLERANCE = 1e-3
+PROGRAM_NEEDS = frozenset({"reuse", "move"})
+"""What a check may need that no model takes, only a program that runs models."""
 USES = (
     "one text after another",
     "batches",
@@ -99,6 +101,11 @@ class Check:
     precise: bool = True
     refusable: bool = False
     shared: bool = False
+
+    @property
+    def is_of_programs(self) -> bool:
+        """Whether only a program that runs models has what the check needs: a prefix cache, keys that it moves."""
+        return not PROGRAM_NEEDS.isdisjoint(self.needs)
 
     def inapplicable(self, subject: Subject) -> str | None:
         """Return why the check does not apply; None if it does."""

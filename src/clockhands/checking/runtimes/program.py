@@ -15,7 +15,7 @@ from torch import Tensor
 from clockhands.checking.checks.check import TOLERANCE, difference
 from clockhands.checking.models.facts import Facts
 from clockhands.checking.models.subject import Subject
-from clockhands.errors import UsageError
+from clockhands.errors import MissingPackageError, UsageError
 
 LENGTH = 48
 MARGIN = 4.0  # a difference counts from so many times what the arithmetic does by itself
@@ -118,13 +118,11 @@ def score_tokens(subject: Subject, ids: Tensor, *arguments: Any) -> Tensor:
 
 
 def import_engine(package: str, install: str, purpose: str) -> Any:
-    """Import the package of an engine. Raises UsageError, which says what to install, where it is missing."""
+    """Import the package of an engine. Raises MissingPackageError where it is missing."""
     try:
         return importlib.import_module(package)
     except ImportError:
-        raise UsageError(
-            f"{purpose} needs the package {install}, which is not installed: pip install 'clockhands[engines]'"
-        ) from None
+        raise MissingPackageError(purpose, install, "engines") from None
 
 
 def count_real(mask: Tensor) -> list[int]:

@@ -12,7 +12,7 @@ from clockhands.comparison.trial import Trial
 from clockhands.comparison.workers.job import Job, TrialProgress, make_failed_trial
 from clockhands.comparison.workers.ray_head import LOOK, ClusterHead
 from clockhands.comparison.workers.ray_start import last_line, start_ray
-from clockhands.errors import ClockhandsError, UsageError
+from clockhands.errors import ClockhandsError, MissingPackageError, UsageError
 
 CONNECTIONS = "5"
 """Attempts at reaching a cluster; each may take 40 seconds, and Ray itself would make 20."""
@@ -29,7 +29,7 @@ class Cluster:
         if address != "ray" and not address.startswith("ray://"):
             raise UsageError(f"--on {address}: give ray, or the address of a cluster such as ray://host:10001")
         if importlib.util.find_spec("ray") is None:
-            raise UsageError('Ray is not installed here: pip install "clockhands[ray]", or leave out --on')
+            raise MissingPackageError("--on", "ray", "ray")
         self.address, self.threads, self.gpus = address, threads, gpus
 
     def run(self, jobs: Sequence[Job], progress: TrialProgress) -> Iterator[Trial]:
