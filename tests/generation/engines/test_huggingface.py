@@ -48,7 +48,8 @@ def test_greedy_texts_of_every_scheme_are_those_of_a_plain_loop(name: str) -> No
 def test_the_texts_compared_are_worth_comparing() -> None:
     model, (ids_BT, mask_BT) = writer(), sources()
     texts = write_by_hand(model, ids_BT, mask_BT)
-    assert len(set(map(len, texts))) > 1 and len({token for text in texts for token in text}) > 5
+    assert len({token for text in texts for token in text}) >= 8
+    assert len({len(text) for text in texts}) > 2
 
 
 @pytest.mark.parametrize("penalty", [1.0, 0.0, 3.0])
