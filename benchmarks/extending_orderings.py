@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from clockhands.comparison.plan_settings import MARGINS
-from clockhands.comparison.statistics import Difference, estimate_difference
+from clockhands.comparison.plan import MARGINS
+from clockhands.comparison.statistics.paired import Difference, estimate_difference
 
 __all__ = ["FEWEST", "ORDERINGS", "Ordering", "judge_orderings"]
 

@@ -106,7 +106,7 @@ def _untimed() -> Iterator[None]:
     """Before a comparison as few steps are timed as on a machine on which they take long."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("clockhands.comparison.cost.TIMED_SECONDS", 0.0)
-        patch.setattr("clockhands.comparison.estimate.ENOUGH", 0.0)
+        patch.setattr("clockhands.comparison.cost.ENOUGH", 0.0)
         yield
 
 

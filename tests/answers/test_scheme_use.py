@@ -10,8 +10,7 @@ import pytest
 from scheme_use import read_uses
 
 import clockhands.studies
-from clockhands.comparison.plan import Plan, make_plan
-from clockhands.comparison.variants import Variant
+from clockhands.comparison.plan import Plan, Variant, make_plan
 from clockhands.reading import read_toml
 from clockhands.schemes import CATALOGUE
 from clockhands.studies import STUDIES

@@ -19,8 +19,8 @@ from simulation import (
     simulate,
 )
 
-from clockhands.comparison import simultaneous, statistics
-from clockhands.comparison.score_matrix import find_groups
+from clockhands.comparison.learning import find_groups
+from clockhands.comparison.statistics import paired, simultaneous
 
 GAUSSIAN, _, TWINS, CEILING, FAILING, _, QUIET, ALIKE, KINDS = LAWS[:9]
 pytestmark = pytest.mark.usefixtures("few_draws")
@@ -103,7 +103,7 @@ def test_variants_that_differ_by_the_margin_are_seldom_called_equivalent(law: La
 
 
 def test_a_margin_that_the_verdict_does_not_heed_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(statistics.Difference, "is_within", lambda self, margin: abs(self.value) < 1.5 * margin)
+    monkeypatch.setattr(paired.Difference, "is_within", lambda self, margin: abs(self.value) < 1.5 * margin)
     assert measure_equality(GAUSSIAN, 5, 2, 20).false.count > 4
 
 

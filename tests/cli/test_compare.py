@@ -10,8 +10,7 @@ import pytest
 
 from clockhands.cli import compare, main
 from clockhands.cli.trials import describe
-from clockhands.comparison.plan import make_plan
-from clockhands.comparison.variants import Variant
+from clockhands.comparison.plan import Variant, make_plan
 
 VARY = ["compare", "--corpus", "roles", "--vary", "position.scheme=sinusoidal,none"]
 WRONG = [

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from clockhands.cli.trials import TrialTable, describe, duration, print_verdicts
-from clockhands.comparison import cost, estimate
-from clockhands.comparison.estimate import Overheads
+from clockhands.comparison import cost
+from clockhands.comparison.cost import Overheads
 from clockhands.comparison.results import Cost
 from clockhands.comparison.trial import Trial
 from tests.comparison.planted import plan, results
@@ -39,8 +39,8 @@ def test_a_plan_is_described_with_what_each_variant_costs(
     costs = {variant.name: Cost(12_345, 6, 10, 2.0, {}) for variant in made.variants}
     monkeypatch.setattr(cost, "measure_costs", lambda asked: costs)
     overheads = Overheads(0.0, 0.0, 0.0, 0.0, 0.0, 1.0, share=share)
-    monkeypatch.setattr(estimate, "measure_overheads", lambda asked, known: overheads)
-    monkeypatch.setattr(estimate, "estimate_plan", lambda asked, known, overheads, workers: 720.0)
+    monkeypatch.setattr(cost, "measure_overheads", lambda asked, known: overheads)
+    monkeypatch.setattr(cost, "estimate_plan", lambda asked, known, overheads, workers: 720.0)
     assert describe(made, workers=2, threads=1) == 0
     printed = capsys.readouterr().out
     assert [line.split()[-3:] for line in printed.splitlines() if "12,345" in line] == [["12,345", "6", "2000"]] * 2

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from clockhands.comparison import null_draws, simultaneous
+from clockhands.comparison.statistics import simultaneous
 
-KEPT = (null_draws.draw_null, null_draws.draw_true_variances, simultaneous._judge)
+KEPT = (simultaneous.draw_null, simultaneous.draw_true_variances, simultaneous._judge)
 """What is kept of the draws."""
 
 
@@ -18,7 +18,7 @@ def few_draws(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
     What they ask holds of any number of draws: quantiles are taken so much higher that they are hardly ever too low.
     """
-    monkeypatch.setattr(null_draws, "DRAWS", 5_000)
+    monkeypatch.setattr(simultaneous, "DRAWS", 5_000)
     for function in KEPT:
         function.cache_clear()
     yield

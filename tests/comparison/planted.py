@@ -6,11 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from clockhands.comparison.plan import Plan, make_plan
+from clockhands.comparison.plan import Plan, Variant, make_plan
 from clockhands.comparison.results import Comparison, Cost
-from clockhands.comparison.trial import CurvePoint, LongerText, Measurements, TargetReached, Trial
-from clockhands.comparison.variants import Variant
-from clockhands.comparison.workers.job import Job, TrialProgress
+from clockhands.comparison.trial import CurvePoint, Job, LongerText, Measurements, TargetReached, Trial
+from clockhands.comparison.workers import TrialProgress
 from tests.training.tiny import tables
 
 

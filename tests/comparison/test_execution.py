@@ -10,6 +10,7 @@ import threading
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from clockhands.comparison.execution import make_workers, run_plan
@@ -42,9 +43,12 @@ def test_killed_and_continued_nothing_is_lost_or_done_twice(tmp_path: Path) -> N
     with (out / RESULTS).open("a", encoding="utf8") as stream:
         stream.write('{"variant": "sinusoidal", "se')  # what a crash may leave
     ended = {trial.key for trial in read_comparison(out).trials}
-    progress = Events()
+    progress, killed = Events(), threading.Thread(target=_kill_first_worker)
+    killed.start()
     comparison = run_plan(plan(), out, progress=progress)
+    killed.join()
     assert ended and not ended & set(progress.begun), "what had ended is not run again"
+    assert len(progress.begun) == len({*progress.begun}) + 1, "the trial whose worker was killed is begun again"
     assert sorted(trial.key for trial in comparison.trials) == sorted(plan().trials)
     assert {trial.status for trial in comparison.trials} == {"finished"}
     assert (out / RESULTS).read_text("utf8").splitlines()[0] == kept
@@ -53,6 +57,16 @@ def test_killed_and_continued_nothing_is_lost_or_done_twice(tmp_path: Path) -> N
     with pytest.raises(UsageError, match=r"holds the results of another plan, which differs in budget; "):
         run_plan(plan(budget={"steps": 9}), out)
     assert len(read_comparison(out).trials) == 4, "nothing is lost by the refusal"
+
+
+def _kill_first_worker() -> None:
+    """Kill the first process that runs a trial of ours, in the middle of it."""
+    for _ in range(1200):
+        time.sleep(0.1)
+        for one in psutil.Process().children():
+            if "spawn_main" in " ".join(one.cmdline()) and one.num_threads() > 2:
+                one.kill()
+                return
 
 
 def _first_line(path: Path, child: subprocess.Popen[bytes]) -> str:

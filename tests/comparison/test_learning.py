@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy import stats
 
 from clockhands.comparison.learning import Learning, classify_seeds, compare_seeds, find_threshold
-from tests.comparison.planted import shares
+from clockhands.comparison.verdicts import judge
+from clockhands.errors import UsageError
+from tests.comparison.planted import results, shares
 
 
 def test_seeds_are_told_apart_by_a_share_of_the_best() -> None:
@@ -102,3 +106,12 @@ def test_of_one_item_nothing_is_shown_and_large_groups_weigh_more() -> None:
     items[3:, :90] += 6.0
     groups = [*np.repeat(np.arange(3), 30).tolist(), *range(3, 13)]
     assert compare_seeds(items, groups) < 0.05
+
+
+def test_trials_with_other_numbers_of_items_are_refused_with_their_seeds() -> None:
+    """As where an older version counted windows, and the newer one counts stretches of them."""
+    made = results()
+    first, *others = made.trials
+    mixed = replace(made, trials=(replace(first, items=first.items[:7] if first.items else None), *others))
+    with pytest.raises(UsageError, match=rf"the trials of '{first.variant}' .*seed {first.seed} has 7,.*new folder"):
+        judge(mixed)

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from clockhands.comparison.cost import make_material_key
-from clockhands.comparison.plan import Plan, make_plan
-from clockhands.comparison.variants import Variant
+from clockhands.comparison.plan import Plan, Variant, make_plan, read_budget
 from clockhands.errors import ConfigError
+from clockhands.runs.recipe import Recipe
 from clockhands.training import load_recipe, vary_recipe
 from tests.comparison.planted import plan
 from tests.training.tiny import tables
@@ -120,3 +120,36 @@ def test_what_cannot_be_scored_is_refused() -> None:
     epochs = {**tables(max_steps=None, epochs=1.0)}
     with pytest.raises(ConfigError, match="the recipe counts epochs"):
         make_plan(epochs, vary=grid)
+
+
+@pytest.mark.parametrize(
+    ("budget", "read", "fault"),
+    [
+        (None, ("steps", 24), ""),
+        ({"tokens": 1000}, ("tokens", 1000), ""),
+        ({"seconds": 0}, ("seconds", 0), "must be a finite number above 0"),
+        ({"steps": 5, "tokens": 9}, ("steps", 0), "must be one of steps, tokens, seconds"),
+    ],
+)
+def test_a_budget_is_read_or_its_fault_told(budget: Any, read: tuple[str, int], fault: str) -> None:
+    """By default the steps of the recipe, which are 24 here."""
+    faults: list[str] = []
+    assert read_budget(budget, Recipe.from_tables(tables()), faults) == read
+    assert [fault in told for told in faults] == ([True] if fault else [])
+
+
+def test_a_recipe_that_counts_epochs_has_no_steps_to_share() -> None:
+    faults: list[str] = []
+    epochs = Recipe.from_tables(tables(max_steps=None, epochs=2))
+    assert read_budget(None, epochs, faults) == ("steps", 0)
+    assert "the recipe counts epochs" in faults[0]
+
+
+def test_a_grid_is_every_combination_by_name() -> None:
+    made = plan(vary={"position.scheme": ["sinusoidal", "none"], "model.residual": [True, False]})
+    names = [variant.name for variant in made.variants]
+    assert names[1] == "scheme=sinusoidal, residual=false" and len(names) == 4
+    assert made.baseline == names[0]
+    assert made.get_recipe(names[3], 2).model.residual is False
+    assert made.get_recipe(names[3], 2).training.seed == 2
+    assert made.trials[:4] == [(name, 1) for name in names], "a stop leaves whole seeds"

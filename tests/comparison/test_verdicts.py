@@ -8,11 +8,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from clockhands.comparison.learning import find_groups
 from clockhands.comparison.results import Comparison, Cost
-from clockhands.comparison.score_matrix import find_groups
+from clockhands.comparison.statistics.paired import Difference, estimate_difference
 from clockhands.comparison.trial import Trial
 from clockhands.comparison.verdict_findings import conclude
-from clockhands.comparison.verdicts import Verdict, judge
+from clockhands.comparison.verdicts import Verdict, describe_difference, format_number, judge
 from clockhands.errors import DataError
 from tests.comparison.planted import results, shares
 
@@ -139,3 +140,100 @@ def test_a_p_too_small_for_three_digits_is_told_as_a_bound(seeds: int, told: str
     """All of 5 against none of 5: 2 of C(10, 5) = 252 tables are as extreme; of 8 against 8, 2 of 12,870."""
     verdict = judged(shares({"base": [0.9] * seeds, "dead": [0.0] * seeds}))["dead"]
     assert f"(exact test, {told})" in verdict.sentence
+
+
+def gap_of(noise: np.ndarray, shift: float) -> Difference:
+    return estimate_difference(shift + noise - noise.mean(), np.zeros_like(noise))
+
+
+def test_verdicts_are_sentences_with_their_numbers() -> None:
+    noise = np.random.default_rng(2).normal(0, 2, (6, 100))
+    up, down = gap_of(noise, 5), gap_of(noise, -5)
+    better = describe_difference(up, 6, higher_is_better=True, margin=1.0)[1]
+    assert better == f"better by {up.value:.1f} points [{up.low:.1f}, {up.high:.1f}]"
+    assert describe_difference(up, 6, higher_is_better=False, margin=1.0)[0] == "worse"
+    worse = describe_difference(down, 6, higher_is_better=True, margin=1.0)[1]
+    assert worse == f"worse by {-down.value:.1f} points [{-down.high:.1f}, {-down.low:.1f}]"
+    assert describe_difference(up, 6, higher_is_better=True, margin=9.0)[1].endswith(
+        ", less than the margin of 9 points"
+    )
+    small = replace(up, value=0.5, low=0.498, high=0.502)
+    for margin, unit, said in (
+        (1.0, "points of BLEU", "1 point of BLEU"),
+        (1.0, "nats", "1 nat"),
+        (2, "nats", "2 nats"),
+    ):
+        text = describe_difference(small, 6, higher_is_better=True, margin=margin, unit=unit)[1]
+        assert text.endswith(f" {unit} [0.498, 0.502], less than the margin of {said}")
+    narrow = replace(up, value=5.0, low=4.961, high=4.964)
+    assert (
+        describe_difference(narrow, 6, higher_is_better=True, margin=1.0)[1] == "better by 5.000 points [4.961, 4.964]"
+    )
+    assert describe_difference(up, 4, higher_is_better=True, margin=1.0)[1] == "too few seeds to tell (4 of at least 5)"
+    assert (
+        describe_difference(None, 1, higher_is_better=True, margin=1.0)[1] == "too few seeds to tell (1 of at least 5)"
+    )
+
+
+def test_equal_is_said_within_the_margin_alone() -> None:
+    none = gap_of(np.random.default_rng(2).normal(0, 2, (6, 100)), 0.0)
+    widest = max(-none.inner[0], none.inner[1])
+    kind, said = describe_difference(none, 6, higher_is_better=True, margin=1.01 * widest, digits=2)
+    assert kind == "equivalent"
+    assert said == (
+        f"equivalent: the difference is from −{-none.inner[0]:.2f} to +{none.inner[1]:.2f} points, "
+        f"within ±{1.01 * widest:g}"
+    )
+    kind, said = describe_difference(none, 6, higher_is_better=True, margin=0.99 * widest, digits=2)
+    assert kind == "undecided"
+    assert said == (
+        f"undecided: the difference is from −{-none.low:.2f} to +{none.high:.2f} points "
+        f"({none.detectable:.2f} could have been detected)"
+    )
+    said = describe_difference(none, 6, higher_is_better=True, margin=0.1, detecting=False)[1]
+    assert "detected" not in said
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [(12.34, "12.3"), (0.1, "0.1"), (0.0, "0.0"), (0.04, "0.04"), (-0.003, "-0.003"), (0.0000042, "0.000004")],
+)
+def test_a_number_has_as_many_decimals_as_show_it(value: float, said: str) -> None:
+    assert format_number(value) == said
+
+
+def _judge(scores: dict[str, list[float | None]]) -> dict[str, Verdict]:
+    return {verdict.variant: verdict for verdict in judge(shares(scores))}
+
+
+def test_seeds_that_all_score_lower_are_worse_though_few_learned() -> None:
+    verdict = _judge({"base": [0.9] * 5, "torn": [0.4, 0.3, 0.02, 0.01, 0.0]})["torn"]
+    assert verdict.kind == "worse"
+    assert verdict.sentence.startswith("worse: its seeds score 0.0 to ")
+    assert verdict.sentence.endswith("(exact rank test, p = 0.008); 2 of 5 seeds learned, and 5 of the baseline's 5")
+
+
+def test_the_same_seeds_as_a_baseline_make_the_other_better() -> None:
+    verdict = _judge({"base": [0.4, 0.3, 0.02, 0.01, 0.0], "sound": [0.9] * 5})["sound"]
+    assert verdict.kind == "better" and "exact rank test, p = 0.008" in verdict.sentence
+
+
+def test_seeds_of_which_some_score_as_high_are_not_told_apart() -> None:
+    verdict = _judge({"base": [0.9] * 5, "torn": [0.9, 0.9, 0.02, 0.01, 0.0]})["torn"]
+    assert verdict.kind == "too few seeds"
+    assert verdict.sentence == "too few seeds to tell: 2 of 5 seeds learned, and 5 of the baseline's 5"
+
+
+def test_four_such_variants_share_the_error() -> None:
+    """Each alone has a p of 0.008; together it is 0.032, above the bound of 0.03."""
+    torn = {f"torn {i}": [0.4, 0.3, 0.02, 0.01, 0.0] for i in range(4)}
+    verdicts = _judge({"base": [0.9] * 5, **torn})
+    assert {verdicts[name].kind for name in torn} == {"too few seeds"}
+
+
+@pytest.mark.parametrize(("seeds", "test"), [(30, "exact rank test"), (31, "rank test over random divisions")])
+def test_a_rank_test_is_called_exact_where_it_is(seeds: int, test: str) -> None:
+    """Of 62 values divisions are drawn at random, and "exact" was told of as many as 22."""
+    base, torn = [*[0.9] * 4, *[0.15] * (seeds - 4)], [0.3, *[0.01] * (seeds - 1)]
+    verdict = _judge({"base": base, "torn": torn})["torn"]
+    assert verdict.kind == "worse" and f"({test}, p " in verdict.sentence

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from clockhands.comparison.plan_settings import choose_metric
+from clockhands.comparison.plan import choose_metric
 from clockhands.data import CORPORA, Corpus, Pair, corpus, corpus_options, open_corpus
 from clockhands.errors import ConfigError, UsageError
 from clockhands.runs.recipe import make_recipe

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from clockhands.comparison.simultaneous import compare_with_baseline
+from clockhands.comparison.statistics.simultaneous import compare_with_baseline
 from clockhands.extension import Archive, choose_method, make_choice_findings, write_card
 from clockhands.extension.choice_findings import describe_choice
 from clockhands.extension.choose import MOST_ASKED, Choice, Judged, _pick, list_able, measure_lags

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from clockhands.comparison.plan_settings import MEASURES
+from clockhands.comparison.plan import MEASURES
 from clockhands.inspection.during_training import CHEAP_MEASURES, FOUR_TERMS, MEASURE_FUNCTIONS, OF_EVERY_QUERY
 from clockhands.inspection.reading.logit_split import TERMS
 from clockhands.inspection.reading.windows import Windows

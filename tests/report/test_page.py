@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -295,3 +296,62 @@ def test_shares_are_shown_in_percent_as_verdicts_tell_them() -> None:
 def test_an_empty_run_and_another_title() -> None:
     tree = Tree(make_page(plain(title="Nothing"), title="Other"))
     assert tree.words["h1"] == ["Other"]
+
+
+def plant(name: str, **fields: Any) -> Finding:
+    told, reference = f"{name} is 2.5, cf. table 3. More.", (Reference(f"no {name}", 0.25),)
+    return Finding(name, f"Is {name} there?", told, 2.5, "tokens", (2.0, 3.0), reference, **fields)
+
+
+def list_cards(findings: Findings) -> list[str]:
+    text = make_page(findings)
+    assert findings.items == Findings.from_json(findings.to_json()).items
+    assert make_page(Findings.from_json(findings.to_json())) == text
+    cards = text.partition('<ul class="cards"')[2].split("</ul>")[0]
+    return [link["href"] for link in Tree(cards).every("a")]
+
+
+def test_the_cards_are_the_findings_that_the_command_named_in_its_order() -> None:
+    items = (plant("first"), plant("second"), plant("third", light="bad"), plant("skipped", light="skip"))
+    assert list_cards(Findings("t", items, opening=("third", "skipped", "missing", "first"))) == ["#third", "#first"]
+    assert list_cards(Findings("t", items, opening=("missing",))) == []
+    many = Findings("t", tuple(map(plant, "abcd")), opening=tuple("dcba"))
+    assert list_cards(many) == ["#d", "#c", "#b"], "three at most"
+
+
+def test_where_none_is_named_those_are_that_are_bad_or_to_watch() -> None:
+    lights = {"fine": "good", "watch": "warn", "bad": "bad", "worse": "bad", "told": "bad", "late": "warn"}
+    told = {"told": {"opening": "Told."}}
+    items = tuple(plant(name, light=light, details=told.get(name, {})) for name, light in lights.items())
+    assert list_cards(Findings("t", items)) == ["#bad", "#worse", "#watch"]
+    assert list_cards(Findings("t", (plant("fine"),))) == []
+
+
+def test_a_card_has_a_sentence_a_number_its_interval_and_the_named_reference() -> None:
+    text = make_page(Findings("t", (plant("first"),), opening=("first",)))
+    card = text[text.index('<ul class="cards"') :].split("</li>")[0]
+    words = " ".join(re.sub(r"<[^>]+>", " ", card).replace("\u00a0", " ").replace("&nbsp;", " ").split())
+    assert "Is first there? 2.5 tokens [2, 3] against no first: 0.25 tokens" in words
+    assert words.endswith("first is 2.5, cf. table 3.")
+    assert "More." not in words
+    assert text.index('<ul class="cards"') < text.index('<nav class="contents"') < text.index("<main")
+
+
+def test_the_opening_stands_first_with_a_small_table_and_is_told_once() -> None:
+    table = Table(
+        ("English", "with", "without"), (("Tom bit a dog", "Tomo", "Tomo"), ("a dog bit Tom", "hundo", "Tomo"))
+    )
+    opening = Finding("o", "What?", "All of it.", table=table, details={"opening": "Both become Tomo."})
+    facts = {"verdict": "Both become Tomo.", "model": "a model"}
+    text = make_page(Findings("t", (plant("first"), opening), facts=facts, opening=("first",)))
+    tree = Tree(text)
+    assert text.index("Both become Tomo.") < text.index('<ul class="cards"')
+    assert tree.words["td"][:3] == ["Tom bit a dog", "Tomo", "Tomo"]
+    assert text.count("Both become Tomo.") == 1 and tree.words["dd"] == ["a model"]
+
+
+def test_a_large_table_stays_in_its_section() -> None:
+    table = Table(("a", "b"), ((1, 2),) * 5)
+    opening = Finding("o", "What?", "V.", table=table, details={"opening": "Told."})
+    header = make_page(Findings("t", (opening,))).split("</header>")[0]
+    assert "<table" not in header and "Told." in header

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from clockhands.findings import Figure, Finding, Findings, Mark, Panel, Table
 from clockhands.report import put_side_by_side
 
@@ -119,9 +121,9 @@ def test_what_a_reader_turns_is_kept_for_both() -> None:
     assert lone["f"].details["views"] == {"A": one}
 
 
-def test_values_whose_intervals_do_not_overlap_are_a_card() -> None:
+def test_intervals_that_do_not_overlap_are_said_to_and_the_cards_are_those_of_both() -> None:
     a, near, far = finding(1.0, interval=(0, 2)), finding(2.5, interval=(1.5, 3)), finding(4.0, interval=(3, 5))
-    assert put_side_by_side(run("a", a), run("b", near))["f"].details["compared"] == []
-    (card,) = put_side_by_side(run("a", a), run("b", far))["f"].details["compared"]
-    assert (card["value"], card["reference"], card["reference value"]) == (4.0, "A, a", 1.0)
-    assert card["sentence"] == "A: 1; B: 4. The intervals do not overlap."
+    told = [put_side_by_side(run("a", a), run("b", other))["f"].verdict for other in (near, far)]
+    assert told[0].endswith("; the intervals overlap.") and told[1].endswith("; the intervals do not overlap.")
+    both = put_side_by_side(replace(run("a", a), opening=("f",)), replace(run("b", far), opening=("g", "f")))
+    assert both.opening == ("f", "g")

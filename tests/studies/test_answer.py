@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from clockhands.comparison import Comparison
-from clockhands.comparison.ceiling_finding import find_plan_ceiling
+from clockhands.comparison.task_findings import find_plan_ceiling
 from clockhands.comparison.trial import Trial
 from clockhands.studies import STUDIES
 from clockhands.studies.answer import answer_question, conclude_study, describe_missing

@@ -10,7 +10,7 @@ import pytest
 
 from clockhands.cli import main
 from clockhands.comparison import Comparison, make_plan
-from clockhands.comparison.floor_finding import find_plan_floor, list_above
+from clockhands.comparison.task_findings import find_plan_floor, list_above
 from clockhands.data import Ceiling
 from clockhands.data.trigram import Floor
 from clockhands.errors import ClockhandsError, ConfigError, UsageError
@@ -118,7 +118,7 @@ def test_every_built_in_study_may_run(name: str) -> None:
     made = STUDIES[name].planned
     judged = not STUDIES[name].unscored and "ceiling" not in STUDIES[name].despite
     if made.recipe.corpus in ("numbers", "roles") and judged:
-        from clockhands.comparison.ceiling_finding import find_plan_ceiling
+        from clockhands.comparison.task_findings import find_plan_ceiling
 
         check_ceiling(STUDIES[name], find_plan_ceiling(made))
     if name in kept.list_kept():

@@ -8,7 +8,7 @@ import pytest
 
 import clockhands.studies
 from clockhands.comparison.cost import CLOSE, count_recipe_parameters
-from clockhands.comparison.statistics import MIN_SEEDS
+from clockhands.comparison.statistics.paired import MIN_SEEDS
 from clockhands.errors import UsageError
 from clockhands.studies import STUDIES
 from clockhands.training import prepare

@@ -21,8 +21,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from clockhands.comparison.simultaneous import compare_with_baseline
-from clockhands.comparison.variants import TEXT_SEED
+from clockhands.comparison.plan import TEXT_SEED
+from clockhands.comparison.statistics.simultaneous import compare_with_baseline
 from clockhands.data import open_corpus
 from clockhands.extension import Method, Tuning, apply, choose_lengths, encode_text, list_methods, measure, tune
 from clockhands.extension.archive import hash_weights

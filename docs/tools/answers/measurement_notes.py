@@ -8,8 +8,8 @@ from kept import Measured
 from rests import judge_once
 
 from clockhands.comparison import Comparison, Plan
-from clockhands.comparison.score_matrix import score_matrix
-from clockhands.comparison.statistics import MIN_SEEDS
+from clockhands.comparison.learning import score_matrix
+from clockhands.comparison.statistics.paired import MIN_SEEDS
 from clockhands.studies import STUDIES
 from clockhands.studies.question import SLOT, Question
 

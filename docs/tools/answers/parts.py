@@ -22,7 +22,7 @@ import torch
 from exact.parts import PARTS, TWINS, Reader, encode, measure_right, train_reader
 from scipy import stats
 
-from clockhands.comparison.statistics import ALPHA
+from clockhands.comparison.statistics.paired import ALPHA
 from clockhands.data import open_corpus
 from clockhands.files import write_text
 from clockhands.generation import translate

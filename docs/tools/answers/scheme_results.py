@@ -13,7 +13,7 @@ from rests import find_range, judge_once
 from scheme_use import SchemeUse, read_uses
 
 from clockhands.comparison import Comparison, Plan
-from clockhands.comparison.plan_settings import METRICS
+from clockhands.comparison.plan import METRICS
 from clockhands.comparison.verdicts import Verdict, format_score
 from clockhands.studies import STUDIES
 from clockhands.studies.literature import HOLDS, judge_longer_text

@@ -10,7 +10,7 @@ from kept import Measured
 
 from clockhands.comparison import Comparison, Plan, conclude
 from clockhands.comparison.formats import write_markdown
-from clockhands.comparison.plan_settings import METRICS
+from clockhands.comparison.plan import METRICS
 from clockhands.findings import Finding
 from clockhands.studies import Study, answer_question
 from clockhands.studies.answer import describe_missing

@@ -33,11 +33,11 @@ from clockhands.files import write_text
 
 HERE = Path(__file__).parent
 RESULTS, PAGE = HERE / "calibration.json", HERE.parents[1] / "studies" / "calibration.md"
-DRAWN = {1: 1000, 11: 600, 42: 300}
+DRAWN = {1: 300, 11: 100, 42: 30}
 """Comparisons of a cell, by its number of variants."""
-DRAWN_EQUAL = {1: 1000, 11: 300, 42: 100}
+DRAWN_EQUAL = {1: 200, 11: 50, 42: 15}
 """Comparisons of a cell of equality where one variant is worse by the margin; as many again where all are equal."""
-AGAIN, OTHER_SEED = {1: 2000, 11: 1000, 42: 400}, 1
+AGAIN, OTHER_SEED = {1: 600, 11: 200, 42: 60}, 1
 """A cell that misses the aim of false differences, though its interval holds that aim, is measured again by so many
 comparisons of other random numbers, and these count."""
 MOST_FALSE, LEAST_COVERED = 0.07, 0.93

@@ -109,4 +109,5 @@ LAWS = (
     Law("documents of 12", seed=1.0, item=6.0, chance=3.0, document=12),
     Law("neighbours at 0.7", seed=1.0, item=6.0, chance=3.0, along=0.7),
     Law("a hundred documents of 12", seed=1.0, item=6.0, chance=3.0, items=1200, document=12),
+    Law("a seed in ten collapses", second=0.1),
 )

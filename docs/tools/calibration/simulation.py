@@ -15,10 +15,9 @@ import numpy as np
 from laws import Law
 from scipy import stats
 
-from clockhands.comparison.plan import Plan, make_plan
+from clockhands.comparison.plan import Plan, Variant, make_plan
 from clockhands.comparison.results import Comparison
 from clockhands.comparison.trial import Trial
-from clockhands.comparison.variants import Variant
 from clockhands.comparison.verdicts import Verdict, judge
 from clockhands.shapes import Float
 

@@ -53,7 +53,7 @@ def present(comparison: Comparison, options: argparse.Namespace, words: str) -> 
     """Write the page of a comparison, or print its table; return the exit code, 1 if no trial finished."""
     if options.format == "page":
         from clockhands.comparison import conclude
-        from clockhands.comparison.floor_finding import find_plan_floor
+        from clockhands.comparison.task_findings import find_plan_floor
         from clockhands.report import show, write
 
         findings = conclude(comparison, words)
@@ -71,8 +71,7 @@ def present(comparison: Comparison, options: argparse.Namespace, words: str) -> 
 
 def find_task(comparison: Comparison, floor: Floor | None) -> tuple[Finding, ...]:
     """Return findings about the task: its order-blind ceiling and, for real text, the floor of the loss."""
-    from clockhands.comparison.ceiling_finding import describe_ceiling, find_plan_ceiling
-    from clockhands.comparison.floor_finding import describe_floor
+    from clockhands.comparison.task_findings import describe_ceiling, describe_floor, find_plan_ceiling
 
     plan = comparison.plan
     ceiling = describe_ceiling(find_plan_ceiling(plan), plan.despite)

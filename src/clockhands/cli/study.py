@@ -79,8 +79,7 @@ def run(options: argparse.Namespace) -> int:
                 "clockhands study alone lists them"
             )
         return _list()
-    from clockhands.comparison.ceiling_finding import find_plan_ceiling
-    from clockhands.comparison.floor_finding import find_plan_floor
+    from clockhands.comparison.task_findings import find_plan_ceiling, find_plan_floor
     from clockhands.studies.sizes import SIZES
     from clockhands.studies.soundness import check_baseline, check_ceiling, check_floor
 

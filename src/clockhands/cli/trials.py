@@ -13,10 +13,10 @@ from rich.table import Table
 from rich.text import Text
 
 from clockhands.comparison import Comparison, Plan, Trial
-from clockhands.comparison.ceiling_finding import describe_ceiling, find_plan_ceiling
 from clockhands.comparison.folder import PLAN, read_comparison
-from clockhands.comparison.trial import STATUSES
-from clockhands.comparison.workers.job import Job, TrialProgress
+from clockhands.comparison.task_findings import describe_ceiling, find_plan_ceiling
+from clockhands.comparison.trial import STATUSES, Job
+from clockhands.comparison.workers import TrialProgress
 
 __all__ = ["TrialTable", "describe", "duration", "print_verdicts"]
 
@@ -26,8 +26,7 @@ def describe(plan: Plan, workers: int, threads: int) -> int:
 
     These are measured with as many ``threads`` as a trial has.
     """
-    from clockhands.comparison.cost import measure_costs
-    from clockhands.comparison.estimate import estimate_plan, measure_overheads
+    from clockhands.comparison.cost import estimate_plan, measure_costs, measure_overheads
     from clockhands.devices import check_threads, use_threads
 
     check_threads(workers, "workers")

@@ -17,11 +17,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from clockhands.comparison.execution import compare, run_plan
     from clockhands.comparison.folder import read_comparison
-    from clockhands.comparison.plan import Plan, make_plan
+    from clockhands.comparison.plan import Plan, Variant, make_plan
     from clockhands.comparison.plan_file import read_plan
     from clockhands.comparison.results import Comparison
     from clockhands.comparison.trial import Trial
-    from clockhands.comparison.variants import Variant
     from clockhands.comparison.verdict_findings import conclude
     from clockhands.comparison.verdicts import Verdict, judge
 

@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
+import contextlib
+import heapq
+import math
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from itertools import cycle, islice
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch.utils.flop_counter import FlopCounterMode
+from transformers import TrainerCallback
 
+from clockhands.comparison.model_measures import During, Inside
 from clockhands.comparison.plan import Plan
 from clockhands.comparison.results import Cost
-from clockhands.comparison.trial_scores import find_test_split
+from clockhands.comparison.trial_scores import BEYOND, EXPLAINED, find_test_split
 from clockhands.data import IGNORED_LABEL
-from clockhands.errors import ConfigError, UsageError
+from clockhands.errors import ConfigError, PositionError, ShortTextError, UsageError
+from clockhands.generation import Search, evaluate, measure_pair_loss, translate
 from clockhands.model.size import count_parameters
-from clockhands.training import Recipe, TrainingData, prepare, vary_recipe
+from clockhands.runs import Run, open_run
+from clockhands.training import Recipe, TrainingData, prepare, train, vary_recipe
 from clockhands.training.architecture import build, configure
 from clockhands.training.memory_check import check_batches, check_recipe, find_training_device
 from clockhands.training.precision import choose_trial_precision
@@ -182,3 +192,155 @@ def _count_tokens_a_step(recipe: Recipe, material: TrainingData) -> float:
     shown = list(islice(material.batches(recipe), 20))
     labels = [material.collate([material.train[i] for i in indices])["labels"] for indices in shown]
     return sum(int(part.ne(IGNORED_LABEL).sum()) for part in labels) / len(shown) * recipe.training.accumulate
+
+
+# How long a plan will take: what a short training of the baseline takes besides its passes, and the sum of it all.
+
+FIRST = 2
+"""The first steps of a training, which are slower than the others."""
+LEAST, MOST, ENOUGH = 6, 60, 1.5
+"""Further steps that are timed: as many as take ``ENOUGH`` seconds, between these numbers."""
+WORKER = 5.0
+"""Seconds of the imports of a worker, on one core of an ordinary laptop."""
+BUSY = 0.8
+"""A smaller share of a processor, and the machine is called busy with something else."""
+
+
+@dataclass(frozen=True)
+class Overheads:
+    """Seconds of a trial besides the passes of its steps, and of a worker before its first trial.
+
+    ``worker``: imports and first text. ``text``: every further text that it prepares. ``begin``: building, saving,
+    opening. ``step``: of each step, what its forward and backward passes do not take; below 0 where these take less in
+    a training than alone. ``validation``: one pass over the validation split. ``scoring``: the test split and longer
+    text. ``passes``: of a step of the baseline, of which validation and scoring are. ``inside``: the measures inside a
+    model, before and after training; ``during``: those at each evaluation. ``share``: of a processor, which this
+    measurement got.
+    """
+
+    worker: float
+    begin: float
+    step: float
+    validation: float
+    scoring: float
+    passes: float
+    text: float = 0.0
+    inside: float = 0.0
+    during: float = 0.0
+    share: float = 1.0
+
+    @property
+    def busy(self) -> bool:
+        """Whether something else kept the processor from this measurement, so that all of it is too slow."""
+        return self.share < BUSY
+
+
+def estimate_trial(cost: Cost, overheads: Overheads, eval_steps: int | None) -> float:
+    """Return the seconds of one trial, evaluations counted: there is one after the last step in any case.
+
+    A variant whose steps take longer than the baseline's is taken to be validated and scored as much slower.
+    """
+    evaluations = math.ceil(cost.steps / eval_steps) if eval_steps else 1
+    slower = cost.seconds / overheads.passes
+    steps = cost.steps * max(cost.seconds + overheads.step, 0.0)
+    evaluated = evaluations * (slower * overheads.validation + overheads.during)
+    return overheads.begin + steps + evaluated + slower * overheads.scoring + overheads.inside
+
+
+def estimate_plan(plan: Plan, costs: Mapping[str, Cost], overheads: Overheads, workers: int = 1) -> float:
+    """Return the seconds until the last trial of a plan ends: each goes, in their order, to the worker that is free.
+
+    A worker keeps the text of its last trial, and prepares another where the next one needs it.
+    """
+    free = [(overheads.worker, number, "") for number in range(workers)]
+    for name, seed in plan.trials:
+        recipe = plan.get_recipe(name, seed)
+        text = make_material_key(recipe)
+        begun, number, last = heapq.heappop(free)
+        another = overheads.text if last not in ("", text) else 0.0
+        trial = estimate_trial(costs[name], overheads, recipe.training.evaluation_interval)
+        heapq.heappush(free, (begun + another + trial, number, text))
+    return max(ended for ended, *_ in free)
+
+
+class _Stopwatch(TrainerCallback):
+    """Keeps when each step ended, and how long each part took."""
+
+    def __init__(self) -> None:
+        self.ends: list[float] = []
+
+    def on_step_end(self, *_: Any, **__: Any) -> None:
+        self.ends.append(time.perf_counter())
+
+
+def _time(work: Callable[[], object]) -> float:
+    begun = time.perf_counter()
+    work()
+    return time.perf_counter() - begun
+
+
+def measure_overheads(plan: Plan, costs: Mapping[str, Cost]) -> Overheads:
+    """Train the baseline for a few steps and score it; everything is done as a trial does it.
+
+    Raises as ``train`` does, where the baseline cannot be trained.
+    """
+    cost = costs[plan.baseline]
+    count = FIRST + min(MOST, max(LEAST, round(ENOUGH / cost.seconds)))
+    quiet = {"training.eval_steps": None, "training.save_minutes": 0.0, "training.save_steps": None}
+    recipe = vary_recipe(
+        plan.get_recipe(plan.baseline, plan.seeds[0]), {**cost.changes, **quiet, "training.max_steps": count}
+    )
+    processor, begun = time.process_time(), time.perf_counter()
+    material = prepare(recipe)
+    text = time.perf_counter() - begun
+    with tempfile.TemporaryDirectory() as folder:
+        watch, start = _Stopwatch(), time.perf_counter()
+        done = train(recipe, Path(folder) / "run", material=material, callbacks=[watch], draw=False)
+        run, on_cpu = open_run(done), done.record["device"] == "cpu"
+        trained = time.perf_counter() - start
+        step = (watch.ends[-1] - watch.ends[FIRST - 1]) / (len(watch.ends) - FIRST)
+        validation = _time(lambda: _validate(run, recipe, material))
+        scoring = _time(lambda: _score(run, material))
+        inside = Inside(material, plan.inside)
+        looking = _time(lambda: (inside.look(run.model), inside.look(run.model)))  # before and after training
+        during = _time(lambda: inside.look(run.model, During(inside).measures))
+    share = (time.process_time() - processor) / (time.perf_counter() - begun)
+    return Overheads(
+        worker=WORKER + text, begin=max(trained - count * step - validation, 0.0), step=step - cost.seconds,
+        validation=validation, scoring=scoring, passes=cost.seconds, text=text, inside=looking, during=during,
+        share=min(share, 1.0) if on_cpu else 1.0,
+    )  # fmt: skip
+
+
+@torch.no_grad()
+def _validate(run: Run, recipe: Recipe, material: TrainingData) -> None:
+    """Pass once over the validation split."""
+    if material.validation is None:
+        return
+    for indices in material.validation_batches(recipe):
+        run.model(**material.collate([material.validation[i] for i in indices]))
+
+
+def _score(run: Run, material: TrainingData) -> None:
+    """Score the test split and all longer text, as ``score_trial`` does.
+
+    Nothing is written that is longer than the references, since a trained model writes no longer either. A scheme that
+    has no such positions, and text that ends, take no time.
+    """
+    corpus = material.corpus
+    if corpus.task == "language modelling":
+        documents, window = corpus.documents(find_test_split(corpus)), int(getattr(material.train, "length", 128))
+        evaluate(run, documents, length=window)
+        for times in BEYOND:
+            with contextlib.suppress(PositionError, ShortTextError, IndexError):
+                evaluate(run, documents, length=times * window)
+        return
+    for split in (find_test_split(corpus), *(name for name in corpus if name not in EXPLAINED)):
+        pairs = corpus.pairs(split)
+        search = Search(max_length=max(len(run.tokenizers.target(pair.target)["input_ids"]) for pair in pairs))
+        if split in EXPLAINED:
+            evaluate(run, pairs, search=search)
+        else:
+            with contextlib.suppress(PositionError, IndexError):
+                list(translate(run, [pair.source for pair in pairs], search))
+                measure_pair_loss(run, pairs)

@@ -10,7 +10,8 @@ from typing import Any
 from clockhands.comparison.folder import ComparisonFolder
 from clockhands.comparison.plan import Plan, make_plan
 from clockhands.comparison.results import Comparison
-from clockhands.comparison.workers.job import Job, TrialProgress, Workers
+from clockhands.comparison.trial import Job
+from clockhands.comparison.workers import TrialProgress, Workers
 from clockhands.devices import check_threads, open_device, use_threads
 from clockhands.errors import UsageError
 from clockhands.findings import Findings
@@ -114,9 +115,9 @@ def make_workers(workers: int, threads: int, on: str | None, gpus: float) -> Wor
     if on is None:
         if gpus:
             raise UsageError("a part of a GPU for each trial is given out by Ray alone: add --on ray")
-        from clockhands.comparison.workers.local import Processes
+        from clockhands.comparison.workers import Processes
 
         return Processes(workers, threads)
-    from clockhands.comparison.workers.ray import Cluster
+    from clockhands.comparison.ray_workers import Cluster
 
     return Cluster(on, threads, gpus)

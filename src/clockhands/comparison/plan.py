@@ -1,34 +1,189 @@
-"""A plan: variants × seeds of one recipe, the budget that all get, and what is matched. It imports no torch."""
+"""Settings of a plan besides its variants, read and checked: seeds, budget, metric, measures."""
 
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from clockhands.comparison.plan_settings import (
-    MARGINS,
-    MATCHES,
-    MEASURES,
-    METRICS,
-    check_architecture,
-    check_despite,
-    check_scores,
-    choose_metric,
-    format_margin,
-    read_budget,
-    read_seeds,
-)
 from clockhands.comparison.trial import validate
-from clockhands.comparison.variants import TEXT_SEED, Variant, check_names, check_variant, expand_grid
-from clockhands.errors import ConfigError, describe_unknown
+from clockhands.data import CORPORA
+from clockhands.errors import ConfigError, UsageError, describe_unknown, show_value
 from clockhands.findings import Number
-from clockhands.options import check_value
+from clockhands.options import LARGEST_SEED, check_value, fits
 from clockhands.runs.recipe import Recipe, load_recipe, make_recipe, vary_recipe
 from clockhands.runs.recipe.keys import SIDES
+
+METRICS = {"exact": "exact match %", "bleu": "BLEU", "chrf": "chrF of a sentence", "loss": "loss, nats per token"}
+"""What variants are judged by: the name in a plan, and on pages."""
+MARGINS = {"exact": 1.0, "bleu": 0.3, "chrf": 0.3, "loss": 0.01}
+"""Smaller differences count as equal, unless the plan sets another margin: in points, or nats per token."""
+MATCHES = ("width", "parameters", "compute")
+"""What all variants can have alike besides their budget."""
+BUDGETS = ("steps", "tokens", "seconds")
+"""What the training of every variant can be limited by."""
+MOST_SEEDS = 1000
+"""The most seeds of a plan."""
+MEASURES = (
+    "loudness", "channels", "participation", "directions", "recovery", "louder", "shift", "survival", "terms", "mixing",
+)  # fmt: skip
+"""What can be measured inside the models: names in ``inside = [...]`` of a plan."""
+
+
+def read_seeds(seeds: int | Sequence[int], faults: list[str]) -> tuple[int, ...]:
+    """Return the seeds that a count (1 to it) or a list means. Faults are added to the list."""
+    if isinstance(seeds, int) and not isinstance(seeds, bool):
+        if seeds < 1:
+            faults.append(f"seeds is {show_value(seeds)}; one at least (and 5 for a verdict)")
+        if seeds > MOST_SEEDS:
+            faults.append(f"seeds is {show_value(seeds)}; at most {MOST_SEEDS:,} are trained")
+        return tuple(range(1, min(seeds, MOST_SEEDS) + 1))
+    numbers = list(seeds) if isinstance(seeds, (list, tuple)) else []
+    right = [n for n in numbers if isinstance(n, int) and not isinstance(n, bool) and 0 <= n <= LARGEST_SEED]
+    if not numbers or len(right) < len(numbers) or len(set(right)) < len(numbers):
+        faults.append(
+            f"seeds is {show_value(seeds)}, but must be a count or a list of different whole numbers "
+            f"(0 to {LARGEST_SEED})"
+        )
+        return ()
+    return tuple(right)
+
+
+def read_budget(budget: Mapping[str, Number] | None, recipe: Recipe, faults: list[str]) -> tuple[str, Number]:
+    """Return kind and amount of the budget, by default the recipe's steps. Faults are added to the list."""
+    if budget is None:
+        steps = recipe.training.max_steps
+        if steps is None:
+            faults.append("the recipe counts epochs; say what all variants get: a budget of steps, tokens or seconds")
+        return "steps", steps or 0
+    if not isinstance(budget, Mapping) or len(budget) != 1 or next(iter(budget)) not in BUDGETS:
+        faults.append(f"budget is {show_value(budget)}, but must be one of steps, tokens, seconds with its amount")
+        return "steps", 0
+    kind, amount = next(iter(budget.items()))
+    if not fits(amount, float) or amount <= 0:
+        faults.append(f"the budget of {kind} is {show_value(amount)}, but must be a finite number above 0")
+        return kind, 0
+    return kind, amount
+
+
+def check_scores(margin: Number | None, learned: Number | None) -> list[str]:
+    """Return the faults of a margin, and of the score from which a seed has learned."""
+    faults = check_value("margin", margin, float | None) + check_value("learned", learned, float | None)
+    if not faults and margin is not None and margin <= 0:
+        faults.append(f"margin is {show_value(margin)}, but must be above 0: differences below it count as equal")
+    return faults
+
+
+def choose_metric(recipe: Recipe) -> str:
+    """Return the metric of the recipe's task."""
+    if recipe.task == "language modelling":
+        return "loss"
+    return "exact" if CORPORA[recipe.corpus].one_answer else "chrf"
+
+
+def check_architecture(recipe: Recipe, metric: str) -> list[str]:
+    """Return what cannot be compared with the recipe's architecture."""
+    if recipe.model.architecture == "encoder":
+        return ["a masked language model writes nothing that could be scored; compare translators or language models"]
+    if recipe.model.architecture == "decoder" and metric != "loss":
+        return [f"metric is {metric!r}, which scores translations; a language model has 'loss'"]
+    return []
+
+
+EXCEPTIONS = {
+    "ceiling": "much of the task can be done without order",
+    "baseline": "the baseline gets nearly everything right",
+    "floor": "the baseline knows its text too little to be judged on longer text",
+}
+"""What can speak against a task, and against its use in a study."""
+
+
+def check_despite(despite: Mapping[str, str] | None) -> list[str]:
+    """Return a fault for everything that is no exception, and for every exception without a reason."""
+    if despite is None:
+        return []
+    faults = [describe_unknown("exception in despite", name, EXCEPTIONS) for name in despite if name not in EXCEPTIONS]
+    empty = [name for name in despite if name in EXCEPTIONS and not str(despite[name]).strip()]
+    return faults + [f"despite.{name} is empty, but must say why, although {EXCEPTIONS[name]}" for name in empty]
+
+
+def format_margin(margin: float, unit: str) -> str:
+    """Return a margin with its unit, which is in the singular after 1.
+
+    >>> format_margin(1.0, "points of BLEU")
+    '1 point of BLEU'
+    """
+    return f"{margin:g} {unit.replace('points', 'point').replace('nats', 'nat') if margin == 1 else unit}"
+
+
+MOST_VARIANTS = 1000
+FIXED = ("training.seed", "training.max_steps", "training.epochs")
+"""Settings that the plan makes itself, from its seeds and its budget."""
+TEXT_SEED = "training.text_seed"
+"""The setting that it makes too where each seed has a training text of its own."""
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A name, and the dotted keys of the recipe that it overrides, with their values."""
+
+    name: str
+    overrides: Mapping[str, Any] = field(default_factory=dict)
+
+
+def expand_grid(grid: Mapping[str, Sequence[Any]], faults: list[str]) -> list[Variant]:
+    """Return a variant for every combination of the grid's values. Faults are added to the list; then there is none."""
+    wrong = [key for key, values in grid.items() if isinstance(values, str) or not isinstance(values, Sequence)]
+    faults += [f"{key} in the grid is {grid[key]!r}, but must be a list of values" for key in wrong]
+    empty = [key for key, values in grid.items() if key not in wrong and not values]
+    faults += [f"the grid is empty: {key} has no values" for key in empty]
+    count = math.prod(len(values) for key, values in grid.items() if key not in wrong)
+    if count > MOST_VARIANTS:
+        faults.append(f"the grid has {count:,} variants; at most {MOST_VARIANTS:,} can be compared")
+    if not grid or wrong or empty or count > MOST_VARIANTS:
+        return []
+    combinations = [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
+    return [Variant(_name(overrides), overrides) for overrides in combinations]
+
+
+def _name(overrides: Mapping[str, Any]) -> str:
+    """Return the value where there is one, else ``key=value`` for each; tables are left out of the keys."""
+    words = {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in overrides.items()}
+    if len(words) == 1:
+        return next(iter(words.values()))
+    return ", ".join(f"{key.rpartition('.')[2]}={word}" for key, word in words.items())
+
+
+def check_names(variants: Sequence[Variant]) -> list[str]:
+    """Return the faults of the names together: one that occurs twice, or a single variant."""
+    names = [variant.name for variant in variants]
+    faults = [f"two variants are named {name!r}" for name in dict.fromkeys(names) if names.count(name) > 1]
+    if len(variants) == 1:
+        faults.append(f"there is one variant, {names[0]!r}; a comparison needs another")
+    return faults
+
+
+def check_variant(recipe: Recipe, variant: Variant, *, redrawn: bool = False) -> list[str]:
+    """Return the faults of a variant's overrides to the recipe, each with the variant's name.
+
+    ``redrawn``: each seed has a training text of its own.
+    """
+    fixed = [key for key in variant.overrides if key in FIXED]
+    faults = [f"variant {variant.name!r} sets {key}, which the plan sets (seeds, budget)" for key in fixed]
+    if redrawn and TEXT_SEED in variant.overrides:
+        faults.append(f"variant {variant.name!r} sets {TEXT_SEED}, which the plan sets from each seed (redraw_text)")
+    try:
+        vary_recipe(recipe, variant.overrides)
+    except UsageError as fault:
+        reasons = fault.faults if isinstance(fault, ConfigError) else (str(fault),)
+        faults += [f"variant {variant.name!r}: {reason}" for reason in reasons]
+    return faults
+
 
 UNHASHED = ("seeds", "title", "despite")
 """Fields that may differ between the plans of one folder of results: the fingerprint leaves them out."""

@@ -29,8 +29,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from clockhands.comparison.plan import Plan, make_plan
-from clockhands.comparison.variants import Variant
+from clockhands.comparison.plan import Plan, Variant, make_plan
 from clockhands.errors import ConfigError, describe_unknown, show_value
 from clockhands.files import find_recipe
 from clockhands.options import check_value, fits, parse

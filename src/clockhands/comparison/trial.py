@@ -12,6 +12,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from clockhands.findings import Number
 from clockhands.shapes import Float
 
 Status = Literal["finished", "diverged", "failed"]
@@ -156,6 +157,30 @@ class Trial:
         written["inside"] = {} if self.inside is None else vars(self.inside)
         written["other_items"] = self.other_items or None
         return {name: value for name, value in written.items() if value is not None or name == "reached"}
+
+
+@dataclass(frozen=True)
+class Job:
+    """One trial with all that it needs, as plain data: its recipe's tables, its seed, what is measured, its folder."""
+
+    tables: Mapping[str, Any]
+    variant: str
+    seed: int
+    metric: str
+    target: Number | None
+    inside: tuple[str, ...]
+    folder: str
+    keep: bool
+
+    @property
+    def key(self) -> tuple[str, int]:
+        """Variant and seed, which name a trial within its comparison."""
+        return self.variant, self.seed
+
+    def fail(self) -> Trial:
+        """Return the trial of a job whose worker died too often."""
+        why = "its worker process died, again and again; most often the memory was not enough"
+        return Trial(self.variant, self.seed, "failed", error=why)
 
 
 _HEAD = ("variant", "seed", "version", "status", "error")

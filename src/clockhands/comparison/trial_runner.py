@@ -1,24 +1,26 @@
-"""Running one trial: train a variant from a seed, score it, and look inside it."""
+"""Run one trial: train a variant from a seed, score it, look inside it, and note its peak memory.
+
+Variants begin with the same weights wherever names and shapes agree. A model draws its weights from one stream, so that
+one parameter more shifts all that follow; here each module draws from a stream of its own, seeded by the trial's seed
+and the module's name."""
 
 from __future__ import annotations
 
+import hashlib
 import math
 import shutil
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
 from clockhands import __version__
 from clockhands.comparison.cost import make_material_key
-from clockhands.comparison.initial_weights import draw_by_name
 from clockhands.comparison.model_measures import During, Inside
-from clockhands.comparison.trial import CurvePoint, Measurements, StepValues, TargetReached, Trial
+from clockhands.comparison.trial import CurvePoint, Job, Measurements, StepValues, TargetReached, Trial
 from clockhands.comparison.trial_scores import require_numbers, score_trial
-from clockhands.comparison.workers.job import Job
-from clockhands.comparison.workers.peak_memory import read_peak_mebibytes, reset_peak
 from clockhands.errors import BusyError, ClockhandsError
 from clockhands.findings import Number
 from clockhands.machine import describe_machine
@@ -28,6 +30,10 @@ from clockhands.training import Diverged, Recipe, TrainingData, TrainingStopped,
 from clockhands.training.begin_weights import load_begin_weights
 from clockhands.training.defaults import export_last
 from clockhands.training.precision import choose_trial_precision
+
+if TYPE_CHECKING:
+    from clockhands.model.huggingface_base import ClockhandsPreTrainedModel
+import resource
 
 MOST_POINTS = 200
 """Points that are kept of a learning curve, so that a long training does not fill the file."""
@@ -141,3 +147,41 @@ def _find_target_step(run: Run, target: Number | None, seconds: float) -> Target
 def _compute_tokens_per_second(run: Run) -> float:
     """Return the median over log lines of target tokens per second."""
     return float(np.median([line["tokens_per_second"] for line in run.metrics if "tokens_per_second" in line]))
+
+
+@torch.no_grad()
+def draw_by_name(model: ClockhandsPreTrainedModel, seed: int) -> None:
+    """Draw the weights of a new model again, each module from a stream of its own."""
+    for name, draw in model.transformer.list_initialisers(schemes=True):
+        torch.manual_seed(derive_seed(seed, name))
+        draw()
+    torch.manual_seed(seed)
+
+
+def derive_seed(seed: int, name: str) -> int:
+    """Return the seed of the stream from which a module of this name is drawn."""
+    return int.from_bytes(hashlib.blake2b(f"{seed}:{name}".encode(), digest_size=7).digest(), "big")
+
+
+STATUS, CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
+
+
+def reset_peak() -> None:
+    """Forget earlier peaks, where the system can (CUDA, Linux)."""
+    if torch.cuda.is_available():
+        torch.cuda.reset_peak_memory_stats()
+    try:
+        CLEAR.write_text("5")  # proc(5): resets the peak resident set size
+    except OSError:
+        return
+
+
+def read_peak_mebibytes() -> float:
+    """Return the peak since ``reset_peak``: allocated on the GPU, or resident in this process and its libraries."""
+    if torch.cuda.is_available():
+        return round(torch.cuda.max_memory_allocated() / 2**20, 1)
+    try:
+        line = next(text for text in STATUS.read_text().splitlines() if text.startswith("VmHWM"))
+        return round(int(line.split()[1]) / 1024, 1)
+    except (OSError, StopIteration):
+        return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1)

@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from clockhands.comparison.bleu_items import linearise_bleu
-from clockhands.comparison.statistics import name_cells
+from clockhands.comparison.statistics.paired import name_cells
 from clockhands.comparison.trial import LongerText
 from clockhands.data import Corpus, Pair
 from clockhands.errors import DataError, PositionError, ShortTextError
 from clockhands.generation import Evaluation, evaluate, measure_pair_loss, translate
 from clockhands.runs import Run
+from clockhands.shapes import Float
 from clockhands.training import TrainingData
 
 EXPLAINED = ("train", "validation", "test")
@@ -138,3 +138,30 @@ def score_items(evaluation: Evaluation, pairs: Sequence[Pair], metric: str) -> s
         score = CHRF()
         return tuple(round(score.sentence_score(t, [p.target]).score, 3) for t, p in zip(texts, pairs, strict=True))
     return tuple(round(float(nats), 5) for nats in evaluation.loss.linearised_N)
+
+
+TOKENIZATION = "13a"
+"""How sacreBLEU splits the texts; one that is tokenised already is hardly changed by it."""
+
+
+def linearise_bleu(hypotheses: Sequence[str], references: Sequence[str]) -> Float[np.ndarray, " N"]:
+    """Return for each of N translations what it is to the BLEU of them all, in percent; their mean is that BLEU.
+
+    Where no translation has an n-gram of some order, BLEU is 0, and so are all values.
+    """
+    from sacrebleu.metrics.bleu import BLEU
+
+    whole = BLEU(tokenize=TOKENIZATION, force=True).corpus_score(list(hypotheses), [list(references)])
+    if not whole.score:
+        return np.zeros(len(hypotheses))
+    single = BLEU(tokenize=TOKENIZATION, effective_order=True, force=True)
+    parts = [single.sentence_score(text, [wanted]) for text, wanted in zip(hypotheses, references, strict=True)]
+    right_N4, total_N4 = np.array([p.counts for p in parts], float), np.array([p.totals for p in parts], float)
+    written_N, wanted_N = np.array([[p.sys_len, p.ref_len] for p in parts], float).T
+    # An order without any match is smoothed by sacreBLEU to a constant over the total, which is shared by all alike.
+    shares_N4 = np.where(right_N4.sum(0) > 0, right_N4 / np.maximum(right_N4.sum(0), 1), 1 / len(parts))
+    slope_N = (shares_N4 - total_N4 / total_N4.sum(0)).mean(1)
+    if written_N.sum() < wanted_N.sum():
+        ratio = wanted_N.sum() / written_N.sum()
+        slope_N += ratio * (written_N / written_N.sum() - wanted_N / wanted_N.sum())
+    return whole.score * (1 + len(parts) * slope_N)

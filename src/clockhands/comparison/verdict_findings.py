@@ -4,22 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
 
-from clockhands.comparison.cost_findings import find_costs
-from clockhands.comparison.learning import Learning
-from clockhands.comparison.loss_findings import find_curves, find_longer_text
-from clockhands.comparison.measure_findings import find_measurements
-from clockhands.comparison.plan import Plan
-from clockhands.comparison.plan_settings import METRICS
+from clockhands.comparison.learning import score_matrix
+from clockhands.comparison.plan import METRICS, Plan
 from clockhands.comparison.results import Comparison
-from clockhands.comparison.score_matrix import score_matrix
-from clockhands.comparison.statistics import MIN_SEEDS
+from clockhands.comparison.statistics.paired import MIN_SEEDS
 from clockhands.comparison.trial import STATUSES
+from clockhands.comparison.trial_findings import find_costs, find_curves, find_longer_text, find_measurements
 from clockhands.comparison.verdicts import Verdict, format_score, judge
-from clockhands.findings import Figure, Finding, Findings, Light, Mark, Panel, Table, join_words
+from clockhands.findings import Figure, Finding, Findings, Light, Panel, Table, join_words, make_mark
 
-METHOD = (
+_METHOD = (
     "Every variant is trained from the same seeds, with the same batches and, where names and shapes agree, the same "
     "initial weights, and judged on the same test items; a seed decides {seed}. "
     "Differences are paired by seed and item; items that hang together (twins) count as one, and so do blocks of "
@@ -39,14 +34,15 @@ METHOD = (
 )
 
 
-def describe_seed(plan: Plan) -> str:
-    """Say what the seed of a trial decides, and what is the same for all of them."""
+def describe_method(plan: Plan) -> str:
+    """Return how verdicts are reached; a seed decides what it decides in this plan."""
+    seed = "batches, weights and what a scheme draws, while the training text is the same"
     if plan.redraw_text:
-        return (
+        seed = (
             "the training text (another draw of as much, with replacement where there is no more of it), batches, "
             "weights and what a scheme draws"
         )
-    return "batches, weights and what a scheme draws, while the training text is the same"
+    return _METHOD.format(seed=seed)
 
 
 def conclude(comparison: Comparison, command: str = "") -> Findings:
@@ -88,7 +84,6 @@ def find_verdicts(comparison: Comparison, verdicts: Sequence[Verdict]) -> Iterat
     if warning := warn_of_nothing(verdicts):
         sentences.insert(0, warning)
     sentences += describe_unseen(verdicts)
-    marks = _make_marks(comparison, verdicts)
     yield Finding(
         name="compare.verdict",
         question=f"Which is better than {plan.baseline}?",
@@ -98,13 +93,10 @@ def find_verdicts(comparison: Comparison, verdicts: Sequence[Verdict]) -> Iterat
         interval=baseline.interval,
         light=_choose_light(verdicts),
         table=_make_verdict_table(comparison, verdicts),
-        figure=Figure((Panel(marks, xlabel=METRICS[plan.metric]),), title="Score of every variant") if marks else None,
-        method=METHOD.format(seed=describe_seed(plan)),
+        figure=_draw_scores(comparison, verdicts),
+        method=describe_method(plan),
         source="Cameron, Gelbach & Miller 2011; Dunnett 1955; Smyth 2004; Clopper & Pearson 1934; Agarwal et al. 2021",
-        details={
-            "opening": summarise_verdicts(verdicts),
-            "compared": [entry for verdict in others for entry in list_decided(plan, verdict, baseline)],
-        },
+        details={"opening": summarise_verdicts(verdicts)},
     )
 
 
@@ -134,32 +126,6 @@ def summarise_verdicts(verdicts: Sequence[Verdict]) -> str:
     return " ".join(sentences) if sentences else f"There is nothing but the baseline, “{baseline.variant}”."
 
 
-def list_decided(plan: Plan, verdict: Verdict, baseline: Verdict) -> list[dict[str, Any]]:
-    """Return the comparison of a variant with the baseline, if it is decided, as a card of a page shows it.
-
-    It is that of the scores, where their difference is significant, or else that of the seeds that learned.
-    """
-    if verdict.kind not in ("better", "worse"):
-        return []
-    gap, name = verdict.difference, baseline.variant
-    entry = {
-        "question": f"Is “{verdict.variant}” better than “{name}”?",
-        "sentence": f"{verdict.variant}: {verdict.sentence}.",
-    }
-    if gap is not None and gap.significant and (gap.value > 0) == (plan.higher_is_better == (verdict.kind == "better")):
-        difference = {"value": gap.value, "unit": plan.unit, "interval": [gap.low, gap.high]}
-        return [{**entry, **difference, "reference": f"no difference from {name}", "reference value": 0.0}]
-    (ours, low, high), (theirs, *others) = (_measure_learned(judged.learning) for judged in (verdict, baseline))
-    learned = {"value": ours, "unit": "% of seeds learned", "interval": [low, high]}
-    return [{**entry, **learned, "reference": name, "reference value": theirs, "reference interval": others}]
-
-
-def _measure_learned(learning: Learning) -> tuple[float, float, float]:
-    """Return the percentage of seeds that learned, with its exact interval."""
-    right, total = learning.counts
-    return 100 * right / max(total, 1), *learning.interval
-
-
 def warn_of_nothing(verdicts: Sequence[Verdict]) -> str:
     """Return a sentence where no seed of any variant learned, so that nothing can be compared; else an empty text."""
     if any(verdict.learning.learned for verdict in verdicts) or all(verdict.score is None for verdict in verdicts):
@@ -183,29 +149,24 @@ def describe_unseen(verdicts: Sequence[Verdict]) -> list[str]:
     ]
 
 
-def _make_marks(comparison: Comparison, verdicts: Sequence[Verdict]) -> tuple[Mark, ...]:
-    """Make marks of the means with their intervals, and of every seed."""
-    means = [(v.variant, v.score, v.interval) for v in verdicts if v.interval is not None]
-    seeds = [(v.variant, score) for v in verdicts for score in _list_seed_scores(comparison, v.variant)]
+def _draw_scores(comparison: Comparison, verdicts: Sequence[Verdict]) -> Figure | None:
+    """Draw the means with their intervals, and every seed; None where no seed ended."""
+    metric = METRICS[comparison.plan.metric]
+    sure = [(verdict.variant, verdict.score, *verdict.interval) for verdict in verdicts if verdict.interval is not None]
     split = any(verdict.learning.mixed for verdict in verdicts if verdict.interval is not None)
-    mean_marks = Mark(
-        "points",
-        "mean and 95 % interval; where only some seeds learned, of those" if split else "mean and 95 % interval",
-        x=tuple(score for _, score, _ in means),
-        y=tuple(variant for variant, *_ in means),
-        low=tuple(interval[0] for *_, interval in means),
-        high=tuple(interval[1] for *_, interval in means),
-        emphasis="main",
+    label = "mean and 95 % interval" + ("; where only some seeds learned, of those" if split else "")
+    names, means, low, high = zip(*sure, strict=True) if sure else ((),) * 4
+    seeds = [
+        (verdict.variant, scores_N.mean())
+        for verdict in verdicts
+        for scores_N in score_matrix(comparison, verdict.variant)
+    ]
+    marks = (
+        make_mark("points", means, names, low=low, high=high, label=label, emphasis="main"),
+        make_mark("points", [float(score) for _, score in seeds], [name for name, _ in seeds], label="one seed"),
     )
-    seed_marks = Mark("points", "one seed", x=tuple(s for _, s in seeds), y=tuple(variant for variant, _ in seeds))
-    return tuple(mark for mark in (mean_marks, seed_marks) if mark.x)
-
-
-def _list_seed_scores(comparison: Comparison, variant: str) -> list[float]:
-    """Return the score of every seed of a variant."""
-    if not comparison.get_trials(variant):
-        return []
-    return [float(score) for score in score_matrix(comparison, variant).mean(axis=1)]
+    drawn = tuple(mark for mark in marks if mark.x)
+    return Figure((Panel(drawn, xlabel=metric),), title="Score of every variant") if drawn else None
 
 
 def _make_verdict_table(comparison: Comparison, verdicts: Sequence[Verdict]) -> Table:
@@ -215,29 +176,18 @@ def _make_verdict_table(comparison: Comparison, verdicts: Sequence[Verdict]) -> 
         "P(better)", "p (max-t)", "learned", "p (learned)", "finished", "diverged", "failed", "reached the target",
         "parameters", "verdict",
     )  # fmt: skip
-    return Table.of(columns, [_make_verdict_row(comparison, verdict) for verdict in verdicts])
-
-
-def _make_verdict_row(comparison: Comparison, verdict: Verdict) -> tuple[Any, ...]:
-    """Return the row of one variant in the table of verdicts."""
-    gap, has_target = verdict.difference, comparison.plan.target is not None
-    return (
-        verdict.variant,
-        verdict.score,
-        *(verdict.interval or (None, None)),
-        verdict.interquartile,
-        *((gap.value, gap.low, gap.high) if gap else (None, None, None)),
-        verdict.probability,
-        gap.adjusted if gap else None,
-        str(verdict.learning),
-        verdict.learning_p,
-        f"{verdict.finished} of {verdict.planned}",
-        verdict.diverged,
-        verdict.failed,
-        f"{verdict.reached} of {verdict.finished}" if has_target else None,
-        comparison.costs[verdict.variant].parameters,
-        verdict.sentence,
-    )
+    rows = []
+    for verdict in verdicts:
+        gap, targeted = verdict.difference, comparison.plan.target is not None
+        rows.append((
+            verdict.variant, verdict.score, *(verdict.interval or (None, None)), verdict.interquartile,
+            *((gap.value, gap.low, gap.high) if gap else (None, None, None)), verdict.probability,
+            gap.adjusted if gap else None, str(verdict.learning), verdict.learning_p,
+            f"{verdict.finished} of {verdict.planned}", verdict.diverged, verdict.failed,
+            f"{verdict.reached} of {verdict.finished}" if targeted else None,
+            comparison.costs[verdict.variant].parameters, verdict.sentence,
+        ))  # fmt: skip
+    return Table.of(columns, rows)
 
 
 def _choose_light(verdicts: Sequence[Verdict]) -> Light:

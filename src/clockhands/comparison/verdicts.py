@@ -1,21 +1,20 @@
-"""From trials to verdicts: a row for each variant, with its score, its difference from the baseline, and a sentence."""
+"""The sentence about one difference from the baseline, and numbers as verdicts write them."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 
-from clockhands.comparison.exact import LEARNING_ALPHA, compare_counts
-from clockhands.comparison.learning import Learning, classify_seeds, find_threshold
-from clockhands.comparison.neighbours import find_block_length, join_neighbours
-from clockhands.comparison.ranking import describe_counts, format_p, rank_torn
+from clockhands.comparison.learning import Learning, classify_seeds, find_groups, find_threshold, find_top, score_matrix
+from clockhands.comparison.plan import Plan, format_margin
 from clockhands.comparison.results import Comparison
-from clockhands.comparison.score_matrix import find_groups, find_top, score_matrix
-from clockhands.comparison.simultaneous import compare_with_baseline
-from clockhands.comparison.statistics import (
+from clockhands.comparison.statistics.exact import LEARNING_ALPHA, compare_counts, compare_ranks, is_ranked_exactly
+from clockhands.comparison.statistics.neighbours import find_block_length, join_neighbours
+from clockhands.comparison.statistics.paired import (
     MIN_SEEDS,
     Difference,
     bound_mean,
@@ -23,8 +22,137 @@ from clockhands.comparison.statistics import (
     compute_interquartile_mean,
     estimate_difference,
 )
-from clockhands.comparison.verdict_sentences import Kind, describe_block, describe_difference
+from clockhands.comparison.statistics.simultaneous import compare_with_baseline
 from clockhands.findings import choose_digits
+
+Kind = Literal["baseline", "better", "worse", "equivalent", "undecided", "too few seeds"]
+"""What a verdict says. "equivalent": shown to differ by less than the plan's margin; "undecided": neither that nor a
+difference is shown."""
+
+
+def describe_difference(
+    gap: Difference | None,
+    seeds: int,
+    *,
+    higher_is_better: bool,
+    margin: float,
+    digits: int = 1,
+    unit: str = "points",
+    detecting: bool = True,
+) -> tuple[Kind, str]:
+    """Return what a difference from the baseline means, as a kind and as one sentence with its numbers.
+
+    ``seeds``: how many pair with the baseline. ``margin``: smaller differences count as equal, as set before measuring.
+    ``unit``: of the metric. ``detecting``: say which difference could have been detected, where none was.
+
+    >>> describe_difference(None, 4, higher_is_better=True, margin=1.0)
+    ('too few seeds', 'too few seeds to tell (4 of at least 5)')
+    """
+    if gap is None or seeds < MIN_SEEDS:
+        return "too few seeds", f"too few seeds to tell ({seeds} of at least {MIN_SEEDS})"
+    joined = describe_block(gap.block)
+    if gap.significant:
+        kind, text = _describe_significant(gap, higher_is_better, margin, digits, unit)
+        return kind, text + joined
+    if gap.is_within(margin):
+        low, high = format_range(*gap.inner, digits)
+        return "equivalent", f"equivalent: the difference is from {low} to {high} {unit}, within ±{margin:g}{joined}"
+    low, high = format_range(gap.low, gap.high, digits)
+    same = "the same on every test item of every seed; over further items " if gap.error == 0 and not gap.value else ""
+    text = f"undecided: {same}the difference is from {low} to {high} {unit}"
+    if detecting and gap.detectable:
+        text += f" ({format_number(gap.detectable, digits)} could have been detected)"
+    return "undecided", text + joined
+
+
+def describe_block(length: int) -> str:
+    """Say that so many neighbouring items count as one; an empty text where each counts."""
+    return "" if length == 1 else f"; test items hang together with their neighbours, so each {length} count as one"
+
+
+def _describe_significant(
+    gap: Difference, higher_is_better: bool, margin: float, digits: int, unit: str
+) -> tuple[Kind, str]:
+    """Say by how much a variant is better or worse, and whether that is less than the margin."""
+    kind: Kind = "better" if (gap.value > 0) == higher_is_better else "worse"
+    low, high = sorted((abs(gap.low), abs(gap.high)))
+    digits = choose_digits(low, high, digits, format_number)
+    size, low_text, high_text = (format_number(value, digits) for value in (abs(gap.value), low, high))
+    small = f", less than the margin of {format_margin(margin, unit)}" if high < margin else ""
+    return kind, f"{kind} by {size} {unit} [{low_text}, {high_text}]{small}"
+
+
+def format_range(low: float, high: float, digits: int) -> tuple[str, str]:
+    """Return both ends with their signs, and digits enough to tell them apart, and each from 0; -0.0 is 0.0.
+
+    >>> format_range(-0.0004, 0.072, 3)
+    ('−0.0004', '+0.072')
+    """
+    digits = choose_digits(low, high, digits)
+    return _write_signed(low, digits), _write_signed(high, digits)
+
+
+def _write_signed(value: float, digits: int) -> str:
+    """Return a number with its sign, and with more digits where those would all be 0; what stays 0 is +0."""
+    text = format_number(abs(value), digits)
+    if not float(text):
+        return f"+{0:.{digits}f}"
+    return f"{'−' if value < 0 else '+'}{text}"
+
+
+def format_number(value: float, digits: int = 1) -> str:
+    """Return a number with ``digits`` decimals, and with more where those would all be 0."""
+    while digits < 6 and value and round(abs(value), digits) < 10**-digits:
+        digits += 1
+    return f"{value:.{digits}f}"
+
+
+def rank_torn(
+    means: Mapping[str, Sequence[float]], learning: Mapping[str, Learning], plan: Plan
+) -> dict[str, tuple[Kind, str]]:
+    """Return kind and sentence for each variant of which too few seeds learned and whose ranks show a difference.
+
+    ``means``: the score of every seed that ended, by variant. The tests share their error (Bonferroni).
+    """
+    base = plan.baseline
+    torn = [
+        name for name in learning if name != base and _is_torn(means[name], means[base], learning[name], learning[base])
+    ]
+    ps = {name: min(1.0, len(torn) * compare_ranks(means[name], means[base])) for name in torn}
+    return {
+        name: _describe_ranks(means[name], means[base], plan, p, describe_counts(learning[name], learning[base]))
+        for name, p in ps.items()
+        if p < LEARNING_ALPHA
+    }
+
+
+def _is_torn(ours: Sequence[float], theirs: Sequence[float], learned: Learning, base: Learning) -> bool:
+    """Tell whether some seeds learned and some did not, so that too few learned in both for an interval."""
+    few = len({*learned.scored} & {*base.scored}) < MIN_SEEDS
+    return (learned.mixed or base.mixed) and few and min(len(ours), len(theirs)) >= MIN_SEEDS
+
+
+def _describe_ranks(
+    ours: Sequence[float], theirs: Sequence[float], plan: Plan, p: float, counts: str
+) -> tuple[Kind, str]:
+    """Say whose seeds score higher, with the range of both; ``p`` is that of their ranks."""
+    above = float(np.median(ours)) > float(np.median(theirs))
+    kind: Kind = "better" if above == plan.higher_is_better else "worse"
+    mine, other = (f"{min(values):.{plan.digits}f} to {max(values):.{plan.digits}f}" for values in (ours, theirs))
+    test = "exact rank test" if is_ranked_exactly(len(ours), len(theirs)) else "rank test over random divisions"
+    return kind, f"{kind}: its seeds score {mine}, and the baseline's {other} ({test}, p {format_p(p)}); {counts}"
+
+
+def describe_counts(ours: Learning, base: Learning) -> str:
+    """Return how many seeds learned, of the variant and of the baseline; the intervals stand in a column beside."""
+    (right, total), (base_right, base_total) = ours.counts, base.counts
+    return f"{right} of {total} seeds learned, and {base_right} of the baseline's {base_total}"
+
+
+def format_p(p: float) -> str:
+    """Return what stands behind "p": "= 0.008", or "< 0.001"."""
+    return "< 0.001" if p < 0.001 else f"= {p:.3f}"
+
 
 MIN_INTERVAL_SEEDS = 3
 """Seeds from which on a score has an interval."""

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from clockhands.comparison.simultaneous import compare_with_baseline
-from clockhands.comparison.statistics import Difference
+from clockhands.comparison.statistics.paired import Difference
+from clockhands.comparison.statistics.simultaneous import compare_with_baseline
 from clockhands.extension.choose import EQUAL, GUARD, RANK_STEP, Choice, Judged
 from clockhands.extension.methods import read_by_cache
 from clockhands.extension.reading import Drift, Stream, cut_texts, measure_drift, measure_losses

@@ -14,8 +14,8 @@ from functools import partial
 
 import numpy as np
 
-from clockhands.comparison.simultaneous import compare_with_baseline
-from clockhands.comparison.statistics import Difference
+from clockhands.comparison.statistics.paired import Difference
+from clockhands.comparison.statistics.simultaneous import compare_with_baseline
 from clockhands.extension.archive import Archive
 from clockhands.extension.measure import choose_lengths
 from clockhands.extension.method import Method

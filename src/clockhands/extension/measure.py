@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
-from clockhands.comparison.simultaneous import compare_with_baseline
-from clockhands.comparison.statistics import Difference
+from clockhands.comparison.statistics.paired import Difference
+from clockhands.comparison.statistics.simultaneous import compare_with_baseline
 from clockhands.errors import UsageError
 from clockhands.extension.archive import Archive
 from clockhands.extension.reading import Drift, Stream, can_read, measure_drift

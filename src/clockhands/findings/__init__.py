@@ -1,6 +1,14 @@
 """Findings: what every measurement returns, as plain data from which pages are drawn. They know nothing of models."""
 
-from clockhands.findings.drawing import draw_columns, make_heatmap, make_mark, make_reference_line
+from clockhands.findings.drawing import (
+    draw_columns,
+    draw_heatmap,
+    draw_seeds,
+    make_heatmap,
+    make_mark,
+    make_reference_line,
+    put_together,
+)
 from clockhands.findings.figure import Figure, Mark, Number, Panel, Scalar
 from clockhands.findings.finding import (
     SCHEMA,
@@ -29,9 +37,12 @@ __all__ = [
     "Table",
     "choose_digits",
     "draw_columns",
+    "draw_heatmap",
+    "draw_seeds",
     "join_words",
     "make_heatmap",
     "make_mark",
     "make_reference_line",
+    "put_together",
     "set_html_renderer",
 ]

@@ -1,17 +1,21 @@
-"""Build the figures of findings from columns of numbers, and heat maps; tensors become plain values.
+"""Build the figures of findings: bars and lines from columns of numbers, and heat maps; tensors become plain values.
 
-Nothing is imported that makes tensors: whatever has ``tolist`` is one.
+``draw_columns`` draws one panel, ``draw_seeds`` lines of means with the range of their seeds, ``draw_heatmap`` a
+matrix; ``put_together`` makes one figure of several. Nothing is imported that makes tensors: whatever has ``tolist`` is
+one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 from clockhands.findings.figure import Figure, Mark, Number, Panel
 
 Values = Any
 """One number or name for each point: a tensor, an array, or an iterable."""
+Course = Mapping[Any, Sequence[float]]
+"""The values of all seeds, by the step or the name at which they were measured."""
 
 
 def to_tuple(values: Values) -> tuple[Any, ...]:
@@ -35,24 +39,26 @@ def make_reference_line(y: float, label: str) -> Mark:
 
 
 def draw_columns(
-    kind: Literal["line", "bars", "stack"],
+    kind: Literal["line", "points", "bars", "stack"],
     x: Values,
     columns: Mapping[str, Values | None],
     *,
-    title: str,
+    title: str = "",
     main: str = "",
     reference: Collection[str] = (),
     intervals: Mapping[str, tuple[Values, Values]] | None = None,
     points: Mapping[str, Values | None] | None = None,
     levels: Mapping[str, Number] | None = None,
+    sideways: bool = False,
     height: Number = 0.62,
-    **panel: Any,
+    panel: str = "",
+    **rest: Any,
 ) -> Figure:
     """Draw columns of numbers over one x, each by its label; those that are None are left out.
 
     Args:
         kind: how they are drawn.
-        x: numbers, or names.
+        x: numbers, or names. None where each column is a mapping of its own x to its y.
         columns: by label.
         title: what the figure shows.
         main: the label of the column to look at.
@@ -60,22 +66,45 @@ def draw_columns(
         intervals: the low and the high ends of a column.
         points: further columns that others are compared with, drawn as points.
         levels: numbers that others are compared with, drawn as horizontal lines.
+        sideways: whether x runs down the side: for long names.
         height: of the panel, relative to its width.
-        panel: other fields of ``Panel``.
+        panel: its title.
+        rest: other fields of ``Panel``.
     """
+
+    def mark(kind: str, label: str, y: Values, emphasis: Any) -> Mark:
+        low, high = (intervals or {}).get(label, ((), ()))
+        axes = (tuple(y), tuple(y.values())) if x is None else (x, y)
+        across, up = reversed(axes) if sideways else axes
+        return make_mark(kind, across, up, label=label, low=low, high=high, emphasis=emphasis)
+
     marks = [
-        make_mark(
-            kind, x, y, label=label, low=ends[0], high=ends[1],
-            emphasis="reference" if label in reference else "main" if label == main else "",
-        )
+        mark(kind, label, y, "reference" if label in reference else "main" if label == main else "")
         for label, y in columns.items()
-        for ends in [(intervals or {}).get(label, ((), ()))]
-        if y is not None
-    ]  # fmt: skip
-    marks += [
-        make_mark("points", x, y, label=label, emphasis="reference")
-        for label, y in (points or {}).items()
         if y is not None
     ]
+    marks += [mark("points", label, y, "reference") for label, y in (points or {}).items() if y is not None]
     marks += [make_reference_line(y, label) for label, y in (levels or {}).items()]
-    return Figure((Panel(tuple(marks), **panel),), title=title, height=height)
+    return Figure((Panel(tuple(marks), title=panel, **rest),), title=title, height=height)
+
+
+def draw_seeds(courses: Mapping[str, Course], *, title: str = "", panel: str = "", **rest: Any) -> Figure:
+    """Draw lines of means over seeds, by label, with bands from the lowest to the highest; ``rest`` as above."""
+    marks = []
+    for label, course in courses.items():
+        x, seeds = tuple(course), course.values()
+        marks.append(make_mark("band", x, label=label, low=map(min, seeds), high=map(max, seeds)))
+        marks.append(make_mark("line", x, [sum(values) / len(values) for values in seeds], label=label))
+    return Figure((Panel(tuple(marks), title=panel, **rest),), title=title)
+
+
+def draw_heatmap(
+    z: Iterable[Values], *, title: str = "", panel: str = "", xlabel: str = "", ylabel: str = "", **mark: Any
+) -> Figure:
+    """Draw a matrix as colours, its first row on top; ``mark``: other fields of ``Mark``."""
+    return Figure((Panel((make_heatmap(z, **mark),), panel, xlabel, ylabel),), title=title)
+
+
+def put_together(figures: Iterable[Figure], **rest: Any) -> Figure:
+    """Return one figure with the panels of several; ``rest``: other fields of ``Figure``."""
+    return Figure(tuple(panel for figure in figures for panel in figure.panels), **rest)

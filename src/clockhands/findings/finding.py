@@ -106,7 +106,8 @@ class Findings:
     """The findings of one command, in the order in which a page shows them.
 
     ``facts`` are the lines at the top of a page (model, mechanism, data, versions). ``signature`` is the short string
-    that is quoted beside a number: it says with which settings and versions it was measured.
+    that is quoted beside a number: it says with which settings and versions it was measured. ``opening`` names the
+    findings with which a page begins, as cards; one with a text under ``details["opening"]`` stands above these.
     """
 
     title: str
@@ -114,6 +115,7 @@ class Findings:
     facts: Mapping[str, Scalar] = field(default_factory=dict)
     signature: str = ""
     command: str = ""
+    opening: tuple[str, ...] = ()
 
     def __iter__(self) -> Iterator[Finding]:
         return iter(self.items)
@@ -145,7 +147,7 @@ class Findings:
                     f"the findings have schema {schema}; this version reads schema {SCHEMA}: run the command again"
                 )
             items = tuple(_read_finding(item) for item in raw.pop("items"))
-            return cls(items=items, **raw)
+            return cls(items=items, opening=tuple(raw.pop("opening", ())), **raw)
         except (KeyError, TypeError, AttributeError, ValueError) as fault:
             raise DataError(f"this is no findings file: {_describe_fault(fault)}") from fault
 

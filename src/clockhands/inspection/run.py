@@ -271,6 +271,7 @@ def inspect(
         facts=facts,
         signature=f"inspect|texts:{reading.capture.num_texts}x{reading.capture.length}|v:{__version__}",
         command=command,
+        opening=("logits.layers", "heads.positional", "survival", "loudness"),
     )
 
 

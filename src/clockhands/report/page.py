@@ -8,11 +8,10 @@ from typing import Any
 
 from markupsafe import Markup
 
-from clockhands.findings import Figure, Finding, Findings, Mark, Scalar
-from clockhands.report.first_screen import choose_cards, find_opening, has_small_table
+from clockhands.findings import Figure, Finding, Findings, Mark, Scalar, Table
 from clockhands.report.render import read_asset, render_page
 from clockhands.report.tables import TableView, view_table
-from clockhands.report.text import MEANINGS, make_slugs, shorten_paths, use_minus
+from clockhands.report.text import MEANINGS, make_slugs, shorten_paths, take_first_sentence, use_minus
 
 PREVIEW = "preview.png"
 """The file beside a page that a link to it shows."""
@@ -23,7 +22,11 @@ VIEWS = ("attention", "encoding", "kernel")
 SKIPPED = "Does not apply here"
 """The last heading of a page, over the findings that were skipped."""
 
-_LAYOUT = ("group", "opening", "compared")
+CARDS = 3
+"""Cards at the top of a page, at most."""
+SMALL_TABLE = (4, 4)
+"""Rows and columns of a table that stands in the opening, at most."""
+_LAYOUT = ("group", "opening")
 """Details of a finding that say where it stands on the page."""
 
 
@@ -122,7 +125,7 @@ def compose(
     findings = _shorten_all_paths(findings)
     named = list(zip(make_slugs(findings), findings, strict=True))
     sections = _number_figures([_make_section(name, finding, drawn) for name, finding in named])
-    opening = find_opening(findings)
+    opening = next((finding for finding in findings if finding.details.get("opening")), None)
     counts = [(sum(finding.light == light for finding in findings), word) for light, word in MEANINGS.items()]
     return render_page(
         "findings.html",
@@ -136,13 +139,29 @@ def compose(
         findings=findings,
         facts=_list_untold_facts(findings, opening),
         opening=opening,
-        small_table=opening is not None and has_small_table(opening),
-        cards=choose_cards(named),
+        small_table=opening is not None and _is_small(opening.table),
+        cards=_choose_cards(findings, named),
         sections=sections,
         groups=_group_sections(sections),
         skipped=SKIPPED,
         tally=", ".join(f"{count} {word}" for count, word in counts if count),
     )
+
+
+def _is_small(table: Table) -> bool:
+    return 0 < len(table.rows) <= SMALL_TABLE[0] and len(table.columns) <= SMALL_TABLE[1]
+
+
+def _choose_cards(findings: Findings, named: Sequence[tuple[str, Finding]]) -> list[dict[str, Any]]:
+    """Return the findings that the command named to open its page, or else the first that are bad or to watch."""
+    shown = [(name, finding) for name, finding in named if not finding.details.get("opening")]
+    chosen = [entry for name in findings.opening for entry in shown if entry[1].name == name]
+    if not findings.opening:
+        chosen = [entry for light in ("bad", "warn") for entry in shown if entry[1].light == light]
+    return [
+        {"id": name, "finding": finding, "sentence": take_first_sentence(finding.verdict)}
+        for name, finding in [entry for entry in chosen if entry[1].light != "skip"][:CARDS]
+    ]
 
 
 def _choose_scripts(sections: Sequence[Section]) -> str:

@@ -30,6 +30,7 @@ def put_side_by_side(a: Findings, b: Findings) -> Findings:
         facts=_combine_facts(names, a, b),
         signature=a.signature if a.signature == b.signature else f"{a.signature} ‖ {b.signature}",
         command="\n".join(dict.fromkeys(command for command in (a.command, b.command) if command)),
+        opening=tuple(dict.fromkeys((*a.opening, *b.opening))),
     )
 
 
@@ -99,30 +100,10 @@ def _pair_findings(names: tuple[str, str], a: Finding, b: Finding) -> Finding:
         details={
             **details,
             **_combine_views(a, b),
-            "compared": _compare_values(names, a, b),
             "A": format_quantity(a.value, a.unit),
             "B": format_quantity(b.value, b.unit),
         },
     )
-
-
-def _compare_values(names: tuple[str, str], a: Finding, b: Finding) -> list[dict[str, Any]]:
-    """Return what a card tells of both values: B against A, where their intervals do not overlap; else nothing."""
-    if _compute_difference(a, b) is None or not (a.interval and b.interval and _are_apart(a.interval, b.interval)):
-        return []
-    sides = [f"{side}: {format_quantity(item.value, item.unit)}" for side, item in (("A", a), ("B", b))]
-    return [
-        {
-            "question": b.question,
-            "sentence": f"{'; '.join(sides)}. The intervals do not overlap.",
-            "value": b.value,
-            "unit": b.unit,
-            "interval": b.interval,
-            "reference": f"A, {names[0]}",
-            "reference value": a.value,
-            "reference interval": a.interval,
-        }
-    ]
 
 
 def _are_apart(a: tuple[Number, Number], b: tuple[Number, Number]) -> bool:

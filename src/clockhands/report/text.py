@@ -24,6 +24,7 @@ _ABSOLUTE = re.compile(r"(?<![\w.:/~…<\\-])(?:/|[A-Za-z]:[/\\])((?:[\w.+@-]+[/
 """A path from the root with at least one folder; no address, no tag, no fraction."""
 _MINUS = re.compile(r"(?<![^\s(\[,±])-(?=\.?\d)")
 """A hyphen before a number, at the beginning of a word or of an interval's end; none between numbers or in a name."""
+_SENTENCE_END = re.compile(r"(?<=[.!?])(?<!e\.g\.)(?<!i\.e\.)(?<!al\.)(?<!vs\.)(?<!cf\.)\s+|\n")
 _SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
@@ -102,6 +103,11 @@ def describe_measured(finding: Finding, signature: str = "") -> str:
         parts.append(f"{beside} {format_interval(reference.interval, finding.unit)}".strip())
     measured = f" Measured by {replace_controls(signature)}." if signature else ""
     return f"{'; '.join(parts)}.{measured}"
+
+
+def take_first_sentence(text: str) -> str:
+    """Return the text up to its first full stop, or to its first line break."""
+    return _SENTENCE_END.split(text.strip(), maxsplit=1)[0]
 
 
 def shorten_paths(text: str) -> str:

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from clockhands.comparison import Comparison, conclude
-from clockhands.comparison.plan_settings import METRICS
-from clockhands.comparison.statistics import MIN_SEEDS
+from clockhands.comparison.plan import METRICS
+from clockhands.comparison.statistics.paired import MIN_SEEDS
 from clockhands.comparison.verdicts import Verdict, format_score, judge
 from clockhands.findings import Finding, Findings, join_words
 from clockhands.studies.literature import check_ordering, tally_orderings

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from clockhands.comparison import Comparison, conclude
-from clockhands.comparison.measure_findings import list_course
 from clockhands.comparison.trial import Trial
+from clockhands.comparison.trial_findings import list_course
 from clockhands.findings import Figure, Mark, Panel, join_words
 from clockhands.studies.study import Study
 

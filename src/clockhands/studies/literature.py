@@ -8,10 +8,10 @@ import numpy as np
 from scipy import stats
 
 from clockhands.comparison import Comparison
-from clockhands.comparison.plan_settings import MARGINS
-from clockhands.comparison.score_matrix import find_groups, find_top, score_matrix
-from clockhands.comparison.statistics import ALPHA, MIN_SEEDS, Difference, estimate_difference
-from clockhands.comparison.verdict_sentences import format_number, format_range
+from clockhands.comparison.learning import find_groups, find_top, score_matrix
+from clockhands.comparison.plan import MARGINS
+from clockhands.comparison.statistics.paired import ALPHA, MIN_SEEDS, Difference, estimate_difference
+from clockhands.comparison.verdicts import format_number, format_range
 from clockhands.errors import ConfigError
 from clockhands.findings import choose_digits
 from clockhands.findings.text import join_words

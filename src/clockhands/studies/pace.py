@@ -8,9 +8,9 @@ from typing import Literal
 import numpy as np
 
 from clockhands.comparison import Comparison
-from clockhands.comparison.exact import compare_ranks
-from clockhands.comparison.ranking import format_p
-from clockhands.comparison.statistics import ALPHA
+from clockhands.comparison.statistics.exact import compare_ranks
+from clockhands.comparison.statistics.paired import ALPHA
+from clockhands.comparison.verdicts import format_p
 
 LATER: Literal["later"] = "later"
 NOT_MEASURED = "(not measured)"

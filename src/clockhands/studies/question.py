@@ -59,7 +59,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from clockhands.comparison.verdict_sentences import Kind
+from clockhands.comparison.verdicts import Kind
 from clockhands.errors import ConfigError, describe_unknown
 from clockhands.reading import read_toml
 from clockhands.studies.study import Ordering

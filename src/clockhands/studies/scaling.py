@@ -25,7 +25,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from clockhands.comparison.variants import FIXED, TEXT_SEED, expand_grid
+from clockhands.comparison.plan import FIXED, TEXT_SEED, expand_grid
 from clockhands.errors import ConfigError, describe_unknown
 from clockhands.findings.text import join_words
 from clockhands.runs.recipe import Recipe, load_recipe, vary_recipe

@@ -9,8 +9,8 @@ from typing import Literal
 import numpy as np
 
 from clockhands.comparison import Comparison
-from clockhands.comparison.score_matrix import score_matrix
-from clockhands.comparison.statistics import ALPHA, bound_mean
+from clockhands.comparison.learning import score_matrix
+from clockhands.comparison.statistics.paired import ALPHA, bound_mean
 from clockhands.comparison.verdicts import Verdict, format_score, judge
 from clockhands.findings import choose_digits
 from clockhands.studies.added import share_scores

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from clockhands.comparison import Comparison, Plan
-from clockhands.comparison.floor_finding import list_above
-from clockhands.comparison.plan_settings import METRICS
-from clockhands.comparison.score_matrix import score_matrix
+from clockhands.comparison.learning import score_matrix
+from clockhands.comparison.plan import METRICS
+from clockhands.comparison.task_findings import list_above
 from clockhands.data import Ceiling
 from clockhands.data.trigram import Floor
 from clockhands.errors import ClockhandsError, UsageError, show_value

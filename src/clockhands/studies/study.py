@@ -58,7 +58,7 @@ from typing import Any, get_args
 
 from clockhands.comparison import Plan
 from clockhands.comparison.plan_file import make_plan_from_tables
-from clockhands.comparison.verdict_sentences import Kind
+from clockhands.comparison.verdicts import Kind
 from clockhands.errors import ConfigError, describe_unknown
 from clockhands.reading import read_toml
 from clockhands.studies.given_text import GivenText, read_given_text

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from clockhands.comparison import Comparison, Plan
-from clockhands.comparison.ceiling_finding import describe_ceiling, find_plan_ceiling
 from clockhands.comparison.cost import make_material_key
+from clockhands.comparison.task_findings import describe_ceiling, find_plan_ceiling
 from clockhands.comparison.trial_runner import load_material
 from clockhands.data import Ceiling
 from clockhands.studies.study import Study

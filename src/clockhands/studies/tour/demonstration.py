@@ -77,6 +77,7 @@ def _run_tour(out: Path, overwrite: bool, show: bool, say: Say) -> Findings:
         },
         signature=f"tour|steps:{training.max_steps}|seed:{training.seed}|v:{__version__}",
         command=COMMAND,
+        opening=("tour.exact", "tour.roles", "loudness.scale"),
     )
 
 

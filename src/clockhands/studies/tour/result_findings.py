@@ -8,8 +8,8 @@ from typing import Any
 import torch
 
 from clockhands.comparison import Comparison
-from clockhands.comparison.ceiling_finding import find_plan_ceiling
-from clockhands.comparison.exact import bound_share
+from clockhands.comparison.statistics.exact import bound_share
+from clockhands.comparison.task_findings import find_plan_ceiling
 from clockhands.data import Pair
 from clockhands.findings import SHARE, Figure, Finding, Mark, Panel, Reference, Table
 from clockhands.generation import Score, Translation, compute_cross_attention, draw_cross_attention, translate

@@ -1,0 +1,241 @@
+"""Findings beside the verdicts: the loss in training and on longer text, costs, and what was measured inside."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Literal
+
+import numpy as np
+
+from clockhands.comparison.plan import METRICS
+from clockhands.comparison.results import Comparison
+from clockhands.comparison.trial import Trial
+from clockhands.comparison.verdicts import Verdict
+from clockhands.findings import Finding, Table, draw_columns, draw_seeds
+
+MOST_LINES = 8
+"""Of more variants than a reader can tell apart in one picture, the baseline and those that end lowest are drawn."""
+Courses = dict[str, dict[Any, list[float]]]
+"""By variant and step (or split), the values of all seeds."""
+
+
+def find_curves(comparison: Comparison, verdicts: Sequence[Verdict]) -> Iterator[Finding]:
+    """Yield the validation loss by step."""
+    courses: Courses = {}
+    for name in (verdict.variant for verdict in verdicts):
+        losses = [
+            {point.step: point.validation_loss for point in trial.curve if point.validation_loss is not None}
+            for trial in comparison.get_trials(name)
+        ]
+        steps = sorted(set.intersection(*map(set, losses))) if losses else []  # at which every seed was evaluated
+        if steps:
+            courses[name] = {step: [by_step[step] for by_step in losses] for step in steps}
+    if not courses:
+        return
+    last = {name: list(course.values())[-1] for name, course in courses.items()}
+    best = min(last, key=lambda name: _mean(last[name]))
+    highest = max(_mean(losses) for course in courses.values() for losses in course.values())
+    scale: Literal["linear", "log"] = "log" if highest > 10 * _mean(last[best]) else "linear"  # else no tick is in view
+    targets = ("seeds at the target", "median step", "median second")
+    columns = ("variant", "last validation loss", "lowest seed", "highest seed", *targets)
+    yield Finding(
+        name="compare.curves",
+        question="How do they learn?",
+        verdict=f"The lowest mean validation loss at the last evaluation is {_mean(last[best]):.3f} nats per token "
+        f"(seeds from {min(last[best]):.3f} to {max(last[best]):.3f}), that of {best}.",
+        value=_mean(last[best]),
+        unit="nats per token",
+        interval=(min(last[best]), max(last[best])),
+        table=Table.of(
+            columns, [(name, *_summarise(losses), *_find_target(comparison, name)) for name, losses in last.items()]
+        ),
+        figure=draw_seeds(
+            **_choose_lines(courses, comparison.plan.baseline), title="Loss while they learn", xlabel="step",
+            ylabel="validation loss, nats per token", yscale=scale,
+        ),
+        method="Lines are means over seeds; bands, and the two numbers beside the value, reach from the lowest to the "
+        "highest seed. No test compares these losses.",
+    )  # fmt: skip
+
+
+def _find_target(comparison: Comparison, variant: str) -> tuple[Any, ...]:
+    """Return how many seeds reached the target, and their median step and second."""
+    hits = [trial.reached for trial in comparison.get_trials(variant) if trial.reached is not None]
+    return len(hits), _median([hit.step for hit in hits]), _median([hit.seconds for hit in hits])
+
+
+def find_longer_text(comparison: Comparison, verdicts: Sequence[Verdict]) -> Iterator[Finding]:
+    """Yield the loss beyond the trained length, split by split."""
+    splits = dict.fromkeys(split for trial in comparison.trials for split in trial.longer)
+    courses: Courses = {}
+    rows: list[tuple[Any, ...]] = []
+    for name in (verdict.variant for verdict in verdicts):
+        for split in splits:
+            scores = [trial.longer[split] for trial in comparison.get_trials(name) if split in trial.longer]
+            losses = [score.loss for score in scores if score.loss is not None]
+            exact = [score.exact for score in scores if score.exact is not None]
+            refused = next((score.refused for score in scores if score.refused is not None), None)
+            rows.append((name, split, *_summarise(losses), _mean(exact) if exact else None, refused))
+            if losses:
+                courses.setdefault(name, {})[split] = losses
+    if not courses:
+        return
+    # The first split that any variant could read: all of them may refuse one, and read another.
+    split = next(row[1] for row in rows if row[2] is not None)
+    best, _, mean, low, high, *_ = min((row for row in rows if row[1] == split and row[2] is not None), key=_get_mean)
+    yield Finding(
+        name="compare.lengths",
+        question="What do they do with longer text than they were trained on?",
+        verdict=f"On {split} the lowest mean loss is {mean:.2f} nats per token (seeds from {low:.2f} to {high:.2f}), "
+        f"that of {best}.",
+        value=mean,
+        unit="nats per token",
+        interval=(low, high),
+        table=Table.of(("variant", "split", "loss", "lowest seed", "highest seed", "exact match %", "refused"), rows),
+        figure=draw_seeds(
+            **_choose_lines(courses, comparison.plan.baseline), title="Loss on longer text", xlabel="split",
+            ylabel="loss, nats per token",
+        ),
+        method="Splits whose every text is longer than all training text; means over seeds, with the lowest and the "
+        "highest seed. No test compares these losses.",
+    )  # fmt: skip
+
+
+def _get_mean(row: tuple[Any, ...]) -> float:
+    return float(row[2])
+
+
+def _choose_lines(courses: Courses, baseline: str) -> dict[str, Any]:
+    """Return the courses to draw, and a title of the panel where some are left out: those that end highest."""
+    ends = {name: _mean(list(course.values())[-1]) for name, course in courses.items()}
+    lowest = sorted((name for name in ends if name != baseline), key=lambda name: ends[name])
+    chosen = {baseline, *lowest[: MOST_LINES - 1]}
+    panel = "" if len(chosen) >= len(ends) else f"{baseline} and the {MOST_LINES - 1} lowest of the others"
+    return {"courses": {name: course for name, course in courses.items() if name in chosen}, "panel": panel}
+
+
+def find_costs(comparison: Comparison, verdicts: Sequence[Verdict]) -> Iterator[Finding]:
+    """Yield quality against parameters, time and memory."""
+    medians: dict[str, Callable[[Trial], float | None]] = {
+        "seconds": lambda trial: trial.seconds,
+        "peak MiB": lambda trial: trial.peak_mib,
+        "target tokens/s in training": lambda trial: trial.tokens_per_second,
+        "tokens/s written": lambda trial: trial.written_per_second,
+    }
+    rows: list[tuple[Any, ...]] = []
+    for verdict in verdicts:
+        if trials := comparison.get_trials(verdict.variant):
+            cost = comparison.costs[verdict.variant]
+            measured = [_median([read(trial) for trial in trials]) for read in medians.values()]
+            rows.append((verdict.variant, verdict.score, cost.parameters, cost.steps, cost.flops, *measured))
+    if not rows:
+        return
+    smallest, largest = min(row[2] for row in rows), max(row[2] for row in rows)
+    sizes = f"All have {largest:,}" if smallest == largest else f"Between {smallest:,} and {largest:,}"
+    metric = METRICS[comparison.plan.metric]
+    machines = dict.fromkeys(trial.machine for trial in comparison.trials if trial.machine is not None)
+    yield Finding(
+        name="compare.costs",
+        question="What does each cost?",
+        verdict=f"{sizes} parameters; medians of time, memory and speed are in the table.",
+        value=largest,
+        unit="parameters of the largest",
+        table=Table.of(("variant", metric, "parameters", "steps", "operations a step", *medians), rows),
+        figure=draw_columns(
+            "points", None, {str(row[0]): {row[5]: row[1]} for row in rows}, title="Score by time of training",
+            xlabel="seconds of training (median)", ylabel=metric,
+        ),
+        method=f"Medians over seeds on {' and '.join(machines) or 'the machine that ran them'}; other work there makes "
+        "seconds longer, not shorter.",
+    )  # fmt: skip
+
+
+def find_measurements(comparison: Comparison, verdicts: Sequence[Verdict]) -> Iterator[Finding]:
+    """Yield one finding for each number that was measured inside the models."""
+    for name in dict.fromkeys(name for trial in comparison.trials for name in trial.measured.after):
+        rows = [_list_moments(comparison, verdict.variant, name) for verdict in verdicts]
+        rows = [row for row in rows if row[1] is not None and row[7] is not None]
+        if rows:
+            yield _make_measurement(comparison, name, rows)
+
+
+def _list_moments(comparison: Comparison, variant: str, name: str) -> tuple[Any, ...]:
+    """Return the variant, and mean, lowest and highest seed before, halfway and after."""
+    measured = [trial.measured for trial in comparison.get_trials(variant)]
+    course = list_course(comparison, variant, name)
+    middle = min(course, key=lambda step: abs(step - max(course) / 2), default=0)
+    before = [moments.before[name] for moments in measured if name in moments.before]
+    after = [moments.after[name] for moments in measured if name in moments.after]
+    return (variant, *_summarise(before), *_summarise(course.get(middle, [])), *_summarise(after))
+
+
+def _make_measurement(comparison: Comparison, name: str, rows: list[tuple[Any, ...]]) -> Finding:
+    """Return the finding of one number, from its rows as ``_list_moments`` returns them."""
+    courses = {row[0]: course for row in rows if (course := list_course(comparison, row[0], name))}
+    if courses:
+        positive = all(value > 0 for course in courses.values() for values in course.values() for value in values)
+        scale: Literal["linear", "log"] = "log" if positive else "linear"
+        figure = draw_seeds(
+            courses, title=f"{name} during training".capitalize(), xlabel="step", ylabel=name, yscale=scale
+        )
+    else:
+        moments: Mapping[str, int] = {"before training": 1, "after training": 7}
+        figure = draw_columns(
+            "points", [row[0] for row in rows],
+            {label: [row[at] for row in rows] for label, at in moments.items()},
+            intervals={
+                label: ([row[at + 1] for row in rows], [row[at + 2] for row in rows]) for label, at in moments.items()
+            },
+            title=f"{name} of every variant".capitalize(), sideways=True, xlabel=name,
+        )  # fmt: skip
+    variant, before, *_, after, low, high = rows[0]
+    ends = ("low", "high")
+    halfway = ("halfway", *ends) if courses else ()
+    method = "Means over seeds with the lowest and the highest seed"
+    if name.startswith("error of a step"):
+        method += (
+            ". The best map of one row to the next in at most ten principal components, judged on a quarter of the "
+            "rows that is held out at random (`clockhands inspect` holds out whole stretches, and compares with "
+            "standing still)."
+        )
+    else:
+        method += ", as `clockhands inspect` measures them."
+    return Finding(
+        name=f"inside.{name}",
+        question=f"Inside: {name}",
+        verdict=f"{variant}: {before:.3g} before training, {after:.3g} after (seeds from {low:.3g} to {high:.3g}).",
+        value=after,
+        interval=(low, high),
+        table=Table.of(
+            ("variant", "before", *ends, *halfway, "after", *ends),
+            rows if courses else [(*row[:4], *row[7:]) for row in rows],
+        ),
+        figure=figure,
+        method=method + (" Halfway: the evaluation nearest to the middle of training." if courses else ""),
+    )
+
+
+def list_course(comparison: Comparison, variant: str, name: str) -> dict[int, list[float]]:
+    """Return by step the values of all seeds that have that step; the step 0 is before training."""
+    course: dict[int, list[float]] = {}
+    for trial in comparison.get_trials(variant):
+        during = [(step, values) for step, values in trial.measured.during if name in values]
+        start = [(0, trial.measured.before)] if during and name in trial.measured.before else []
+        for step, values in [*start, *during]:
+            course.setdefault(step, []).append(values[name])
+    return course
+
+
+def _mean(values: Sequence[float]) -> float:
+    return float(np.mean(values))
+
+
+def _median(values: Sequence[float | None]) -> float | None:
+    """Return the median of the values that are known; None if none is."""
+    known = [value for value in values if value is not None]
+    return float(np.median(known)) if known else None
+
+
+def _summarise(values: Sequence[float]) -> tuple[float | None, ...]:
+    """Return mean, lowest and highest value; None three times where there is none."""
+    return (_mean(values), min(values), max(values)) if values else (None, None, None)

@@ -1,0 +1,100 @@
+"""Run trials in worker processes of this machine, each of which keeps its text from one trial to the next."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import queue
+import signal
+import threading
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from typing import Protocol
+
+from clockhands.comparison.trial import Job, Trial
+
+DEATHS = 2
+"""A trial that kills its worker that many times has failed (out of memory, most often)."""
+
+
+class TrialProgress:
+    """Is told of every trial that begins and ends; this one shows nothing."""
+
+    def begin(self, job: Job) -> None:
+        """Take in that a trial begins, or begins again after its worker died."""
+
+    def end(self, trial: Trial) -> None:
+        """Take in that a trial ended and is stored."""
+
+
+class Workers(Protocol):
+    """Runs jobs and yields their trials as they end, in any order."""
+
+    def run(self, jobs: Sequence[Job], progress: TrialProgress) -> Iterator[Trial]: ...
+
+
+class Processes:
+    """So many fresh interpreters with a fixed number of threads each, one pool a worker: its death is its own."""
+
+    def __init__(self, workers: int, threads: int) -> None:
+        self.workers, self.threads = workers, threads
+
+    def run(self, jobs: Sequence[Job], progress: TrialProgress) -> Iterator[Trial]:
+        """Yield trials as they end. A worker that dies is replaced and its trial run again; both at most twice."""
+        free: queue.SimpleQueue[ProcessPoolExecutor] = queue.SimpleQueue()
+        for _ in range(self.workers):
+            free.put(self._start())
+        stopped = threading.Event()
+
+        def serve(job: Job) -> Trial:
+            pool = free.get()
+            try:
+                for _ in range(DEATHS):
+                    if not stopped.is_set():
+                        progress.begin(job)
+                        try:
+                            return pool.submit(_run_trial, job).result()
+                        except BrokenProcessPool:
+                            pool = self._start()
+                return job.fail()
+            finally:
+                free.put(pool)
+
+        with ThreadPoolExecutor(self.workers) as threads:
+            try:
+                yield from (future.result() for future in as_completed([threads.submit(serve, job) for job in jobs]))
+            finally:  # at once, after Ctrl-C too: what has not ended will be run again
+                stopped.set()
+                threads.shutdown(wait=False, cancel_futures=True)
+                for child in multiprocessing.active_children():
+                    child.terminate()
+
+    def _start(self) -> ProcessPoolExecutor:
+        return ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), _start_worker, (self.threads,))
+
+
+def _start_worker(threads: int) -> None:
+    """A worker: few threads, silent libraries, deaf to Ctrl-C (its parent hears it), and gone when its parent is."""
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_follow_parent, daemon=True).start()
+    import torch
+    from transformers.utils import logging
+
+    torch.set_num_threads(threads)
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+
+
+def _follow_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
+
+
+def _run_trial(job: Job) -> Trial:
+    from clockhands.comparison.trial_runner import run_trial  # torch is imported by the worker, not by its parent
+
+    return run_trial(job)

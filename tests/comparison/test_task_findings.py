@@ -1,0 +1,112 @@
+"""What can be done of a task without order, and who knows its text too little for longer text."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from clockhands.comparison.plan import make_plan
+from clockhands.comparison.results import Comparison
+from clockhands.comparison.task_findings import (
+    describe_ceiling,
+    describe_floor,
+    find_plan_ceiling,
+    find_plan_floor,
+    list_above,
+)
+from clockhands.data import Ceiling, open_corpus
+from clockhands.data.redrawing import redraw_training
+from clockhands.data.trigram import Floor, find_floor
+from clockhands.runs.recipe import make_recipe
+from clockhands.training import prepare
+from tests.comparison.planted import results
+
+DATA = {"corpus": "numbers", "largest": 9999, "train": 2000, "validation": 20, "test": 20, "longer": 0}
+
+
+def test_the_tokenizer_of_the_baseline_decides() -> None:
+    recipe = {"data": DATA, "model": {"preset": "tiny"}, "training": {"max_steps": 1}}
+    vary = {"tokenizer.kind": ["bpe", "character"]}
+    pairs = find_plan_ceiling(make_plan(recipe, vary=vary, baseline="bpe"))
+    letters = find_plan_ceiling(make_plan(recipe, vary=vary, baseline="character"))
+    assert pairs.low > 0.8 > 0.5 > letters.high
+
+
+def test_an_exact_ceiling_has_no_interval() -> None:
+    exact = describe_ceiling(Ceiling(0.216, 0.216, 0.216, "all"))
+    assert (exact.value, exact.interval, exact.unit) == (pytest.approx(21.6), None, "%")
+    drawn = describe_ceiling(Ceiling(0.5, 0.4, 0.6, "10 drawn"))
+    assert drawn.interval == (40.0, 60.0) and drawn.verdict == Ceiling(0.5, 0.4, 0.6, "10 drawn").sentence
+
+
+def losing(losses: dict[str, float]) -> Comparison:
+    """A comparison whose variants have these losses."""
+    comparison = results()
+    trials = tuple(
+        replace(trial, scores={**trial.scores, "loss": losses.get(trial.variant, 1.0)}) for trial in comparison.trials
+    )
+    return replace(comparison, trials=trials)
+
+
+def test_who_is_above_the_floor_is_named() -> None:
+    floor = Floor(2.4, 100)
+    comparison = losing({"better": 2.5})
+    assert list_above(floor, comparison) == {"better": pytest.approx(2.5)}
+    finding = describe_floor(floor, comparison)
+    assert finding.light == "warn" and finding.verdict.endswith("No claim about length is made of better (2.50).")
+
+
+def test_where_all_are_below_that_is_said() -> None:
+    floor = Floor(2.4, 100)
+    assert list_above(floor, losing({"better": 1.99})) == {}
+    finding = describe_floor(floor, losing({"better": 1.99}))
+    assert finding.light == "good" and finding.verdict.endswith("All variants are below it.")
+    assert list_above(floor, losing({"better": 2.01})) != {}, "0.4 below the trigram, and not a little less"
+
+
+def test_variants_without_a_loss_are_not_said_to_be_below() -> None:
+    floor, comparison = Floor(2.4, 100), losing({"better": 2.5})
+    none = describe_floor(floor, replace(comparison, trials=()))
+    assert none.light == "info" and "below it" not in none.verdict
+    assert none.verdict.endswith("No loss is known of base, better, same and worse.")
+    below = replace(comparison, trials=tuple(trial for trial in comparison.trials if trial.variant in ("base", "same")))
+    assert describe_floor(floor, below).verdict.endswith(
+        "All others are below it. No loss is known of better and worse."
+    )
+    above = replace(comparison, trials=tuple(trial for trial in comparison.trials if trial.variant != "worse"))
+    assert describe_floor(floor, above).verdict.endswith("made of better (2.50). No loss is known of worse.")
+
+
+def test_made_text_has_no_floor_and_real_text_has(tmp_path: Path) -> None:
+    training, vary = {"max_steps": 1}, {"model.norm": ["pre", "post"]}
+    made = {"data": {"corpus": "numbers"}, "model": {"preset": "tiny"}, "training": training}
+    assert find_plan_floor(make_plan(made, vary=vary)) is None
+    (tmp_path / "text.txt").write_text("to be or not to be that is the question\n" * 300)
+    data = {"corpus": "text", "train": str(tmp_path / "text.txt"), "unit": "file", "holdout": 0.2}
+    real = {"data": data, "tokenizer": {"kind": "word"}, "training": training, "batches": {"window": 17}}
+    floor = find_plan_floor(make_plan(real, vary=vary))
+    assert floor is not None and floor.trigram < 0.3 and floor.tokens % 16 == 0
+
+
+def test_the_floor_is_of_the_texts_that_the_seeds_draw() -> None:
+    data = {"corpus": "stdlib", "limit": 200_000, "file_limit": 2_000, "validation": 0.2, "test": 0.2}
+    recipe = make_recipe(
+        {"data": data, "tokenizer": {"kind": "character"}, "batches": {"window": 17}, "training": {"max_steps": 1}}, {}
+    )
+    vary = {"model.norm": ["pre", "post"]}
+    corpus = open_corpus(data["corpus"], **{key: value for key, value in data.items() if key != "corpus"})
+    tokenizers = prepare(recipe).tokenizers
+
+    def count(number: int) -> float:
+        text = {**corpus.splits, "train": redraw_training(corpus, number)}
+        return find_floor(replace(corpus, splits=text), tokenizers, 17).trigram
+
+    first = find_plan_floor(make_plan(recipe, vary=vary, seeds=3))
+    drawn = find_plan_floor(make_plan(recipe, vary=vary, seeds=3, redraw_text=True))
+    assert first is not None and drawn is not None
+    assert first.trigram == find_floor(corpus, tokenizers, 17).trigram != drawn.trigram
+    assert (first.texts, drawn.texts) == (1, 3) and first.sentence.startswith("A trigram model of the same text has ")
+    assert drawn.sentence.startswith("Trigram models of the 3 texts that the seeds train on have, in the mean, ")
+    assert drawn.trigram == pytest.approx(sum(map(count, (1, 2, 3))) / 3, rel=1e-12)
