@@ -121,13 +121,23 @@ def test_an_offset_by_one_in_a_table_is_named() -> None:
     assert said == "the model gives position p the reference's vector of p + 1"
 
 
-def test_a_port_without_the_offset_of_its_table_is_named() -> None:
-    """OPT keeps position p in row p + 2; a port that drops the offset reads rows 0 and 1, which no position has."""
-    port = model("opt")
-    table = port.model.decoder.embed_positions.weight
-    table.data = torch.cat([table.data[:2], table.data[:-2]])
-    said = against.compare(port, model("opt")).explanation
-    assert said == "the model gives position p the reference's vector of p − 2"
+@pytest.mark.parametrize(
+    ("name", "sides", "whose"),
+    [
+        ("opt:causal", ("decoder",), "the model"),
+        ("bart:seq2seq", ("encoder", "decoder"), "the model"),
+        ("bart:seq2seq", ("encoder",), "the encoder"),
+        ("bart:seq2seq", ("decoder",), "the decoder"),
+    ],
+)
+def test_a_port_without_the_offset_of_its_table_is_named(name: str, sides: tuple[str, ...], whose: str) -> None:
+    """OPT and BART keep position p in row p + 2; who drops the offset reads rows 0 and 1, which no position has."""
+    port = model(name)
+    for side in sides:
+        table = getattr(port.model, side).embed_positions.weight
+        table.data = torch.cat([table.data[:2], table.data[:-2]])
+    said = against.compare(port, model(name)).explanation
+    assert said == f"{whose} gives position p the reference's vector of p − 2"
 
 
 def test_slopes_one_head_off_are_named(monkeypatch: pytest.MonkeyPatch) -> None:

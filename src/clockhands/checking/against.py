@@ -199,7 +199,7 @@ def compare_subjects(ours: Subject, theirs: Subject) -> Deviation:
         size,
         _find_first_position(actual, wanted),
         _find_first_layer(ours, theirs, ids),
-        "; ".join(clue.text for clue in explained.clues),
+        "; ".join(explained.clues),
         explained.tried,
         **divergence,
     )

@@ -40,6 +40,9 @@ def print_result(result: Result, options: argparse.Namespace) -> None:
         if verdict in ("PASS", "N/A") and not options.verbose:
             if outcomes:
                 _print_wrapped(verdict, _name_checks(outcomes))
+            for outcome in outcomes:
+                if verdict == "PASS" and outcome.reason and outcome.confirmed is None:  # a remark
+                    _print_wrapped("", f"{outcome.check}: {outcome.reason}.")
             continue
         for outcome in outcomes:
             said = sentence(outcome).removeprefix(verdict).strip(" .") or "holds"

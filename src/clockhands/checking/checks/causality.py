@@ -6,7 +6,7 @@ import torch
 
 from clockhands.checking.checks.check import Inapplicable, Measurement, check, difference, worst
 from clockhands.checking.fitting import biases
-from clockhands.checking.fitting.reading import is_one_text, read
+from clockhands.checking.fitting.reading import find_entries, read
 from clockhands.checking.models.subject import Subject
 
 _LENGTH = 24
@@ -77,13 +77,13 @@ def places(subject: Subject) -> Measurement:
     if hasattr(subject.adapter, "config") or subject.facts.recurrent or subject.facts.scheme != "none found":
         raise Inapplicable("about models of an author's own in which no encoding is found")
     ids = subject.tokens(1, 4)[0][:, None].repeat(1, 16)
-    reading = read(subject, lambda: subject.logits(ids), len(ids))
-    own = [layer for layer in reading.layers if not (is_one_text(layer.q_BHSK) or is_one_text(layer.k_BHTK))]
+    reading = read(subject, find_entries(subject)[:1], ids, Subject.logits)
+    own = [layer for layer in reading.measure().values() if layer.is_of_text]
     if not own:
         raise Inapplicable("no attention was found")
     if not all(layer.exact for layer in own):
         return Measurement(1.0, "logits of attention are more than products", wanted=True)
-    states = [reading.entry_BSD] if reading.entry_BSD is not None else []
+    states = [*reading.states]
     states += [vectors for layer in own for vectors in (layer.q_BHSK, layer.k_BHTK)]
     moved = [difference(state, state[..., :1, :].expand_as(state)) for state in states]
     unbiased = torch.zeros_like(own[0].bias_HST)

@@ -65,7 +65,7 @@ class Measurement:
     ``wanted`` says whether the difference should be there (a changed theta must change the logits) or not; ``floor``
     is the difference that the precision alone makes there, where that is not the rounding of the weights' own, and
     ``tolerance`` the difference that counts as none. ``tokens``: how long the longest text was, where the law says more
-    the longer it is.
+    the longer it is. ``remark``: what is worth saying of a model that passes.
     """
 
     size: float
@@ -74,6 +74,7 @@ class Measurement:
     floor: float | None = None
     tolerance: float = TOLERANCE
     tokens: int | None = None
+    remark: str = ""
 
     @property
     def expected(self) -> bool:

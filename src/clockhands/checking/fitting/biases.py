@@ -26,24 +26,21 @@ def differ(ours_HST: Tensor, theirs_HST: Tensor, allowed_ST: Tensor) -> bool:
     return gap.numel() > 0 and float((rows - centre)[:, allowed_ST].abs().max()) > _TOLERANCE * size
 
 
-def describe_bias(
-    ours_HST: Tensor, theirs_HST: Tensor, allowed_ST: Tensor, sizes: frozenset[int] = frozenset()
-) -> list[str] | None:
-    """Return what differs as sentences about the model; None if the difference has no description.
+def describe_bias(ours_HST: Tensor, theirs_HST: Tensor, allowed_ST: Tensor, sizes: frozenset[int] = frozenset()) -> str:
+    """Return what differs as a sentence about the model; empty if nothing does, or it has no description.
 
     ``sizes`` are those of tables that may hold a bias by distance.
     """
-    mine, wanted = (fit_slopes(bias, allowed_ST) for bias in (ours_HST, theirs_HST))
+    if not differ(ours_HST, theirs_HST, allowed_ST):
+        return ""
+    mine, wanted = (_fit_slopes(bias, allowed_ST) for bias in (ours_HST, theirs_HST))
     if mine is not None and wanted is not None:
-        return [_describe_slopes(mine, wanted)]
-    tables = [by_distance(bias, allowed_ST) for bias in (ours_HST, theirs_HST)]
-    if tables[0] is None or tables[1] is None:
-        return None
-    said = _describe_tables(tables[0], tables[1], sizes)
-    return None if said is None else [said]
+        return _describe_slopes(mine, wanted)
+    tables = [_list_by_distance(bias, allowed_ST) for bias in (ours_HST, theirs_HST)]
+    return "" if tables[0] is None or tables[1] is None else _describe_tables(tables[0], tables[1], sizes)
 
 
-def fit_slopes(bias_HST: Tensor, allowed_ST: Tensor) -> Tensor | None:
+def _fit_slopes(bias_HST: Tensor, allowed_ST: Tensor) -> Tensor | None:
     """Return by how much the bias of each head grows from one key to the next; None if it is not linear."""
     length, keys = allowed_ST.shape
     at = torch.arange(keys, dtype=torch.float64, device=bias_HST.device).expand(length, keys)
@@ -87,7 +84,7 @@ def _list(values: Tensor) -> str:
     return ", ".join(f"{float(value):.4g}" for value in values[:4]) + (" ..." if len(values) > 4 else "")
 
 
-def by_distance(bias_HST: Tensor, allowed_ST: Tensor) -> dict[int, Tensor] | None:
+def _list_by_distance(bias_HST: Tensor, allowed_ST: Tensor) -> dict[int, Tensor] | None:
     """Return the bias [H] of each distance (key less query); None where it is no function of distance."""
     length, keys = allowed_ST.shape
     at = torch.arange(keys, device=bias_HST.device)[None] - torch.arange(length, device=bias_HST.device)[:, None]
@@ -102,7 +99,7 @@ def by_distance(bias_HST: Tensor, allowed_ST: Tensor) -> dict[int, Tensor] | Non
     return table
 
 
-def _describe_tables(ours: dict[int, Tensor], theirs: dict[int, Tensor], sizes: frozenset[int]) -> str | None:
+def _describe_tables(ours: dict[int, Tensor], theirs: dict[int, Tensor], sizes: frozenset[int]) -> str:
     """Compare biases by distance: another sign or start of the distance, other buckets, another size."""
     both = [distance for distance in ours if distance in theirs]
     mine, wanted = (torch.stack([table[distance] for distance in both]) for table in (ours, theirs))
@@ -127,23 +124,20 @@ def _same(ours: Tensor, other: Tensor, size: float) -> bool:
     return float((ours - other).abs().max()) < _TOLERANCE * size
 
 
-def _describe_buckets(
-    ours: dict[int, Tensor], theirs: dict[int, Tensor], size: float, sizes: frozenset[int]
-) -> str | None:
-    """Find T5's buckets of both under one table; None unless one pair of settings alone fits what was seen."""
+def _describe_buckets(ours: dict[int, Tensor], theirs: dict[int, Tensor], size: float, sizes: frozenset[int]) -> str:
+    """Find T5's buckets of both under one table; nothing unless one pair of settings alone fits what was seen."""
     labels: list[Tensor] = []
 
     def label(value: Tensor) -> int:
-        fitted = next((i for i, known in enumerate(labels) if _same(value, known, size)), None)
-        if fitted is None:
-            labels.append(value)
-        return len(labels) - 1 if fitted is None else fitted
+        known = next((i for i, other in enumerate(labels) if _same(value, other, size)), len(labels))
+        labels.extend([value] if known == len(labels) else [])
+        return known
 
     mine, wanted = ({d: label(value) for d, value in table.items()} for table in (ours, theirs))
     settings = [s for s in product(sorted(sizes), _FARTHEST, (True, False)) if s[1] > s[0] // (4 if s[2] else 2)]
-    fits = [s for s in settings if _consistent([(wanted, s)])]
-    named = {_name_buckets(a, b) for a in fits for b in settings if _consistent([(wanted, a), (mine, b)])}
-    return named.pop() if len(named) == 1 else None
+    fits = [s for s in settings if _is_consistent([(wanted, s)])]
+    named = {_name_buckets(a, b) for a in fits for b in settings if _is_consistent([(wanted, a), (mine, b)])}
+    return named.pop() if len(named) == 1 else ""
 
 
 def _name_buckets(theirs: Buckets, ours: Buckets) -> str:
@@ -157,20 +151,17 @@ def _name_buckets(theirs: Buckets, ours: Buckets) -> str:
     return "has " + " and ".join(said)
 
 
-def _consistent(tables: list[tuple[dict[int, int], Buckets]]) -> bool:
+def _is_consistent(tables: list[tuple[dict[int, int], Buckets]]) -> bool:
     """Whether buckets and values seen belong to each other one to one."""
     value_of: dict[int, int] = {}
     bucket_of: dict[int, int] = {}
-    for table, settings in tables:
-        for bucket, value in zip(find_buckets(tuple(table), settings), table.values(), strict=True):
+    for table, (count, farthest, both) in tables:
+        count //= 2 if both else 1
+        starts = list_bucket_starts(count, farthest)
+        for distance, value in table.items():
+            bucket = bisect_right(starts, abs(distance) if both else max(-distance, 0)) + count * (
+                both and distance > 0
+            )
             if value_of.setdefault(bucket, value) != value or bucket_of.setdefault(value, bucket) != bucket:
                 return False
     return True
-
-
-def find_buckets(distances: tuple[int, ...], settings: Buckets) -> list[int]:
-    """Return T5's bucket of each distance, key less query."""
-    count, farthest, both = settings
-    count //= 2 if both else 1
-    starts = list_bucket_starts(count, farthest)
-    return [bisect_right(starts, abs(d) if both else max(-d, 0)) + count * (both and d > 0) for d in distances]

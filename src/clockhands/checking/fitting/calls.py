@@ -3,23 +3,34 @@
 from __future__ import annotations
 
 import functools
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from clockhands.checking.checks.check import Check, Measurement
-from clockhands.checking.fitting.reading import enter_state, find_entry
+from clockhands.checking.fitting.reading import ChangeLogits, ChangeState, Key, listen
 from clockhands.checking.models.subject import Subject
-from clockhands.models.tap import Attention, AttentionTap
+from clockhands.models.tap import Attention
 
-Key = tuple[str, int]
-"""An attention of a pass: the name of its module, and which of those that this module computes."""
-ChangeLogits = Callable[[Key, Attention], Tensor | None]
-ChangeEntry = Callable[[Tensor], Tensor | None]
+
+@dataclass(frozen=True)
+class Read:
+    """What one attention of a call was found to do. Shapes: B rows, S new tokens, J keys in the order of the cache.
+
+    ``column_BJ`` is the column whose token a key is, -1 for none; ``stood_q_BS`` and ``stood_k_BJ`` are the places of
+    queries and keys, NaN where they are at none. ``bias_BHSJ`` is what was added to the scaled products.
+    """
+
+    key: Key
+    attention: Attention
+    column_BJ: Tensor
+    stood_q_BS: Tensor
+    stood_k_BJ: Tensor
+    seen_BSJ: Tensor
+    bias_BHSJ: Tensor
 
 
 @dataclass(frozen=True)
@@ -27,7 +38,8 @@ class Call:
     """One call, with the columns that are in the cache already. Shapes: B rows, S new tokens, T columns in all.
 
     ``places_BT`` is where each token is meant to stand, ``real_BT`` false for pads, ``kept_BST`` which keys each new
-    token is meant to see as far as the arguments say. ``explicit``: positions came as an argument.
+    token is meant to see as far as the arguments say. ``explicit``: positions came as an argument. ``states`` has the
+    state [B, S, D] that entered the first block, and ``reads`` the attentions, once the call was listened to.
     """
 
     ids_BT: Tensor
@@ -38,46 +50,28 @@ class Call:
     explicit: bool
     cached: bool
     states: list[Tensor] = field(default_factory=list)
-
-    @property
-    def entry_BSD(self) -> Tensor | None:
-        """The state [B, S, D] that entered the first block, once the call was listened to; None if none was."""
-        return self.states[0] if self.states else None
+    reads: dict[Key, Read] = field(default_factory=dict)
 
     @property
     def past(self) -> int:
         """How many columns the cache held before."""
         return self.ids_BT.shape[1] - self.new
 
-
-Listener = Callable[[Call], tuple[ChangeLogits, ChangeEntry]]
-
-
-def name_entry(subject: Subject) -> str | None:
-    """Return the name of the module that states enter first; None if there is none."""
-    entry = find_entry(subject)
-    return next((name for name, part in subject.get_module().named_modules() if part is entry), None)
+    @property
+    def is_new(self) -> slice:
+        """The columns of the new tokens."""
+        return slice(self.past, None)
 
 
-def listen(module: nn.Module, entry: str | None, rows: int, logits: ChangeLogits, state: ChangeEntry, run: Any) -> Any:
-    """Return what ``run()`` returns while both changes are asked about every attention and the first state."""
-    seen: Counter[str] = Counter()
-
-    def change(_: int, attention: Attention) -> Tensor | None:
-        seen[attention.name] += 1
-        return logits((attention.name, seen[attention.name] - 1), attention)
-
-    place = None if entry is None else module.get_submodule(entry)
-    with enter_state(place, state), AttentionTap(module, rows, change), torch.no_grad():
-        return run()
+Listener = Callable[[Call], tuple[ChangeLogits, ChangeState]]
 
 
 class Replay:
     """A copy of a subject whose calls are told to a listener before they run."""
 
-    def __init__(self, subject: Subject, law: Check, entry: str | None, listener: Listener) -> None:
+    def __init__(self, subject: Subject, law: Check, entries: tuple[str, ...], listener: Listener) -> None:
         self.subject, self.law = subject.copy_untouched(), law
-        self.entry, self.listener = entry, listener
+        self.entries, self.listener = entries, listener
         self.packs = law.name.startswith("packing.")
         adapter: Any = self.subject.adapter
         self.run = adapter.logits
@@ -96,7 +90,7 @@ class Replay:
         call = self._understand(ids, mask, positions, cache)
         logits, state = self.listener(call)
         run = functools.partial(self.run, ids, mask, positions, cache, *rest)
-        answer: Tensor = listen(self.subject.get_module(), self.entry, len(ids), logits, state, run)
+        answer: Tensor = listen(self.subject.get_module(), self.entries, len(ids), logits, state, run)
         if cache is not None:
             vars(cache)["read_before"] = (call.ids_BT, call.places_BT, call.real_BT)
         return answer

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -12,7 +12,7 @@ from torch import Tensor
 
 from clockhands.checking.checks.check import CHECKS, TOLERANCE, Measurement
 from clockhands.checking.fitting import biases
-from clockhands.checking.fitting.calls import Call, Key, Replay, name_entry
+from clockhands.checking.fitting.calls import Call, Read, Replay
 from clockhands.checking.fitting.place_words import (
     Standing,
     describe_places,
@@ -21,9 +21,8 @@ from clockhands.checking.fitting.place_words import (
     join,
     most,
 )
-from clockhands.checking.fitting.places import Plain, describe_state, matrices_at, rotate, spread
-from clockhands.checking.fitting.reading import attend_to_itself
-from clockhands.checking.fitting.rotation import Rotation
+from clockhands.checking.fitting.places import Plain, spread
+from clockhands.checking.fitting.reading import Key, attend_to_itself, find_entries, find_seen
 from clockhands.checking.models.subject import Subject
 from clockhands.models.tap import Attention
 
@@ -31,6 +30,7 @@ _GROUPS = ("causal", "order", "cache", "padding", "batch", "positions", "shift",
 _KINDS = ("rotation", "place", "entry", "seen", "bias", "scale")
 _DROPPED = ("seen", "scale", "bias", "place", "entry", "rotation")
 """The kinds of differences, in the order in which they are said, and in which each is tried to be left out."""
+_TIMES = "those of the whole text"
 
 
 def explain_check(subject: Subject, check: str) -> str:
@@ -47,38 +47,22 @@ def explain_check(subject: Subject, check: str) -> str:
         return ""
 
 
-@dataclass(frozen=True)
-class Read:
-    """What one attention of a call was found to do. Shapes: B rows, S new tokens, J keys in the order of the cache.
-
-    ``column_BJ`` is the column whose token a key is, -1 for none; ``stood_q_BS`` and ``stood_k_BJ`` are the places of
-    queries and keys, NaN where they are at none. ``bias_BHSJ`` is what was added to the scaled products.
-    """
-
-    key: Key
-    attention: Attention
-    column_BJ: Tensor
-    stood_q_BS: Tensor
-    stood_k_BJ: Tensor
-    seen_BSJ: Tensor
-    bias_BHSJ: Tensor
-
-
 class Case:
     """One failing check of a subject: its calls, read, and mended."""
 
     def __init__(self, subject: Subject, check: str) -> None:
         self.subject, self.law = subject, CHECKS[check]
-        self.entry = name_entry(subject.copy_untouched())
+        self.entries = find_entries(subject.copy_untouched())[:1]
         self.calls: list[Call] = []
-        self.reads: list[dict[Key, Read]] = []
-        self.first = Replay(subject, self.law, self.entry, self._keep).measure()
-        self.plain = Plain(subject, self.entry, torch.cat([call.ids_BT.flatten() for call in self.calls]))
+        self.first = Replay(subject, self.law, self.entries, self._keep).measure()
+        self.plain = Plain(subject, self.entries, torch.cat([call.ids_BT.flatten() for call in self.calls]))
         self.calls, self.strange = [], False
         """Whether a first state was met that is that of its token at no place: no key is then known by its place."""
         table = self.plain.entry_NPD
         self.moves_states = table is not None and spread(table, 1) > 1e-4 * float(table.abs().max())
-        Replay(subject, self.law, self.entry, self._listen).measure()
+        Replay(subject, self.law, self.entries, self._listen).measure()
+        self.lost_NN = torch.zeros(2 * [len(self.plain.tokens)], dtype=torch.bool, device=self.plain.tokens.device)
+        """Which tokens, by their rows in the plain text, lack the keys of which."""
 
     def _keep(self, call: Call) -> tuple[Any, Any]:
         self.calls.append(call)
@@ -86,114 +70,102 @@ class Case:
 
     def _listen(self, call: Call) -> tuple[Any, Any]:
         self.calls.append(call)
-        reads: dict[Key, Read] = {}
-        self.reads.append(reads)
 
         def note(key: Key, attention: Attention) -> Tensor:
             if key not in self.plain.layers:
                 return attend_to_itself(attention)
-            reads[key] = self._read(call, key, attention)
-            return _attend_to_own(attention, reads[key].column_BJ, call)
+            call.reads[key] = self._read(call, key, attention)
+            return _attend_to_own(attention, call.reads[key].column_BJ, call)
 
-        def keep(state: Tensor) -> None:
+        def keep(_: int, state: Tensor) -> None:
             call.states.append(state)
-            self.strange |= bool(describe_state(self.subject.get_module(), self.plain, call))
+            self.strange |= bool(self.plain.describe_state(self.subject.get_module(), call))
 
         return note, keep
 
     def _read(self, call: Call, key: Key, attention: Attention) -> Read:
-        rows, places = self.plain.rows(call.ids_BT), call.places_BT
-        new = slice(call.past, None)
-        b = len(call.ids_BT)
-        queries = attention.q_BHSK.transpose(1, 2)
-        stood_q = self.plain.locate(key, False, queries.flatten(0, 1), rows[:, new].flatten(), places[:, new].flatten())
+        rows, places, new = self.plain.rows(call.ids_BT), call.places_BT, call.is_new
+        queries = attention.q_BHSK.transpose(1, 2).flatten(0, 1)
+        stood_q = self.plain.locate(key, False, queries, rows[:, new].flatten(), places[:, new].flatten())
         column, stood_k = self._find_columns(key, attention.k_BHTK.transpose(1, 2), rows, places)
-        scale = self.plain.layers[key].layer.scale
         logits = attention.logits_BHST.double()
-        seen = (logits > logits.amax(-1, keepdim=True) - 5e3).any(1)
-        bias = logits - scale * attention.q_BHSK.double() @ attention.k_BHTK.double().mT
-        return Read(key, attention, column, stood_q.view(b, -1), stood_k, seen, bias)
+        bias = logits - self._multiply(key, attention)
+        return Read(key, attention, column, stood_q.view(len(rows), -1), stood_k, find_seen(logits).any(1), bias)
+
+    def _multiply(self, key: Key, attention: Attention) -> Tensor:
+        """Return the products of queries and keys, times the scale of a plain text."""
+        return self.plain.layers[key].layer.scale * attention.q_BHSK.double() @ attention.k_BHTK.double().mT
 
     def _find_columns(self, key: Key, keys_BJHK: Tensor, rows_BT: Tensor, places_BT: Tensor) -> tuple[Tensor, Tensor]:
         """Return the column and the place of each key: of the token that should stand there, else of any of the row."""
         count, total = keys_BJHK.shape[1], rows_BT.shape[1]
         column = torch.arange(count, device=rows_BT.device).clamp(max=total - 1).expand(len(rows_BT), -1).clone()
-        stood = self.plain.locate(
-            key,
-            True,
-            keys_BJHK.flatten(0, 1),
-            rows_BT.gather(1, column).flatten(),
-            places_BT.gather(1, column).flatten(),
-        ).view(column.shape)
-        for b in range(len(column)):
-            wrong = (stood[b].isnan() | (torch.arange(count) >= total)).nonzero().flatten().tolist()
-            for j in wrong:
-                stands = self.plain.locate(key, True, keys_BJHK[b, j].expand(total, -1, -1), rows_BT[b], places_BT[b])
-                known = (~stands.isnan()).nonzero().flatten()
-                if len(known):
-                    nearest = known[(stands[known] - places_BT[b, known]).abs().argmin()]
-                    column[b, j], stood[b, j] = nearest, stands[nearest]
-                else:
-                    column[b, j] = j if j < total and self._trusts(key, int(places_BT[b, j])) else -1
+        meant = rows_BT.gather(1, column).flatten(), places_BT.gather(1, column).flatten()
+        stood = self.plain.locate(key, True, keys_BJHK.flatten(0, 1), *meant).view(column.shape)
+        stray = stood.isnan() | (torch.arange(count, device=rows_BT.device) >= total)
+        for b, j in stray.nonzero().tolist():
+            stands = self.plain.locate(key, True, keys_BJHK[b, j].expand(total, -1, -1), rows_BT[b], places_BT[b])
+            known = (~stands.isnan()).nonzero().flatten()
+            if len(known):
+                nearest = known[(stands[known] - places_BT[b, known]).abs().argmin()]
+                column[b, j], stood[b, j] = nearest, stands[nearest]
+            else:
+                column[b, j] = j if j < total and self._trusts(key, int(places_BT[b, j])) else -1
         return column, stood
 
     def _trusts(self, key: Key, place: int) -> bool:
         """Whether a key at no known place may still be its token's: its state is strange, or the place not read."""
         rotation = self.plain.layers[key].rotations[1]
-        read = 0 <= place < self.plain.length or (rotation is not None and rotation.is_rotation and rotation.count > 0)
-        return self.strange or not read
+        return self.strange or not (0 <= place < self.plain.length or (rotation is not None and rotation.turns))
 
     def explain(self) -> str:
         """Return what is different in the calls, if the check passes with that mended; empty otherwise."""
-        words, lost_NN = self._describe()
+        words = self._describe()
         kinds = [kind for kind in _KINDS if kind in words]
-        nothing_lost = torch.zeros_like(lost_NN)
-        if not kinds or self.first.expected or not self._passes(frozenset(kinds), lost_NN):
+        if not kinds or self.first.expected or not self._passes(frozenset(kinds)):
             return ""
-        if self._passes(frozenset(), nothing_lost):  # that logits are made anew must mend nothing
+        if self._passes(frozenset()):  # that logits are made anew must mend nothing
             return ""
         for kind in sorted(kinds, key=_DROPPED.index):
             fewer = frozenset(kinds) - {kind}
-            if fewer and self._passes(fewer, lost_NN & ("seen" in fewer)):
+            if fewer and self._passes(fewer):
                 kinds.remove(kind)
         return "; ".join(words[kind] for kind in kinds)
 
-    def _describe(self) -> tuple[dict[str, str], Tensor]:
-        """Return what differs, by kind, in words, and which tokens (rows of the plain text) lack the keys of which."""
-        said: dict[str, str] = {}
-        lost_NN = torch.zeros(2 * [len(self.plain.tokens)], dtype=torch.bool, device=self.plain.tokens.device)
+    def _describe(self) -> dict[str, str]:
+        """Return what differs, by kind, in words."""
         places: dict[tuple[str, str], list[Standing]] = defaultdict(list)
-        seen: dict[str, list[tuple[Call, Read]]] = defaultdict(list)
+        seen: dict[str, list[str]] = defaultdict(list)
         rest: dict[tuple[str, str], list[str]] = defaultdict(list)
-        for call, reads in zip(self.calls, self.reads, strict=True):
+        for call in self.calls:
             name = self._name(call)
-            strange = describe_state(self.subject.get_module(), self.plain, call)
-            if strange:
+            if strange := self.plain.describe_state(self.subject.get_module(), call):
                 rest["entry", name].append(strange)
-            for key, read in reads.items():
+            for key, read in call.reads.items():
                 for what, standing in self._place(call, key, read):
                     if len(standing["meant"]):
                         places[name, what].append(standing)
-                seen[name].append((call, read))
+                seen[name] += self._describe_seen(call, read)
                 for kind, words in self._describe_logits(call, key, read):
                     rest[kind, name].append(words)
         texts: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
         for (name, what), parts in places.items():
-            names = set.intersection(*(set(part) for part in parts))
-            if text := describe_places({name: torch.cat([part[name] for part in parts]) for name in names}):
-                texts["place"][f"{what + ' ' if what else ''}{text}"].append(name)
-        for name, pairs in seen.items():
-            if text := self._describe_seen(pairs, lost_NN):
-                texts["seen"][text].append(name)
+            known = set.intersection(*(set(part) for part in parts))
+            if text := describe_places({label: torch.cat([part[label] for part in parts]) for label in known}):
+                texts["place"][f"{what} {text}".lstrip()].append(name)
+        for name, sentences in seen.items():
+            if sentences:
+                texts["seen"][join(sentences)].append(name)
         for (kind, name), sentences in rest.items():
-            texts[kind][max(set(sentences), key=sentences.count)].append(name)
-        for kind, by_text in texts.items():
-            names_of = {text: "" if text.startswith("the ") else f"{_join_names(n)} " for text, n in by_text.items()}
-            said[kind] = " and ".join(name + text for text, name in names_of.items())
-        for known in self.plain.layers.values():
-            if None not in known.rotations and (text := describe_rotations(*known.rotations)):  # type: ignore[arg-type]
+            text = max(dict.fromkeys(sentences), key=sentences.count)
+            if len({words for words in sentences if words.endswith(_TIMES)}) > 1:
+                text = "has ALiBi's slopes that follow the length of the text"
+            texts[kind][text].append(name)
+        said = {kind: " and ".join(map(_name_calls, by.values(), by)) for kind, by in texts.items()}
+        for layer in self.plain.layers.values():
+            if text := describe_rotations(*layer.rotations):
                 said["rotation"] = text
-        return said, lost_NN
+        return said
 
     def _name(self, call: Call) -> str:
         """Name a call as what is read in it."""
@@ -211,7 +183,7 @@ class Case:
 
     def _place(self, call: Call, key: Key, read: Read) -> Iterator[tuple[str, Standing]]:
         """Yield where new tokens stand, by their first states or their queries and keys, and the keys of the cache."""
-        new, total = slice(call.past, None), call.ids_BT.shape[1]
+        new, total = call.is_new, call.ids_BT.shape[1]
         real, meant = call.real_BT[:, new], call.places_BT[:, new]
         columns = torch.arange(total, device=meant.device)[new].expand_as(meant)
         own = read.column_BJ[:, None] == columns[..., None]
@@ -219,12 +191,11 @@ class Case:
         sides = {"with its queries": read.stood_q_BS, "with its keys": keys}
         if bool(((read.stood_q_BS - keys).abs() < 0.03)[real].all()):
             sides = {"": keys}
-        if self.moves_states and call.entry_BSD is not None:
-            rows = self.plain.rows(call.ids_BT[:, new])
-            states = self.plain.locate_state(call.entry_BSD.flatten(0, 1), rows.flatten(), meant.flatten())
-            entry = states.view(meant.shape)
+        if self.moves_states and call.states:
+            entry = self.plain.locate_states(call)
             sides = {"": entry} if bool((entry != meant)[real & ~entry.isnan()].any()) else sides
         counted = {
+            "meant": meant,
             "index": real.long().cumsum(1) - 1,
             "past": torch.full_like(meant, call.past),
             "column": columns,
@@ -237,7 +208,7 @@ class Case:
             counted["default"] = (call.real_BT.long().cumsum(1) - 1).clamp(min=0)[:, new]
         for what, stood in sides.items():
             kept = real & ~stood.isnan()
-            yield what, {name: x[kept] for name, x in {"meant": meant, "stood": stood, **counted}.items()}
+            yield what, {name: x[kept] for name, x in {"stood": stood, **counted}.items()}
         before = self._read_before(call, key)
         if before is not None:
             at = read.column_BJ.clamp(min=0)
@@ -248,50 +219,36 @@ class Case:
 
     def _read_before(self, call: Call, key: Key) -> Tensor | None:
         """Return where the keys of the cache stood [B, T] when they were read last; None of a call that begins one."""
-        for earlier, reads in zip(self.calls, self.reads, strict=True):
-            if call.past and key in reads and torch.equal(earlier.ids_BT, call.ids_BT[:, : call.past]):
-                places = torch.full(earlier.ids_BT.shape, torch.nan, dtype=torch.float64)
-                known, rows = reads[key].column_BJ >= 0, torch.arange(len(places))[:, None]
-                rows = rows.expand_as(known)
-                places[rows[known], reads[key].column_BJ[known]] = reads[key].stood_k_BJ[known]
-                return places.to(call.ids_BT.device)
+        for earlier in self.calls:
+            if call.past and key in earlier.reads and torch.equal(earlier.ids_BT, call.ids_BT[:, : call.past]):
+                read = earlier.reads[key]
+                places = torch.full(earlier.ids_BT.shape, torch.nan, dtype=torch.float64, device=call.ids_BT.device)
+                known = read.column_BJ >= 0
+                rows = torch.arange(len(places), device=places.device)[:, None].expand_as(known)
+                places[rows[known], read.column_BJ[known]] = read.stood_k_BJ[known]
+                return places
         return None
 
-    def _describe_seen(self, pairs: list[tuple[Call, Read]], lost_NN: Tensor) -> str:
-        words: list[str] = []
-        for call, read in pairs:
-            total, new = call.ids_BT.shape[1], slice(call.past, None)
-            slots = torch.nn.functional.one_hot(read.column_BJ + 1, total + 1)[..., 1:]
-            counts = torch.einsum("bsj,bjt->bst", read.seen_BSJ.long(), slots)
-            meant = self._meant(call, read)
-            own = torch.arange(total, device=meant.device)[new].expand(len(meant), -1)
-            real = call.real_BT[:, new]
-            orphans = (read.seen_BSJ & (read.column_BJ < 0)[:, None])[real]
-            order = read.column_BJ[(read.column_BJ >= 0).all(1)]
-            if len(order) and bool((order.diff() < 0).any()) and order.shape[1] == total:
-                words.append("has its keys in another order than they were read")
-                continue
-            if (
-                len(meant) > 1
-                and torch.equal((counts > 0)[real], meant[:1].expand_as(meant)[real])
-                and bool((meant != meant[:1])[real].any())
-            ):
-                words.append("is masked as the first row is")
-                continue
-            kept = call.real_BT[:, None].expand_as(meant)[real]
-            words += describe_seen(
-                counts[real],
-                meant[real],
-                own[real],
-                kept,
-                self.law.name.startswith("packing."),
-                most(orphans),
-                self._origin(call, read),
-            )
-            b, s, t = (meant & (counts == 0) & real[..., None] & (slots.sum(1) == 0)[:, None]).nonzero(as_tuple=True)
-            rows = self.plain.rows(call.ids_BT)
-            lost_NN[rows[b, call.past + s], rows[b, t]] = True
-        return join(words)
+    def _describe_seen(self, call: Call, read: Read) -> list[str]:
+        """Say which keys are seen and should not be, or the other way round; what is not there at all is lost."""
+        total, new = call.ids_BT.shape[1], call.is_new
+        slots = torch.nn.functional.one_hot(read.column_BJ + 1, total + 1)[..., 1:]
+        counts = torch.einsum("bsj,bjt->bst", read.seen_BSJ.long(), slots)
+        meant, real = self._meant(call), call.real_BT[:, new]
+        own = torch.arange(total, device=meant.device)[new].expand(len(meant), -1)
+        orphans = (read.seen_BSJ & (read.column_BJ < 0)[:, None])[real]
+        order = read.column_BJ[(read.column_BJ >= 0).all(1)]
+        if len(order) and bool((order.diff() < 0).any()) and order.shape[1] == total:
+            return ["has its keys in another order than they were read"]
+        as_first = torch.equal((counts > 0)[real], meant[:1].expand_as(meant)[real])
+        if len(meant) > 1 and as_first and bool((meant != meant[:1])[real].any()):
+            return ["is masked as the first row is"]
+        b, s, t = (meant & (counts == 0) & real[..., None] & (slots.sum(1) == 0)[:, None]).nonzero(as_tuple=True)
+        rows = self.plain.rows(call.ids_BT)
+        self.lost_NN[rows[b, call.past + s], rows[b, t]] = True
+        kept, origin = call.real_BT[:, None].expand_as(meant)[real], self._origin(call, read)
+        documents = self.law.name.startswith("packing.")
+        return describe_seen(counts[real], meant[real], own[real], kept, documents, most(orphans), origin)
 
     def _origin(self, call: Call, read: Read) -> str:
         """Say whose the first key is that is none of its text's."""
@@ -309,123 +266,109 @@ class Case:
             return "of another row, or of tokens that were taken back"
         return "of another layer" if any(fits.values()) else "of no token"
 
-    def _meant(self, call: Call, read: Read) -> Tensor:
+    def _meant(self, call: Call) -> Tensor:
         """The keys [B, S, T] that new tokens are meant to see: those of the call, inside the window of a plain text."""
         plain = next(iter(self.plain.layers.values())).layer.allowed_ST
         columns = torch.arange(call.ids_BT.shape[1], device=plain.device)
-        back = (columns[call.past :, None] - columns[None]).clamp(min=0, max=len(plain) - 1)
+        back = (columns[call.is_new, None] - columns[None]).clamp(min=0, max=len(plain) - 1)
         return call.kept_BST & (plain[-1].flip(0)[back] | (back == 0))
 
-    def _describe_logits(self, call: Call, key: Key, read: Read) -> list[tuple[str, str]]:
+    def _describe_logits(self, call: Call, key: Key, read: Read) -> Iterator[tuple[str, str]]:
         """Say how a scale or a bias is another than in a plain text."""
-        layer = self.plain.layers[key].layer
         b = int(call.real_BT.sum(1).argmax())
         want, known = self._wanted_bias(call, key, read)
-        shown = known[b] & read.seen_BSJ[b] & call.real_BT[b, call.past :][:, None]
-        mine = torch.where(shown, read.bias_BHSJ[b], 0.0)
-        wanted = torch.where(shown, want[b], 0.0)
+        shown = known[b] & read.seen_BSJ[b] & call.real_BT[b, call.is_new][:, None]
+        mine, wanted = (torch.where(shown, x[b], 0.0) for x in (read.bias_BHSJ, want))
         if not shown.any() or not biases.differ(mine, wanted, shown):
-            return []
-        products = (layer.scale * read.attention.q_BHSK.double() @ read.attention.k_BHTK.double().mT)[b]
-        left, right = (_centre(x, shown) for x in (mine - wanted, products))
+            return
+        left, right = (_centre(x, shown) for x in (mine - wanted, self._multiply(key, read.attention)[b]))
         gain = 1 + float((left * right).sum() / right.square().sum().clamp(min=1e-12))
         if float((left - (gain - 1) * right).abs().max()) < 2e-3 * max(1.0, float(right.abs().max())):
-            return [("scale", "has logits of attention of another scale, which follows the length")]
-        text = biases.describe_bias(mine, wanted, shown)
-        return [("bias", text[0].replace("the reference's", "those of the whole text"))] if text else []
+            yield "scale", "has logits of attention of another scale, which follows the length"
+        elif text := biases.describe_bias(mine, wanted, shown):
+            yield "bias", text.replace("the reference's", _TIMES)
 
     def _wanted_bias(self, call: Call, key: Key, read: Read) -> tuple[Tensor, Tensor]:
         """The bias [B, H, S, J] that keys have in a plain text, and where it is known."""
         bias = self.plain.layers[key].layer.bias_HST
-        q, k = call.places_BT[:, call.past :], call.places_BT.gather(1, read.column_BJ.clamp(min=0))
-        known = (q[..., None] >= k[:, None]) & (read.column_BJ >= 0)[:, None] if self.subject.causal else None
-        inside = (q[..., None] < len(bias[0])) & (k[:, None] < len(bias[0]))
-        known = inside if known is None else known & inside
+        q, k = call.places_BT[:, call.is_new], call.places_BT.gather(1, read.column_BJ.clamp(min=0))
+        known = (q[..., None] < len(bias[0])) & (k[:, None] < len(bias[0]))
+        if self.subject.causal:
+            known = known & (q[..., None] >= k[:, None]) & (read.column_BJ >= 0)[:, None]
         top = len(bias[0]) - 1
         return bias[:, q.clamp(0, top)[..., None], k.clamp(0, top)[:, None]].transpose(0, 1), known
 
-    def _passes(self, kinds: frozenset[str], lost_NN: Tensor) -> bool:
+    def _passes(self, kinds: frozenset[str]) -> bool:
         """Whether the check passes with differences of these kinds mended in its calls."""
-        count = iter(range(len(self.calls)))
+        before = iter(self.calls)
 
         def mend(call: Call) -> tuple[Any, Any]:
-            reads = self.reads[next(count)]
+            reads = next(before).reads
 
             def logits(key: Key, attention: Attention) -> Tensor | None:
-                return self._mend(call, key, reads[key], attention, kinds, lost_NN) if key in reads else None
+                return self._mend(call, reads[key], attention, kinds) if key in reads else None
 
-            def state(seen: Tensor) -> Tensor | None:
+            def state(_: int, seen: Tensor) -> Tensor | None:
                 return self._mend_state(call, seen) if kinds & {"place", "entry"} else None
 
             return logits, state
 
-        measured: Measurement = Replay(self.subject, self.law, self.entry, mend).measure()
+        measured: Measurement = Replay(self.subject, self.law, self.entries, mend).measure()
         return measured.expected and (measured.wanted or measured.size <= max(TOLERANCE, self.first.size / 100))
 
     def _mend_state(self, call: Call, seen: Tensor) -> Tensor | None:
-        table, new = self.plain.entry_NPD, slice(call.past, None)
+        table = self.plain.entry_NPD
         if table is None:
             return None
-        places, rows = call.places_BT[:, new], self.plain.rows(call.ids_BT[:, new])
-        fits = call.real_BT[:, new] & (places < self.plain.length) & (places >= 0) & (rows >= 0)
+        places, rows = call.places_BT[:, call.is_new], self.plain.rows(call.ids_BT[:, call.is_new])
+        fits = call.real_BT[:, call.is_new] & (places < self.plain.length) & (places >= 0) & (rows >= 0)
         wanted = table[rows, places.clamp(0, self.plain.length - 1)].to(seen.dtype)
         moved = (wanted - seen).abs().amax(-1) > 1e-4 * table.abs().max()
         return torch.where((fits & moved)[..., None], wanted, seen)
 
-    def _mend(
-        self, call: Call, key: Key, read: Read, attention: Attention, kinds: frozenset[str], lost_NN: Tensor
-    ) -> Tensor | None:
-        known, new = self.plain.layers[key], slice(call.past, None)
+    def _mend(self, call: Call, read: Read, attention: Attention, kinds: frozenset[str]) -> Tensor | None:
+        known, new = self.plain.layers[read.key], call.is_new
         q, k = attention.q_BHSK.double(), attention.k_BHTK.double()
-        real, at = call.real_BT[:, new], read.column_BJ.clamp(min=0)
+        at = read.column_BJ.clamp(min=0)
         want_q, want_k = call.places_BT[:, new], call.places_BT.gather(1, at)
-        if "place" in kinds:
-            for keys, (x, want, stood) in enumerate(((q, want_q, read.stood_q_BS), (k, want_k, read.stood_k_BJ))):
-                rotation = known.rotations[keys]
-                if rotation is not None and rotation.count and rotation.is_rotation:
-                    x = rotate(x, rotation, torch.nan_to_num(want - stood))
-                q, k = (q, x) if keys else (x, k)
-        queries, other = known.rotations
-        if "rotation" in kinds and queries is not None and other is not None:
-            right = queries if queries.count else other
-            clean = matrices_at(_cleaned(right), want_q), matrices_at(_cleaned(right), want_k)
-            q, k = (
-                torch.einsum("bsij,bhsj->bhsi", after @ torch.linalg.inv(matrices_at(rotation, places)), x)
-                for x, after, rotation, places in ((q, clean[0], queries, want_q), (k, clean[1], other, want_k))
+        queries, keys = known.rotations
+        if "place" in kinds and queries is not None and queries.turns:
+            q = queries.move(q, torch.nan_to_num(want_q - read.stood_q_BS))
+        if "place" in kinds and keys is not None and keys.turns:
+            k = keys.move(k, torch.nan_to_num(want_k - read.stood_k_BJ))
+        if "rotation" in kinds and queries is not None and keys is not None:
+            right = queries if queries.count else keys
+            clean = replace(right, second_SC=right.first_SC)
+            undo_q, undo_k = (
+                clean.matrices_at(places) @ torch.linalg.inv(rotation.matrices_at(places))
+                for rotation, places in ((queries, want_q), (keys, want_k))
             )
-        want, inside = self._wanted_bias(call, key, read)
-        added = (
-            attention.logits_BHST.double()
-            - known.layer.scale * attention.q_BHSK.double() @ attention.k_BHTK.double().mT
-        )
+            q, k = (torch.einsum("bsij,bhsj->bhsi", undo, x) for undo, x in ((undo_q, q), (undo_k, k)))
+        want, inside = self._wanted_bias(call, read.key, read)
+        added = attention.logits_BHST.double() - self._multiply(read.key, attention)
         if "scale" in kinds or "bias" in kinds:
             added = torch.where(inside[:, None], want, added)
         allowed = read.seen_BSJ
         if "seen" in kinds:
-            meant = self._meant(call, read).gather(2, at[:, None].expand(-1, call.new, -1))
+            meant = self._meant(call).gather(2, at[:, None].expand(-1, call.new, -1))
             twice = (read.column_BJ[:, :, None] == read.column_BJ[:, None]).tril(-1).any(-1)
             allowed = meant & (read.column_BJ >= 0)[:, None] & ~twice[:, None]
             added = torch.where((allowed & ~read.seen_BSJ)[:, None], want, added)
-        rows = self.plain.rows(call.ids_BT)
-        allowed = allowed & ~lost_NN[rows[:, new][..., None], rows.gather(1, at)[:, None]]
+            rows = self.plain.rows(call.ids_BT)
+            allowed = allowed & ~self.lost_NN[rows[:, new][..., None], rows.gather(1, at)[:, None]]
         logits = (known.layer.scale * (q @ k.mT) + added).to(attention.logits_BHST.dtype)
         logits = logits.masked_fill(~allowed[:, None], torch.finfo(logits.dtype).min)
-        return torch.where(real[:, None, :, None], logits, attention.logits_BHST)
+        return torch.where(call.real_BT[:, new][:, None, :, None], logits, attention.logits_BHST)
 
 
 def _attend_to_own(attention: Attention, column_BJ: Tensor, call: Call) -> Tensor:
     """Return logits by which each new token attends to its own key alone, wherever that is in the cache."""
-    columns = torch.arange(call.ids_BT.shape[1], device=column_BJ.device)[call.past :]
+    columns = torch.arange(call.ids_BT.shape[1], device=column_BJ.device)[call.is_new]
     own = column_BJ[:, None] == columns[:, None]
     alone = attend_to_itself(attention)
-    chosen = torch.where(own, 0.0, torch.finfo(alone.dtype).min)[:, None].expand_as(alone).to(alone.dtype)
     first = own & (own.long().cumsum(-1) == 1)
     chosen = torch.where(first[:, None], 0.0, torch.finfo(alone.dtype).min).to(alone.dtype).expand_as(alone)
     return torch.where(own.any(-1)[:, None, :, None], chosen, alone)
-
-
-def _cleaned(rotation: Rotation) -> Rotation:
-    return replace(rotation, second_SC=rotation.first_SC)
 
 
 def _centre(x_HSJ: Tensor, shown_SJ: Tensor) -> Tensor:
@@ -433,6 +376,8 @@ def _centre(x_HSJ: Tensor, shown_SJ: Tensor) -> Tensor:
     return torch.where(shown_SJ, kept - kept.sum(-1, keepdim=True) / shown_SJ.sum(-1, keepdim=True).clamp(min=1), 0.0)
 
 
-def _join_names(names: Sequence[str]) -> str:
-    """Name the calls of which one thing is said: what every text does is not said of pieces and rows again."""
-    return "a text" if "a text" in names else " and ".join(dict.fromkeys(names))
+def _name_calls(names: Sequence[str], text: str) -> str:
+    """Begin a sentence with its calls, unless it has a beginning; what every text does is not said of pieces again."""
+    if text.startswith("the "):
+        return text
+    return f"{'a text' if 'a text' in names else ' and '.join(dict.fromkeys(names))} {text}"

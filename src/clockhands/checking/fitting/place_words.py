@@ -152,17 +152,18 @@ def _keys(count: int, kind: str) -> str:
     return f"{count} {kind}key{'s' * (count != 1)}"
 
 
-def describe_rotations(queries: Rotation, keys: Rotation) -> str:
-    """Say how the keys of one attention rotation otherwise than its queries; empty if alike."""
+def describe_rotations(queries: Rotation | None, keys: Rotation | None) -> str:
+    """Say how the keys of one attention rotate otherwise than its queries; empty if alike, or if that is not known."""
+    if queries is None or keys is None:
+        return ""
     if not queries.count or not keys.count:
         return "" if queries.count == keys.count else f"{'keys' if queries.count else 'queries'} do not rotate"
-    for name, rotation in (("queries and keys", queries), ("keys", keys)):
-        if not rotation.is_rotation:
-            both = name if queries.is_rotation != keys.is_rotation or name == "keys" else "queries and keys"
-            for signs, member in (((-1, 1), "first"), ((1, -1), "second")):
-                if same_angles(signs[0] * rotation.first_SC, signs[1] * rotation.second_SC):
-                    return f"{both} have the sign of the {member} member of each pair wrong, which is no rotation"
-            return f"{both} have members of a pair rotated by different angles, which is no rotation"
+    wrong = [name for name, side in (("queries", queries), ("keys", keys)) if not side.is_rotation]
+    if wrong:
+        side = queries if wrong[0] == "queries" else keys
+        one_sign = same_angles(side.first_SC, -side.second_SC)
+        said = "the sign of one member of each pair wrong" if one_sign else "members of a pair rotated apart"
+        return f"{' and '.join(wrong)} have {said}, which is no rotation"
     if same_angles(queries.first_SC, -keys.first_SC):
         return "keys rotate the other way than queries"
     return "" if same_angles(queries.first_SC, keys.first_SC) else "keys rotate by other angles than queries"

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
 
-from clockhands.checking.fitting.calls import Call, Key, listen
-from clockhands.checking.fitting.entries import name_scale
-from clockhands.checking.fitting.reading import Layer, attend_to_itself, is_one_text, measure
-from clockhands.checking.fitting.rotation import Rotation, fit_rotation, fit_speeds, keeps_speed
+from clockhands.checking.fitting.calls import Call
+from clockhands.checking.fitting.reading import Key, Layer, Reading, read
+from clockhands.checking.fitting.rotation import Rotation, fit_rotation
+from clockhands.checking.fitting.state_words import name_scale
 from clockhands.checking.models.subject import Subject
-from clockhands.models.tap import Attention
 
 _NEAR = 1e-4
 _LENGTH = 96
@@ -23,7 +21,7 @@ _NEAR_BY = 12
 
 @dataclass(frozen=True)
 class Known:
-    """One attention over N rows of one token each, at P places: ``layer``, and how its queries and keys rotation.
+    """One attention over N rows of one token each, at P places, and how its queries and keys rotate.
 
     ``rotations`` are those of queries and keys; None where they are something else than rotations.
     """
@@ -31,92 +29,72 @@ class Known:
     layer: Layer
     rotations: tuple[Rotation | None, Rotation | None]
 
-    def vectors(self, keys: bool) -> Tensor:
-        """Return queries or keys, [N, H, P, K]."""
-        return self.layer.k_BHTK if keys else self.layer.q_BHSK
-
 
 class Plain:
     """A model read over rows of one token each, every token of ``tokens`` at the places 0 to P - 1."""
 
-    def __init__(self, subject: Subject, entry: str | None, tokens: Tensor) -> None:
+    def __init__(self, subject: Subject, entries: tuple[str, ...], tokens: Tensor) -> None:
         self.tokens = tokens.unique()
         self.length = min(_LENGTH, (subject.facts.limit or _LENGTH) - subject.facts.first)
-        heard, states = _read_rows(subject, entry, self.tokens[:, None].repeat(1, self.length))
-        last = _read_rows(subject, entry, self.tokens[-1:, None].repeat(1, self.length))
-        alone = [(states[-1:], last[1])] if states is not None and last[1] is not None else []
-        alone += [(heard[key].k_BHTK[-1:], item.k_BHTK) for key, item in last[0].items() if key in heard]
+
+        def read_rows(tokens: Tensor) -> Reading:
+            return read(subject.copy_untouched(), entries, tokens[:, None].repeat(1, self.length), Subject.logits)
+
+        every, last = read_rows(self.tokens), read_rows(self.tokens[-1:])
+        alone = list(zip((state[-1:] for state in every.states), last.states, strict=True))
+        alone += [(every.attentions[key].k_BHTK[-1:], item.k_BHTK) for key, item in last.attentions.items()]
         if any(float((a - b).abs().max()) > _NEAR * float(b.abs().max()) for a, b in alone):  # the row matters
-            heard, states = _join([_read_rows(subject, entry, t.repeat(1, self.length)) for t in self.tokens[:, None]])
-        self.entry_NPD = states
-        square = (self.length, self.length)
-        own = {key: item for key, item in heard.items() if item.logits_BHST.shape[-2:] == square}
-        own = {key: item for key, item in own.items() if not is_one_text(item.k_BHTK)}
-        layers = {key: measure(item) for key, item in own.items()}
-        self.layers = {key: Known(layer, _fit_rotations(layer)) for key, layer in layers.items() if layer.exact}
+            every = Reading.join([read_rows(token) for token in self.tokens[:, None]])
+        self.entry_NPD = every.states[0] if every.states else None
+        square = {k: x for k, x in every.measure().items() if x.allowed_ST.shape == (self.length, self.length)}
+        own = {key: layer for key, layer in square.items() if layer.exact and layer.is_of_text}
+        self.layers = {key: Known(layer, _fit_rotations(layer)) for key, layer in own.items()}
 
     def rows(self, ids: Tensor) -> Tensor:
         """Return the row of each token; -1 for one that was not read."""
         at = torch.searchsorted(self.tokens, ids.contiguous()).clamp(max=len(self.tokens) - 1)
         return torch.where(self.tokens[at] == ids, at, -1)
 
-    def locate_state(self, state_MD: Tensor, rows_M: Tensor, near_M: Tensor) -> Tensor:
-        """Return the place of each first state; NaN where it is that of none."""
+    def locate_states(self, call: Call) -> Tensor:
+        """Return the places [B, S] of the new tokens by their first states; NaN where it is that of none."""
         assert self.entry_NPD is not None
-        return _match(self.entry_NPD[rows_M], state_MD, near_M)
+        rows, meant = self.rows(call.ids_BT[:, call.is_new]), call.places_BT[:, call.is_new]
+        return _match(self.entry_NPD[rows.flatten()], call.states[0].flatten(0, 1), meant.flatten()).view(meant.shape)
 
     def locate(self, key: Key, keys: bool, vectors_MHK: Tensor, rows_M: Tensor, near_M: Tensor) -> Tensor:
         """Return the place of each query or key of a known token, nearest to where it is looked for; NaN if at none."""
         known = self.layers[key]
-        rotation, plain = known.rotations[keys], known.vectors(keys)
-        if rotation is None or not rotation.count or not rotation.is_rotation:
+        rotation, plain = known.rotations[keys], known.layer.k_BHTK if keys else known.layer.q_BHSK
+        if rotation is None or not rotation.turns:
             return _match(plain[rows_M].transpose(1, 2).flatten(2), vectors_MHK.flatten(1), near_M)
         return _find_rotated(rotation, plain[rows_M][:, :, 0], vectors_MHK.double(), near_M)
 
-
-def rotate(x_BHSK: Tensor, rotation: Rotation, by_BS: Tensor) -> Tensor:
-    """Rotate vectors further, by so many places."""
-    a, b = rotation.channels
-    angles = by_BS[:, None, :, None].double() * rotation.speeds_C
-    rotated = x_BHSK.double().clone()
-    first, second = rotated[..., a].clone(), rotated[..., b].clone()
-    rotated[..., a] = first * angles.cos() - second * angles.sin()
-    rotated[..., b] = first * angles.sin() + second * angles.cos()
-    return rotated
-
-
-def matrices_at(rotation: Rotation, places: Tensor) -> Tensor:
-    """Return the linear map of each place, [..., K, K], also of places beyond those that were read."""
-    flat = places.flatten().double()[:, None]
-    first, second = (part[:1] + flat * fit_speeds(part) for part in (rotation.first_SC, rotation.second_SC))
-    return replace(rotation, first_SC=first, second_SC=second).matrices().unflatten(0, places.shape)
-
-
-def describe_state(module: nn.Module, plain: Plain, call: Call) -> str:
-    """Say how the first states of a call differ where they are those of their tokens at no place; empty if none is."""
-    new, table = slice(call.past, None), plain.entry_NPD
-    if call.entry_BSD is None or table is None:
-        return ""
-    real, rows = call.real_BT[:, new], plain.rows(call.ids_BT[:, new])
-    meant = call.places_BT[:, new].clamp(min=0, max=plain.length - 1)
-    where = plain.locate_state(call.entry_BSD.flatten(0, 1), rows.flatten(), meant.flatten())
-    strange = where.isnan().view(real.shape) & real
-    gap, size = call.entry_BSD.double() - table[rows, meant].double(), float(table.abs().max())
-    if not strange.any():
-        return ""
-    if len(gap) > 1 and not call.past and spread(gap, 1) < 1e-3 * size < spread(gap, 0):
-        return "the encoding follows the row of the batch: each row has one vector of position for all its tokens"
-    looked_up = _find_tokens(module, table, plain.tokens)
-    if looked_up is None:
-        return ""
-    own, vectors = looked_up[0][rows][strange], (table - table[:, :1]).double().mean(0)[meant][strange] + looked_up[1]
-    rest = gap[strange]
-    for factor, words in ((1, "has the vector of its position twice"), (-1, "has no position added")):
-        if float((rest - factor * vectors).abs().max()) < 1e-3 * size:
-            return words
-    ratio = 1 + float((rest * own).sum() / own.square().sum())
-    exact = float((rest - (ratio - 1) * own).abs().max()) < 1e-3 * size
-    return name_scale(ratio, table.shape[-1]) if exact else ""
+    def describe_state(self, module: nn.Module, call: Call) -> str:
+        """Say how first states differ where they are those of their tokens at no place; empty if none is."""
+        table = self.entry_NPD
+        if not call.states or table is None:
+            return ""
+        new, states = call.is_new, call.states[0].double()
+        real, rows = call.real_BT[:, new], self.rows(call.ids_BT[:, new])
+        meant = call.places_BT[:, new].clamp(min=0, max=self.length - 1)
+        strange = self.locate_states(call).isnan() & real
+        gap, size = states - table[rows, meant].double(), float(table.abs().max())
+        if not strange.any():
+            return ""
+        if len(gap) > 1 and not call.past and spread(gap, 1) < 1e-3 * size < spread(gap, 0):
+            return "the encoding follows the row of the batch: each row has one vector of position for all its tokens"
+        looked_up = _find_tokens(module, table, self.tokens)
+        if looked_up is None:
+            return ""
+        own = looked_up[0][rows][strange]
+        vectors = (table - table[:, :1]).double().mean(0)[meant][strange] + looked_up[1]
+        rest = gap[strange]
+        for factor, words in ((1, "has the vector of its position twice"), (-1, "has no position added")):
+            if float((rest - factor * vectors).abs().max()) < 1e-3 * size:
+                return words
+        ratio = 1 + float((rest * own).sum() / own.square().sum())
+        exact = float((rest - (ratio - 1) * own).abs().max()) < 1e-3 * size
+        return name_scale(ratio, table.shape[-1]) if exact else ""
 
 
 def _find_tokens(module: nn.Module, table_NPD: Tensor, tokens_N: Tensor) -> tuple[Tensor, Tensor] | None:
@@ -139,36 +117,10 @@ def spread(x: Tensor, axis: int) -> float:
     return float((x - x.narrow(axis, 0, 1)).abs().max())
 
 
-def _read_rows(subject: Subject, entry: str | None, ids: Tensor) -> tuple[dict[Key, Attention], Tensor | None]:
-    heard: dict[Key, Attention] = {}
-    states: list[Tensor] = []
-
-    def note(key: Key, attention: Attention) -> Tensor:
-        heard[key] = attention
-        return attend_to_itself(attention)
-
-    def keep(state: Tensor) -> None:
-        states.append(state)
-
-    fresh = subject.copy_untouched()
-    listen(fresh.get_module(), entry, len(ids), note, keep, lambda: fresh.logits(ids))
-    return heard, states[0] if states else None
-
-
-def _join(parts: Sequence[tuple[dict[Key, Attention], Tensor | None]]) -> tuple[dict[Key, Attention], Tensor | None]:
-    heard = {}
-    for key, first in parts[0][0].items():
-        same = [part[key] for part, _ in parts]
-        q, k, logits = (torch.cat([getattr(x, n) for x in same]) for n in ("q_BHSK", "k_BHTK", "logits_BHST"))
-        heard[key] = replace(first, q_BHSK=q, k_BHTK=k, logits_BHST=logits)
-    states = [state for _, state in parts if state is not None]
-    return heard, torch.cat(states) if states else None
-
-
 def _fit_rotations(layer: Layer) -> tuple[Rotation | None, Rotation | None]:
     rotations = [fit_rotation(x.flatten(0, 1)) for x in (layer.q_BHSK, layer.k_BHTK)]
     for index, own in enumerate(rotations):
-        if own is not None and own.count and not keeps_speed(own, own.speeds_C):  # held or begun anew further on
+        if own is not None and own.count and not own.keeps(own.speeds_C):  # held or begun anew further on
             rotations[index] = replace(own, first_SC=own.first_SC[:_NEAR_BY], second_SC=own.second_SC[:_NEAR_BY])
     return rotations[0], rotations[1]
 

@@ -1,9 +1,10 @@
-"""Run a model over rows of one token each, and read what each attention does with position alone."""
+"""Run a model while its first states and attentions are heard or changed, and split what an attention does in parts."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,8 +12,13 @@ import torch
 from torch import Tensor, nn
 
 from clockhands.checking.models.subject import Subject
-from clockhands.models.tap import Attention, AttentionTap, Change
+from clockhands.models.tap import Attention, AttentionTap
 
+Key = tuple[str, int]
+"""An attention of a pass: the name of its module, and which of those that this module computes."""
+ChangeLogits = Callable[[Key, Attention], Tensor | None]
+ChangeState = Callable[[int, Tensor], Tensor | None]
+"""From the number of an entry (see ``find_entries``) and the states [B, S, D] there, to others; None leaves them."""
 _MASKED = 5e3
 """A logit this far below the largest of its row is masked: exp(-5000) is zero in any precision."""
 _EXACT = 1e-3
@@ -34,13 +40,85 @@ class Layer:
     allowed_ST: Tensor
     exact: bool
 
+    @property
+    def is_of_text(self) -> bool:
+        """Whether queries and keys are those of the rows, and not of one text for all, such as a source that stays."""
+        return not (_is_one_text(self.q_BHSK) or _is_one_text(self.k_BHTK))
+
 
 @dataclass(frozen=True)
 class Reading:
-    """Of one pass: its attentions, and what entered the first block of the model, [B, S, D] (None if not found)."""
+    """The attentions of one pass, and the states [B, S, D] at each entry of the model."""
 
-    layers: tuple[Layer, ...]
-    entry_BSD: Tensor | None
+    attentions: dict[Key, Attention]
+    states: tuple[Tensor, ...]
+
+    def measure(self) -> dict[Key, Layer]:
+        """Split each attention; of one text in all rows the scale is that of another, which those rows cannot tell."""
+        layers = {key: _split(item) for key, item in self.attentions.items()}
+        known = next((layer.scale for layer in layers.values() if layer.exact), None)
+        if known is None:
+            return layers
+        alone = {key: item for key, item in self.attentions.items() if is_constant(item)}
+        return {**layers, **{key: _split(item, known) for key, item in alone.items()}}
+
+    @classmethod
+    def join(cls, parts: Sequence[Reading]) -> Reading:
+        """Return readings of one row each as one of all rows."""
+        heard = {}
+        for key, first in parts[0].attentions.items():
+            same = [part.attentions[key] for part in parts]
+            q, k, logits = (torch.cat([getattr(x, n) for x in same]) for n in ("q_BHSK", "k_BHTK", "logits_BHST"))
+            heard[key] = Attention(first.name, first.module, q, k, logits)
+        return cls(heard, tuple(map(torch.cat, zip(*(part.states for part in parts), strict=True))))
+
+
+def listen(
+    module: nn.Module, entries: Iterable[str], rows: int, logits: ChangeLogits, state: ChangeState, run: Any
+) -> Any:
+    """Return what ``run()`` returns, while both changes are asked about every attention and the state at each entry."""
+    seen: Counter[str] = Counter()
+    entered: set[int] = set()
+
+    def change(_: int, attention: Attention) -> Tensor | None:
+        seen[attention.name] += 1
+        return logits((attention.name, seen[attention.name] - 1), attention)
+
+    def enter(index: int, args: Any) -> Any:
+        if index in entered:  # a block that is run several times
+            return None
+        entered.add(index)
+        at = next(i for i, value in enumerate(args) if _is_state(value))
+        other = state(index, args[at])
+        return None if other is None else (*args[:at], other, *args[at + 1 :])
+
+    with contextlib.ExitStack() as stack:
+        for index, name in enumerate(entries):
+            part = module.get_submodule(name)
+            hook = part.register_forward_pre_hook(lambda _, args, index=index: enter(index, args))
+            stack.callback(hook.remove)
+        stack.enter_context(AttentionTap(module, rows, change))
+        stack.enter_context(torch.no_grad())
+        return run()
+
+
+def read(subject: Subject, entries: Iterable[str], ids: Tensor, run: Callable[[Subject, Tensor], Any]) -> Reading:
+    """Read ``run(subject, ids)`` of rows of one token each, in which every token attends to itself.
+
+    Raises whatever the model raises.
+    """
+    heard: dict[Key, Attention] = {}
+    states: dict[int, Tensor] = {}
+
+    def note(key: Key, attention: Attention) -> Tensor:
+        heard[key] = attention
+        return attend_to_itself(attention)
+
+    def keep(entry: int, state: Tensor) -> None:
+        states[entry] = state
+
+    listen(subject.get_module(), entries, len(ids), note, keep, lambda: run(subject, ids))
+    return Reading(heard, tuple(states[entry] for entry in sorted(states)))
 
 
 def attend_to_itself(attention: Attention) -> Tensor:
@@ -50,117 +128,64 @@ def attend_to_itself(attention: Attention) -> Tensor:
     """
     logits = attention.logits_BHST
     queries, keys = logits.shape[-2:]
-    chosen = (torch.arange(queries, device=logits.device) + max(keys - queries, 0)) % keys
-    if len(logits) > 1 and is_one_text(attention.k_BHTK) and not is_one_text(attention.q_BHSK):
+    places = torch.arange(queries, device=logits.device)
+    chosen = (places + max(keys - queries, 0)) % keys
+    if len(logits) > 1 and _is_one_text(attention.k_BHTK) and not _is_one_text(attention.q_BHSK):
         chosen = torch.zeros_like(chosen)
-    alone = torch.full(logits.shape[-2:], torch.finfo(logits.dtype).min, device=logits.device, dtype=logits.dtype)
-    alone[torch.arange(queries, device=logits.device), chosen] = 0
+    alone = torch.full_like(logits[:1, :1], torch.finfo(logits.dtype).min)
+    alone[..., places, chosen] = 0
     return alone.expand(logits.shape)
 
 
-def read(subject: Subject, run: Callable[[], Any], rows: int) -> Reading:
-    """Read the attentions of one call of the subject's module, in which every token attends to itself.
-
-    Raises whatever the model raises.
-    """
-    seen: list[Attention] = []
-    states: list[Tensor] = []
-
-    def note(_index: int, attention: Attention) -> Tensor:
-        seen.append(attention)
-        return attend_to_itself(attention)
-
-    with enter_state(find_entry(subject), states.append), AttentionTap(subject.get_module(), rows, note):
-        run()
-    layers = [measure(item) for item in seen]
-    known = next((layer.scale for layer in layers if layer.exact), None)
-    if known is not None:  # of one text in all rows, such as a source that stays, the scale is taken from another layer
-        layers = [
-            measure(item, known) if is_one_text(item.q_BHSK) and is_one_text(item.k_BHTK) else x
-            for item, x in zip(seen, layers, strict=True)
-        ]
-    return Reading(tuple(layers), states[0] if states else None)
-
-
-def is_one_text(x_BHSK: Tensor) -> bool:
-    """Whether queries or keys are those of one text in all rows, such as a source that stays."""
+def _is_one_text(x_BHSK: Tensor) -> bool:
     return float((x_BHSK - x_BHSK[:1]).abs().max()) < 1e-5 * float(x_BHSK.abs().max())
 
 
-def apply(subject: Subject, run: Callable[[], Tensor], rows: int, change: Change, entry: Tensor | None) -> Tensor:
-    """Return the logits of one call with other logits of attention, and with ``entry`` in place of the first state."""
-    place = find_entry(subject) if entry is not None else None
-    with enter_state(place, lambda _: entry), AttentionTap(subject.get_module(), rows, change):
-        return run()
+def is_constant(attention: Attention) -> bool:
+    """Whether queries and keys are both those of one text in all rows."""
+    return _is_one_text(attention.q_BHSK) and _is_one_text(attention.k_BHTK)
 
 
-@contextlib.contextmanager
-def enter_state(place: nn.Module | None, put: Callable[[Tensor], Tensor | None]) -> Iterator[None]:
-    """Ask ``put``, while this is entered, about the state that enters a module; it may give another in its place."""
-
-    def enter(_: nn.Module, args: Any) -> Any:
-        index = next(i for i, a in enumerate(args) if isinstance(a, Tensor) and a.dim() == 3 and a.is_floating_point())
-        state = put(args[index])
-        return None if state is None else (*args[:index], state, *args[index + 1 :])
-
-    handle = place.register_forward_pre_hook(enter) if place is not None else None
-    try:
-        yield
-    finally:
-        if handle is not None:
-            handle.remove()
+def _is_state(value: Any) -> bool:
+    return isinstance(value, Tensor) and value.dim() == 3 and value.is_floating_point()
 
 
-def read_entry(subject: Subject, ids: Tensor) -> Tensor:
-    """Return the states that enter the first block (``find_entry``) for a text.
+def find_entries(subject: Subject) -> tuple[str, ...]:
+    """Return the name of the first module that is given states and returns such: a norm, a dropout, the first block.
 
-    Raises ValueError for a model without such a module.
+    Of an encoder-decoder that of the side whose text varies comes first, then that of the other side.
     """
-    entry = find_entry(subject)
-    if entry is None:
-        raise ValueError("this model has no module that is given states [batch, tokens, width] and returns such")
-    states: list[Tensor] = []
-    with enter_state(entry, states.append):
+    module, ids = subject.get_module(), subject.tokens(2, 7)
+    order: list[str] = []
+    shapes: dict[str, torch.Size] = {}
+
+    def leave(name: str, args: Any, output: Any) -> None:
+        output = output[0] if isinstance(output, tuple) and output else output
+        given = next((value.shape for value in args if _is_state(value)), None)
+        if given is not None and isinstance(output, Tensor) and output.shape == given:
+            shapes.setdefault(name, given)
+
+    with contextlib.ExitStack() as stack:
+        for name, part in module.named_modules():
+            if part is not module and not isinstance(part, nn.Embedding):
+                hooks = (
+                    part.register_forward_pre_hook(lambda _, args, name=name: order.append(name)),
+                    part.register_forward_hook(lambda _, args, out, name=name: leave(name, args, out)),
+                )
+                for hook in hooks:
+                    stack.callback(hook.remove)
         subject.logits(ids)
-    return states[0]
+    entered = [name for name in dict.fromkeys(order) if name in shapes]
+    own = [name for name in entered if shapes[name][:2] == ids.shape]
+    alike = [name for name in entered if own and shapes[name][::2] == shapes[own[0]][::2]]
+    return (*own[:1], *[name for name in alike if shapes[name] != shapes[own[0]]][:1])
 
 
-def find_entry(subject: Subject) -> nn.Module | None:
-    """Return the first module that is given states and returns such: a norm, a dropout, or the first block.
-
-    None where the model has none. Of an encoder-decoder it is that of the side whose text is varied.
-    """
-    module = subject.get_module()
-    ids = subject.tokens(2, 7)
-    entered: list[tuple[nn.Module, Any]] = []
-    candidates: list[nn.Module] = []
-    handles = []
-    for part in module.modules():
-        if part is module or isinstance(part, nn.Embedding):
-            continue
-        handles.append(part.register_forward_pre_hook(lambda part, args: entered.append((part, args))))
-        handles.append(part.register_forward_hook(lambda part, args, out: _note(part, args, out, ids, candidates)))
-    try:
-        subject.logits(ids)
-    finally:
-        for handle in handles:
-            handle.remove()
-    order = [part for part, _ in entered]
-    return min(candidates, key=order.index, default=None)
-
-
-def _note(part: nn.Module, args: Any, output: Any, ids: Tensor, candidates: list[nn.Module]) -> None:
-    output = output[0] if isinstance(output, tuple) and output else output
-    states = [a for a in args if isinstance(a, Tensor) and a.dim() == 3 and a.is_floating_point()]
-    if states and isinstance(output, Tensor) and output.shape == states[0].shape and states[0].shape[:2] == ids.shape:
-        candidates.append(part)
-
-
-def measure(attention: Attention, known: float | None = None) -> Layer:
+def _split(attention: Attention, known: float | None = None) -> Layer:
     """Split logits into a scale (which may be known) times products, and a bias that all rows share."""
     q, k, logits = (x.double() for x in (attention.q_BHSK, attention.k_BHTK, attention.logits_BHST))
     products = q @ k.mT
-    allowed = logits > logits.amax(-1, keepdim=True) - _MASKED
+    allowed = find_seen(logits)
     shared = allowed.all(0)
     moved, answered = (x[:, shared] - x[:, shared].mean(0) for x in (products, torch.where(allowed, logits, 0.0)))
     size = float((moved * moved).sum())
@@ -172,3 +197,8 @@ def measure(attention: Attention, known: float | None = None) -> Layer:
     spread = float((answered - scale * moved).abs().max()) if moved.numel() else float("inf")
     exact = varied and spread <= _EXACT * max(1.0, float(answered.abs().max()))
     return Layer(attention.name, q, k, scale, bias, allowed.all(1).all(0) if exact else shared.any(0), exact)
+
+
+def find_seen(logits: Tensor) -> Tensor:
+    """Return which keys are not masked."""
+    return logits > logits.amax(-1, keepdim=True) - _MASKED

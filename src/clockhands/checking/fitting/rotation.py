@@ -49,7 +49,22 @@ class Rotation:
     @property
     def is_rotation(self) -> bool:
         """Whether both members of every pair turn by one angle."""
-        return bool((_wrap(self.first_SC - self.second_SC).abs() < _TOLERANCE).all())
+        return same_angles(self.first_SC, self.second_SC)
+
+    @property
+    def turns(self) -> bool:
+        """Whether it is a rotation, and not of no channel."""
+        return self.count > 0 and self.is_rotation
+
+    @property
+    def turned_SC(self) -> Tensor:
+        """The angles since position 0."""
+        return self.first_SC - self.first_SC[:1]
+
+    def keeps(self, speeds_C: Tensor) -> bool:
+        """Whether every angle since position 0 is that of its position, at one speed for each pair."""
+        places = torch.arange(len(self.first_SC), dtype=torch.float64, device=speeds_C.device)[:, None]
+        return self.is_rotation and same_angles(self.turned_SC, places * speeds_C)
 
     def matrices(self) -> Tensor:
         """Return the linear map of each position, [S, width, width]."""
@@ -64,11 +79,20 @@ class Rotation:
         maps[:, b, a] = self.second_SC.sin() * self.amplitude_C
         return maps * self.gain
 
-    def with_speeds(self, speeds_C: Tensor) -> Rotation:
-        """Return the rotation by these angles a position, from the angle that there is at position 0."""
-        positions = torch.arange(len(self.first_SC), dtype=torch.float64, device=speeds_C.device)
-        angles = self.first_SC[:1] + positions[:, None] * speeds_C
-        return replace(self, first_SC=angles, second_SC=angles)
+    def matrices_at(self, places: Tensor) -> Tensor:
+        """Return the linear map of each place, [..., width, width], also of places beyond those that were read."""
+        flat = places.flatten().double()[:, None]
+        first, second = (part[:1] + flat * fit_speeds(part) for part in (self.first_SC, self.second_SC))
+        return replace(self, first_SC=first, second_SC=second).matrices().unflatten(0, places.shape)
+
+    def move(self, x_BHSK: Tensor, by_BS: Tensor) -> Tensor:
+        """Rotate vectors further, by so many places."""
+        a, b = self.channels
+        angles = by_BS[:, None, :, None].double() * self.speeds_C
+        moved, first, second = x_BHSK.double().clone(), x_BHSK[..., a].double(), x_BHSK[..., b].double()
+        moved[..., a] = first * angles.cos() - second * angles.sin()
+        moved[..., b] = first * angles.sin() + second * angles.cos()
+        return moved
 
 
 def find_pairs(start: int, count: int, layout: Layout) -> tuple[Tensor, Tensor]:
@@ -156,13 +180,6 @@ def _wrap(angle: Tensor) -> Tensor:
     return torch.remainder(angle + math.pi, 2 * math.pi) - math.pi
 
 
-def keeps_speed(rotation: Rotation, speeds_C: Tensor) -> bool:
-    """Whether every angle of a rotation is that of its position, at these speeds."""
-    places = torch.arange(len(rotation.first_SC), dtype=torch.float64, device=speeds_C.device)
-    wanted = rotation.first_SC[:1] + places[:, None] * speeds_C
-    return rotation.is_rotation and bool((_wrap(rotation.first_SC - wanted).abs() < _TOLERANCE).all())
-
-
 def same_angles(ours: Tensor, other: Tensor) -> bool:
     """Whether two tables of angles [S, C] are equal, whole turns aside."""
     return ours.shape == other.shape and bool((_wrap(ours - other).abs() < _TOLERANCE).all())
@@ -177,8 +194,9 @@ def find_base(speeds_C: Tensor, angles_SC: Tensor) -> float | None:
     weights = speeds_C**2 * exponents**2  # an angle is known to within a constant, so a slow pair says less
     logarithm = float(-(weights * speeds_C.log() / exponents.clamp(min=1e-9))[1:].sum() / weights[1:].sum())
     base = float(f"{math.exp(logarithm):.4g}")
+    places = torch.arange(len(angles_SC), dtype=torch.float64, device=speeds_C.device)[:, None]
     for candidate in (float(f"{base:.2g}"), float(f"{base:.3g}"), base):
-        wanted = torch.arange(len(angles_SC), dtype=torch.float64)[:, None] * candidate**-exponents
+        wanted = places * candidate**-exponents
         if same_angles(angles_SC - angles_SC[:1], wanted):
             return candidate
     return None

@@ -1,25 +1,29 @@
-"""Say how a rotation differs from the reference's: layout, share, base, scaling, direction, positions, length."""
+"""Say how queries or keys rotate otherwise than the reference's, and find the maps that undo it.
+
+Layout, share, base, scaling, direction, positions, length and order of channels have words.
+"""
 
 from __future__ import annotations
 
 import copy
-import math
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from clockhands.checking.fitting.place_words import describe_places
 from clockhands.checking.fitting.rotation import (
     CHANNEL_LAYOUTS,
     Rotation,
     find_base,
     find_pairs,
-    fit_speeds,
+    fit_rotation,
     same_angles,
 )
 
 _LAYOUT_WORDS = {"halves": "halves", "pairs": "neighbouring pairs"}
+_SIGNS = ((-1, 1, "first"), (1, -1, "second"))
 
 
 @dataclass(frozen=True)
@@ -42,7 +46,54 @@ def read_settings(module: Any) -> Settings:
     return Settings(tuple(scalings), tuple(rules), config)
 
 
-def describe_rotation(ours: Rotation, theirs: Rotation, settings: Settings) -> list[str] | None:
+@dataclass(frozen=True)
+class RotationDifference:
+    """How queries or keys differ: in words, by the maps [S, K, K] that undo it, and by how many positions ahead."""
+
+    words: list[str]
+    undo: Tensor
+    ahead: float
+
+
+def compare_rotations(mine_NSK: Tensor, wanted_NSK: Tensor, settings: Settings) -> RotationDifference | None:
+    """Compare how queries or keys turn; None where the turn of either cannot be fitted or said."""
+    plain_NK = wanted_NSK[:, 0]
+    theirs, ours = fit_rotation(wanted_NSK), fit_rotation(mine_NSK, plain_NK)
+    order: Tensor | None = torch.arange(mine_NSK.shape[-1], device=mine_NSK.device)
+    if theirs is not None and ours is None:
+        order = _find_order(mine_NSK[:, 0], plain_NK)
+        ours = None if order is None else fit_rotation(mine_NSK[..., order], plain_NK)
+    if theirs is None or order is None:
+        return None
+    if ours is None:  # no rotation of the reference's pairs: one of its own, in channels of another order
+        ours, said = fit_rotation(mine_NSK), ["rotates queries and keys whose channels stand in another order"]
+        undo = None if ours is None else torch.linalg.inv(ours.matrices())[:, order]
+    else:
+        undo, said = torch.linalg.inv(ours.matrices() / ours.gain)[..., order.argsort()], []
+    words = None if ours is None else _describe(ours, theirs, settings)
+    if ours is None or undo is None or words is None:
+        return None
+    return RotationDifference([*said, *words], theirs.matrices() @ undo, _find_offset(ours, theirs))
+
+
+def _find_order(mine_NK: Tensor, wanted_NK: Tensor) -> Tensor | None:
+    """Return the channels of ours in the order of the reference's: of a model whose weights are laid out otherwise."""
+    gaps = (mine_NK[:, :, None] - wanted_NK[:, None, :]).abs().amax(0)
+    order = gaps.argmin(0)
+    exact = float(gaps.amin(0).max()) < 1e-4 * float(wanted_NK.abs().max())
+    return order if exact and len(set(order.tolist())) == len(order) else None
+
+
+def _find_offset(ours: Rotation, theirs: Rotation) -> float:
+    """Return by how many positions the angles at place 0 are ahead of the reference's; 0 if by none."""
+    if not ours.count or ours.layout != theirs.layout or ours.first_SC.shape != theirs.first_SC.shape:
+        return 0.0
+    speeds, ahead = theirs.speeds_C, ours.first_SC[:1] - theirs.first_SC[:1]
+    offsets = (by for by in sorted(range(-64, 65), key=abs) if same_angles(ahead, by * speeds[None]))
+    return float(next(offsets, 0))
+
+
+def _describe(ours: Rotation, theirs: Rotation, settings: Settings) -> list[str] | None:
     """Return what differs, each as a sentence about the model; None if the rotation has no description.
 
     Both turn the same vectors, so that layout and length can be compared.
@@ -58,16 +109,14 @@ def describe_rotation(ours: Rotation, theirs: Rotation, settings: Settings) -> l
     if ours.layout != theirs.layout:
         said.append(f"rotates {_LAYOUT_WORDS[ours.layout]}, the reference {_LAYOUT_WORDS[theirs.layout]}")
     if not ours.is_rotation:
-        mixed = _describe_mixture(ours, theirs)
-        return None if mixed is None else [*said, mixed]
+        mixed = _describe_mixture(ours, theirs) if ours.count == theirs.count else ""
+        return [*said, mixed] if mixed else None
     angles, length = _describe_angles(ours, theirs, settings), _describe_length(ours, settings.scalings)
     return None if angles is None or length is None else [*said, *angles, *length]
 
 
-def _describe_mixture(ours: Rotation, theirs: Rotation) -> str | None:
+def _describe_mixture(ours: Rotation, theirs: Rotation) -> str:
     """Of a map that is no rotation: both members of a pair turn by angles of other pairs, or one sign is wrong."""
-    if ours.count != theirs.count:
-        return None
     half = ours.count // 2
     by_channel = torch.empty(len(ours.first_SC), ours.count, dtype=torch.float64, device=ours.first_SC.device)
     a, b = (item - ours.start for item in ours.channels)
@@ -78,53 +127,29 @@ def _describe_mixture(ours: Rotation, theirs: Rotation) -> str | None:
         laid_out[first], laid_out[second] = torch.arange(half), torch.arange(half)
         if same_angles(by_channel, theirs.first_SC[:, laid_out]):
             return f"lays angles out in {_LAYOUT_WORDS[layout]} and rotates {_LAYOUT_WORDS[ours.layout]}"
-    for signs, words in (((-1, 1), "first"), ((1, -1), "second")):
-        if same_angles(ours.first_SC, signs[0] * theirs.first_SC) and same_angles(
-            ours.second_SC, signs[1] * theirs.second_SC
-        ):
-            return f"has the sign of the {words} member of each pair wrong, which is no rotation"
-    return None
+    for one, other, member in _SIGNS:
+        if same_angles(ours.first_SC, one * theirs.first_SC) and same_angles(ours.second_SC, other * theirs.second_SC):
+            return f"has the sign of the {member} member of each pair wrong, which is no rotation"
+    return ""
 
 
 def _describe_angles(ours: Rotation, theirs: Rotation, settings: Settings) -> list[str] | None:
-    if same_angles(ours.first_SC, theirs.first_SC):
+    mine, wanted = ours.turned_SC, theirs.turned_SC
+    if same_angles(mine, wanted):
         return []
-    rotated, wanted = ours.first_SC - ours.first_SC[:1], theirs.first_SC - theirs.first_SC[:1]
-    if same_angles(rotated, -wanted):
+    if same_angles(mine, -wanted):
         return ["rotates the other way"]
-    places = torch.arange(len(rotated), dtype=torch.float64, device=rotated.device)[:, None]
-    if same_angles(rotated, places * ours.speeds_C):
+    if ours.keeps(ours.speeds_C):
         return _describe_speeds(ours, theirs, settings)
-    return _describe_positions(ours.first_SC, theirs)
-
-
-def _describe_positions(angles_SC: Tensor, theirs: Rotation) -> list[str] | None:
-    """Angles of other positions than the reference's: by the row of the reference's table that equals each."""
-    table = theirs.first_SC
-    rows = []
-    for angles in angles_SC:
-        gaps = (torch.remainder(table - angles + math.pi, 2 * math.pi) - math.pi).abs().amax(1)
-        if float(gaps.min()) > 1e-3:
-            return None
-        rows.append(int(gaps.argmin()))
-    return [describe_places(rows)]
-
-
-def describe_places(rows: list[int]) -> str:
-    """Say at which positions the places 0, 1, 2 ... of a text stand."""
-    last, length = max(rows), len(rows)
-    if last == 0:
-        return "puts every token at position 0"
-    if rows == [min(p, last) for p in range(length)]:
-        return f"holds positions at {last}"
-    if rows == [p % (last + 1) for p in range(length)]:
-        return f"begins positions anew after {last}"
-    return f"puts the first tokens at positions {', '.join(map(str, rows[:8]))}"
+    rows = ((mine[:, None] - wanted[None]) / 2).sin().abs().amax(-1).argmin(1)  # whole turns aside
+    if not same_angles(mine, wanted[rows]):
+        return None
+    return [describe_places({"meant": torch.arange(len(rows)), "stood": rows})]
 
 
 def _describe_speeds(ours: Rotation, theirs: Rotation, settings: Settings) -> list[str]:
     """Other frequencies: by base and factor where they are powers, by the reference's rule, else all of them."""
-    mine, wanted = _power(ours), _power(theirs)
+    mine, wanted = _find_power(ours), _find_power(theirs)
     if mine and wanted:
         said = [] if mine[0] == wanted[0] else [f"has base {_number(mine[0])}, not {_number(wanted[0])}"]
         if abs(mine[1] / wanted[1] - 1) > 1e-3:
@@ -173,26 +198,23 @@ def _follows(rotation: Rotation, rule: dict[str, Any], settings: Settings) -> bo
     except (KeyError, TypeError, ValueError, AttributeError):
         return False
     speeds = speeds.double().to(rotation.first_SC.device)
-    return speeds.shape == rotation.speeds_C.shape and same_angles(
-        rotation.first_SC - rotation.first_SC[:1], rotation.with_speeds(speeds).first_SC - rotation.first_SC[:1]
-    )
+    return speeds.shape == rotation.speeds_C.shape and rotation.keeps(speeds)
 
 
-def _number(value: float) -> str:
-    return f"{value:,.0f}" if value >= 100 and value == int(value) else f"{value:.4g}"
-
-
-def _power(rotation: Rotation) -> tuple[float, float] | None:
+def _find_power(rotation: Rotation) -> tuple[float, float] | None:
     """Base and factor of frequencies that are powers of a base, divided by one factor."""
     speeds = rotation.speeds_C
     if bool((speeds <= 0).any()):
         return None
     factor = 1 / float(speeds[0])
     factor = round(factor, 3) if abs(factor - round(factor, 3)) < 1e-4 * factor else factor
-    rotated = (rotation.first_SC - rotation.first_SC[:1]) if factor == 1 else None
-    places = torch.arange(len(rotation.first_SC), dtype=torch.float64, device=speeds.device)
-    base = find_base(speeds * factor, places[:, None] * speeds * factor if rotated is None else rotated)
+    places = torch.arange(len(rotation.first_SC), dtype=torch.float64, device=speeds.device)[:, None]
+    base = find_base(speeds * factor, rotation.turned_SC if factor == 1 else places * speeds * factor)
     return None if base is None else (base, factor)
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 and value == int(value) else f"{value:.4g}"
 
 
 def _list(speeds_C: Tensor) -> str:
@@ -200,9 +222,8 @@ def _list(speeds_C: Tensor) -> str:
 
 
 def _describe_length(ours: Rotation, scalings: tuple[float, ...]) -> list[str] | None:
-    amplitude = ours.amplitude_C
-    length = float(amplitude.mean())
-    if float((amplitude - length).abs().max()) > 2e-3 * length:
+    length = float(ours.amplitude_C.mean())
+    if float((ours.amplitude_C - length).abs().max()) > 2e-3 * length:
         return None
     if abs(length - 1) < 1e-4:
         return []
@@ -210,15 +231,3 @@ def _describe_length(ours: Rotation, scalings: tuple[float, ...]) -> list[str] |
         if abs(length * scaling - 1) < 1e-3:
             return [f"lacks the attention factor {scaling:.4g} (YaRN's temperature)"]
     return [f"makes what it rotates {length:.4g} times as long"]
-
-
-def find_offset(ours: Rotation, theirs: Rotation) -> float | None:
-    """Return by how many positions the angles at place 0 are ahead of the reference's; None if by none."""
-    if not ours.count or ours.first_SC.shape != theirs.first_SC.shape:
-        return None
-    speeds = fit_speeds(theirs.first_SC)
-    ahead = ours.first_SC[0] - theirs.first_SC[0]
-    for offset in sorted(range(-64, 65), key=abs):
-        if same_angles(ahead[None], offset * speeds[None]):
-            return float(offset)
-    return None

@@ -41,7 +41,7 @@ def judge(subject: Subject, check: Check, architecture: str, earlier: Mapping[st
     elif evidence.unconfirmed:
         verdict, reason = "WARN", f"not confirmed in float64: {evidence.unconfirmed}"
     elif evidence.repeated is None:
-        verdict = "PASS"
+        verdict, reason = "PASS", "" if evidence.first is None else evidence.first.remark
     elif evidence.first is not None and evidence.repeated.expected:
         verdict, reason = _judge_vanished(subject, evidence.first, evidence.again)
     elif (rule := find_property(check.name, subject)) is not None:
