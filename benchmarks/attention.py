@@ -26,7 +26,7 @@ from torch import Tensor
 
 from clockhands import positions
 from clockhands.attention import attend
-from clockhands.schemes import Alibi, Fire, Kerple, Scheme, SwinTable, T5Bias
+from clockhands.schemes import Alibi, AttentionInputs, Fire, Kerple, Scheme, SwinTable, T5Bias
 
 HEADS, WIDTH = 8, 64
 PLAIN, MASK, TABLE = "SDPA, no bias", "SDPA, mask made before", "SDPA, bias laid out"
@@ -54,7 +54,11 @@ class Case:
 
     def laid_out(self) -> Tensor:
         """The bias of all pairs, under a causal mask -inf to the right of the query."""
-        bias = self.fire() if isinstance(self.scheme, Fire) else self.scheme.bias(*self.qkv[:2], self.pos, self.pos)
+        bias = (
+            self.fire()
+            if isinstance(self.scheme, Fire)
+            else self.scheme.bias(AttentionInputs(*self.qkv[:2], self.pos, self.pos))
+        )
         assert bias is not None
         if not self.causal:
             return bias

@@ -24,7 +24,7 @@ from clockhands.errors import ConfigError
 from clockhands.model.layer_schemes import build_side
 from clockhands.model.position_config import PositionConfig
 from clockhands.scheme_pages.shown_options import complete_options
-from clockhands.schemes import CATALOGUE, Composition, Scheme, Sizes, build
+from clockhands.schemes import CATALOGUE, AttentionInputs, Composition, Scheme, Sizes, build
 from clockhands.schemes.position_presets import POSITION_PRESETS
 
 HEADS, WIDTH, LAYERS = 8, 64, 12
@@ -140,7 +140,7 @@ class Case:
 
     def _lay_out(self, q: Tensor, k: Tensor, where: Tensor) -> Tensor:
         """Return the whole bias, in the type of the queries as GPUs want it, with -inf above the diagonal."""
-        bias = self.scheme.bias(q, k, where, where)
+        bias = self.scheme.bias(AttentionInputs(q, k, where, where))
         assert bias is not None
         upper = torch.ones(bias.shape[-2:], dtype=torch.bool, device=q.device).triu_(1)
         return bias.to(q.dtype).masked_fill(upper, -torch.inf)

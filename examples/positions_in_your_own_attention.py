@@ -1,8 +1,9 @@
-"""RoPE, ALiBi and the T5 bias in a plain attention layer of your own: with left padding, a cache and FlexAttention.
+"""Schemes of five kinds in a plain attention layer of your own: with left padding, a cache and FlexAttention.
 
     python examples/positions_in_your_own_attention.py
 
-Nothing here needs transformers: a scheme is a module that is handed queries, keys and positions.
+Nothing here needs transformers: a scheme is a module that is handed queries, keys and positions. ``Positioning`` calls
+all of its hooks, at the embedding and in the layer.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from clockhands import positions
-from clockhands.attention import attend
-from clockhands.schemes import Alibi, RoPE, Scheme, T5Bias
+from clockhands.attention import Cache, Positioning, attend
+from clockhands.schemes import Alibi, Forgetting, RoPE, Scheme, Sinusoidal, T5Bias
 
 HEADS, HEAD_DIM = 4, 16
 WIDTH = HEADS * HEAD_DIM
@@ -23,30 +24,17 @@ class Attention(nn.Module):
 
     def __init__(self, scheme: Scheme) -> None:
         super().__init__()
-        self.scheme = scheme
+        self.position = Positioning(scheme)
         self.project, self.out = nn.Linear(WIDTH, 3 * WIDTH), nn.Linear(WIDTH, WIDTH)
 
     def heads(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         q, k, v = self.project(x).unflatten(-1, (3, HEADS, HEAD_DIM)).permute(2, 0, 3, 1, 4)
         return q, k, v
 
-    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
-        """``mask`` is 1 at real tokens; the positions follow from it."""
-        pos = positions.count_from_mask(mask)
-        visible = mask.bool()[:, None, None, :].expand(-1, 1, x.shape[1], -1)
-        mixed = attend(self.scheme, *self.heads(x), pos, pos, visible, causal=True)
-        return self.out(mixed.transpose(1, 2).flatten(2))
-
-    def step(self, x: Tensor, cache: list[Tensor]) -> Tensor:
-        """One more token: its key is turned once, kept, and never touched again."""
-        start = cache[0].shape[2] if cache else 0
-        pos = positions.count_up(x.shape[0], 1, start=start)
-        q, k, v = self.heads(x)
-        q, k = self.scheme.rotate(q, k, pos, pos)
-        cache[:] = [torch.cat([old, new], dim=2) for old, new in zip(cache, (k, v), strict=True)] if cache else [k, v]
-        everywhere = positions.count_up(x.shape[0], start + 1)
-        scale = self.scheme.scale(HEAD_DIM)
-        mixed = attend(self.scheme, q, *cache, pos, everywhere, causal=True, rotated=True, scale=scale)
+    def forward(self, x: Tensor, pos: Tensor, visible: Tensor | None = None, cache: Cache | None = None) -> Tensor:
+        """``visible`` is True at the keys that are tokens, ``cache`` holds the tokens so far."""
+        x = self.position.embed(x, pos)
+        mixed = self.position.attend(0, *self.heads(x), pos, visible, x=x, causal=True, cache=cache)
         return self.out(mixed.transpose(1, 2).flatten(2))
 
 
@@ -65,22 +53,22 @@ def flex(scheme: Scheme, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 @torch.no_grad()
 def main() -> None:
     torch.manual_seed(0)
-    x, full = torch.randn(1, 6, WIDTH), torch.ones(1, 6, dtype=torch.long)
-    for scheme in (RoPE(HEAD_DIM), Alibi(HEADS), T5Bias(HEADS, WIDTH)):
+    x, pos = torch.randn(1, 6, WIDTH), positions.count_up(1, 6)
+    for scheme in (Sinusoidal(WIDTH), RoPE(HEAD_DIM), Alibi(HEADS), T5Bias(HEADS, WIDTH), Forgetting(WIDTH, HEADS)):
         layer, name = Attention(scheme).eval(), type(scheme).__name__
-        whole = layer(x, full)
+        whole = layer(x, pos)
 
-        padded = torch.cat([torch.zeros(1, 3, WIDTH), x], dim=1)
-        mask = torch.cat([torch.zeros(1, 3, dtype=torch.long), full], dim=1)
-        print(f"{name}: left padding changes the result by {(layer(padded, mask)[:, 3:] - whole).abs().max():.1e}")
+        padded, mask = torch.cat([torch.zeros(1, 3, WIDTH), x], dim=1), torch.ones(1, 9, dtype=torch.long)
+        mask[:, :3] = 0
+        left = layer(padded, positions.count_from_mask(mask), mask.bool()[:, None, None, :])
+        print(f"{name}: left padding changes the result by {(left[:, 3:] - whole).abs().max():.1e}")
 
-        cache: list[Tensor] = []
-        steps = torch.cat([layer.step(x[:, t : t + 1], cache) for t in range(6)], dim=1)
+        cache = Cache()
+        steps = torch.cat([layer(x[:, t : t + 1], pos[:, t : t + 1], cache=cache) for t in range(6)], dim=1)
         print(f"{name}: token by token with a cache it changes by {(steps - whole).abs().max():.1e}")
 
-        if "bias" in scheme.active_hooks():
+        if scheme.active_hooks() == {"bias"}:
             q, k, v = layer.heads(x)
-            pos = positions.count_up(1, 6)
             apart = flex(scheme, q, k, v) - attend(scheme, q, k, v, pos, pos, causal=True)
             print(f"{name}: FlexAttention differs by {apart.abs().max():.1e}")
 

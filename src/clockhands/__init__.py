@@ -37,13 +37,25 @@ __all__ = ["__version__", *_HOME]
 
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
-        raise AttributeError(f"module 'clockhands' has no attribute {name!r}")
+        place = _find_place(name)
+        where = f"; write from {place} import {name}" if place else ""
+        raise AttributeError(f"module 'clockhands' has no attribute {name!r}{where}")
     try:
         return getattr(importlib.import_module(_HOME[name]), name)
     except ModuleNotFoundError as fault:
         from clockhands.errors import MissingPackageError
 
         raise MissingPackageError(f"clockhands.{name}", str(fault.name)) from fault
+
+
+def _find_place(name: str) -> str | None:
+    """Return the package in which a class such as ``RoPE``, or ``attend``, is to be found."""
+    if not name[:1].isupper() and name not in ("attend", "count_up"):
+        return None  # the name of a module, which Python asks for here too, imports nothing
+    for place in ("clockhands.schemes", "clockhands.attention", "clockhands.positions"):
+        if name in importlib.import_module(place).__all__:
+            return place
+    return None
 
 
 def __dir__() -> list[str]:

@@ -29,7 +29,7 @@ from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequenc
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from clockhands.errors import UsageError, describe_unknown
+from clockhands.errors import UsageError, describe_unknown, show_value
 
 T = TypeVar("T")
 Entry = TypeVar("Entry")
@@ -63,6 +63,7 @@ class Catalogue(MutableMapping[str, T]):
         modules: modules or packages that register entries when they are imported; they are imported the first time
             that the catalogue is read.
         describe: returns one sentence about an entry; by default the first sentence of its docstring.
+        meant: returns the names of the entries that another name stands for, which then are suggested.
     """
 
     def __init__(
@@ -72,9 +73,11 @@ class Catalogue(MutableMapping[str, T]):
         *,
         modules: Sequence[str] = (),
         describe: Callable[[T], str] | None = None,
+        meant: Callable[[str], Sequence[str]] | None = None,
     ) -> None:
         self.noun = noun
         self._describe = describe or get_first_sentence
+        self._meant = meant
         self._entries: dict[str, T | Lazy[T]] = dict(entries or {})
         self._modules = list(modules)
 
@@ -133,6 +136,9 @@ class Catalogue(MutableMapping[str, T]):
 
     def describe_unknown_name(self, name: object) -> str:
         """Return the sentence about a name that is no entry: ``unknown scheme 'ropee'; did you mean 'rope'?``."""
+        meant = self._meant(name) if self._meant is not None and isinstance(name, str) else ()
+        if meant:
+            return f"unknown {self.noun} {show_value(name)}; did you mean {' or '.join(map(repr, meant[:3]))}?"
         return describe_unknown(self.noun, name, self)
 
     def describe(self, name: str) -> str:

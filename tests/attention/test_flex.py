@@ -11,7 +11,7 @@ from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
 from clockhands import positions
 from clockhands.attention import attend_reference, flex
-from clockhands.attention.reference import make_request
+from clockhands.attention.request import make_request
 from clockhands.schemes import Alibi, Scheme, T5Bias
 
 FIELDS = (

@@ -23,7 +23,7 @@ from clockhands.attention import (
 )
 from clockhands.errors import UsageError
 from clockhands.scheme_pages.shown_options import complete_options
-from clockhands.schemes import CATALOGUE, Alibi, Scheme, Sizes, build
+from clockhands.schemes import CATALOGUE, Alibi, AttentionInputs, Scheme, Sizes, build
 
 HEADS, WIDTH = 4, 8
 D = HEADS * WIDTH
@@ -230,6 +230,7 @@ def test_no_function_of_positions_makes_a_tensor_of_all_pairs(name: str, monkeyp
     monkeypatch.undo()
     length = ROWS * COLUMNS
     scheme = make(name, True, **OPTIONS.get(name, {}))
+    scheme.encoded = True
     axes = scheme.declares.axes or 1
     pos = positions.make_grid(1, ROWS, COLUMNS) if axes == 2 else positions.count_up(1, length)
     pos = positions.repeat_on_axes(pos, axes) if axes > 2 else pos
@@ -357,7 +358,7 @@ def test_parallel_rows_differ_by_a_constant_at_any_positions(name: str, options:
     scheme, pos = make(name, True, **options), torch.randint(90, (2, 12))
     own = scheme.locate(torch.randn(2, 12, D), pos, None)
     where = pos if own is None else own
-    bias = scheme.bias(*torch.randn(2, 2, HEADS, 12, WIDTH).unbind(0), where, where)
+    bias = scheme.bias(AttentionInputs(*torch.randn(2, 2, HEADS, 12, WIDTH).unbind(0), where, where))
     less = bias - bias[:, :, 5:6]
     assert scheme.queries_share_bias_row
     torch.testing.assert_close(less, less[..., :1].expand_as(less), atol=1e-5, rtol=1e-5)

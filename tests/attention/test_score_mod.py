@@ -9,7 +9,7 @@ from torch.nn.attention.flex_attention import flex_attention
 from clockhands import positions
 from clockhands.attention import attend_reference
 from clockhands.errors import PositionError
-from clockhands.schemes import CATALOGUE, Chunks, Scheme, Window
+from clockhands.schemes import CATALOGUE, AttentionInputs, Chunks, Scheme, Window
 from tests.schemes.laws import inputs, make, place
 
 BIASED = [name for name in CATALOGUE if CATALOGUE[name].hooks() & {"bias"} and not CATALOGUE[name].hooks() & {"logits"}]
@@ -38,7 +38,7 @@ def test_score_mod_on_a_grid_is_the_bias(scheme: Scheme) -> None:
     pos, q = positions.make_grid(2, 3, 4), torch.zeros(2, 6, 12, 4)
     modify, size = scheme.score_mod(pos, pos, q, q), (2, 6, 12, 12)
     at = torch.meshgrid(*map(torch.arange, size), indexing="ij")
-    bias = scheme.bias(q, q, pos, pos)
+    bias = scheme.bias(AttentionInputs(q, q, pos, pos))
     assert bias is not None and bool(bias.isinf().any())
     assert torch.equal(modify(torch.zeros(size), *at), bias.expand(size))
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from clockhands import positions
 from clockhands.attention import attend, attend_reference
-from clockhands.attention.reference import make_request
+from clockhands.attention.request import make_request
 from clockhands.attention.sinks import attend_with_sinks, fuses_sinks
 from clockhands.schemes import Sinks
 
@@ -80,7 +80,7 @@ def request(queries: int, keys: int, value_width: int = WIDTH, **options: Any) -
     q, k, v = make_leaves(queries, keys, torch.float32)
     v = torch.randn(2, HEADS, keys, value_width)
     kpos = positions.count_up(2, keys)
-    return (Sinks(HEADS), q, k, v, kpos[:, keys - queries :], kpos), options
+    return (Sinks(HEADS), q, k, v, positions.count_up(2, queries, start=keys - queries), kpos), options
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import torch
 
 from clockhands import positions
 from clockhands.attention import attend, attend_reference, extra_channel, window_blocks
-from clockhands.attention.reference import make_request
+from clockhands.attention.request import make_request
 from clockhands.schemes import Composition, RoPE, Window
 
 HEADS, WIDTH = 2, 8

@@ -166,3 +166,20 @@ def test_a_value_has_the_symbol_of_its_place_between_the_least_and_the_largest()
     steps = [_choose_symbol(low, 0.0, float(len(BARS)), BARS) for low in range(len(BARS) + 1)]
     assert "".join(steps) == BARS + BARS[-1]
     assert _choose_symbol(3.0, 3.0, 3.0, BARS) == BARS[0]
+
+
+def test_the_slopes_of_alibi_are_told_for_any_number_of_heads(capsys: pytest.CaptureFixture[str]) -> None:
+    """Those of the paper for 12 heads: 2^(-h) for 8, and every other one of 16 heads for the rest."""
+    assert main(["schemes", "alibi", "num_heads=12"]) == 0
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("slopes ")]
+    slopes = [float(number) for number in line.removeprefix("slopes ").split(",")]
+    wanted = [2.0**-head for head in range(1, 9)] + [2.0 ** (-0.5 * head) for head in (1, 3, 5, 7)]
+    assert slopes == pytest.approx(wanted, rel=1e-5)
+    assert main(["schemes", "alibi", "num_heads=0"]) == 2
+    assert "num_heads is 0, but must be a whole number above 0" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("name", "meant"), [("rotary", "rope"), ("NoPE", "none"), ("sliding_window", "window")])
+def test_names_that_people_use_lead_to_the_scheme(name: str, meant: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["schemes", name]) == 2
+    assert f"did you mean '{meant}'" in capsys.readouterr().err

@@ -40,7 +40,7 @@ def test_frequencies_amplitude_and_pairing_are_those_of_the_scheme(options: dict
     raw = written("rope")
     raw["transformer"]["decoder"]["options"] = options
     (rotation,) = read_own(raw, "run").rotations()
-    scheme = RoPE(16, **options)
+    scheme = RoPE.from_options(16, **options)
     assert rotation.frequencies() == pytest.approx(scheme.frequencies().tolist(), rel=1e-12, abs=0)
     assert rotation.amplitude == pytest.approx(scheme.spectrum.amplitude())
     assert rotation.pairing == ("interleaved" if options.get("layout") == "interleaved" else "halves")

@@ -101,6 +101,7 @@ def make(name: str, options: dict[str, Any], causal: bool = True) -> Scheme:
     with torch.no_grad():
         for parameter in scheme.parameters():
             parameter.add_(torch.randn(parameter.shape, generator=generator) * 0.3)
+    scheme.encoded = True  # the laws call each hook by itself
     return scheme.eval()
 
 

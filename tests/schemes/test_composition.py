@@ -135,12 +135,12 @@ def kernel_of(scheme: Any, length: int = 300) -> Any:
 
         return Watched
 
-    kernels = dispatch.KERNELS
-    dispatch.KERNELS = tuple(watch(kernel) for kernel in kernels)
+    kernels, plain = dispatch.KERNELS, dispatch.PLAIN_KERNELS
+    dispatch.KERNELS, dispatch.PLAIN_KERNELS = (tuple(map(watch, each)) for each in (kernels, plain))
     try:
         attend(scheme, q, q, q, pos, pos, causal=True)
     finally:
-        dispatch.KERNELS = kernels
+        dispatch.KERNELS, dispatch.PLAIN_KERNELS = kernels, plain
     return chosen[0]
 
 

@@ -14,9 +14,20 @@ from transformers.models.swin.modeling_swin import window_partition
 
 from clockhands import positions
 from clockhands.attention import attend, attend_reference, by_distance, extra_channel, window_blocks
-from clockhands.attention.reference import make_request
+from clockhands.attention.request import make_request
 from clockhands.errors import PositionError
-from clockhands.schemes import CATALOGUE, Chunks, Composition, MRoPE, RoPE, Scheme, SSMax, Temperature, Window
+from clockhands.schemes import (
+    CATALOGUE,
+    AttentionInputs,
+    Chunks,
+    Composition,
+    MRoPE,
+    RoPE,
+    Scheme,
+    SSMax,
+    Temperature,
+    Window,
+)
 from tests.schemes.laws import HEADS, LENGTH, WIDTH, Inputs, decode, encoded, inputs, make, run
 from tests.schemes.oracles import ORACLES, Case, weights
 
@@ -127,7 +138,7 @@ def test_a_window_on_a_grid_is_the_square_around_each_cell() -> None:
     """By the neighbours that a two-dimensional convolution reads, counted from a picture of each cell alone."""
     rows, columns, pos = 5, 7, positions.make_grid(1, 5, 7)
     q = torch.zeros(1, 1, rows * columns, 4)
-    bias = Window(1, left=1).bias(q, q, pos, pos)
+    bias = Window(1, left=1).bias(AttentionInputs(q, q, pos, pos))
     alone = torch.eye(rows * columns).view(-1, 1, rows, columns)
     around = torch.nn.functional.conv2d(alone, torch.ones(1, 1, 3, 3), padding=1).flatten(1) > 0
     assert torch.equal(bias[0, 0] == 0, around)
@@ -140,7 +151,7 @@ def test_chunks_on_a_grid_are_the_windows_of_swin() -> None:
     for window in window_partition(number, size).flatten(1):
         together[window[:, None], window] = True
     q = torch.zeros(1, 1, rows * columns, 4)
-    assert torch.equal(Chunks(size=size).bias(q, q, pos, pos)[0, 0] == 0, together)
+    assert torch.equal(Chunks(size=size).bias(AttentionInputs(q, q, pos, pos))[0, 0] == 0, together)
 
 
 @torch.no_grad()
@@ -160,10 +171,10 @@ def test_beside_mrope_a_window_over_places_is_that_of_qwen2_vl() -> None:
     placed = torch.cat([pos, positions.count_up(1, length)[..., None]], dim=-1)
     scheme = Composition(schemes=[MRoPE(8), Window(2, left=left, axis=3)])
     q = torch.zeros(1, 2, length, 8)
-    mask = scheme.bias(q, q, placed, placed)
+    mask = scheme.bias(AttentionInputs(q, q, placed, placed))
     past = torch.ones(length, length, dtype=torch.bool).tril()
     assert torch.equal((mask[0] == 0) & past, theirs)
-    by_coordinates = Window(2, left=left).bias(q, q, pos, pos)
+    by_coordinates = Window(2, left=left).bias(AttentionInputs(q, q, pos, pos))
     assert not torch.equal((by_coordinates[0, 0] == 0) & past, theirs[0]), "the coordinates of an image are no places"
 
 
@@ -221,7 +232,7 @@ def test_positions_without_the_coordinate_are_refused_with_a_way_out(scheme: Sch
 def test_queries_and_keys_have_equally_many_coordinates(scheme: Scheme) -> None:
     q, pos = torch.zeros(1, 2, 3, 8), positions.count_up(1, 3)
     with pytest.raises(PositionError, match=r"encodes 2 coordinates, and these positions have 3"):
-        scheme.bias(q, q, positions.repeat_on_axes(pos, 2), positions.repeat_on_axes(pos, 3))
+        scheme.bias(AttentionInputs(q, q, positions.repeat_on_axes(pos, 2), positions.repeat_on_axes(pos, 3)))
 
 
 def test_no_configuration_of_transformers_has_a_window_over_coordinates() -> None:

@@ -7,7 +7,7 @@ import torch
 
 from clockhands.attention import attend
 from clockhands.errors import PositionError
-from clockhands.schemes import CATALOGUE, Alibi, Sizes, build
+from clockhands.schemes import CATALOGUE, Alibi, AttentionInputs, Sizes, build
 from clockhands.schemes.distance import compute_distances
 
 
@@ -16,8 +16,8 @@ def test_three_texts_at_the_same_positions_have_the_bias_of_each_alone() -> None
     scheme = Alibi(2)
     q = k = torch.zeros(3, 2, 5, 4)
     shared = torch.arange(5)[None].expand(3, -1)
-    expected = scheme.bias(q, k, shared.contiguous(), shared.contiguous())
-    torch.testing.assert_close(scheme.bias(q, k, shared, shared).expand_as(expected), expected)
+    expected = scheme.bias(AttentionInputs(q, k, shared.contiguous(), shared.contiguous()))
+    torch.testing.assert_close(scheme.bias(AttentionInputs(q, k, shared, shared)).expand_as(expected), expected)
     attended = [attend(scheme, q, k, k + 1, at, at) for at in (shared, shared.contiguous())]
     torch.testing.assert_close(*attended)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import gc
 import pickle
 
 import pytest
@@ -14,8 +13,8 @@ from hypothesis import strategies as st
 from clockhands import positions
 from clockhands.errors import PositionError
 from clockhands.schemes import RoPE, Sinusoidal
+from clockhands.schemes.absolute.sinusoidal import encode_as_written
 from clockhands.schemes.frequencies import (
-    Memo,
     check_axes,
     compute_cos_sin,
     compute_frequencies,
@@ -36,51 +35,18 @@ def test_long_runs_take_the_addition_theorem_and_stay_exact(start: int, length: 
     assert torch.equal(compute_sin_cos_pairs(pos, omega, dtype), torch.stack([sine, cosine], dim=-1))
 
 
+@pytest.mark.parametrize("length", [7, 600])
+def test_sinusoids_are_as_the_paper_writes_them(length: int) -> None:
+    pos = torch.arange(length)[None] + torch.tensor([[0], [99_000]])
+    written = encode_as_written(pos, 16, 500.0)
+    torch.testing.assert_close(Sinusoidal(16, base=500.0).encode(pos), written, atol=1e-7, rtol=0)
+
+
 def test_gaps_in_a_long_row_are_seen() -> None:
     pos = torch.arange(600)[None].clone()
     pos[0, 300:] += 5
     whole = Sinusoidal(16).encode(pos)
     torch.testing.assert_close(whole[:, 300:310], Sinusoidal(16).encode(pos[:, 300:310]), atol=1e-7, rtol=0)
-
-
-def test_all_layers_share_one_table_and_another_position_tensor_does_not() -> None:
-    memo, calls = Memo(), []
-    pos = torch.arange(4)[None]
-    for _ in range(3):
-        memo(pos, "a", lambda: calls.append(0))
-    assert len(calls) == 1
-    memo(pos, "b", lambda: calls.append(0))
-    memo(pos.clone(), "b", lambda: calls.append(0))
-    assert len(calls) == 3
-
-
-def test_trap_12_a_position_tensor_changed_in_place_or_freed_is_forgotten() -> None:
-    memo = Memo()
-    pos = torch.arange(4)[None]
-    assert memo(pos, "a", lambda: "before") == "before"
-    pos += 1
-    assert memo(pos, "a", lambda: "after") == "after"
-    del pos
-    gc.collect()
-    assert memo(torch.arange(4)[None], "a", lambda: "new") == "new"
-
-
-def test_nothing_is_kept_in_inference_mode_or_for_positions_with_gradients() -> None:
-    memo, pos = Memo(), torch.arange(4)[None]
-    with torch.inference_mode():
-        memo(pos, "a", lambda: "inside")
-    assert memo(pos, "a", lambda: "outside") == "outside"
-    learned = torch.zeros(1, 2, requires_grad=True)
-    memo(learned, "a", lambda: 1)
-    assert memo(learned, "a", lambda: 2) == 2
-
-
-def test_what_was_made_in_inference_mode_can_be_trained_with_afterwards() -> None:
-    scheme, pos, q = RoPE(8), torch.arange(3)[None], torch.randn(1, 1, 3, 8, requires_grad=True)
-    with torch.inference_mode():
-        scheme.rotate(q.detach(), q.detach(), pos, pos)
-    scheme.rotate(q, q, pos, pos)[0].sum().backward()
-    assert q.grad is not None
 
 
 def test_a_scheme_that_has_run_can_be_copied_and_pickled() -> None:

@@ -86,7 +86,10 @@ def test_rotary_embedding_torch_interpolates_and_rescales() -> None:
         ({"spectrum": "ntk", "factor": 4.0}, RotaryEmbedding(dim=HEAD_DIM, theta_rescale_factor=4.0)),
     ):
         turn = peer.rotate_queries_or_keys
-        same(rotate(RoPE(HEAD_DIM, layout="interleaved", **options)), lambda q, k, turn=turn: (turn(q), turn(k)))
+        same(
+            rotate(RoPE.from_options(HEAD_DIM, layout="interleaved", **options)),
+            lambda q, k, turn=turn: (turn(q), turn(k)),
+        )
 
 
 def test_x_transformers_turns_neighbours() -> None:
@@ -128,7 +131,7 @@ SPECTRA: list[tuple[dict[str, Any], dict[str, Any]]] = [
 def test_trap_22_every_spectrum_equals_transformers_from_its_own_config(
     options: dict[str, Any], more: dict[str, Any], length: int
 ) -> None:
-    scheme = RoPE(HEAD_DIM, **options)
+    scheme = RoPE.from_options(HEAD_DIM, **options)
     parameters = scheme.to_hf_config()
     assert parameters is not None
     built = config(parameters["rope_parameters"], **more)
@@ -145,7 +148,7 @@ def test_trap_22_every_spectrum_equals_transformers_from_its_own_config(
 def test_trap_22_yarns_temperature_is_applied_once_to_each_side() -> None:
     factor = 0.1 * math.log(4) + 1
     for given, wanted in ((None, factor), (1.5, 1.5)):
-        scheme = RoPE(HEAD_DIM, spectrum="yarn", factor=4.0, original_length=64, attention_factor=given)
+        scheme = RoPE.from_options(HEAD_DIM, spectrum="yarn", factor=4.0, original_length=64, attention_factor=given)
         q, k = (x.detach() for x in qk())
         pos = positions.count_up(2, LENGTH)
         a, b = scheme.rotate(q, k, pos, pos)
@@ -168,7 +171,7 @@ def test_trap_20_a_partial_config_is_neoxs() -> None:
 
 def test_trap_21_dynamic_ntk_needs_keys_that_were_not_rotated() -> None:
     """With keys rotated at an earlier length the scores of one step differ from those of the whole; raw ones do not."""
-    scheme = RoPE(HEAD_DIM, spectrum="dynamic", factor=4.0, original_length=8)
+    scheme = RoPE.from_options(HEAD_DIM, spectrum="dynamic", factor=4.0, original_length=8)
     q, k = (x.detach() for x in qk())
     pos = positions.count_up(2, LENGTH)
     whole_q, whole_k = scheme.rotate(q, k, pos, pos)
@@ -183,7 +186,7 @@ def test_trap_21_dynamic_ntk_needs_keys_that_were_not_rotated() -> None:
 
 def test_trap_23_longrope_switches_by_the_rows_own_length() -> None:
     factors = {"short_factor": [1.0] * 8, "long_factor": [4.0] * 8}
-    scheme = RoPE(HEAD_DIM, spectrum="longrope", factor=4.0, original_length=8, **factors)
+    scheme = RoPE.from_options(HEAD_DIM, spectrum="longrope", factor=4.0, original_length=8, **factors)
     q = torch.randn(2, 1, 12, HEAD_DIM)
     mixed = torch.stack([torch.arange(12), torch.arange(12).clamp(max=7)])
     both = scheme.rotate(q, q, mixed, mixed)[0]

@@ -6,16 +6,22 @@ attention inside a block of code, with its weights, to a function.
 
 from __future__ import annotations
 
-from clockhands.attention.dispatch import attend
-from clockhands.attention.reference import RecordedAttention, attend_reference, get_recorder, record
+from clockhands.attention.dispatch import attend, get_recorder, record
+from clockhands.attention.install import Installed, install
+from clockhands.attention.positioning import Cache, Positioning
+from clockhands.attention.reference import RecordedAttention, attend_reference
 from clockhands.attention.request import AttentionRequest, Mask
 
 __all__ = [
     "AttentionRequest",
+    "Cache",
+    "Installed",
     "Mask",
+    "Positioning",
     "RecordedAttention",
     "attend",
     "attend_reference",
     "get_recorder",
+    "install",
     "record",
 ]

@@ -14,12 +14,10 @@ from clockhands.attention.request import AttentionRequest
 from clockhands.schemes.distance import DistanceBias
 from clockhands.shapes import Float, Tensor
 
-__all__ = ["compute", "serves"]
-
 
 def serves(request: AttentionRequest) -> bool:
     """Return whether the bias is a function of the distance of tokens on a line, and tiles are worth their set-up."""
-    scheme, pos = request.scheme, (request.qpos_BS, request.kpos_BT)
+    scheme, pos = request.scheme, (request.qpos, request.kpos)
     return (
         "bias" in request.hooks
         and isinstance(scheme, DistanceBias)

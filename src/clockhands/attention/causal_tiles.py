@@ -10,8 +10,6 @@ from clockhands.attention.line import Line
 from clockhands.attention.request import AttentionRequest
 from clockhands.shapes import Float, Tensor
 
-__all__ = ["LONG", "compute", "serves"]
-
 LONG = 512
 """With this number of queries or more, tiles are faster than the fused kernel."""
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import replace
 from typing import Protocol
 
@@ -18,11 +21,11 @@ from clockhands.attention import (
     reference,
     window_blocks,
 )
-from clockhands.attention.request import AttentionRequest, Mask
+from clockhands.attention.reference import Recorder
+from clockhands.attention.request import LOW_PRECISION, WHOLE_ROWS, AttentionRequest, Mask, make_request
+from clockhands.schemes.composition_rules import AFTER_ROTATE
 from clockhands.schemes.scheme import KeyPositions, Positions, Scheme
 from clockhands.shapes import Float, Tensor
-
-__all__ = ["KERNELS", "Kernel", "attend"]
 
 
 class Kernel(Protocol):
@@ -47,6 +50,11 @@ KERNELS: tuple[Kernel, ...] = (
     fused_kernel,
 )
 """The kernels in the order in which they are asked; the last serves every request."""
+PLAIN_KERNELS: tuple[Kernel, ...] = (causal_tiles, fused_kernel)
+"""Those for a scheme that has nothing left to do after ``rotate``; the first of them for types of 16 bits alone."""
+WHOLE_BIAS_KERNELS: tuple[Kernel, ...] = (reference, fused_kernel)
+"""Those that take a bias whole, whatever it is."""
+_recorder: ContextVar[Recorder | None] = ContextVar("clockhands_recorder", default=None)
 
 
 def attend(
@@ -54,8 +62,8 @@ def attend(
     q_BHSK: Float[Tensor, "B H S K"],
     k_BHTK: Float[Tensor, "B G T K"],
     v_BHTK: Float[Tensor, "B G2 T Kv"],
-    qpos_BS: Positions,
-    kpos_BT: KeyPositions,
+    qpos: Positions,
+    kpos: KeyPositions,
     mask_BHST: Mask | None = None,
     *,
     causal: bool = False,
@@ -65,28 +73,42 @@ def attend(
 ) -> Float[Tensor, "B H S Kv"]:
     """Compute attention with a scheme by the fastest kernel that serves (Vaswani et al. 2017, equation 1).
 
-    ``mask_BHST`` is True where a query may attend to a key (None: everywhere; one row of it serves all queries).
-    ``causal`` adds the mask of the last S of T tokens (query s attends to keys up to T - S + s) and lets kernels skip
-    what it hides. ``scale`` multiplies q·k; None: ``scheme.scale(K)``. ``rotated`` says that q and k have been
-    through ``scheme.rotate``, and v through ``scheme.rotate_values``. ``dropout`` acts on the weights; pass 0 outside
-    training.
+    Positions are [B, S] and [B, T] (or [S], for all texts), or have a last axis of coordinates. ``mask_BHST`` is True
+    where a query may attend to a key, or has numbers that are added to the logits (None: every query may attend to
+    every key; one row of it serves all queries). ``causal`` adds the mask of the last S of T tokens (query s attends to
+    keys up to T - S + s) and lets kernels skip what it hides. ``scale`` multiplies q·k; None: ``scheme.scale(K)``.
+    ``rotated`` says that q and k have been through ``scheme.rotate``, and v through ``scheme.rotate_values``.
+    ``dropout`` acts on the weights; pass 0 outside training.
     Keys and values may have G heads, fewer than H: each is that of H/G consecutive query heads.
-    Returns [B, H, S, Kv]. Raises PositionError for positions that the scheme does not take, UsageError for key heads
-    whose number does not divide H.
+    Returns [B, H, S, Kv]. Raises PositionError for positions that the scheme does not take, UsageError for shapes that
+    do not fit, for a mask of another kind, and for a scheme whose hooks before attention nobody has called: ``encode``
+    and ``locate``, which ``Positioning`` calls.
     """
     if not q_BHSK.numel():
         # No query, nothing to encode; the sums of nothing keep the result in the graph of all three.
         return q_BHSK[..., :1].expand(*q_BHSK.shape[:3], v_BHTK.shape[-1]) + 0 * (k_BHTK.sum() + v_BHTK.sum())
-    request = reference.make_request(
-        scheme, q_BHSK, k_BHTK, v_BHTK, qpos_BS, kpos_BT, mask_BHST,
+    request = make_request(
+        scheme, q_BHSK, k_BHTK, v_BHTK, qpos, kpos, mask_BHST,
         causal=causal, scale=scale, rotated=rotated, dropout=dropout,
     )  # fmt: skip
-    if (recorder := reference.get_recorder()) is not None:
+    recorder = None if torch.compiler.is_compiling() else _recorder.get()
+    if recorder is not None:
         return reference.compute_recorded(request, recorder)
     rotates_back = "rotate_back" in request.hooks
-    request = _simplify(request)
-    out_BHSK = next(kernel for kernel in KERNELS if kernel.serves(request)).compute(request)
-    return scheme.rotate_back(out_BHSK, qpos_BS, kpos_BT) if rotates_back else out_BHSK
+    if request.added_BHST is not None:
+        # A float mask makes any bias: no kernel serves that reads the scheme's own alone.
+        kernels = WHOLE_BIAS_KERNELS
+    elif not request.hooks & AFTER_ROTATE:
+        kernels = PLAIN_KERNELS if q_BHSK.dtype in LOW_PRECISION else PLAIN_KERNELS[-1:]
+    else:
+        request, kernels = _simplify(request), KERNELS
+    chosen = kernels[-1]  # which serves every request
+    for kernel in kernels[:-1]:
+        if kernel.serves(request):
+            chosen = kernel
+            break
+    out_BHSK = chosen.compute(request)
+    return scheme.rotate_back(out_BHSK, request.qpos, request.kpos) if rotates_back else out_BHSK
 
 
 def _simplify(request: AttentionRequest) -> AttentionRequest:
@@ -96,7 +118,25 @@ def _simplify(request: AttentionRequest) -> AttentionRequest:
     """
     scheme = request.scheme.after_rotation()
     split = scheme.split_sinks()
-    if split is not None and not split[0].active_hooks() & reference.WHOLE_ROWS:
+    if split is not None and not split[0].active_hooks() & WHOLE_ROWS:
         scheme, sink_H = split
         request = replace(request, sink_H=sink_H.to(torch.promote_types(request.q_BHSK.dtype, torch.float32)))
     return request if scheme is request.scheme else replace(request, scheme=scheme, hooks=scheme.active_hooks())
+
+
+@contextmanager
+def record(recorder: Recorder) -> Iterator[None]:
+    """Hand every attention inside the block to ``recorder``, computed by the reference path without dropout.
+
+    A compiled model calls no recorder: record it before compiling.
+    """
+    token = _recorder.set(recorder)
+    try:
+        yield
+    finally:
+        _recorder.reset(token)
+
+
+def get_recorder() -> Recorder | None:
+    """Return the function that receives the next attention; None if there is none, and while a model is compiled."""
+    return None if torch.compiler.is_compiling() else _recorder.get()

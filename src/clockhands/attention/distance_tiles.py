@@ -16,8 +16,6 @@ from clockhands.attention.request import AttentionRequest
 from clockhands.attention.tile_work import LOG2E, Tile, TileWork
 from clockhands.shapes import Float, Tensor
 
-__all__ = ["Diagonals", "attend_by_tiles", "make_causal_curve"]
-
 
 def attend_by_tiles(
     request: AttentionRequest, curve_HN: Float[Tensor, "#H N"], line: Line
@@ -68,7 +66,7 @@ class _Tiled(torch.autograd.Function):
     ) -> Tensor:
         seed = int(torch.randint(1 << 62, ()).item()) if dropout else 0
         # Logits in units of ln 2, so that weights are powers of 2; keys and values from right to left.
-        q2, kr, vr = (x.flatten(0, 1) for x in (q * (scale * LOG2E), k.flip(2), v.flip(2)))
+        q2, kr, vr = (q * (scale * LOG2E)).flatten(0, 1), k.flip(2).flatten(0, 1), v.flip(2).flatten(0, 1)
         work = TileWork(q2, kr, vr, curve, mask, sink, dropout, line, seed)
         out = torch.zeros(*q2.shape[:2], v.shape[-1], dtype=v.dtype, device=v.device)
         logsum = torch.zeros(*q2.shape[:2], 1, dtype=work.wide, device=v.device)

@@ -14,19 +14,6 @@ from clockhands.attention.fused_kernel import call_fused_kernel
 from clockhands.attention.request import LOW_PRECISION, AttentionRequest, Mask
 from clockhands.shapes import Bool, Float, Tensor
 
-__all__ = [
-    "FEW_QUERIES",
-    "SHORT",
-    "WIDEST",
-    "WIDEST_LOW",
-    "attend_with_row",
-    "compute",
-    "fits_channel",
-    "has_fast_low_precision",
-    "is_possible",
-    "serves",
-]
-
 WIDEST, WIDEST_LOW = 80.0, 1024.0
 """Logits that a row may span, in float32 or float64 and in 16 bits (``fits_channel``)."""
 FEW_QUERIES, SHORT = 16, 128

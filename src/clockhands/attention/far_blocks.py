@@ -13,8 +13,6 @@ from clockhands.attention.request import AttentionRequest
 from clockhands.schemes.rotary.two_rotations import FarProducts, TwoRotations
 from clockhands.shapes import Bool, Float, Tensor
 
-__all__ = ["ROWS", "compute", "serves"]
-
 ROWS = 128
 """The most queries of a block."""
 
@@ -36,7 +34,7 @@ def compute(request: AttentionRequest) -> Float[Tensor, "B H S Kv"]:
     first to the last that needs it. These are few more than need it, since distance alone tells far from near.
     """
     scheme, q, k = cast("TwoRotations", request.scheme), request.q_BHSK, request.k_BHTK
-    far = list(scheme.rotate_far(q, k, request.qpos_BS, request.kpos_BT))
+    far = list(scheme.rotate_far(q, k, request.qpos, request.kpos))
     return torch.cat([_compute_block(request, far, start, stop) for start, stop in _list_blocks(request)], dim=2)
 
 
@@ -64,8 +62,8 @@ def _compute_block(request: AttentionRequest, far: list[FarProducts], start: int
         product = (own_q @ own_k[:, :, keys].transpose(-1, -2) * request.scale).to(wide)
         logits_BHST[..., keys] = torch.where(wanted_BHST[..., keys], product, logits_BHST[..., keys])
     # These schemes read positions on one axis: [B, S], or [B, S, 1].
-    qpos, kpos = request.qpos_BS[:, start:stop], request.kpos_BT[:, :last]
-    return scheme.weigh(logits_BHST, qpos, kpos).to(request.v_BHTK.dtype) @ request.v_BHTK[:, :, :last]
+    at = request.at._replace(q=q, k=k[:, :, :last], qpos=request.qpos[:, start:stop], kpos=request.kpos[:, :last])
+    return scheme.weigh(logits_BHST, at).to(request.v_BHTK.dtype) @ request.v_BHTK[:, :, :last]
 
 
 def _make_mask(request: AttentionRequest, start: int, stop: int, last: int) -> Bool[Tensor, "#B #H s t"]:

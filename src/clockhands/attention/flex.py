@@ -10,8 +10,6 @@ import torch
 from clockhands.attention.request import AttentionRequest
 from clockhands.shapes import Bool, Float, Tensor
 
-__all__ = ["BLOCK", "MANY_QUERIES", "NARROWEST", "compute", "make_causal_block_mask", "serves"]
-
 MANY_QUERIES, NARROWEST = 1024, 16
 """Queries from which on compiling is worth while, and the narrowest head that FlexAttention takes."""
 BLOCK = 128
@@ -33,7 +31,7 @@ def serves(request: AttentionRequest) -> bool:
         and not request.dropout
         and request.sink_H is None
         and request.scheme.lean_score_mod
-        and not (request.qpos_BS.is_floating_point() or request.kpos_BT.is_floating_point())
+        and not (request.qpos.is_floating_point() or request.kpos.is_floating_point())
         and request.num_queries >= MANY_QUERIES
         and q.shape[-1] >= NARROWEST
         and q.dtype != torch.float64
@@ -44,7 +42,7 @@ def serves(request: AttentionRequest) -> bool:
 def compute(request: AttentionRequest) -> Float[Tensor, "B H S Kv"]:
     """Compute attention through the compiled FlexAttention kernel, with a block mask: [B, H, S, Kv]."""
     q, k = request.q_BHSK, request.k_BHTK
-    modify = request.scheme.score_mod(request.qpos_BS, request.kpos_BT, q, k)
+    modify = request.scheme.score_mod(request.qpos, request.kpos, q, k)
     out: Tensor = _compile_flex_attention()(
         q, k, request.v_BHTK, score_mod=modify, block_mask=_make_block_mask(request), scale=request.scale
     )
@@ -92,12 +90,12 @@ def make_causal_block_mask(queries: int, keys: int, device: torch.device) -> Any
 
     # A mask that was made in inference mode could not be saved for a backward pass.
     with torch.inference_mode(False):
-        first_Q, first_K = (torch.arange(0, size, BLOCK, device=device) for size in (queries, keys))
+        first_Q, first_K = torch.arange(0, queries, BLOCK, device=device), torch.arange(0, keys, BLOCK, device=device)
         last_key_Q = (first_Q + BLOCK).clamp(max=queries) - 1 + later
         some_QK = first_K <= last_key_Q[:, None]
         # A block that is cut off at the end of the text is never whole.
         whole_QK = (first_K + BLOCK - 1 <= (first_Q + later)[:, None]) & (first_Q + BLOCK <= queries)[:, None]
-        partial, whole = (_list_blocks(blocks_QK) for blocks_QK in (some_QK & ~whole_QK, whole_QK))
+        partial, whole = _list_blocks(some_QK & ~whole_QK), _list_blocks(whole_QK)
         return BlockMask.from_kv_blocks(
             *partial, *whole, BLOCK_SIZE=BLOCK, mask_mod=may_attend, seq_lengths=(queries, keys)
         )

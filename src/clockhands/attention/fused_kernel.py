@@ -14,15 +14,6 @@ from clockhands.schemes.content.sinks import softmax_with_sinks
 from clockhands.schemes.scheme import softmax
 from clockhands.shapes import Float, Tensor
 
-__all__ = [
-    "call_fused_kernel",
-    "compute",
-    "compute_with_bias",
-    "prefers_plain_products",
-    "serves",
-    "spread_sinks",
-]
-
 MANY_ROWS = 64
 """Batch rows from which on, with one query in each, matrix products beat the fused kernel."""
 
@@ -33,37 +24,38 @@ def serves(request: AttentionRequest) -> bool:
 
 
 def compute(request: AttentionRequest) -> Float[Tensor, "B H S Kv"]:
-    """Compute attention by one call for all queries: [B, H, S, Kv]."""
-    return compute_with_bias(request, request.compute_bias() if "bias" in request.hooks else None)
-
-
-def compute_with_bias(
-    request: AttentionRequest, bias_BHST: Float[Tensor, "#B #H S T"] | None
-) -> Float[Tensor, "B H S Kv"]:
-    """Compute attention with a bias that has been computed, or with none: [B, H, S, Kv].
+    """Compute attention by one call for all queries: [B, H, S, Kv].
 
     ``is_causal`` of the fused kernel aligns at the top left, so it serves only where S equals T. It masks before it
     scales, so it serves only a scale above 0: -inf times 0 is NaN.
     """
     q, k, v, causal = request.q_BHSK, request.k_BHTK, request.v_BHTK, request.causal
     with_sinks = request.sink_H is not None
-    if prefers_plain_products(q, k, bias_BHST) or (with_sinks and not fuses_sinks(request)):
+    bias_BHST = None if request.added_BHST is None and "bias" not in request.hooks else request.compute_bias()
+    queries, keys = q.shape[2], k.shape[2]
+    # Many queries in float32 without a bias are what the fused kernel was made for, everywhere.
+    usual = bias_BHST is None and queries > 1 and q.dtype not in LOW_PRECISION
+    plain = not usual and prefers_plain_products(q, k, bias_BHST)
+    if plain or (with_sinks and not fuses_sinks(request)):
         return _compute_by_plain_products(request, bias_BHST)
     options: dict[str, Any] = {"scale": request.scale}
     if with_sinks:
         options["sink_BHS"] = spread_sinks(request)
     else:
         options["dropout_p"] = request.dropout
-    alone = request.num_queries == 1
-    aligned = alone or (request.num_queries == request.num_keys and request.scale > 0)
+    alone = queries == 1
+    aligned = alone or (queries == keys and request.scale > 0)
     if bias_BHST is None and request.mask_BHST is None and (not causal or aligned):
         # With dynamic shapes torch.compile makes no bool of a comparison; the kernel wants one, and a branch gives it.
         is_causal = True if causal and not alone else False  # noqa: SIM210
         return call_fused_kernel(q, k, v, is_causal=is_causal, **options)
-    mask: Tensor = request.compute_mask()
-    if bias_BHST is not None:
+    if bias_BHST is None:
+        mask: Tensor = request.compute_mask()
+    else:
         # The fused kernel of a CPU takes a float32 mask with low-precision queries, and adds it in float32.
-        mask = bias_BHST.to(torch.promote_types(q.dtype, torch.float32)).masked_fill(~mask, -math.inf)
+        mask = bias_BHST.to(torch.promote_types(q.dtype, torch.float32))
+        if causal or request.mask_BHST is not None:
+            mask = mask.masked_fill(~request.compute_mask(), -math.inf)
     return call_fused_kernel(q, k, v, attn_mask=mask, **options)
 
 

@@ -9,8 +9,6 @@ import torch
 from clockhands.schemes.scheme import KeyPositions, Positions
 from clockhands.shapes import Int, Tensor
 
-__all__ = ["Line", "find_line"]
-
 
 class Line(NamedTuple):
     """Runs of ``run`` neighbours that begin ``step`` apart. A text is one run; a grid has one for each of its rows."""
@@ -41,7 +39,8 @@ def find_line(q_BS: Positions, k_BT: KeyPositions) -> Line | None:
     if q_BS.dim() != 2:
         return None
     # A batch with stride 0 is one row expanded to all, so that one row is compared instead of all.
-    q_BS, k_BT = (x[:1] if x.stride(0) == 0 else x for x in (q_BS, k_BT))
+    q_BS = q_BS[:1] if q_BS.stride(0) == 0 else q_BS
+    k_BT = k_BT[:1] if k_BT.stride(0) == 0 else k_BT
     first_B, queries, keys = q_BS[:, 0] - k_BT[:, 0], q_BS.shape[1], k_BT.shape[1]
     # The first jump in the positions of the keys ends the first run, and the next position begins the second.
     jumps = (k_BT[0].diff() != 1).nonzero()

@@ -14,8 +14,6 @@ from clockhands.attention.request import AttentionRequest
 from clockhands.attention.sinks import fuses_sinks
 from clockhands.shapes import Float, Tensor
 
-__all__ = ["ELEMENTS", "ELEMENTS_OF_A_GPU", "FEW_QUERIES", "MANY_PAIRS", "ROWS", "compute", "serves"]
-
 ROWS, ELEMENTS, ELEMENTS_OF_A_GPU = 256, 1 << 19, 1 << 24
 """The most queries of a block, and about how many logits it has on a CPU and on a GPU."""
 FEW_QUERIES, MANY_PAIRS = 32, 1 << 22
@@ -48,7 +46,7 @@ def compute(request: AttentionRequest) -> Float[Tensor, "B H S Kv"]:
     parameters: list[Tensor] = [parameter for parameter in request.scheme.parameters() if parameter.requires_grad]
     if request.sink_H is not None and request.sink_H.requires_grad:
         parameters.append(request.sink_H)
-    inputs = (request.q_BHSK, request.k_BHTK, request.v_BHTK, request.qpos_BS, request.kpos_BT)
+    inputs = (request.q_BHSK, request.k_BHTK, request.v_BHTK, request.qpos, request.kpos)
     out: Tensor = _Blockwise.apply(_Blocks(request, seed), *inputs, *parameters)
     return out
 
@@ -79,7 +77,7 @@ class _Blocks:
         if mask is not None:
             rows = slice(start, start + q.shape[2]) if mask.shape[2] > 1 else slice(None)
             mask = mask[:, :, rows, : k.shape[2]]
-        block = replace(self.request, q_BHSK=q, k_BHTK=k, v_BHTK=v, qpos_BS=qpos, kpos_BT=kpos, mask_BHST=mask)
+        block = replace(self.request, q_BHSK=q, k_BHTK=k, v_BHTK=v, qpos=qpos, kpos=kpos, mask_BHST=mask)
         with torch.random.fork_rng([q.device] if q.device.type == "cuda" else [], enabled=dropout > 0):
             if dropout:
                 torch.manual_seed(self.seed + start)

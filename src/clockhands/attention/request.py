@@ -1,50 +1,212 @@
-"""The request that every kernel is asked to serve: everything that one attention computes on."""
+"""The request that every kernel is asked to serve: everything that one attention computes on, checked once."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import cast
+from typing import Any, cast
 
 import torch
 
 from clockhands.attention.line import Line, find_line
+from clockhands.errors import PositionError, UsageError, show_value
 from clockhands.schemes.distance import Curve, DistanceBias
-from clockhands.schemes.scheme import KeyPositions, Positions, Scheme
+from clockhands.schemes.position_checks import check_position_tensor
+from clockhands.schemes.scheme import AttentionInputs, KeyPositions, Positions, Scheme
 from clockhands.shapes import Bool, Float, Tensor
 
-__all__ = ["LOW_PRECISION", "AttentionRequest", "Mask"]
+Mask = Bool[Tensor, "#B #H #S T"] | Float[Tensor, "#B #H #S T"]
+"""True where a query may attend to a key, or numbers that are added to the logits, as SDPA and transformers have them.
 
-Mask = Bool[Tensor, "#B #H #S T"]
-"""True where a query may attend to a key. Sizes of 1 stand for all rows, heads or queries."""
+Sizes of 1 stand for all rows, heads or queries; [S, T] is taken as [1, 1, S, T].
+"""
 
+WHOLE_ROWS = frozenset({"logits", "weigh", "values"})
+"""Hooks that need all logits or weights of a row, which no kernel but the reference has at once."""
 LOW_PRECISION = (torch.bfloat16, torch.float16)
 """Types of 16 bits, in which a bias and a softmax would be too coarse."""
+
+
+def make_request(
+    scheme: Scheme,
+    q_BHSK: Float[Tensor, "B H S K"],
+    k_BHTK: Float[Tensor, "B G T K"],
+    v_BHTK: Float[Tensor, "B G2 T Kv"],
+    qpos: Positions,
+    kpos: KeyPositions,
+    mask_BHST: Mask | None = None,
+    *,
+    causal: bool = False,
+    scale: float | None = None,
+    rotated: bool = False,
+    dropout: float = 0.0,
+) -> AttentionRequest:
+    """Check what ``attend`` was given, rotate queries, keys and values, and put all into one request.
+
+    Arguments and errors are those of ``attend``. Nothing is checked while a model is compiled or traced.
+    """
+    if not (isinstance(qpos, Tensor) and isinstance(kpos, Tensor) and qpos.dim() == kpos.dim() == 2):
+        same = qpos is kpos
+        qpos = check_position_tensor(qpos, "positions of queries")
+        kpos = qpos if same else check_position_tensor(kpos, "positions of keys")
+    if not (torch.compiler.is_compiling() or torch.jit.is_tracing()):  # type: ignore[attr-defined]
+        _check_inputs(scheme, q_BHSK, k_BHTK, v_BHTK, qpos, kpos, rotated)
+    added, mask = None, None if mask_BHST is None else _read_mask(mask_BHST, q_BHSK, k_BHTK)
+    if mask is not None and mask.is_floating_point():
+        added, mask = mask, None
+    hooks, heads = scheme.active_hooks(), q_BHSK.shape[1]
+    if ("encode" in hooks or "locate" in hooks) and not torch.compiler.is_compiling():
+        _check_hooks_before(scheme, hooks, qpos)
+    if added is not None and hooks & WHOLE_ROWS:
+        # Such a hook computes with all logits of a row, and -inf among them would make all of them NaN.
+        mask = added > torch.finfo(added.dtype).min / 2
+        added = added.masked_fill(~mask, 0.0)
+    if heads != k_BHTK.shape[1]:
+        k_BHTK = _share_heads(heads, k_BHTK)
+    if heads != v_BHTK.shape[1]:
+        v_BHTK = _share_heads(heads, v_BHTK)
+    if scale is None:
+        scale = scheme.scale(q_BHSK.shape[-1])
+    if not rotated:
+        if "rotate" in hooks:
+            q_BHSK, k_BHTK = scheme.rotate(q_BHSK, k_BHTK, qpos, kpos)
+        if "rotate_values" in hooks:
+            v_BHTK = scheme.rotate_values(v_BHTK, qpos, kpos)
+    return AttentionRequest(scheme, q_BHSK, k_BHTK, v_BHTK, qpos, kpos, mask, causal, scale, dropout, hooks, added)
+
+
+def _share_heads(heads: int, x_BGTK: Float[Tensor, "B G T K"]) -> Float[Tensor, "B H T K"]:
+    """Repeat each head of keys or values for the query heads of its group: [B, H, T, K].
+
+    Raises UsageError where the number of heads does not divide that of the query heads.
+    """
+    groups = x_BGTK.shape[1]
+    if groups == 0 or heads % groups:
+        raise UsageError(
+            f"{heads} heads of queries cannot share {groups} heads of keys or values; their number must divide {heads}"
+        )
+    return x_BGTK.repeat_interleave(heads // groups, dim=1)
+
+
+def _check_inputs(scheme: Any, q: Any, k: Any, v: Any, qpos: Tensor, kpos: Tensor, rotated: bool) -> None:
+    """Refuse what fits neither the scheme nor itself. Each refusal says the shapes that it got and what to do."""
+    if not isinstance(scheme, Scheme):
+        _refuse_scheme(scheme)
+    for name, x in (("q", q), ("k", k), ("v", v)):
+        if not isinstance(x, Tensor) or x.dim() != 4:
+            got = f"{name} is {list(x.shape)}" if isinstance(x, Tensor) else f"{name} is {show_value(x)}"
+            raise UsageError(f"{got}, but has four axes: [batch, heads, tokens, width of a head]")
+    batch, heads, queries, width = q.shape
+    keys = k.shape[2]
+    shapes = f"q is {list(q.shape)}, k {list(k.shape)}, v {list(v.shape)}"
+    if (qpos.shape[-2] if qpos.dim() == 4 else qpos.shape[1]) != queries:
+        hint = f"give one position for each of the {queries} queries"
+        if qpos.dim() == 2 and qpos.shape[1] == heads:
+            hint = "heads come before tokens: pass q.transpose(1, 2), and k and v so too"
+        raise PositionError(f"positions of queries are {list(qpos.shape)}, and {shapes}; {hint}")
+    if k.shape[0] != batch or v.shape[0] != batch or v.shape[2] != keys or k.shape[3] != width:
+        raise UsageError(f"{shapes}; batch, number of keys, and width of queries and keys must agree")
+    if (kpos.shape[-2] if kpos.dim() == 4 else kpos.shape[1]) != keys:
+        raise PositionError(
+            f"positions of keys are {list(kpos.shape)}, and {shapes}; give one position for each of the {keys} keys"
+        )
+    if qpos.shape[0] not in (1, batch) or kpos.shape[0] not in (1, batch):
+        raise PositionError(
+            f"positions are {list(qpos.shape)} and {list(kpos.shape)}, and {shapes}; "
+            f"give one row for each of the {batch} texts, or one for all"
+        )
+    if q.dtype != k.dtype or q.dtype != v.dtype or q.device != k.device or q.device != v.device:
+        kinds = ", ".join(f"{name} is {x.dtype} on {x.device}" for name, x in (("q", q), ("k", k), ("v", v)))
+        raise UsageError(f"{kinds}; bring them to one type and device, as with k.to(q)")
+    made_heads, made_width = scheme.made_for
+    if made_heads is not None and made_heads != heads:
+        name = type(scheme).__name__
+        raise UsageError(f"{name} was made for {made_heads} heads, and queries have {heads}; set num_heads={heads}")
+    if made_width is not None and made_width != width and not rotated:
+        raise UsageError(
+            f"{type(scheme).__name__} was made for heads of {made_width} channels, and these have {width}; set "
+            f"head_dim={width} (to rotate some channels alone, RoPE has fraction)"
+        )
+
+
+def _check_hooks_before(scheme: Scheme, hooks: frozenset[str], qpos: Tensor) -> None:
+    """Refuse a scheme whose hooks before attention nobody has called."""
+    name = type(scheme).__name__
+    if "locate" in hooks and qpos.dim() != 4:
+        raise UsageError(
+            f"with {name} tokens place themselves, from the input of the layer: pass pos = scheme.locate(x, pos, None) "
+            f"as both positions, or let Positioning(scheme) call it"
+        )
+    if "encode" in hooks and not scheme.encoded:
+        raise UsageError(
+            f"{name} adds vectors at the embedding, and nobody has asked for them: write x = x + scheme.encode(pos) "
+            f"before the first layer, or let Positioning(scheme).embed(x, pos) do it"
+        )
+
+
+def _refuse_scheme(scheme: Any) -> None:
+    """Raise UsageError for what stands in the place of a scheme."""
+    if isinstance(scheme, type) and issubclass(scheme, Scheme):
+        raise UsageError(f"{scheme.__name__} is a class; make a scheme of it first, as in {scheme.__name__}(...)")
+    if isinstance(scheme, str):
+        raise UsageError(f"{scheme!r} is a name; schemes.build makes a scheme of it, or call its class")
+    raise UsageError(
+        f"attend takes a scheme first, and then q, k, v and positions; it was given {type(scheme).__name__}"
+    )
+
+
+def _read_mask(mask: Any, q: Tensor, k: Tensor) -> Tensor:
+    """Return a mask of four axes. Raises UsageError for another form, and for numbers that are no logits."""
+    if not isinstance(mask, Tensor) or not (mask.dtype == torch.bool or mask.is_floating_point()):
+        kind = f"{mask.dtype}" if isinstance(mask, Tensor) else show_value(mask)
+        raise UsageError(
+            f"this mask is {kind}, but must be true where a query may attend to a key, as mask.bool(), "
+            f"or floats that are added to the logits"
+        )
+    wanted = (q.shape[0], q.shape[1], q.shape[2], k.shape[2])
+    if mask.dim() == 2 and mask.shape == wanted[2:]:
+        return mask[None, None]
+    if mask.dim() != 4 or any(size not in (1, want) for size, want in zip(mask.shape, wanted, strict=True)):
+        advice = "write mask[:, None, None, :] for one of tokens, and mask[:, None] for one of pairs"
+        raise UsageError(
+            f"this mask is {list(mask.shape)}, but must be [batch, heads, queries, keys], here {list(wanted)}, "
+            f"or 1 where all are alike; {advice}"
+        )
+    return mask
 
 
 @dataclass(frozen=True)
 class AttentionRequest:
     """Queries, keys and values of one attention, where they stand, and who may attend to whom.
 
-    ``q_BHSK`` and ``k_BHTK`` have been rotated, and ``v_BHTK`` where the scheme rotates values. ``mask_BHST`` is None
-    where every query may attend to every key; ``causal`` adds the mask of the last S of T tokens: query s attends to
-    keys up to T - S + s. ``scale`` multiplies q·k; ``dropout`` is the rate on the weights; ``hooks`` are those that the
-    scheme needs under its options. ``sink_H`` are the logits of sinks, in float32 at least: one more key of each head,
-    whose value is 0. The scheme itself has none then.
+    Queries and keys have been rotated, and values where the scheme rotates them.
     """
 
     scheme: Scheme
     q_BHSK: Float[Tensor, "B H S Kr"]
     k_BHTK: Float[Tensor, "B H T Kr"]
     v_BHTK: Float[Tensor, "B H T Kv"]
-    qpos_BS: Positions
-    kpos_BT: KeyPositions
-    mask_BHST: Mask | None
+    qpos: Positions
+    kpos: KeyPositions
+    mask_BHST: Bool[Tensor, "#B #H #S T"] | None
+    """True where a query may attend to a key; None: everywhere."""
     causal: bool
+    """Whether the mask of the last S of T tokens is added: query s attends to keys up to T - S + s."""
     scale: float
+    """The factor on q·k."""
     dropout: float
+    """The rate on the weights."""
     hooks: frozenset[str]
+    """The hooks that the scheme needs under its options."""
+    added_BHST: Float[Tensor, "#B #H #S T"] | None = None
+    """A float mask, which is added to the logits as a bias is."""
     sink_H: Float[Tensor, " H"] | None = None
+    """The logits of sinks, float32 at least: one more key of each head, whose value is 0. The scheme has none then."""
+
+    @property
+    def at(self) -> AttentionInputs:
+        """What the scheme's hooks read."""
+        return AttentionInputs(self.q_BHSK, self.k_BHTK, self.qpos, self.kpos, self.scale)
 
     @property
     def num_queries(self) -> int:
@@ -62,8 +224,11 @@ class AttentionRequest:
         return self.q_BHSK.dtype in LOW_PRECISION
 
     def compute_bias(self) -> Float[Tensor, "#B #H S T"] | None:
-        """Compute the scheme's whole bias, [B, H, S, T] or sizes of 1 for what is the same; None if it has none."""
-        return self.scheme.bias(self.q_BHSK, self.k_BHTK, self.qpos_BS, self.kpos_BT, self.scale)
+        """Compute what is added to the logits, [B, H, S, T] or sizes of 1 for what is the same; None if nothing is."""
+        bias = self.scheme.bias(self.at) if "bias" in self.hooks else None
+        if bias is None or self.added_BHST is None:
+            return self.added_BHST if bias is None else bias
+        return bias + self.added_BHST
 
     def compute_mask(self) -> Bool[Tensor, "#B #H S T"]:
         """Join ``mask_BHST`` and the causal mask to one of all queries and keys: [B, H, S, T], sizes of 1 allowed."""
@@ -82,7 +247,7 @@ class AttentionRequest:
     @cached_property
     def line(self) -> Line | None:
         """How the tokens stand on a line, or None if they do not; only with a ``DistanceBias``."""
-        if not cast(DistanceBias, self.scheme).is_on_line(self.qpos_BS, self.kpos_BT):
+        if not cast(DistanceBias, self.scheme).is_on_line(self.qpos, self.kpos):
             return None
         return find_line(*self._whole_positions_and_curve[:2])
 
@@ -102,12 +267,12 @@ class AttentionRequest:
     @cached_property
     def middle_row_BHT(self) -> Float[Tensor, "#B H T"]:
         """The bias of a query at the middle key, which stands for all rows; only with a bias in ``hooks``."""
-        axis, middle = (2 if self.kpos_BT.dim() == 4 else 1), self.num_keys // 2
-        q_BH1K, place = self.q_BHSK[:, :, :1], self.kpos_BT.narrow(axis, middle, 1)
-        bias_BH1T = cast(Tensor, self.scheme.bias(q_BH1K, self.k_BHTK, place, self.kpos_BT, self.scale))
+        axis, middle = (2 if self.kpos.dim() == 4 else 1), self.num_keys // 2
+        at = self.at._replace(q=self.q_BHSK[:, :, :1], qpos=self.kpos.narrow(axis, middle, 1))
+        bias_BH1T = cast(Tensor, self.scheme.bias(at))
         return bias_BH1T[:, :, 0]
 
     @cached_property
     def _whole_positions_and_curve(self) -> tuple[Tensor, Tensor, Curve]:
         """Whole positions of queries and of keys on a line, and the bias as a function of their distance."""
-        return cast(DistanceBias, self.scheme).place_on_line(self.qpos_BS, self.kpos_BT)
+        return cast(DistanceBias, self.scheme).place_on_line(self.qpos, self.kpos)

@@ -16,8 +16,6 @@ from torch.autograd.function import once_differentiable
 from clockhands.attention.request import AttentionRequest
 from clockhands.shapes import Float, Tensor
 
-__all__ = ["attend_with_sinks", "fuses_sinks"]
-
 # No public function of PyTorch returns the logarithms of a CPU. ``scaled_dot_product_attention`` calls these two.
 _KERNEL = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
 _KERNEL_BACKWARD = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
@@ -56,7 +54,8 @@ def attend_with_sinks(
     """
     if attn_mask is not None and attn_mask.dtype == torch.bool:
         attn_mask = torch.zeros_like(attn_mask, dtype=q_BHSK.dtype).masked_fill_(~attn_mask, -torch.inf)
-    q, k, v = (x if x.stride(-1) == 1 else x.contiguous() for x in (q_BHSK, k_BHTK, v_BHTK))
+    # Called directly, the kernel wants channels that lie beside each other.
+    q, k, v = [x if x.stride(-1) == 1 else x.contiguous() for x in (q_BHSK, k_BHTK, v_BHTK)]
     out: Tensor = _WithSinks.apply(q, k, v, sink_BHS, attn_mask, is_causal, scale)
     return out
 

@@ -11,8 +11,6 @@ import torch
 from clockhands.attention.line import Line
 from clockhands.shapes import Tensor
 
-__all__ = ["ELEMENTS", "LOG2E", "ROWS", "Tile", "TileWork"]
-
 ROWS, ELEMENTS = 128, 1 << 18
 """The most queries of a tile, and about how many weights it has."""
 LOG2E = 1 / math.log(2)

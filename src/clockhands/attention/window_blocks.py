@@ -16,8 +16,6 @@ from clockhands.attention.sinks import fuses_sinks
 from clockhands.schemes import Window
 from clockhands.shapes import Float, Tensor
 
-__all__ = ["ROWS", "compute", "serves"]
-
 ROWS = 64
 """The queries of a block; ``WIDER`` times as many for a gradient in a wide window, where many blocks share a key."""
 WIDER = 4
@@ -49,8 +47,7 @@ def compute(request: AttentionRequest) -> Float[Tensor, "B H S Kv"]:
     The queries at either end, whose windows or blocks are cut off, are computed by themselves.
     """
     first, last = _find_first(request), _find_first(request) + _count_blocks(request) * _choose_rows(request)
-    ends = ((0, first), (last, request.num_queries))
-    head, tail = (_compute_end(request, start, stop) for start, stop in ends)
+    head, tail = _compute_end(request, 0, first), _compute_end(request, last, request.num_queries)
     parts = (head, _compute_middle(request, first, last), tail)
     return torch.cat([part for part in parts if part.shape[2]], dim=2)
 
@@ -83,7 +80,7 @@ def _needs_gradient(request: AttentionRequest) -> bool:
 
 def _is_text(request: AttentionRequest) -> bool:
     """Return whether tokens are neighbours on a line, and the queries the last of them."""
-    q_BS, k_BT = request.qpos_BS, request.kpos_BT
+    q_BS, k_BT = request.qpos, request.kpos
     if q_BS.is_floating_point() or k_BT.is_floating_point() or request.line is None:
         return False
     queries, keys = request.num_queries, request.num_keys
@@ -96,7 +93,8 @@ def _compute_middle(request: AttentionRequest, first: int, last: int) -> Float[T
     start = request.num_keys - request.num_queries + first - left
     q = request.q_BHSK[:, :, first:last].unflatten(2, (-1, rows)).flatten(0, 1)
     size = (q.shape[1], rows, left + rows + right)
-    k, v = (_Overlap.apply(x.flatten(0, 1), start, size) for x in (request.k_BHTK, request.v_BHTK))
+    k = _Overlap.apply(request.k_BHTK.flatten(0, 1), start, size)
+    v = _Overlap.apply(request.v_BHTK.flatten(0, 1), start, size)
     mask = _make_mask(request, range(left, left + rows), range(size[2]))
     # The blocks stand where heads did, and the heads are among the rows of the batch.
     sink = None if request.sink_H is None else request.sink_H.repeat(batch_and_heads[0])[:, None, None]
@@ -110,7 +108,7 @@ def _compute_end(request: AttentionRequest, start: int, stop: int) -> Float[Tens
     offset = request.num_keys - request.num_queries
     keys = range(max(0, offset + start - left), min(request.num_keys, offset + stop + right))
     q = request.q_BHSK[:, :, start:stop]
-    k, v = (x[:, :, keys.start : keys.stop] for x in (request.k_BHTK, request.v_BHTK))
+    k, v = request.k_BHTK[:, :, keys.start : keys.stop], request.v_BHTK[:, :, keys.start : keys.stop]
     if start == stop:
         return v[:, :, :0]
     options: dict[str, Any] = {"sink_BHS": spread_sinks(request), "scale": request.scale}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from clockhands.catalogue import UnknownNameError
 from clockhands.cli.common import check_file
-from clockhands.errors import UsageError, describe_unknown
+from clockhands.errors import ConfigError, UsageError, describe_unknown
 from clockhands.files import write_text
 from clockhands.options import options_of, parse, read_assignments
 
@@ -27,6 +27,7 @@ EXAMPLES = (
     "clockhands schemes",
     "clockhands schemes sinusoidal",
     "clockhands schemes rope base=500000 --draw rope.svg",
+    "clockhands schemes alibi num_heads=40",
     "clockhands schemes --json",
 )
 SHADES, BARS, HIDDEN = " ░▒▓█", "▁▂▃▄▅▆▇█", "╱"
@@ -38,7 +39,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "name", nargs="?", help="the scheme, spectrum, form or transform to explain (default: list them all)"
     )
-    parser.add_argument("options", nargs="*", metavar="option=value", help="options of the scheme, such as base=500000")
+    parser.add_argument(
+        "options",
+        nargs="*",
+        metavar="option=value",
+        help="options of the scheme, such as base=500000, and sizes, such as num_heads=40",
+    )
     parser.add_argument("--draw", metavar="FILE.svg", help="draw the scheme to a file")
     parser.add_argument("--overwrite", action="store_true", help="replace the file of --draw if it exists")
     parser.add_argument("--json", action="store_true", help="print the list, or the explanation, as JSON")
@@ -59,8 +65,8 @@ def run(options: argparse.Namespace) -> int:
         _explain_variant(variant, options)
         return 0
     check_file("--draw", options.draw, overwrite=options.overwrite, suffix=".svg")
-    options_set = _read(options.name, options.options)
-    scheme_page = make_page(options.name, options_set)
+    options_set, sizes = _read(options.name, options.options)
+    scheme_page = make_page(options.name, options_set, sizes)
     if options.draw:
         _draw(options.name, options_set, options.draw)
     print(json.dumps(scheme_page.to_dict(), indent=1)) if options.json else _print_page(scheme_page, options_set)
@@ -78,20 +84,27 @@ def _explain_variant(variant: Variant, options: argparse.Namespace) -> None:
     print(json.dumps(asdict(variant), indent=1) if options.json else describe_variant(variant))
 
 
-def _read(name: str, written: list[str]) -> dict[str, Any]:
-    """Return the values of ``base=500`` and its like by name.
+def _read(name: str, written: list[str]) -> tuple[dict[str, Any], dict[str, int]]:
+    """Return the values of ``base=500`` and its like by name: options, and sizes as ``num_heads=40``.
 
     Raises ConfigError for what has another form, and UnknownNameError for a name that no row of the list has.
     """
     from clockhands.scheme_pages.variants import VARIANTS
-    from clockhands.schemes import CATALOGUE
+    from clockhands.schemes import CATALOGUE, list_meant, list_sizes
 
     if name not in CATALOGUE:
+        if list_meant(name, CATALOGUE):
+            raise UnknownNameError(CATALOGUE.describe_unknown_name(name))
         names = [*CATALOGUE, *(variant.name for variant in VARIANTS)]
         raise UnknownNameError(describe_unknown("scheme", name, names))
     known: Mapping[str, Any] = options_of(CATALOGUE[name])
     values = read_assignments(written, f"scheme {name!r}")
-    return {key: parse(value, known[key].type) if key in known else value for key, value in values.items()}
+    sizes = {key: parse(values.pop(key), int) for key in list_sizes(CATALOGUE[name]) if key in values}
+    wrong = [f"{key} is {value!r}, but must be a whole number above 0" for key, value in sizes.items()
+             if not (isinstance(value, int) and value > 0)]  # fmt: skip
+    if wrong:
+        raise ConfigError(wrong, f"scheme {name!r}")
+    return {key: parse(value, known[key].type) if key in known else value for key, value in values.items()}, sizes
 
 
 def _list(everything: list[Page]) -> None:
@@ -145,6 +158,8 @@ def _print_page(page: Page, options_set: dict[str, Any]) -> None:
     lines += [f"learns     {page.parameters:,} parameters {where} (d_model 512, 8 heads)"]
     if page.cost is not None:
         lines += [f"costs      {page.cost:.2f} times the time of no position ({read_costs()['setting']})"]
+    for label, values in page.numbers.items():
+        lines += [f"{label:<10} {', '.join(f'{value:.6g}' for value in values)}"]
     lines += [f"{'' if number else 'not':<10} {limit}" for number, limit in enumerate(page.limits)]
     lines += ["keeps      every law" + (", except" if page.excuses else "")]
     lines += [f"  {law}: {reason}" for law, reason in page.excuses.items()]

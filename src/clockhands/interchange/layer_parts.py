@@ -68,7 +68,9 @@ def have_equal_effect(ours: Parts, theirs: Parts, head_dim: int, causal: bool, a
     for scheme, options in ours.items():
         first, second = (_simplify(scheme, table, causal) for table in (options, theirs[scheme]))
         if scheme == "rope":
-            if not _rotate_equally(RoPE(head_dim, **first), RoPE(head_dim, **second), any_pairing):
+            if not _rotate_equally(
+                RoPE.from_options(head_dim, **first), RoPE.from_options(head_dim, **second), any_pairing
+            ):
                 return False
         elif first != second:
             return False

@@ -132,7 +132,7 @@ def _make_keys(layers: Sequence[Parts], model_type: str, head_dim: int) -> dict[
         keys["rope_parameters"] = tables if "rotation by kind" in supported else next(iter(tables.values()))
     # A slice of the channels of each head rotates: the keys say how many channels do, and how many do not.
     if "slice" in supported:
-        width = next((RoPE(head_dim, **options).channels for options in ropes.values()), 0)
+        width = next((RoPE.from_options(head_dim, **options).channels for options in ropes.values()), 0)
         keys |= {"qk_rope_head_dim": width, "qk_nope_head_dim": head_dim - width, "head_dim": width}
     return keys
 
@@ -146,7 +146,7 @@ def _name_kind(layer: Parts, supported: Sequence[str]) -> str:
 
 def _make_rope_table(options: Mapping[str, Any], head_dim: int, with_share: bool) -> dict[str, Any]:
     """Return ``rope_parameters`` of one rotation; ``with_share``: with the share of channels that rotate."""
-    scheme = RoPE(head_dim, **options)
+    scheme = RoPE.from_options(head_dim, **options)
     table = scheme.spectrum.to_hf_config(scheme.base, scheme.channels)
     return {**table, "partial_rotary_factor": scheme.fraction} if with_share and scheme.fraction != 1.0 else table
 

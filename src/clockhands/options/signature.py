@@ -54,12 +54,29 @@ def _read_options(owner: Any) -> Mapping[str, Option]:
         hints = typing.get_type_hints(called, include_extras=True)
         parameters = inspect.signature(called).parameters.values()
         defaults = {p.name: p.default for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY}
-    return types.MappingProxyType(
-        {
-            name: Option(name, hints.get(name, Any), default, meanings.get(name, ""))
-            for name, default in defaults.items()
-        }
-    )
+    options: dict[str, Option] = {}
+    for name, default in defaults.items():
+        options[name] = Option(name, hints.get(name, Any), default, meanings.get(name, ""))
+        if hasattr(hints.get(name), "kinds"):
+            options |= _flatten(options[name])
+    return types.MappingProxyType(options)
+
+
+def _flatten(option: Option) -> dict[str, Option]:
+    """Return the options that stand for a value with options of its own: the name of its kind, and those beside it.
+
+    Its type has the kinds by name: ``kinds()``. ``spectrum=YaRN(factor=4.0)`` is written ``spectrum = "yarn"`` and
+    ``factor = 4.0``; what is left at None is as the kind itself has it.
+    """
+    kinds: Mapping[str, type] = option.type.kinds()
+    default = next(name for name, kind in kinds.items() if isinstance(option.default, kind))
+    flat = {option.name: Option(option.name, typing.Literal[tuple(kinds)], default, option.meaning)}
+    takers: dict[str, list[str]] = {}
+    for kind_name, kind in kinds.items():
+        for name, own in _read_options(kind).items():
+            takers.setdefault(name, []).append(f"``{kind_name}``")
+            flat[name] = Option(name, own.type | None, None, f"{own.meaning} For {', '.join(takers[name])}.")
+    return flat
 
 
 def _get_default(field: dataclasses.Field[Any]) -> Any:

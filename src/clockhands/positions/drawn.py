@@ -15,8 +15,6 @@ from clockhands.positions.faults import refuse_faults
 from clockhands.positions.transform import Transform, TransformContext
 from clockhands.shapes import Float, Int, Num, Tensor
 
-__all__ = ["Jittered", "RandomFloat", "Skipping"]
-
 
 @dataclass(frozen=True)
 class RandomFloat(Transform):

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from clockhands.errors import ConfigError
 
-__all__ = ["refuse_faults"]
-
 
 def refuse_faults(name: str, *checks: tuple[bool, str]) -> None:
     """Raise ConfigError with the sentence of every check that is True, if any is.

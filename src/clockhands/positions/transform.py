@@ -10,8 +10,6 @@ import torch
 from clockhands.positions.making import TokenMask
 from clockhands.shapes import Num, Tensor
 
-__all__ = ["Transform", "TransformContext"]
-
 
 @dataclass(frozen=True)
 class TransformContext:

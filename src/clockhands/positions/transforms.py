@@ -29,8 +29,6 @@ from clockhands.positions.making import centre, interpolate, shift
 from clockhands.positions.transform import Transform, TransformContext
 from clockhands.shapes import Float, Int, Num, Tensor
 
-__all__ = ["TRANSFORMS", "Cape", "Randomised", "Scaled", "Shifted", "Transform", "make_transform"]
-
 
 @dataclass(frozen=True)
 class Shifted(Transform):

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from clockhands.schemes import Declares
 
-__all__ = ["list_limits"]
-
 SLOW = 2.0
 """Times the cost of no position from which a page says that a scheme costs time."""
 

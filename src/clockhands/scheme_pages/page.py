@@ -67,6 +67,7 @@ class Page:
     options: tuple[OptionDoc, ...]
     declares: Mapping[str, Any]
     parameters: int
+    numbers: Mapping[str, tuple[float, ...]]
     per_layer: bool
     cost: float | None
     limits: tuple[str, ...]
@@ -84,11 +85,15 @@ class Page:
         return {"name": self.name, "kind": "scheme", "of": self.name, **asdict(self)}
 
 
-def make_page(name: str, overrides: Mapping[str, Any] | None = None) -> Page:
-    """Make the page of a scheme under options. Raises UnknownNameError for its name, ConfigError for the options."""
+def make_page(name: str, overrides: Mapping[str, Any] | None = None, sizes: Mapping[str, int] | None = None) -> Page:
+    """Make the page of a scheme under options, and ``sizes`` other than ``PAGE_SIZES``.
+
+    Raises UnknownNameError for its name, ConfigError for the options.
+    """
     kind, options = CATALOGUE[name], complete_options(name, overrides)
-    scheme = build(CATALOGUE, name, PAGE_SIZES, options)
-    in_encoder = build(CATALOGUE, name, dataclasses.replace(PAGE_SIZES, causal=False), options)
+    shown = dataclasses.replace(PAGE_SIZES, **dict[str, Any](sizes or {}))
+    scheme = build(CATALOGUE, name, shown, options)
+    in_encoder = build(CATALOGUE, name, dataclasses.replace(shown, causal=False), options)
     summary, _ = read_docstring(kind)
     cost = read_costs()["times the cost of none"].get(name)
     return Page(
@@ -106,6 +111,7 @@ def make_page(name: str, overrides: Mapping[str, Any] | None = None) -> Page:
         ),
         declares=asdict(scheme.declares),
         parameters=sum(parameter.numel() for parameter in scheme.parameters()),
+        numbers=scheme.list_numbers(),
         per_layer=kind.per_layer,
         cost=cost,
         limits=tuple(list_limits(scheme.declares, in_encoder.declares, cost)),

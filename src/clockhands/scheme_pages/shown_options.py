@@ -7,8 +7,6 @@ from typing import Any
 
 from clockhands.schemes.rotary.trained_length import add_trained_length
 
-__all__ = ["SHOWN_LENGTH", "complete_options"]
-
 SHOWN_LENGTH = 512
 """The trained length of what is shown: that of the text on which costs are measured."""
 

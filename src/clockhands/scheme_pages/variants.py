@@ -11,8 +11,6 @@ import tomli_w
 from clockhands.options import defaults_of, options_of
 from clockhands.positions import TRANSFORMS
 
-__all__ = ["VARIANTS", "Variant", "describe_variant", "find_variant", "make_position_table"]
-
 Kind = Literal["spectrum", "form", "transform"]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from clockhands.catalogue import Catalogue, get_module_line
 from clockhands.schemes.absolute.axes import SinusoidalAxes
 from clockhands.schemes.absolute.bands import FourierBands
@@ -25,7 +27,7 @@ from clockhands.schemes.bias.sandwich import Sandwich
 from clockhands.schemes.bias.swin import LogCPB, SwinTable
 from clockhands.schemes.bias.t5 import T5Bias
 from clockhands.schemes.bias.window import Window
-from clockhands.schemes.catalogue import Sizes, build, find_option_faults, read_part
+from clockhands.schemes.catalogue import Sizes, build, find_option_faults, list_sizes, read_part
 from clockhands.schemes.composition import Composition
 from clockhands.schemes.content.carope import CARoPE
 from clockhands.schemes.content.cope import CoPE
@@ -42,6 +44,7 @@ from clockhands.schemes.content.stick_breaking import StickBreaking
 from clockhands.schemes.content.transformer_xl import TransformerXL
 from clockhands.schemes.content.tupe import TUPE
 from clockhands.schemes.distance import DistanceBias
+from clockhands.schemes.other_names import list_meant
 from clockhands.schemes.rotary.axial import Axial
 from clockhands.schemes.rotary.dual_chunk import DualChunk
 from clockhands.schemes.rotary.fope import FoPE
@@ -54,10 +57,12 @@ from clockhands.schemes.rotary.rerope import ReRoPE
 from clockhands.schemes.rotary.rope import RoPE
 from clockhands.schemes.rotary.rotation import compile_rotation
 from clockhands.schemes.rotary.self_extend import SelfExtend
+from clockhands.schemes.rotary.spectrum import NTK, Dynamic, HoPE, Linear, Plain, Proportional, Spectrum
 from clockhands.schemes.rotary.ssmax import SSMax
 from clockhands.schemes.rotary.temperature import Temperature
 from clockhands.schemes.rotary.xpos import XPos
-from clockhands.schemes.scheme import Declares, Scheme
+from clockhands.schemes.rotary.yarn import Llama3, LongRoPE, YaRN
+from clockhands.schemes.scheme import AttentionInputs, Declares, Scheme
 
 CATALOGUE: Catalogue[type[Scheme]] = Catalogue(
     "scheme",
@@ -116,16 +121,30 @@ CATALOGUE: Catalogue[type[Scheme]] = Catalogue(
         "composition": Composition,
     },
     describe=get_module_line,
+    meant=lambda name: list_meant(name, CATALOGUE),
 )
+
+
+def __getattr__(name: str) -> Any:
+    """Say which class is meant by another name for it: ``ALiBi`` for ``Alibi``."""
+    if not name.startswith("_"):
+        meant = [CATALOGUE[key].__name__ for key in list_meant(name, CATALOGUE)]
+        if meant:
+            # Not an AttributeError, of which ``from clockhands.schemes import ALiBi`` would not show the sentence.
+            raise ImportError(f"clockhands.schemes has no {name!r}; did you mean {' or '.join(meant[:3])}?")
+    raise AttributeError(f"module 'clockhands.schemes' has no attribute {name!r}")
+
 
 __all__ = [
     "CATALOGUE",
     "DAPE",
     "DIET",
     "GRAPE",
+    "NTK",
     "TUPE",
     "Alibi",
     "AlibiAxes",
+    "AttentionInputs",
     "Axial",
     "Binary",
     "CARoPE",
@@ -136,23 +155,30 @@ __all__ = [
     "Declares",
     "DistanceBias",
     "DualChunk",
+    "Dynamic",
     "DynamicPositionBias",
     "Fire",
     "FoPE",
     "Forgetting",
     "FourierBands",
+    "HoPE",
     "Index",
     "Inkling",
     "Kerple",
     "LearnableFourier",
     "Learned",
     "LieRE",
+    "Linear",
+    "Llama3",
     "LogCPB",
+    "LongRoPE",
     "MRoPE",
     "Mixed",
     "NoPosition",
     "PaTH",
+    "Plain",
     "PoPE",
+    "Proportional",
     "RandomVectors",
     "RePo",
     "ReRoPE",
@@ -167,6 +193,7 @@ __all__ = [
     "Sinusoidal",
     "SinusoidalAxes",
     "Sizes",
+    "Spectrum",
     "StickBreaking",
     "SwinTable",
     "T5Bias",
@@ -176,8 +203,11 @@ __all__ = [
     "Universal",
     "Window",
     "XPos",
+    "YaRN",
     "build",
     "compile_rotation",
     "find_option_faults",
+    "list_meant",
+    "list_sizes",
     "read_part",
 ]

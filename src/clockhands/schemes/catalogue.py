@@ -17,8 +17,6 @@ from clockhands.options import check_options, convert, options_of
 from clockhands.schemes.composition import Composition
 from clockhands.schemes.scheme import SIZES, Scheme
 
-__all__ = ["Sizes", "build", "find_option_faults", "list_sizes", "read_part"]
-
 
 @dataclass(frozen=True)
 class Sizes:
@@ -118,6 +116,6 @@ def build(
                 parts.append(build(catalogue, part, sizes, part_options, validated=True))
         values["schemes"] = parts
     try:
-        return scheme(**{size: model[size] for size in list_sizes(scheme)}, **values)
+        return scheme.from_options(**{size: model[size] for size in list_sizes(scheme)}, **values)
     except ConfigError as fault:
         raise ConfigError(fault.faults, f"scheme {name!r}") from fault

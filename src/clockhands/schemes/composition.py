@@ -9,13 +9,25 @@ import torch
 from torch import nn
 
 from clockhands.errors import ConfigError
-from clockhands.schemes.composition_logits import chain_score_mods, pass_logits, sum_biases
 from clockhands.schemes.composition_positions import PartPositions
 from clockhands.schemes.composition_rules import combine_declarations, find_conflicts, find_scheme_after_rotation
-from clockhands.schemes.scheme import Declares, KeyPositions, Positions, Scheme, ScoreMod
-from clockhands.shapes import Bool, Float, Tensor
-
-__all__ = ["Composition", "PartLike"]
+from clockhands.schemes.scheme import (
+    AttentionInputs,
+    Declares,
+    KeyPositions,
+    Keys,
+    Logits,
+    MaskedPairs,
+    Places,
+    Positions,
+    Queries,
+    Rotated,
+    Scheme,
+    ScoreMod,
+    States,
+    Values,
+)
+from clockhands.shapes import Float, Tensor
 
 PartLike: TypeAlias = str | Mapping[str, Any] | Scheme
 """The name of a scheme, a table with its name under ``scheme`` and its options beside it, or a scheme that is built."""
@@ -37,10 +49,10 @@ class Composition(Scheme):
 
     Example:
         >>> import torch
-        >>> from clockhands.schemes import Composition, RoPE, Window
-        >>> both = Composition(schemes=[RoPE(2), Window(num_heads=1, left=1)])
+        >>> from clockhands.schemes import AttentionInputs, Composition, RoPE, Window
+        >>> both = Composition(RoPE(2), Window(num_heads=1, left=1))
         >>> q, pos = torch.ones(1, 1, 3, 2), torch.tensor([[0, 1, 2]])
-        >>> both.bias(q, q, pos, pos)[0, 0, 2]
+        >>> both.bias(AttentionInputs(q, q, pos, pos))[0, 0, 2]
         tensor([-inf, 0., 0.])
     """
 
@@ -49,22 +61,23 @@ class Composition(Scheme):
     peers = ("transformers: layer_types with sliding_window, rope_parameters by layer type, sinks",)
     models = ("Mistral", "gpt-oss", "Gemma 3", "ModernBERT", "Llama 4", "Cohere2", "OLMo 3", "MPNet")
 
-    def __init__(self, *, schemes: Sequence[PartLike] = ("rope", "window")) -> None:
+    def __init__(self, *parts: Scheme, schemes: Sequence[PartLike] = ("rope", "window")) -> None:
         super().__init__()
+        schemes = parts or schemes
         if not all(isinstance(part, Scheme) for part in schemes):
             names = ", ".join(repr(part) for part in schemes if not isinstance(part, Scheme))
             raise ConfigError(
                 [
-                    f"composition was given {names}, but takes schemes that are built, as in schemes=[RoPE(64)]; "
-                    f"schemes.build takes names"
+                    f"composition was given {names}, but takes schemes that are built, as in "
+                    f"Composition(RoPE(64), Window(8)); schemes.build takes names"
                 ],
                 "the scheme",
             )
-        parts = cast(Sequence[Scheme], schemes)
-        faults = find_conflicts(parts)
+        built = cast(Sequence[Scheme], schemes)
+        faults = find_conflicts(built)
         if faults:
             raise ConfigError(faults, "the scheme")
-        self._set_parts(parts, set())
+        self._set_parts(built, set())
 
     def _set_parts(self, parts: Sequence[Scheme], borrowed: set[int]) -> None:
         """Keep the parts; those that are borrowed are another module's, which saves and initialises them."""
@@ -82,12 +95,31 @@ class Composition(Scheme):
         self._sinks = tuple(part for part in parts if part.split_sinks() is not None)
         self._beside_sinks = (self._make_scheme_beside_sinks(),)
         self._positions = PartPositions(parts)
+        self.told = {}
+        # The parts agree (``find_conflicts``), but for those that go with any heads.
+        heads = next((part.made_for[0] for part in parts if part.made_for[0] is not None), None)
+        width = next((part.made_for[1] for part in parts if part.made_for[1] is not None), None)
+        self.made_for = (heads, width)
         self._rotating_values = next(((part,) for part in parts if "rotate_values" in part.active_hooks()), ())
 
     @property
     def parts(self) -> tuple[Scheme, ...]:
         """The schemes that stand side by side, in their order."""
         return self._all_parts
+
+    @property
+    def encoded(self) -> bool:
+        """Whether ``encode`` of every part that adds vectors has been called."""
+        return all(part.encoded for part in self.parts if "encode" in part.active_hooks())
+
+    @encoded.setter
+    def encoded(self, value: bool) -> None:
+        for part in self.parts:
+            part.encoded = value
+
+    def extra_repr(self) -> str:
+        """Show nothing of its own: its parts are shown."""
+        return ""
 
     def borrow(self, shared: Mapping[int, Scheme]) -> None:
         """Replace the parts at these indices by those of another composition, so that layers share them."""
@@ -150,9 +182,7 @@ class Composition(Scheme):
         encodings = [encoding for part, pos in placed if (encoding := part.encode(pos, layer)) is not None]
         return sum(encodings[1:], encodings[0]) if encodings else None
 
-    def locate(
-        self, x_BSD: Float[Tensor, "B S D"], pos_BS: Positions, past_BHTA: Float[Tensor, "B H T A"] | None
-    ) -> Float[Tensor, "B H S A"] | None:
+    def locate(self, x_BSD: States, pos_BS: Positions, past_BHTA: Places | None) -> Float[Tensor, "B H S A"] | None:
         """Return the coordinates of the part that places tokens, and behind them the positions that others read.
 
         Raises PositionError for real-valued positions where a part takes whole ones, and for several coordinates where
@@ -160,100 +190,95 @@ class Composition(Scheme):
         """
         return self._positions.locate(x_BSD, pos_BS, past_BHTA)
 
-    def rotate(
-        self,
-        q_BHSK: Float[Tensor, "B H S K"],
-        k_BHTK: Float[Tensor, "B H T K"],
-        qpos_BS: Positions,
-        kpos_BT: KeyPositions,
-    ) -> tuple[Float[Tensor, "B H S Kr"], Float[Tensor, "B H T Kr"]]:
+    def rotate(self, q_BHSK: Queries, k_BHTK: Keys, qpos: Positions, kpos: KeyPositions) -> Rotated:
         """Rotate queries and keys by the part that rotates, then scale queries by those that scale."""
         q, k = q_BHSK, k_BHTK
         rotating = [part for part in self.parts if "rotate" in part.active_hooks()]
         for part in sorted(rotating, key=lambda part: part.scales_queries):
-            if qpos_BS is kpos_BT:
-                (qpos,) = (kpos,) = self._positions.select(part, qpos_BS)
-            else:
-                qpos, kpos = self._positions.select(part, qpos_BS, kpos_BT)
-            q, k = part.rotate(q, k, qpos, kpos)
+            at_q, at_k = self._select_both(part, qpos, kpos)
+            q, k = part.rotate(q, k, at_q, at_k)
         return q, k
 
-    def rotate_values(
-        self, v_BHTK: Float[Tensor, "B H T Kv"], qpos_BS: Positions, kpos_BT: KeyPositions
-    ) -> Float[Tensor, "B H T Kv"]:
+    def _select_both(self, part: Scheme, qpos: Positions, kpos: KeyPositions) -> tuple[Tensor, Tensor]:
+        """Return the positions that a part reads; one tensor where both sides are one, which a part rotates at once."""
+        if qpos is kpos:
+            (both,) = self._positions.select(part, qpos)
+            return both, both
+        at_q, at_k = self._positions.select(part, qpos, kpos)
+        return at_q, at_k
+
+    def rotate_values(self, v_BHTK: Values, qpos: Positions, kpos: KeyPositions) -> Values:
         """Rotate values by the part that does; [B, H, T, Kv]."""
         for part in self._rotating_values:
-            v_BHTK = part.rotate_values(v_BHTK, *self._positions.select(part, qpos_BS, kpos_BT))
+            v_BHTK = part.rotate_values(v_BHTK, *self._positions.select(part, qpos, kpos))
         return v_BHTK
 
-    def rotate_back(
-        self, out_BHSK: Float[Tensor, "B H S Kv"], qpos_BS: Positions, kpos_BT: KeyPositions
-    ) -> Float[Tensor, "B H S Kv"]:
+    def rotate_back(self, out_BHSK: Values, qpos: Positions, kpos: KeyPositions) -> Values:
         """Rotate the output back by the part that rotated the values; [B, H, S, Kv]."""
         for part in self._rotating_values:
-            out_BHSK = part.rotate_back(out_BHSK, *self._positions.select(part, qpos_BS, kpos_BT))
+            out_BHSK = part.rotate_back(out_BHSK, *self._positions.select(part, qpos, kpos))
         return out_BHSK
 
-    def bias(
-        self,
-        q_BHSK: Float[Tensor, "B H S Kr"],
-        k_BHTK: Float[Tensor, "B H T Kr"],
-        qpos_BS: Positions,
-        kpos_BT: KeyPositions,
-        scale: float | None = None,
-    ) -> Float[Tensor, "#B #H S T"] | None:
-        """Return the sum of the biases, [B, H, S, T]; without windows where a part reads whole rows of logits.
-
-        ``scale`` is the factor that q·k was multiplied by; None: that of each part alone.
-        """
+    def bias(self, at: AttentionInputs) -> Float[Tensor, "#B #H S T"] | None:
+        """Return the sum of the biases, [B, H, S, T]; without windows where a part reads whole rows of logits."""
         late = "logits" in self.active_hooks()
-        parts = [part for part in self.parts if not (late and part.masks)]
-        return sum_biases(parts, self._positions, q_BHSK, k_BHTK, qpos_BS, kpos_BT, scale)
+        return self._sum_biases([part for part in self.parts if not (late and part.masks)], at)
 
-    def logits(
-        self,
-        logits_BHST: Float[Tensor, "B H S T"],
-        mask_BHST: Bool[Tensor, "#B #H S T"],
-        q_BHSK: Float[Tensor, "B H S Kr"],
-        k_BHTK: Float[Tensor, "B H T Kr"],
-        qpos_BS: Positions,
-        kpos_BT: KeyPositions,
-        scale: float | None = None,
-    ) -> Float[Tensor, "B H S T"]:
-        """Return what the parts make of the logits, one after the other; windows are in the mask that they see.
+    def _sum_biases(self, parts: Sequence[Scheme], at: AttentionInputs) -> Float[Tensor, "#B #H S T"] | None:
+        """Return the sum of the biases of some parts, [B, H, S, T]; None where none of them has one."""
+        total = None
+        for part in parts:
+            if "bias" in part.active_hooks():
+                bias = part.bias(self._select(part, at))
+                total = bias if total is None or bias is None else total + bias
+        return total
 
-        ``scale`` is that of ``bias``.
+    def _select(self, part: Scheme, at: AttentionInputs) -> AttentionInputs:
+        """Return the inputs of a part: at the positions that it reads."""
+        qpos, kpos = self._positions.select(part, at.qpos, at.kpos)
+        return at._replace(qpos=qpos, kpos=kpos)
+
+    def logits(self, logits_BHST: Logits, mask_BHST: MaskedPairs, at: AttentionInputs) -> Logits:
+        """Return what the parts that read whole rows make of the logits, one after the other.
+
+        They see what windows hide as masked, and it stays hidden whatever they make of it.
         """
-        return pass_logits(self.parts, self._positions, logits_BHST, mask_BHST, q_BHSK, k_BHTK, qpos_BS, kpos_BT, scale)
+        readers = [part for part in self.parts if "logits" in part.active_hooks()]
+        if not readers:
+            return logits_BHST
+        hidden = self._sum_biases([part for part in self.parts if part.masks], at)
+        mask = mask_BHST if hidden is None else mask_BHST & (hidden == 0)
+        for part in readers:
+            logits_BHST = part.logits(logits_BHST, mask, self._select(part, at))
+        return logits_BHST if hidden is None else logits_BHST + hidden
 
-    def weigh(
-        self, logits_BHST: Float[Tensor, "B H S T"], qpos_BS: Positions, kpos_BT: KeyPositions
-    ) -> Float[Tensor, "B H S T"]:
+    def weigh(self, logits_BHST: Logits, at: AttentionInputs) -> Logits:
         """Return the weights that the part with a normaliser of its own gives, or those of softmax."""
         part = next((part for part in self.parts if "weigh" in part.active_hooks()), None)
-        if part is None:
-            return super().weigh(logits_BHST, qpos_BS, kpos_BT)
-        return part.weigh(logits_BHST, *self._positions.select(part, qpos_BS, kpos_BT))
+        return super().weigh(logits_BHST, at) if part is None else part.weigh(logits_BHST, self._select(part, at))
 
     def values(
-        self,
-        out_BHSK: Float[Tensor, "B H S K"],
-        weights_BHST: Float[Tensor, "B H S T"],
-        qpos_BS: Positions,
-        kpos_BT: KeyPositions,
+        self, out_BHSK: Float[Tensor, "B H S K"], weights_BHST: Float[Tensor, "B H S T"], at: AttentionInputs
     ) -> Float[Tensor, "B H S K"]:
         """Return the attended values with what each part adds to them: [B, H, S, K]."""
         for part in self.parts:
             if "values" in part.active_hooks():
-                out_BHSK = part.values(out_BHSK, weights_BHST, *self._positions.select(part, qpos_BS, kpos_BT))
+                out_BHSK = part.values(out_BHSK, weights_BHST, self._select(part, at))
         return out_BHSK
 
     def score_mod(
-        self,
-        qpos_BS: Positions,
-        kpos_BT: KeyPositions,
-        q_BHSK: Float[Tensor, "B H S Kr"] | None = None,
-        k_BHTK: Float[Tensor, "B H T Kr"] | None = None,
+        self, qpos: Positions, kpos: KeyPositions, q_BHSK: Queries | None = None, k_BHTK: Keys | None = None
     ) -> ScoreMod:
         """Return the biases of all parts as one FlexAttention ``score_mod``. Raises PositionError as its parts do."""
-        return chain_score_mods(self.parts, self._positions, qpos_BS, kpos_BT, q_BHSK, k_BHTK)
+        changes = []
+        for part in self.parts:
+            if "bias" in part.active_hooks():
+                at_q, at_k = self._select_both(part, qpos, kpos)
+                changes.append(part.score_mod(at_q, at_k, q_BHSK, k_BHTK))
+
+        def change(score: Tensor, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+            for change_by_part in changes:
+                score = change_by_part(score, b, h, i, j)
+            return score
+
+        return change

@@ -9,10 +9,8 @@ import torch
 from clockhands.schemes.composition_rules import combine_declarations, list_schemes_of_fewer_axes
 from clockhands.schemes.frequencies import check_axes, drop_axis
 from clockhands.schemes.position_checks import check_integer
-from clockhands.schemes.scheme import Positions, Scheme
+from clockhands.schemes.scheme import Places, Positions, Scheme, States
 from clockhands.shapes import Float, Tensor
-
-__all__ = ["PartPositions"]
 
 
 class PartPositions:
@@ -39,9 +37,7 @@ class PartPositions:
         """The number of coordinates that the parts read."""
         return combine_declarations(self.parts).axes or 1
 
-    def locate(
-        self, x_BSD: Float[Tensor, "B S D"], pos_BS: Positions, past_BHTA: Float[Tensor, "B H T A"] | None
-    ) -> Float[Tensor, "B H S A"] | None:
+    def locate(self, x_BSD: States, pos_BS: Positions, past_BHTA: Places | None) -> Float[Tensor, "B H S A"] | None:
         """Return the coordinates that the arguments of ``Scheme.locate`` give, with the model's own behind them.
 
         None if no part places tokens. Raises PositionError for real-valued positions where a part takes whole ones, and

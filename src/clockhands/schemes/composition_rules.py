@@ -8,14 +8,6 @@ from itertools import combinations
 from clockhands.schemes.distance import DistanceBias, DistanceBiasSum
 from clockhands.schemes.scheme import Declares, Scheme
 
-__all__ = [
-    "AFTER_ROTATE",
-    "combine_declarations",
-    "find_conflicts",
-    "find_scheme_after_rotation",
-    "list_schemes_of_fewer_axes",
-]
-
 AFTER_ROTATE = frozenset({"bias", "logits", "weigh", "values"})
 """The hooks that act between ``rotate`` and the output: kernels differ by them. ``rotate_back`` is called after all."""
 
@@ -74,6 +66,7 @@ def find_scheme_after_rotation(parts: Sequence[Scheme]) -> Scheme | None:
     It is the only part with a hook after ``rotate``, or the sum of several biases by distance. Such a scheme reads the
     positions as they are, and so none of fewer coordinates can be it.
     """
+    # Kernels ask what is left after the rotation.
     late = [part for part in parts if part.active_hooks() & AFTER_ROTATE]
     if not late or any("locate" in part.active_hooks() for part in parts):
         return None
@@ -112,6 +105,9 @@ def _find_conflict(first: Scheme, second: Scheme) -> list[str]:
                 f"{_name(reader)} compares queries and keys with vectors of its own, and {_name(rotating)} would have "
                 f"rotated them before"
             )
+    for what, ours, others in zip(("num_heads", "head_dim"), first.made_for, second.made_for, strict=True):
+        if ours is not None and others is not None and ours != others:
+            faults.append(f"{names} were made for other heads: {what} is {ours} and {others}")
     faults += _find_axes_conflict(first, second)
     usual = Scheme.scale(first, 64)
     if usual not in (first.scale(64), second.scale(64)) and first.scale(64) != second.scale(64):
@@ -122,7 +118,7 @@ def _find_conflict(first: Scheme, second: Scheme) -> list[str]:
 def _find_axes_conflict(first: Scheme, second: Scheme) -> list[str]:
     """Return why two parts cannot read the same positions, or nothing."""
     by_axes = sorted((first, second), key=lambda scheme: scheme.declares.axes or 0)
-    fewer, more = (scheme.declares for scheme in by_axes)
+    fewer, more = by_axes[0].declares, by_axes[1].declares
     if fewer.axes is None or more.axes is None or fewer.axes == more.axes or fewer.more_axes:
         return []
     counts = f"{first.declares.axes} and {second.declares.axes}"

@@ -14,8 +14,6 @@ from clockhands.errors import CheckpointError
 from clockhands.schemes.rotary.rotation import Layout
 from clockhands.shapes import Float, Int, Tensor
 
-__all__ = ["compute_row_order", "convert_rows", "convert_state_dict"]
-
 
 def compute_row_order(head_dim: int, rotated: int, to: Layout) -> Int[Tensor, " K"]:
     """Return where each channel of a head comes from: ``x[compute_row_order(...)]`` is x in the layout ``to``.

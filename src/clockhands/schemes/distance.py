@@ -10,10 +10,8 @@ from torch import nn
 
 from clockhands.errors import PositionError
 from clockhands.schemes.frequencies import take_axis
-from clockhands.schemes.scheme import KeyPositions, Positions, Scheme, ScoreMod
+from clockhands.schemes.scheme import AttentionInputs, KeyPositions, Keys, Positions, Queries, Scheme, ScoreMod
 from clockhands.shapes import Float, Num, Tensor
-
-__all__ = ["Curve", "DistanceBias", "DistanceBiasSum", "check_one_coordinate", "compute_distances"]
 
 Curve = Callable[[Tensor], Tensor]
 
@@ -37,7 +35,7 @@ class DistanceBias(Scheme):
         """
         raise NotImplementedError(f"{type(self).__name__} must give its curve")
 
-    def is_on_line(self, qpos_BS: Positions, kpos_BT: KeyPositions) -> bool:
+    def is_on_line(self, qpos: Positions, kpos: KeyPositions) -> bool:
         """Return whether the bias at these positions is a function of one distance, so that ``place_on_line`` serves.
 
         Where it is not, a subclass overrides ``bias`` and ``score_mod``, and kernels that need a line do not serve.
@@ -45,7 +43,7 @@ class DistanceBias(Scheme):
         return True
 
     def place_on_line(
-        self, qpos_BS: Positions, kpos_BT: KeyPositions
+        self, qpos: Positions, kpos: KeyPositions
     ) -> tuple[Num[Tensor, "B S"], Num[Tensor, "B T"], Curve]:
         """Return queries and keys as numbers of whose difference the bias is a function, and that function.
 
@@ -54,43 +52,36 @@ class DistanceBias(Scheme):
         """
         if self.axis is not None:
             name = type(self).__name__.lower()
-            qpos_BS, kpos_BT = take_axis(qpos_BS, self.axis, name), take_axis(kpos_BT, self.axis, name)
-        check_one_coordinate(qpos_BS, kpos_BT)
-        return qpos_BS, kpos_BT, self.compute_curve
+            qpos, kpos = take_axis(qpos, self.axis, name), take_axis(kpos, self.axis, name)
+        check_one_coordinate(qpos, kpos)
+        return qpos, kpos, self.compute_curve
 
-    def bias(
-        self,
-        q_BHSK: Float[Tensor, "B H S Kr"],
-        k_BHTK: Float[Tensor, "B H T Kr"],
-        qpos_BS: Positions,
-        kpos_BT: KeyPositions,
-        scale: float | None = None,
-    ) -> Float[Tensor, "#B H S T"]:
+    def bias(self, at: AttentionInputs) -> Float[Tensor, "#B H S T"]:
         """Lay the curve out over all pairs: [B, H, S, T], or [1, H, S, T] where all rows are one expanded row."""
-        q_BS, k_BT, curve = self.place_on_line(qpos_BS, kpos_BT)
+        q_BS, k_BT, curve = self.place_on_line(at.qpos, at.kpos)
         distance_BST = compute_distances(q_BS, k_BT)
-        readable = not (distance_BST.is_floating_point() or torch.compiler.is_compiling()) and distance_BST.numel()
-        low, high = (int(end) for end in distance_BST.aminmax()) if readable else (0, 0)
-        if readable and high - low < distance_BST.numel():
-            curve_RH = curve(torch.arange(low, high + 1, device=distance_BST.device)).T
-            return nn.functional.embedding(distance_BST - low, curve_RH).permute(0, 3, 1, 2)
+        readable = not (distance_BST.is_floating_point() or torch.compiler.is_compiling())
+        if readable and distance_BST.numel():
+            least, most = distance_BST.aminmax()
+            low, high = int(least), int(most)
+            # There are S + T - 1 distances among S·T pairs: the curve is computed once for each, and then looked up.
+            if high - low < distance_BST.numel():
+                curve_RH = curve(torch.arange(low, high + 1, device=distance_BST.device)).T
+                return nn.functional.embedding(distance_BST - low, curve_RH).permute(0, 3, 1, 2)
         flat_HR = curve(distance_BST.reshape(-1))
         return flat_HR.unflatten(1, distance_BST.shape).transpose(0, 1)
 
     def score_mod(
-        self,
-        qpos_BS: Positions,
-        kpos_BT: KeyPositions,
-        q_BHSK: Float[Tensor, "B H S Kr"] | None = None,
-        k_BHTK: Float[Tensor, "B H T Kr"] | None = None,
+        self, qpos: Positions, kpos: KeyPositions, q_BHSK: Queries | None = None, k_BHTK: Keys | None = None
     ) -> ScoreMod:
         """Make a FlexAttention ``score_mod`` for integer positions: it looks the curve up by distance.
 
         Raises PositionError for real-valued positions.
         """
-        if qpos_BS.is_floating_point() or kpos_BT.is_floating_point():
+        if qpos.is_floating_point() or kpos.is_floating_point():
             raise PositionError("score_mod looks distances up in a table and needs integer positions")
-        q_BS, k_BT, curve = self.place_on_line(qpos_BS, kpos_BT)
+        q_BS, k_BT, curve = self.place_on_line(qpos, kpos)
+        # The table begins at the least distance that occurs.
         low, high = int((q_BS.min() - k_BT.max()).item()), int((q_BS.max() - k_BT.min()).item())
         curve_HR = curve(torch.arange(low, high + 1, device=q_BS.device))
         return lambda score, b, h, i, j: score + curve_HR[h, q_BS[b, i] - k_BT[b, j] - low]
@@ -118,21 +109,21 @@ class DistanceBiasSum(DistanceBias):
         return sum(curves[1:], curves[0])
 
 
-def compute_distances(qpos_BS: Positions, kpos_BT: KeyPositions) -> Num[Tensor, "#B S T"]:
+def compute_distances(qpos: Positions, kpos: KeyPositions) -> Num[Tensor, "#B S T"]:
     """Return query position - key position of every pair: [B, S, T]; one row in place of B where all rows are alike.
 
     Raises PositionError for positions of several coordinates.
     """
-    check_one_coordinate(qpos_BS, kpos_BT)
-    if qpos_BS.shape[0] > 1 and qpos_BS.stride(0) == 0 and kpos_BT.stride(0) == 0:
-        qpos_BS, kpos_BT = qpos_BS[:1], kpos_BT[:1]
-    return qpos_BS[:, :, None] - kpos_BT[:, None, :]
+    check_one_coordinate(qpos, kpos)
+    if qpos.shape[0] > 1 and qpos.stride(0) == 0 and kpos.stride(0) == 0:
+        qpos, kpos = qpos[:1], kpos[:1]
+    return qpos[:, :, None] - kpos[:, None, :]
 
 
-def check_one_coordinate(qpos_BS: Positions, kpos_BT: KeyPositions) -> None:
+def check_one_coordinate(qpos: Positions, kpos: KeyPositions) -> None:
     """Raise PositionError for positions of several coordinates."""
-    if qpos_BS.dim() != 2 or kpos_BT.dim() != 2:
+    if qpos.dim() != 2 or kpos.dim() != 2:
         raise PositionError(
-            f"a distance needs positions of one coordinate, [B, S]; these are {list(qpos_BS.shape)} and "
-            f"{list(kpos_BT.shape)}: choose a scheme for several axes, or pass one of them"
+            f"a distance needs positions of one coordinate, [B, S]; these are {list(qpos.shape)} and "
+            f"{list(kpos.shape)}: choose a scheme for several axes, or pass one of them"
         )

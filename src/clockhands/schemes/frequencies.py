@@ -7,35 +7,12 @@ cannot spoil them (docs/traps.md, 1 and 5).
 from __future__ import annotations
 
 import math
-import weakref
-from collections.abc import Callable
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 
 from clockhands.errors import ConfigError, PositionError
 from clockhands.shapes import Float, Num, Tensor
-
-__all__ = [
-    "STRIDE",
-    "ChannelLayout",
-    "Exponent",
-    "Memo",
-    "check_above_zero",
-    "check_axes",
-    "check_axis",
-    "choose_angle_dtype",
-    "choose_working_dtype",
-    "compute_angles",
-    "compute_cos_sin",
-    "compute_frequencies",
-    "compute_sin_cos_pairs",
-    "drop_axis",
-    "lay_out_channels",
-    "pair_coordinates",
-    "take_axis",
-    "take_shared_row",
-]
 
 Exponent = Literal["paper", "tensor2tensor"]
 ChannelLayout = Literal["interleaved", "half"]
@@ -128,7 +105,7 @@ def _are_consecutive(pos: Num[Tensor, "*B"]) -> bool:
 
 
 def lay_out_channels(
-    sine: Float[Tensor, "*B F"], cosine: Float[Tensor, "*B F"], layout: ChannelLayout
+    cosine: Float[Tensor, "*B F"], sine: Float[Tensor, "*B F"], layout: ChannelLayout
 ) -> Float[Tensor, "*B P"]:
     """Lay sines and cosines out over 2F channels: sin, cos, sin, ... or, with ``half``, all sines, then all cosines."""
     if layout == "half":
@@ -209,41 +186,3 @@ def check_axes(pos: Num[Tensor, "B ..."], axes: int, scheme: str) -> Num[Tensor,
 def take_shared_row(pos: Num[Tensor, "B ..."]) -> Num[Tensor, "B2 ..."]:
     """Return one row if all rows are the same memory (an expanded tensor), so that work is done once; else all rows."""
     return pos[:1] if pos.shape[0] > 1 and pos.stride(0) == 0 else pos
-
-
-class Memo:
-    """Keeps what was computed last from a position tensor, as long as that very tensor lives unchanged.
-
-    All layers of a forward pass share one position tensor, so its cosines and sines are computed once. The key is the
-    tensor's identity and version, never its shape (trap 12). Nothing is kept for positions that carry a gradient, in
-    inference mode (its tensors have no version and cannot serve a later backward pass), or while compiling.
-    """
-
-    def __init__(self, slots: int = 2) -> None:
-        self._kept: dict[int, tuple[weakref.ref[Tensor], int, Any, Any]] = {}
-        self._slots = slots
-
-    def __call__(self, pos: Tensor, key: Any, compute: Callable[[], Any]) -> Any:
-        """Return what is kept for this tensor and ``key``, or else what ``compute`` returns, and keep that."""
-        if (
-            torch.compiler.is_compiling()
-            or pos.requires_grad
-            or torch.is_inference_mode_enabled()
-            or pos.is_inference()
-        ):
-            return compute()
-        kept = self._kept.get(id(pos))
-        if kept is not None and kept[0]() is pos and kept[1] == pos._version and kept[2] == key:
-            return kept[3]
-        value = compute()
-        self._kept.pop(id(pos), None)
-        while len(self._kept) >= self._slots:
-            self._kept.pop(next(iter(self._kept)))
-        self._kept[id(pos)] = (weakref.ref(pos), pos._version, key, value)
-        return value
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Memo:
-        return Memo(self._slots)
-
-    def __reduce__(self) -> tuple[type[Memo], tuple[int]]:
-        return Memo, (self._slots,)

@@ -8,8 +8,6 @@ import torch
 
 from clockhands.shapes import Tensor
 
-__all__ = ["ELEMENTS", "list_pieces", "reads_in_pieces", "split_rows"]
-
 ELEMENTS = 1 << 15
 """About how many logits a piece has."""
 

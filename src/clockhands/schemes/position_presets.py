@@ -10,8 +10,6 @@ from typing import Any
 
 from clockhands.catalogue import Catalogue
 
-__all__ = ["POSITION_PRESETS"]
-
 _YARN_OF_GPT_OSS = {
     "scheme": "rope", "base": 150_000.0, "spectrum": "yarn", "factor": 32.0, "original_length": 4096, "truncate": False,
 }  # fmt: skip

@@ -1,19 +1,22 @@
 """The interface of every positional encoding: a few hooks at the true seams, each doing nothing by default.
 
 A model calls the hooks in this order: ``model.stack`` the first, ``model.attention`` the second, and ``attention`` the
-others (``rotate`` and ``rotate_values`` are called by ``model.attention`` where rotated keys are cached)::
+others (``rotate`` and ``rotate_values`` are called by ``model.attention`` where rotated keys are cached);
+``attention.Positioning`` calls all of them, in anybody's stack::
 
     x_BSD    = combine(tokens, encode(pos))              # at the token embedding; the input layer adds or concatenates
     pos      = locate(x, pos, past) or pos               # tokens that place themselves, from the layer's input
     q, k     = rotate(q, k, qpos, kpos)                  # rotate queries and keys
     v        = rotate_values(v, qpos, kpos)              # rotate values; of all schemes, rope(values=True) alone does
-    logits   = scale * q·k + bias(q, k, qpos, kpos, scale)      # added to the logits
-    logits   = logits(logits, mask, q, k, qpos, kpos, scale)    # whole rows and all heads at once
-    weights  = weigh(logits)                             # softmax, unless the scheme brings its own normaliser
-    out      = values(weights @ v, weights, qpos, kpos)  # what the weights alone add to the values
+    at       = AttentionInputs(q, k, qpos, kpos, scale)  # what the hooks that follow read
+    logits   = scale * q·k + bias(at)                    # added to the logits
+    logits   = logits(logits, mask, at)                  # whole rows and all heads at once
+    weights  = weigh(logits, at)                         # softmax, unless the scheme brings its own normaliser
+    out      = values(weights @ v, weights, at)          # what the weights alone add to the values
     out      = rotate_back(out, qpos, kpos)              # undo the rotation of values, but for the distance
 
-Positions arrive as data (``positions``): ``[B, S]``, ``[B, S, A]``, or, made by ``locate``, ``[B, H, S, A]``.
+Positions arrive as data (``positions``): ``[B, S]``, ``[B, S, A]``, or, made by ``locate``, ``[B, H, S, A]``; hence
+they are called ``qpos`` and ``kpos``, without axes.
 
 The constructor's signature is the configuration: positional parameters are *sizes*, which the model fills in (any of
 ``SIZES``); keyword-only parameters are the *options*, which the user sets.
@@ -21,27 +24,19 @@ The constructor's signature is the configuration: positional parameters are *siz
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import torch
 from torch import nn
 
-from clockhands.errors import PositionError
-from clockhands.schemes.declarations import Declares
+from clockhands.errors import PositionError, UsageError
+from clockhands.schemes.arguments import check_arguments, describe_arguments
+from clockhands.schemes.declarations import Declares as Declares
+from clockhands.schemes.position_checks import check_encoded_positions
 from clockhands.shapes import Bool, Float, Num, Tensor
-
-__all__ = [
-    "HOOKS",
-    "SIZES",
-    "Declares",
-    "KeyPositions",
-    "Positions",
-    "Scheme",
-    "ScoreMod",
-    "softmax",
-]
 
 SIZES = ("width", "d_model", "num_heads", "head_dim", "num_layers", "causal")
 """Names that positional parameters of a scheme's constructor may have: the fields of ``catalogue.Sizes``."""
@@ -50,44 +45,126 @@ HOOKS = ("encode", "locate", "rotate", "rotate_values", "bias", "logits", "weigh
 
 Positions = Num[Tensor, "B S"] | Num[Tensor, "B S A"] | Num[Tensor, "B H S A"]
 KeyPositions = Num[Tensor, "B T"] | Num[Tensor, "B T A"] | Num[Tensor, "B H T A"]
+States = Float[Tensor, "B S D"]
+"""The input of a layer, from which queries, keys and values are projected."""
+Queries = Float[Tensor, "B H S K"]
+Keys = Float[Tensor, "B H T K"]
+Rotated = tuple[Float[Tensor, "B H S Kr"], Float[Tensor, "B H T Kr"]]
+"""Queries and keys after ``rotate``, as wide as each other."""
+Values = Float[Tensor, "B H N Kv"]
+"""Values, or what is attended of them."""
+Places = Float[Tensor, "B H T A"]
+"""The coordinates that tokens gave themselves."""
+Logits = Float[Tensor, "B H S T"]
+"""Logits, or weights, of every query and key."""
+MaskedPairs = Bool[Tensor, "#B #H S T"]
+"""True where a query may attend to a key."""
 ScoreMod = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
 
 
-class Scheme(nn.Module):
+class AttentionInputs(NamedTuple):
+    """What hooks between the rotation and the output read: queries and keys as they are rotated, and where they stand.
+
+    ``q`` [B, H, S, Kr], ``k`` [B, H, T, Kr]; ``qpos`` and ``kpos`` are their positions. ``scale`` is the factor that
+    q·k was multiplied by; None: ``Scheme.scale`` of the width of a head. Only a scheme that puts another product of
+    queries and keys in the place of q·k reads it: that product has to have the same factor.
+    """
+
+    q: Float[Tensor, "B H S Kr"]
+    k: Float[Tensor, "B H T Kr"]
+    qpos: Positions
+    kpos: KeyPositions
+    scale: float | None = None
+
+
+class _SchemeType(type):
+    """Checks what a scheme is made with, and keeps it: ``RoPE(16, theta=5e5)`` is told that base is meant."""
+
+    if not TYPE_CHECKING:  # what a type checker knows of the constructors stays
+
+        def __call__(cls, *sizes, **options):
+            told = check_arguments(cls, sizes, options)
+            scheme = super().__call__(*sizes, **options)
+            if "told" not in vars(scheme):
+                scheme.told = told
+                scheme.made_for = (told.get("num_heads"), told.get("head_dim"))
+            return scheme
+
+
+def _checked(encode: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a scheme's ``encode`` that takes [S] as [1, S], refuses what no positions are, and notes its call."""
+
+    @functools.wraps(encode)
+    def checked(self: Scheme, pos: Any, layer: int = 0) -> Any:
+        vectors = encode(self, check_encoded_positions(self, pos), layer)
+        if not self.encoded:
+            self.encoded = True
+        return vectors
+
+    return checked
+
+
+class Scheme(nn.Module, metaclass=_SchemeType):
     """Base of all schemes. A subclass overrides the hooks it needs and ``declares``; leaves are final.
 
-    ``peers``: callables elsewhere that do the same. ``models``: known models whose position comes from it.
-    ``per_layer``: every layer holds an instance of its own (learned tables of a layer) instead of sharing the stack's.
-    ``rowwise``: a row of the bias needs its own query alone, so that kernels may take queries a block at a time.
-    ``lean_score_mod``: ``score_mod`` captures less than the whole bias. ``queries_share_bias_row``: the bias of one
-    query is that of any other plus one number, at any positions; the softmax ignores that number, so that kernels may
-    give all queries the row of one.
-    ``rotates_by_head``: ``rotate`` rotates equal keys of two heads differently, so that grouped heads cannot share
-    rotated keys. ``widening``: by which factor ``rotate`` widens queries and keys. ``scales_queries``: all that
-    ``rotate`` does is to multiply queries by numbers. ``masks``: the bias is 0 or -inf. ``reads_heads``: a hook
-    compares the channels of queries or keys with vectors of the scheme. ``axes_advice``: what to do where positions
-    have more coordinates than the scheme reads; it ends the refusal.
+    What a user may rely on is in ``declares``; what a kernel may do is in the attributes here.
     """
 
     equation: ClassVar[str] = ""
+    """The formula, in LaTeX."""
     source: ClassVar[str] = ""
+    """The paper or code that it comes from."""
     peers: ClassVar[tuple[str, ...]] = ()
+    """Callables elsewhere that do the same."""
     models: ClassVar[tuple[str, ...]] = ()
+    """Known models whose position comes from it."""
     axes_advice: ClassVar[str] = ""
+    """What to do where positions have more coordinates than the scheme reads; it ends the refusal."""
     per_layer: bool = False
+    """Whether every layer holds an instance of its own (learned tables of a layer) instead of sharing the stack's."""
     rowwise: bool = True
+    """Whether a row of the bias needs its own query alone, so that kernels may take queries a block at a time."""
     lean_score_mod: bool = False
-    scales_queries: bool = False
-    masks: bool = False
-    reads_heads: bool = False
+    """Whether ``score_mod`` captures less than the whole bias."""
     queries_share_bias_row: bool = False
+    """Whether the bias of one query is that of any other plus one number, at any positions.
+
+    The softmax ignores that number, so that kernels may give all queries the row of one.
+    """
     rotates_by_head: bool = False
+    """Whether ``rotate`` rotates equal keys of two heads differently, so that grouped heads cannot share them."""
     widening: int = 1
+    """By which factor ``rotate`` widens queries and keys."""
+    scales_queries: bool = False
+    """Whether all that ``rotate`` does is to multiply queries by numbers."""
+    masks: bool = False
+    """Whether the bias is 0 or -inf."""
+    reads_heads: bool = False
+    """Whether a hook compares the channels of queries or keys with vectors of the scheme."""
+    encoded: bool = False
+    """Whether ``encode`` has been called. ``attend`` refuses a scheme whose vectors nobody has asked for.
+
+    Set it to True where another process adds them.
+    """
+    told: dict[str, Any]
+    """The sizes and options that the scheme was made with, by name."""
+    made_for: tuple[int | None, int | None] = (None, None)
+    """The number of heads, and the width of one, for which it was made; None: any."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "encode" in vars(cls):
+            cls.encode = _checked(vars(cls)["encode"])  # type: ignore[method-assign]
 
     @property
     def declares(self) -> Declares:
         """The promises of this instance; they may depend on its options."""
         raise NotImplementedError(f"{type(self).__name__} must say what it declares")
+
+    @classmethod
+    def from_options(cls, *sizes: Any, **options: Any) -> Scheme:
+        """Return the scheme of these sizes and options, as recipes and configurations have them (``options_of``)."""
+        return cls(*sizes, **options)
 
     @classmethod
     def hooks(cls) -> frozenset[str]:
@@ -126,9 +203,7 @@ class Scheme(nn.Module):
         """
         return None
 
-    def locate(
-        self, x_BSD: Float[Tensor, "B S D"], pos_BS: Positions, past_BHTA: Float[Tensor, "B H T A"] | None
-    ) -> Float[Tensor, "B H S A"] | None:
+    def locate(self, x_BSD: States, pos_BS: Positions, past_BHTA: Places | None) -> Float[Tensor, "B H S A"] | None:
         """Return the coordinates that tokens compute for themselves, [B, H, S, A], which are used as positions.
 
         ``x_BSD`` is the layer's input, ``past_BHTA`` the coordinates of the cached tokens, which are cached with the
@@ -136,90 +211,47 @@ class Scheme(nn.Module):
         """
         return None
 
-    def rotate(
-        self,
-        q_BHSK: Float[Tensor, "B H S K"],
-        k_BHTK: Float[Tensor, "B H T K"],
-        qpos_BS: Positions,
-        kpos_BT: KeyPositions,
-    ) -> tuple[Float[Tensor, "B H S Kr"], Float[Tensor, "B H T Kr"]]:
+    def rotate(self, q_BHSK: Queries, k_BHTK: Keys, qpos: Positions, kpos: KeyPositions) -> Rotated:
         """Return rotated queries and keys. Their width Kr may be another than K; it is the same for both.
 
         A scheme that scales the logits of a query multiplies the query here.
         """
         return q_BHSK, k_BHTK
 
-    def rotate_values(
-        self, v_BHTK: Float[Tensor, "B H T Kv"], qpos_BS: Positions, kpos_BT: KeyPositions
-    ) -> Float[Tensor, "B H T Kv"]:
+    def rotate_values(self, v_BHTK: Values, qpos: Positions, kpos: KeyPositions) -> Values:
         """Return values [B, H, T, Kv] as they are multiplied by the weights: rotated to their positions.
 
         They are cached as keys are (``Declares.cache``). A scheme with this hook has ``rotate_back`` too.
         """
         return v_BHTK
 
-    def bias(
-        self,
-        q_BHSK: Float[Tensor, "B H S Kr"],
-        k_BHTK: Float[Tensor, "B H T Kr"],
-        qpos_BS: Positions,
-        kpos_BT: KeyPositions,
-        scale: float | None = None,
-    ) -> Float[Tensor, "#B #H S T"] | None:
-        """Return what is added to the scaled logits, [B, H, S, T], from positions alone or with queries and keys.
-
-        ``scale`` is the factor that q·k was multiplied by; None: ``scale(K)`` of this scheme. Only a scheme that puts
-        another product of queries and keys in the place of q·k reads it: that product has to have the same factor.
-        """
+    def bias(self, at: AttentionInputs) -> Float[Tensor, "#B #H S T"] | None:
+        """Return what is added to the scaled logits, [B, H, S, T], from positions alone or with queries and keys."""
         return None
 
-    def logits(
-        self,
-        logits_BHST: Float[Tensor, "B H S T"],
-        mask_BHST: Bool[Tensor, "#B #H S T"],
-        q_BHSK: Float[Tensor, "B H S Kr"],
-        k_BHTK: Float[Tensor, "B H T Kr"],
-        qpos_BS: Positions,
-        kpos_BT: KeyPositions,
-        scale: float | None = None,
-    ) -> Float[Tensor, "B H S T"]:
-        """Return new logits, [B, H, S, T], where that needs whole rows or all heads; the mask is applied afterwards.
-
-        ``scale`` is that of ``bias``.
-        """
+    def logits(self, logits_BHST: Logits, mask_BHST: MaskedPairs, at: AttentionInputs) -> Logits:
+        """Return new logits, [B, H, S, T], where that needs whole rows or all heads; the mask is applied afterwards."""
         return logits_BHST
 
-    def weigh(
-        self, logits_BHST: Float[Tensor, "B H S T"], qpos_BS: Positions, kpos_BT: KeyPositions
-    ) -> Float[Tensor, "B H S T"]:
+    def weigh(self, logits_BHST: Logits, at: AttentionInputs) -> Logits:
         """Return attention weights of masked logits (-inf where masked). A row that is masked whole becomes zeros."""
         return softmax(logits_BHST)
 
     def values(
-        self,
-        out_BHSK: Float[Tensor, "B H S K"],
-        weights_BHST: Float[Tensor, "B H S T"],
-        qpos_BS: Positions,
-        kpos_BT: KeyPositions,
+        self, out_BHSK: Float[Tensor, "B H S K"], weights_BHST: Float[Tensor, "B H S T"], at: AttentionInputs
     ) -> Float[Tensor, "B H S K"]:
         """Return the attended values, [B, H, S, K], with whatever the weights add to them."""
         return out_BHSK
 
-    def rotate_back(
-        self, out_BHSK: Float[Tensor, "B H S Kv"], qpos_BS: Positions, kpos_BT: KeyPositions
-    ) -> Float[Tensor, "B H S Kv"]:
+    def rotate_back(self, out_BHSK: Values, qpos: Positions, kpos: KeyPositions) -> Values:
         """Return attended values [B, H, S, Kv] rotated back by the positions of the queries; the weights are not read.
 
-        Unless keys are cached raw, ``kpos_BT`` is not to be read: with a cache, zeros stand there.
+        Unless keys are cached raw, ``kpos`` is not to be read: with a cache, zeros stand there.
         """
         return out_BHSK
 
     def score_mod(
-        self,
-        qpos_BS: Positions,
-        kpos_BT: KeyPositions,
-        q_BHSK: Float[Tensor, "B H S Kr"] | None = None,
-        k_BHTK: Float[Tensor, "B H T Kr"] | None = None,
+        self, qpos: Positions, kpos: KeyPositions, q_BHSK: Queries | None = None, k_BHTK: Keys | None = None
     ) -> ScoreMod:
         """Return the bias as a FlexAttention ``score_mod``: here, a lookup in the whole bias.
 
@@ -227,11 +259,27 @@ class Scheme(nn.Module):
         """
         if q_BHSK is None or k_BHTK is None:
             raise PositionError(f"the score_mod of {type(self).__name__} looks at q and k; pass both")
-        bias_BHST = self.bias(q_BHSK, k_BHTK, qpos_BS, kpos_BT)
+        bias_BHST = self.bias(AttentionInputs(q_BHSK, k_BHTK, qpos, kpos))
         if bias_BHST is None:
             return lambda score, b, h, i, j: score
         whole_BHST = bias_BHST.expand(q_BHSK.shape[0], q_BHSK.shape[1], -1, -1)
         return lambda score, b, h, i, j: score + whole_BHST[b, h, i, j]
+
+    def forward(self, *given: Any, **options: Any) -> Any:
+        """Raise UsageError: a scheme is no layer, whose output would be one tensor."""
+        name = type(self).__name__
+        raise UsageError(
+            f"{name} is no layer that is called; write attend({name.lower()}, q, k, v, qpos, kpos) with "
+            f"clockhands.attention.attend, or let clockhands.attention.Positioning call all its hooks"
+        )
+
+    def extra_repr(self) -> str:
+        """Show the sizes and the options that are not defaults: ``RoPE(64, base=500000.0)``."""
+        return describe_arguments(type(self), self.told)
+
+    def list_numbers(self) -> dict[str, tuple[float, ...]]:
+        """Return the few numbers that people compute by hand and compare, such as ALiBi's slopes, by their name."""
+        return {}
 
     def to_hf_config(self) -> dict[str, Any] | None:
         """Return the keys of a transformers configuration that mean the same; None where transformers has no equal."""

@@ -15,7 +15,7 @@ from x_transformers.x_transformers import AlibiPositionalBias
 from clockhands import positions
 from clockhands.attention import attend
 from clockhands.errors import ConfigError
-from clockhands.schemes import Alibi
+from clockhands.schemes import Alibi, AttentionInputs
 from clockhands.schemes.bias.alibi import alibi_slopes
 
 HEADS = [1, 2, 6, 8, 12, 20]
@@ -24,7 +24,9 @@ HEADS = [1, 2, 6, 8, 12, 20]
 def table(scheme: Alibi, queries: int, keys: int | None = None) -> torch.Tensor:
     keys = keys or queries
     q, k = torch.zeros(1, scheme.num_heads, queries, 4), torch.zeros(1, scheme.num_heads, keys, 4)
-    return scheme.bias(q, k, positions.count_up(1, queries, start=keys - queries), positions.count_up(1, keys))[0]
+    return scheme.bias(
+        AttentionInputs(q, k, positions.count_up(1, queries, start=keys - queries), positions.count_up(1, keys))
+    )[0]
 
 
 @pytest.mark.parametrize("heads", HEADS)

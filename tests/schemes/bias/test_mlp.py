@@ -8,7 +8,7 @@ from x_transformers.x_transformers import DynamicPositionBias as Peer
 
 from clockhands import positions
 from clockhands.errors import ConfigError
-from clockhands.schemes import DynamicPositionBias
+from clockhands.schemes import AttentionInputs, DynamicPositionBias
 from clockhands.schemes.bias.mlp import Perceptron
 from tests.schemes.peers import agree
 
@@ -25,7 +25,7 @@ def test_bias_and_its_gradients_are_those_of_x_transformers(log_distance: bool) 
             mine.copy_(peer)
     q, k = torch.zeros(1, 4, 5, 8), torch.zeros(1, 4, 30, 8)
     at = positions.count_up(1, 5, start=25), positions.count_up(1, 30)
-    agree(lambda: ours.bias(q, k, *at)[0], lambda: theirs(5, 30), pairs, atol=1e-5)
+    agree(lambda: ours.bias(AttentionInputs(q, k, *at))[0], lambda: theirs(5, 30), pairs, atol=1e-5)
 
 
 def test_a_network_without_layers_is_refused() -> None:

@@ -13,7 +13,7 @@ from x_transformers.x_transformers import RelativePositionBias
 from clockhands import positions
 from clockhands.attention import attend
 from clockhands.errors import ConfigError, PositionError
-from clockhands.schemes import T5Bias
+from clockhands.schemes import AttentionInputs, T5Bias
 from clockhands.schemes.bias.t5 import list_bucket_starts
 from tests.schemes.peers import agree, copied, leaf
 
@@ -23,7 +23,9 @@ SETTINGS = [(32, 128), (16, 64), (8, 20), (64, 256), (20, 100)]
 def bias(scheme: T5Bias, queries: int, keys: int) -> torch.Tensor:
     heads = scheme.table_HN.shape[0]
     q, k = torch.zeros(1, heads, queries, 4), torch.zeros(1, heads, keys, 4)
-    return scheme.bias(q, k, positions.count_up(1, queries, start=keys - queries), positions.count_up(1, keys))
+    return scheme.bias(
+        AttentionInputs(q, k, positions.count_up(1, queries, start=keys - queries), positions.count_up(1, keys))
+    )
 
 
 @pytest.mark.parametrize(("buckets", "furthest"), SETTINGS)
@@ -94,4 +96,4 @@ def test_impossible_buckets_are_refused_together() -> None:
 def test_real_valued_positions_are_refused() -> None:
     q = torch.zeros(1, 2, 3, 4)
     with pytest.raises(PositionError, match="t5 looks positions up in a table"):
-        T5Bias(2, 8).bias(q, q, torch.rand(1, 3), torch.rand(1, 3))
+        T5Bias(2, 8).bias(AttentionInputs(q, q, torch.rand(1, 3), torch.rand(1, 3)))

@@ -7,7 +7,7 @@ import torch
 from x_transformers.x_transformers import CoPE as Peer
 
 from clockhands import positions
-from clockhands.schemes import CoPE
+from clockhands.schemes import AttentionInputs, CoPE
 from tests.schemes.peers import agree, copied, leaf
 
 HEADS, LENGTH, WIDTH = 3, 11, 8
@@ -24,7 +24,7 @@ def test_logits_and_their_gradients_are_those_of_x_transformers(largest: int) ->
     pos = positions.count_up(2, LENGTH)
 
     def mine() -> torch.Tensor:
-        return ours.logits(logits, visible[None, None], q, q, pos, pos) - logits
+        return ours.logits(logits, visible[None, None], AttentionInputs(q, q, pos, pos)) - logits
 
     def peer() -> torch.Tensor:
         masked = logits2.masked_fill(~visible, -torch.finfo(torch.float32).max)

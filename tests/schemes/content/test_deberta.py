@@ -11,7 +11,7 @@ from transformers.models.deberta_v2 import modeling_deberta_v2 as v2
 from clockhands import positions
 from clockhands.attention import attend
 from clockhands.errors import ConfigError
-from clockhands.schemes import DeBERTa
+from clockhands.schemes import AttentionInputs, DeBERTa
 from tests.schemes.peers import agree, copied, leaf
 
 HEADS, LENGTH, WIDTH = 3, 14, 8
@@ -96,7 +96,7 @@ def test_trap_37_position_to_content_of_the_paper_looks_from_the_keys_side() -> 
     code.load_state_dict(paper.state_dict())
     assert paper.to_hf_config() is None, "no model of transformers reads the paper so"
     q, k = torch.randn(2, 1, HEADS, LENGTH, WIDTH).unbind(0)
-    here, there = paper.bias(q, k, pos, pos), code.bias(q, k, pos, pos)
+    here, there = paper.bias(AttentionInputs(q, k, pos, pos)), code.bias(AttentionInputs(q, k, pos, pos))
     assert not torch.allclose(here, there, atol=1e-3)
     diagonal = here.diagonal(dim1=-2, dim2=-1)
     torch.testing.assert_close(diagonal, there.diagonal(dim1=-2, dim2=-1))

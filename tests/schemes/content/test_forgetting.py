@@ -9,7 +9,7 @@ from x_transformers.x_transformers import DataDependentAlibi
 
 from clockhands import positions
 from clockhands.attention import attend
-from clockhands.schemes import CARoPE, Forgetting
+from clockhands.schemes import AttentionInputs, CARoPE, Forgetting
 from clockhands.schemes.content.running_sum import read_sums
 from tests.schemes.peers import agree, copied, flash_linear_attention, leaf
 
@@ -27,7 +27,7 @@ def test_bias_and_its_gradients_are_those_of_x_transformers() -> None:
 
     def mine() -> torch.Tensor:
         own = ours.locate(x, pos, None)
-        return ours.bias(q, q, own, own)
+        return ours.bias(AttentionInputs(q, q, own, own))
 
     pairs = [(x, y), (ours.gate_HD, gate.weight), (ours.start_H, gate.bias)]
     agree(mine, lambda: theirs(y), pairs, atol=2e-5)

@@ -11,7 +11,7 @@ from transformers.models.inkling import modeling_inkling
 from transformers.models.inkling.modeling_inkling import InklingRelativeLogits
 
 from clockhands import positions
-from clockhands.schemes import Inkling
+from clockhands.schemes import AttentionInputs, Inkling
 from tests.schemes.peers import agree, copied, leaf
 
 
@@ -26,7 +26,7 @@ def test_logits_and_their_gradients_are_those_of_transformers() -> None:
 
     def mine() -> torch.Tensor:
         own = ours.locate(x, pos, None)
-        return ours.bias(q, k, own[:, :, -4:], own)
+        return ours.bias(AttentionInputs(q, k, own[:, :, -4:], own))
 
     def peer() -> torch.Tensor:
         states = (y @ mixture.T).unflatten(-1, (heads, rank))
@@ -65,5 +65,8 @@ def test_tau_is_that_of_transformers_on_queries_and_bias(monkeypatch: pytest.Mon
     torch.testing.assert_close(ours.rotate(plain, plain, own, own)[0], sharp)
     assert (sharp - plain).abs().max() > 0.1
     torch.testing.assert_close(
-        ours.bias(plain, plain, own, own).tril(), bias.expand(1, 3, -1, -1).tril(), atol=1e-5, rtol=1e-5
+        ours.bias(AttentionInputs(plain, plain, own, own)).tril(),
+        bias.expand(1, 3, -1, -1).tril(),
+        atol=1e-5,
+        rtol=1e-5,
     )

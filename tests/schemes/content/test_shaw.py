@@ -11,7 +11,7 @@ from transformers.models.wav2vec2_bert import modeling_wav2vec2_bert as wav2vec2
 from clockhands import positions
 from clockhands.attention import attend
 from clockhands.errors import ConfigError, PositionError
-from clockhands.schemes import Shaw
+from clockhands.schemes import AttentionInputs, Shaw
 from tests.schemes.peers import agree, copied, leaf
 
 HEADS, LENGTH, WIDTH, CLIP = 3, 12, 8, 4
@@ -44,7 +44,7 @@ def test_key_term_is_speecht5s_whose_table_runs_the_other_way_and_lacks_a_row() 
         ours.keys_RK[0].copy_(theirs.pe_k.weight[-1])
     q, pos = torch.randn(2, HEADS, LENGTH, WIDTH), positions.count_up(2, LENGTH)
     term = torch.einsum("bhsk,stk->bhst", q, theirs(q[:, 0])) / WIDTH**0.5
-    ours_term = ours.bias(q, q, pos, pos)
+    ours_term = ours.bias(AttentionInputs(q, q, pos, pos))
     clipped = (pos[0][:, None] - pos[0]).clamp(-CLIP, CLIP - 1)
     same = (pos[0][:, None] - pos[0]) == clipped
     torch.testing.assert_close(ours_term[..., same], term[..., same])
@@ -55,7 +55,7 @@ def test_values_are_collected_by_distance_and_equal_the_sum_over_pairs() -> None
     weight = torch.rand(2, HEADS, LENGTH, LENGTH).softmax(-1)
     table = scheme.values_RK[(pos[0] - pos[0][:, None]).clamp(-CLIP, CLIP) + CLIP]
     expected = torch.einsum("bhst,stk->bhsk", weight, table)
-    got = scheme.values(torch.zeros(2, HEADS, LENGTH, WIDTH), weight, pos, pos)
+    got = scheme.values(torch.zeros(2, HEADS, LENGTH, WIDTH), weight, AttentionInputs(weight, weight, pos, pos))
     torch.testing.assert_close(got, expected)
 
 
@@ -69,4 +69,4 @@ def test_a_negative_clip_and_real_valued_positions_are_refused() -> None:
         Shaw(WIDTH, clip=-1)
     q = torch.zeros(1, 1, 2, WIDTH)
     with pytest.raises(PositionError, match="shaw looks positions up in a table"):
-        Shaw(WIDTH).bias(q, q, torch.rand(1, 2), torch.rand(1, 2))
+        Shaw(WIDTH).bias(AttentionInputs(q, q, torch.rand(1, 2), torch.rand(1, 2)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 from itertools import product
 from typing import Any
@@ -12,8 +13,7 @@ from torch import Tensor
 
 from clockhands.schemes import RoPE
 from clockhands.schemes.rotary import rotation
-from clockhands.schemes.rotary.base import rotate_pairs
-from clockhands.schemes.rotary.rotation import Layout, compile_rotation
+from clockhands.schemes.rotary.rotation import Layout, Memo, compile_rotation, rotate_pairs
 
 
 def plain(x: Tensor, cos: Tensor, sin: Tensor, layout: Layout) -> Tensor:
@@ -147,3 +147,43 @@ def test_rotation_is_compiled_until_told_otherwise() -> None:
     finally:
         compile_rotation(False)
     assert rotation._compiled is None
+
+
+def test_all_layers_share_one_table_and_another_position_tensor_does_not() -> None:
+    memo, calls = Memo(), []
+    pos = torch.arange(4)[None]
+    for _ in range(3):
+        memo(pos, ("a",), lambda *_: calls.append(0))
+    assert len(calls) == 1
+    memo(pos, ("b",), lambda *_: calls.append(0))
+    memo(pos.clone(), ("b",), lambda *_: calls.append(0))
+    assert len(calls) == 3
+
+
+def test_trap_12_a_position_tensor_changed_in_place_or_freed_is_forgotten() -> None:
+    memo = Memo()
+    pos = torch.arange(4)[None]
+    assert memo(pos, ("a",), lambda *_: "before") == "before"
+    pos += 1
+    assert memo(pos, ("a",), lambda *_: "after") == "after"
+    del pos
+    gc.collect()
+    assert memo(torch.arange(4)[None], ("a",), lambda *_: "new") == "new"
+
+
+def test_nothing_is_kept_in_inference_mode_or_for_positions_with_gradients() -> None:
+    memo, pos = Memo(), torch.arange(4)[None]
+    with torch.inference_mode():
+        memo(pos, ("a",), lambda *_: "inside")
+    assert memo(pos, ("a",), lambda *_: "outside") == "outside"
+    learned = torch.zeros(1, 2, requires_grad=True)
+    memo(learned, ("a",), lambda *_: 1)
+    assert memo(learned, ("a",), lambda *_: 2) == 2
+
+
+def test_what_was_made_in_inference_mode_can_be_trained_with_afterwards() -> None:
+    scheme, pos, q = RoPE(8), torch.arange(3)[None], torch.randn(1, 1, 3, 8, requires_grad=True)
+    with torch.inference_mode():
+        scheme.rotate(q.detach(), q.detach(), pos, pos)
+    scheme.rotate(q, q, pos, pos)[0].sum().backward()
+    assert q.grad is not None

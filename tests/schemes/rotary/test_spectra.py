@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 import torch
@@ -10,9 +10,8 @@ from transformers import LlamaConfig
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
 from clockhands.schemes import RoPE
-from clockhands.schemes.rotary.spectra import SPECTRA, SpectrumName
-from clockhands.schemes.rotary.spectrum import Proportional, Spectrum
-from clockhands.schemes.rotary.yarn import LongRope, Yarn
+from clockhands.schemes.rotary.spectrum import Dynamic, Proportional, Spectrum
+from clockhands.schemes.rotary.yarn import LongRoPE, YaRN
 
 HEAD_DIM, BASE = 16, 100.0
 
@@ -39,7 +38,7 @@ def theirs(spectrum: Spectrum) -> torch.Tensor:
 def test_yarn_limits_its_upper_bound_by_the_width_and_not_by_the_number_of_pairs(
     length: int, beta_fast: float, bounds: tuple[int, int]
 ) -> None:
-    spectrum = Yarn(factor=8.0, original_length=length, beta_fast=beta_fast)
+    spectrum = YaRN(factor=8.0, original_length=length, beta_fast=beta_fast)
     assert spectrum.bounds(HEAD_DIM, BASE) == bounds
     torch.testing.assert_close(spectrum.frequencies(HEAD_DIM, BASE), theirs(spectrum), atol=1e-7, rtol=1e-6)
 
@@ -53,7 +52,7 @@ def test_a_share_that_is_no_whole_number_of_pairs_is_rounded_down(share: float, 
 
 
 def test_factors_that_are_too_few_or_not_above_zero_are_named_with_how_many_pairs_there_are() -> None:
-    wrong = LongRope(factor=4.0, original_length=64, short_factor=(1.0,) * 3, long_factor=(1.0,) * 7 + (0.0,)).faults(
+    wrong = LongRoPE(factor=4.0, original_length=64, short_factor=(1.0,) * 3, long_factor=(1.0,) * 7 + (0.0,)).faults(
         HEAD_DIM
     )
     assert wrong == [
@@ -69,7 +68,7 @@ def test_deepseeks_factors_are_those_of_transformers(mscale: float, mscale_all_d
     from transformers.models.deepseek_v3.modeling_deepseek_v3 import DeepseekV3Attention
 
     options: dict[str, Any] = {"spectrum": "yarn", "factor": 40.0, "original_length": 4096, "base": BASE}
-    scheme = RoPE(HEAD_DIM, **options, mscale=mscale, mscale_all_dim=mscale_all_dim)
+    scheme = RoPE.from_options(HEAD_DIM, **options, mscale=mscale, mscale_all_dim=mscale_all_dim)
     known = scheme.to_hf_config()
     assert known is not None
     sizes = {"hidden_size": 32, "num_attention_heads": 2, "qk_rope_head_dim": HEAD_DIM, "qk_nope_head_dim": 8}
@@ -83,10 +82,6 @@ def test_deepseeks_factors_are_those_of_transformers(mscale: float, mscale_all_d
 def test_heads_at_their_own_positions_turn_by_the_frequencies_of_their_row() -> None:
     """Positions [B, H, S] of tokens that place themselves, frequencies [B, 1, F] of a rule that reads the length."""
     own_BHS, omega_B1F = 20 * torch.rand(2, 3, 5), torch.rand(2, 1, 4)
-    angle_BHSF = RoPE(8, spectrum="dynamic", factor=2.0, original_length=4)._angles_by_row(own_BHS, omega_B1F)
+    angle_BHSF = RoPE(8, spectrum=Dynamic(factor=2.0, original_length=4))._compute_angles_by_row(own_BHS, omega_B1F)
     expected = [[positions_S[:, None] * omega_B1F[row] for positions_S in own_BHS[row]] for row in range(2)]
     torch.testing.assert_close(angle_BHSF, torch.stack([torch.stack(heads) for heads in expected]))
-
-
-def test_the_option_takes_the_spectra_that_there_are() -> None:
-    assert get_args(SpectrumName) == tuple(SPECTRA)

@@ -7,7 +7,7 @@ import torch
 
 from clockhands import positions
 from clockhands.attention import attend, attend_reference
-from clockhands.schemes import Composition, DualChunk, ReRoPE, RoPE, SelfExtend, T5Bias
+from clockhands.schemes import AttentionInputs, Composition, DualChunk, ReRoPE, RoPE, SelfExtend, T5Bias
 from clockhands.schemes.rotary.two_rotations import TwoRotations
 
 LENGTH, WIDTH, TRAINED = 200, 16, 64
@@ -77,4 +77,4 @@ def test_beside_a_bias_whose_products_are_not_scaled_far_pairs_are_not_scaled_ei
     pos, bias = positions.count_up(1, LENGTH), T5Bias(2, 8, logit_scale="none")
     alone = attend_reference(scheme, q, k, v, pos, pos, causal=True, scale=1.0).logits_BHST
     together = attend_reference(Composition(schemes=[scheme, bias]), q, k, v, pos, pos, causal=True).logits_BHST
-    torch.testing.assert_close(together, alone + bias.bias(q, k, pos, pos))
+    torch.testing.assert_close(together, alone + bias.bias(AttentionInputs(q, k, pos, pos)))

@@ -21,7 +21,7 @@ from torch import nn
 from clockhands.errors import CheckpointError
 from clockhands.inspection.reading.attention_hooks import ComputedAttention, listen
 from clockhands.model.attention import AttentionContext
-from clockhands.schemes import Scheme
+from clockhands.schemes import AttentionInputs, Scheme
 from clockhands.shapes import Float, Tensor
 
 ProductBias: TypeAlias = Callable[[Tensor, Tensor, float], Tensor]
@@ -80,8 +80,8 @@ class FrozenNormsAndPositions:
         def compute(q_BHSK: Tensor, k_BHTK: Tensor, scale: float) -> Tensor:
             positions = positions_BHTA[: len(q_BHSK)]  # they are those of a whole batch, which a replay fills up
             zeros = (torch.zeros_like(q_BHSK), torch.zeros_like(k_BHTK))
-            bias = cast(Tensor, scheme.bias(q_BHSK, k_BHTK, positions, positions, scale))
-            return bias - cast(Tensor, scheme.bias(*zeros, positions, positions, scale))
+            bias = cast(Tensor, scheme.bias(AttentionInputs(q_BHSK, k_BHTK, positions, positions, scale)))
+            return bias - cast(Tensor, scheme.bias(AttentionInputs(*zeros, positions, positions, scale)))
 
         return compute
 

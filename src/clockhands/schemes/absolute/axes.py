@@ -19,8 +19,6 @@ from clockhands.schemes.frequencies import (
 from clockhands.schemes.scheme import Declares, Positions, Scheme
 from clockhands.shapes import Float, Tensor
 
-__all__ = ["SinusoidalAxes"]
-
 
 @final
 class SinusoidalAxes(Scheme):
@@ -86,5 +84,4 @@ class SinusoidalAxes(Scheme):
     def _encode_axis(self, pos_BS: Tensor) -> Float[Tensor, "B S Pa"]:
         """Return the sinusoids of one coordinate in its share of the channels."""
         omega_F = compute_frequencies(self.width // self.axes, self.base, device=pos_BS.device)
-        cosine, sine = compute_cos_sin(pos_BS + self.start if self.start else pos_BS, omega_F)
-        return lay_out_channels(sine, cosine, self.layout)
+        return lay_out_channels(*compute_cos_sin(pos_BS + self.start, omega_F), self.layout)

@@ -12,8 +12,6 @@ from clockhands.schemes.frequencies import check_axes, choose_angle_dtype
 from clockhands.schemes.scheme import Declares, Positions, Scheme
 from clockhands.shapes import Float, Tensor
 
-__all__ = ["FourierBands"]
-
 
 @final
 class FourierBands(Scheme):
@@ -66,8 +64,11 @@ class FourierBands(Scheme):
         Raises PositionError for positions with another number of coordinates.
         """
         own_BSA = check_axes(pos_BS, self.axes, "fourier-bands").to(choose_angle_dtype(pos_BS.device))
+        # From 0 .. resolution - 1 to -1 .. 1.
         x_BSA = own_BSA * (2 / (self.resolution - 1)) - 1
+        # Bands up to the Nyquist frequency, half the resolution.
         band_F = torch.linspace(1, self.resolution / 2, self.bands, dtype=x_BSA.dtype, device=x_BSA.device)
         angle_BSG = (x_BSA[..., None] * band_F * math.pi).flatten(-2)
+        # In float64 until here: an angle of resolution/2 · π is large.
         made = torch.cat([x_BSA, angle_BSG.sin(), angle_BSG.cos()], dim=-1).float()
         return torch.nn.functional.pad(made, (0, self.width - made.shape[-1]))

@@ -12,8 +12,6 @@ from clockhands.schemes.position_checks import check_integer, check_length
 from clockhands.schemes.scheme import Declares, Positions, Scheme
 from clockhands.shapes import Float, Tensor
 
-__all__ = ["Binary"]
-
 
 @final
 class Binary(Scheme):
@@ -65,6 +63,8 @@ class Binary(Scheme):
         pos = drop_axis(pos_BS, "binary")
         check_integer(pos, "binary")
         check_length(pos, 2**self.digits, "binary", "digits")
+        # Channels beyond the digits repeat them.
         place_P = torch.arange(self.width, device=pos.device) % self.digits
+        # Shifted right by its place, a digit is the last bit.
         digit_BSP = (pos.long()[..., None] >> place_P).bitwise_and(1).float()
         return self.amplitude * (2 * digit_BSP - 1 if self.digit_values == "signed" else digit_BSP)

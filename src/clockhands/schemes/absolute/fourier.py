@@ -13,8 +13,6 @@ from clockhands.schemes.frequencies import check_axes, choose_angle_dtype, take_
 from clockhands.schemes.scheme import Declares, Positions, Scheme
 from clockhands.shapes import Float, Tensor
 
-__all__ = ["LearnableFourier"]
-
 
 @final
 class LearnableFourier(Scheme):
@@ -67,6 +65,7 @@ class LearnableFourier(Scheme):
         dtype = choose_angle_dtype(pos_BS.device)
         angle_BSF = pos_BSA.to(dtype) @ self.frequency_FA.to(dtype).T
         waves_BSF = torch.cat([angle_BSF.cos(), angle_BSF.sin()], dim=-1)
+        # The mean square of F cosines and F sines is 1/2: divided by √(2F), the vector has the length 1/√2.
         read_BSF = (waves_BSF / math.sqrt(waves_BSF.shape[-1])).to(self.first.weight.dtype)
         pe_BSP = self.second(nn.functional.gelu(self.first(read_BSF)))
         return pe_BSP.expand(pos_BS.shape[0], -1, -1)

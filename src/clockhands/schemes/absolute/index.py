@@ -14,8 +14,6 @@ from clockhands.schemes.frequencies import drop_axis
 from clockhands.schemes.scheme import Declares, Positions, Scheme
 from clockhands.shapes import Float, Tensor
 
-__all__ = ["Index"]
-
 
 @final
 class Index(Scheme):
@@ -79,8 +77,10 @@ class Index(Scheme):
 
         Raises PositionError for positions of several coordinates.
         """
+        # In float32: bfloat16 cannot tell 257 from 256.
         number_BS = drop_axis(pos_BS, "index").to(torch.float32)
         if self.normalise == "length":
+            # p / (n - 1) with the row's own n; a row of one token, 0/0, counts as 0.
             number_BS = number_BS / number_BS.amax(dim=-1, keepdim=True).clamp(min=1)
         elif self.normalise == "maximum":
             number_BS = number_BS / (self.max_length - 1)
@@ -91,6 +91,7 @@ class Index(Scheme):
         if self.form == "value":
             return torch.ones(self.width)
         if self.form == "channel":
+            # All of the number in the first channel.
             return torch.eye(1, self.width)[0]
         direction_P = torch.as_tensor(np.random.RandomState(self.seed).standard_normal(self.width)).float()
         return direction_P / direction_P.norm()

@@ -13,8 +13,6 @@ from clockhands.schemes.position_checks import check_integer, check_length
 from clockhands.schemes.scheme import Declares, Positions, Scheme
 from clockhands.shapes import Float, Tensor
 
-__all__ = ["Learned"]
-
 
 @final
 class Learned(Scheme):

@@ -6,8 +6,6 @@ from typing import final
 
 from clockhands.schemes.scheme import Declares, Scheme
 
-__all__ = ["NoPosition"]
-
 
 @final
 class NoPosition(Scheme):
@@ -27,7 +25,4 @@ class NoPosition(Scheme):
     peers = ("NoPE",)
     models = ("Llama 4", "SmolLM3", "Cohere2", "Kimi Linear")
 
-    @property
-    def declares(self) -> Declares:
-        """The promises of no position: any positions, of any number of coordinates, change nothing."""
-        return Declares(translation_invariant=True, real_valued=True, axes=None)
+    declares = Declares(translation_invariant=True, real_valued=True, axes=None)

@@ -15,8 +15,6 @@ from clockhands.schemes.position_checks import check_integer, check_length
 from clockhands.schemes.scheme import Declares, Positions, Scheme
 from clockhands.shapes import Float, Tensor
 
-__all__ = ["RandomVectors", "Rows", "make_random_table"]
-
 Rows = Literal["gaussian", "shuffled"]
 
 
@@ -28,7 +26,9 @@ def make_random_table(rows: Rows, max_length: int, width: int, seed: int) -> np.
     """
     stream = np.random.RandomState(seed)
     if rows == "gaussian":
+        # Of variance 1/2, as sines and cosines have.
         return (stream.standard_normal((max_length, width)) * 0.5**0.5).astype(np.float32)
+    # Sinusoids of shuffled positions: the same vectors, whose neighbours are no neighbours.
     order_L = stream.permutation(max_length)
     angle_LF = order_L[:, None] * 10_000.0 ** (-2 * np.arange(width // 2) / width)
     return np.stack([np.sin(angle_LF), np.cos(angle_LF)], axis=-1).reshape(max_length, width).astype(np.float32)

@@ -1,4 +1,8 @@
-"""Sinusoids of fixed wavelengths: every pair of channels is a hand of a clock that turns at its own speed."""
+"""Sinusoids of fixed wavelengths: every pair of channels is a hand of a clock that turns at its own speed.
+
+The paper's lines (Vaswani et al. 2017, section 3.5) are ``encode_as_written``; ``Sinusoidal`` computes the same, and
+the variants that ask why it works.
+"""
 
 from __future__ import annotations
 
@@ -22,9 +26,19 @@ from clockhands.schemes.frequencies import (
     take_shared_row,
 )
 from clockhands.schemes.scheme import Declares, Positions, Scheme
-from clockhands.shapes import Float, Tensor
+from clockhands.shapes import Float, Num, Tensor
 
-__all__ = ["Sinusoidal"]
+
+def encode_as_written(pos_BS: Num[Tensor, "B S"], width: int, base: float = 10_000.0) -> Float[Tensor, "B S P"]:
+    """Return the sinusoids of positions as the paper writes them: what ``Sinusoidal(width).encode`` returns.
+
+    PE(p, 2c) = sin(p / base^(2c/width)) and PE(p, 2c + 1) = cos(the same). So the two channels of a pair are the point
+    of a hand that turns by ω_c = base^(-2c/width) from one position to the next, and one rotation, the same for all
+    positions, takes PE(p) to PE(p + k).
+    """
+    omega_F = base ** (-2 * torch.arange(width // 2, dtype=torch.float64) / width)
+    angle_BSF = pos_BS[..., None] * omega_F
+    return torch.stack([angle_BSF.sin(), angle_BSF.cos()], dim=-1).flatten(-2).float()  # sin, cos, sin, cos, ...
 
 
 @final
@@ -82,10 +96,7 @@ class Sinusoidal(Scheme):
         self._amplitude = amplitude
         self.amplitude = nn.Parameter(torch.tensor(float(amplitude))) if learned_amplitude else amplitude
 
-    @property
-    def declares(self) -> Declares:
-        """The promises of sinusoids: real-valued positions, of any size."""
-        return Declares(real_valued=True)
+    declares = Declares(real_valued=True)
 
     def frequencies(self, device: torch.device | str | None = None) -> Float[Tensor, " F"]:
         """Return the radians per position of each pair (of each channel, with one kind of wave): [F], in float64."""
@@ -103,23 +114,24 @@ class Sinusoidal(Scheme):
         if self.waves == "both" and self.layout == "interleaved":
             pe_BSP = compute_sin_cos_pairs(pos, omega_F).flatten(-2)
         else:
-            pe_BSP = self._channels(*compute_cos_sin(pos, omega_F)[::-1])
+            cos_BSF, sin_BSF = compute_cos_sin(pos, omega_F)
+            pe_BSP = self._lay_out(cos_BSF, sin_BSF)
         if self.random_phases:
+            # sin(θ + φ) = sin θ cos φ + cos θ sin φ, and likewise cos(θ + φ) = cos θ cos φ - sin θ sin φ.
             cos_BSF, sin_BSF = compute_cos_sin(pos, omega_F)
             phase_P = np.random.RandomState(self.seed).uniform(0, 2 * math.pi, self.width)
-            cos_P, sin_P = (
-                torch.as_tensor(f(phase_P), dtype=torch.float32, device=pos.device) for f in (np.cos, np.sin)
-            )
-            pe_BSP = pe_BSP * cos_P + self._channels(cos_BSF, -sin_BSF) * sin_P
+            cos_P = torch.as_tensor(np.cos(phase_P), dtype=torch.float32, device=pos.device)
+            sin_P = torch.as_tensor(np.sin(phase_P), dtype=torch.float32, device=pos.device)
+            pe_BSP = pe_BSP * cos_P + self._lay_out(-sin_BSF, cos_BSF) * sin_P
         if isinstance(self.amplitude, nn.Parameter) or self.amplitude != 1.0:
             pe_BSP = self.amplitude * pe_BSP
         return pe_BSP.expand(pos_BS.shape[0], -1, -1)
 
-    def _channels(self, sine_BSF: Float[Tensor, "B S F"], cosine_BSF: Float[Tensor, "B S F"]) -> Float[Tensor, "B S P"]:
+    def _lay_out(self, cos_BSF: Float[Tensor, "B S F"], sin_BSF: Float[Tensor, "B S F"]) -> Float[Tensor, "B S P"]:
         """Lay the values out over the channels."""
         if self.waves != "both":
-            return sine_BSF if self.waves == "sine" else cosine_BSF
-        return lay_out_channels(sine_BSF, cosine_BSF, self.layout)
+            return sin_BSF if self.waves == "sine" else cos_BSF
+        return lay_out_channels(cos_BSF, sin_BSF, self.layout)
 
     @torch.no_grad()
     def reset_parameters(self) -> None:

@@ -18,8 +18,6 @@ from clockhands.schemes.frequencies import (
 from clockhands.schemes.scheme import Declares, Positions, Scheme
 from clockhands.shapes import Float, Tensor
 
-__all__ = ["Time2Vec"]
-
 
 @final
 class Time2Vec(Scheme):
@@ -63,10 +61,7 @@ class Time2Vec(Scheme):
         self.phase_P = nn.Parameter(torch.empty(width))
         self.reset_parameters()
 
-    @property
-    def declares(self) -> Declares:
-        """The promises of Time2Vec: real-valued times, of any size."""
-        return Declares(real_valued=True)
+    declares = Declares(real_valued=True)
 
     def encode(self, pos_BS: Positions, layer: int = 0) -> Float[Tensor, "B S P"]:
         """Return one linear channel and the waves of each position, with angles in float64: [B, S, P].
@@ -76,6 +71,7 @@ class Time2Vec(Scheme):
         pos = take_shared_row(drop_axis(pos_BS, "time2vec"))
         dtype = choose_angle_dtype(pos.device)
         angle_BSP = pos.to(dtype)[..., None] * self.omega_P.to(dtype) + self.phase_P.to(dtype)
+        # The first channel stays a straight line, by which time is told beyond all periods.
         waves_BSF = angle_BSP[..., 1:].sin() if self.wave == "sin" else angle_BSP[..., 1:].cos()
         return torch.cat([angle_BSP[..., :1], waves_BSF], dim=-1).float().expand(pos_BS.shape[0], -1, -1)
 

@@ -20,8 +20,6 @@ from clockhands.schemes.frequencies import (
 from clockhands.schemes.scheme import Declares, Positions, Scheme
 from clockhands.shapes import Float, Tensor
 
-__all__ = ["Universal"]
-
 
 @final
 class Universal(Scheme):
@@ -63,10 +61,7 @@ class Universal(Scheme):
         self.width, self.layout, self.exponent, self.start = width, layout, exponent, start
         self.base = check_above_zero("universal.base", base)
 
-    @property
-    def declares(self) -> Declares:
-        """The promises of the two sinusoids: real-valued positions, of any size."""
-        return Declares(real_valued=True)
+    declares = Declares(real_valued=True)
 
     def encode(self, pos_BS: Positions, layer: int = 0) -> Float[Tensor, "B S P"]:
         """Return the sinusoid of each position plus the sinusoid of the layer: [B, S, P].
@@ -74,10 +69,10 @@ class Universal(Scheme):
         Raises PositionError for positions of several coordinates.
         """
         pos = take_shared_row(drop_axis(pos_BS, "universal"))
+        # The layer counts as a position of its own axis, and both waves are added.
         step = torch.full((1, 1), layer + self.start, device=pos.device)
         return (self._waves(pos + self.start) + self._waves(step)).expand(pos_BS.shape[0], -1, -1)
 
     def _waves(self, number_BS: Tensor) -> Float[Tensor, "B S P"]:
         omega_F = compute_frequencies(self.width, self.base, self.exponent, number_BS.device)
-        cosine, sine = compute_cos_sin(number_BS, omega_F)
-        return lay_out_channels(sine, cosine, self.layout)
+        return lay_out_channels(*compute_cos_sin(number_BS, omega_F), self.layout)

@@ -13,8 +13,6 @@ from clockhands.schemes.distance import DistanceBias
 from clockhands.schemes.scheme import Declares
 from clockhands.shapes import Float, Num, Tensor
 
-__all__ = ["Alibi", "alibi_slopes"]
-
 
 def alibi_slopes(num_heads: int, rule: Literal["paper", "geometric"] = "paper") -> Float[Tensor, " H"]:
     """Return the slope m_h of each head: [H], float32.
@@ -29,6 +27,7 @@ def alibi_slopes(num_heads: int, rule: Literal["paper", "geometric"] = "paper") 
 
     if rule == "geometric":
         return torch.tensor(geometric(num_heads), dtype=torch.float32)
+    # Powers of two have a geometric series; others fill it up from the series of the next power.
     power = 2 ** math.floor(math.log2(num_heads))
     extra = geometric(2 * power)[0::2][: num_heads - power]
     return torch.tensor(geometric(power) + extra, dtype=torch.float32)
@@ -74,7 +73,9 @@ class Alibi(DistanceBias):
         learned: bool = False,
     ) -> None:
         super().__init__()
-        self.form = ("causal" if causal else "symmetric") if form == "auto" else form
+        if form == "auto":
+            form = "causal" if causal else "symmetric"
+        self.form = form
         if self.form == "asymmetric" and num_heads % 2:
             raise ConfigError([f"form 'asymmetric' gives each side half of the heads, but there are {num_heads}"])
         self.num_heads, self.rule = num_heads, slopes
@@ -108,6 +109,10 @@ class Alibi(DistanceBias):
         """
         return self.form == "causal"
 
+    def list_numbers(self) -> dict[str, tuple[float, ...]]:
+        """Return the slopes of all heads; where both sides have some, first those of the left."""
+        return {"slopes": tuple(self.slopes_OH.detach().flatten().tolist())}
+
     def to_hf_config(self) -> dict[str, Any] | None:
         """Return ``attn_config`` of MPT (BLOOM always has these slopes); None for other slopes and directions."""
         same = self.form == "causal" and not isinstance(self.slopes_OH, nn.Parameter)
@@ -116,11 +121,13 @@ class Alibi(DistanceBias):
 
     def compute_curve(self, distance_R: Num[Tensor, " R"]) -> Float[Tensor, "H R"]:
         """Return -m_h·distance in the chosen form: [H, R], float32."""
+        # A learned slope below 0 would reward distance.
         slopes_OH = self.slopes_OH.float().abs()
         distance_R = distance_R.float()
         if self.form == "causal":
             return -slopes_OH[0, :, None] * distance_R
         left_R = (distance_R > 0).float()
+        # The first row of slopes is for keys to the left, the last for those to the right.
         steepness_HR = slopes_OH[-1, :, None] * (1 - left_R) + slopes_OH[0, :, None] * left_R
         bias_HR = -steepness_HR * (distance_R.abs() - (0.5 * left_R if self.form == "broken" else 0.0))
         if self.form == "asymmetric":

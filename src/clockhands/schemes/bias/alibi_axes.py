@@ -7,10 +7,8 @@ from typing import Literal, final
 from clockhands.errors import ConfigError
 from clockhands.schemes.bias.alibi import alibi_slopes
 from clockhands.schemes.frequencies import check_axes, choose_angle_dtype
-from clockhands.schemes.scheme import Declares, KeyPositions, Positions, Scheme
+from clockhands.schemes.scheme import AttentionInputs, Declares, Scheme
 from clockhands.shapes import Float, Tensor
-
-__all__ = ["AlibiAxes"]
 
 
 @final
@@ -24,9 +22,9 @@ class AlibiAxes(Scheme):
 
     Example:
         >>> import torch
-        >>> from clockhands.schemes import AlibiAxes
+        >>> from clockhands.schemes import AlibiAxes, AttentionInputs
         >>> q, pos = torch.ones(1, 1, 2, 4), torch.tensor([[[0, 0], [3, 4]]])
-        >>> AlibiAxes(num_heads=1).bias(q, q, pos, pos)[0, 0, 0].tolist()
+        >>> AlibiAxes(num_heads=1).bias(AttentionInputs(q, q, pos, pos))[0, 0, 0].tolist()
         [-0.0, -0.01953125]
     """
 
@@ -46,22 +44,17 @@ class AlibiAxes(Scheme):
         """The promises of this instance: only differences matter, in any direction; positions may be real-valued."""
         return Declares(translation_invariant=True, real_valued=True, axes=self.axes)
 
-    def bias(
-        self,
-        q_BHSK: Float[Tensor, "B H S K"],
-        k_BHTK: Float[Tensor, "B H T K"],
-        qpos_BS: Positions,
-        kpos_BT: KeyPositions,
-        scale: float | None = None,
-    ) -> Float[Tensor, "B H S T"]:
+    def bias(self, at: AttentionInputs) -> Float[Tensor, "B H S T"]:
         """Return -m_h·distance of each pair: [B, H, S, T], float32, from distances in float64.
 
         Raises PositionError for positions with another number of coordinates.
         """
-        dtype = choose_angle_dtype(q_BHSK.device)
-        q, k = (check_axes(pos, self.axes, "alibi-axes").to(dtype) for pos in (qpos_BS, kpos_BT))
+        dtype = choose_angle_dtype(at.q.device)
+        q = check_axes(at.qpos, self.axes, "alibi-axes").to(dtype)
+        k = check_axes(at.kpos, self.axes, "alibi-axes").to(dtype)
         apart = (q[..., :, None, :] - k[..., None, :, :]).abs()
         distance = apart.sum(-1) if self.norm == "manhattan" else apart.square().sum(-1).sqrt()
         distance_BHST = distance if distance.dim() == 4 else distance[:, None]
+        # Distances in float64: differences of large coordinates would lose digits.
         slopes_H = alibi_slopes(self.num_heads).to(distance.device, dtype)
         return (-slopes_H[:, None, None] * distance_BHST).float()

@@ -11,10 +11,17 @@ import torch
 
 from clockhands.errors import ConfigError
 from clockhands.schemes.frequencies import check_axis, pair_coordinates, take_axis
-from clockhands.schemes.scheme import Declares, KeyPositions, Positions, Scheme, ScoreMod
+from clockhands.schemes.scheme import (
+    AttentionInputs,
+    Declares,
+    KeyPositions,
+    Keys,
+    Positions,
+    Queries,
+    Scheme,
+    ScoreMod,
+)
 from clockhands.shapes import Float, Tensor
-
-__all__ = ["Chunks"]
 
 
 @final
@@ -32,9 +39,9 @@ class Chunks(Scheme):
 
     Example:
         >>> import torch
-        >>> from clockhands.schemes import Chunks
+        >>> from clockhands.schemes import AttentionInputs, Chunks
         >>> q, pos = torch.zeros(1, 1, 3, 2), torch.tensor([[0, 1, 2]])
-        >>> Chunks(size=2).bias(q, q, pos, pos)[0, 0, 2]
+        >>> Chunks(size=2).bias(AttentionInputs(q, q, pos, pos))[0, 0, 2]
         tensor([-inf, -inf, 0.])
     """
 
@@ -60,37 +67,28 @@ class Chunks(Scheme):
         """Return ``attention_chunk_size``, as in Llama 4; None with ``axis``."""
         return {"attention_chunk_size": self.size} if self.axis is None else None
 
-    def bias(
-        self,
-        q_BHSK: Float[Tensor, "B H S Kr"],
-        k_BHTK: Float[Tensor, "B H T Kr"],
-        qpos_BS: Positions,
-        kpos_BT: KeyPositions,
-        scale: float | None = None,
-    ) -> Float[Tensor, "#B 1 S T"]:
+    def bias(self, at: AttentionInputs) -> Float[Tensor, "#B 1 S T"]:
         """Return 0 between tokens of one chunk and -∞ between others: [B, 1, S, T].
 
         Raises PositionError where queries and keys have different numbers of coordinates, and for positions without the
         coordinate ``axis``.
         """
-        pairs = self._number(qpos_BS, kpos_BT)
+        pairs = self._number(at.qpos, at.kpos)
+        # Rows that are one expanded row are compared once.
         if all(query_BS.stride(0) == key_BT.stride(0) == 0 for query_BS, key_BT in pairs):
             pairs = [(query_BS[:1], key_BT[:1]) for query_BS, key_BT in pairs]
+        # Apart along any coordinate is apart.
         apart_BST = reduce(or_, (query_BS[:, :, None] != key_BT[:, None, :] for query_BS, key_BT in pairs))
         return torch.zeros(apart_BST.shape, device=apart_BST.device).masked_fill(apart_BST, -math.inf)[:, None]
 
     def score_mod(
-        self,
-        qpos_BS: Positions,
-        kpos_BT: KeyPositions,
-        q_BHSK: Float[Tensor, "B H S Kr"] | None = None,
-        k_BHTK: Float[Tensor, "B H T Kr"] | None = None,
+        self, qpos: Positions, kpos: KeyPositions, q_BHSK: Queries | None = None, k_BHTK: Keys | None = None
     ) -> ScoreMod:
         """Make a FlexAttention ``score_mod`` that compares the chunks of query and key.
 
         Raises PositionError as ``bias`` does.
         """
-        pairs = self._number(qpos_BS, kpos_BT)
+        pairs = self._number(qpos, kpos)
         return lambda score, b, h, i, j: torch.where(
             reduce(and_, [query_BS[b, i] == key_BT[b, j] for query_BS, key_BT in pairs]), score, -math.inf
         )

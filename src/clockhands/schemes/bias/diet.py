@@ -11,10 +11,8 @@ from clockhands.errors import ConfigError, PositionError
 from clockhands.schemes.distance import compute_distances
 from clockhands.schemes.frequencies import drop_axis
 from clockhands.schemes.position_checks import check_integer, check_length
-from clockhands.schemes.scheme import Declares, KeyPositions, Positions, Scheme
+from clockhands.schemes.scheme import AttentionInputs, Declares, Scheme
 from clockhands.shapes import Float, Tensor
-
-__all__ = ["DIET"]
 
 
 @final
@@ -32,9 +30,9 @@ class DIET(Scheme):
 
     Example:
         >>> import torch
-        >>> from clockhands.schemes import DIET
+        >>> from clockhands.schemes import AttentionInputs, DIET
         >>> q, pos = torch.randn(1, 2, 3, 8), torch.tensor([[0, 1, 2]])
-        >>> DIET(num_heads=2).bias(q, q, pos, pos).shape
+        >>> DIET(num_heads=2).bias(AttentionInputs(q, q, pos, pos)).shape
         torch.Size([1, 2, 3, 3])
     """
 
@@ -82,28 +80,23 @@ class DIET(Scheme):
             translation_invariant=relative, max_length=None if relative else self.max_length, beyond="raise"
         )
 
-    def bias(
-        self,
-        q_BHSK: Float[Tensor, "B H S K"],
-        k_BHTK: Float[Tensor, "B H T K"],
-        qpos_BS: Positions,
-        kpos_BT: KeyPositions,
-        scale: float | None = None,
-    ) -> Float[Tensor, "B H S T"]:
+    def bias(self, at: AttentionInputs) -> Float[Tensor, "B H S T"]:
         """Return the learned logit of each pair of positions: [B, H, S, T].
 
         Raises PositionError for positions or distances outside the tables, real-valued ones, and several coordinates.
         """
-        qpos_BS, kpos_BT = drop_axis(qpos_BS, "diet"), drop_axis(kpos_BT, "diet")
-        for pos in (qpos_BS, kpos_BT):
+        qpos, kpos = drop_axis(at.qpos, "diet"), drop_axis(at.kpos, "diet")
+        for pos in (qpos, kpos):
             check_integer(pos, "diet")
         if self.form == "relative":
-            distance_BST = compute_distances(qpos_BS, kpos_BT)
+            distance_BST = compute_distances(qpos, kpos)
             self._check_distance(distance_BST)
+            # Offsets from -(L - 1) to L - 1 are rows 0 to 2L - 2.
             return self.table_HR.float()[:, distance_BST + self.max_length - 1].transpose(0, 1)
-        for pos in (qpos_BS, kpos_BT):
+        for pos in (qpos, kpos):
             check_length(pos, self.max_length, "diet")
-        query_HBSR, key_HBTR = self.query_HPR.float()[:, qpos_BS], self.key_HPR.float()[:, kpos_BT]
+        query_HBSR, key_HBTR = self.query_HPR.float()[:, qpos], self.key_HPR.float()[:, kpos]
+        # A bias of L x L entries as a product of two tables of rank R (equation 4).
         return (query_HBSR @ key_HBTR.transpose(-1, -2)).transpose(0, 1)
 
     def _check_distance(self, distance_BST: Tensor) -> None:

@@ -9,10 +9,8 @@ from torch import nn
 
 from clockhands.schemes.bias.mlp import Perceptron, evaluate_piecewise
 from clockhands.schemes.distance import compute_distances
-from clockhands.schemes.scheme import Declares, KeyPositions, Positions, Scheme
+from clockhands.schemes.scheme import AttentionInputs, Declares, Scheme
 from clockhands.shapes import Float, Num, Tensor
-
-__all__ = ["Fire"]
 
 
 @final
@@ -32,9 +30,9 @@ class Fire(Scheme):
 
     Example:
         >>> import torch
-        >>> from clockhands.schemes import Fire
+        >>> from clockhands.schemes import AttentionInputs, Fire
         >>> q, pos = torch.randn(1, 2, 3, 8), torch.tensor([[0, 1, 2]])
-        >>> Fire(num_heads=2).bias(q, q, pos, pos).shape
+        >>> Fire(num_heads=2).bias(AttentionInputs(q, q, pos, pos)).shape
         torch.Size([1, 2, 3, 3])
     """
 
@@ -67,31 +65,23 @@ class Fire(Scheme):
         self.factor.fill_(1.0)
         self.mlp.reset_parameters()
 
-    @property
-    def declares(self) -> Declares:
-        """The promises of FIRE: real-valued positions; the position of the query itself matters."""
-        return Declares(translation_invariant=False, real_valued=True)
+    declares = Declares(translation_invariant=False, real_valued=True)
 
     def psi(self, x: Num[Tensor, "*any"]) -> Float[Tensor, "*any"]:
         """Compute ln(|c·x| + 1), in float32."""
         return torch.log1p((self.c.float() * x).abs())
 
-    def bias(
-        self,
-        q_BHSK: Float[Tensor, "B H S K"],
-        k_BHTK: Float[Tensor, "B H T K"],
-        qpos_BS: Positions,
-        kpos_BT: KeyPositions,
-        scale: float | None = None,
-    ) -> Float[Tensor, "#B H S T"]:
+    def bias(self, at: AttentionInputs) -> Float[Tensor, "#B H S T"]:
         """Return the network's output for every pair: [B, H, S, T]; B is 1 where all rows are one expanded row.
 
         Raises PositionError for positions of several coordinates.
         """
-        return self.curve(compute_distances(qpos_BS, kpos_BT).float(), qpos_BS.float())
+        return self.curve(compute_distances(at.qpos, at.kpos).float(), at.qpos.float())
 
-    def curve(self, distance_BST: Float[Tensor, "#B S T"], qpos_BS: Float[Tensor, "B S"]) -> Float[Tensor, "#B H S T"]:
+    def curve(self, distance_BST: Float[Tensor, "#B S T"], qpos: Float[Tensor, "B S"]) -> Float[Tensor, "#B H S T"]:
         """Compute the network's output for distances [B, S, T] and the positions of their queries: [B, H, S, T]."""
-        furthest_BS = torch.maximum(qpos_BS[: distance_BST.shape[0]], (self.factor.float() * self.length).abs())
+        # Distances are divided by that of the query from the beginning, at least by the learned threshold.
+        furthest_BS = torch.maximum(qpos[: distance_BST.shape[0]], (self.factor.float() * self.length).abs())
+        # 1e-6 keeps the first token, 0/0, at 0.
         share_BST = self.psi(distance_BST) / (self.psi(furthest_BS)[:, :, None] + 1e-6)
         return evaluate_piecewise(self.mlp, share_BST).transpose(0, 1)

@@ -11,8 +11,6 @@ from clockhands.schemes.distance import DistanceBias
 from clockhands.schemes.scheme import Declares
 from clockhands.shapes import Float, Num, Tensor
 
-__all__ = ["SMALLEST", "Kerple", "clamp_keeping_gradient"]
-
 SMALLEST = 1e-2
 
 
@@ -25,6 +23,7 @@ def clamp_keeping_gradient(
     writing to a parameter in a forward pass.
     """
     value_H = parameter_H.float()
+    # Forward the clamped value, backward the gradient of the value itself (straight through).
     return value_H + (value_H.clamp(low, high) - value_H).detach()
 
 
@@ -63,13 +62,11 @@ class Kerple(DistanceBias):
         nn.init.uniform_(self.size_H, 0, 2 if self.form == "log" else 1)
         nn.init.uniform_(self.shape_H, 0, 1 if self.form == "log" else 2)
 
-    @property
-    def declares(self) -> Declares:
-        """The promises of KERPLE: only distances matter, and they may be real-valued."""
-        return Declares(translation_invariant=True, real_valued=True)
+    declares = Declares(translation_invariant=True, real_valued=True)
 
     def compute_curve(self, distance_R: Num[Tensor, " R"]) -> Float[Tensor, "H R"]:
         """Return the penalty at each distance: [H, R], float32."""
+        # The paper's kernel is symmetric; the mask makes it causal.
         far_R = distance_R.abs().float()
         size_H1 = clamp_keeping_gradient(self.size_H, SMALLEST)[:, None]
         if self.form == "log":

@@ -14,8 +14,6 @@ from clockhands.schemes.distance import DistanceBias
 from clockhands.schemes.scheme import Declares
 from clockhands.shapes import Float, Num, Tensor
 
-__all__ = ["DynamicPositionBias", "Perceptron", "evaluate_piecewise"]
-
 
 class Perceptron(nn.Module):
     """Linear layers with an activation between them, computed in float32 at least.
@@ -70,8 +68,10 @@ def evaluate_piecewise(mlp: Perceptron, x: Float[Tensor, "*any"]) -> Float[Tenso
     start_O = last.bias.to(x.dtype)
     if not torch.compiler.is_compiling() and x.numel():
         with torch.no_grad():
+            # A ReLU bends where its argument changes its sign. Outside the data it is 0 everywhere or a straight line.
             ends_2F = weight_F * torch.stack(x.aminmax())[:, None] + bias_F
             bends_F, straight_F = ends_2F.prod(0) <= 0, (ends_2F > 0).all(0)
+        # All straight ones are one line; only those that bend are computed for each x.
         slope_O = out_OF[:, straight_F] @ weight_F[straight_F]
         start_O = start_O + out_OF[:, straight_F] @ bias_F[straight_F]
         line = torch.addcmul(start_O[:, None], slope_O[:, None], x.reshape(1, -1))
@@ -117,14 +117,12 @@ class DynamicPositionBias(DistanceBias):
         """Draw the weights as PyTorch draws linear layers."""
         self.mlp.reset_parameters()
 
-    @property
-    def declares(self) -> Declares:
-        """The promises of this bias: only distances matter, and they may be real-valued."""
-        return Declares(translation_invariant=True, real_valued=True)
+    declares = Declares(translation_invariant=True, real_valued=True)
 
     def compute_curve(self, distance_R: Num[Tensor, " R"]) -> Float[Tensor, "H R"]:
         """Return the network's output at each distance: [H, R], float32."""
         far_R = distance_R.float()
         if self.log_distance:
+            # Far distances count by their logarithm, with their sign.
             far_R = far_R.sign() * torch.log1p(far_R.abs())
         return self.mlp(far_R[:, None]).T

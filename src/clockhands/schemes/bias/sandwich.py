@@ -12,8 +12,6 @@ from clockhands.schemes.frequencies import check_above_zero
 from clockhands.schemes.scheme import Declares
 from clockhands.shapes import Float, Num, Tensor
 
-__all__ = ["Sandwich"]
-
 
 @final
 class Sandwich(DistanceBias):
@@ -41,10 +39,7 @@ class Sandwich(DistanceBias):
             raise ConfigError([f"size is {size}; the width of the sinusoids must be even and at least 2"], "sandwich")
         self.num_heads, self.size, self.base = num_heads, size, check_above_zero("sandwich.base", base)
 
-    @property
-    def declares(self) -> Declares:
-        """The promises of Sandwich: only distances matter, and they may be real-valued."""
-        return Declares(translation_invariant=True, real_valued=True)
+    declares = Declares(translation_invariant=True, real_valued=True)
 
     def compute_curve(self, distance_R: Num[Tensor, " R"]) -> Float[Tensor, "H R"]:
         """Return the inner product of two sinusoids at each distance: [H, R], float32.
@@ -55,4 +50,5 @@ class Sandwich(DistanceBias):
         hand_F = torch.arange(self.size // 2, device=device, dtype=torch.float64)
         angle_RF = distance_R.double()[:, None] * self.base ** (-2 * hand_F / self.size)
         head_H = torch.arange(1, self.num_heads + 1, device=device)
+        # ⟨PE(i), PE(j)⟩ of two sinusoids is Σ cos((i - j)ω): the bias is their product, and needs no vectors.
         return (torch.cos(angle_RF).sum(-1) * self.num_heads / (8 * head_H[:, None])).float()

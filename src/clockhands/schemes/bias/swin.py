@@ -12,10 +12,8 @@ from clockhands.errors import ConfigError, PositionError
 from clockhands.schemes.bias.mlp import Perceptron
 from clockhands.schemes.distance import DistanceBias
 from clockhands.schemes.position_checks import check_integer
-from clockhands.schemes.scheme import Declares, KeyPositions, Positions
+from clockhands.schemes.scheme import AttentionInputs, Declares, KeyPositions, Positions
 from clockhands.shapes import Float, Int, Num, Tensor
-
-__all__ = ["GridBias", "LogCPB", "SwinTable", "check_row_and_column"]
 
 
 class GridBias(DistanceBias):
@@ -32,46 +30,41 @@ class GridBias(DistanceBias):
         raise NotImplementedError(f"{type(self).__name__} must give its surface")
 
     def place_on_line(
-        self, qpos_BS: Positions, kpos_BT: KeyPositions
+        self, qpos: Positions, kpos: KeyPositions
     ) -> tuple[Int[Tensor, "B S"], Int[Tensor, "B T"], Callable[[Tensor], Tensor]]:
         """Put the cells of the grid on a line, on which a distance stands for one offset.
 
         Raises PositionError for positions that are not pairs of integers.
         """
-        for pos in (qpos_BS, kpos_BT):
+        for pos in (qpos, kpos):
             check_row_and_column(pos, self.name)
             check_integer(pos, self.name)
-        batch = qpos_BS.shape[0]
-        if qpos_BS.stride(0) == 0 and kpos_BT.stride(0) == 0:
-            qpos_BS, kpos_BT = qpos_BS[:1], kpos_BT[:1]
-        (q_low, q_high), (k_low, k_high) = (pos[..., 1].aminmax(dim=1) for pos in (qpos_BS, kpos_BT))
+        batch = qpos.shape[0]
+        if qpos.stride(0) == 0 and kpos.stride(0) == 0:
+            qpos, kpos = qpos[:1], kpos[:1]
+        (q_low, q_high), (k_low, k_high) = (pos[..., 1].aminmax(dim=1) for pos in (qpos, kpos))
         reach = max(int((q_high - k_low).max()), int((k_high - q_low).max()))
+        # row·step + column with a step wider than any difference of columns: one number for both offsets.
         step = 2 * reach + 1
 
         def curve(distance_R: Int[Tensor, " R"]) -> Float[Tensor, "H R"]:
+            # Back from the number to the two offsets.
             row_R = (distance_R + reach).div(step, rounding_mode="floor")
             return self.surface(torch.stack([row_R, distance_R - row_R * step], dim=-1))
 
-        q_BS, k_BT = (pos[..., 0] * step + pos[..., 1] for pos in (qpos_BS, kpos_BT))
+        q_BS, k_BT = (pos[..., 0] * step + pos[..., 1] for pos in (qpos, kpos))
         return q_BS.expand(batch, -1), k_BT.expand(batch, -1), curve
 
-    def bias(
-        self,
-        q_BHSK: Float[Tensor, "B H S K"],
-        k_BHTK: Float[Tensor, "B H T K"],
-        qpos_BS: Positions,
-        kpos_BT: KeyPositions,
-        scale: float | None = None,
-    ) -> Float[Tensor, "#B H S T"]:
+    def bias(self, at: AttentionInputs) -> Float[Tensor, "#B H S T"]:
         """Return the surface at the offset of every pair: [B, H, S, T].
 
         Raises PositionError for positions that are not pairs of row and column.
         """
-        for pos in (qpos_BS, kpos_BT):
+        for pos in (at.qpos, at.kpos):
             check_row_and_column(pos, self.name)
-        if not (qpos_BS.is_floating_point() or torch.compiler.is_compiling()):
-            return super().bias(q_BHSK, k_BHTK, qpos_BS, kpos_BT, scale)
-        offset_BSTA = qpos_BS[:, :, None] - kpos_BT[:, None]
+        if not (at.qpos.is_floating_point() or torch.compiler.is_compiling()):
+            return super().bias(at)
+        offset_BSTA = at.qpos[:, :, None] - at.kpos[:, None]
         flat_HR = self.surface(offset_BSTA.reshape(-1, 2))
         return flat_HR.unflatten(1, offset_BSTA.shape[:3]).transpose(0, 1)
 
@@ -120,10 +113,7 @@ class SwinTable(GridBias):
         """Draw the table from N(0, 0.02²), cut at two standard deviations."""
         nn.init.trunc_normal_(self.table_RH, std=0.02)
 
-    @property
-    def declares(self) -> Declares:
-        """The promises of the table: positions (row, column) inside the window; offsets beyond it are refused."""
-        return Declares(translation_invariant=True, axes=2, beyond="raise")
+    declares = Declares(translation_invariant=True, axes=2, beyond="raise")
 
     def to_hf_config(self) -> dict[str, Any] | None:
         """Return ``window_size`` of Swin, whose windows are square; None for others."""
@@ -186,10 +176,7 @@ class LogCPB(GridBias):
         """Draw the weights as PyTorch draws linear layers."""
         self.mlp.reset_parameters()
 
-    @property
-    def declares(self) -> Declares:
-        """The promises of the network: positions (row, column), also real-valued, of any size."""
-        return Declares(translation_invariant=True, axes=2, real_valued=True)
+    declares = Declares(translation_invariant=True, axes=2, real_valued=True)
 
     def surface(self, offset_R2: Num[Tensor, "R 2"]) -> Float[Tensor, "H R"]:
         """Compute the network's output for the logarithm of each offset: [H, R], float32."""

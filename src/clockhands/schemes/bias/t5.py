@@ -14,8 +14,6 @@ from clockhands.schemes.position_checks import check_integer
 from clockhands.schemes.scheme import Declares
 from clockhands.shapes import Float, Int, Num, Tensor
 
-__all__ = ["T5Bias", "list_bucket_starts"]
-
 
 def list_bucket_starts(buckets: int, max_distance: int) -> list[int]:
     """Return the smallest distance of each bucket but the first.

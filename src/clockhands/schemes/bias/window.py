@@ -12,10 +12,8 @@ import torch
 from clockhands.errors import ConfigError
 from clockhands.schemes.distance import DistanceBias, compute_distances
 from clockhands.schemes.frequencies import check_axis, pair_coordinates
-from clockhands.schemes.scheme import Declares, KeyPositions, Positions, ScoreMod
+from clockhands.schemes.scheme import AttentionInputs, Declares, KeyPositions, Keys, Positions, Queries, ScoreMod
 from clockhands.shapes import Bool, Float, Num, Tensor
-
-__all__ = ["Window"]
 
 
 @final
@@ -77,42 +75,31 @@ class Window(DistanceBias):
         """Return 0 at distances inside the window and -∞ outside: [H, R]."""
         return _mask(self._is_inside(distance_R)).expand(self.num_heads, -1)
 
-    def is_on_line(self, qpos_BS: Positions, kpos_BT: KeyPositions) -> bool:
+    def is_on_line(self, qpos: Positions, kpos: KeyPositions) -> bool:
         """Return whether one distance decides: positions have one coordinate, or ``axis`` chooses one."""
-        return self.axis is not None or not qpos_BS.dim() == kpos_BT.dim() == 3
+        return self.axis is not None or not qpos.dim() == kpos.dim() == 3
 
-    def bias(
-        self,
-        q_BHSK: Float[Tensor, "B H S Kr"],
-        k_BHTK: Float[Tensor, "B H T Kr"],
-        qpos_BS: Positions,
-        kpos_BT: KeyPositions,
-        scale: float | None = None,
-    ) -> Float[Tensor, "#B #H S T"]:
+    def bias(self, at: AttentionInputs) -> Float[Tensor, "#B #H S T"]:
         """Return 0 inside the window and -∞ outside: [B, H, S, T], sizes of 1 for what is the same.
 
         Raises PositionError where queries and keys have different numbers of coordinates, and for positions without the
         coordinate ``axis``.
         """
-        if self.is_on_line(qpos_BS, kpos_BT):
-            return super().bias(q_BHSK, k_BHTK, qpos_BS, kpos_BT, scale)
-        distances = (compute_distances(q_BS, k_BT) for q_BS, k_BT in pair_coordinates(qpos_BS, kpos_BT, "window"))
+        if self.is_on_line(at.qpos, at.kpos):
+            return super().bias(at)
+        distances = (compute_distances(q_BS, k_BT) for q_BS, k_BT in pair_coordinates(at.qpos, at.kpos, "window"))
         return _mask(reduce(and_, map(self._is_inside, distances)))[:, None]
 
     def score_mod(
-        self,
-        qpos_BS: Positions,
-        kpos_BT: KeyPositions,
-        q_BHSK: Float[Tensor, "B H S Kr"] | None = None,
-        k_BHTK: Float[Tensor, "B H T Kr"] | None = None,
+        self, qpos: Positions, kpos: KeyPositions, q_BHSK: Queries | None = None, k_BHTK: Keys | None = None
     ) -> ScoreMod:
         """Make a FlexAttention ``score_mod``: of one coordinate it looks distances up, of several it compares each.
 
         Raises PositionError as ``bias`` does, and for real-valued positions of one coordinate.
         """
-        if self.is_on_line(qpos_BS, kpos_BT):
-            return super().score_mod(qpos_BS, kpos_BT, q_BHSK, k_BHTK)
-        coordinates, inside = pair_coordinates(qpos_BS, kpos_BT, "window"), self._is_inside
+        if self.is_on_line(qpos, kpos):
+            return super().score_mod(qpos, kpos, q_BHSK, k_BHTK)
+        coordinates, inside = pair_coordinates(qpos, kpos, "window"), self._is_inside
         return lambda score, b, h, i, j: torch.where(
             reduce(and_, [inside(q_BS[b, i] - k_BT[b, j]) for q_BS, k_BT in coordinates]), score, -math.inf
         )

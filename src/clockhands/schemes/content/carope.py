@@ -9,14 +9,11 @@ import torch.nn.functional as F
 from torch import nn
 
 from clockhands.errors import ConfigError
-from clockhands.schemes.content.running_sum import Coordinates, accumulate, read_sums
+from clockhands.schemes.content.running_sum import accumulate, read_sums
 from clockhands.schemes.frequencies import choose_working_dtype
-from clockhands.schemes.rotary.base import rotate_pairs
-from clockhands.schemes.rotary.rotation import Layout
-from clockhands.schemes.scheme import Declares, KeyPositions, Positions, Scheme
+from clockhands.schemes.rotary.rotation import Layout, rotate_pairs
+from clockhands.schemes.scheme import Declares, KeyPositions, Keys, Places, Positions, Queries, Rotated, Scheme, States
 from clockhands.shapes import Float, Tensor
-
-__all__ = ["CARoPE", "rotate_by_angles"]
 
 
 @final
@@ -63,28 +60,18 @@ class CARoPE(Scheme):
         """Draw the weights from N(0, 0.02²)."""
         nn.init.normal_(self.turn_HD, std=0.02)
 
-    @property
-    def declares(self) -> Declares:
-        """The promises of CARoPE: positions are not read; tokens place themselves, under a causal mask."""
-        return Declares(translation_invariant=True, causal_only=True, real_valued=True, axes=None)
+    declares = Declares(translation_invariant=True, causal_only=True, real_valued=True, axes=None)
 
-    def locate(
-        self, x_BSD: Float[Tensor, "B S D"], pos_BS: Positions, past_BHTA: Coordinates | None
-    ) -> Float[Tensor, "B H S F2"]:
+    def locate(self, x_BSD: States, pos_BS: Positions, past_BHTA: Places | None) -> Float[Tensor, "B H S F2"]:
         """Return the angles themselves, summed in float64, as two float32 parts: [B, H, S, 2F]."""
+        # Between 0 and 1, so that powers of it fall as RoPE's frequencies do.
         base_BHS = 1 / (1 + F.softplus(F.linear(x_BSD.float(), self.turn_HD.float()))).transpose(1, 2)
         power_F = torch.arange(self.first_power, self.first_power + self.pairs, device=x_BSD.device)
         return accumulate(base_BHS[..., None] ** power_F, past_BHTA)
 
-    def rotate(
-        self,
-        q_BHSK: Float[Tensor, "B H S K"],
-        k_BHTK: Float[Tensor, "B H T K"],
-        qpos_BS: Positions,
-        kpos_BT: KeyPositions,
-    ) -> tuple[Float[Tensor, "B H S K"], Float[Tensor, "B H T K"]]:
+    def rotate(self, q_BHSK: Queries, k_BHTK: Keys, qpos: Positions, kpos: KeyPositions) -> Rotated:
         """Rotate queries [B, H, S, K] and keys [B, H, T, K] by the angles that ``locate`` gave them."""
-        qangle_BHSF, kangle_BHTF = read_sums(qpos_BS), read_sums(kpos_BT)
+        qangle_BHSF, kangle_BHTF = read_sums(qpos), read_sums(kpos)
         return rotate_by_angles(q_BHSK, qangle_BHSF, self.layout), rotate_by_angles(k_BHTK, kangle_BHTF, self.layout)
 
 

@@ -8,10 +8,8 @@ import torch
 from torch import nn
 
 from clockhands.schemes.pieces import list_pieces, reads_in_pieces
-from clockhands.schemes.scheme import Declares, KeyPositions, Positions, Scheme
+from clockhands.schemes.scheme import AttentionInputs, Declares, Logits, MaskedPairs, Scheme
 from clockhands.shapes import Bool, Float, Tensor
-
-__all__ = ["CoPE"]
 
 
 @final
@@ -27,10 +25,10 @@ class CoPE(Scheme):
 
     Example:
         >>> import torch
-        >>> from clockhands.schemes import CoPE
+        >>> from clockhands.schemes import AttentionInputs, CoPE
         >>> q, pos = torch.randn(1, 2, 3, 8), torch.tensor([[0, 1, 2]])
         >>> mask, logits = torch.ones(1, 1, 3, 3, dtype=torch.bool).tril(), torch.zeros(1, 2, 3, 3)
-        >>> CoPE(head_dim=8).logits(logits, mask, q, q, pos, pos).shape
+        >>> CoPE(head_dim=8).logits(logits, mask, AttentionInputs(q, q, pos, pos)).shape
         torch.Size([1, 2, 3, 3])
     """
 
@@ -44,23 +42,11 @@ class CoPE(Scheme):
         super().__init__()
         self.embedding_PK = nn.Parameter(torch.zeros(max_position, head_dim))
 
-    @property
-    def declares(self) -> Declares:
-        """The promises of CoPE: positions are not read; tokens are counted, under a causal mask."""
-        return Declares(translation_invariant=True, causal_only=True, real_valued=True, axes=None)
+    declares = Declares(translation_invariant=True, causal_only=True, real_valued=True, axes=None)
 
-    def logits(
-        self,
-        logits_BHST: Float[Tensor, "B H S T"],
-        mask_BHST: Bool[Tensor, "#B #H S T"],
-        q_BHSK: Float[Tensor, "B H S K"],
-        k_BHTK: Float[Tensor, "B H T K"],
-        qpos_BS: Positions,
-        kpos_BT: KeyPositions,
-        scale: float | None = None,
-    ) -> Float[Tensor, "B H S T"]:
+    def logits(self, logits_BHST: Logits, mask_BHST: MaskedPairs, at: AttentionInputs) -> Logits:
         """Add q_i·e(p_ij) to the logits, interpolated between the two vectors next to the count: [B, H, S, T]."""
-        at_BHSP = q_BHSK @ self.embedding_PK.to(q_BHSK.dtype).T
+        at_BHSP = at.q @ self.embedding_PK.to(at.q.dtype).T
         mask_BHST = mask_BHST.expand(logits_BHST.shape)
         if not reads_in_pieces(logits_BHST, at_BHSP):
             return logits_BHST + _read_at_counts(logits_BHST, mask_BHST, at_BHSP)

@@ -12,10 +12,8 @@ from clockhands.schemes.bias.fire import Fire
 from clockhands.schemes.bias.kerple import Kerple
 from clockhands.schemes.bias.mlp import Perceptron
 from clockhands.schemes.pieces import reads_in_pieces, split_rows
-from clockhands.schemes.scheme import Declares, KeyPositions, Positions, Scheme
-from clockhands.shapes import Bool, Float, Tensor
-
-__all__ = ["DAPE"]
+from clockhands.schemes.scheme import AttentionInputs, Declares, Logits, MaskedPairs, Scheme
+from clockhands.shapes import Float, Tensor
 
 
 @final
@@ -32,10 +30,10 @@ class DAPE(Scheme):
 
     Example:
         >>> import torch
-        >>> from clockhands.schemes import DAPE
+        >>> from clockhands.schemes import AttentionInputs, DAPE
         >>> q, pos = torch.randn(1, 2, 3, 8), torch.tensor([[0, 1, 2]])
         >>> mask, logits = torch.ones(1, 1, 3, 3, dtype=torch.bool).tril(), torch.zeros(1, 2, 3, 3)
-        >>> DAPE(num_heads=2).logits(logits, mask, q, q, pos, pos).shape
+        >>> DAPE(num_heads=2).logits(logits, mask, AttentionInputs(q, q, pos, pos)).shape
         torch.Size([1, 2, 3, 3])
     """
 
@@ -71,19 +69,11 @@ class DAPE(Scheme):
         """The promises of the bias that this instance adapts."""
         return self.base.declares
 
-    def logits(
-        self,
-        logits_BHST: Float[Tensor, "B H S T"],
-        mask_BHST: Bool[Tensor, "#B #H S T"],
-        q_BHSK: Float[Tensor, "B H S K"],
-        k_BHTK: Float[Tensor, "B H T K"],
-        qpos_BS: Positions,
-        kpos_BT: KeyPositions,
-        scale: float | None = None,
-    ) -> Float[Tensor, "B H S T"]:
+    def logits(self, logits_BHST: Logits, mask_BHST: MaskedPairs, at: AttentionInputs) -> Logits:
         """Add the bias, and what the network makes of logits and bias, to the logits: [B, H, S, T]."""
-        bias_BHST = self.base.bias(q_BHSK, k_BHTK, qpos_BS, kpos_BT).expand_as(logits_BHST)
+        bias_BHST = self.base.bias(at).expand_as(logits_BHST)
         if not reads_in_pieces(logits_BHST, bias_BHST, *self.parameters()):
+            # Logits and biases of all heads are the 2H inputs of a small network, pair by pair.
             both_BSTG = torch.cat([logits_BHST, bias_BHST.to(logits_BHST.dtype)], dim=1).movedim(1, -1)
             return logits_BHST + bias_BHST + self.mlp(both_BSTG).movedim(-1, 1).to(logits_BHST.dtype)
         adapted_BHST = torch.empty_like(logits_BHST)

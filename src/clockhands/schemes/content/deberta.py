@@ -11,10 +11,8 @@ from torch import nn
 from clockhands.errors import ConfigError
 from clockhands.schemes.distance import compute_distances
 from clockhands.schemes.position_checks import check_integer
-from clockhands.schemes.scheme import Declares, KeyPositions, Positions, Scheme
+from clockhands.schemes.scheme import AttentionInputs, Declares, Scheme
 from clockhands.shapes import Float, Int, Tensor
-
-__all__ = ["DeBERTa", "list_bucket_ends"]
 
 
 def list_bucket_ends(buckets: int, max_distance: int) -> list[int]:
@@ -52,9 +50,9 @@ class DeBERTa(Scheme):
 
     Example:
         >>> import torch
-        >>> from clockhands.schemes import DeBERTa
+        >>> from clockhands.schemes import AttentionInputs, DeBERTa
         >>> q, pos = torch.randn(1, 2, 3, 8), torch.tensor([[0, 1, 2]])
-        >>> DeBERTa(d_model=16, num_heads=2, head_dim=8).bias(q, q, pos, pos).shape
+        >>> DeBERTa(d_model=16, num_heads=2, head_dim=8).bias(AttentionInputs(q, q, pos, pos)).shape
         torch.Size([1, 2, 3, 3])
     """
 
@@ -103,10 +101,7 @@ class DeBERTa(Scheme):
         if self.buckets:
             self.ends_N.copy_(torch.tensor(list_bucket_ends(self.buckets, self.span), dtype=torch.long))
 
-    @property
-    def declares(self) -> Declares:
-        """The promises of DeBERTa: only distances matter, and they are integers."""
-        return Declares(translation_invariant=True)
+    declares = Declares(translation_invariant=True)
 
     def scale(self, head_dim: int) -> float:
         """Return 1/√(n·d_head) for n terms, the product of contents among them."""
@@ -131,26 +126,21 @@ class DeBERTa(Scheme):
             distance_BST = bucket * distance_BST.sign()
         return (distance_BST + self.side).clamp(0, 2 * self.side - 1)
 
-    def bias(
-        self,
-        q_BHSK: Float[Tensor, "B H S K"],
-        k_BHTK: Float[Tensor, "B H T K"],
-        qpos_BS: Positions,
-        kpos_BT: KeyPositions,
-        scale: float | None = None,
-    ) -> Float[Tensor, "B H S T"]:
+    def bias(self, at: AttentionInputs) -> Float[Tensor, "B H S T"]:
         """Return content-to-position and position-to-content, scaled: [B, H, S, T].
 
         Raises PositionError for real-valued positions and for several coordinates.
         """
-        distance_BST = compute_distances(qpos_BS, kpos_BT)
+        distance_BST = compute_distances(at.qpos, at.kpos)
         check_integer(distance_BST, "deberta")
         terms = []
         if self.to_key is not None:
-            terms.append(self._look_up(q_BHSK, self.to_key, self.row(distance_BST)))
+            terms.append(self._look_up(at.q, self.to_key, self.row(distance_BST)))
         if self.to_query is not None:
+            # The paper looks the key's distance to the query up, δ(j, i); the code reads it from the other side.
             row_BST = self.row(-distance_BST if self.p2c == "paper" else distance_BST)
-            terms.append(self._look_up(k_BHTK, self.to_query, row_BST.transpose(1, 2)).transpose(-1, -2))
+            terms.append(self._look_up(at.k, self.to_query, row_BST.transpose(1, 2)).transpose(-1, -2))
+        # 1/√(3d) with both terms: the sum of three products has three times the variance.
         return torch.stack(terms).sum(0) * self.scale(self.head_dim)
 
     def _look_up(

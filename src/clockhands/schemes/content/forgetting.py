@@ -8,11 +8,9 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from clockhands.schemes.content.running_sum import Coordinates, accumulate, subtract_sums
-from clockhands.schemes.scheme import Declares, KeyPositions, Positions, Scheme
+from clockhands.schemes.content.running_sum import accumulate, subtract_sums
+from clockhands.schemes.scheme import AttentionInputs, Declares, Places, Positions, Scheme, States
 from clockhands.shapes import Float, Tensor
-
-__all__ = ["Forgetting"]
 
 
 @final
@@ -59,27 +57,16 @@ class Forgetting(Scheme):
         if self.start_H is not None:
             self.start_H.fill_(self.start)
 
-    @property
-    def declares(self) -> Declares:
-        """The promises of forgetting: positions are not read; tokens place themselves, under a causal mask."""
-        return Declares(translation_invariant=True, causal_only=True, real_valued=True, axes=None)
+    declares = Declares(translation_invariant=True, causal_only=True, real_valued=True, axes=None)
 
-    def locate(
-        self, x_BSD: Float[Tensor, "B S D"], pos_BS: Positions, past_BHTA: Coordinates | None
-    ) -> Float[Tensor, "B H S 2"]:
+    def locate(self, x_BSD: States, pos_BS: Positions, past_BHTA: Places | None) -> Float[Tensor, "B H S 2"]:
         """Return the sums of the gates' logarithms, as two float32 parts: [B, H, S, 2]."""
         start = None if self.start_H is None else self.start_H.float()
         open_BSH = F.linear(x_BSD.float(), self.gate_HD.float(), start)
+        # ln σ without σ: far below 0 the gate itself would be rounded to 0.
         step_BHS = F.logsigmoid(self.sign * open_BSH).transpose(1, 2)
         return accumulate(step_BHS[..., None], past_BHTA)
 
-    def bias(
-        self,
-        q_BHSK: Float[Tensor, "B H S K"],
-        k_BHTK: Float[Tensor, "B H T K"],
-        qpos_BS: Positions,
-        kpos_BT: KeyPositions,
-        scale: float | None = None,
-    ) -> Float[Tensor, "B H S T"]:
+    def bias(self, at: AttentionInputs) -> Float[Tensor, "B H S T"]:
         """Return c_i - c_j of every pair: [B, H, S, T]."""
-        return subtract_sums(qpos_BS, kpos_BT)
+        return subtract_sums(at.qpos, at.kpos)

@@ -9,13 +9,21 @@ import torch.nn.functional as F
 from torch import nn
 
 from clockhands.errors import ConfigError
-from clockhands.schemes.content.running_sum import Coordinates
 from clockhands.schemes.frequencies import drop_axis
 from clockhands.schemes.position_checks import check_integer
-from clockhands.schemes.scheme import Declares, KeyPositions, Positions, Scheme
+from clockhands.schemes.scheme import (
+    AttentionInputs,
+    Declares,
+    KeyPositions,
+    Keys,
+    Places,
+    Positions,
+    Queries,
+    Rotated,
+    Scheme,
+    States,
+)
 from clockhands.shapes import Float, Tensor
-
-__all__ = ["Inkling"]
 
 
 @final
@@ -78,49 +86,34 @@ class Inkling(Scheme):
         return Declares(translation_invariant=self.sharpen_after is None)
 
     def active_hooks(self) -> frozenset[str]:
-        """Return the hooks that this instance needs: without τ no query is touched."""
         return type(self).hooks() - (frozenset({"rotate"}) if self.sharpen_after is None else frozenset())
 
-    def rotate(
-        self,
-        q_BHSK: Float[Tensor, "B H S K"],
-        k_BHTK: Float[Tensor, "B H T K"],
-        qpos_BS: Positions,
-        kpos_BT: KeyPositions,
-    ) -> tuple[Float[Tensor, "B H S K"], Float[Tensor, "B H T K"]]:
+    def rotate(self, q_BHSK: Queries, k_BHTK: Keys, qpos: Positions, kpos: KeyPositions) -> Rotated:
         """Multiply queries [B, H, S, K] by τ; keys stay as they are."""
         if self.sharpen_after is None:
             return q_BHSK, k_BHTK
-        return (q_BHSK.float() * self._tau(qpos_BS)).to(q_BHSK.dtype), k_BHTK
+        return (q_BHSK.float() * self._tau(qpos)).to(q_BHSK.dtype), k_BHTK
 
     def _tau(self, place_BHSA: Tensor) -> Float[Tensor, "B H S 1"]:
         count_BHS1 = (place_BHSA[..., :1] + 1) / (self.sharpen_after or 1)
         return 1 + self.slope * torch.log(count_BHS1.clamp(min=1.0))
 
-    def locate(
-        self, x_BSD: Float[Tensor, "B S D"], pos_BS: Positions, past_BHTA: Coordinates | None
-    ) -> Float[Tensor, "B H S A"]:
+    def locate(self, x_BSD: States, pos_BS: Positions, past_BHTA: Places | None) -> Float[Tensor, "B H S A"]:
         """Return position and mixture of each token, in float32: [B, H, S, 1 + rank].
 
         Raises PositionError for real-valued positions and for several coordinates.
         """
         check_integer(pos_BS, "inkling")
+        # In float32, since coordinates are cached in it.
         mixture_BSG = F.linear(x_BSD.float(), self.mixture_GD.float())
         mixture_BHSG = mixture_BSG.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
         pos_BHS1 = drop_axis(pos_BS, "inkling").float()[:, None, :, None].expand(*mixture_BHSG.shape[:3], 1)
         return torch.cat([pos_BHS1, mixture_BHSG], dim=-1)
 
-    def bias(
-        self,
-        q_BHSK: Float[Tensor, "B H S K"],
-        k_BHTK: Float[Tensor, "B H T K"],
-        qpos_BS: Positions,
-        kpos_BT: KeyPositions,
-        scale: float | None = None,
-    ) -> Float[Tensor, "B H S T"]:
+    def bias(self, at: AttentionInputs) -> Float[Tensor, "B H S T"]:
         """Return each query's mixture of the basis at the distance of each key: [B, H, S, T]; 0 outside the basis."""
-        profile_BHSR = qpos_BS[..., 1:] @ self.basis_GR.float()
-        distance_BHST = (qpos_BS[..., :1] - kpos_BT[..., :1].transpose(-1, -2)).long()
+        profile_BHSR = at.qpos[..., 1:] @ self.basis_GR.float()
+        distance_BHST = (at.qpos[..., :1] - at.kpos[..., :1].transpose(-1, -2)).long()
         inside_BHST = (distance_BHST >= 0) & (distance_BHST < self.extent)
         bias_BHST = profile_BHSR.gather(-1, distance_BHST.clamp(0, self.extent - 1)).where(inside_BHST, 0.0)
-        return bias_BHST if self.sharpen_after is None else bias_BHST * self._tau(qpos_BS)
+        return bias_BHST if self.sharpen_after is None else bias_BHST * self._tau(at.qpos)

@@ -8,13 +8,11 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from clockhands.schemes.content.running_sum import Coordinates, accumulate, subtract_sums
+from clockhands.schemes.content.running_sum import accumulate, subtract_sums
 from clockhands.schemes.content.selective import convolve_causally
 from clockhands.schemes.frequencies import drop_axis
-from clockhands.schemes.scheme import Declares, KeyPositions, Positions, Scheme
+from clockhands.schemes.scheme import AttentionInputs, Declares, Places, Positions, Scheme, States
 from clockhands.shapes import Float, Tensor
-
-__all__ = ["PaTH"]
 
 
 @final
@@ -75,14 +73,9 @@ class PaTH(Scheme):
                 layer.reset_parameters()
         nn.init.uniform_(self.taps_HKW, -(self.taps_HKW.shape[-1] ** -0.5), self.taps_HKW.shape[-1] ** -0.5)
 
-    @property
-    def declares(self) -> Declares:
-        """The promises of PaTH: only the order of the tokens matters, under a causal mask."""
-        return Declares(translation_invariant=True, causal_only=True, real_valued=True)
+    declares = Declares(translation_invariant=True, causal_only=True, real_valued=True)
 
-    def locate(
-        self, x_BSD: Float[Tensor, "B S D"], pos_BS: Positions, past_BHTA: Coordinates | None
-    ) -> Float[Tensor, "B H S A"]:
+    def locate(self, x_BSD: States, pos_BS: Positions, past_BHTA: Places | None) -> Float[Tensor, "B H S A"]:
         """Return position, β, w, w before the convolution, and the gates' sums, in float32: [B, H, S, 2 + 2K], or + 2.
 
         Raises PositionError for positions of several coordinates.
@@ -95,6 +88,7 @@ class PaTH(Scheme):
         sums = 0 if self.gate is None else 2
         past = (None,) * 5 if past_BHTA is None else past_BHTA.split([1, 1, width, width, sums], dim=-1)
         smooth_BHSK = convolve_causally(raw_BHSK, self.taps_HKW.float(), pos_BHS1, past[3], past[0])
+        # A Householder reflection needs a direction of length 1.
         w_BHSK = F.normalize(F.silu(smooth_BHSK), dim=-1)
         parts = [pos_BHS1, beta_BSH.transpose(1, 2)[..., None], w_BHSK, raw_BHSK]
         if self.gate is not None:
@@ -102,26 +96,18 @@ class PaTH(Scheme):
             parts.append(accumulate(F.logsigmoid(open_BSH).transpose(1, 2)[..., None], past[4]))
         return torch.cat(parts, dim=-1)
 
-    def bias(
-        self,
-        q_BHSK: Float[Tensor, "B H S K"],
-        k_BHTK: Float[Tensor, "B H T K"],
-        qpos_BS: Positions,
-        kpos_BT: KeyPositions,
-        scale: float | None = None,
-    ) -> Float[Tensor, "B H S T"]:
-        """Return what the path takes away from q·k, scaled: [B, H, S, T], at least in float32.
-
-        ``scale`` is the factor that q·k was multiplied by; None: 1/√d_head.
-        """
-        wide = torch.promote_types(q_BHSK.dtype, torch.float32)
-        beta_BHT1, w_BHTK = kpos_BT[..., 1:2].to(wide), kpos_BT[..., 2 : 2 + self.head_dim].to(wide)
-        queries, keys = q_BHSK.shape[2], k_BHTK.shape[2]
+    def bias(self, at: AttentionInputs) -> Float[Tensor, "B H S T"]:
+        """Return what the path takes away from q·k, scaled: [B, H, S, T], at least in float32."""
+        wide = torch.promote_types(at.q.dtype, torch.float32)
+        beta_BHT1, w_BHTK = at.kpos[..., 1:2].to(wide), at.kpos[..., 2 : 2 + self.head_dim].to(wide)
+        queries, keys = at.q.shape[2], at.k.shape[2]
+        # Σ of all paths at once (equation 6): (I + B·low(WWᵀ)) X = B·low(WKᵀ), solved by substitution.
         eye = torch.eye(keys, device=w_BHTK.device, dtype=wide)
         lower_BHTT = eye + beta_BHT1 * (w_BHTK @ w_BHTK.transpose(-1, -2)).tril(-1)
-        meets_key_BHTT = beta_BHT1 * (w_BHTK @ k_BHTK.to(wide).transpose(-1, -2)).tril(-1)
+        meets_key_BHTT = beta_BHT1 * (w_BHTK @ at.k.to(wide).transpose(-1, -2)).tril(-1)
         gathered_BHTT = torch.linalg.solve_triangular(lower_BHTT, meets_key_BHTT, upper=False, unitriangular=True)
-        meets_query_BHST = (q_BHSK.to(wide) @ w_BHTK.transpose(-1, -2)).tril(keys - queries)
-        scale = self.scale(self.head_dim) if scale is None else scale
+        # A query meets the reflections up to its own token.
+        meets_query_BHST = (at.q.to(wide) @ w_BHTK.transpose(-1, -2)).tril(keys - queries)
+        scale = self.scale(self.head_dim) if at.scale is None else at.scale
         taken_BHST = -scale * (meets_query_BHST @ gathered_BHTT)
-        return taken_BHST if self.gate is None else taken_BHST + subtract_sums(qpos_BS[..., -2:], kpos_BT[..., -2:])
+        return taken_BHST if self.gate is None else taken_BHST + subtract_sums(at.qpos[..., -2:], at.kpos[..., -2:])

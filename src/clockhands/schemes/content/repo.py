@@ -10,13 +10,10 @@ from torch import nn
 
 from clockhands.errors import ConfigError
 from clockhands.schemes.content.carope import rotate_by_angles
-from clockhands.schemes.content.running_sum import Coordinates
 from clockhands.schemes.frequencies import check_above_zero, compute_angles, compute_frequencies
 from clockhands.schemes.rotary.rotation import Layout
-from clockhands.schemes.scheme import Declares, KeyPositions, Positions, Scheme
+from clockhands.schemes.scheme import Declares, KeyPositions, Keys, Places, Positions, Queries, Rotated, Scheme, States
 from clockhands.shapes import Float, Tensor
-
-__all__ = ["RePo"]
 
 
 @final
@@ -71,28 +68,18 @@ class RePo(Scheme):
         for layer in (self.gate, self.content, self.place):
             layer.reset_parameters()
 
-    @property
-    def declares(self) -> Declares:
-        """The promises of RePo: positions are not read; tokens place themselves."""
-        return Declares(translation_invariant=True, real_valued=True, axes=None)
+    declares = Declares(translation_invariant=True, real_valued=True, axes=None)
 
-    def locate(
-        self, x_BSD: Float[Tensor, "B S D"], pos_BS: Positions, past_BHTA: Coordinates | None
-    ) -> Float[Tensor, "B H S 1"]:
+    def locate(self, x_BSD: States, pos_BS: Positions, past_BHTA: Places | None) -> Float[Tensor, "B H S 1"]:
         """Return the place of each token for each head, in float32: [B, H, S, 1]."""
         x = x_BSD.float()
-        gate, content = (F.linear(x, layer.weight.float()) for layer in (self.gate, self.content))
+        gate = F.linear(x, self.gate.weight.float())
+        content = F.linear(x, self.content.weight.float())
+        # SwiGLU and one number a head: the place on the real line.
         place_BSH = F.linear(F.silu(gate) * content, self.place.weight.float())
         return place_BSH.transpose(1, 2)[..., None]
 
-    def rotate(
-        self,
-        q_BHSK: Float[Tensor, "B H S K"],
-        k_BHTK: Float[Tensor, "B H T K"],
-        qpos_BS: Positions,
-        kpos_BT: KeyPositions,
-    ) -> tuple[Float[Tensor, "B H S K"], Float[Tensor, "B H T K"]]:
-        """Rotate queries [B, H, S, K] and keys [B, H, T, K] to the places that ``locate`` gave them."""
+    def rotate(self, q_BHSK: Queries, k_BHTK: Keys, qpos: Positions, kpos: KeyPositions) -> Rotated:
         omega_F = compute_frequencies(self.head_dim, self.base, device=q_BHSK.device)
-        q, k = ((q_BHSK, qpos_BS), (k_BHTK, kpos_BT))
-        return tuple(rotate_by_angles(x, compute_angles(pos[..., 0], omega_F), self.layout) for x, pos in (q, k))  # type: ignore[return-value]
+        qangle_BHSF, kangle_BHTF = compute_angles(qpos[..., 0], omega_F), compute_angles(kpos[..., 0], omega_F)
+        return rotate_by_angles(q_BHSK, qangle_BHSF, self.layout), rotate_by_angles(k_BHTK, kangle_BHTF, self.layout)

@@ -7,8 +7,6 @@ import torch
 from clockhands.schemes.frequencies import choose_angle_dtype
 from clockhands.shapes import Float, Tensor
 
-__all__ = ["Coordinates", "accumulate", "read_sums", "subtract_sums"]
-
 Coordinates = Float[Tensor, "B H T A2"]
 
 
@@ -21,6 +19,7 @@ def accumulate(step_BHSA: Float[Tensor, "B H S A"], past_BHTA: Coordinates | Non
     sum_BHSA = step_BHSA.to(choose_angle_dtype(step_BHSA.device)).cumsum(dim=2)
     if past_BHTA is not None:
         sum_BHSA = sum_BHSA + read_sums(past_BHTA[:, :, -1:])
+    # Two float32 hold the 48 leading bits of a float64.
     high_BHSA = sum_BHSA.float()
     return torch.cat([high_BHSA, (sum_BHSA - high_BHSA.to(sum_BHSA.dtype)).float()], dim=-1)
 
@@ -33,5 +32,7 @@ def read_sums(parts_BHTA: Coordinates) -> Float[Tensor, "B H T A1"]:
 
 def subtract_sums(query_BHS2: Float[Tensor, "B H S 2"], key_BHT2: Float[Tensor, "B H T 2"]) -> Float[Tensor, "B H S T"]:
     """Return the sum of each query less that of each key, [B, H, S, T], from the parts that ``accumulate`` made."""
-    high_BHST, low_BHST = (query_BHS2[..., part, None] - key_BHT2[..., None, :, part] for part in (0, 1))
+    high_BHST = query_BHS2[..., 0, None] - key_BHT2[..., None, :, 0]
+    # Neighbours nearly cancel in the high parts; the remainders then carry the digits that are left.
+    low_BHST = query_BHS2[..., 1, None] - key_BHT2[..., None, :, 1]
     return high_BHST + low_BHST

@@ -10,12 +10,10 @@ from torch import nn
 
 from clockhands.errors import ConfigError
 from clockhands.schemes.content.carope import rotate_by_angles
-from clockhands.schemes.content.running_sum import Coordinates, accumulate, read_sums
+from clockhands.schemes.content.running_sum import accumulate, read_sums
 from clockhands.schemes.frequencies import check_above_zero, compute_frequencies, drop_axis
-from clockhands.schemes.scheme import Declares, KeyPositions, Positions, Scheme
+from clockhands.schemes.scheme import Declares, KeyPositions, Keys, Places, Positions, Queries, Rotated, Scheme, States
 from clockhands.shapes import Float, Tensor
-
-__all__ = ["SelectiveRoPE", "convolve_causally"]
 
 
 def convolve_causally(
@@ -110,14 +108,9 @@ class SelectiveRoPE(Scheme):
                 layer.reset_parameters()
         nn.init.uniform_(self.taps_HFW, -(self.taps_HFW.shape[-1] ** -0.5), self.taps_HFW.shape[-1] ** -0.5)
 
-    @property
-    def declares(self) -> Declares:
-        """The promises of selective RoPE: only the order of the tokens matters, under a causal mask."""
-        return Declares(translation_invariant=True, causal_only=True, real_valued=True)
+    declares = Declares(translation_invariant=True, causal_only=True, real_valued=True)
 
-    def locate(
-        self, x_BSD: Float[Tensor, "B S D"], pos_BS: Positions, past_BHTA: Coordinates | None
-    ) -> Float[Tensor, "B H S A"]:
+    def locate(self, x_BSD: States, pos_BS: Positions, past_BHTA: Places | None) -> Float[Tensor, "B H S A"]:
         """Return position, running sums as two parts, and the numbers before the convolution: [B, H, S, 1 + 3F].
 
         Raises PositionError for positions of several coordinates.
@@ -128,21 +121,16 @@ class SelectiveRoPE(Scheme):
         pos_BHS1 = drop_axis(pos_BS, "selective-rope").float()[:, None, :, None].expand(-1, self.num_heads, -1, -1)
         pairs = self.head_dim // 2
         past = (None, None, None) if past_BHTA is None else past_BHTA.split([1, 2 * pairs, pairs], dim=-1)
+        # The tokens before, in the cache, are read by the first taps.
         smooth_BHSF = convolve_causally(step_BHSF, self.taps_HFW.float(), pos_BHS1, past[2], past[0])
         if self.gate is not None:
             gate_BSH = torch.sigmoid(F.linear(x, self.gate.weight.float(), self.gate.bias.float()))
             smooth_BHSF = smooth_BHSF * gate_BSH.transpose(1, 2)[..., None]
         return torch.cat([pos_BHS1, accumulate(smooth_BHSF, past[1]), step_BHSF], dim=-1)
 
-    def rotate(
-        self,
-        q_BHSK: Float[Tensor, "B H S K"],
-        k_BHTK: Float[Tensor, "B H T K"],
-        qpos_BS: Positions,
-        kpos_BT: KeyPositions,
-    ) -> tuple[Float[Tensor, "B H S K"], Float[Tensor, "B H T K"]]:
+    def rotate(self, q_BHSK: Queries, k_BHTK: Keys, qpos: Positions, kpos: KeyPositions) -> Rotated:
         """Rotate queries [B, H, S, K] and keys [B, H, T, K] by the running sums times the temperatures."""
-        return self._rotate(q_BHSK, qpos_BS), self._rotate(k_BHTK, kpos_BT)
+        return self._rotate(q_BHSK, qpos), self._rotate(k_BHTK, kpos)
 
     def _rotate(self, x_BHSK: Tensor, pos_BHSA: Tensor) -> Tensor:
         temperature_F = compute_frequencies(self.head_dim, self.base, device=x_BHSK.device)

@@ -10,10 +10,8 @@ from torch import nn
 from clockhands.errors import ConfigError
 from clockhands.schemes.distance import compute_distances
 from clockhands.schemes.position_checks import check_integer
-from clockhands.schemes.scheme import Declares, KeyPositions, Positions, Scheme
+from clockhands.schemes.scheme import AttentionInputs, Declares, KeyPositions, Positions, Scheme
 from clockhands.shapes import Float, Int, Tensor
-
-__all__ = ["Shaw"]
 
 
 @final
@@ -60,10 +58,7 @@ class Shaw(Scheme):
         for table_RK in self.parameters():
             nn.init.xavier_uniform_(table_RK)
 
-    @property
-    def declares(self) -> Declares:
-        """The promises of Shaw's tables: only distances matter, and they are integers."""
-        return Declares(translation_invariant=True)
+    declares = Declares(translation_invariant=True)
 
     def active_hooks(self) -> frozenset[str]:
         """Return ``bias``, and ``values`` where the values have a table."""
@@ -76,34 +71,23 @@ class Shaw(Scheme):
         sides = {f"{side}_max_position_embeddings": self.clip for side in ("left", "right")}
         return {"position_embeddings_type": "relative_key", **sides}
 
-    def index(self, qpos_BS: Positions, kpos_BT: KeyPositions) -> Int[Tensor, "#B 1 S T"]:
+    def index(self, qpos: Positions, kpos: KeyPositions) -> Int[Tensor, "#B 1 S T"]:
         """Return the rows of the tables, clip(j - i, -k, k) + k: [B, 1, S, T].
 
         Raises PositionError for real-valued positions and for several coordinates.
         """
-        distance_BST = compute_distances(qpos_BS, kpos_BT)
+        distance_BST = compute_distances(qpos, kpos)
         check_integer(distance_BST, "shaw")
         return (-distance_BST).clamp(-self.clip, self.clip)[:, None] + self.clip
 
-    def bias(
-        self,
-        q_BHSK: Float[Tensor, "B H S K"],
-        k_BHTK: Float[Tensor, "B H T K"],
-        qpos_BS: Positions,
-        kpos_BT: KeyPositions,
-        scale: float | None = None,
-    ) -> Float[Tensor, "B H S T"]:
+    def bias(self, at: AttentionInputs) -> Float[Tensor, "B H S T"]:
         """Return q_i·a^K_w/√d_head, gathered from the product with the whole table: [B, H, S, T]."""
-        at_BHSR = q_BHSK @ self.keys_RK.to(q_BHSK.dtype).T * self.scale(self.head_dim)
-        index_BHST = self.index(qpos_BS, kpos_BT).expand(*at_BHSR.shape[:3], k_BHTK.shape[2])
+        at_BHSR = at.q @ self.keys_RK.to(at.q.dtype).T * self.scale(self.head_dim)
+        index_BHST = self.index(at.qpos, at.kpos).expand(*at_BHSR.shape[:3], at.k.shape[2])
         return at_BHSR.gather(-1, index_BHST)
 
     def values(
-        self,
-        out_BHSK: Float[Tensor, "B H S K"],
-        weights_BHST: Float[Tensor, "B H S T"],
-        qpos_BS: Positions,
-        kpos_BT: KeyPositions,
+        self, out_BHSK: Float[Tensor, "B H S K"], weights_BHST: Float[Tensor, "B H S T"], at: AttentionInputs
     ) -> Float[Tensor, "B H S K"]:
         """Add Σ_j α_ij a^V_w to the values: [B, H, S, K].
 
@@ -112,6 +96,7 @@ class Shaw(Scheme):
         if self.values_RK is None:
             return out_BHSK
         collected_BHSR = weights_BHST.new_zeros(*weights_BHST.shape[:3], 2 * self.clip + 1)
-        index_BHST = self.index(qpos_BS, kpos_BT).expand_as(weights_BHST)
+        index_BHST = self.index(at.qpos, at.kpos).expand_as(weights_BHST)
+        # Σ_j α_ij a[w(i, j)]: the weights of all keys with one clipped offset are added before the product.
         collected_BHSR = collected_BHSR.scatter_add(-1, index_BHST, weights_BHST)
         return out_BHSK + collected_BHSR.to(out_BHSK.dtype) @ self.values_RK.to(out_BHSK.dtype)

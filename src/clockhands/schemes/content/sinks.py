@@ -8,10 +8,8 @@ import torch
 from torch import nn
 
 from clockhands.schemes.absolute.none import NoPosition
-from clockhands.schemes.scheme import Declares, KeyPositions, Positions, Scheme
+from clockhands.schemes.scheme import AttentionInputs, Declares, Logits, Scheme
 from clockhands.shapes import Float, Tensor
-
-__all__ = ["Sinks", "softmax_with_sinks"]
 
 
 @final
@@ -28,8 +26,10 @@ class Sinks(Scheme):
 
     Example:
         >>> import torch
-        >>> from clockhands.schemes import Sinks
-        >>> Sinks(num_heads=1, start=0.0).weigh(torch.zeros(1, 1, 1, 3), torch.tensor([[2]]), torch.tensor([[0, 1, 2]]))
+        >>> from clockhands.schemes import AttentionInputs, Sinks
+        >>> q, k = torch.zeros(1, 1, 1, 4), torch.zeros(1, 1, 3, 4)
+        >>> at = AttentionInputs(q, k, torch.tensor([[2]]), torch.tensor([[0, 1, 2]]))
+        >>> Sinks(num_heads=1, start=0.0).weigh(torch.zeros(1, 1, 1, 3), at)
         tensor([[[[0.2500, 0.2500, 0.2500]]]], grad_fn=<SliceBackward0>)
     """
 
@@ -49,14 +49,9 @@ class Sinks(Scheme):
         """Set the logits of all sinks to ``start``."""
         self.sink_H.fill_(self.start)
 
-    @property
-    def declares(self) -> Declares:
-        """The promises of sinks: no position is read."""
-        return Declares(translation_invariant=True, real_valued=True, axes=None)
+    declares = Declares(translation_invariant=True, real_valued=True, axes=None)
 
-    def weigh(
-        self, logits_BHST: Float[Tensor, "B H S T"], qpos_BS: Positions, kpos_BT: KeyPositions
-    ) -> Float[Tensor, "B H S T"]:
+    def weigh(self, logits_BHST: Logits, at: AttentionInputs) -> Logits:
         """Return the softmax over the keys and the sink, without the sink: [B, H, S, T]."""
         return softmax_with_sinks(logits_BHST, self.sink_H)
 

@@ -8,10 +8,7 @@ import torch
 import torch.nn.functional as F
 
 from clockhands.schemes.frequencies import drop_axis
-from clockhands.schemes.scheme import Declares, KeyPositions, Positions, Scheme
-from clockhands.shapes import Float, Tensor
-
-__all__ = ["StickBreaking"]
+from clockhands.schemes.scheme import AttentionInputs, Declares, Logits, Scheme
 
 
 @final
@@ -26,8 +23,10 @@ class StickBreaking(Scheme):
 
     Example:
         >>> import torch
-        >>> from clockhands.schemes import StickBreaking
-        >>> StickBreaking().weigh(torch.zeros(1, 1, 1, 3), torch.tensor([[2]]), torch.tensor([[0, 1, 2]]))
+        >>> from clockhands.schemes import AttentionInputs, StickBreaking
+        >>> q, k = torch.zeros(1, 1, 1, 4), torch.zeros(1, 1, 3, 4)
+        >>> at = AttentionInputs(q, k, torch.tensor([[2]]), torch.tensor([[0, 1, 2]]))
+        >>> StickBreaking().weigh(torch.zeros(1, 1, 1, 3), at)
         tensor([[[[0.2500, 0.5000, 0.0000]]]])
     """
 
@@ -39,23 +38,20 @@ class StickBreaking(Scheme):
         super().__init__()
         self.attend_current = attend_current
 
-    @property
-    def declares(self) -> Declares:
-        """The promises of stick-breaking: only the order of the tokens matters, under a causal mask."""
-        return Declares(translation_invariant=True, causal_only=True, real_valued=True)
+    declares = Declares(translation_invariant=True, causal_only=True, real_valued=True)
 
-    def weigh(
-        self, logits_BHST: Float[Tensor, "B H S T"], qpos_BS: Positions, kpos_BT: KeyPositions
-    ) -> Float[Tensor, "B H S T"]:
+    def weigh(self, logits_BHST: Logits, at: AttentionInputs) -> Logits:
         """Return the weights, from the query backwards: [B, H, S, T]; a masked key takes nothing and lets all pass.
 
         Products are computed as sums of logarithms.
         """
-        q_at, k_at = (drop_axis(pos, "stick-breaking") for pos in (qpos_BS, kpos_BT))
+        q_at, k_at = drop_axis(at.qpos, "stick-breaking"), drop_axis(at.kpos, "stick-breaking")
         masked = logits_BHST == -torch.inf
         if not self.attend_current:
             masked = masked | (q_at[:, None, :, None] == k_at[:, None, None, :])
         logits = logits_BHST.masked_fill(masked, 0.0)
+        # ln(1 - σ(ℓ)): what a key leaves of the stick.
         left_BHST = F.logsigmoid(-logits).masked_fill(masked, 0.0)
+        # The sum over the keys between this one and the query, from the right.
         between_BHST = left_BHST.flip(-1).cumsum(-1).flip(-1) - left_BHST
         return torch.exp(F.logsigmoid(logits) + between_BHST).masked_fill(masked, 0.0)

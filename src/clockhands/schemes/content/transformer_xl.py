@@ -15,10 +15,8 @@ from clockhands.schemes.frequencies import (
     compute_frequencies,
     drop_axis,
 )
-from clockhands.schemes.scheme import Declares, KeyPositions, Positions, Scheme
+from clockhands.schemes.scheme import AttentionInputs, Declares, Scheme
 from clockhands.shapes import Float, Tensor
-
-__all__ = ["TransformerXL"]
 
 
 @final
@@ -37,9 +35,9 @@ class TransformerXL(Scheme):
 
     Example:
         >>> import torch
-        >>> from clockhands.schemes import TransformerXL
+        >>> from clockhands.schemes import AttentionInputs, TransformerXL
         >>> q, pos = torch.randn(1, 2, 3, 8), torch.tensor([[0, 1, 2]])
-        >>> TransformerXL(d_model=16, num_heads=2, head_dim=8).bias(q, q, pos, pos).shape
+        >>> TransformerXL(d_model=16, num_heads=2, head_dim=8).bias(AttentionInputs(q, q, pos, pos)).shape
         torch.Size([1, 2, 3, 3])
     """
 
@@ -66,35 +64,27 @@ class TransformerXL(Scheme):
         for parameter in self.parameters():
             nn.init.normal_(parameter, std=0.02)
 
-    @property
-    def declares(self) -> Declares:
-        """The promises of Transformer-XL: only distances matter, and they may be real-valued."""
-        return Declares(translation_invariant=True, real_valued=True)
+    declares = Declares(translation_invariant=True, real_valued=True)
 
-    def bias(
-        self,
-        q_BHSK: Float[Tensor, "B H S K"],
-        k_BHTK: Float[Tensor, "B H T K"],
-        qpos_BS: Positions,
-        kpos_BT: KeyPositions,
-        scale: float | None = None,
-    ) -> Float[Tensor, "B H S T"]:
+    def bias(self, at: AttentionInputs) -> Float[Tensor, "B H S T"]:
         """Return u·k_j + (q_i + v)·W_R R_{i-j}, scaled: [B, H, S, T].
 
         By the addition theorem the second term is the product of W_Rᵀ(q_i + v), rotated to the query's position, with
         the sinusoid of the key's position: no table of distances, and no limit on what positions are.
         """
-        dtype, omega_F = q_BHSK.dtype, compute_frequencies(self.d_model, self.base, device=q_BHSK.device)
-        qpos, kpos = drop_axis(qpos_BS, "transformer-xl"), drop_axis(kpos_BT, "transformer-xl")
+        dtype, omega_F = at.q.dtype, compute_frequencies(self.d_model, self.base, device=at.q.device)
+        qpos, kpos = drop_axis(at.qpos, "transformer-xl"), drop_axis(at.kpos, "transformer-xl")
         (q_cos, q_sin), (k_cos, k_sin) = (
             compute_cos_sin(pos, omega_F, choose_working_dtype(dtype)) for pos in (qpos, kpos)
         )
-        query_BHSD = (q_BHSK + self.v_HK.to(dtype)[:, None]) @ self.project_HKD.to(dtype)
+        # W_R is applied to the query once, and not to every R_{i-j}.
+        query_BHSD = (at.q + self.v_HK.to(dtype)[:, None]) @ self.project_HKD.to(dtype)
         sine_BHSF, cosine_BHSF = query_BHSD.to(choose_working_dtype(dtype)).chunk(2, dim=-1)
         q_cos, q_sin = q_cos[:, None], q_sin[:, None]
+        # sin(iω)cos(jω) - cos(iω)sin(jω) = sin((i - j)ω): the sinusoid of the distance by the addition theorem.
         rotated_BHSD = torch.cat(
             [sine_BHSF * q_sin + cosine_BHSF * q_cos, cosine_BHSF * q_sin - sine_BHSF * q_cos], dim=-1
         )
         position_BHST = rotated_BHSD @ torch.cat([k_cos, k_sin], dim=-1)[:, None].transpose(-1, -2)
-        content_BHT1 = k_BHTK @ self.u_HK.to(dtype)[:, :, None]
+        content_BHT1 = at.k @ self.u_HK.to(dtype)[:, :, None]
         return self.scale(self.head_dim) * (position_BHST + content_BHT1.transpose(-1, -2))

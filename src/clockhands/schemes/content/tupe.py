@@ -13,10 +13,8 @@ from clockhands.errors import ConfigError
 from clockhands.schemes.bias.t5 import T5Bias
 from clockhands.schemes.frequencies import drop_axis
 from clockhands.schemes.position_checks import check_integer, check_length
-from clockhands.schemes.scheme import Declares, KeyPositions, Positions, Scheme
+from clockhands.schemes.scheme import AttentionInputs, Declares, Scheme
 from clockhands.shapes import Float, Int, Tensor
-
-__all__ = ["TUPE"]
 
 
 @final
@@ -38,9 +36,9 @@ class TUPE(Scheme):
 
     Example:
         >>> import torch
-        >>> from clockhands.schemes import TUPE
+        >>> from clockhands.schemes import AttentionInputs, TUPE
         >>> q, pos = torch.randn(1, 2, 3, 8), torch.tensor([[0, 1, 2]])
-        >>> TUPE(d_model=16, num_heads=2, head_dim=8).bias(q, q, pos, pos).shape
+        >>> TUPE(d_model=16, num_heads=2, head_dim=8).bias(AttentionInputs(q, q, pos, pos)).shape
         torch.Size([1, 2, 3, 3])
     """
 
@@ -100,31 +98,25 @@ class TUPE(Scheme):
         )
         return query @ key.transpose(-1, -2) * self.scale(self.head_dim)
 
-    def bias(
-        self,
-        q_BHSK: Float[Tensor, "B H S K"],
-        k_BHTK: Float[Tensor, "B H T K"],
-        qpos_BS: Positions,
-        kpos_BT: KeyPositions,
-        scale: float | None = None,
-    ) -> Float[Tensor, "#B H S T"]:
+    def bias(self, at: AttentionInputs) -> Float[Tensor, "#B H S T"]:
         """Return the correlation of the positions of every pair: [B, H, S, T].
 
         Raises PositionError for positions that are real-valued, of several coordinates, or outside the table.
         """
-        qpos_BS, kpos_BT = drop_axis(qpos_BS, "tupe"), drop_axis(kpos_BT, "tupe")
-        for pos in (qpos_BS, kpos_BT):
+        qpos, kpos = drop_axis(at.qpos, "tupe"), drop_axis(at.kpos, "tupe")
+        for pos in (qpos, kpos):
             check_integer(pos, "tupe")
             check_length(pos, self.max_length, "tupe")
-        relative = 0.0 if self.relative is None else self.relative.bias(q_BHSK, k_BHTK, qpos_BS, kpos_BT)
-        if qpos_BS.stride(0) == kpos_BT.stride(0) == 0:
-            qpos_BS, kpos_BT = qpos_BS[:1], kpos_BT[:1]
+        relative = 0.0 if self.relative is None else self.relative.bias(at._replace(qpos=qpos, kpos=kpos))
+        if qpos.stride(0) == kpos.stride(0) == 0:
+            qpos, kpos = qpos[:1], kpos[:1]
         both_HPP, first = self.correlation(), 2 if self.untie_first else 0
-        bias_BHST = self._pairs(both_HPP, qpos_BS + first, kpos_BT + first) + relative
+        bias_BHST = self._pairs(both_HPP, qpos + first, kpos + first) + relative
         if self.untie_first:
+            # The first token, [CLS], is at no distance: one learned number to it, and one from it.
             to_first, from_first = both_HPP[:, 1, 1, None, None], both_HPP[:, 0, 0, None, None]
-            bias_BHST = torch.where((kpos_BT == 0)[:, None, None, :], to_first, bias_BHST)
-            bias_BHST = torch.where((qpos_BS == 0)[:, None, :, None], from_first, bias_BHST)
+            bias_BHST = torch.where((kpos == 0)[:, None, None, :], to_first, bias_BHST)
+            bias_BHST = torch.where((qpos == 0)[:, None, :, None], from_first, bias_BHST)
         return bias_BHST
 
     def _pairs(

@@ -15,12 +15,9 @@ from clockhands.schemes.frequencies import (
     compute_frequencies,
     take_shared_row,
 )
-from clockhands.schemes.rotary.base import CosSin, Rotary, add_head_axis
-from clockhands.schemes.rotary.rotation import Layout
+from clockhands.schemes.rotary.rotation import CosSin, Layout, Rotary, add_head_axis
 from clockhands.schemes.scheme import Declares
 from clockhands.shapes import Float, Num, Tensor
-
-__all__ = ["Axial", "split_channels"]
 
 
 def split_channels(head_dim: int, axes: int) -> tuple[int, ...]:
@@ -28,6 +25,7 @@ def split_channels(head_dim: int, axes: int) -> tuple[int, ...]:
 
     128 channels over time, height and width are 44, 42 and 42, as in Wan 2.1.
     """
+    # Whole pairs for each axis; what is left goes to the first.
     equal_share = 2 * (head_dim // (2 * axes))
     return head_dim - equal_share * (axes - 1), *[equal_share] * (axes - 1)
 
@@ -103,6 +101,7 @@ class Axial(Rotary):
     def frequencies(self, axis: int, device: torch.device | str | None = None) -> Float[Tensor, " F"]:
         """Return the radians by which a position of 1 on an axis rotates each of its pairs, in float64: [F]."""
         if self.grid == "dealt":
+            # Every A-th frequency of one spectrum, from the axis's own on.
             return compute_frequencies(self.head_dim, self.base, device=device)[axis :: self.axes] * self.unit
         return compute_frequencies(self.shares[axis], self.bases[axis], device=device) * self.unit
 

@@ -14,8 +14,6 @@ from clockhands.schemes.rotary.two_rotations import FarPairs, TwoRotations
 from clockhands.schemes.scheme import Declares
 from clockhands.shapes import Num, Tensor
 
-__all__ = ["DualChunk"]
-
 
 @final
 class DualChunk(TwoRotations):
@@ -70,16 +68,17 @@ class DualChunk(TwoRotations):
                 "the scheme",
             )
 
-    @property
-    def declares(self) -> Declares:
-        """The promises of dual chunks: they begin at position 0, so that a shift of all positions changes them."""
-        return Declares(causal_only=True, real_valued=True)
+    declares = Declares(causal_only=True, real_valued=True)
 
-    def list_far_pairs(self, qpos_BS: Num[Tensor, "B S"], kpos_BT: Num[Tensor, "B T"]) -> Iterator[FarPairs]:
+    def list_far_pairs(self, qpos: Num[Tensor, "B S"], kpos: Num[Tensor, "B T"]) -> Iterator[FarPairs]:
         """Return where queries and keys stand for keys of the chunk before, and for those of all earlier chunks."""
-        qchunk_BS, kchunk_BT = (torch.div(pos, self.chunk, rounding_mode="floor") for pos in (qpos_BS, kpos_BT))
+        qchunk_BS = torch.div(qpos, self.chunk, rounding_mode="floor")
+        kchunk_BT = torch.div(kpos, self.chunk, rounding_mode="floor")
+        # 0: the same chunk, 1: neighbours, more: far.
         apart_BST = qchunk_BS[:, :, None] - kchunk_BT[:, None, :]
-        inside_BS, key_BT = qpos_BS - qchunk_BS * self.chunk, kpos_BT - kchunk_BT * self.chunk
+        inside_BS, key_BT = qpos - qchunk_BS * self.chunk, kpos - kchunk_BT * self.chunk
         last = self.length - 1
+        # Neighbours: the true distance as long as the trained length holds it.
         yield (inside_BS + self.chunk).clamp(max=last), key_BT, apart_BST == 1
-        yield torch.full_like(qpos_BS, last), key_BT, apart_BST > 1
+        # Far: every query stands at the last trained position.
+        yield torch.full_like(qpos, last), key_BT, apart_BST > 1

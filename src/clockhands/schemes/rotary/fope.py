@@ -10,13 +10,10 @@ from torch import nn
 
 from clockhands.errors import ConfigError
 from clockhands.schemes.frequencies import check_above_zero, compute_angles, compute_frequencies, drop_axis
-from clockhands.schemes.rotary.base import CosSin, Rotary, check_pairs
-from clockhands.schemes.rotary.rotation import Layout
+from clockhands.schemes.rotary.rotation import CosSin, Layout, Rotary, check_pairs
 from clockhands.schemes.rotary.trained_length import require_trained_length
 from clockhands.schemes.scheme import Declares
 from clockhands.shapes import Num, Tensor
-
-__all__ = ["FoPE"]
 
 
 @final
@@ -87,10 +84,7 @@ class FoPE(Rotary):
         self.sin_HFG = nn.Parameter(torch.empty(shape), requires_grad=learned)
         self.reset_parameters()
 
-    @property
-    def declares(self) -> Declares:
-        """The promises of FoPE: real-valued positions; a common shift of positions changes the logits."""
-        return Declares(real_valued=True)
+    declares = Declares(real_valued=True)
 
     def compute_cos_sin(self, pos: Num[Tensor, "B ..."], dtype: torch.dtype) -> CosSin:
         """Return the sums that stand for cosine and sine of every pair: [#B, H, S, F].
@@ -100,6 +94,7 @@ class FoPE(Rotary):
         own = drop_axis(pos, "fope")
         omega_F = compute_frequencies(self.head_dim, self.base, device=own.device)[: self.kept]
         angle = compute_angles(own[:, None] if own.dim() == 2 else own, omega_F)
+        # Each pair is a sum of waves: its own and a little of the others.
         mixed = (
             wave @ self._coefficients(by_HFG, wave.dtype)
             for wave, by_HFG in ((angle.cos(), self.cos_HFG), (angle.sin(), self.sin_HFG))
@@ -121,4 +116,5 @@ class FoPE(Rotary):
         for parameter in (self.cos_HFG, self.sin_HFG):
             for head_FG in parameter:
                 nn.init.xavier_normal_(head_FG, gain=self.std)
+                # The identity, and noise around it.
                 head_FG[torch.arange(waves) * step, torch.arange(waves)] += 1

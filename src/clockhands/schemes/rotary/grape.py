@@ -15,11 +15,9 @@ from clockhands.schemes.frequencies import (
     compute_frequencies,
     drop_axis,
 )
-from clockhands.schemes.rotary.base import rotate_pairs
-from clockhands.schemes.scheme import Declares, KeyPositions, Positions, Scheme
-from clockhands.shapes import Float, Num, Tensor
-
-__all__ = ["GRAPE"]
+from clockhands.schemes.rotary.rotation import rotate_pairs
+from clockhands.schemes.scheme import Declares, KeyPositions, Keys, Positions, Queries, Rotated, Scheme
+from clockhands.shapes import Num, Tensor
 
 
 @final
@@ -84,23 +82,10 @@ class GRAPE(Scheme):
         else:
             nn.init.normal_(self.span_HK2, std=self.head_dim**-0.5)
 
-    @property
-    def declares(self) -> Declares:
-        """The promises of GRAPE: only differences of positions matter, and they may be real-valued."""
-        return Declares(translation_invariant=True, real_valued=True)
+    declares = Declares(translation_invariant=True, real_valued=True)
 
-    def rotate(
-        self,
-        q_BHSK: Float[Tensor, "B H S K"],
-        k_BHTK: Float[Tensor, "B H T K"],
-        qpos_BS: Positions,
-        kpos_BT: KeyPositions,
-    ) -> tuple[Float[Tensor, "B H S K"], Float[Tensor, "B H T K"]]:
-        """Rotate queries [B, H, S, K] and keys [B, H, T, K] to their positions.
-
-        Raises PositionError for positions of several coordinates.
-        """
-        q_at, k_at = drop_axis(qpos_BS, "grape"), drop_axis(kpos_BT, "grape")
+    def rotate(self, q_BHSK: Queries, k_BHTK: Keys, qpos: Positions, kpos: KeyPositions) -> Rotated:
+        q_at, k_at = drop_axis(qpos, "grape"), drop_axis(kpos, "grape")
         act = self._planes if self.form == "planes" else self._rank_2
         return act(q_BHSK, q_at), act(k_BHTK, k_at)
 
@@ -117,12 +102,15 @@ class GRAPE(Scheme):
         """
         span_HK2 = self.span_HK2.to(choose_angle_dtype(pos_BS.device))
         inner_H22 = span_HK2.transpose(-1, -2) @ span_HK2
+        # ω² = |a|²|b|² - (a·b)², the area of the plane that a and b span (Lagrange).
         speed_H = (inner_H22[:, 0, 0] * inner_H22[:, 1, 1] - inner_H22[:, 0, 1] ** 2).clamp(min=1e-24).sqrt()
         angle_BHS = pos_BS[:, None] * speed_H[:, None]
         swap_22 = torch.tensor([[0.0, 1.0], [-1.0, 0.0]], dtype=span_HK2.dtype, device=span_HK2.device)
         skew_H22 = swap_22 @ inner_H22 @ swap_22
+        # Rodrigues: e^{pL} = 1 + sin(pω)/ω L + (1 - cos(pω))/ω² L², with L = abᵀ - baᵀ of rank 2.
         once, twice = (torch.sin(angle_BHS) / speed_H[:, None], (1 - torch.cos(angle_BHS)) / speed_H[:, None] ** 2)
         dtype = choose_working_dtype(x_BHSK.dtype)
+        # L is never made: x onto the two vectors, a 2 x 2 matrix, and back.
         onto_BHS2 = x_BHSK.to(dtype) @ span_HK2.to(dtype)
         mixed = once[..., None].to(dtype) * (onto_BHS2 @ swap_22.T.to(dtype))
         mixed = mixed + twice[..., None].to(dtype) * (onto_BHS2 @ skew_H22.transpose(-1, -2).to(dtype))

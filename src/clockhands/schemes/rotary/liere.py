@@ -10,10 +10,8 @@ from torch import nn
 
 from clockhands.errors import ClockhandsWarning, ConfigError
 from clockhands.schemes.frequencies import check_axes, choose_angle_dtype, choose_working_dtype, take_shared_row
-from clockhands.schemes.scheme import Declares, KeyPositions, Positions, Scheme
+from clockhands.schemes.scheme import Declares, KeyPositions, Keys, Positions, Queries, Rotated, Scheme
 from clockhands.shapes import Float, Num, Tensor
-
-__all__ = ["LARGE", "LieRE"]
 
 LARGE = 2**27
 """Numbers in the rotations of one call, 1 GiB of float64, from which a warning says how large they are."""
@@ -91,19 +89,9 @@ class LieRE(Scheme):
         commutes = self.form != "free" or self.axes == 1
         return Declares(translation_invariant=commutes, real_valued=True, axes=self.axes)
 
-    def rotate(
-        self,
-        q_BHSK: Float[Tensor, "B H S K"],
-        k_BHTK: Float[Tensor, "B H T K"],
-        qpos_BS: Positions,
-        kpos_BT: KeyPositions,
-    ) -> tuple[Float[Tensor, "B H S K"], Float[Tensor, "B H T K"]]:
-        """Rotate queries [B, H, S, K] and keys [B, H, T, K] to their positions.
-
-        Raises PositionError for positions with another number of coordinates. Warns of rotations of over a gibibyte.
-        """
-        rotations = self.compute_rotations(qpos_BS)
-        others = rotations if qpos_BS is kpos_BT else self.compute_rotations(kpos_BT)
+    def rotate(self, q_BHSK: Queries, k_BHTK: Keys, qpos: Positions, kpos: KeyPositions) -> Rotated:
+        rotations = self.compute_rotations(qpos)
+        others = rotations if qpos is kpos else self.compute_rotations(kpos)
         return self._rotate(q_BHSK, rotations), self._rotate(k_BHTK, others)
 
     def compute_rotations(self, pos: Num[Tensor, "B ..."]) -> Float[Tensor, "#B H S N C C"]:
@@ -117,8 +105,10 @@ class LieRE(Scheme):
             warnings.warn(f"{said}; a smaller block or fewer tokens need less", ClockhandsWarning, stacklevel=3)
         dtype = choose_angle_dtype(own.device)
         half_HANCC = self.generator_HANCC.to(dtype)
+        # e^A is a rotation where A is skew-symmetric.
         skew_HANCC = half_HANCC - half_HANCC.transpose(-1, -2)
         if self.form == "free":
+            # Σ_a p_a A_a: generators of the axes need not commute, and then only each axis alone is relative.
             generator = (own.to(dtype) @ skew_HANCC.flatten(2)).unflatten(-1, (blocks, width, width))
         else:
             angle_BHSN = own.to(dtype) @ self._weigh_axes(dtype)

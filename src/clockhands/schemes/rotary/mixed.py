@@ -10,12 +10,9 @@ from torch import nn
 
 from clockhands.errors import ConfigError
 from clockhands.schemes.frequencies import check_above_zero, check_axes, choose_angle_dtype
-from clockhands.schemes.rotary.base import CosSin, Rotary
-from clockhands.schemes.rotary.rotation import Layout
+from clockhands.schemes.rotary.rotation import CosSin, Layout, Rotary
 from clockhands.schemes.scheme import Declares
 from clockhands.shapes import Num, Tensor
-
-__all__ = ["Mixed"]
 
 
 @final
@@ -54,10 +51,7 @@ class Mixed(Rotary):
         self.omega_HAF = nn.Parameter(torch.empty(num_heads, 2, head_dim // 2))
         self.reset_parameters()
 
-    @property
-    def declares(self) -> Declares:
-        """The promises of RoPE-Mixed: only differences matter; real-valued positions of two coordinates."""
-        return Declares(translation_invariant=True, real_valued=True, axes=2)
+    declares = Declares(translation_invariant=True, real_valued=True, axes=2)
 
     def compute_cos_sin(self, pos: Num[Tensor, "B ..."], dtype: torch.dtype) -> CosSin:
         """Return cosine and sine of every pair's angle, [#B, #H, S, F], from angles in float64.
@@ -74,6 +68,7 @@ class Mixed(Rotary):
         """Draw one random direction for each head; the frequencies lie along it and at right angles to it."""
         heads, _, pairs = self.omega_HAF.shape
         length_F = self.base ** (-2 * torch.arange(pairs // 2, device=self.omega_HAF.device) / pairs)
+        # Two vectors at right angles, so that no direction of the image is blind at the start.
         direction_H1 = torch.rand(heads, 1, device=self.omega_HAF.device) * 2 * math.pi
         for axis, wave in enumerate((torch.cos, torch.sin)):
             both = [length_F * wave(direction_H1 + quarter) for quarter in (0.0, math.pi / 2)]

@@ -9,12 +9,9 @@ import torch
 
 from clockhands.errors import ConfigError
 from clockhands.schemes.frequencies import check_above_zero, check_axes, compute_frequencies, take_shared_row
-from clockhands.schemes.rotary.base import CosSin, Rotary, add_head_axis, check_pairs
-from clockhands.schemes.rotary.rotation import Layout
+from clockhands.schemes.rotary.rotation import CosSin, Layout, Rotary, add_head_axis, check_pairs
 from clockhands.schemes.scheme import Declares
 from clockhands.shapes import Num, Tensor
-
-__all__ = ["MRoPE"]
 
 
 @final
@@ -79,10 +76,7 @@ class MRoPE(Rotary):
             order,
         )
 
-    @property
-    def declares(self) -> Declares:
-        """The promises of M-RoPE: only differences matter; real-valued positions (t, h, w)."""
-        return Declares(translation_invariant=True, real_valued=True, axes=3)
+    declares = Declares(translation_invariant=True, real_valued=True, axes=3)
 
     def list_axes_of_pairs(self) -> list[int]:
         """Return for each pair the coordinate that rotates it: 0 t, 1 h, 2 w."""
@@ -101,6 +95,7 @@ class MRoPE(Rotary):
         own = take_shared_row(check_axes(pos, 3, "mrope"))
         omega_F = compute_frequencies(self.head_dim, self.base, device=own.device)
         axis_of_F = torch.tensor(self.list_axes_of_pairs(), device=own.device)
+        # Every pair turns by the one coordinate that it was dealt.
         angle = own[..., axis_of_F].to(omega_F.dtype) * omega_F
         return add_head_axis(angle.cos().to(dtype), angle.sin().to(dtype))
 

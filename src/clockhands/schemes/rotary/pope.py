@@ -9,18 +9,15 @@ import torch
 from torch import nn
 
 from clockhands.schemes.frequencies import (
-    Memo,
     check_above_zero,
     choose_working_dtype,
     compute_cos_sin,
     compute_frequencies,
     drop_axis,
 )
-from clockhands.schemes.rotary.base import CosSin, add_head_axis
-from clockhands.schemes.scheme import Declares, KeyPositions, Positions, Scheme
+from clockhands.schemes.rotary.rotation import CosSin, Memo, add_head_axis
+from clockhands.schemes.scheme import Declares, KeyPositions, Keys, Positions, Queries, Rotated, Scheme
 from clockhands.shapes import Float, Num, Tensor
-
-__all__ = ["PoPE"]
 
 
 @final
@@ -63,36 +60,28 @@ class PoPE(Scheme):
         self._memo = Memo()
         self.reset_parameters()
 
-    @property
-    def declares(self) -> Declares:
-        """The promises of PoPE: only differences of positions matter, and they may be real-valued."""
-        return Declares(translation_invariant=True, real_valued=True)
+    declares = Declares(translation_invariant=True, real_valued=True)
 
-    def rotate(
-        self,
-        q_BHSK: Float[Tensor, "B H S K"],
-        k_BHTK: Float[Tensor, "B H T K"],
-        qpos_BS: Positions,
-        kpos_BT: KeyPositions,
-    ) -> tuple[Float[Tensor, "B H S K2"], Float[Tensor, "B H T K2"]]:
+    def rotate(self, q_BHSK: Queries, k_BHTK: Keys, qpos: Positions, kpos: KeyPositions) -> Rotated:
         """Turn channels into polar coordinates, which doubles the width: [B, H, S, 2K] and [B, H, T, 2K].
 
         Raises PositionError for positions of several coordinates.
         """
         dtype = choose_working_dtype(q_BHSK.dtype)
-        cos, sin = self._compute_cos_sin(kpos_BT, dtype)
+        cos, sin = self._memo(kpos, (dtype,), self._compute_cos_sin)
         delta_HK = self.delta_HK.to(dtype).clamp(-2 * math.pi, 0)[:, None]
+        # cos(θ + δ) and sin(θ + δ) by the addition theorem; δ turns the keys alone.
         shifted = (cos * delta_HK.cos() - sin * delta_HK.sin(), sin * delta_HK.cos() + cos * delta_HK.sin())
-        return _polar(q_BHSK, *self._compute_cos_sin(qpos_BS, dtype)), _polar(k_BHTK, *shifted)
+        return (
+            _polar(q_BHSK, *self._memo(qpos, (dtype,), self._compute_cos_sin)),
+            _polar(k_BHTK, *shifted),
+        )
 
     def _compute_cos_sin(self, pos: Num[Tensor, "B ..."], dtype: torch.dtype) -> CosSin:
-        def compute() -> CosSin:
-            own = drop_axis(pos, "pope")
-            return add_head_axis(
-                *compute_cos_sin(own, compute_frequencies(2 * self.head_dim, self.base, device=own.device), dtype)
-            )
-
-        return self._memo(pos, dtype, compute)
+        """Return cosine and sine of each channel's angle, without δ: [B, 1, S, K]."""
+        own = drop_axis(pos, "pope")
+        omega_K = compute_frequencies(2 * self.head_dim, self.base, device=own.device)
+        return add_head_axis(*compute_cos_sin(own, omega_K, dtype))
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
@@ -104,5 +93,6 @@ class PoPE(Scheme):
 
 
 def _polar(x_BHSK: Tensor, cos_BHSK: Tensor, sin_BHSK: Tensor) -> Float[Tensor, "B H S K2"]:
+    # The length of a channel is its content, above 0; its angle is the position alone.
     length_BHSK = nn.functional.softplus(x_BHSK.to(cos_BHSK.dtype))
     return torch.cat([length_BHSK * cos_BHSK, length_BHSK * sin_BHSK], dim=-1).to(x_BHSK.dtype)

@@ -14,8 +14,6 @@ from clockhands.schemes.rotary.two_rotations import FarPairs, TwoRotations
 from clockhands.schemes.scheme import Declares
 from clockhands.shapes import Num, Tensor
 
-__all__ = ["ReRoPE"]
-
 
 @final
 class ReRoPE(TwoRotations):
@@ -66,16 +64,14 @@ class ReRoPE(TwoRotations):
             )
         self.window, self.factor = window, factor
 
-    @property
-    def declares(self) -> Declares:
-        """The promises of ReRoPE: only distances matter, under a causal mask."""
-        return Declares(translation_invariant=True, causal_only=True, real_valued=True)
+    declares = Declares(translation_invariant=True, causal_only=True, real_valued=True)
 
-    def list_far_pairs(self, qpos_BS: Num[Tensor, "B S"], kpos_BT: Num[Tensor, "B T"]) -> Iterator[FarPairs]:
+    def list_far_pairs(self, qpos: Num[Tensor, "B S"], kpos: Num[Tensor, "B T"]) -> Iterator[FarPairs]:
         """Return where queries and keys stand for distances from the window on."""
-        far_BST = qpos_BS[:, :, None] - kpos_BT[:, None, :] >= self.window
+        far_BST = qpos[:, :, None] - kpos[:, None, :] >= self.window
         if self.factor is None:
-            yield torch.full_like(qpos_BS, self.window), torch.zeros_like(kpos_BT), far_BST
+            yield torch.full_like(qpos, self.window), torch.zeros_like(kpos), far_BST
         else:
-            new_qpos_BS = self.window + (qpos_BS.double() - self.window) / self.factor
-            yield new_qpos_BS, kpos_BT.double() / self.factor, far_BST
+            # Beyond the window distances grow more slowly, or not at all.
+            new_qpos_BS = self.window + (qpos.double() - self.window) / self.factor
+            yield new_qpos_BS, kpos.double() / self.factor, far_BST

@@ -1,40 +1,64 @@
-"""Rotary position embedding: queries and keys are rotated, and only the difference of the angles matters."""
+"""Rotary position embedding: queries and keys are rotated, and only the difference of the angles matters.
+
+The paper's lines (Su et al. 2021, equation 34) are ``rotate_as_written``; ``RoPE`` computes the same, faster, and with
+everything that has been built on them since: spectra for longer texts, partial and learned rotation, rotated values.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Literal, final
+from typing import Any, final
 
 import torch
 from torch import nn
 
+from clockhands.errors import UsageError
 from clockhands.schemes.frequencies import (
     check_above_zero,
-    choose_working_dtype,
     compute_angles,
     compute_cos_sin,
+    compute_frequencies,
     drop_axis,
     take_shared_row,
 )
-from clockhands.schemes.rotary.base import CosSin, add_head_axis, check_pairs, rotate_pairs
-from clockhands.schemes.rotary.rotated_values import RotatedValues
-from clockhands.schemes.rotary.rotation import Layout
-from clockhands.schemes.rotary.spectra import SpectrumName, make_spectrum
-from clockhands.schemes.rotary.spectrum import Frequencies
-from clockhands.schemes.scheme import Declares, KeyPositions, Positions
+from clockhands.schemes.rotary.rotation import (
+    CosSin,
+    Layout,
+    Memo,
+    Rotary,
+    RotationTable,
+    apply_rotation,
+    check_pairs,
+    make_table,
+)
+from clockhands.schemes.rotary.spectra import make_spectrum
+from clockhands.schemes.rotary.spectrum import Frequencies, Plain, Spectrum
+from clockhands.schemes.scheme import Declares, KeyPositions, Positions, Values
 from clockhands.shapes import Float, Num, Tensor
 
-__all__ = ["RoPE"]
+
+def rotate_as_written(
+    x_BHSK: Float[Tensor, "B H S K"], pos_BS: Num[Tensor, "B S"], base: float = 10_000.0
+) -> Float[Tensor, "B H S K"]:
+    """Rotate heads to their positions as the paper writes it: what ``RoPE(K).rotate`` does to queries and to keys.
+
+    Pair c of a head, (a, b), turns by the angle p·θ_c with θ_c = base^(-2c/K). The product of a query at i with a key
+    at j then depends on i - j alone: R(iθ)ᵀ·R(jθ) = R((j - i)θ).
+    """
+    pairs = x_BHSK.shape[-1] // 2
+    theta_F = base ** (-2 * torch.arange(pairs, dtype=torch.float64) / (2 * pairs))
+    angle_BSF = pos_BS[..., None] * theta_F
+    cos, sin = angle_BSF.cos()[:, None], angle_BSF.sin()[:, None]  # an axis for the heads, which rotate alike
+    a, b = x_BHSK[..., :pairs], x_BHSK[..., pairs:]
+    return torch.cat([a * cos - b * sin, b * cos + a * sin], dim=-1).to(x_BHSK.dtype)
 
 
 @final
-class RoPE(RotatedValues):
+class RoPE(Rotary):
     """Rotary position embedding (Su et al. 2021, equation 34): q and k of position p are rotated by p·θ_c.
 
     Values are not rotated, unless ``values`` says so. Positions may be real numbers: over measured times this is
     RoTHP's encoding of events (Gao and Dai 2024, 2405.06985). The spectrum changes θ so that texts longer than the
-    trained ones fit; options that a spectrum has no use for are refused, and those left at None take the spectrum's own
-    default (``rotary.spectra``).
+    trained ones fit.
 
     Args:
         head_dim: width of a head, d_head.
@@ -46,36 +70,19 @@ class RoPE(RotatedValues):
             which Mistral Large 4 has.
         values: rotate values by the angles of their positions too, and the output back by that of the query, so that
             each value arrives rotated by the distance (DeepSeek-V4, which rotates the last channels of a head).
-        spectrum: ``default``; ``linear`` (position interpolation); ``ntk``; ``dynamic`` (NTK by the row's length);
-            ``yarn``; ``longrope``; ``llama3``; ``proportional`` (p-RoPE); ``hope`` (high frequencies alone).
-        factor: how many times longer than trained; for all spectra but ``default`` and ``hope``. ``linear``, ``ntk``,
-            ``dynamic``, ``yarn`` and ``longrope`` need it.
-        original_length: the trained length L; ``dynamic``, ``yarn``, ``longrope``, ``llama3`` and ``hope`` need it.
-            In a new training it is the length of its texts; where a run is opened or trained further with another
-            spectrum, it is the run's own.
-        share: of the frequencies, the highest, that rotate; for ``proportional``.
-        beta_fast: hands that come round this often within L are kept; for ``yarn``.
-        beta_slow: hands that come round less often than this within L are interpolated; for ``yarn``.
-        ramp: what runs linearly between the two, the ``channel`` (code) or the ``rotations`` (paper); for ``yarn``.
-        truncate: whether the bounds are rounded outwards to whole channels; for ``yarn``.
-        attention_factor: of cosines and sines, so that logits gain its square; for ``yarn`` and ``longrope``, whose own
-            formula is the default.
-        mscale: DeepSeek's slope of the factor of cosines and sines, in place of ``attention_factor``; with
-            ``mscale_all_dim``, for ``yarn``.
-        mscale_all_dim: DeepSeek's slope of the factor of all logits, of channels that do not rotate too; for ``yarn``.
-        short_factor: divisors λ_c of θ_c up to the trained length; for ``longrope``.
-        long_factor: the same for longer rows.
-        unscaled_first: how many first positions rotate as trained; for ``longrope``.
-        low_frequency_factor: wavelengths above L over this are divided by ``factor``; for ``llama3``.
-        high_frequency_factor: wavelengths below L over this are kept; for ``llama3``.
+        spectrum: the rule that makes the frequencies: ``Plain()``; ``Linear`` (position interpolation); ``NTK``;
+            ``Dynamic`` (NTK by the row's length); ``YaRN``; ``LongRoPE``; ``Llama3``; ``Proportional`` (p-RoPE);
+            ``HoPE`` (high frequencies alone). Recipes write their names in small letters, and their options beside it.
 
     Example:
         >>> import torch
-        >>> from clockhands.schemes import RoPE
+        >>> from clockhands.schemes import RoPE, YaRN
         >>> q, pos = torch.ones(1, 1, 2, 2), torch.tensor([[0, 1]])
         >>> RoPE(head_dim=2).rotate(q, q, pos, pos)[0][0, 0]
         tensor([[ 1.0000,  1.0000],
                 [-0.3012,  1.3818]])
+        >>> round(RoPE(64, spectrum=YaRN(factor=4.0, original_length=2048)).spectrum.amplitude(), 4)
+        1.1386
     """
 
     equation = r"q_p \mapsto R(p\theta) q_p, \; k_p \mapsto R(p\theta) k_p, \quad \theta_c = b^{-2c/r}"
@@ -92,41 +99,37 @@ class RoPE(RotatedValues):
         fraction: float = 1.0,
         learned: bool = False,
         values: bool = False,
-        spectrum: SpectrumName = "default",
-        factor: float | None = None,
-        original_length: int | None = None,
-        share: float | None = None,
-        beta_fast: float | None = None,
-        beta_slow: float | None = None,
-        ramp: Literal["channel", "rotations"] | None = None,
-        truncate: bool | None = None,
-        attention_factor: float | None = None,
-        mscale: float | None = None,
-        mscale_all_dim: float | None = None,
-        short_factor: Sequence[float] | None = None,
-        long_factor: Sequence[float] | None = None,
-        unscaled_first: int | None = None,
-        low_frequency_factor: float | None = None,
-        high_frequency_factor: float | None = None,
+        spectrum: Spectrum = Plain(),  # noqa: B008, a frozen value
     ) -> None:
-        super().__init__(layout, rotates_values=values)
+        # Learned frequencies change with every step, so that no table of theirs is kept.
+        self.memoised, self.reads_both_sides = not learned, learned or spectrum.depends_on_length
+        super().__init__(layout)
         self.channels = int(head_dim * fraction) if 0 < fraction <= 1 else 0
         check_pairs("rope", self.channels, f"head_dim {head_dim} x fraction {fraction}")
         self.base, self.fraction = check_above_zero("rope.base", base), fraction
-        options = {
-            "factor": factor, "original_length": original_length, "share": share, "beta_fast": beta_fast,
-            "beta_slow": beta_slow, "ramp": ramp, "truncate": truncate, "attention_factor": attention_factor,
-            "mscale": mscale, "mscale_all_dim": mscale_all_dim, "short_factor": short_factor,
-            "long_factor": long_factor, "unscaled_first": unscaled_first,
-            "low_frequency_factor": low_frequency_factor, "high_frequency_factor": high_frequency_factor,
-        }  # fmt: skip
-        self.spectrum = make_spectrum(spectrum, self.channels, options)
+        self.spectrum = spectrum.check(self.channels)
+        self._amplitude, self._logit_factor = spectrum.amplitude(), spectrum.logit_factor()
         self.alpha_F = nn.Parameter(torch.zeros(self.channels // 2)) if learned else None
+        self.rotates_values = values
+        self._hooks = frozenset({"rotate", "rotate_values", "rotate_back"} if values else {"rotate"})
+        self._value_memo = Memo(2 if self.memoised and not spectrum.depends_on_length else 0)
+        # The frequencies where nothing changes them. No buffer: a model cast to bfloat16 cannot spoil them (trap 1).
+        fixed = not self.reads_both_sides and not spectrum.unscaled_first
+        self._fixed_F = spectrum.frequencies(self.channels, base) if fixed else None
 
-    @property
-    def memoised(self) -> bool:  # type: ignore[override]
-        """Whether tables are kept: those of learned frequencies change with every step, and never are."""
-        return self.alpha_F is None
+    @classmethod
+    def from_options(cls, head_dim: int, *, spectrum: str = "default", **options: Any) -> RoPE:
+        """Return the scheme of flat options, as recipes have them: the options of the spectrum beside its name.
+
+        >>> RoPE.from_options(64, base=5e5, spectrum="yarn", factor=4.0, original_length=2048)
+        RoPE(64, base=500000.0, spectrum=YaRN(factor=4.0, original_length=2048))
+
+        Raises ConfigError for options that the spectrum does not have or needs, and for values that it cannot take.
+        """
+        own = {
+            name: options.pop(name) for name in ("base", "layout", "fraction", "learned", "values") if name in options
+        }
+        return cls(head_dim, **own, spectrum=make_spectrum(spectrum, None, options))
 
     @property
     def declares(self) -> Declares:
@@ -140,9 +143,13 @@ class RoPE(RotatedValues):
             cache="raw" if by_length else "rotated",
         )
 
+    def active_hooks(self) -> frozenset[str]:
+        """Return ``rotate``, and the two hooks of values where they are rotated."""
+        return self._hooks
+
     def scale(self, head_dim: int) -> float:
         """Return 1/√d_head, times DeepSeek's factor of all logits where ``mscale_all_dim`` is given."""
-        return super().scale(head_dim) * self.spectrum.logit_factor()
+        return head_dim**-0.5 * self._logit_factor
 
     def frequencies(
         self, length_B: Num[Tensor, " B"] | None = None, device: torch.device | str | None = None
@@ -156,30 +163,44 @@ class RoPE(RotatedValues):
 
         Raises PositionError for positions of several coordinates.
         """
+        if self._fixed_F is not None and pos.dim() == 2 and pos.device.type == "cpu" and pos.numel() < 256:
+            # What follows without its cases: in float64, where a million times θ is exact to the tenth digit.
+            angle_BSF = pos.to(torch.float64)[..., None] * self._fixed_F
+            cos, sin = angle_BSF.cos()[:, None].to(dtype), angle_BSF.sin()[:, None].to(dtype)
+        else:
+            cos, sin = self._compute_waves(pos, None, dtype)
+        factor = self._amplitude
+        return (cos, sin) if factor == 1.0 else (cos * factor, sin * factor)
+
+    def compute_cos_sin_beside(self, pos: Positions, other: KeyPositions, dtype: torch.dtype) -> CosSin:
+        """Return the same where a row is as long as the largest position of both sides says."""
+        cos, sin = self._compute_waves(pos, other, dtype)
+        return cos * self._amplitude, sin * self._amplitude
+
+    def _compute_waves(self, pos: Tensor, other: Tensor | None, dtype: torch.dtype) -> CosSin:
+        """Return cosine and sine of the angles, without the spectrum's factor, which is for logits alone."""
         own = take_shared_row(drop_axis(pos, "rope"))
-        return self._amplify(self._compute_cos_sin(own, self._lengths(own), dtype))
-
-    def compute_value_cos_sin(self, own: Positions, other: KeyPositions, dtype: torch.dtype) -> CosSin:
-        """Return cosine and sine of the angles of values, without the spectrum's factor, which is for logits alone.
-
-        Shapes and errors are those of ``compute_cos_sin``; ``other``: the positions of the other side.
-        """
-        own, other = (take_shared_row(drop_axis(pos, "rope")) for pos in (own, other))
-        return self._compute_cos_sin(own, self._lengths(own, other), dtype, _find_origin(own, other))
-
-    def _compute_cos_sin(
-        self, own: Tensor, length_B: Tensor | None, dtype: torch.dtype, origin_B: Tensor | None = None
-    ) -> CosSin:
-        omega = self.frequencies(length_B, own.device)
-        if self.alpha_F is not None:
-            angle = self._compute_learned_angles(own, omega, _find_origin(own) if origin_B is None else origin_B)
-            return add_head_axis(angle.cos().to(dtype), angle.sin().to(dtype))
-        if omega.dim() == 1 and not self.spectrum.unscaled_first:
+        both = (own,) if other is None else (own, take_shared_row(drop_axis(other, "rope")))
+        omega = self.frequencies(self._find_lengths(*both), own.device)
+        if omega.dim() == 1 and self.alpha_F is None and not self.spectrum.unscaled_first:
             cos, sin = compute_cos_sin(own, omega, dtype)
         else:
-            angle = self._angles_by_row(own, omega)
+            angle = self._compute_angles_by_row(own, omega)
+            if omega.requires_grad:
+                angle = self._compute_learned_angles(own, omega, _find_origin(*both))
             cos, sin = angle.cos().to(dtype), angle.sin().to(dtype)
-        return add_head_axis(cos, sin)
+        # Positions [B, H, S] have their heads already.
+        return (cos, sin) if own.dim() == 3 else (cos[:, None], sin[:, None])
+
+    def _compute_angles_by_row(self, own: Tensor, omega: Tensor) -> Tensor:
+        """Compute angles where rows have frequencies of their own, and the first positions perhaps the trained ones."""
+        pos = own.to(omega.dtype)[..., None]
+        angle = pos * (omega[:, None] if own.dim() == 3 and omega.dim() == 3 else omega)
+        first = self.spectrum.unscaled_first
+        if not first:
+            return angle
+        trained_F = compute_frequencies(self.channels, self.base, device=own.device)
+        return torch.where(pos < first, compute_angles(own, trained_F), angle)
 
     def _compute_learned_angles(self, own: Tensor, omega: Tensor, origin_B: Tensor) -> Tensor:
         """Compute p·θ with a gradient in θ that is exact at every position: that of (p - origin)·θ.
@@ -188,56 +209,49 @@ class RoPE(RotatedValues):
         its gradient, p times what arrives in float32, and of two large numbers little is left: at p = 99,000 the
         gradient was off by 6e-3.
         """
-        angle = self._angles_by_row(own, omega.detach())
-        if not omega.requires_grad:
-            return angle
         from_origin = own.detach() - origin_B.view(-1, *[1] * (own.dim() - 1))
-        return angle + self._angles_by_row(from_origin, omega - omega.detach())
+        # The second term is 0, and has the gradient.
+        return self._compute_angles_by_row(own, omega.detach()) + self._compute_angles_by_row(
+            from_origin, omega - omega.detach()
+        )
 
-    def _amplify(self, waves: CosSin) -> CosSin:
-        """Multiply cosine and sine by the spectrum's factor."""
-        factor = self.spectrum.amplitude()
-        return waves if factor == 1.0 else (waves[0] * factor, waves[1] * factor)
-
-    def _angles_by_row(self, own: Tensor, omega: Tensor) -> Tensor:
-        """Compute angles where rows have frequencies of their own, and the first positions perhaps the trained ones."""
-        heads = own.dim() == 3
-        pos = own.to(omega.dtype)[..., None]
-        angle = pos * (omega[:, None] if heads and omega.dim() == 3 else omega)
-        first = self.spectrum.unscaled_first
-        if not first:
-            return angle
-        trained_F = make_spectrum("default", self.channels, {}).frequencies(self.channels, self.base, device=own.device)
-        return torch.where(pos < first, compute_angles(own, trained_F), angle)
-
-    def _lengths(self, *rows: Tensor) -> Tensor | None:
+    def _find_lengths(self, *rows: Tensor) -> Tensor | None:
         """Return one more than the largest position of each row, [B], where the spectrum needs it; else None."""
         if not self.spectrum.depends_on_length:
             return None
         most = [row.flatten(1).amax(-1) + 1 for row in rows if row.shape[-1]]
         return torch.stack(torch.broadcast_tensors(*most)).amax(0)
 
-    def rotate(
-        self,
-        q_BHSK: Float[Tensor, "B H S K"],
-        k_BHTK: Float[Tensor, "B H T K"],
-        qpos_BS: Positions,
-        kpos_BT: KeyPositions,
-    ) -> tuple[Float[Tensor, "B H S K"], Float[Tensor, "B H T K"]]:
-        """Rotate queries [B, H, S, K] and keys [B, H, T, K] to their positions.
+    def rotate_values(self, v_BHTK: Values, qpos: Positions, kpos: KeyPositions) -> Values:
+        """Rotate values [B, H, T, Kv] to their positions, if they are to be rotated; [B, H, T, Kv].
 
-        Where the spectrum depends on the length, a row is as long as the largest position of its queries and keys says.
-        Raises PositionError for positions of several coordinates.
+        The value at t_j is rotated by R(t_j), as its key is, and the output of the query at t_i by R(-t_i): what
+        arrives of a value is R(t_j - t_i) v_j, which depends on the distance alone. Raises PositionError for positions
+        of several coordinates, UsageError for values that are too narrow.
         """
-        if qpos_BS is kpos_BT or not (self.spectrum.depends_on_length or self.alpha_F is not None):
-            return super().rotate(q_BHSK, k_BHTK, qpos_BS, kpos_BT)
-        dtype = choose_working_dtype(q_BHSK.dtype)
-        qpos, kpos = (take_shared_row(drop_axis(pos, "rope")) for pos in (qpos_BS, kpos_BT))
-        length_B, origin_B = self._lengths(qpos, kpos), _find_origin(qpos, kpos)
-        return (
-            rotate_pairs(q_BHSK, *self._amplify(self._compute_cos_sin(qpos, length_B, dtype, origin_B)), self.layout),
-            rotate_pairs(k_BHTK, *self._amplify(self._compute_cos_sin(kpos, length_B, dtype, origin_B)), self.layout),
-        )
+        return self._rotate_values(v_BHTK, kpos, qpos, _FORWARD) if self.rotates_values else v_BHTK
+
+    def rotate_back(self, out_BHSK: Values, qpos: Positions, kpos: KeyPositions) -> Values:
+        """Rotate outputs [B, H, S, Kv] back by the angles of their queries, if values are rotated; [B, H, S, Kv].
+
+        Raises what ``rotate_values`` raises.
+        """
+        return self._rotate_values(out_BHSK, qpos, kpos, _BACK) if self.rotates_values else out_BHSK
+
+    def _rotate_values(self, x_BHSK: Tensor, own: Positions, other: KeyPositions, way: int) -> Tensor:
+        """Rotate values or outputs by the table of their positions, ``_FORWARD`` or ``_BACK``."""
+
+        def compute(pos: Tensor, dtype: torch.dtype, width: int) -> tuple[RotationTable, RotationTable]:
+            if self.channels > width:
+                raise UsageError(
+                    f"values have {width} channels and {self.channels} are to be rotated; lower fraction, or leave "
+                    f"values = true out"
+                )
+            cos, sin = self._compute_waves(pos, other, torch.promote_types(dtype, torch.float32))
+            return tuple(make_table(cos, signed, self.layout, width, dtype) for signed in (sin, -sin))  # type: ignore[return-value]
+
+        tables = self._value_memo(own, (x_BHSK.dtype, x_BHSK.shape[-1]), compute)
+        return apply_rotation(tables[way], x_BHSK)[0]
 
     def to_hf_config(self) -> dict[str, Any] | None:
         """Return ``rope_parameters``; None with learned frequencies or rotated values.
@@ -256,6 +270,10 @@ class RoPE(RotatedValues):
         """Set learned factors of the frequencies back to 1."""
         if self.alpha_F is not None:
             self.alpha_F.zero_()
+
+
+_FORWARD, _BACK = 0, 1
+"""Which of the two tables of values: rotation by the angles of positions, or back by them."""
 
 
 def _find_origin(*rows: Tensor) -> Tensor:

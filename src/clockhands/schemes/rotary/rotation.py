@@ -1,5 +1,12 @@
 """How pairs of channels are rotated: one new tensor, few passes, blocks that stay in a processor's cache.
 
+From the hook down to the arithmetic::
+
+    Rotary.rotate(q, k, qpos, kpos)          # the hook
+    Rotary._table_for(pos, ...)              # what heads at these positions are multiplied by, kept with the positions
+    apply_rotation(table, q, k)              # rotate heads that stand at the positions of one table
+    _Rotate                                  # the multiplication of all pairs, and its gradient
+
 ``rotate_by_formula`` is what papers write: for compilers, which make one loop of it, and for learned angles. Without
 a compiler neighbours (2c, 2c + 1) are complex numbers as they lie in memory, multiplied in float32 at least. Halves
 (c, c + r/2) are multiplied, and each half has the other's product added to it, in their own dtype. The backward pass
@@ -9,31 +16,63 @@ call: a compiler makes one loop for both.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any, Literal, NamedTuple, cast
 
 import torch
 
+from clockhands.errors import ConfigError, UsageError
 from clockhands.schemes.frequencies import choose_working_dtype
-from clockhands.shapes import Float, Tensor
-
-__all__ = [
-    "BLOCK",
-    "FormulaTable",
-    "HalvesTable",
-    "Layout",
-    "NeighbourTable",
-    "RotationTable",
-    "compile_rotation",
-    "make_table",
-    "rotate_by_formula",
-    "rotate_halves_by_formula",
-    "rotate_heads",
-]
+from clockhands.schemes.scheme import KeyPositions, Keys, Positions, Queries, Rotated, Scheme
+from clockhands.shapes import Float, Num, Tensor
 
 Layout = Literal["interleaved", "half"]
 BLOCK = 1 << 19
 """Bytes that one thread rotates at a time, which its cache holds with those that they become."""
+CosSin = tuple[Float[Tensor, "#B #H S F"], Float[Tensor, "#B #H S F"]]
+
+
+class Memo:
+    """Keeps what was computed last from a position tensor, as long as that very tensor lives unchanged.
+
+    All layers of a forward pass share one position tensor, so its cosines and sines are computed once. The key is the
+    tensor's identity and version, never its shape (trap 12). Nothing is kept for positions that carry a gradient, in
+    inference mode (its tensors have no version and cannot serve a later backward pass), or while compiling.
+
+    Args:
+        slots: for how many tensors something is kept; with 0 it is computed anew every time.
+    """
+
+    def __init__(self, slots: int = 2) -> None:
+        self._kept: dict[int, tuple[weakref.ref[Tensor], int, Any, Any]] = {}
+        self._slots = slots
+
+    def __call__(self, pos: Tensor, key: tuple[Any, ...], compute: Callable[..., Any]) -> Any:
+        """Return what is kept for this tensor and ``key``, or else ``compute(pos, *key)``, and keep that."""
+        if (
+            not self._slots
+            or torch.compiler.is_compiling()
+            or pos.requires_grad
+            or torch.is_inference_mode_enabled()
+            or pos.is_inference()
+        ):
+            return compute(pos, *key)
+        kept = self._kept.get(id(pos))
+        if kept is not None and kept[0]() is pos and kept[1] == pos._version and kept[2] == key:
+            return kept[3]
+        value = compute(pos, *key)
+        self._kept.pop(id(pos), None)
+        while len(self._kept) >= self._slots:
+            self._kept.pop(next(iter(self._kept)))
+        self._kept[id(pos)] = (weakref.ref(pos), pos._version, key, value)
+        return value
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Memo:
+        return Memo(self._slots)
+
+    def __reduce__(self) -> tuple[type[Memo], tuple[int]]:
+        return Memo, (self._slots,)
 
 
 class FormulaTable(NamedTuple):
@@ -64,23 +103,93 @@ class HalvesTable(NamedTuple):
 RotationTable = FormulaTable | NeighbourTable | HalvesTable
 
 
+class Rotary(Scheme):
+    """Base of the schemes that rotate q and k alike. A subclass gives ``compute_cos_sin``."""
+
+    memoised: bool = True
+    """Whether tables are kept while the position tensor lives; not where angles are learned, and change."""
+    reads_both_sides: bool = False
+    """Whether the angles of queries depend on the positions of keys too, and the other way round."""
+
+    def __init__(self, layout: Layout) -> None:
+        super().__init__()
+        self.layout: Layout = layout
+        self._memo = Memo(2 if self.memoised else 0)
+
+    def compute_cos_sin(self, pos: Num[Tensor, "B ..."], dtype: torch.dtype) -> CosSin:
+        """Return cosine and sine of every pair's angle: [#B, #H, S, F], in ``dtype``."""
+        raise NotImplementedError(f"{type(self).__name__} must give its angles")
+
+    def compute_cos_sin_beside(self, pos: Positions, other: KeyPositions, dtype: torch.dtype) -> CosSin:
+        """Return the same beside the positions of the other side, which matter where ``reads_both_sides``."""
+        return self.compute_cos_sin(pos, dtype)
+
+    def rotate(self, q_BHSK: Queries, k_BHTK: Keys, qpos: Positions, kpos: KeyPositions) -> Rotated:
+        qkey, kkey = (q_BHSK.dtype, q_BHSK.shape[-1]), (k_BHTK.dtype, k_BHTK.shape[-1])
+        if qpos is kpos and qkey == kkey:
+            table = self._memo(qpos, qkey, self._table_for)
+            if isinstance(table, HalvesTable):  # what most models have, straight to the multiplication
+                return cast(Rotated, _Rotate.apply(*table, q_BHSK, k_BHTK))
+            q_BHSK, k_BHTK = apply_rotation(table, q_BHSK, k_BHTK)
+            return q_BHSK, k_BHTK
+        if self.reads_both_sides and qpos is not kpos:
+            # The memo knows one side alone.
+            qtable, ktable = self._table_for(qpos, *qkey, kpos), self._table_for(kpos, *kkey, qpos)
+        else:
+            qtable, ktable = self._memo(qpos, qkey, self._table_for), self._memo(kpos, kkey, self._table_for)
+        return apply_rotation(qtable, q_BHSK)[0], apply_rotation(ktable, k_BHTK)[0]
+
+    def _table_for(
+        self, pos: Positions, dtype: torch.dtype, width: int, other: KeyPositions | None = None
+    ) -> RotationTable:
+        """Return what heads of ``width`` channels at these positions are multiplied by."""
+        # cos and sin are float32 at least: bfloat16 holds no more than 3 digits of them.
+        exact = torch.promote_types(dtype, torch.float32)
+        if other is None:
+            cos, sin = self.compute_cos_sin(pos, exact)
+        else:
+            cos, sin = self.compute_cos_sin_beside(pos, other, exact)
+        return make_table(cos, sin, self.layout, width, dtype)
+
+
 def make_table(cos: Tensor, sin: Tensor, layout: Layout, width: int, dtype: torch.dtype) -> RotationTable:
-    """Make what ``rotate_heads`` multiplies heads of ``width`` channels and this dtype by."""
+    """Make what ``apply_rotation`` multiplies heads of ``width`` channels and this dtype by.
+
+    Raises UsageError for heads that have fewer channels than are to be rotated.
+    """
+    channels = 2 * cos.shape[-1]
+    if channels > width:
+        raise UsageError(f"{channels} channels of each head are to be rotated, and these heads have {width}")
     if torch.compiler.is_compiling() or cos.requires_grad:
         return FormulaTable(cos, sin, layout)
     if layout == "interleaved":
         return NeighbourTable(torch.complex(cos, sin))
-    rest = (*cos.shape[:-1], width - 2 * cos.shape[-1])
-    full = torch.cat([cos, cos, cos.new_ones(rest)], -1), torch.cat([-sin, sin, sin.new_zeros(rest)], -1)
-    return HalvesTable(full[0].to(dtype), full[1].to(dtype), int(cos.shape[-1]))
+    rest = (*cos.shape[:-1], width - channels)
+    # (a, b) · (cos, cos) + (b, a) · (-sin, sin) is the rotation of both halves at once.
+    full_cos = torch.cat([cos, cos, cos.new_ones(rest)], -1)
+    full_sin = torch.cat([-sin, sin, sin.new_zeros(rest)], -1)
+    return HalvesTable(full_cos.to(dtype), full_sin.to(dtype), int(cos.shape[-1]))
 
 
-def rotate_heads(table: RotationTable, *heads_BHSK: Float[Tensor, "B H S K"]) -> tuple[Float[Tensor, "B H S K"], ...]:
+def apply_rotation(
+    table: RotationTable, *heads_BHSK: Float[Tensor, "B _H S K"]
+) -> tuple[Float[Tensor, "B _H S K"], ...]:
     """Rotate every pair of channels of each tensor of heads; channels beyond the table's pairs stay as they are."""
     if isinstance(table, FormulaTable):
         return tuple(rotate_by_formula(x, *table) for x in heads_BHSK)
-    tables = (table.cis, None, table.cis.shape[-1]) if isinstance(table, NeighbourTable) else table
-    return cast(tuple[Tensor, ...], _Rotate.apply(*tables, *heads_BHSK))
+    if isinstance(table, NeighbourTable):
+        return cast(tuple[Tensor, ...], _Rotate.apply(table.cis, None, table.cis.shape[-1], *heads_BHSK))
+    return cast(tuple[Tensor, ...], _Rotate.apply(*table, *heads_BHSK))
+
+
+def rotate_pairs(
+    x_BHSK: Float[Tensor, "B H S K"],
+    cos_BHSF: Float[Tensor, "#B #H S F"],
+    sin_BHSF: Float[Tensor, "#B #H S F"],
+    layout: Layout,
+) -> Float[Tensor, "B H S K"]:
+    """Rotate the first 2F channels pair by pair; pairs are (2c, 2c+1) or (c, c+F). The other channels stay."""
+    return apply_rotation(make_table(cos_BHSF, sin_BHSF, layout, x_BHSK.shape[-1], x_BHSK.dtype), x_BHSK)[0]
 
 
 def rotate_by_formula(x: Tensor, cos: Tensor, sin: Tensor, layout: Layout) -> Tensor:
@@ -96,7 +205,7 @@ def rotate_by_formula(x: Tensor, cos: Tensor, sin: Tensor, layout: Layout) -> Te
     return out if rotated == x.shape[-1] else torch.cat([out, x[..., rotated:]], dim=-1)
 
 
-def rotate_halves_by_formula(cos: Tensor, sin: Tensor, pairs: int, *heads: Tensor) -> tuple[Tensor, ...]:
+def _rotate_halves_by_formula(cos: Tensor, sin: Tensor, pairs: int, *heads: Tensor) -> tuple[Tensor, ...]:
     """Rotate by the formula with a ``HalvesTable``: what ``compile_rotation`` compiles."""
     cos, sin = cos[..., :pairs], sin[..., pairs : 2 * pairs]
     return tuple(rotate_by_formula(x, cos, sin, "half") for x in heads)
@@ -111,29 +220,27 @@ def compile_rotation(enabled: bool = True, backend: str = "inductor") -> None:
     It needs what torch.compile needs (on a CPU a C++ compiler). A model that is compiled whole does not need it.
     """
     global _compiled
-    _compiled = torch.compile(rotate_halves_by_formula, backend=backend, dynamic=True) if enabled else None
+    _compiled = torch.compile(_rotate_halves_by_formula, backend=backend, dynamic=True) if enabled else None
 
 
-def _blocks(axis: int, dtype: torch.dtype, x: Tensor, *others: Tensor) -> Iterator[tuple[Tensor, ...]]:
-    """Split x and its like along the positions into parts that, computed in ``dtype``, a processor's cache holds."""
-    rows, size = x.shape[axis], x.numel() * dtype.itemsize
-    if x.device.type == "cpu" and size > BLOCK:
-        rows = max(1, BLOCK * torch.get_num_threads() * rows // size)
-    return zip(*(tensor.split(max(rows, 1), axis) for tensor in (x, *others)), strict=True)
-
-
-def _rotate_halves(x: Tensor, cos: Tensor, sin: Tensor, pairs: int, axis: int) -> Tensor:
+def _multiply_halves(x: Tensor, cos: Tensor, sin: Tensor, pairs: int, axis: int) -> Tensor:
+    """Compute x·(cos, cos, 1) + (b, a)·(-sin, sin) of the halves a and b of x, block by block along an axis."""
     out = torch.empty_like(x)
     # Halves are taken of the whole tensors: in each block their views would take as long as the products.
-    halves = [tensor.narrow(-1, start, pairs) for start in (0, pairs) for tensor in (x, sin, out)]
-    for part, c, to, a, sin_a, to_a, b, sin_b, to_b in _blocks(axis, x.dtype, x, cos, out, *halves):
-        torch.mul(part, c, out=to)
-        to_a.addcmul_(b, sin_a)
-        to_b.addcmul_(a, sin_b)
+    a, b = x.narrow(-1, 0, pairs), x.narrow(-1, pairs, pairs)
+    out_a, out_b = out.narrow(-1, 0, pairs), out.narrow(-1, pairs, pairs)
+    sin_a, sin_b = sin.narrow(-1, 0, pairs), sin.narrow(-1, pairs, pairs)
+    blocks: list[tuple[Tensor, ...]] = [(x, cos, out, a, b, out_a, out_b, sin_a, sin_b)]
+    if x.numel() * x.element_size() > BLOCK:
+        blocks = list(_blocks(axis, x.dtype, *blocks[0]))
+    for x, cos, out_part, a, b, out_a, out_b, sin_a, sin_b in blocks:
+        torch.mul(x, cos, out=out_part)
+        out_a.addcmul_(b, sin_a)
+        out_b.addcmul_(a, sin_b)
     return out
 
 
-def _rotate_neighbours(x: Tensor, cis: Tensor, axis: int) -> Tensor:
+def _multiply_neighbours(x: Tensor, cis: Tensor, axis: int) -> Tensor:
     """Multiply complex numbers, straight into the new tensor where it has their dtype, else through a float32 block."""
     out, rotated = torch.empty_like(x), 2 * cis.shape[-1]
     out[..., rotated:] = x[..., rotated:]
@@ -149,7 +256,16 @@ def _rotate_neighbours(x: Tensor, cis: Tensor, axis: int) -> Tensor:
     return out
 
 
+def _blocks(axis: int, dtype: torch.dtype, x: Tensor, *others: Tensor) -> Iterator[tuple[Tensor, ...]]:
+    """Split x and its like along the positions into parts that, computed in ``dtype``, a processor's cache holds."""
+    rows, size = x.shape[axis], x.numel() * dtype.itemsize
+    if x.device.type == "cpu" and size > BLOCK:
+        rows = max(1, BLOCK * torch.get_num_threads() * rows // size)
+    return zip(*(tensor.split(max(rows, 1), axis) for tensor in (x, *others)), strict=True)
+
+
 def _complex(x: Tensor) -> Tensor:
+    """Read neighbours as complex numbers, in place."""
     return torch.view_as_complex(x.unflatten(-1, (-1, 2)))
 
 
@@ -159,25 +275,28 @@ def _are_complex(x: Tensor) -> bool:
     return x.stride(-1) == 1 and even and x.storage_offset() % 2 == 0
 
 
-def _rotate(table: Tensor, sin: Tensor | None, pairs: int, heads: tuple[Tensor, ...], axis: int) -> tuple[Tensor, ...]:
-    if sin is None:
-        return tuple(_rotate_neighbours(x, table, axis) for x in heads)
-    if _compiled:
-        return _compiled(table, sin, pairs, *heads)
-    return tuple(_rotate_halves(x, table, sin, pairs, axis) for x in heads)
-
-
 class _Rotate(torch.autograd.Function):
     """The rotation by a ``NeighbourTable`` (its table and None) or a ``HalvesTable``; the gradient rotates back."""
 
     @staticmethod
     def forward(table: Tensor, sin: Tensor | None, pairs: int, *heads_BHSK: Tensor) -> tuple[Tensor, ...]:
-        # Heads that were split off a projection lie as [B, S, H, K]: work in the order of memory.
-        if any(x.stride(-3) >= x.stride(-2) for x in heads_BHSK):
-            return _rotate(table, sin, pairs, heads_BHSK, -2)
-        first, second = table.transpose(-3, -2), None if sin is None else sin.transpose(-3, -2)
-        rotated = _rotate(first, second, pairs, tuple(x.transpose(-3, -2) for x in heads_BHSK), -3)
-        return tuple(x.transpose(-3, -2) for x in rotated)
+        if sin is not None and _compiled:
+            return _compiled(table, sin, pairs, *heads_BHSK)
+        out = []
+        for x in heads_BHSK:
+            # Heads that were split off a projection lie as [B, S, H, K]: work in the order of memory.
+            split_off = x.stride(-3) < x.stride(-2)
+            axis = -3 if split_off else -2
+            cos, own_sin = table, sin
+            if split_off:
+                x, cos = x.transpose(-3, -2), table.transpose(-3, -2)
+                own_sin = None if sin is None else sin.transpose(-3, -2)
+            if own_sin is None:
+                rotated = _multiply_neighbours(x, cos, axis)
+            else:
+                rotated = _multiply_halves(x, cos, own_sin, pairs, axis)
+            out.append(rotated.transpose(-3, -2) if split_off else rotated)
+        return tuple(out)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
@@ -209,3 +328,16 @@ class _Rotate(torch.autograd.Function):
             for x, axis in zip(heads, in_dims[3:], strict=True)
         ]
         return cast(tuple[Tensor, ...], _Rotate.apply(*tables, pairs, *front)), (0,) * len(heads)
+
+
+def check_pairs(scheme: str, channels: int, said: str) -> None:
+    """Raise ConfigError unless ``channels`` is an even number above 0; ``said`` tells where it comes from."""
+    if channels < 2 or channels % 2:
+        raise ConfigError(
+            [f"{scheme} rotates pairs of channels, an even number: {said} is {channels} channels"], "the scheme"
+        )
+
+
+def add_head_axis(cos: Tensor, sin: Tensor) -> CosSin:
+    """Give cosine and sine a head axis: [B, S, F] becomes [B, 1, S, F]; [B, H, S, F] stays."""
+    return (cos, sin) if cos.dim() == 4 else (cos[:, None], sin[:, None])

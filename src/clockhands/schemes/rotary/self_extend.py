@@ -14,8 +14,6 @@ from clockhands.schemes.rotary.two_rotations import FarPairs, TwoRotations
 from clockhands.schemes.scheme import Declares
 from clockhands.shapes import Num, Tensor
 
-__all__ = ["SelfExtend"]
-
 
 @final
 class SelfExtend(TwoRotations):
@@ -67,13 +65,12 @@ class SelfExtend(TwoRotations):
             )
         self.window, self.group = window, group
 
-    @property
-    def declares(self) -> Declares:
-        """The promises of Self-Extend: groups begin at position 0, so that a shift of all positions changes them."""
-        return Declares(causal_only=True, real_valued=True)
+    declares = Declares(causal_only=True, real_valued=True)
 
-    def list_far_pairs(self, qpos_BS: Num[Tensor, "B S"], kpos_BT: Num[Tensor, "B T"]) -> Iterator[FarPairs]:
+    def list_far_pairs(self, qpos: Num[Tensor, "B S"], kpos: Num[Tensor, "B T"]) -> Iterator[FarPairs]:
         """Return the groups' numbers, those of queries moved on, for distances from the window on."""
-        far_BST = qpos_BS[:, :, None] - kpos_BT[:, None, :] >= self.window
-        qgroup_BS, kgroup_BT = (torch.div(pos, self.group, rounding_mode="floor") for pos in (qpos_BS, kpos_BT))
+        far_BST = qpos[:, :, None] - kpos[:, None, :] >= self.window
+        qgroup_BS = torch.div(qpos, self.group, rounding_mode="floor")
+        kgroup_BT = torch.div(kpos, self.group, rounding_mode="floor")
+        # Groups count on where the window ends: w - w/G more, so that distances meet there.
         yield qgroup_BS + self.window - self.window // self.group, kgroup_BT, far_BST

@@ -1,28 +1,24 @@
-"""The spectra of the rotary embedding by name: how its frequencies are changed so that longer texts fit."""
+"""The spectra of the rotary embedding by the names that recipes have for them."""
 
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Literal
+from typing import Any
 
 from clockhands.errors import ConfigError
-from clockhands.schemes.rotary.spectrum import Dynamic, Hope, Linear, Ntk, Proportional, Spectrum
-from clockhands.schemes.rotary.yarn import Llama3, LongRope, Yarn
+from clockhands.schemes.rotary.spectrum import NTK, Dynamic, HoPE, Linear, Plain, Proportional, Spectrum
+from clockhands.schemes.rotary.yarn import Llama3, LongRoPE, YaRN
 
-__all__ = ["SPECTRA", "SpectrumName", "make_spectrum"]
-
-SpectrumName = Literal["default", "linear", "ntk", "dynamic", "yarn", "longrope", "llama3", "proportional", "hope"]
-"""What the option ``spectrum`` may be: the keys of ``SPECTRA``."""
 SPECTRA: dict[str, type[Spectrum]] = {
-    "default": Spectrum,
+    "default": Plain,
     "linear": Linear,
-    "ntk": Ntk,
+    "ntk": NTK,
     "dynamic": Dynamic,
-    "yarn": Yarn,
-    "longrope": LongRope,
+    "yarn": YaRN,
+    "longrope": LongRoPE,
     "llama3": Llama3,
     "proportional": Proportional,
-    "hope": Hope,
+    "hope": HoPE,
 }
 
 NEEDS = {
@@ -32,27 +28,31 @@ NEEDS = {
 """Why a spectrum has no default for an option: none is right for every model."""
 
 
-def make_spectrum(name: str, channels: int, options: dict[str, Any]) -> Spectrum:
-    """Make a spectrum from the options that are not None.
+def make_spectrum(name: str, channels: int | None, options: dict[str, Any]) -> Spectrum:
+    """Make a spectrum from its name and the options that are not None.
 
-    Raises ConfigError for options that the spectrum does not have, and for values that it cannot take.
+    Raises ConfigError for options that the spectrum does not have, and for values that it cannot take; with
+    ``channels`` None, whoever knows how many channels rotate asks for the latter (``Spectrum.faults``).
     """
     kind = SPECTRA[name]
-    known = [field.name for field in dataclasses.fields(kind)]
+    fields = dataclasses.fields(kind)
+    known = [field.name for field in fields]
     options = {key: value for key, value in options.items() if value is not None}
-    strange = [key for key in options if key not in known]
-    takes = ", ".join(key for key in known) or "none"
-    wrong = [f"rope.{key} is no option of the spectrum {name!r}, whose options are: {takes}" for key in strange]
-    needed = [field.name for field in dataclasses.fields(kind) if field.default is dataclasses.MISSING]
+    takes = ", ".join(known) or "none"
+    wrong = [
+        f"rope.{key} is no option of the spectrum {name!r}, whose options are: {takes}"
+        for key in options
+        if key not in known
+    ]
     wrong += [
-        f"rope.{key} is not given, and the spectrum {name!r} needs it: {NEEDS[key]}"
-        for key in needed
-        if key not in options
+        f"rope.{field.name} is not given, and the spectrum {name!r} needs it: {NEEDS[field.name]}"
+        for field in fields
+        if field.default is dataclasses.MISSING and field.name not in options
     ]
     if wrong:
         raise ConfigError(wrong, "the scheme")
     spectrum = kind(**options)
-    wrong = spectrum.faults(channels)
+    wrong = [] if channels is None else spectrum.faults(channels)
     if wrong:
         raise ConfigError(wrong, "the scheme")
     return spectrum

@@ -1,4 +1,4 @@
-"""The spectra of the rotary embedding that change all frequencies by one rule, and the base of all spectra.
+"""The spectra of the rotary embedding as values: the base of all, and those that change all frequencies by one rule.
 
 Each is a frozen dataclass whose fields are its options. ``frequencies`` takes the number of channels that rotate and
 the base, and, where ``depends_on_length``, the length of each row; all else follows from the fields. ``to_hf_config``
@@ -14,10 +14,9 @@ from typing import Any
 
 import torch
 
+from clockhands.errors import ConfigError
 from clockhands.schemes.frequencies import choose_angle_dtype, compute_frequencies
 from clockhands.shapes import Float, Int, Num, Tensor
-
-__all__ = ["Device", "Dynamic", "Frequencies", "Hope", "Length", "Linear", "Ntk", "Proportional", "Spectrum"]
 
 Device = torch.device | str | None
 Length = Num[Tensor, " B"] | Int[Tensor, " B"] | None
@@ -26,16 +25,30 @@ Frequencies = Float[Tensor, " F"] | Float[Tensor, "B 1 F"]
 """Radians per position of each pair, the same for all rows or for each row its own."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Spectrum:
-    """The plain spectrum, θ_c = base^(-2c/r) for r channels that rotate, and the base of all others.
+    """The rule that makes the frequencies θ_c of a rotation, as a value: ``RoPE(64, spectrum=YaRN(4.0, 2048))``.
 
-    ``depends_on_length``: whether the frequencies of a row follow from its length. ``unscaled_first``: how many first
-    positions rotate by the plain spectrum.
+    In a recipe or a configuration the options stand flat beside the name: ``spectrum = "yarn"``, ``factor = 4.0``.
+
+    Args:
+        factor: how many times longer than trained the texts are, s.
+        original_length: the trained length L, in tokens. In a new training it is the length of its texts; where a run
+            is opened or trained further with another spectrum, it is the run's own.
+        attention_factor: of cosines and sines, so that logits gain its square; None: the spectrum's own formula.
     """
 
     depends_on_length = False
+    """Whether the frequencies of a row follow from its length."""
     unscaled_first = 0
+    """How many first positions rotate by the plain spectrum."""
+
+    @classmethod
+    def kinds(cls) -> dict[str, type[Spectrum]]:
+        """Return every spectrum by the name that recipes have for it; ``options_of`` reads their options from here."""
+        from clockhands.schemes.rotary.spectra import SPECTRA
+
+        return SPECTRA
 
     def frequencies(self, channels: int, base: float, length_B: Length = None, device: Device = None) -> Frequencies:
         """Return the radians per position of each pair, in float64: [F].
@@ -65,8 +78,26 @@ class Spectrum:
             if known.get(name) is not None and known[name] <= 0
         ]
 
+    def check(self, channels: int) -> Spectrum:
+        """Return the spectrum itself. Raises ConfigError for options that it cannot have with so many channels."""
+        if wrong := self.faults(channels):
+            raise ConfigError(wrong, "the scheme")
+        return self
 
-@dataclass(frozen=True)
+    def __repr__(self) -> str:
+        """Show the options that are not defaults: ``YaRN(factor=4.0, original_length=2048)``."""
+        told = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        own = [f"{field.name}={told[field.name]!r}" for field in dataclasses.fields(self)
+               if told[field.name] != field.default]  # fmt: skip
+        return f"{type(self).__name__}({', '.join(own)})"
+
+
+@dataclass(frozen=True, repr=False)
+class Plain(Spectrum):
+    """The spectrum of the paper, θ_c = base^(-2c/r) for r channels that rotate."""
+
+
+@dataclass(frozen=True, repr=False)
 class Linear(Spectrum):
     """Position interpolation (Chen et al. 2023, equation 4): θ/s."""
 
@@ -81,8 +112,8 @@ class Linear(Spectrum):
         return {"rope_type": "linear", "rope_theta": base, "factor": self.factor}
 
 
-@dataclass(frozen=True)
-class Ntk(Spectrum):
+@dataclass(frozen=True, repr=False)
+class NTK(Spectrum):
     """NTK-aware scaling (bloc97 2023): base·s^(r/(r-2)) keeps the fastest hand and slows the slowest s times."""
 
     factor: float
@@ -93,6 +124,7 @@ class Ntk(Spectrum):
 
     def _enlarge_base(self, channels: int, base: float) -> float:
         """Return base·s^(r/(r-2))."""
+        # s^(r/(r - 2)) slows the slowest pair, c = r/2 - 1, exactly s times, and the fastest not at all.
         return base * self.factor ** (channels / (channels - 2))
 
     def to_hf_config(self, base: float, channels: int) -> dict[str, Any]:
@@ -104,7 +136,7 @@ class Ntk(Spectrum):
         return super().faults(channels) + _find_pair_faults(channels)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Dynamic(Spectrum):
     """Dynamic NTK: base·(s·n/L - (s - 1))^(r/(r-2)) once the length n exceeds the trained length L.
 
@@ -121,6 +153,7 @@ class Dynamic(Spectrum):
             return compute_frequencies(channels, base, device=device)
         dtype = choose_angle_dtype(length_B.device)
         ratio_B = length_B.to(dtype).clamp(min=self.original_length) / self.original_length
+        # The base whose slowest hand is s·n/L - (s - 1) times slower, by which the text is longer.
         base_B = base * (self.factor * ratio_B - (self.factor - 1)) ** (channels / (channels - 2))
         power_F = torch.arange(channels // 2, dtype=dtype, device=length_B.device) * (-2 / channels)
         return base_B[:, None, None] ** power_F
@@ -134,11 +167,14 @@ class Dynamic(Spectrum):
         return super().faults(channels) + _find_pair_faults(channels)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Proportional(Spectrum):
     """p-RoPE (Barbero et al. 2025, section 6; Gemma 4): the highest ``share`` of the frequencies, the rest 0.
 
     The grid is that of the whole width, unlike partial rotary (``fraction``), whose grid is that of what rotates.
+
+    Args:
+        share: of the frequencies, the highest, that rotate.
     """
 
     share: float = 0.25
@@ -161,8 +197,8 @@ class Proportional(Spectrum):
         return wrong if 0 <= self.share <= 1 else [*wrong, f"rope.share is {self.share}, but must be between 0 and 1"]
 
 
-@dataclass(frozen=True)
-class Hope(Spectrum):
+@dataclass(frozen=True, repr=False)
+class HoPE(Spectrum):
     """HoPE (Chen et al. 2025): pairs that do not come round within L do not rotate.
 
     The paper keeps high-frequency components and makes the low ones independent of position; the line between them is

@@ -9,10 +9,19 @@ from torch import nn
 
 from clockhands.errors import ConfigError
 from clockhands.schemes.frequencies import check_axis, choose_working_dtype, take_axis
-from clockhands.schemes.scheme import Declares, KeyPositions, Positions, Scheme
-from clockhands.shapes import Bool, Float, Tensor
-
-__all__ = ["SSMax"]
+from clockhands.schemes.scheme import (
+    AttentionInputs,
+    Declares,
+    KeyPositions,
+    Keys,
+    Logits,
+    MaskedPairs,
+    Positions,
+    Queries,
+    Rotated,
+    Scheme,
+)
+from clockhands.shapes import Tensor
 
 
 @final
@@ -84,13 +93,7 @@ class SSMax(Scheme):
         """Return the one hook that this instance needs: queries are multiplied, or whole rows of logits."""
         return frozenset({"rotate" if self.count == "position" else "logits"})
 
-    def rotate(
-        self,
-        q_BHSK: Float[Tensor, "B H S K"],
-        k_BHTK: Float[Tensor, "B H T K"],
-        qpos_BS: Positions,
-        kpos_BT: KeyPositions,
-    ) -> tuple[Float[Tensor, "B H S K"], Float[Tensor, "B H T K"]]:
+    def rotate(self, q_BHSK: Queries, k_BHTK: Keys, qpos: Positions, kpos: KeyPositions) -> Rotated:
         """Multiply queries [B, H, S, K] by their factor, where n is counted by position; keys stay as they are.
 
         Raises PositionError for positions of several coordinates of which ``axis`` chooses none, and for positions
@@ -98,19 +101,10 @@ class SSMax(Scheme):
         """
         if self.count == "visible":
             return q_BHSK, k_BHTK
-        pos = take_axis(qpos_BS, self.axis, "ssmax", self.axes_advice)
+        pos = take_axis(qpos, self.axis, "ssmax", self.axes_advice)
         return self._sharpen(q_BHSK, (pos if pos.dim() == 3 else pos[:, None]) + 1), k_BHTK
 
-    def logits(
-        self,
-        logits_BHST: Float[Tensor, "B H S T"],
-        mask_BHST: Bool[Tensor, "#B #H S T"],
-        q_BHSK: Float[Tensor, "B H S K"],
-        k_BHTK: Float[Tensor, "B H T K"],
-        qpos_BS: Positions,
-        kpos_BT: KeyPositions,
-        scale: float | None = None,
-    ) -> Float[Tensor, "B H S T"]:
+    def logits(self, logits_BHST: Logits, mask_BHST: MaskedPairs, at: AttentionInputs) -> Logits:
         """Multiply the logits of each query by its factor, where n is counted by the mask: [B, H, S, T]."""
         if self.count == "position":
             return logits_BHST
@@ -118,6 +112,7 @@ class SSMax(Scheme):
 
     def _sharpen(self, x_BHSK: Tensor, count_BHS: Tensor) -> Tensor:
         dtype = choose_working_dtype(x_BHSK.dtype)
+        # s·ln n: the largest weight then does not fade as the keys grow in number.
         factor_BHS = self.slope_H.to(dtype)[:, None] * count_BHS.to(dtype).log()
         if self.bias_H is not None:
             factor_BHS = factor_BHS + self.bias_H.to(dtype)[:, None]

@@ -9,10 +9,7 @@ import torch
 
 from clockhands.errors import ConfigError
 from clockhands.schemes.frequencies import check_axis, take_axis
-from clockhands.schemes.scheme import Declares, KeyPositions, Positions, Scheme
-from clockhands.shapes import Float, Tensor
-
-__all__ = ["Temperature"]
+from clockhands.schemes.scheme import Declares, KeyPositions, Keys, Positions, Queries, Rotated, Scheme
 
 
 @final
@@ -85,13 +82,7 @@ class Temperature(Scheme):
             return None
         return {"attn_temperature_tuning": True, "attn_scale": self.coefficient, "floor_scale": self.length}
 
-    def rotate(
-        self,
-        q_BHSK: Float[Tensor, "B H S K"],
-        k_BHTK: Float[Tensor, "B H T K"],
-        qpos_BS: Positions,
-        kpos_BT: KeyPositions,
-    ) -> tuple[Float[Tensor, "B H S K"], Float[Tensor, "B H T K"]]:
+    def rotate(self, q_BHSK: Queries, k_BHTK: Keys, qpos: Positions, kpos: KeyPositions) -> Rotated:
         """Multiply queries [B, H, S, K] by their factor; keys stay as they are.
 
         Raises PositionError for positions of several coordinates of which ``axis`` chooses none, and for positions
@@ -99,7 +90,8 @@ class Temperature(Scheme):
         """
         if self.factor is not None:
             return q_BHSK * (1 + self.coefficient * math.log(self.factor)), k_BHTK
-        pos = take_axis(qpos_BS, self.axis, "temperature", self.axes_advice)
+        pos = take_axis(qpos, self.axis, "temperature", self.axes_advice)
+        # Llama 4 raises it in steps, once every ``length`` tokens.
         steps = torch.floor((pos + 1) / self.length) if self.form == "floor" else pos / self.length
         factor = 1 + self.coefficient * torch.log1p(steps.float())
         factor_BHS1 = (factor if factor.dim() == 3 else factor[:, None])[..., None]

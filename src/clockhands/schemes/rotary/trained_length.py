@@ -9,17 +9,6 @@ from typing import Any
 from clockhands.errors import ConfigError
 from clockhands.schemes.rotary.spectra import NEEDS, SPECTRA
 
-__all__ = [
-    "LENGTHS",
-    "WINDOWS",
-    "add_trained_length",
-    "choose_window",
-    "complete_position",
-    "lacks_trained_length",
-    "list_missing_options",
-    "require_trained_length",
-]
-
 LENGTHS = ("fope", "dual-chunk")
 """Schemes that need ``original_length``, as some spectra of ``rope`` do."""
 WINDOWS = {"rerope": 2, "self-extend": 4}

@@ -14,12 +14,9 @@ from clockhands.schemes.frequencies import (
     drop_axis,
     take_shared_row,
 )
-from clockhands.schemes.rotary.base import CosSin, Rotary, add_head_axis, check_pairs, rotate_pairs
-from clockhands.schemes.rotary.rotation import Layout
-from clockhands.schemes.scheme import KeyPositions, Positions
+from clockhands.schemes.rotary.rotation import CosSin, Layout, Rotary, add_head_axis, check_pairs, rotate_pairs
+from clockhands.schemes.scheme import AttentionInputs, KeyPositions, Logits, MaskedPairs, Positions
 from clockhands.shapes import Bool, Float, Num, Tensor
-
-__all__ = ["FarPairs", "FarProducts", "TwoRotations"]
 
 FarProducts = tuple[Float[Tensor, "B H S K"], Float[Tensor, "B H T K"], Bool[Tensor, "B S T"]]
 FarPairs = tuple[Num[Tensor, "B S"], Num[Tensor, "B T"], Bool[Tensor, "B S T"]]
@@ -38,7 +35,7 @@ class TwoRotations(Rotary):
         check_pairs(name, head_dim, "head_dim")
         self.name, self.head_dim, self.base = name, head_dim, check_above_zero(f"{name}.base", base)
 
-    def list_far_pairs(self, qpos_BS: Num[Tensor, "B S"], kpos_BT: Num[Tensor, "B T"]) -> Iterator[FarPairs]:
+    def list_far_pairs(self, qpos: Num[Tensor, "B S"], kpos: Num[Tensor, "B T"]) -> Iterator[FarPairs]:
         """Yield positions to which queries and keys of far pairs are rotated, and which pairs those are: [B, S, T]."""
         raise NotImplementedError(f"{type(self).__name__} must say which pairs are far")
 
@@ -52,40 +49,30 @@ class TwoRotations(Rotary):
             *compute_cos_sin(own, compute_frequencies(self.head_dim, self.base, device=own.device), dtype)
         )
 
-    def logits(
-        self,
-        logits_BHST: Float[Tensor, "B H S T"],
-        mask_BHST: Bool[Tensor, "#B #H S T"],
-        q_BHSK: Float[Tensor, "B H S K"],
-        k_BHTK: Float[Tensor, "B H T K"],
-        qpos_BS: Positions,
-        kpos_BT: KeyPositions,
-        scale: float | None = None,
-    ) -> Float[Tensor, "B H S T"]:
-        """Exchange q·k of far pairs, and leave what else was added to their logits: [B, H, S, T].
-
-        ``scale`` is the factor that q·k was multiplied by; None: 1/√d_head.
-        """
-        scale = self.scale(self.head_dim) if scale is None else scale
-        near_BHST = (q_BHSK @ k_BHTK.transpose(-1, -2) * scale).to(logits_BHST.dtype)
-        for q, k, far_BST in self.rotate_far(q_BHSK, k_BHTK, qpos_BS, kpos_BT):
+    def logits(self, logits_BHST: Logits, mask_BHST: MaskedPairs, at: AttentionInputs) -> Logits:
+        """Exchange q·k of far pairs, and leave what else was added to their logits: [B, H, S, T]."""
+        scale = self.scale(self.head_dim) if at.scale is None else at.scale
+        near_BHST = (at.q @ at.k.transpose(-1, -2) * scale).to(logits_BHST.dtype)
+        for q, k, far_BST in self.rotate_far(at.q, at.k, at.qpos, at.kpos):
             far_BHST = (q @ k.transpose(-1, -2) * scale).to(logits_BHST.dtype)
+            # The near product is in the logits already: taken away where the pair is far.
             logits_BHST = logits_BHST + (far_BHST - near_BHST).where(far_BST[:, None], 0.0)
         return logits_BHST
 
     def rotate_far(
-        self, q_BHSK: Float[Tensor, "B H S K"], k_BHTK: Float[Tensor, "B H T K"], qpos_BS: Positions,
-        kpos_BT: KeyPositions,
+        self, q_BHSK: Float[Tensor, "B H S K"], k_BHTK: Float[Tensor, "B H T K"], qpos: Positions,
+        kpos: KeyPositions,
     ) -> Iterator[FarProducts]:  # fmt: skip
         """Yield queries and keys, rotated before, as pairs that are far need them, and which pairs those are.
 
         No pair is in two of them. Raises PositionError for positions of several coordinates.
         """
-        qpos_BS, kpos_BT = drop_axis(qpos_BS, self.name), drop_axis(kpos_BT, self.name)
-        for new_qpos_BS, new_kpos_BT, far_BST in self.list_far_pairs(qpos_BS, kpos_BT):
+        qpos, kpos = drop_axis(qpos, self.name), drop_axis(kpos, self.name)
+        for new_qpos_BS, new_kpos_BT, far_BST in self.list_far_pairs(qpos, kpos):
             yield (
-                self._rotate_on(q_BHSK, new_qpos_BS - qpos_BS),
-                self._rotate_on(k_BHTK, new_kpos_BT - kpos_BT),
+                # R(a)R(b) = R(a + b): rotated before, they are rotated on by the difference.
+                self._rotate_on(q_BHSK, new_qpos_BS - qpos),
+                self._rotate_on(k_BHTK, new_kpos_BT - kpos),
                 far_BST,
             )
 

@@ -16,12 +16,9 @@ from clockhands.schemes.frequencies import (
     compute_frequencies,
     drop_axis,
 )
-from clockhands.schemes.rotary.base import check_pairs, rotate_pairs
-from clockhands.schemes.rotary.rotation import Layout
-from clockhands.schemes.scheme import Declares, KeyPositions, Positions, Scheme
+from clockhands.schemes.rotary.rotation import Layout, check_pairs, rotate_pairs
+from clockhands.schemes.scheme import Declares, KeyPositions, Keys, Positions, Queries, Rotated, Scheme
 from clockhands.shapes import Float, Tensor
-
-__all__ = ["XPos"]
 
 
 @final
@@ -70,24 +67,12 @@ class XPos(Scheme):
         self.head_dim, self.base, self.layout = head_dim, check_above_zero("xpos.base", base), layout
         self.scale_base, self.gamma = check_above_zero("xpos.scale_base", scale_base), gamma
 
-    @property
-    def declares(self) -> Declares:
-        """The promises of xPos: only differences matter, of keys to the left; keys are cached before the rotation."""
-        return Declares(translation_invariant=True, causal_only=True, cache="raw", real_valued=True)
+    declares = Declares(translation_invariant=True, causal_only=True, cache="raw", real_valued=True)
 
-    def rotate(
-        self,
-        q_BHSK: Float[Tensor, "B H S K"],
-        k_BHTK: Float[Tensor, "B H T K"],
-        qpos_BS: Positions,
-        kpos_BT: KeyPositions,
-    ) -> tuple[Float[Tensor, "B H S K"], Float[Tensor, "B H T K"]]:
-        """Rotate queries [B, H, S, K] and keys [B, H, T, K] to their positions.
-
-        Raises PositionError for positions of several coordinates, and where keys stretch too far for the dtype.
-        """
-        qpos, kpos = drop_axis(qpos_BS, "xpos"), drop_axis(kpos_BT, "xpos")
+    def rotate(self, q_BHSK: Queries, k_BHTK: Keys, qpos: Positions, kpos: KeyPositions) -> Rotated:
+        qpos, kpos = drop_axis(qpos, "xpos"), drop_axis(kpos, "xpos")
         low, high = kpos.amin(-1, keepdim=True), kpos.amax(-1, keepdim=True)
+        # Only differences count: centred on the keys, neither side grows beyond float32.
         middle = low + torch.div(high - low, 2, rounding_mode="floor")
         self._check(high - low, q_BHSK.dtype)
         return self._rotate(q_BHSK, qpos, middle, 1), self._rotate(k_BHTK, kpos, middle, -1)
@@ -102,16 +87,19 @@ class XPos(Scheme):
             * 2
             / self.head_dim
         )
+        # ζ^(p/s) as e^(p/s · ln ζ).
         log_zeta_F = ((share_F + self.gamma) / (1 + self.gamma)).log()
         power_BSF = (pos_BS - middle_B1).to(share_F.dtype)[..., None] * (sign / self.scale_base)
         factor_BSF = (power_BSF * log_zeta_F).exp()
-        cos, sin = ((wave * factor_BSF).to(dtype)[:, None] for wave in (cos, sin))
+        cos = (cos * factor_BSF).to(dtype)[:, None]
+        sin = (sin * factor_BSF).to(dtype)[:, None]
         return rotate_pairs(x_BHSK, cos, sin, self.layout)
 
     def _check(self, span_B1: Tensor, dtype: torch.dtype) -> None:
         """Raise PositionError for a span over which the largest factor passes the root of what the dtype holds."""
         if torch.compiler.is_compiling() or span_B1.numel() == 0:
             return
+        # The fastest decay, of the first pair, decides how far the numbers reach.
         strongest = -math.log(self.gamma / (1 + self.gamma)) / self.scale_base
         most = int(math.log(torch.finfo(dtype).max) / strongest)
         if float(span_B1.max()) > most:

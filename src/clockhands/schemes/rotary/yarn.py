@@ -13,18 +13,23 @@ from clockhands.errors import ConfigError
 from clockhands.schemes.frequencies import compute_frequencies
 from clockhands.schemes.rotary.spectrum import Device, Frequencies, Length, Spectrum
 
-__all__ = ["Llama3", "LongRope", "Yarn"]
 
-
-@dataclass(frozen=True)
-class Yarn(Spectrum):
+@dataclass(frozen=True, repr=False)
+class YaRN(Spectrum):
     """YaRN (Peng et al. 2023, section 3): hands that come round often within L are kept, the slow ones interpolated.
 
-    ``ramp``: between the two it runs linearly in the pair c (the authors' code and transformers) or in the number of
-    rotations L/λ_c (the paper, equations 18 and 19). ``truncate``: the bounds of the ramp in c are rounded outwards
-    (code) or not; both lie within [0, channels - 1]. ``mscale`` and ``mscale_all_dim`` are DeepSeek's: with
+    Between the two kinds of hands runs a ramp. ``mscale`` and ``mscale_all_dim`` are DeepSeek's. With
     g(m) = 0.1·m·ln(s) + 1, cosines and sines are multiplied by g(mscale)/g(mscale_all_dim), and all logits, of channels
     that do not rotate too, by g(mscale_all_dim)².
+
+    Args:
+        beta_fast: hands that come round this often within L are kept.
+        beta_slow: hands that come round less often than this within L are interpolated.
+        ramp: what runs linearly between the two: the ``channel`` c (the authors' code and transformers) or the
+            ``rotations`` L/λ_c (the paper, equations 18 and 19).
+        truncate: whether the bounds of the ramp in c are rounded outwards to whole channels (code).
+        mscale: DeepSeek's slope of the factor of cosines and sines, in place of ``attention_factor``.
+        mscale_all_dim: DeepSeek's slope of the factor of all logits.
     """
 
     factor: float
@@ -43,19 +48,24 @@ class Yarn(Spectrum):
         if self.ramp == "channel":
             low, high = self.bounds(channels, base)
             channel_F = torch.arange(channels // 2, dtype=omega_F.dtype, device=omega_F.device)
+            # 0 left of the ramp, 1 right of it; 0.001 keeps a ramp of no width from 0/0.
             interpolated_F = ((channel_F - low) / (high - low if high != low else 0.001)).clamp(0, 1)
         else:
+            # How often each pair comes round within the trained length, L/λ.
             rotations_F = self.original_length * omega_F / (2 * math.pi)
             kept_F = (rotations_F - self.beta_slow) / (self.beta_fast - self.beta_slow)
             interpolated_F = 1 - kept_F.clamp(0, 1)
+        # θ/s for the slow hands, θ for the fast ones (equation 23).
         return omega_F / self.factor * interpolated_F + omega_F * (1 - interpolated_F)
 
     def bounds(self, channels: int, base: float) -> tuple[float, float]:
         """Return where pairs come round ``beta_fast`` and ``beta_slow`` times within L, as numbers c of pairs."""
-        low, high = (
-            channels * math.log(self.original_length / (rotations * 2 * math.pi)) / (2 * math.log(base))
-            for rotations in (self.beta_fast, self.beta_slow)
-        )
+
+        def find_pair(rotations: float) -> float:
+            # L·θ_c/2π = rotations, solved for c in θ_c = base^(-2c/r).
+            return channels * math.log(self.original_length / (rotations * 2 * math.pi)) / (2 * math.log(base))
+
+        low, high = find_pair(self.beta_fast), find_pair(self.beta_slow)
         if self.truncate:
             low, high = float(math.floor(low)), float(math.ceil(high))
         return max(low, 0.0), min(high, channels - 1.0)
@@ -112,11 +122,14 @@ class Yarn(Spectrum):
         return wrong
 
 
-@dataclass(frozen=True)
-class LongRope(Spectrum):
+@dataclass(frozen=True, repr=False)
+class LongRoPE(Spectrum):
     """LongRoPE (Ding et al. 2024, section 3): θ_c/λ_c with searched λ; one set up to L, another for longer rows.
 
-    ``unscaled_first``: the first positions rotate as they were trained (the paper's n̂; transformers has 0).
+    Args:
+        short_factor: divisors λ_c of θ_c up to the trained length, one a pair.
+        long_factor: the same for longer rows.
+        unscaled_first: how many first positions rotate as they were trained (the paper's n̂; transformers has 0).
     """
 
     factor: float
@@ -130,7 +143,8 @@ class LongRope(Spectrum):
     def frequencies(self, channels: int, base: float, length_B: Length = None, device: Device = None) -> Frequencies:
         """Return the frequencies divided by the factors for each row's length: [B, 1, F]; [F] without lengths."""
         omega_F = compute_frequencies(channels, base, device=length_B.device if length_B is not None else device)
-        short_F, long_F = (omega_F / omega_F.new_tensor(by) for by in (self.short_factor, self.long_factor))
+        short_F = omega_F / omega_F.new_tensor(self.short_factor)
+        long_F = omega_F / omega_F.new_tensor(self.long_factor)
         if length_B is None:
             return short_F
         return torch.where((length_B > self.original_length)[:, None, None], long_F, short_F)
@@ -139,6 +153,7 @@ class LongRope(Spectrum):
         """Return ``attention_factor``, or √(1 + ln(factor)/ln(L))."""
         if self.attention_factor is not None:
             return self.attention_factor
+        # √(1 + ln s/ln L): more keys flatten the softmax, and this sharpens it.
         return math.sqrt(1 + math.log(self.factor) / math.log(self.original_length)) if self.factor > 1 else 1.0
 
     def to_hf_config(self, base: float, channels: int) -> dict[str, Any]:
@@ -168,9 +183,14 @@ class LongRope(Spectrum):
         return wrong
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Llama3(Spectrum):
-    """Llama 3.1's scaling: long wavelengths by 1/s, short ones kept, a smooth passage between."""
+    """Llama 3.1's scaling: long wavelengths by 1/s, short ones kept, a smooth passage between.
+
+    Args:
+        low_frequency_factor: wavelengths above L over this are divided by ``factor``.
+        high_frequency_factor: wavelengths below L over this are kept.
+    """
 
     original_length: int
     factor: float = 8.0

@@ -1,0 +1,143 @@
+"""What a scheme's constructor was called with: checked against its signature, each fault in one sentence."""
+
+from __future__ import annotations
+
+import inspect
+import typing
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+from clockhands.errors import UsageError, show_value, suggest_nearest
+from clockhands.options import check_value
+
+OTHER_NAMES = {
+    "dim": ("head_dim", "width", "d_model"),
+    "d_head": ("head_dim",),
+    "head_size": ("head_dim",),
+    "rotary_dim": ("fraction", "head_dim"),
+    "rotary_pct": ("fraction",),
+    "partial_rotary_factor": ("fraction",),
+    "embed_dim": ("d_model", "width"),
+    "embedding_dim": ("width", "d_model"),
+    "hidden_size": ("d_model", "width"),
+    "dim_model": ("d_model", "width"),
+    "theta": ("base",),
+    "rope_theta": ("base",),
+    "theta_base": ("base",),
+    "max_period": ("base",),
+    "heads": ("num_heads",),
+    "n_heads": ("num_heads",),
+    "nhead": ("num_heads",),
+    "num_attention_heads": ("num_heads",),
+    "max_len": ("max_length", "original_length"),
+    "max_seq_len": ("max_length", "original_length"),
+    "max_position_embeddings": ("max_length", "original_length"),
+    "original_max_position_embeddings": ("original_length",),
+    "interleaved": ("layout",),
+    "is_neox_style": ("layout",),
+    "scaling": ("spectrum",),
+    "rope_scaling": ("spectrum",),
+    "rope_type": ("spectrum",),
+    "size": ("left", "max_length"),
+    "window": ("left",),
+    "window_size": ("left",),
+    "sliding_window": ("left",),
+    "num_buckets": ("buckets",),
+    "bidirectional": ("causal",),
+}
+"""What other libraries call the sizes and options of our schemes: the first of ours that a scheme has is meant."""
+
+
+class ArgumentError(UsageError, TypeError):
+    """A scheme was called with an argument that its constructor does not have, or with a value of another kind."""
+
+
+@cache
+def _read_signature(kind: type) -> tuple[Mapping[str, inspect.Parameter], Mapping[str, Any]]:
+    """Return the parameters of a class's constructor by name, without ``self``, and their annotations."""
+    parameters = dict(list(inspect.signature(kind.__init__).parameters.items())[1:])  # type: ignore[misc]
+    return parameters, typing.get_type_hints(kind.__init__, include_extras=True)  # type: ignore[misc]
+
+
+def check_arguments(kind: type, sizes: tuple[Any, ...], options: dict[str, Any]) -> dict[str, Any]:
+    """Return what a constructor is called with, by name of its parameters.
+
+    Raises ArgumentError for names that it does not have, for sizes that it needs, and for values of another type.
+    """
+    parameters, hints = _read_signature(kind)
+    kinds = {name: parameter.kind for name, parameter in parameters.items()}
+    places = [name for name, place in kinds.items() if place is inspect.Parameter.POSITIONAL_OR_KEYWORD]
+    if inspect.Parameter.VAR_POSITIONAL in kinds.values():
+        sizes = ()  # the parts of a composition, which it checks itself
+    if len(sizes) > len(places):
+        takes = f"takes {' and '.join(places)} by position" if places else "takes nothing by position"
+        raise ArgumentError(f"{kind.__name__} {takes}, and {len(sizes)} values were given; {_list_options(parameters)}")
+    told = {**dict(zip(places, sizes, strict=False)), **options}
+    for name in options:
+        if name not in parameters:
+            raise ArgumentError(f"{kind.__name__} has no parameter {name!r}{_suggest(name, parameters)}")
+    for name in places:
+        if parameters[name].default is inspect.Parameter.empty and name not in told:
+            raise ArgumentError(f"{kind.__name__} needs {name}, as in {_show_example(kind, parameters)}")
+    faults = [fault for name, value in told.items() for fault in _check(name, value, hints.get(name, Any))]
+    if faults:
+        raise ArgumentError(f"{kind.__name__}: " + "; ".join(faults))
+    return told
+
+
+def _check(name: str, value: Any, type_: Any) -> list[str]:
+    """Return what is wrong with the type of a value, or nothing."""
+    if hasattr(type_, "kinds"):
+        if isinstance(value, type_):
+            return []
+        kinds = ", ".join(kind.__name__ for kind in type_.kinds().values())
+        example = f"a {type_.__name__} such as YaRN(factor=4.0, original_length=2048)"
+        return [f"{name} is {show_value(value)}, but must be {example}; there are {kinds} (from_options takes names)"]
+    if isinstance(value, (str, bool, int, float)) or value is None:
+        # Ranges are the constructor's own affair; a number is checked for being one.
+        return check_value(name, value, type_)
+    return []
+
+
+def _suggest(name: str, parameters: Mapping[str, inspect.Parameter]) -> str:
+    """Return what is meant by a name that is no parameter."""
+    meant = next((own for own in OTHER_NAMES.get(name, ()) if own in parameters), None)
+    if meant is not None:
+        return f"; it is called {meant!r} here"
+    if "spectrum" in parameters:
+        from clockhands.schemes.rotary.spectra import SPECTRA
+
+        takers = [kind.__name__ for kind in SPECTRA.values() if name in kind.__dataclass_fields__]
+        if takers:
+            takers.sort(key=lambda kind: kind != "YaRN")  # the most usual one as the example
+            others = f" (or of {', '.join(takers[1:])})" if takers[1:] else ""
+            return f"; it is one of a spectrum, as in spectrum={takers[0]}({name}=...){others}"
+    return suggest_nearest(name, parameters)
+
+
+def _list_options(parameters: Mapping[str, inspect.Parameter]) -> str:
+    """Return how options are written."""
+    options = [name for name, parameter in parameters.items() if parameter.kind is inspect.Parameter.KEYWORD_ONLY]
+    return f"write options with their names: {', '.join(options)}" if options else "it has no options"
+
+
+def _show_example(kind: type, parameters: Mapping[str, inspect.Parameter]) -> str:
+    """Return a call with a value for each parameter that has no default."""
+    values = {"width": 512, "d_model": 512, "num_heads": 8, "head_dim": 64, "num_layers": 6, "causal": True}
+    needed = [name for name, parameter in parameters.items() if parameter.default is inspect.Parameter.empty]
+    return f"{kind.__name__}({', '.join(f'{name}={values.get(name, ...)}' for name in needed)})"
+
+
+def describe_arguments(kind: type, told: Mapping[str, Any]) -> str:
+    """Return the sizes and the options that are not defaults, as they stand in a call: ``64, base=500000.0``."""
+    parameters, _ = _read_signature(kind)
+    shown = []
+    for name, parameter in parameters.items():
+        if name not in told or type(told[name]).__module__.startswith("torch"):
+            continue
+        if parameter.kind is not inspect.Parameter.KEYWORD_ONLY and parameter.default is inspect.Parameter.empty:
+            shown.append(f"{told[name]!r}")
+        elif told[name] != parameter.default:
+            shown.append(f"{name}={told[name]!r}")
+    return ", ".join(shown)

@@ -1,0 +1,243 @@
+"""A scheme in somebody's model: its own changes nothing, another acts, and afterwards the model is as it was."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForMaskedLM, T5Config, T5ForConditionalGeneration
+
+from clockhands.attention import install
+from clockhands.errors import UsageError
+from clockhands.schemes import (
+    Alibi,
+    Composition,
+    Forgetting,
+    Linear,
+    NoPosition,
+    PoPE,
+    RoPE,
+    Scheme,
+    Sinusoidal,
+    T5Bias,
+    Window,
+)
+
+HEADS, WIDTH, LAYERS, VOCABULARY = 4, 16, 4, 99
+SIZES: dict[str, Any] = {
+    "vocab_size": VOCABULARY, "hidden_size": HEADS * WIDTH, "num_hidden_layers": LAYERS, "num_attention_heads": HEADS,
+    "num_key_value_heads": 2, "intermediate_size": 32, "head_dim": WIDTH, "max_position_embeddings": 128,
+    "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "attn_implementation": "eager",
+}  # fmt: skip
+FAMILIES: dict[str, dict[str, Any]] = {
+    "llama": {}, "mistral": {"sliding_window": 6}, "qwen2": {}, "qwen3": {}, "gemma": {}, "gemma3_text": {},
+    "phi3": {}, "gpt_neox": {}, "olmo2": {}, "olmo3": {}, "cohere": {"layout": "interleaved"},
+    "cohere2": {"layout": "interleaved"}, "smollm3": {}, "stablelm": {}, "granite": {},
+    "glm": {"layout": "interleaved"}, "starcoder2": {}, "phi": {},
+    "helium": {"layout": "interleaved"}, "exaone4": {}, "arcee": {}, "seed_oss": {},
+}  # fmt: skip
+"""Architectures with a rotation, and how their pairs lie where it is not in halves, or what else is set."""
+
+
+def tokens(rows: int = 2, length: int = 12) -> Tensor:
+    return torch.randint(3, VOCABULARY, (rows, length), generator=torch.Generator().manual_seed(1))
+
+
+def build(family: str, **more: Any) -> Any:
+    """A tiny model with random weights, loud enough that positions matter."""
+    torch.manual_seed(0)
+    config = AutoConfig.for_model(family, **{**SIZES, **more})
+    model = AutoModelForCausalLM.from_config(config).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.dim() > 1:
+                parameter.normal_(0, 0.2)
+    return model
+
+
+def list_own(model: Any, layout: str) -> dict[int, Scheme]:
+    """The rotation of each layer, from the model's own configuration; layers that have none get none."""
+    config, found = model.config, {}
+    for layer in range(LAYERS):
+        table = config.rope_parameters
+        kind = (getattr(config, "layer_types", None) or ["full_attention"] * LAYERS)[layer]
+        table = table.get(kind, table)
+        rotates = bool((getattr(config, "no_rope_layers", None) or [1] * LAYERS)[layer])
+        if config.model_type in ("cohere2", "exaone4"):
+            rotates = kind == "sliding_attention"
+        share = table.get("partial_rotary_factor", 1.0)
+        found[layer] = (
+            RoPE(WIDTH, base=table["rope_theta"], fraction=share, layout=layout) if rotates else NoPosition()  # type: ignore[arg-type]
+        )
+    return found
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@torch.no_grad()
+def test_a_models_own_scheme_changes_no_logit(family: str) -> None:
+    more = {key: value for key, value in FAMILIES[family].items() if key != "layout"}
+    model = build(family, **more)
+    ids, mask = tokens(), torch.ones(2, 12, dtype=torch.long)
+    mask[0, :5] = 0
+    expected = [model(ids).logits, model(ids, attention_mask=mask).logits]
+    own = list_own(model, FAMILIES[family].get("layout", "half"))
+    installed = [install(model, scheme, layers=[layer]) for layer, scheme in own.items()]
+    got = [model(ids).logits, model(ids, attention_mask=mask).logits]
+    for each in installed:
+        each.remove()
+    scale = max(1.0, float(expected[0].abs().max()))
+    assert (got[0] - expected[0]).abs().max() < 1e-5 * scale
+    assert (got[1] - expected[1])[mask.bool()].abs().max() < 1e-5 * scale
+    with install(model, NoPosition()):
+        assert (model(ids).logits - expected[0]).abs().max() > 1e-3 * scale
+    torch.testing.assert_close(model(ids).logits, expected[0], atol=0, rtol=0)
+
+
+@torch.no_grad()
+def test_alibi_in_place_of_the_rotation_is_alibi_of_queries_that_nothing_rotated() -> None:
+    """By hand: the projections of the first layer of a Llama, and the paper's slopes."""
+    model, ids = build("llama", num_hidden_layers=1, num_key_value_heads=HEADS), tokens()
+    layer, heard = model.model.layers[0].self_attn, []
+    layer.o_proj.register_forward_pre_hook(lambda module, args: heard.append(args[0]))
+    with install(model, Alibi(HEADS)):
+        model(ids)
+    x = model.model.layers[0].input_layernorm(model.model.embed_tokens(ids))
+    q, k, v = (p(x).view(2, 12, HEADS, WIDTH).transpose(1, 2) for p in (layer.q_proj, layer.k_proj, layer.v_proj))
+    slopes = torch.tensor([2 ** (-8 * (head + 1) / HEADS) for head in range(HEADS)])
+    distance = torch.arange(12)[:, None] - torch.arange(12)
+    logits = q @ k.mT / WIDTH**0.5 - slopes[:, None, None] * distance
+    weights = logits.masked_fill(distance < 0, -torch.inf).softmax(-1)
+    torch.testing.assert_close(heard[0], (weights @ v).transpose(1, 2).flatten(2), atol=2e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("scheme", "rotary"),
+    [
+        (Alibi(HEADS), "off"),
+        (RoPE(WIDTH, base=500.0, spectrum=Linear(4.0)), "off"),
+        (Window(HEADS, left=3), "keep"),
+        (Composition(RoPE(WIDTH), Window(HEADS, left=3)), "off"),
+        (T5Bias(HEADS, HEADS * WIDTH), "keep"),
+        (NoPosition(), "off"),
+    ],
+    ids=repr,
+)
+@torch.no_grad()
+def test_generating_with_a_cache_and_left_padding_is_what_the_whole_text_gives(scheme: Scheme, rotary: Any) -> None:
+    model, ids = build("llama"), tokens()
+    mask = torch.ones_like(ids)
+    mask[0, :4] = 0
+    plain = model.generate(ids, attention_mask=mask, max_new_tokens=6, do_sample=False)
+    with install(model, scheme, rotary=rotary):
+        options: dict[str, Any] = {"max_new_tokens": 6, "do_sample": False}
+        cached = model.generate(ids, attention_mask=mask, **options)
+        assert torch.equal(cached, model.generate(ids, attention_mask=mask, use_cache=False, **options))
+        # Each row alone, without the padding.
+        alone = model.generate(ids[:1, 4:], attention_mask=mask[:1, 4:], **options)
+        assert torch.equal(alone[0], cached[0, 4:])
+        static = model.generate(
+            ids, attention_mask=mask, cache_implementation="static", disable_compile=True, **options
+        )
+        assert torch.equal(cached, static)
+    assert torch.equal(plain, model.generate(ids, attention_mask=mask, max_new_tokens=6, do_sample=False))
+
+
+@torch.no_grad()
+def test_layers_that_are_not_named_stay_as_they_are() -> None:
+    model, ids = build("llama"), tokens()
+    heard: list[Tensor] = []
+    model.model.layers[2].register_forward_pre_hook(
+        lambda module, args, named: heard.append(args[0] if args else named["hidden_states"]), with_kwargs=True
+    )
+    expected = model(ids).logits
+    with install(model, NoPosition(), layers=[3]), install(model, Window(HEADS, left=1), rotary="keep", layers=[2]):
+        other = model(ids).logits
+    torch.testing.assert_close(heard[1], heard[0], atol=1e-5, rtol=1e-5)  # layers 0 and 1 ran as before
+    assert (other - expected).abs().max() > 1e-3
+    assert model.config._attn_implementation == "eager"
+
+
+def test_gradients_reach_the_model_and_the_scheme() -> None:
+    model, scheme = build("llama"), Alibi(HEADS, learned=True)
+    with install(model, scheme):
+        model(tokens(), labels=tokens()).loss.backward()
+    for name, parameter in (*model.named_parameters(), *scheme.named_parameters()):
+        assert parameter.grad is not None and parameter.grad.abs().max() > 0, name
+
+
+@torch.no_grad()
+def test_what_is_saved_is_the_model_as_it_was(tmp_path: Path) -> None:
+    model, ids = build("llama"), tokens()
+    expected = model(ids).logits
+    with install(model, Alibi(HEADS)):
+        model.save_pretrained(tmp_path)
+    opened = AutoModelForCausalLM.from_pretrained(tmp_path).eval()
+    torch.testing.assert_close(opened(ids).logits, expected, atol=1e-5, rtol=1e-5)
+
+
+@torch.no_grad()
+def test_positions_that_are_given_are_those_that_schemes_read() -> None:
+    model, ids = build("llama"), tokens()
+    with install(model, Alibi(HEADS)):
+        plain = model(ids).logits
+        shifted = model(ids, position_ids=torch.arange(12)[None] + 7).logits
+        doubled = model(ids, position_ids=2 * torch.arange(12)[None]).logits
+    torch.testing.assert_close(plain, shifted, atol=1e-5, rtol=1e-5)
+    assert (plain - doubled).abs().max() > 1e-3
+
+
+@torch.no_grad()
+def test_a_model_that_reads_in_both_directions_has_schemes_too() -> None:
+    torch.manual_seed(0)
+    sizes = {key: value for key, value in SIZES.items() if key not in ("head_dim", "num_key_value_heads")}
+    config = AutoConfig.for_model("bert", **sizes)
+    model, ids = AutoModelForMaskedLM.from_config(config).eval(), tokens()
+    expected = model(ids).logits
+    with install(model, NoPosition()):
+        torch.testing.assert_close(model(ids).logits, expected, atol=1e-5, rtol=1e-5)
+    with install(model, Alibi(HEADS, causal=False)):
+        first, last = model(ids).logits, model(torch.cat([ids[:, :-1], ids[:, -1:] % 50 + 3], 1)).logits
+        assert (first - expected).abs().max() > 1e-4
+        assert (first - last)[:, 0].abs().max() > 0  # the first token reads the last
+
+
+@pytest.mark.parametrize(
+    ("made", "message"),
+    [
+        (lambda model: install(model, Sinusoidal(64)), "Sinusoidal acts at the embedding"),
+        (lambda model: install(model, Forgetting(64, HEADS)), "Forgetting acts on the input of each layer"),
+        (lambda model: install(model, RoPE(WIDTH), rotary="keep"), "would rotate them again; set rotary='off'"),
+        (lambda model: install(model, PoPE(HEADS, WIDTH)), "PoPE makes queries and keys wider"),
+        (lambda model: install(model, Alibi(HEADS), layers=[4]), r"layers are \[4\], and .* attention layers 0 to 3"),
+        (lambda model: install(model, "alibi"), "takes a scheme that is made"),
+        (lambda model: install(model, Alibi(HEADS), rotary="on"), "rotary is 'on', but must be 'keep' or 'off'"),
+        (
+            lambda model: install(
+                T5ForConditionalGeneration(T5Config(d_model=8, num_layers=1, d_ff=8, vocab_size=9)), NoPosition()
+            ),
+            "T5ForConditionalGeneration",
+        ),
+        (lambda model: (install(model, Alibi(HEADS)), install(model, Alibi(HEADS))), "in layers .0, 1, 2, 3. already"),
+    ],
+)
+def test_what_cannot_be_installed_is_refused_with_the_reason(made: Any, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        made(build("llama"))
+
+
+@torch.no_grad()
+def test_a_scheme_for_other_heads_is_refused_when_the_model_runs() -> None:
+    model = build("llama")
+    with install(model, Alibi(8)), pytest.raises(UsageError, match="Alibi was made for 8 heads, and queries have 4"):
+        model(tokens())
+
+
+@torch.no_grad()
+def test_sinks_and_limited_logits_are_not_dropped_in_silence() -> None:
+    for family, what in (("gpt_oss", "sinks of its own"), ("gemma2", "limits its logits")):
+        model = build(family)
+        with install(model, NoPosition(), rotary="keep"), pytest.raises(UsageError, match=what):
+            model(tokens())

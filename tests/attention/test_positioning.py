@@ -1,0 +1,141 @@
+"""Every scheme, used as the how-to says, tells positions apart; and hooks that nobody calls are refused."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from clockhands import positions
+from clockhands.attention import Cache, Positioning, attend
+from clockhands.errors import UsageError
+from clockhands.schemes import CATALOGUE, NoPosition, RoPE, Scheme, Sinusoidal
+from tests.schemes.laws import HEAD_DIM, HEADS, LENGTH, WIDTH, make, on_axes
+
+WITHOUT = {
+    "none": "it is no position",
+    "sinks": "sinks read no position",
+    "carope": "it places tokens by their contents and order, whatever the positions",
+    "forgetting": "it places tokens by their contents and order, whatever the positions",
+    "repo": "it places tokens by their contents, whatever the positions",
+    "cope": "it counts tokens by their contents and order, whatever the positions",
+    "stick-breaking": "it counts the keys between, by the order of the tokens",
+}
+"""Schemes that read no positions, and why; the positions of the others change what comes out."""
+
+
+OPTIONS: dict[str, dict[str, Any]] = {
+    "window": {"left": 2},
+    "chunks": {"size": 4},
+    "temperature": {"form": "log", "length": 2},
+}
+"""So short that they act within the texts here."""
+
+
+class Stack(torch.nn.Module):
+    """Two layers of attention, as somebody writes them who follows the how-to."""
+
+    def __init__(self, scheme: Scheme) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.position = Positioning(scheme, layers=2)
+        self.project = torch.nn.ModuleList(torch.nn.Linear(WIDTH, 3 * WIDTH) for _ in range(2))
+
+    def forward(self, x: Tensor, pos: Tensor, cache: Cache | None = None, causal: bool = True) -> Tensor:
+        x = self.position.embed(x, pos)
+        for layer, project in enumerate(self.project):
+            q, k, v = project(x).unflatten(-1, (3, HEADS, HEAD_DIM)).permute(2, 0, 3, 1, 4)
+            out = self.position.attend(layer, q, k, v, pos, x=x, causal=causal, cache=cache)
+            x = x + out.transpose(1, 2).flatten(2)
+        return x
+
+
+@pytest.mark.parametrize("name", CATALOGUE)
+@torch.no_grad()
+def test_permuted_positions_change_what_every_scheme_makes_of_a_text(name: str) -> None:
+    scheme = make(name, OPTIONS.get(name, {}))
+    stack = Stack(scheme)
+    pos = on_axes(scheme, positions.count_up(2, LENGTH))
+    x, order = torch.randn(2, LENGTH, WIDTH), torch.tensor([0, 2, 1, *range(3, LENGTH - 2), LENGTH - 1, LENGTH - 2])
+    before, after = stack(x, pos), stack(x, pos[:, order])
+    assert bool((before - after).abs().max() > 1e-4) == (name not in WITHOUT)
+    if name in WITHOUT and name not in ("none", "sinks"):
+        # Then tokens in another order are told apart from the same tokens, and it is not the mask that tells.
+        bare = Stack(NoPosition())
+        bare.project.load_state_dict(stack.project.state_dict())
+        assert (bare(x, pos) - before).abs().max() > 1e-4
+
+
+@pytest.mark.parametrize("name", CATALOGUE)
+@torch.no_grad()
+def test_a_cache_gives_what_the_whole_text_gives(name: str) -> None:
+    scheme = make(name, {})
+    if scheme.declares.depends_on_length:
+        pytest.skip("what a token gets changes with the length of the text")
+    stack, cache = Stack(scheme), Cache()
+    x, pos = torch.randn(2, LENGTH, WIDTH), on_axes(scheme, positions.count_up(2, LENGTH))
+    ends = (0, 4, 5, LENGTH)
+    steps = [stack(x[:, a:b], pos[:, a:b], cache) for a, b in pairwise(ends)]
+    torch.testing.assert_close(torch.cat(steps, 1), stack(x, pos), atol=2e-5, rtol=1e-4)
+    assert cache.length == LENGTH
+
+
+@pytest.mark.parametrize("name", [name for name in CATALOGUE if {"encode", "locate"} & CATALOGUE[name].hooks()])
+def test_a_hook_that_nobody_calls_is_refused(name: str) -> None:
+    scheme = make(name, {})
+    q = torch.randn(2, HEADS, LENGTH, HEAD_DIM)
+    pos = on_axes(scheme, positions.count_up(2, LENGTH))
+    hooks, scheme.encoded = scheme.active_hooks(), False
+    if not hooks & {"encode", "locate"}:
+        attend(scheme, q, q, q, pos, pos, causal=True)
+        return
+    sentence = "nobody has asked for them: write x = x [+]" if "encode" in hooks else "tokens place themselves"
+    with pytest.raises(UsageError, match=sentence):
+        attend(scheme, q, q, q, pos, pos, causal=True)
+    if "encode" in hooks:
+        scheme.encode(pos)
+        attend(scheme, q, q, q, pos, pos, causal=True)
+    else:
+        with pytest.raises(UsageError, match="pass it as x="):
+            Positioning(scheme).attend(0, q, q, q, pos)
+
+
+def test_positions_of_one_axis_are_those_of_all_texts() -> None:
+    q, pos = torch.randn(2, HEADS, LENGTH, HEAD_DIM), torch.arange(LENGTH)
+    both = pos.expand(2, -1)
+    for name in ("rope", "alibi", "t5", "window", "fire", "shaw", "deberta", "tupe", "stick-breaking", "xpos", "pope"):
+        scheme = make(name, {})
+        one, two = (attend(scheme, q, q, q, at, at, causal=True) for at in (pos, both))
+        torch.testing.assert_close(one, two)
+    x = torch.zeros(2, LENGTH, WIDTH)
+    torch.testing.assert_close(Positioning(Sinusoidal(WIDTH)).embed(x, pos), Sinusoidal(WIDTH).encode(both))
+
+
+def test_layers_have_the_schemes_that_they_are_given() -> None:
+    stack = Positioning([RoPE(HEAD_DIM), NoPosition()])
+    assert isinstance(stack.get_scheme(1), NoPosition)
+    learned = Positioning(make("shaw", {}), layers=2)
+    assert learned.get_scheme(0) is not learned.get_scheme(1)
+    assert not torch.equal(learned.get_scheme(0).keys_RK, learned.get_scheme(1).keys_RK)  # type: ignore[arg-type]
+    shared = Positioning(RoPE(HEAD_DIM), layers=2)
+    assert shared.get_scheme(0) is shared.get_scheme(1)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: Positioning([RoPE(8), RoPE(8)], layers=3), "2 schemes were given for 3 layers"),
+        (lambda: Positioning([RoPE(8), RoPE(8)]).get_scheme(2), "schemes for 2 layers, counted from 0, and none for 2"),
+        (lambda: Positioning("rope"), r"takes a scheme, such as RoPE\(64\)"),  # type: ignore[arg-type]
+        (
+            lambda: Positioning(Sinusoidal(6)).embed(torch.zeros(1, 3, 8), torch.arange(3)),
+            r"Sinusoidal makes vectors \[1, 3, 6\], and embeddings are \[1, 3, 8\]",
+        ),
+    ],
+)
+def test_what_is_wrong_is_told(call: Any, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        call()
