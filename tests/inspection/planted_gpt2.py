@@ -14,19 +14,27 @@ from clockhands.inspection.reading.logit_split import split_logits
 from clockhands.inspection.reading.reading import Reading
 from clockhands.models.subject import Subject
 
-Kind = Literal["uniform", "previous", "first position", "token 5", "induction"]
+Kind = Literal["uniform", "previous", "weak previous", "first position", "token 5", "induction"]
 VOCAB, LENGTH, CONTENT, HANDS, HEAD = 64, 64, 32, 16, 48
 """Channels: the token, 8 hands of the position, "I am position 0", "I am token 5", and the token before."""
 BEFORE = CONTENT + HANDS + 16
 WIDTH = BEFORE + CONTENT
+WEAK = 0.25
+"""How sharply a weak head looks one token back: with a little less than half of its attention."""
 SPEEDS = 2 * math.pi / torch.tensor([3.0, 5, 7, 11, 17, 29, 47, 97])
 
 
 @torch.no_grad()
 def make(*layers: tuple[Kind, ...]) -> Any:
     """A GPT-2 with these heads; the first head of the first layer passes on the token that it looks at."""
+    return make_language_model(*layers).transformer
+
+
+@torch.no_grad()
+def make_language_model(*layers: tuple[Kind, ...]) -> Any:
+    """The same with its output layer: heads of induction write the token that they look at, to be predicted."""
     torch.manual_seed(0)
-    model = hf.GPT2Model(
+    whole = hf.GPT2LMHeadModel(
         hf.GPT2Config(
             vocab_size=VOCAB,
             n_embd=WIDTH,
@@ -37,6 +45,7 @@ def make(*layers: tuple[Kind, ...]) -> Any:
             eos_token_id=0,
         )
     ).eval()
+    model = whole.transformer
     tokens, positions = model.wte.weight, model.wpe.weight
     tokens.zero_()
     positions.zero_()
@@ -50,20 +59,25 @@ def make(*layers: tuple[Kind, ...]) -> Any:
             weight.zero_()
         for head, kind in enumerate(kinds):
             _plant(block.attn.c_attn, head, kind)
+            if kind == "induction":
+                value = slice(2 * WIDTH + head * HEAD, 2 * WIDTH + head * HEAD + CONTENT)
+                block.attn.c_attn.weight[:CONTENT, value] = torch.eye(CONTENT)
+                block.attn.c_proj.weight[head * HEAD : head * HEAD + CONTENT, :CONTENT] = 20 * torch.eye(CONTENT)
     first = model.h[0].attn
     first.c_attn.weight[:CONTENT, 2 * WIDTH : 2 * WIDTH + CONTENT] = torch.eye(CONTENT)
     first.c_proj.weight[:CONTENT, BEFORE:] = torch.eye(CONTENT)
-    return model
+    return whole
 
 
 def _plant(projection: Any, head: int, kind: Kind) -> None:
     weight, bias = projection.weight, projection.bias
     query, key = head * HEAD, WIDTH + head * HEAD
-    if kind == "previous":
+    if kind in ("previous", "weak previous"):
+        sharpness = 2 if kind == "previous" else WEAK
         for pair, speed in enumerate(SPEEDS):
             at, c, s = CONTENT + 2 * pair, 2 * torch.cos(speed), 2 * torch.sin(speed)
             weight[at : at + 2, query + 2 * pair : query + 2 * pair + 2] = torch.tensor([[c, -s], [s, c]])
-            weight[at : at + 2, key + 2 * pair : key + 2 * pair + 2] = 2 * torch.eye(2)
+            weight[at : at + 2, key + 2 * pair : key + 2 * pair + 2] = sharpness * torch.eye(2)
     elif kind == "induction":
         weight[:CONTENT, query : query + CONTENT] = 3 * torch.eye(CONTENT)
         weight[BEFORE:, key : key + CONTENT] = torch.eye(CONTENT)

@@ -8,7 +8,8 @@ from clockhands.inspection.measures.content_distance import ContentDistance
 from clockhands.inspection.measures.cross_attention import CrossAttentionByPosition
 from clockhands.inspection.measures.directions import Directions
 from clockhands.inspection.measures.distance_curve import DistanceCurve
-from clockhands.inspection.measures.heads import HeadsByPosition, HeadsDistance, Induction
+from clockhands.inspection.measures.heads import HeadsByPosition, HeadsDistance
+from clockhands.inspection.measures.induction import Induction
 from clockhands.inspection.measures.logits import LogitHeads, LogitLayers
 from clockhands.inspection.measures.loudness import Loudness
 from clockhands.inspection.measures.measure import Measure

@@ -1,0 +1,106 @@
+"""Heads of induction are found where they were planted, and what they need is found by removing it."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from clockhands.findings import Finding
+from clockhands.inspection.measures import MEASURES
+from clockhands.inspection.measures.induction import InductionTexts, draw_halves, remove_heads
+
+from .. import planted, planted_gpt2
+from ..planted_gpt2 import Kind, draw, make, make_language_model
+
+
+def find(*layers: tuple[Kind, ...], output: bool = True) -> Finding:
+    """What is found of a GPT-2 with these heads."""
+    model = make_language_model(*layers) if output else make(*layers)
+    return MEASURES["heads.induction"].run(planted_gpt2.read(model, draw()))
+
+
+def test_an_induction_head_that_uses_the_previous_token_head_is_told_so() -> None:
+    found = find(("previous", "uniform"), ("uniform", "induction"))
+    assert found.value == 1.0
+    assert found.verdict.startswith("One head looks at what followed the same token before: layer 2 head 2 (")
+    assert "these look at the previous token: layer 1 head 1. With that head removed" in found.verdict
+    assert "of the same layers removed): they use that head." in found.verdict
+    scores, probability = found.details["score"], found.details["probability"]
+    assert scores["removed"] < 0.1 < 0.5 < scores["others"] == pytest.approx(scores["whole"], abs=0.01)
+    assert probability["removed"] < 0.1 < 0.3 < probability["others"] == pytest.approx(probability["whole"], abs=0.01)
+    assert "whether it falls" not in found.verdict
+    assert found.figure is not None and len(found.figure.panels) == 2
+    rows = {row[:2]: row[2:4] for row in found.table.rows}
+    assert rows[2, 2][0] > 0.5 > 0.1 > rows[2, 2][1]
+
+
+def test_an_induction_head_that_uses_another_head_is_not_said_to_use_the_one_that_was_found() -> None:
+    """The head that passes the token on looks back a little too weakly to be named; the one that is named does not."""
+    found = find(("weak previous", "previous"), ("uniform", "induction"))
+    assert found.value == 1.0 and "the previous token: layer 1 head 2. With that head removed" in found.verdict
+    assert "): whether they use that head is undecided." in found.verdict
+    assert "whether it falls by more than with others is undecided." in found.verdict
+    scores = found.details["score"]
+    assert scores["removed"] == pytest.approx(scores["whole"], abs=0.01) and scores["others"] < scores["whole"] / 2
+
+
+def test_without_other_heads_or_an_output_layer_less_is_said() -> None:
+    alone = find(("previous", "previous"), ("uniform", "induction"), output=False)
+    assert "it is undecided whether they use these heads." in alone.verdict
+    assert "probability" not in alone.verdict and "probability" not in alone.details
+
+
+def test_the_heads_that_are_removed_are_those_and_no_others() -> None:
+    """The output of a head becomes its mean over tokens and texts, by hand from the module's own values."""
+    reading = planted_gpt2.read(make(("previous", "uniform"), ("uniform", "induction")), draw(texts=6))
+    attention, kept = reading.capture.layers[0].module, []
+    hook = attention.c_proj.register_forward_pre_hook(lambda module, args: kept.append(args[0]))  # type: ignore[union-attr]
+    try:
+        with torch.no_grad():
+            reading.subject.forward(reading.capture.ids_NT)
+            with remove_heads(reading, [(0, 1)]):  # its hook is registered later, and runs after this one
+                hook.remove()
+                hook = attention.c_proj.register_forward_pre_hook(  # type: ignore[union-attr]
+                    lambda module, args: kept.append(args[0])
+                )
+                reading.subject.forward(reading.capture.ids_NT)
+            reading.subject.forward(reading.capture.ids_NT)
+    finally:
+        hook.remove()
+    before, removed, after = kept
+    assert torch.equal(before, after)
+    half = before.shape[-1] // 2
+    assert torch.equal(removed[..., :half], before[..., :half])
+    mean = before[..., half:].mean((0, 1)).expand_as(before[..., half:])
+    assert torch.allclose(removed[..., half:], mean, atol=1e-6)
+
+
+def test_without_the_previous_token_there_is_no_induction() -> None:
+    """The second layer is the same: it finds no token that knows what stands before it."""
+    for first in ("uniform", "first position"):
+        reading = planted_gpt2.read(make((first, "uniform"), ("uniform", "induction")), draw())  # type: ignore[arg-type]
+        found = MEASURES["heads.induction"].run(reading)
+        assert found.value == 0.0 and found.verdict.startswith("No head was found that looks at what followed the same")
+
+
+def test_heads_that_go_by_position_do_no_induction() -> None:
+    found = MEASURES["heads.induction"].run(planted_gpt2.read(make(("previous", "first position")), draw()))
+    assert found.value == 0.0
+
+
+def test_an_encoder_is_left_out() -> None:
+    subject, recorded = planted.subject_of(planted.bert())
+    reading = planted_gpt2.read(subject.model, recorded.ids_NT)
+    assert MEASURES["heads.induction"].run(reading).light == "skip"
+
+
+def test_no_token_of_the_control_stands_before_a_target() -> None:
+    reading = planted_gpt2.read(make(("uniform", "uniform")), draw(texts=8))
+    texts = draw_halves(reading.capture)
+    assert isinstance(texts, InductionTexts)
+    asked, before = (
+        ids.gather(1, at) for ids, at in ((texts.ids_NT, texts.queries_Nn), (texts.ids_NT, texts.targets_Nn - 1))
+    )
+    assert torch.equal(asked, before)
+    assert not bool((texts.control_NT.gather(1, texts.targets_Nn - 1) == asked).any())
+    assert torch.equal(texts.control_NT.gather(1, texts.queries_Nn), asked)
