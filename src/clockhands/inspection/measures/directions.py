@@ -75,6 +75,7 @@ class Directions(Measure):
     )
     source = "the RV coefficient of Escoufier 1973; its moments under random rotations follow from Haar measure on O(d)"
     heading = INPUT_HEADING
+    by_hand = ("overlap",)
     rests_on = (*WINDOWS, "width")
 
     def run(self, reading: Reading) -> Finding:

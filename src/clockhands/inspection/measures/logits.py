@@ -87,6 +87,7 @@ class LogitLayers(Measure):
     method = SPLIT_METHOD
     source = SPLIT_SOURCE
     heading = ATTENTION_HEADING
+    by_hand = ("position_share", "four_terms")
     rests_on = WINDOWS
     reads_attention = True
 

@@ -126,6 +126,7 @@ class Loudness(Measure):
     )
     source = "Vaswani et al. 2017, section 3.4, for the factor √d; norms centred as in Song & Zhong 2023"
     heading = INPUT_HEADING
+    by_hand = ("loudness",)
     rests_on = WINDOWS  # the positions in use are those of a window
 
     def run(self, reading: Reading) -> Finding:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from clockhands.findings import Finding, Number, Reference
+from clockhands.findings import Finding, Number, Reference, join_words
 from clockhands.inspection.reading.reading import Reading
 
 SENTENCES_HEADING, TEXT_HEADING, INPUT_HEADING, ATTENTION_HEADING, LAYERS_HEADING, OUTPUT_HEADING = (
@@ -42,6 +42,7 @@ class Measure(ABC):
         heading: the part of the page in which it stands.
         rests_on: what its value depends on besides the model, such as ``WINDOWS``: some of the keys that
             ``comparability.read_basis`` returns.
+        by_hand: files of ``tests/inspection/by_hand`` that compute its figures again, in a few lines of plain PyTorch.
         reads_attention: whether it needs the attention layers; it is left out, with the reason, where none can be read.
     """
 
@@ -52,6 +53,7 @@ class Measure(ABC):
     source: ClassVar[str]
     heading: ClassVar[str]
     rests_on: ClassVar[tuple[str, ...]] = ()
+    by_hand: ClassVar[tuple[str, ...]] = ()
     reads_attention: ClassVar[bool] = False
 
     @abstractmethod
@@ -70,7 +72,9 @@ class Measure(ABC):
     def make_finding(self, verdict: str, value: Number | None, **fields: Any) -> Finding:
         """Return a finding with this measure's name; question, method and source too, unless ``fields`` hold others."""
         declared = {"question": self.question, "method": self.method, "source": self.source}
-        return Finding(name=self.name, verdict=verdict, value=value, **{**declared, **fields})
+        files = join_words(f"tests/inspection/by_hand/{name}.py" for name in self.by_hand)
+        details = {**fields.pop("details", {}), **({"by hand": files} if files else {})}
+        return Finding(name=self.name, verdict=verdict, value=value, details=details, **{**declared, **fields})
 
     def skip(self, reason: str) -> Finding:
         """Return the finding of a measure that does not apply to this model; the verdict is the reason."""

@@ -172,6 +172,7 @@ class TokenOrder(Measure):
     )
     source = "shifted positions after Sinha et al. 2022"
     heading = OUTPUT_HEADING
+    by_hand = ("permutation",)
     rests_on = TASK
 
     def run(self, reading: Reading) -> Finding:

@@ -203,6 +203,7 @@ class Survival(Measure):
     )
     source = "probes after Alain & Bengio 2016; the network after Haviv et al. 2022 and Chi et al. 2023"
     heading = LAYERS_HEADING
+    by_hand = ("probe", "residual_removed")
     rests_on = TASK
 
     def run(self, reading: Reading) -> Finding:

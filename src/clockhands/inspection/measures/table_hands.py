@@ -89,6 +89,7 @@ class TableHands(Measure):
     )
     source = "Vaswani et al. 2017, section 3.5; Yamamoto & Matsuzaki 2023; Theiler et al. 1992 (surrogates)"
     heading = INPUT_HEADING
+    by_hand = ("hands",)
 
     def run(self, reading: Reading) -> Finding:
         """Measure the table at the input; the value is the number of hands."""

@@ -233,6 +233,7 @@ class TableStep(Measure):
     )
     source = "Vaswani et al. 2017, section 3.5: PE(t+k) is a linear function of PE(t)"
     heading = INPUT_HEADING
+    by_hand = ("shift",)
 
     def run(self, reading: Reading) -> Finding:
         """Measure the table at the input; the value is the held-out error of a step by one."""

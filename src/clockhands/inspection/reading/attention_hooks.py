@@ -3,8 +3,6 @@
 Models of this project record it themselves. Models of ``transformers`` are read at its attention interface, and those
 without the interface at their softmax. While they are read they run their own eager code; where one calls PyTorch's
 fused function all the same, its weights are computed again.
-
-What one attention layer computed, in one form for every way of reading it.
 """
 
 from __future__ import annotations
@@ -12,7 +10,8 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -65,6 +64,11 @@ class ComputedAttention:
         ordinary = ordinary_T.to(self.mask_BHST.device)
         return self.mask_BHST & ordinary[:, None] & ordinary
 
+    def take_first(self, count: int) -> ComputedAttention:
+        """Return the attention of the first texts."""
+        tensors = {name: value[:count] for name, value in vars(self).items() if isinstance(value, Tensor)}
+        return replace(self, **tensors)  # type: ignore[arg-type]
+
 
 Receiver = Callable[[ComputedAttention], None]
 """A function that is called with every attention that is read."""
@@ -89,9 +93,18 @@ def listen(model: nn.Module, receive: Receiver, within: nn.Module | None = None)
     pass, for an attention whose logits cannot be rebuilt.
     """
     if isinstance(model, Stack):
+        if within is not None:
+            with record(partial(_receive_clockhands, within, receive)):
+                yield
+            return
+        # Of the encoder that a decoder runs with, no module is running here, and its attention is not handed on.
         with (
-            RunningModules(within or model) as running,
-            record(lambda computed: _receive_clockhands(running, computed, receive)),
+            RunningModules(model) as running,
+            record(
+                lambda computed: _receive_clockhands(
+                    running.modules[-1][1] if running.modules else None, receive, computed
+                )
+            ),
         ):
             yield
     elif getattr(type(model), "_can_set_attn_implementation", lambda: False)():
@@ -109,38 +122,29 @@ def _receive_tapped(attention: TappedAttention, receive: Receiver) -> None:
     """Hand on an attention that was read at its softmax."""
     if receive is ignore_attention:
         return
-    logits, dtype = attention.logits_BHST, attention.q_BHSK.dtype
+    logits, q, k = attention.logits_BHST, attention.q_BHSK, attention.k_BHTK
     weights = logits.softmax(-1, dtype=torch.promote_types(logits.dtype, torch.float32))
-    mask = find_mask(logits)
+    receive(ComputedAttention(attention.module, q, k, logits.to(q.dtype), weights.to(q.dtype), find_mask(logits)))
+
+
+def _receive_clockhands(module: nn.Module | None, receive: Receiver, computed: RecordedAttention) -> None:
+    """Hand on an attention of our own models that ``module`` computed, if that is an attention module."""
+    if not isinstance(module, Attention) or receive is ignore_attention:
+        return
+    products = computed.q_BHSK @ computed.k_BHTK.transpose(-1, -2) * computed.scale
+    allowed = computed.mask_BHST & find_mask(computed.logits_BHST)
+    bias = torch.zeros_like(products) if computed.bias_BHST is None else computed.bias_BHST.to(products.dtype)
+    # A scheme with this hook rewrites rows of logits: the logits less the products count as added.
+    if "logits" in computed.scheme.active_hooks():
+        bias = computed.logits_BHST - products
     receive(
         ComputedAttention(
-            attention.module, attention.q_BHSK, attention.k_BHTK, logits.to(dtype), weights.to(dtype), mask
+            module, computed.q_BHSK, computed.k_BHTK, computed.logits_BHST, computed.weights_BHST,
+            mask_BHST=allowed.expand(products.shape),
+            scale=computed.scale,
+            bias_BHST=torch.where(allowed, bias, 0.0).expand(products.shape),
         )
-    )
-
-
-def _receive_clockhands(running: RunningModules, computed: RecordedAttention, receive: Receiver) -> None:
-    """Hand on an attention of our own models if the inspected stack computed it, and not the encoder of a decoder."""
-    module = running.modules[-1][1] if running.modules else None
-    if isinstance(module, Attention) and receive is not ignore_attention:
-        products = computed.q_BHSK @ computed.k_BHTK.transpose(-1, -2) * computed.scale
-        allowed = computed.mask_BHST & find_mask(computed.logits_BHST)
-        bias = torch.zeros_like(products) if computed.bias_BHST is None else computed.bias_BHST.to(products.dtype)
-        # A scheme with this hook rewrites rows of logits: the logits less the products count as added.
-        if "logits" in computed.scheme.active_hooks():
-            bias = computed.logits_BHST - products
-        receive(
-            ComputedAttention(
-                module=module,
-                q_BHSK=computed.q_BHSK,
-                k_BHTK=computed.k_BHTK,
-                logits_BHST=computed.logits_BHST,
-                weights_BHST=computed.weights_BHST,
-                mask_BHST=allowed.expand(products.shape),
-                scale=computed.scale,
-                bias_BHST=torch.where(allowed, bias, 0.0).expand(products.shape),
-            )
-        )
+    )  # fmt: skip
 
 
 @contextlib.contextmanager

@@ -1,9 +1,8 @@
 """One attention layer, kept so that it can be run again alone: on its recorded input, or on any other.
 
-Freeze norms and positions inside an attention layer at those of the real input, so that the rest is affine.
-
-Qwen 3, OLMo 2, Gemma 3 and Cohere divide every query and key by its own length; RePo, PaTH and others of this project
-compute the position of every token from the token. Both would make the parts of an input depend on one another.
+Between the input of an attention module and its queries and keys everything is affine, but for norms of queries and
+keys (Qwen 3, OLMo 2, Gemma 3, Cohere) and positions that are computed from the tokens (RePo, PaTH and others of this
+project). Both can be frozen at those of the real input, so that the rest is affine.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any, TypeAlias, cast
 
@@ -54,18 +53,14 @@ class FrozenNormsAndPositions:
         self.scheme = scheme if scheme is not None and "locate" in scheme.active_hooks() else None
         self.positions_BHTA: Tensor | None = None
 
-    @contextlib.contextmanager
-    def record(self) -> Iterator[None]:
+    def record(self) -> contextlib.AbstractContextManager[None]:
         """Inside the block, the divisors and the positions of the input that runs are recorded."""
         self.reciprocals, self.calls = {}, {}
-        with self._hook_norms(self._record_divisor), self._replace_locate(self._record_positions):
-            yield
+        return self._replace(self._record_divisor, self._record_positions)
 
-    @contextlib.contextmanager
-    def apply(self) -> Iterator[None]:
+    def apply(self) -> contextlib.AbstractContextManager[None]:
         """Inside the block, every norm divides by the recorded divisors, and every token has its recorded position."""
-        with self._hook_norms(self._apply_divisor), self._replace_locate(lambda *_: self.positions_BHTA):
-            yield
+        return self._replace(self._apply_divisor, lambda *_: self.positions_BHTA)
 
     def make_product_bias(self) -> ProductBias | None:
         """Return a function for the part of the scheme's bias that depends on queries and keys (PaTH).
@@ -86,27 +81,18 @@ class FrozenNormsAndPositions:
         return compute
 
     @contextlib.contextmanager
-    def _hook_norms(self, hook: Callable[..., Tensor | None]) -> Iterator[None]:
-        """Inside the block, ``hook`` runs after every norm."""
+    def _replace(self, hook: Callable[..., Tensor | None], locate: Callable[..., Tensor | None]) -> Iterator[None]:
+        """Inside the block, ``hook`` runs after every norm, and ``locate``, given the scheme, is its method."""
         hooks = [norm.register_forward_hook(hook) for norm in self.norms]
+        if self.scheme is not None:  # set on this instance: its class keeps its own method
+            self.scheme.locate = partial(locate, self.scheme)  # type: ignore[method-assign]
         try:
             yield
         finally:
             for handle in hooks:
                 handle.remove()
-
-    @contextlib.contextmanager
-    def _replace_locate(self, locate: Callable[..., Tensor | None]) -> Iterator[None]:
-        """Inside the block, the scheme's positions come from ``locate``, which is called with the scheme first."""
-        if self.scheme is None:
-            yield
-            return
-        # Set on this instance: its class keeps its own method.
-        self.scheme.locate = partial(locate, self.scheme)  # type: ignore[method-assign]
-        try:
-            yield
-        finally:
-            del self.scheme.locate
+            if self.scheme is not None:
+                del self.scheme.locate
 
     def _record_positions(self, scheme: Scheme, *args: Any) -> Tensor | None:
         """Stand in for the scheme's ``locate``: compute the positions, and keep them."""
@@ -151,14 +137,6 @@ def _read_norm(norm: nn.Module, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 class _AttentionKnown(Exception):
     """Leaves an attention module as soon as its attention is computed; the rest of the module is not needed."""
 
-    def __init__(self, computed: ComputedAttention) -> None:
-        self.computed = computed
-
-
-def _stop(computed: ComputedAttention) -> None:
-    """Receive an attention, and leave the module that computed it."""
-    raise _AttentionKnown(computed)
-
 
 @dataclass
 class Layer:
@@ -176,55 +154,60 @@ class Layer:
     kwargs: dict[str, Any] = field(repr=False)
     time_first: bool = False
 
-    @property
-    def batch(self) -> int:
-        """The number of texts of one run: the recorded arguments, such as masks, have this size."""
-        return self._recorded_input.shape[1 if self.time_first else 0]
-
-    @property
-    def _recorded_input(self) -> Tensor:
+    @cached_property
+    def recorded_input(self) -> Tensor:
         """The input of the batch on which the arguments were recorded."""
         return get_input(self.args, self.kwargs)
+
+    @cached_property
+    def batch(self) -> int:
+        """The number of texts of one run: the recorded arguments, such as masks, have this size."""
+        return self.recorded_input.shape[1 if self.time_first else 0]
 
     def replay(self, x_NTD: Float[Tensor, "N T D"]) -> ComputedAttention:
         """Run this attention layer alone on another input, of at most ``batch`` texts.
 
         Raises CheckpointError if the module computes no attention when it runs alone.
         """
-        count, recorded = len(x_NTD), self._recorded_input
-        if count < self.batch:
+        count, recorded, seen = len(x_NTD), self.recorded_input, list[ComputedAttention]()
+        if count < self.batch:  # the last text fills up the batch, and is cut off again
             x_NTD = torch.cat([x_NTD, x_NTD[-1:].expand(self.batch - count, -1, -1)])
         x = x_NTD.to(recorded)
         x = x.transpose(0, 1) if self.time_first else x.contiguous()
-        args, kwargs = _replace_input(self.args, self.kwargs, x)
-        try:
-            with torch.no_grad(), listen(self.model, _stop, within=self.module):
-                self.module(*args, **kwargs)
-        except _AttentionKnown as stopped:
-            return _cut_batch(stopped.computed, count)
-        raise CheckpointError(f"{type(self.module).__name__} computed no attention when run alone")
+        # The other input stands wherever the recorded one stood: for queries, keys and values.
+        args, kwargs = [*self.args], dict(self.kwargs)
+        for arguments, places in ((args, range(len(args))), (kwargs, self.kwargs)):
+            for place in places:
+                if arguments[place] is recorded:  # type: ignore[index, call-overload]
+                    arguments[place] = x  # type: ignore[index, call-overload]
+
+        def keep(computed: ComputedAttention) -> None:
+            seen.append(computed)
+            raise _AttentionKnown
+
+        with contextlib.suppress(_AttentionKnown), torch.no_grad(), listen(self.model, keep, within=self.module):
+            self.module(*args, **kwargs)
+        if not seen:
+            raise CheckpointError(f"{type(self.module).__name__} computed no attention when run alone")
+        return seen[0] if count == self.batch else seen[0].take_first(count)
 
     def replay_all(self) -> Iterator[tuple[slice, ComputedAttention]]:
         """Run the layer again on every text, and yield the rows of each batch of texts with their attention."""
-        for rows in self.list_batches():
+        for start in range(0, len(self.inputs_NTD), self.batch):
+            rows = slice(start, min(start + self.batch, len(self.inputs_NTD)))
             yield rows, self.replay(self.inputs_NTD[rows])
 
-    def list_batches(self) -> Iterator[slice]:
-        """Yield the rows of the texts that are replayed together, in their order."""
-        for start in range(0, len(self.inputs_NTD), self.batch):
-            yield slice(start, min(start + self.batch, len(self.inputs_NTD)))
-
-    @property
+    @cached_property
     def scheme(self) -> Scheme | None:
         """The scheme of an attention layer of this project; None for others."""
         return next((arg.scheme for arg in self.args if isinstance(arg, AttentionContext)), None)
 
-    @property
+    @cached_property
     def locates_tokens(self) -> bool:
         """Whether the scheme computes positions from the tokens: its ``locate`` hook (RePo, PaTH and others)."""
         return self.scheme is not None and "locate" in self.scheme.active_hooks()
 
-    @property
+    @cached_property
     def rewrites_logits(self) -> bool:
         """Whether the scheme rewrites rows of logits (CoPE and others): what it adds may then depend on all tokens."""
         return self.scheme is not None and "logits" in self.scheme.active_hooks()
@@ -278,18 +261,3 @@ def get_input(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
             f"{', '.join(kwargs) or 'none'}), so inspect cannot run it again; please report this class"
         )
     return hidden
-
-
-def _replace_input(args: tuple[Any, ...], kwargs: dict[str, Any], x: Tensor) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Return the arguments with another input wherever the recorded one is: for queries, keys and values."""
-    recorded = find_input(args, kwargs)
-    changed = {name: x if value is recorded else value for name, value in kwargs.items()}
-    return tuple(x if value is recorded else value for value in args), changed
-
-
-def _cut_batch(computed: ComputedAttention, count: int) -> ComputedAttention:
-    """Return the attention without the rows that only filled up the batch."""
-    tensors: dict[str, Any] = {
-        name: value[:count] for name, value in vars(computed).items() if isinstance(value, Tensor)
-    }
-    return replace(computed, **tensors)

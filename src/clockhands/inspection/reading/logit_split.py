@@ -1,8 +1,4 @@
-"""How the variance of a layer's attention logits divides over their terms, text by text.
-
-``logit_parts`` says what the terms are. In names of tensors ``N`` are texts, ``t`` the terms.
-
-Attention logits split exactly into the parts of content, position and constant.
+"""Attention logits split exactly into the parts of content, position and constant, and shares of their variance.
 
 The input of an attention layer at position i of a text is written x = μ + pos_i + content: μ is the mean over all texts
 and positions, pos_i what the mean over texts at that position adds to it, and content what this text adds to both. The
@@ -26,11 +22,7 @@ Source: the four terms of Ke et al. 2021 (TUPE, eq. 6) with a third part, in whi
 place; constant–content is the u term of Dai et al. 2019 (Transformer-XL), whose v term, of the distance, is in ``added,
 constant``.
 
-In annotations of tensors ``n`` are some of the texts.
-
-The terms of the split logits in groups with a meaning, and the shares of these groups.
-
-In names of tensors ``t`` are ``TERMS``.
+In names of tensors ``N`` are texts, ``n`` some of them, ``t`` the terms.
 """
 
 from __future__ import annotations
@@ -88,20 +80,18 @@ class LogitParts:
             else product + self.compute_product_bias(self.q[query], self.k[key], self.scale)
         )
 
-    def sum_terms(self) -> Float[Tensor, "B H S T"]:
-        """Return the sum of all terms."""
-        if self.constant_product is not None:
-            return torch.stack([self.compute_term(name) for name in TERMS]).sum(0)
-        q, k = (sum(parts.values(), start=torch.zeros(())) for parts in (self.q, self.k))
-        total = self.scale * q @ k.transpose(-1, -2)
-        for added in self.added.values():
-            total += added
-        return total if self.data_dependent is None else total + self.data_dependent
-
     def measure_error(self) -> float:
-        """Return the largest deviation of the sum from the real logits, relative to the largest logit."""
+        """Return the largest deviation of the sum of all terms from the real logits, relative to the largest logit."""
+        if self.constant_product is not None:
+            total = torch.stack([self.compute_term(name) for name in TERMS]).sum(0)
+        else:
+            # Σ_ab q_a·k_b = (Σ_a q_a)·(Σ_b k_b): one product in place of nine.
+            q, k = torch.stack([*self.q.values()]).sum(0), torch.stack([*self.k.values()]).sum(0)
+            total = self.scale * q @ k.transpose(-1, -2) + self.compute_term(DATA_DEPENDENT)
+            for added in self.added.values():
+                total += added
         logits = self.real.logits_BHST.masked_fill(~self.real.mask_BHST, 0.0)
-        deviation = (self.sum_terms().masked_fill(~self.real.mask_BHST, 0.0) - logits).abs().max()
+        deviation = (total.masked_fill(~self.real.mask_BHST, 0.0) - logits).abs().max()
         return float(deviation / logits.abs().max().clamp_min(1e-30))
 
 
@@ -150,19 +140,21 @@ def _subtract(
     layer: Layer, real: ComputedAttention, at_mean: ComputedAttention, at_both: ComputedAttention
 ) -> LogitParts:
     """Take differences of the three runs, on μ, on μ + pos and on x: what each part adds to those before it."""
-    added = _take_differences(layer.compute_bias(at_mean), layer.compute_bias(at_both), layer.compute_bias(real))
+    runs = (real, at_both, at_mean)
+    differences = []
+    for of_x, of_both, of_mean in (
+        [run.q_BHSK for run in runs],
+        [run.k_BHTK for run in runs],
+        [layer.compute_bias(run) for run in runs],
+    ):
+        parts = {"content": of_x - of_both, "position": of_both - of_mean, "constant": of_mean}
+        # μ and pos are the same in every text: their parts are expanded to the batch.
+        differences.append({name: part.expand(len(of_x), *part.shape[1:]) for name, part in parts.items()})
+    q, k, added = differences
     data_dependent = None
     if layer.rewrites_logits:
         data_dependent, added["content"] = added["content"], torch.zeros_like(added["content"])
-    q = _take_differences(at_mean.q_BHSK, at_both.q_BHSK, real.q_BHSK)
-    k = _take_differences(at_mean.k_BHTK, at_both.k_BHTK, real.k_BHTK)
     return LogitParts(q, k, added, real, layer.scale, data_dependent=data_dependent)
-
-
-def _take_differences(at_mean: Tensor, at_both: Tensor, real: Tensor) -> dict[str, Tensor]:
-    """Return the difference that each part makes, expanded to every text of the batch."""
-    differences = {"content": real - at_both, "position": at_both - at_mean, "constant": at_mean}
-    return {name: part.expand(len(real), *part.shape[1:]) for name, part in differences.items()}
 
 
 def _split_frozen(
@@ -225,27 +217,24 @@ def centre_logits(logits_BHST: Tensor, included_BHST: Bool[Tensor, "B H S T"]) -
 
 
 def split_logits(
-    layer: Layer, ordinary_T: Bool[Tensor, " T"], observe: Callable[[ComputedAttention], None] = lambda computed: None
+    layer: Layer, ordinary_T: Bool[Tensor, " T"], observe: Callable[[ComputedAttention], None] | None = None
 ) -> LogitSplit:
     """Split the logits of one layer over all texts; only ordinary tokens count as queries and keys.
 
     ``observe`` is called with the attention of every batch, for whatever else is counted of it.
     """
-    count, error = len(layer.inputs_NTD), 0.0
-    cov = var = logit_sums_by_offset_HJ = torch.empty(0)
-    for rows, parts in split_by_batch(layer):
-        observe(parts.real)
-        included = parts.real.mark_ordinary_pairs(ordinary_T)
-        logits = centre_logits(parts.real.logits_BHST, included)
-        if not cov.numel():
-            cov = torch.zeros(count, logits.shape[1], len(TERMS), dtype=torch.float64)
-            var = torch.zeros(count, logits.shape[1], dtype=torch.float64)
-            logit_sums_by_offset_HJ = torch.zeros(logits.shape[1], 2 * logits.shape[-1] - 1, dtype=torch.float64)
-        cov[rows] = _compute_covariances(parts, logits).cpu()
-        var[rows] = logits.double().square().sum((-1, -2)).cpu()
-        logit_sums_by_offset_HJ += sum_by_offset(logits.sum(0, dtype=torch.float64)).cpu()
+    rows, cov, var, sums_HJ, error = [], [], [], torch.zeros(()), 0.0
+    for batch, parts in split_by_batch(layer):
+        if observe is not None:
+            observe(parts.real)
+        logits = centre_logits(parts.real.logits_BHST, parts.real.mark_ordinary_pairs(ordinary_T))
+        rows.append(batch)
+        cov.append(_compute_covariances(parts, logits).cpu())
+        var.append(logits.double().square().sum((-1, -2)).cpu())
+        sums_HJ = sums_HJ + sum_by_offset(logits.sum(0, dtype=torch.float64)).cpu()
         error = max(error, parts.measure_error())
-    return LogitSplit(cov, var, error, logit_sums_by_offset_HJ)
+    order = torch.cat(rows).argsort()  # the halves of the texts came one after the other
+    return LogitSplit(torch.cat(cov)[order], torch.cat(var)[order], error, sums_HJ)
 
 
 def sum_by_offset(matrix_HTT: Float[Tensor, "H T T"]) -> Float[Tensor, "H J"]:
@@ -257,29 +246,21 @@ def sum_by_offset(matrix_HTT: Float[Tensor, "H T T"]) -> Float[Tensor, "H J"]:
     return sums_HJ.index_add_(1, offset_TT.flatten(), matrix_HTT.flatten(1))
 
 
-def _multiply_logits(term: Tensor | None, logits: Tensor) -> Tensor:
-    """Return Σ_ij term · logit per text and head, B × H; no sum is formed for a term that is zero, as most are."""
-    if term is None or not bool(term.any()):
-        return torch.zeros(logits.shape[:2], dtype=torch.float64, device=logits.device)
-    return (term * logits).sum((-1, -2), dtype=torch.float64)
-
-
 def _compute_covariances(parts: LogitParts, logits: Tensor) -> Tensor:
-    """Return Σ_ij term · logit for all terms, B × H × t.
-
-    q·k is formed only where tokens choose positions; else Σ_ij q_i·k_j L_ij = Σ_i q_i · (L k)_i.
-    """
-    if parts.constant_product is not None:
-        return torch.stack([_multiply_logits(parts.compute_term(name), logits) for name in TERMS], dim=-1)
+    """Return Σ_ij term · logit for all terms, B × H × t, in float64."""
+    if parts.constant_product is not None:  # tokens choose positions: each term is formed as a matrix
+        return torch.stack([(parts.compute_term(name) * logits).double().sum((-1, -2)) for name in TERMS], dim=-1)
+    columns = []
     weighted_keys = {key: logits @ parts.k[key] for key in PARTS}
-    columns = [
-        parts.scale * (parts.q[query] * weighted_keys[key]).sum((-1, -2), dtype=torch.float64)
-        for query in PARTS
-        for key in PARTS
-    ]
-    columns += [_multiply_logits(parts.added[part], logits) for part in PARTS] + [
-        _multiply_logits(parts.data_dependent, logits)
-    ]
+    for query in PARTS:
+        for key in PARTS:
+            # Σ_ij q_i·k_j L_ij = Σ_i q_i · (L k)_i, so that no product of two tokens is formed.
+            column = (parts.q[query] * weighted_keys[key]).sum((-1, -2), dtype=torch.float64)
+            columns.append(parts.scale * column)
+    for term in (*(parts.added[part] for part in PARTS), parts.data_dependent):
+        # Most terms that a layer could add are zero, and no product with them is formed.
+        is_zero = term is None or not bool(term.any())
+        columns.append(torch.zeros_like(columns[0]) if is_zero else (term * logits).sum((-1, -2), dtype=torch.float64))
     return torch.stack(columns, dim=-1)
 
 
