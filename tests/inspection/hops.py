@@ -16,19 +16,23 @@ import transformers as hf
 
 import clockhands
 from clockhands.inspection import Subject, capture, inspect, split_logits
+from clockhands.inspection.measures.logits import LogitLayers
 
 SOURCE = Path(clockhands.__file__).parent
 UNNAMED = ("<genexpr>", "<listcomp>", "<dictcomp>", "<setcomp>", "<lambda>")
 """What stands within a function and is read with it."""
-WAY = {
-    "inspection/reading/attention_hooks.py": ("_rebuild_attention",),
-    "inspection/reading/logit_split.py": ("_subtract", "_compute_covariances", "compute_positional_share"),
-    "findings/finding.py": ("__init__",),
-}
-"""Where the share of position in the logits is on its way: queries and keys, their parts, sums, share, finding."""
-
 Place = tuple[str, str]
 """A file of the package and the name of a function in it."""
+SPLIT = ("inspection/reading/logit_split.py", "split_logits")
+TURNS: dict[Place, str] = {
+    ("inspection/reading/attention_hooks.py", "_rebuild_attention"): "split",
+    ("inspection/reading/logit_split.py", "_subtract"): "split",
+    ("inspection/reading/logit_split.py", "_compute_covariances"): "split",
+    ("inspection/reading/logit_split.py", "compute_positional_share"): "measure",
+    ("inspection/measures/measure.py", "make_finding"): "measure",
+}
+"""Where the share of position in the logits is on its way: queries and keys, their parts, sums, share, finding. Those of
+the split count where it is running, those of the measure where that measure is."""
 
 
 def locate(frame: FrameType) -> Place | None:
@@ -78,17 +82,17 @@ def list_way() -> list[Place]:
     way: dict[Place, None] = {}
 
     def note(frame: FrameType, place: Place) -> None:
-        if place[1] not in WAY.get(place[0], ()):
-            return
-        if place[1] == "__init__" and frame.f_locals.get("name") != "logits.layers":
+        if place not in TURNS:
             return
         above: FrameType | None = frame
         stack: list[Place] = []
+        measured = False
         while above is not None and above.f_code is not inspect.__code__:
             at = locate(above)
             stack += [] if at is None else [at]
+            measured |= isinstance(above.f_locals.get("self"), LogitLayers)
             above = above.f_back
-        if above is not None:
+        if above is not None and (measured if TURNS[place] == "measure" else SPLIT in stack):
             way.update(dict.fromkeys([("inspection/run.py", "inspect"), *reversed(stack)]))
 
     ids = torch.randint(3, 50, (16, 12), generator=torch.Generator().manual_seed(0))

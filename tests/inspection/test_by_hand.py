@@ -48,7 +48,7 @@ def column(finding: Finding, name: str) -> list[Any]:
 @pytest.fixture(scope="module")
 def bert() -> tuple[torch.Tensor, Any, Finding]:
     """A BERT's input of its first layer, that layer's attention, and the split of its logits on the page."""
-    model = planted.previous_token(0.3)
+    model = planted.previous_token(1.0)
     with torch.no_grad():
         x_NTD = model.embeddings(planted.ids()).double()
     finding = MEASURES["logits.layers"].run(planted_gpt2.read(model, planted.ids()))

@@ -13,8 +13,12 @@ from clockhands.inspection.estimators.step_errors import measure_random_split, p
 from clockhands.inspection.measures import MEASURES
 from clockhands.inspection.measures.directions import compute_overlap
 from clockhands.inspection.measures.heads import _bootstrap_median
-from clockhands.inspection.measures.state_share import estimate_position_share, jackknife_position_share
-from clockhands.inspection.measures.survival import probe_layers, probe_positions
+from clockhands.inspection.measures.survival import (
+    estimate_position_share,
+    jackknife_position_share,
+    probe_layers,
+    probe_positions,
+)
 from clockhands.inspection.measures.table_rows import compute_symmetry
 from clockhands.inspection.reading.capture import Capture, capture
 from clockhands.inspection.reading.interventions import ANOTHER_TEXT, MEAN_ROW, PERMUTED, intervene

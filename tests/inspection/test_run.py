@@ -1,4 +1,4 @@
-"""The bar that inspection shows."""
+"""``inspect`` from the model to its findings: what it reads, refuses, keeps and tells."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from clockhands.inspection.measures import MEASURES
 from clockhands.inspection.reading.attention_hooks import ComputedAttention
 from clockhands.inspection.reading.reading import Reading
 from clockhands.inspection.reading.windows import Windows
-from clockhands.inspection.run import BarProgress, _use_evaluation_mode, check_memory, count_bytes, show_progress
+from clockhands.inspection.run import _use_evaluation_mode, check_memory, count_bytes
 from clockhands.model import PositionConfig, Transformer, TransformerConfig
 from clockhands.models.influence import find_influence
 from clockhands.report import make_page, put_side_by_side
@@ -36,15 +36,6 @@ from tests.shared import sketched
 from . import planted
 from .measures.test_measure import check_declared
 from .tiny import VOCAB, tiny
-
-
-def test_no_bar_is_made_unless_it_is_to_be_shown() -> None:
-    with show_progress(False) as hidden, show_progress(True) as shown:
-        for progress in (hidden, shown):
-            progress.expect(3)
-            progress.advance("reading")
-        assert not isinstance(hidden, BarProgress) and isinstance(shown, BarProgress)
-        assert [(task.total, task.completed, task.description) for task in shown.bar.tasks] == [(3, 1, "reading")]
 
 
 def test_windows_whose_attention_does_not_fit_are_refused_before_they_are_run(

@@ -1,26 +1,10 @@
-"""``inspect``: run every measure on one model, in the order of the catalogue.
-
-The progress bar while a model is measured.
-
-What findings depend on besides the model, so that only those are compared that depend on the same.
-
-The facts on top of a page of ``inspect``: the model, how position enters it, its size, the text and the versions.
-
-Whether reading a model on windows fits the memory: judged by arithmetic before anything is computed.
-"""
+"""``inspect``: run every measure on one model, in the order of the catalogue."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
-
-from clockhands.streams import make_console
-
-if TYPE_CHECKING:
-    from rich.progress import Progress as Bar
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -33,7 +17,7 @@ from torch import nn
 from clockhands import __version__
 from clockhands.devices import require_memory
 from clockhands.errors import CheckpointError, UsageError
-from clockhands.findings import Finding, Findings, join_words
+from clockhands.findings import Findings, join_words
 from clockhands.inspection.measures import MEASURES
 from clockhands.inspection.measures.survival import MOST_TEXTS as CONTROL_TEXTS
 from clockhands.inspection.reading.capture import BATCH
@@ -45,150 +29,8 @@ from clockhands.inspection.text_choice import choose_windows, describe_origin
 from clockhands.models.opening import open_subject, open_tokenizer
 from clockhands.models.subject import Side, Subject
 from clockhands.pretrained import first_line
+from clockhands.progress import ProgressCounter, ignore_count
 from clockhands.shapes import Tensor
-
-
-class Progress:
-    """Accepts the steps of a measurement and shows none of them; ``BarProgress`` does."""
-
-    def expect(self, steps: int) -> None:
-        """Accept that ``steps`` more steps are to come."""
-
-    def advance(self, step: str) -> None:
-        """Accept that one step is done: ``step``, by name."""
-
-
-class BarProgress(Progress):
-    """Counts the steps of a measurement and shows them on a bar of rich."""
-
-    def __init__(self, bar: Bar) -> None:
-        self.bar, self.total = bar, 0
-        self.task = bar.add_task("opening", total=None)
-
-    def expect(self, steps: int) -> None:
-        """Add ``steps`` to the number of steps to come."""
-        self.total += steps
-        self.bar.update(self.task, total=self.total)
-
-    def advance(self, step: str) -> None:
-        """Count one step as done, and show its name."""
-        self.bar.update(self.task, description=step, advance=1)
-
-
-@contextmanager
-def show_progress(shown: bool) -> Iterator[Progress]:
-    """Inside the block, a progress bar is shown on standard error if ``shown`` and if that is a terminal."""
-    if not shown:
-        yield Progress()
-        return
-    from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
-    from rich.progress import Progress as Bar
-
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    console = make_console(errors=True)
-    with Bar(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        yield BarProgress(bar)
-
-
-MOST_COMPARED = 1000
-"""The most texts, or tokens of one long text, by which it is told whether two models read the same text."""
-
-
-def read_basis(reading: Reading, texts: Sequence[str] | Ids | None) -> dict[str, str]:
-    """Return what the numbers of a reading depend on, by name, for ``Finding.basis``.
-
-    ``texts`` are the strings or ids that the caller passed; None where the training text or built-in English was read.
-    """
-    subject, capture, influence = reading.subject, reading.capture, reading.influence
-    vocabulary: dict[str, int] = getattr(subject.tokenizer, "get_vocab", dict)()
-    if subject.encoder_decoder is not None:
-        task = f"the {subject.side} of an encoder-decoder"
-    else:
-        task = "language model" if influence.causal else "encoder"
-    return {
-        "text": _digest(_list_texts(subject, texts)),
-        "tokenizer": _digest(sorted(vocabulary.items())) if vocabulary else "token ids",
-        "length of the windows": str(capture.length),
-        "what attention may see": influence.sentence,
-        "task": task,
-        "width": str(capture.hidden[0].shape[-1]),
-    }
-
-
-def _list_texts(subject: Subject, texts: Sequence[str] | Ids | None) -> list[Any] | str:
-    """Return the first of the caller's texts, else of the training text; ``default`` for built-in English."""
-    if texts is None:
-        known = [text for text in (subject.training_pairs, subject.training_texts) if text is not None]
-        return list(islice(known[0], MOST_COMPARED)) if known else "default"
-    return list(islice(texts.tolist() if isinstance(texts, Tensor | np.ndarray) else texts, MOST_COMPARED))
-
-
-def _digest(value: object) -> str:
-    """Return a short hash of a value by its ``repr``."""
-    return hashlib.sha256(repr(value).encode("utf8", "surrogatepass")).hexdigest()[:12]
-
-
-def list_facts(reading: Reading, as_stored: Subject, control: bool | None) -> dict[str, str | int]:
-    """Return the lines on top of the page, by name.
-
-    ``as_stored`` is the model as it was opened or given, before it was read in float32; ``control`` is what the caller
-    asked for, which says why there is none, where there is none.
-    """
-    import transformers
-
-    without_control = "the model is too large" if control is None else "not asked for"
-    subject, capture = reading.subject, reading.capture
-    heads = f"{reading.logit_splits[0].var_NH.shape[1]} heads, " if reading.logit_splits else ""
-    size = f"{len(capture.hidden) - 1} layers, {heads}width {capture.hidden[0].shape[-1]}"
-    parameters = sum(weight.numel() for weight in subject.model.parameters())
-    facts: dict[str, str | int] = {
-        "model": subject.label,
-        "class": subject.class_name,
-        "position": subject.mechanism_sentence,
-        "size": f"{size}, {parameters:,} parameters",
-        "attention": reading.influence.sentence,
-        "text": reading.text_sentence,
-        "control": "the same class with fresh weights" if reading.control else f"none ({without_control})",
-        "versions": f"clockhands {__version__}, torch {torch.__version__}, transformers {transformers.__version__}",
-    }
-    if subject is not as_stored:
-        facts["precision"] = f"float32; the weights are {join_words(_list_precisions(as_stored))}"
-    return facts
-
-
-def _list_precisions(subject: Subject) -> list[str]:
-    """Return the floating-point types of the weights of a subject, the narrowest first; some models mix them."""
-    weights = (weight for module in subject.list_modules().values() for weight in module.parameters())
-    dtypes = {weight.dtype for weight in weights if weight.is_floating_point()}
-    return [str(dtype).removeprefix("torch.") for dtype in sorted(dtypes, key=lambda d: (torch.finfo(d).bits, str(d)))]
-
-
-COPIES = 3
-"""Numbers kept for each pair of tokens, in every text of a batch and every head: product, logit and weight."""
-
-
-def count_bytes(heads: int, windows: Windows) -> tuple[int, int]:
-    """Return the fewest bytes that one layer of ``heads`` heads needs: where the model computes, and on the CPU.
-
-    Counted are ``COPIES`` numbers for each pair of tokens in one batch and, in float64, the sums of attention over
-    texts; not what is computed in between, so that nothing is refused that would have fitted.
-    """
-    texts, length = windows.ids_NT.shape
-    pairs = heads * length**2
-    return 4 * COPIES * min(BATCH, texts) * pairs, 8 * TEXT_GROUPS * pairs
-
-
-def check_memory(subject: Subject, windows: Windows) -> None:
-    """Raise UsageError if the attention of one layer over these windows does not fit the memory."""
-    device, cpu = subject.device, torch.device("cpu")
-    where_computed, on_cpu = count_bytes(subject.num_heads, windows)
-    needs = {cpu: where_computed + on_cpu} if device.type == "cpu" else {device: where_computed, cpu: on_cpu}
-    for where, needed in needs.items():
-        what = (
-            f"the attention of a layer on {len(windows.ids_NT):,} windows of {windows.ids_NT.shape[1]:,} tokens needs"
-        )
-        require_memory(needed, what, "lower --length (length=...)", where)
-
 
 ModelSource: TypeAlias = nn.Module | Subject | str | Path
 """What ``inspect`` measures: a model, a subject, or the folder or hub name of a checkpoint."""
@@ -236,7 +78,7 @@ def inspect(
             texts where a run knows them, else with the same text as source.
         device: where a folder or hub name is opened (default: the CPU); an opened model is measured where it is.
         trust_remote_code: run code that a checkpoint brings.
-        progress: show a progress bar on a terminal.
+        progress: tell on standard error how much is done.
         command: the command line that repeats the measurement, for the page.
 
     Raises:
@@ -251,7 +93,11 @@ def inspect(
     check_counts(length, count)
     texts = [texts] if isinstance(texts, str) else texts
     given_text = _choose_text(texts, ids)
-    with _use_evaluation_mode(model), show_progress(progress) as bar, torch.no_grad():
+    with (
+        _use_evaluation_mode(model),
+        ProgressCounter() if progress else nullcontext(ignore_count) as tell,
+        torch.no_grad(),
+    ):
         as_stored = _open(model, tokenizer, name, device, trust_remote_code, side)
         subject = as_stored.to_float32()
         sentences_read = encode_sentences(subject, sentences)
@@ -259,15 +105,28 @@ def inspect(
         check_sentence_lengths(sentences_read, windows)
         subject.check_ids(windows.ids_NT)
         check_memory(subject, windows)
-        reading = _read(subject, windows, _decide_control(subject, control), bar)
+        reading = read_model(subject, windows, tell)
+        if (
+            sum(weight.numel() for weight in subject.model.parameters()) < MOST_PARAMETERS
+            if control is None
+            else control
+        ):
+            # As many windows as probes are fitted and judged on: more would change no probe.
+            reading.control = read_model(_build_untrained(subject), windows.take_first(CONTROL_TEXTS), tell)
         reading.sentences = sentences_read
         reading.origin = describe_origin(subject, windows, given_text is None)
         reading.texts = texts if not isinstance(texts, Tensor) else None
-        items = _measure(reading, bar, command, read_basis(reading, given_text))
+        basis = read_basis(reading, given_text)
+        for number, measure in enumerate(MEASURES.values()):
+            tell("measuring", number, len(MEASURES))
+            for finding in measure.answer(reading):
+                details = {**finding.details, "group": measure.heading}
+                rests_on = {key: basis[key] for key in measure.rests_on}
+                reading.findings[finding.name] = replace(finding, command=command, details=details, basis=rests_on)
         facts = list_facts(reading, as_stored, control)
     return Findings(
         title=f"What position does inside {subject.label}",
-        items=items,
+        items=tuple(reading.findings.values()),
         facts=facts,
         signature=f"inspect|texts:{reading.capture.num_texts}x{reading.capture.length}|v:{__version__}",
         command=command,
@@ -340,43 +199,110 @@ def _refuse_options(what: str, **options: Any) -> None:
             )
 
 
-def _decide_control(subject: Subject, control: bool | None) -> bool:
-    """Tell whether the same class with fresh weights is measured too: by default, unless the model is large."""
-    return (
-        sum(weight.numel() for weight in subject.model.parameters()) < MOST_PARAMETERS if control is None else control
-    )
-
-
-def _read(subject: Subject, windows: Windows, control: bool, bar: Progress) -> Reading:
-    """Run the model over the windows, and its untrained control over the first of them.
-
-    The control reads as many windows as probes are fitted and judged on: more would change no probe. Raises
-    CheckpointError if the control cannot be built.
-    """
-    reading = read_model(subject, windows, bar.expect, bar.advance)
-    if not control:
-        return reading
+def _build_untrained(subject: Subject) -> Subject:
+    """Return the same class with fresh weights. Raises CheckpointError where it cannot be built."""
     try:
-        untrained = subject.build_untrained()
+        return subject.build_untrained()
     except Exception as fault:  # foreign code, run in a way that it may not have been written for
         raise CheckpointError(
             f'a {subject.class_name} with fresh weights, the reference "untrained", cannot be built '
             f"({type(fault).__name__}: {first_line(fault)}); leave it out with --no-control (control=False)"
         ) from fault
-    reading.control = read_model(untrained, windows.take_first(CONTROL_TEXTS), bar.expect, bar.advance)
-    return reading
 
 
-def _measure(reading: Reading, bar: Progress, command: str, basis: Mapping[str, str]) -> tuple[Finding, ...]:
-    """Run every measure, in the order of the catalogue."""
-    bar.expect(len(MEASURES))
-    for measure in MEASURES.values():
-        for finding in measure.answer(reading):
-            reading.findings[finding.name] = replace(
-                finding,
-                command=command,
-                details={**finding.details, "group": measure.heading},
-                basis={key: basis[key] for key in measure.rests_on},
-            )
-        bar.advance(measure.question)
-    return tuple(reading.findings.values())
+MOST_COMPARED = 1000
+"""The most texts, or tokens of one long text, by which it is told whether two models read the same text."""
+
+
+def read_basis(reading: Reading, texts: Sequence[str] | Ids | None) -> dict[str, str]:
+    """Return what the numbers of a reading depend on, by name, for ``Finding.basis``.
+
+    ``texts`` are the strings or ids that the caller passed; None where the training text or built-in English was read.
+    """
+    subject, capture, influence = reading.subject, reading.capture, reading.influence
+    vocabulary: dict[str, int] = getattr(subject.tokenizer, "get_vocab", dict)()
+    if subject.encoder_decoder is not None:
+        task = f"the {subject.side} of an encoder-decoder"
+    else:
+        task = "language model" if influence.causal else "encoder"
+    return {
+        "text": _digest(_list_texts(subject, texts)),
+        "tokenizer": _digest(sorted(vocabulary.items())) if vocabulary else "token ids",
+        "length of the windows": str(capture.length),
+        "what attention may see": influence.sentence,
+        "task": task,
+        "width": str(capture.hidden[0].shape[-1]),
+    }
+
+
+def _list_texts(subject: Subject, texts: Sequence[str] | Ids | None) -> list[Any] | str:
+    """Return the first of the caller's texts, else of the training text; ``default`` for built-in English."""
+    if texts is None:
+        known = [text for text in (subject.training_pairs, subject.training_texts) if text is not None]
+        return list(islice(known[0], MOST_COMPARED)) if known else "default"
+    return list(islice(texts.tolist() if isinstance(texts, Tensor | np.ndarray) else texts, MOST_COMPARED))
+
+
+def _digest(value: object) -> str:
+    """Return a short hash of a value by its ``repr``."""
+    return hashlib.sha256(repr(value).encode("utf8", "surrogatepass")).hexdigest()[:12]
+
+
+def list_facts(reading: Reading, as_stored: Subject, control: bool | None) -> dict[str, str | int]:
+    """Return the lines on top of the page, by name.
+
+    ``as_stored`` is the model as it was opened or given, before it was read in float32; ``control`` is what the caller
+    asked for, which says why there is none, where there is none.
+    """
+    import transformers
+
+    without_control = "the model is too large" if control is None else "not asked for"
+    subject, capture = reading.subject, reading.capture
+    heads = f"{reading.logit_splits[0].var_NH.shape[1]} heads, " if reading.logit_splits else ""
+    size = f"{len(capture.hidden) - 1} layers, {heads}width {capture.hidden[0].shape[-1]}"
+    parameters = sum(weight.numel() for weight in subject.model.parameters())
+    facts: dict[str, str | int] = {
+        "model": subject.label,
+        "class": subject.class_name,
+        "position": subject.mechanism_sentence,
+        "size": f"{size}, {parameters:,} parameters",
+        "attention": reading.influence.sentence,
+        "text": reading.text_sentence,
+        "control": "the same class with fresh weights" if reading.control else f"none ({without_control})",
+        "versions": f"clockhands {__version__}, torch {torch.__version__}, transformers {transformers.__version__}",
+    }
+    if subject is not as_stored:
+        weights = (weight for module in as_stored.list_modules().values() for weight in module.parameters())
+        dtypes = {weight.dtype for weight in weights if weight.is_floating_point()}  # some models mix them
+        names = sorted(dtypes, key=lambda dtype: (torch.finfo(dtype).bits, str(dtype)))
+        facts["precision"] = (
+            f"float32; the weights are {join_words(str(name).removeprefix('torch.') for name in names)}"
+        )
+    return facts
+
+
+COPIES = 3
+"""Numbers kept for each pair of tokens, in every text of a batch and every head: product, logit and weight."""
+
+
+def count_bytes(heads: int, windows: Windows) -> tuple[int, int]:
+    """Return the fewest bytes that one layer of ``heads`` heads needs: where the model computes, and on the CPU.
+
+    Counted are ``COPIES`` numbers for each pair of tokens in one batch and, in float64, the sums of attention over
+    texts; not what is computed in between, so that nothing is refused that would have fitted.
+    """
+    texts, length = windows.ids_NT.shape
+    pairs = heads * length**2
+    return 4 * COPIES * min(BATCH, texts) * pairs, 8 * TEXT_GROUPS * pairs
+
+
+def check_memory(subject: Subject, windows: Windows) -> None:
+    """Raise UsageError if the attention of one layer over these windows does not fit the memory."""
+    device, cpu = subject.device, torch.device("cpu")
+    where_computed, on_cpu = count_bytes(subject.num_heads, windows)
+    needs = {cpu: where_computed + on_cpu} if device.type == "cpu" else {device: where_computed, cpu: on_cpu}
+    for where, needed in needs.items():
+        what = (
+            f"the attention of a layer on {len(windows.ids_NT):,} windows of {windows.ids_NT.shape[1]:,} tokens needs"
+        )
+        require_memory(needed, what, "lower --length (length=...)", where)

@@ -12,8 +12,7 @@ from clockhands.findings import Finding, Findings
 from clockhands.inspection import Subject, inspect
 from clockhands.inspection.measures.measure import SENTENCES_HEADING
 from clockhands.inspection.measures.sentence import _describe, make_attention_view
-from clockhands.inspection.reading.sentence_split import SENTENCE_TERMS, SentenceLayer
-from clockhands.inspection.reading.sentences import Sentence
+from clockhands.inspection.reading.sentences import SENTENCE_TERMS, Sentence, SentenceLayer
 from clockhands.model import PositionConfig, Transformer, TransformerConfig
 from tests.inspection.words import WORDS, make_tokenizer
 

@@ -1,4 +1,4 @@
-"""What the encoder reads of a decoder's sentences: ids of the encoder's own tokenizer."""
+"""Sentences are read, swapped, refused and split as they should be."""
 
 from __future__ import annotations
 
@@ -13,21 +13,25 @@ from clockhands.data import train_tokenizer
 from clockhands.errors import UsageError
 from clockhands.inspection import inspect
 from clockhands.inspection.measures import MEASURES
+from clockhands.inspection.reading.attention_hooks import ComputedAttention, listen
+from clockhands.inspection.reading.logit_split import centre_logits
 from clockhands.inspection.reading.reading import Reading
 from clockhands.inspection.reading.sentences import (
+    SENTENCE_TERMS,
     check_sentence_lengths,
     decode_tokens,
     encode_sentences,
     make_comparison_rows,
     make_english_swaps,
     make_text_swaps,
+    split_sentence,
     swap_longest_words,
     swap_words,
 )
 from clockhands.inspection.reading.windows import Windows
 from clockhands.model import PositionConfig, Transformer, TransformerConfig
 from clockhands.models.subject import Subject
-from tests.inspection.words import make_tokenizer
+from tests.inspection.words import WORDS, make_tokenizer
 
 from ..tiny import tiny
 
@@ -158,3 +162,46 @@ def test_tokens_of_bytes_are_shown_as_characters() -> None:
     half = PreTrainedTokenizerFast(tokenizer_object=alphabet)
     assert decode_tokens(half, [0, 1, 2]) == ["c", "�", "�"]
     assert decode_tokens(make_tokenizer(), [7, 8]) == ["Tom", "bit"]
+
+
+WINDOWS = Windows(
+    torch.randint(7, 7 + len(WORDS), (12, 10), generator=torch.Generator().manual_seed(0)),
+    torch.ones(10, dtype=torch.bool),
+)
+
+
+@pytest.mark.parametrize("name", ["gpt2", "llama", "bert", "t5", "deberta-v2", "bloom"])
+def test_terms_add_up_to_the_logits_of_the_sentence_read_alone(name: str) -> None:
+    """The independent truth: the model run on the sentence and nothing else, its logits caught on the way."""
+    subject = Subject.of(tiny(name), make_tokenizer())
+    (sentence,) = encode_sentences(subject, ["Tom bit a dog and the king"])
+    layers = split_sentence(subject, sentence, WINDOWS)
+    calls: list[ComputedAttention] = []
+    with torch.no_grad(), listen(subject.model, calls.append):
+        subject.forward(torch.tensor([sentence.ids]))
+    assert len(layers) == len(calls) == 2
+    for layer, call in zip(layers, calls, strict=True):
+        expected = centre_logits(call.logits_BHST, call.mask_BHST)[0]
+        torch.testing.assert_close(layer.terms_tHST.sum(0), expected, atol=2e-5, rtol=1e-4)
+        torch.testing.assert_close(layer.weights_HST, call.weights_BHST[0], atol=1e-5, rtol=1e-4)
+        assert torch.allclose(layer.shares_Ht.sum(-1), torch.ones(4, dtype=torch.float64), atol=1e-4)
+        assert bool(layer.terms_tHST[-1].abs().max() > 1e-5) == (name == "deberta-v2")
+
+
+def test_a_model_without_positions_has_words_only_and_one_with_nothing_but_distance_has_both() -> None:
+    """Without position rows, all that is left by position is what the other texts' means happen to be."""
+    model = tiny("gpt2")
+    with torch.no_grad():
+        model.wpe.weight.zero_()
+        words_only = split_sentence(Subject.of(model, make_tokenizer()), *_ask(model))[0].pooled_t
+        model.wte.weight.zero_()
+        model.wpe.weight.normal_(0, 1.0)
+        positions_only = split_sentence(Subject.of(model, make_tokenizer()), *_ask(model))[0].pooled_t
+    names = [*SENTENCE_TERMS]
+    assert float(positions_only[names.index("position alone")]) == pytest.approx(1.0, abs=1e-6)
+    assert float(words_only[names.index("token alone")]) > 0.4
+    assert float(words_only[names.index("position alone")]) < 0.2
+
+
+def _ask(model: torch.nn.Module):
+    return encode_sentences(Subject.of(model, make_tokenizer()), ["Tom bit a dog"])[0], WINDOWS

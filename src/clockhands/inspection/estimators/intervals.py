@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import torch
-from scipy.stats import t as student
+from scipy.special import stdtrit
 
 from clockhands.shapes import Float, Int, Tensor
 
@@ -72,7 +72,7 @@ def bound_exactly(interval: tuple[float, float], share: float, num_texts: int) -
 
 def compute_t_factor(degrees: int) -> float:
     """Return the 97.5 % quantile of Student's t: half a 95 % interval in standard errors."""
-    return float(student.ppf(0.975, degrees))
+    return float(stdtrit(degrees, 0.975))
 
 
 def estimate_mean_interval(values_N: Float[Tensor, " N"]) -> tuple[float, float]:

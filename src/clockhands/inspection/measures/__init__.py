@@ -13,14 +13,12 @@ from clockhands.inspection.measures.induction import Induction
 from clockhands.inspection.measures.logits import LogitHeads, LogitLayers
 from clockhands.inspection.measures.loudness import Loudness
 from clockhands.inspection.measures.measure import Measure
-from clockhands.inspection.measures.next_token import NextToken
-from clockhands.inspection.measures.order import MeanOrder, TokenOrder
+from clockhands.inspection.measures.order import MeanOrder, NextToken, TokenOrder
 from clockhands.inspection.measures.recovery import Recovery
 from clockhands.inspection.measures.repeated_text import RepeatedText
 from clockhands.inspection.measures.rotation import RotationFrequencies
 from clockhands.inspection.measures.sentence import SentenceAttention, SentenceSwap
-from clockhands.inspection.measures.state_share import StateShare
-from clockhands.inspection.measures.survival import Survival
+from clockhands.inspection.measures.survival import StateShare, Survival
 from clockhands.inspection.measures.swapped_words import SwappedWords
 from clockhands.inspection.measures.table_hands import TableHands
 from clockhands.inspection.measures.table_rows import TableSimilarity, TableStep

@@ -11,7 +11,6 @@ from clockhands.findings import Finding, Table, draw_columns
 from clockhands.inspection.estimators.intervals import bootstrap_layer_mean
 from clockhands.inspection.measures.measure import ATTENTION_HEADING, WINDOWS, Measure, make_untrained_reference
 from clockhands.inspection.number_format import describe_untrained, format_percent, format_percent_range
-from clockhands.inspection.reading.capture import Capture
 from clockhands.inspection.reading.layer import Layer
 from clockhands.inspection.reading.logit_split import (
     CONTENT,
@@ -102,9 +101,16 @@ class ContentDistance(Measure):
     def run(self, reading: Reading) -> Finding:
         """Measure every layer; the value is the share of f and g together, the mean over layers."""
         capture, splits, control = reading.capture, reading.logit_splits, reading.control
-        reason = _explain_token_positions(capture.layers)
-        if reason:
-            return self.skip(reason)
+        # There the split has what tokens add in its term ``data-dependent``, and none in ``added, content``.
+        if any(layer.locates_tokens for layer in capture.layers):
+            return self.skip(
+                "Tokens choose their positions here, so that what positions add to the logits is not affine in the "
+                "input."
+            )
+        if any(layer.rewrites_logits for layer in capture.layers):
+            return self.skip(
+                "Logits are rewritten by the tokens here, so that what is added is not affine in the input."
+            )
         added = [abs(float(split.compute_layer_shares()[TERMS.index("added, content")])) for split in splits]
         if max(added) < ROUNDING:
             return self.skip(
@@ -112,12 +118,18 @@ class ContentDistance(Measure):
             )
         if any(layer.needs_freezing for layer in capture.layers):
             return self.skip("Queries and keys are normalised here, so that what is added is not affine in the input.")
-        sums = _sum_layers(capture)
+        sums = [sum_products(layer, capture.ordinary_T) for layer in capture.layers]
         shares = _compute_shares(sums, splits)
-        low, high = _bootstrap(sums)
+        low, high = bootstrap_layer_mean(
+            torch.stack([query_N + key_N for query_N, key_N, _ in sums]),
+            torch.stack([squares_N for *_, squares_N in sums]),
+        )
         query, key = (sum(row[column] for row in shares) / len(shares) for column in (0, 1))
-        fresh = _compute_shares(_sum_layers(control.capture), control.logit_splits) if control else None
-        untrained = sum(row[0] + row[1] for row in fresh) / len(fresh) if fresh else None
+        untrained = None
+        if control:
+            fresh_sums = [sum_products(layer, control.capture.ordinary_T) for layer in control.capture.layers]
+            fresh = _compute_shares(fresh_sums, control.logit_splits)
+            untrained = sum(row[0] + row[1] for row in fresh) / len(fresh)
         numbers = f"95 % interval {format_percent_range(low, high)}{describe_untrained(untrained)}"
         return self.make_finding(
             _describe(query, key, low, numbers),
@@ -138,20 +150,6 @@ class ContentDistance(Measure):
         )
 
 
-def _explain_token_positions(layers: Sequence[Layer]) -> str:
-    """Say why f and g do not exist where positions, or rows of logits, are computed from the tokens; else empty.
-
-    There the split has what tokens add in its term ``data-dependent``, and none in ``added, content``.
-    """
-    if any(layer.locates_tokens for layer in layers):
-        return (
-            "Tokens choose their positions here, so that what positions add to the logits is not affine in the input."
-        )
-    if any(layer.rewrites_logits for layer in layers):
-        return "Logits are rewritten by the tokens here, so that what is added is not affine in the input."
-    return ""
-
-
 def _describe(query: float, key: float, low: float, numbers: str) -> str:
     """Say which shares of the variance f and g account for, where the interval of both together lies above zero.
 
@@ -167,18 +165,6 @@ def _describe(query: float, key: float, low: float, numbers: str) -> str:
         f"The query's token together with the distance accounts for {format_percent(query)} of the variance of the "
         f"logits, the key's token together with the distance for {format_percent(key)}, on average over layers (the "
         f"two together {together}, {numbers})."
-    )
-
-
-def _sum_layers(capture: Capture) -> list[Sums]:
-    """Compute ``sum_products`` of every layer."""
-    return [sum_products(layer, capture.ordinary_T) for layer in capture.layers]
-
-
-def _bootstrap(sums: Sequence[Sums]) -> tuple[float, float]:
-    """Return the 95 % interval of both shares together, the mean over layers, texts resampled."""
-    return bootstrap_layer_mean(
-        torch.stack([query_N + key_N for query_N, key_N, _ in sums]), torch.stack([squares_N for *_, squares_N in sums])
     )
 
 

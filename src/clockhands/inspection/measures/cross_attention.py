@@ -125,63 +125,49 @@ class CrossAttentionByPosition(Measure):
         layers, control = read_cross_attention(reading.subject, reading.capture), reading.control
         untrained = None
         if control is not None:
-            untrained = float(_stack_shares(read_cross_attention(control.subject, control.capture)).mean())
-        shares_LH = _stack_shares(layers)
+            fresh = read_cross_attention(control.subject, control.capture)
+            untrained = float(torch.stack([layer.by_position_H for layer in fresh]).mean())
+        shares_LH = torch.stack([layer.by_position_H for layer in layers])
         value = float(shares_LH.mean())
         without_g = torch.stack([layer.without_gH.mean(1) for layer in layers]).mean(0)
         low, high = compute_jackknife_interval(value, without_g)
         numbers = f"95 % interval {format_percent_range(low, high)}{describe_untrained(untrained)}"
         return self.make_finding(
-            _describe(value, low, numbers, _describe_largest(shares_LH, layers)),
+            _describe(value, low, numbers, shares_LH, layers),
             value,
             unit=SHARE,
             interval=(low, high),
             references=make_untrained_reference(untrained),
             light="info",
-            table=_make_table(layers),
+            table=Table.of(  # saved tables keep these names, in which a position is a place
+                ("layer", "head", "by place", f"attention within {NEAR} places", "uniform"),
+                [
+                    (index + 1, head + 1, share, layer.near_H[head], layer.near_uniform)
+                    for index, layer in enumerate(layers)
+                    for head, share in enumerate(layer.by_position_H)
+                ],
+            ),
             figure=draw_head_grid(shares_LH, "Share of cross-attention explained by position"),
         )
 
 
-def _describe(value: float, low: float, numbers: str, largest: str) -> str:
-    """Say how much positions alone explain, where the interval lies above zero.
+def _describe(
+    value: float, low: float, numbers: str, shares_LH: Float[Tensor, "L H"], layers: Sequence[CrossStatistics]
+) -> str:
+    """Say how much positions alone explain, where the interval lies above zero, and of which head most.
 
-    ``numbers`` is the text of that interval and of the untrained share, ``largest`` what ``_describe_largest`` returns.
+    ``numbers`` is the text of that interval and of the untrained share.
     """
     if low <= 0:
         return (
             "No effect of positions alone on the attention over the source was found: they explain "
             f"{format_percent(value)} of its variance ({numbers})."
         )
+    layer, head = divmod(int(shares_LH.argmax()), shares_LH.shape[1])
+    most, near = format_percent(float(shares_LH.max())), format_percent(float(layers[layer].near_H[head]))
     return (
         f"Positions alone explain {format_percent(value)} of the variance of the attention over the source, on "
-        f"average over heads ({numbers}); {largest}."
-    )
-
-
-def _stack_shares(layers: Sequence[CrossStatistics]) -> Float[Tensor, "L H"]:
-    """Return the share of every head of every layer."""
-    return torch.stack([layer.by_position_H for layer in layers])
-
-
-def _describe_largest(shares_LH: Float[Tensor, "L H"], layers: Sequence[CrossStatistics]) -> str:
-    """Name the head of which positions explain most, with its attention near the target's own number."""
-    layer, head = divmod(int(shares_LH.argmax()), shares_LH.shape[1])
-    near = float(layers[layer].near_H[head])
-    return (
-        f"most in layer {layer + 1} head {head + 1} ({format_percent(float(shares_LH.max()))}), which puts "
-        f"{format_percent(near)} of its attention within {NEAR} positions of the target's own number (uniform "
-        f"attention {format_percent(layers[layer].near_uniform)})"
-    )
-
-
-def _make_table(layers: Sequence[CrossStatistics]) -> Table:
-    """List the shares of every head."""
-    return Table.of(  # saved tables keep these names, in which a position is a place
-        ("layer", "head", "by place", f"attention within {NEAR} places", "uniform"),
-        [
-            (index + 1, head + 1, share, layer.near_H[head], layer.near_uniform)
-            for index, layer in enumerate(layers)
-            for head, share in enumerate(layer.by_position_H)
-        ],
+        f"average over heads ({numbers}); most in layer {layer + 1} head {head + 1} ({most}), which puts {near} of "
+        f"its attention within {NEAR} positions of the target's own number (uniform attention "
+        f"{format_percent(layers[layer].near_uniform)})."
     )

@@ -14,6 +14,7 @@ from clockhands.findings import Figure, Finding, Light, Panel, Reference, Table,
 from clockhands.inspection.estimators.intervals import compute_central_range, jackknife
 from clockhands.inspection.estimators.matrix_statistics import compute_covariance, count_leading
 from clockhands.inspection.measures.measure import INPUT_HEADING, WINDOWS, Measure
+from clockhands.inspection.number_format import format_decimal
 from clockhands.inspection.reading.capture import FIRST_POSITION_NOTE
 from clockhands.inspection.reading.layer import Layer
 from clockhands.inspection.reading.reading import Reading
@@ -104,8 +105,9 @@ class Directions(Measure):
         light, comment = _judge(z, low <= mean <= high)
         return self.make_finding(
             f"The overlap is {overlap:.3f} (95 % interval {low:.3f} to {high:.3f}); for random rotations it is "
-            f"{mean:.3f} with a standard deviation of {spread:.3f} (z = {z:+.1f}): {comment}. The smallest angle "
-            f"between the subspaces of most of the variance of tokens and of positions is {angle:.0f}°, between random "
+            f"{mean:.3f} with a standard deviation of {spread:.3f} (z = {format_decimal(z, plus=True)}): {comment}. "
+            "The smallest angle between the subspaces of most of the variance of tokens and of positions is "
+            f"{angle:.0f}°, between random "
             f"ones of these sizes {chance:.0f}°.",
             overlap,
             interval=(low, high),
@@ -122,13 +124,11 @@ def _judge(z: float, reaches_chance: bool) -> tuple[Light, str]:
 
     ``reaches_chance``: whether the interval of the overlap over texts holds the mean of chance.
     """
-    if abs(z) > 2 and reaches_chance:
-        return "info", "undecided, since the interval holds the mean of chance"
-    if z < -2:
+    if abs(z) <= 2 or reaches_chance:
+        return "info", "whether they share more directions than by chance, or fewer, is undecided"
+    if z < 0:
         return "good", "tokens and positions are more nearly orthogonal than by chance"
-    if z > 2:
-        return "warn", "tokens and positions share more directions than by chance"
-    return "info", "no significant difference from chance"
+    return "warn", "tokens and positions share more directions than by chance"
 
 
 def _compute_token_covariance(tables: Tables, ids_NT: Int[Tensor, "N T"]) -> Float[Tensor, "D D"]:

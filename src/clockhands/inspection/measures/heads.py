@@ -11,9 +11,8 @@ from clockhands.inspection.drawing import draw_head_grid
 from clockhands.inspection.estimators.intervals import compute_central_range, draw_texts
 from clockhands.inspection.measures.measure import LAYERS_HEADING, MASKED_WINDOWS, Measure, make_untrained_reference
 from clockhands.inspection.number_format import format_percent
-from clockhands.inspection.reading.head_statistics import MAX_OFFSET, HeadStatistics
+from clockhands.inspection.reading.head_statistics import MAX_OFFSET, SAME_TOKEN, HeadStatistics
 from clockhands.inspection.reading.reading import Reading
-from clockhands.inspection.reading.sinks import SAME_TOKEN
 from clockhands.shapes import Float, Tensor
 
 MOSTLY_EXPLAINED = 0.6

@@ -21,8 +21,8 @@ from clockhands.inspection.measures.measure import LAYERS_HEADING, MASKED_WINDOW
 from clockhands.inspection.number_format import format_percent
 from clockhands.inspection.reading.attention_hooks import ComputedAttention
 from clockhands.inspection.reading.capture import BATCH, Capture
+from clockhands.inspection.reading.head_statistics import run_attention
 from clockhands.inspection.reading.reading import Reading
-from clockhands.inspection.reading.sinks import run_attention
 from clockhands.shapes import Float, Int, Tensor
 
 TEXTS = 24

@@ -95,8 +95,11 @@ class LogitLayers(Measure):
         """Measure every layer; the value is the share of position alone in the first."""
         splits = reading.logit_splits
         shares = [split.compute_layer_shares() for split in splits]
-        positional = _compute_positional_shares(splits)
-        untrained = _compute_positional_shares(reading.control.logit_splits) if reading.control else None
+        positional = [compute_positional_share(share) for share in shares]
+        untrained = None
+        if reading.control:
+            control_shares = [split.compute_layer_shares() for split in reading.control.logit_splits]
+            untrained = [compute_positional_share(share) for share in control_shares]
         error = max(split.error for split in splits)
         data_dependent = sum(float(share[TERMS.index(DATA_DEPENDENT)]) for share in shares) / len(shares)
         return self.make_finding(
@@ -108,7 +111,13 @@ class LogitLayers(Measure):
             interval=compute_group_interval(splits[0], *POSITIONAL),
             references=make_untrained_reference(untrained[0] if untrained else None),
             light="warn" if error > EXACT else "info",
-            table=_make_table(shares, splits),
+            table=Table.of(
+                ("layer", "position alone", *TERMS, "reconstruction error"),
+                [
+                    (index + 1, positional[index], *share, split.error)
+                    for index, (share, split) in enumerate(zip(shares, splits, strict=True))
+                ],
+            ),
             figure=draw_shares([f"{index + 1}" for index in range(len(shares))], shares, "layer", untrained),
             details={"error": error, "positional": positional, "positional_untrained": untrained},
         )
@@ -133,17 +142,8 @@ def describe_equal_layers(layers: Sequence[Layer]) -> str:
 def _have_equal_weights(first: nn.Module, second: nn.Module) -> bool:
     ours, theirs = dict(first.named_parameters()), dict(second.named_parameters())
     return first is second or (
-        bool(ours)
-        and ours.keys() == theirs.keys()
-        and all(
-            weight.shape == theirs[name].shape and torch.equal(weight, theirs[name]) for name, weight in ours.items()
-        )
+        bool(ours) and ours.keys() == theirs.keys() and all(torch.equal(ours[name], theirs[name]) for name in ours)
     )
-
-
-def _compute_positional_shares(splits: Sequence[LogitSplit]) -> list[float]:
-    """Return the share of position alone, layer by layer."""
-    return [compute_positional_share(split.compute_layer_shares()) for split in splits]
 
 
 def _describe_ends(splits: Sequence[LogitSplit], untrained: Sequence[float] | None) -> str:
@@ -189,15 +189,6 @@ def _describe_exactness(error: float, data_dependent: float) -> str:
         return f"{choice}The terms add up to the logits, with an error of at most {error:.0e} of the largest logit."
     size = format_percent(error) if error >= 0.001 else f"{100 * error:.2f} %"  # not 0.0 %
     return f"{choice}But the terms miss the logits by up to {size} of the largest logit: take them as a rough guide."
-
-
-def _make_table(shares: Sequence[Tensor], splits: Sequence[LogitSplit]) -> Table:
-    """List the share of position alone and of every term by layer, with the reconstruction error."""
-    rows = [
-        (index + 1, compute_positional_share(share), *share, split.error)
-        for index, (share, split) in enumerate(zip(shares, splits, strict=True))
-    ]
-    return Table.of(("layer", "position alone", *TERMS, "reconstruction error"), rows)
 
 
 _POSITION_ALONE = [TERMS.index(term) for name in POSITIONAL for term in TERM_GROUPS[name]]

@@ -253,7 +253,13 @@ def _draw_figure(tables: Tables, trained: Levels, untrained: Levels | None) -> F
     return Figure(
         (
             Panel(tuple(bars), title="Share of the input", ylabel="share of squared length"),
-            Panel(tuple(lengths), title="Length of each position row", xlabel="position", ylabel="length"),
+            Panel(
+                tuple(lengths),
+                title="Length of each position row",
+                xlabel="position",
+                ylabel="length",
+                ylim=(0.0, 1.08 * max(float(norms.max()), trained.token_length)),
+            ),
         ),
         columns=2,
         title="Length of tokens and of positions at the input",

@@ -170,7 +170,7 @@ def _draw_figure(sweep: Sweep) -> Figure:
     """Draw the share of tokens recovered by factor, with positions and with random vectors."""
     return draw_columns(
         "line",
-        [factor for factor, _, _ in sweep],
+        [f"{factor:g}" for factor, _, _ in sweep],
         {
             "position added": [float(hits.mean()) for _, hits, _ in sweep],
             "random vector added": [float(hits.mean()) for _, _, hits in sweep],
@@ -181,6 +181,5 @@ def _draw_figure(sweep: Sweep) -> Figure:
         height=0.4,
         xlabel="position multiplied by",
         ylabel="share nearest to itself",
-        xscale="log",
         ylim=(0, 1.02),
     )

@@ -19,9 +19,12 @@ from clockhands.inspection.measures.swapped_words import compute_mean_state
 from clockhands.inspection.number_format import format_percent, format_percent_range
 from clockhands.inspection.reading.interventions import LEAST_CHANGE, measure_squared_distance
 from clockhands.inspection.reading.reading import Reading
-from clockhands.inspection.reading.sentence_split import POSITION_ALONE, SENTENCE_TERMS, TOKENS_ALONE, SentenceLayer
 from clockhands.inspection.reading.sentences import (
+    POSITION_ALONE,
+    SENTENCE_TERMS,
+    TOKENS_ALONE,
     Sentence,
+    SentenceLayer,
     list_words,
     make_comparison_rows,
     swap_words,

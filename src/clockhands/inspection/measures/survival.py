@@ -1,4 +1,4 @@
-"""Do positions, and tokens, survive through the layers? What probes read back at every layer.
+"""Do positions, and tokens, survive through the layers? What probes read back, and the share of position in the states.
 
 In names of tensors ``N`` are texts, ``n`` the random splits of them.
 """
@@ -19,7 +19,7 @@ from clockhands.findings import (
     Table,
     draw_columns,
 )
-from clockhands.inspection.estimators.intervals import bound_exactly
+from clockhands.inspection.estimators.intervals import bound_exactly, compute_jackknife_interval
 from clockhands.inspection.estimators.probes import (
     CrossValidation,
     Ridge,
@@ -214,6 +214,17 @@ class Survival(Measure):
         chance = 1 / int(capture.measured_T.sum())
         shares_by_split_without_residuals = probe_without_residuals(subject, capture)
         without_residuals = [float(shares_n.mean()) for shares_n in shares_by_split_without_residuals]
+        empty = [None] * len(trained.position_shares)
+        columns: dict[str, Sequence[float | None]] = {  # saved tables keep these names, in which a token is a word
+            "layer": range(len(trained.position_shares)),
+            "position": trained.position_shares,
+            "from": [low for low, _ in trained.position_intervals],
+            "to": [high for _, high in trained.position_intervals],
+            "word": trained.token_shares,
+            "position, untrained": untrained.position_shares if untrained else empty,
+            "word, untrained": untrained.token_shares if untrained else empty,
+            "position, no residuals": without_residuals or empty,
+        }
         return self.make_finding(
             _describe(trained, untrained, chance)
             + _describe_network(trained, capture, chance)
@@ -229,7 +240,7 @@ class Survival(Measure):
                 *make_untrained_reference(untrained.position_shares[-1] if untrained else None),
             ),
             light="info",
-            table=_make_table(trained, untrained, without_residuals),
+            table=Table.of(tuple(columns), list(zip(*columns.values(), strict=True))),
             figure=_draw_figure(trained, untrained, chance, without_residuals),
             details={"permuted": trained.permuted_share, "texts fitted on": trained.cross_validation.fitted_texts},
         )
@@ -284,22 +295,6 @@ def _describe_without_residuals(
     )
 
 
-def _make_table(trained: ProbeScores, untrained: ProbeScores | None, without_residuals: list[float]) -> Table:
-    """List all shares by layer; columns of what was not measured are empty."""
-    empty = [None] * len(trained.position_shares)
-    columns: dict[str, Sequence[float | None]] = {  # saved tables keep these names, in which a token is a word
-        "layer": range(len(trained.position_shares)),
-        "position": trained.position_shares,
-        "from": [low for low, _ in trained.position_intervals],
-        "to": [high for _, high in trained.position_intervals],
-        "word": trained.token_shares,
-        "position, untrained": untrained.position_shares if untrained else empty,
-        "word, untrained": untrained.token_shares if untrained else empty,
-        "position, no residuals": without_residuals or empty,
-    }
-    return Table.of(tuple(columns), list(zip(*columns.values(), strict=True)))
-
-
 def _draw_figure(
     trained: ProbeScores, untrained: ProbeScores | None, chance: float, without_residuals: list[float]
 ) -> Figure:
@@ -322,4 +317,131 @@ def _draw_figure(
         xlabel="layer (0: embedding)",
         ylabel="share read back exactly",
         ylim=(0.0, 1.02),
+    )
+
+
+def estimate_position_share(states_NTD: Float[Tensor, "N T D"]) -> float:
+    """Estimate the share of the variance of states that is due to position, without the bias of chance.
+
+    The model is state = mean + text + position + interaction, and the share (SS_position − (T−1)·MS_interaction) /
+    SS_total. Its numerator is 0 on average where position adds nothing, whatever the means of the texts are, which are
+    an effect of their own. Needs N ≥ 2 texts of T positions; returns 0 for states that are all equal.
+
+    Source: the analysis of variance of Song & Zhong 2023 with its bias removed.
+    """
+    states = _centre(states_NTD)
+    sums = (states.sum(0), states.sum(1).square().sum(), states.square().sum())
+    return _compute_share(len(states), *sums)
+
+
+def _centre(states_NTD: Tensor) -> Tensor:
+    """Subtract the mean of all states, so that sums of squares do not cancel; in float64."""
+    return states_NTD.double() - states_NTD.double().mean((0, 1))
+
+
+def _compute_share(num_texts: int, sum_TD: Tensor, text_squares: Tensor, squares: Tensor) -> float:
+    """Compute the share from sums over the texts: of states, of the squared sum of each text, and of squares."""
+    length = len(sum_TD)
+    mean_squares = float(sum_TD.sum(0).square().sum()) / (num_texts * length)
+    total = float(squares) - mean_squares
+    position = float(sum_TD.square().sum()) / num_texts - mean_squares
+    text = float(text_squares) / length - mean_squares
+    # (T−1) times the mean square of the interaction, which has (T−1)(N−1) degrees of freedom
+    chance = (total - position - text) / (num_texts - 1)
+    return (position - chance) / max(total, 1e-30)
+
+
+def jackknife_position_share(states_NTD: Float[Tensor, "N T D"]) -> tuple[float, float] | None:
+    """Return the 95 % interval of ``estimate_position_share``: Student's t over the shares without each text.
+
+    None for fewer than three texts, since a share needs two. Source: Tukey 1958.
+    """
+    if len(states_NTD) < 3:
+        return None
+    states = _centre(states_NTD)
+    sum_TD, text_squares_N, squares_N = states.sum(0), states.sum(1).square().sum(-1), states.square().sum((1, 2))
+    shares = [
+        _compute_share(len(states) - 1, sum_TD - text_TD, text_squares_N.sum() - text_square, squares_N.sum() - square)
+        for text_TD, text_square, square in zip(states, text_squares_N, squares_N, strict=True)
+    ]
+    return compute_jackknife_interval(estimate_position_share(states), torch.tensor(shares, dtype=torch.float64))
+
+
+def compute_stable_rank(states_NTD: Float[Tensor, "N T D"]) -> float:
+    """Return Σσ² / σ₁² of the mean state of each position, centred: how many directions these means use.
+
+    σ are the singular values. Source: the stable rank of Rudelson & Vershynin 2007.
+    """
+    position_TD = states_NTD.double().mean(0)
+    values = torch.linalg.svdvals(position_TD - position_TD.mean(0)).square()
+    return float(values.sum() / values[0].clamp_min(1e-30))
+
+
+class StateShare(Measure):
+    """The share of position in the variance of the hidden states of every layer."""
+
+    name = "survival.share"
+    question = "How much of the hidden state is position?"
+    references = ("untrained",)
+    method = (
+        "Two-way analysis of variance: h(text, t) = μ + text + pos_t + interaction. The share is (SS_pos − "
+        "(T−1)·MS_interaction) / SS_total, from which the part that chance puts into SS_pos is already taken; without "
+        "that a model with no position at all would score one over the number of texts. Interval: jackknife over the "
+        "texts, Student's t (Tukey 1958). Untrained: fresh weights." + FIRST_POSITION_NOTE
+    )
+    source = "Song & Zhong 2023, with the bias removed"
+    heading = LAYERS_HEADING
+    rests_on = TASK
+
+    def run(self, reading: Reading) -> Finding:
+        """Measure the states after every layer; the value is the share after the last."""
+        capture = reading.capture
+        # One layer at a time, since the states may lie on the disk.
+        shares = [estimate_position_share(hidden[:, capture.measured_T]) for hidden in capture.hidden]
+        ranks = [compute_stable_rank(hidden[:, capture.measured_T]) for hidden in capture.hidden]
+        untrained = None
+        if reading.control:
+            fresh = reading.control.capture
+            untrained = [estimate_position_share(hidden[:, fresh.measured_T]) for hidden in fresh.hidden]
+        interval = jackknife_position_share(capture.hidden[-1][:, capture.measured_T])
+        return self.make_finding(
+            _describe_share(shares, interval, untrained),
+            shares[-1],
+            unit=SHARE,
+            interval=interval,
+            references=make_untrained_reference(untrained[-1] if untrained is not None else None),
+            light="info",
+            table=Table.of(
+                ("layer", "share", "stable rank of the mean positions", "untrained"),
+                [
+                    (layer, share, rank, untrained[layer] if untrained else None)
+                    for layer, (share, rank) in enumerate(zip(shares, ranks, strict=True))
+                ],
+            ),
+            figure=draw_columns(
+                "line",
+                range(len(shares)),
+                {"this model": shares, "untrained": untrained},
+                title="How much of the states position makes up, by layer",
+                main="this model",
+                reference=("untrained",),
+                xlabel="layer (0: embedding)",
+                ylabel="share of variance",
+            ),
+        )
+
+
+def _describe_share(shares: list[float], interval: tuple[float, float] | None, untrained: list[float] | None) -> str:
+    """Say what position accounts for; after the last layer it is undecided where the interval holds 0."""
+    notes = [f"95 % interval {format_percent_range(*interval)}"] if interval else []
+    notes += [f"untrained {format_percent(untrained[0])} and {format_percent(untrained[-1])}"] if untrained else []
+    note = f" ({'; '.join(notes)})" if notes else ""
+    peak = max(range(len(shares)), key=shares.__getitem__)
+    undecided = (
+        " Whether it accounts for any after the last layer is undecided." if interval and interval[0] <= 0 else ""
+    )
+    return (
+        f"Position accounts for {format_percent(shares[0])} of the variance of the states after the embedding and for "
+        f"{format_percent(shares[-1])} after the last layer{note}; the largest share is "
+        f"{format_percent(shares[peak])}, after {f'layer {peak}' if peak else 'the embedding'}.{undecided}"
     )

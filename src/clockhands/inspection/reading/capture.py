@@ -1,4 +1,4 @@
-"""Run a model over texts, and record hidden states and the input of every attention layer.
+"""Run a model over texts, and record hidden states and the input of every attention layer that can be run alone.
 
 Each batch runs once. Before that the first batch runs twice, to find the attention layers, and its first text once, to
 know the size of the states.
@@ -6,10 +6,6 @@ know the size of the states.
 Attention itself is not stored: a layer is run again on its recorded input, batch by batch, whenever its queries, keys
 and logits are needed. What is stored grows with layers × texts × length × width; only the masks among the recorded
 arguments, those of one batch, grow with length².
-
-Where recordings are kept: in memory, or in temporary files when together they would be too large.
-
-Find the attention layers of a model that can be run again alone, and say why others cannot.
 """
 
 from __future__ import annotations
@@ -45,15 +41,10 @@ class TensorStorage:
 
     def __init__(self, total: int) -> None:
         """Prepare for ``total`` bytes. Raises UsageError if they do not fit the disk of temporary files."""
-        self.folder = None
+        self.folder: tempfile.TemporaryDirectory[str] | None = None
         self.count = 0
-        if total > MOST_IN_MEMORY:
-            self._check_disk(total)
-            self.folder = tempfile.TemporaryDirectory(prefix="clockhands-")
-
-    @staticmethod
-    def _check_disk(total: int) -> None:
-        """Raise UsageError if ``total`` bytes do not fit the disk of temporary files."""
+        if total <= MOST_IN_MEMORY:
+            return
         free = shutil.disk_usage(tempfile.gettempdir()).free
         if total > free:
             raise UsageError(
@@ -61,6 +52,7 @@ class TensorStorage:
                 f"are free in {tempfile.gettempdir()}; lower --texts (count=...) or --length (length=...), or set "
                 "TMPDIR"
             )
+        self.folder = tempfile.TemporaryDirectory(prefix="clockhands-")
 
     def allocate(self, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
         """Return an uninitialised tensor on the CPU, in memory or in a file of its own."""
@@ -261,12 +253,13 @@ def capture(
     ordinary_T: Bool[Tensor, " T"] | None = None,
     source_NS: Int[Tensor, "N S"] | None = None,
     batch: int = BATCH,
-    progress: Callable[[], object] = lambda: None,
+    progress: Callable[[int], object] = lambda done: None,
 ) -> Capture:
     """Run ``forward`` over all windows, ``batch`` at once, and record what a replay of its attention needs.
 
     ``ordinary_T`` marks the positions without special tokens (default: all). ``source_NS`` goes to ``forward`` as
-    ``source_BS``, batch by batch. ``progress`` is called after each batch. Attention that is not computed as logits of
+    ``source_BS``, batch by batch. ``progress`` is called before each batch with
+    the number of texts that are done. Attention that is not computed as logits of
     every token for every token is left out, and ``unread_reason`` says why. Raises CheckpointError if no attention was
     seen in the model, or if it gives NaN or infinite states, or not one state per token; UsageError if the disk has no
     room for the states.
@@ -284,12 +277,12 @@ def capture(
     layers = [_make_layer(index, call, ids_NT, model, storage) for index, call in enumerate(calls)]
     hidden = [storage.allocate((len(ids_NT), *state.shape[1:]), state.dtype) for state in states]
     for start in range(0, len(ids_NT), batch):
+        progress(start)
         # The last text fills up the last batch: masks among the recorded arguments have the size of a batch.
         rows = torch.arange(start, start + batch).clamp(max=len(ids_NT) - 1)
         with listen(model, ignore_attention), _store_inputs(layers, rows):
             states = forward(ids_NT[rows], **result.make_forward_options(rows))
         _store_states(hidden, states, rows, model)
-        progress()
     result.hidden, result.layers = hidden, layers
     return result
 

@@ -271,19 +271,20 @@ PREFERRED_POSITIONS = "preferred positions (constant–position)"
 """Names of the groups that single measures ask for."""
 TERM_GROUPS: dict[str, tuple[str, ...]] = {
     "position–position": ("position–position",),
+    PREFERRED_POSITIONS: ("constant–position", "position–constant", "added, position"),
+    DISTANCE: ("constant–constant", "added, constant"),
     CONTENT: ("content–content",),
     "content–position": ("content–position",),
     "position–content": ("position–content",),
     PREFERRED_TOKENS: ("constant–content", "content–constant"),
-    PREFERRED_POSITIONS: ("constant–position", "position–constant", "added, position"),
-    DISTANCE: ("constant–constant", "added, constant"),
     "content × distance": ("added, content",),
     "tokens choose positions (data-dependent)": (DATA_DEPENDENT,),
 }
-"""The terms of each group, by its name in figures. Names are query–key: content–position is a query's content that
-attends to positions. Preferred tokens attract every query alike, by their own content and the constant part of the
-query; the reverse of that term goes with it. Preferred positions are the same of positions. "Distance" depends on the
-distance alone: the constant–constant term, and what the layer adds to all texts."""
+"""The terms of each group, by its name in figures; those that no token changes come first, and so stand together. Names
+are query–key: content–position is a query's content that attends to positions. Preferred tokens attract every query
+alike, by their own content and the constant part of the query; the reverse of that term goes with it. Preferred
+positions are the same of positions. "Distance" depends on the distance alone: the constant–constant term, and what the
+layer adds to all texts."""
 
 POSITIONAL = ("position–position", PREFERRED_POSITIONS, DISTANCE)
 """The groups that do not depend on which tokens a text has."""

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
 import torch
 
 from clockhands.findings import Finding
-from clockhands.inspection.reading.capture import BATCH, Capture, capture
-from clockhands.inspection.reading.head_statistics import HeadStatistics, HeadSums
+from clockhands.inspection.reading.capture import Capture, capture
+from clockhands.inspection.reading.head_statistics import HeadStatistics, HeadSums, Sink, find_sinks
 from clockhands.inspection.reading.interventions import Interventions, intervene
 from clockhands.inspection.reading.logit_split import LogitSplit, split_logits
-from clockhands.inspection.reading.sentence_split import SentenceLayer, split_sentence
-from clockhands.inspection.reading.sentences import Sentence
-from clockhands.inspection.reading.sinks import Sink, find_sinks
+from clockhands.inspection.reading.sentences import Sentence, SentenceLayer, split_sentence
 from clockhands.inspection.reading.windows import Windows
 from clockhands.models.influence import Influence, find_influence
 from clockhands.models.subject import Subject
+from clockhands.progress import CountProgress, ignore_count
 from clockhands.shapes import Float, Tensor
 
 
@@ -97,31 +96,21 @@ class Reading:
         return intervene(self.subject, self.capture)
 
 
-def read_model(
-    subject: Subject,
-    windows: Windows,
-    expect: Callable[[int], object] = lambda steps: None,
-    progress: Callable[[str], object] = lambda step: None,
-) -> Reading:
-    """Run a model over windows, split the logits of every layer and count what its heads attend to.
-
-    ``expect`` is called with the number of steps to come, ``progress`` with the name of each step that is done.
-    """
-    expect(-(-len(windows.ids_NT) // BATCH))
+def read_model(subject: Subject, windows: Windows, progress: CountProgress = ignore_count) -> Reading:
+    """Run a model over windows, split the logits of every layer and count what its heads attend to."""
+    count = len(windows.ids_NT)
     recorded = capture(
         subject.model,
         subject.forward,
         windows.ids_NT,
         ordinary_T=windows.ordinary_T,
         source_NS=windows.source_NS,
-        batch=BATCH,
-        progress=lambda: progress(f"reading {subject.name}"),
+        progress=lambda done: progress(f"reading {subject.name}", done, count),
     )
     reading = Reading(subject, recorded)
-    expect(len(recorded.layers))
     for layer in recorded.layers:
+        progress(f"splitting the logits of {subject.name}", layer.index, len(recorded.layers))
         sums = HeadSums(windows.ordinary_T)
         reading.logit_splits.append(split_logits(layer, windows.ordinary_T, sums.add))
         reading.head_statistics.append(sums.summarise())
-        progress(f"layer {layer.index + 1} of {subject.name}")
     return reading
