@@ -31,8 +31,9 @@ TURNS: dict[Place, str] = {
     ("inspection/reading/logit_split.py", "compute_positional_share"): "measure",
     ("inspection/measures/measure.py", "make_finding"): "measure",
 }
-"""Where the share of position in the logits is on its way: queries and keys, their parts, sums, share, finding. Those of
-the split count where it is running, those of the measure where that measure is."""
+"""Where the share of position in the logits is on its way: queries and keys, their parts, sums, share, finding.
+
+Those of the split count where it is running, those of the measure where that measure is."""
 
 
 def locate(frame: FrameType) -> Place | None:

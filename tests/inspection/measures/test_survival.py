@@ -75,15 +75,15 @@ def test_what_reaches_the_last_layer_without_residual_connections(kept: bool) ->
     assert ("it is undecided whether any position can be read back after the last layer" in cut) == (not kept)
 
 
-TEXTS, LENGTH, WIDTH = 8, 16, 4
+TEXTS, TOKENS, WIDTH = 8, 16, 4
 
 
 def _draw(texts: float, positions: float, seed: int) -> torch.Tensor:
     """Draw noise with an effect of the text and one of the position, of these standard deviations."""
     generator = torch.Generator().manual_seed(seed)
-    noise = torch.randn(TEXTS, LENGTH, WIDTH, generator=generator)
+    noise = torch.randn(TEXTS, TOKENS, WIDTH, generator=generator)
     text = texts * torch.randn(TEXTS, 1, WIDTH, generator=generator)
-    return noise + text + positions * torch.randn(1, LENGTH, WIDTH, generator=generator)
+    return noise + text + positions * torch.randn(1, TOKENS, WIDTH, generator=generator)
 
 
 @pytest.mark.parametrize("texts", [0.0, 3.0])
@@ -100,7 +100,7 @@ def test_positions_beside_such_texts_are_found() -> None:
 
 
 def test_the_same_states_at_every_text_are_all_position() -> None:
-    states = torch.randn(1, LENGTH, WIDTH, generator=torch.Generator().manual_seed(0)).expand(TEXTS, -1, -1)
+    states = torch.randn(1, TOKENS, WIDTH, generator=torch.Generator().manual_seed(0)).expand(TEXTS, -1, -1)
     assert estimate_position_share(states) == pytest.approx(1.0)
     assert jackknife_position_share(states) == pytest.approx((1.0, 1.0))
 
