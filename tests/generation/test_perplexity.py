@@ -14,8 +14,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from clockhands.errors import UsageError
 from clockhands.generation import evaluate_windows, perplexity
-from clockhands.generation.evaluation import Loss
 from clockhands.generation.perplexity import choose_batch, cut_evaluation_windows
+from clockhands.generation.score import Loss
 from clockhands.models import LanguageModel, open_language_model
 from tests.runs.tiny import LENGTH, make_tokenizer, save_model
 

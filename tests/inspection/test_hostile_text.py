@@ -121,7 +121,8 @@ def test_a_findings_file_of_an_enemy_is_text() -> None:
     read = Findings.from_json(whole.to_json())
     assert read.to_json() == whole.to_json()
     assert json.dumps(EVIL) in whole.to_json()
-    assert _harmless(make_page(read)) and "alert(1)" in make_page(read)
+    page = make_page(read)
+    assert _harmless(page) and "alert(1)" in page
 
 
 def _poison(value: Any) -> Any:

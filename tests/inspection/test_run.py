@@ -121,8 +121,8 @@ def test_a_layer_that_cannot_be_read_is_explained_where_others_can() -> None:
     assert capture(model, Subject.of(model).forward, _ids()).unread_reason == ""
 
 
-DRAWN = {"bert", "t5", "rope"}
-"""Models whose pages are drawn: a table that is added, a bias, and hands; those of a family look alike."""
+DRAWN = {"bert", "rope"}
+"""Models whose pages are drawn: a table that is added, and hands; others have the same figures with other numbers."""
 SAMPLED = {
     "loudness", "directions", "recovery", "kernel", "kernel.frequencies", "kernel.terms", "logits.layers",
     "logits.heads", "survival", "survival.share", "heads.positional", "heads.distance", "heads.across",

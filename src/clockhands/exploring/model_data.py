@@ -16,7 +16,7 @@ from clockhands.data import Pair
 from clockhands.exploring.controls import list_applicable, read_amplitude, read_token_scale
 from clockhands.exploring.support import check_support, list_stacks
 from clockhands.exploring.tokenizer_rules import describe_tokens, read_rules
-from clockhands.generation.engines.engine import get_end_tokens, get_start_token
+from clockhands.generation.engines import get_end_tokens, get_start_token
 from clockhands.model import TransformerConfig
 from clockhands.model.block import Block
 from clockhands.model.config_types import StackSide

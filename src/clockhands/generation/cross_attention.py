@@ -18,8 +18,6 @@ from clockhands.shapes import Float, Tensor
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-__all__ = ["compute_cross_attention", "draw_cross_attention"]
-
 
 def compute_cross_attention(
     run: str | Path | Run, source: str, target: str | None = None

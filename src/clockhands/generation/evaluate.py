@@ -15,16 +15,13 @@ from clockhands.data.collate import Batch, PairCollator
 from clockhands.data.encoding import LONGEST
 from clockhands.errors import DataError, UsageError
 from clockhands.findings import Table
-from clockhands.generation.evaluation import Evaluation, Loss
 from clockhands.generation.perplexity import evaluate_windows
-from clockhands.generation.score import make_bleu, match_exactly, score_translations
+from clockhands.generation.score import Evaluation, Loss, make_bleu, match_exactly, score_translations
 from clockhands.generation.translate import Search, Translation, translate
 from clockhands.models import LanguageModel, to_language_model
 from clockhands.progress import CountProgress, ignore_count
 from clockhands.runs import Run, open_run
 from clockhands.shapes import Float, Tensor
-
-__all__ = ["WINDOW_LENGTH", "compute_token_losses", "evaluate", "measure_pair_loss"]
 
 WINDOW_LENGTH = 128
 """The tokens of a window in which a language model reads documents, where no length is given."""

@@ -16,8 +16,6 @@ from clockhands.generation.memory_check import check_memory
 from clockhands.models import LanguageModel, to_language_model
 from clockhands.runs import Run
 
-__all__ = ["generate"]
-
 LEAST_VALUES = {"tokens": 1, "temperature": 0, "top_k": 0, "beam": 1, "samples": 1, "max_prompt": 1}
 """The least value of each argument but ``top_p``."""
 MIN_TOP_P = 1e-9
@@ -70,19 +68,25 @@ def generate(
     model = to_language_model(run, "generate")
     ids = _encode_prompt(model, prompt, max_prompt)
     length, rows = len(ids) + tokens, max(beam, samples)
-    _check_position_table(model, length)
+    if model.max_length is not None and length > model.max_length:
+        raise UsageError(
+            f"prompt and continuation have up to {length:,} tokens, and {model.source} has a table of "
+            f"{model.max_length:,} positions; lower tokens or max_prompt"
+        )
     check_memory(model.model, batch=1, beam=rows, length=length, advice="tokens, beam or samples")
     options: dict[str, Any] = {"max_new_tokens": tokens, "num_beams": beam, "do_sample": sampling}
     if sampling:
-        options |= _fill_in_defaults(**sampling_options)
-    with _use_seed(seed, model.device):
-        new_ids_NS = _generate_ids(model, ids, num_return_sequences=samples, **options)
-    return [prompt + text for text in model.tokenizer.batch_decode(new_ids_NS, skip_special_tokens=True)]
-
-
-def _fill_in_defaults(**options: float | int | None) -> dict[str, float | int | None]:
-    """Return sampling options with its default in place of each None."""
-    return {name: SAMPLING_DEFAULTS[name] if value is None else value for name, value in options.items()}
+        given = {name: value for name, value in sampling_options.items() if value is not None}
+        options |= SAMPLING_DEFAULTS | given
+    tokenizer = model.tokenizer
+    pad = tokenizer.eos_token_id if tokenizer.pad_token_id is None else tokenizer.pad_token_id
+    ids_BS = torch.tensor([ids], device=model.device)
+    with _use_seed(seed, model.device), torch.inference_mode():
+        written_NS = model.model.generate(
+            input_ids=ids_BS, attention_mask=torch.ones_like(ids_BS), pad_token_id=pad, num_return_sequences=samples,
+            **options,
+        )  # fmt: skip
+    return [prompt + text for text in tokenizer.batch_decode(written_NS[:, len(ids) :], skip_special_tokens=True)]
 
 
 @contextmanager
@@ -111,27 +115,6 @@ def _encode_prompt(model: LanguageModel, prompt: str, max_tokens: int) -> list[i
     if not ids:
         raise UsageError(f"the tokenizer of {model.source} has no token to begin a text with; give a prompt")
     return ids
-
-
-def _check_position_table(model: LanguageModel, length: int) -> None:
-    """Raise UsageError for a text that is longer than the model's table of positions."""
-    if model.max_length is not None and length > model.max_length:
-        raise UsageError(
-            f"prompt and continuation have up to {length:,} tokens, and {model.source} has a table of "
-            f"{model.max_length:,} positions; lower tokens or max_prompt"
-        )
-
-
-@torch.inference_mode()
-def _generate_ids(model: LanguageModel, ids: list[int], **options: Any) -> torch.Tensor:
-    """Return the token ids that ``generate`` of transformers adds to a prompt: [samples, new tokens]."""
-    tokenizer = model.tokenizer
-    pad = tokenizer.eos_token_id if tokenizer.pad_token_id is None else tokenizer.pad_token_id
-    ids_BS = torch.tensor([ids], device=model.device)
-    mask_BS = torch.ones_like(ids_BS)
-    out_NS = model.model.generate(input_ids=ids_BS, attention_mask=mask_BS, pad_token_id=pad, **options)
-    new_ids_NS: torch.Tensor = out_NS[:, len(ids) :]
-    return new_ids_NS
 
 
 def _check_ranges(**values: float | int | None) -> None:

@@ -13,8 +13,6 @@ from clockhands.models.streaming import find_device
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-__all__ = ["check_memory", "estimate_bytes"]
-
 
 def estimate_bytes(model: PreTrainedModel, *, batch: int, beam: int, length: int, source_length: int = 0) -> int:
     """Return a lower bound of the memory, in bytes, that a search takes, so that nothing is refused that would fit.
@@ -44,7 +42,10 @@ def estimate_bytes(model: PreTrainedModel, *, batch: int, beam: int, length: int
     has_plain_layer = not all(map(config.has_experts, range(config.encoder_layers)))
     inner_width = config.d_ff if has_plain_layer else config.shared_expert_width
     encoder_numbers = batch * source_length * (2 * config.d_model + inner_width)
-    decoder_numbers = batch * beam * numbers_per_layer * sum(_list_cached_lengths(decoder, length)[:layers])
+    # A layer's cache holds all tokens of a text, or those of its window.
+    windows = [find_window(decoder.schemes.get_scheme(layer)) for layer in range(layers)]
+    tokens = sum(length if window is None else min(length, max(window, 1)) for window in windows)
+    decoder_numbers = batch * beam * numbers_per_layer * tokens
     decoder_numbers += batch * source_length * (2 * heads * head_dim * layers + config.d_model)
     return int(next(model.parameters()).element_size() * max(encoder_numbers, decoder_numbers))
 
@@ -54,12 +55,6 @@ def must_reread_text(decoder: Stack) -> bool:
     schemes = [*decoder.schemes.used, *(decoder.cross_schemes.used if decoder.cross_schemes is not None else ())]
     by_scheme = any(scheme.declares.depends_on_length for scheme in schemes)
     return by_scheme or (decoder.transform is not None and decoder.transform.depends_on_length)
-
-
-def _list_cached_lengths(decoder: Stack, length: int) -> list[int]:
-    """Return how many tokens of a text the cache of each layer holds at least: all, or those of its window."""
-    windows = [find_window(decoder.schemes.get_scheme(layer)) for layer in range(len(decoder.blocks))]
-    return [length if window is None else min(length, max(window, 1)) for window in windows]
 
 
 def _estimate_foreign_bytes(model: PreTrainedModel, tokens: int) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -15,20 +15,11 @@ from numpy.typing import NDArray
 from clockhands.data import encode_documents
 from clockhands.errors import ShortTextError, UsageError
 from clockhands.findings import Table
-from clockhands.generation.evaluation import Evaluation, Loss
-from clockhands.generation.score import Score
+from clockhands.generation.score import Evaluation, Loss, Score
 from clockhands.machine import format_bytes, measure_free_memory
 from clockhands.models import LanguageModel
 from clockhands.progress import CountProgress, ignore_count
 from clockhands.shapes import Float, Int, Tensor
-
-__all__ = [
-    "EvaluationWindows",
-    "choose_batch",
-    "compute_next_token_losses",
-    "cut_evaluation_windows",
-    "evaluate_windows",
-]
 
 MOST_WINDOWS = 32
 """The most windows that are read at a time where the caller gives no number."""
@@ -155,7 +146,13 @@ def evaluate_windows(
     windows = cut_evaluation_windows(model, documents, length, stride)
     if batch is not None and batch < 1:
         raise UsageError(f"batch={batch}; at least one window is read at a time")
-    losses_NS = np.concatenate(list(_read_losses(model, windows, batch or choose_batch(model, length), progress)))
+    size, read = batch or choose_batch(model, length), []
+    for first in range(0, len(windows), size):
+        progress("reading windows", first, len(windows))
+        ids_BS = torch.from_numpy(windows.ids_NS[first : first + size])
+        read.append(compute_next_token_losses(model, ids_BS).double().cpu().numpy())
+    progress("reading windows", len(windows), len(windows))
+    losses_NS = np.concatenate(read)
     losses_NS = np.where(windows.counted_NS[:, 1:], losses_NS, 0.0)
     loss, resampled = _group_windows(losses_NS, windows)
     low, high = loss.interval
@@ -163,17 +160,6 @@ def evaluate_windows(
     perplexity = Score("perplexity", math.exp(loss.mean), math.exp(low), math.exp(high), signature)
     table = _tabulate_by_place(losses_NS, windows.counted_NS[:, 1:], buckets)
     return Evaluation((loss.to_score(), perplexity), loss, table, resampled=resampled)
-
-
-def _read_losses(
-    model: LanguageModel, windows: EvaluationWindows, batch: int, progress: CountProgress
-) -> Iterator[Float[np.ndarray, "B S-1"]]:
-    """Yield the losses of the windows, batch by batch, in float64."""
-    for first in range(0, len(windows), batch):
-        progress("reading windows", first, len(windows))
-        ids_BS = torch.from_numpy(windows.ids_NS[first : first + batch])
-        yield compute_next_token_losses(model, ids_BS).double().cpu().numpy()
-    progress("reading windows", len(windows), len(windows))
 
 
 def _group_windows(losses_NS: Float[np.ndarray, "N S-1"], windows: EvaluationWindows) -> tuple[Loss, str]:

@@ -1,4 +1,7 @@
-"""Scores of translations: BLEU and chrF by sacreBLEU with its bootstrap, exact match with its exact interval."""
+"""Scores with their intervals: BLEU and chrF by sacreBLEU and its bootstrap, exact match, and the loss of examples.
+
+``Evaluation`` holds what one evaluation gives of them.
+"""
 
 from __future__ import annotations
 
@@ -11,20 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clockhands.errors import DataError, UsageError, describe_unknown
+from clockhands.findings import Table
 
 if TYPE_CHECKING:
     from sacrebleu.metrics.bleu import BLEU
 
-__all__ = [
-    "Score",
-    "bootstrap_mean_interval",
-    "compute_exact_interval",
-    "compute_exact_match",
-    "describe_uniform_guess",
-    "make_bleu",
-    "match_exactly",
-    "score_translations",
-]
+    from clockhands.generation.translate import Translation
+
 
 RESAMPLES = 1000
 """Resamples of a bootstrap interval."""
@@ -162,3 +158,66 @@ def _score_corpus(metric: Any, hypotheses: Sequence[str], references: Sequence[s
     mean = float(result._mean) if len(hypotheses) > 1 else float(result.score)
     signature = str(metric.get_signature().format(short=True))
     return Score(str(result.name), float(result.score), mean - half_width, mean + half_width, signature)
+
+
+@dataclass(frozen=True)
+class Loss:
+    """The loss of a model on N examples, in nats.
+
+    An example is a pair for a translator; for a language model it is a document, or a stretch of neighbouring windows
+    where there are few documents.
+
+    Args:
+        nats_N: the sum of the token losses of each example.
+        tokens_N: the number of tokens of each example that are predicted.
+    """
+
+    nats_N: NDArray[np.float64]
+    tokens_N: NDArray[np.int64]
+
+    @property
+    def mean(self) -> float:
+        """The mean loss of a token, over all tokens of all examples, in nats."""
+        return float(self.nats_N.sum() / self.tokens_N.sum())
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """The 95 % bootstrap interval of ``mean``, by resampling examples.
+
+        One number of each example is resampled, ``linearised_N``.
+        """
+        return bootstrap_mean_interval(self.linearised_N)
+
+    @property
+    def linearised_N(self) -> NDArray[np.float64]:
+        """The mean, plus how far the loss of each example lies from what the mean expects of its tokens: [N].
+
+        ``mean`` is a ratio of two sums, linearised around its value (Särndal et al. 1992, section 5.6).
+        """
+        return self.mean + (self.nats_N - self.mean * self.tokens_N) / self.tokens_N.mean()
+
+    def to_score(self) -> Score:
+        """Return the mean loss and its interval as a score."""
+        return Score("loss", self.mean, *self.interval, "nats per token")
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What ``evaluate`` measured.
+
+    Args:
+        scores: of a translator, by their names, ``BLEU``, ``chrF2``, ``exact`` and ``loss``; of a language model,
+            ``loss`` and ``perplexity``.
+        loss: the loss of every example.
+        by_length: a table of the loss by the length of the target; of a language model, which reads windows of one
+            length, by the place of the predicted token in its window.
+        translations: those of the sources, in order; empty for a language model.
+        resampled: what the bootstrap resamples for the intervals of a language model, such as "12 documents"; empty for
+            translations.
+    """
+
+    scores: tuple[Score, ...]
+    loss: Loss
+    by_length: Table
+    translations: tuple[Translation, ...] = ()
+    resampled: str = ""

@@ -18,8 +18,6 @@ from clockhands.generation.engines import ENGINES, DecodingOptions, Engine, choo
 from clockhands.generation.memory_check import check_memory
 from clockhands.runs import Run, open_run
 
-__all__ = ["Search", "Translation", "bound_length", "translate"]
-
 MOST_POOL_BATCHES = 32
 """The most batches in a pool, which is what is read at a time and sorted by length: a larger pool needs less padding.
 
@@ -150,8 +148,13 @@ def _translate_pool(run: Run, engine: Engine, pool: list[str], search: Search) -
         for bound, group in groupby(order, key=lambda index: bound_length(len(ids[index]), search.max_length))
         for indices in _split_into_batches(group, search.batch)
     ]
+    advice = "batch (--batch)" if search.beam == 1 else "beam (--beam) or batch (--batch)"
     for _, indices in batches:
-        _check_batch_memory(run, [ids[index] for index in indices], search)
+        # Refused is what does not fit even if each translation is only as long as its source.
+        source_length = max(len(ids[index]) for index in indices)
+        length = min(source_length, search.max_length or source_length)
+        sizes = {"batch": len(indices), "beam": search.beam, "length": length, "source_length": source_length}
+        check_memory(run.model, **sizes, advice=advice)
     for bound, indices in batches:
         texts, scores = _translate_batch(run, engine, [ids[index] for index in indices], bound, search)
         rows = zip(indices, texts, scores, strict=True)
@@ -169,15 +172,6 @@ def _split_into_batches(items: Iterable[int], size: int) -> Iterator[list[int]]:
     stream = iter(items)
     while batch := list(islice(stream, size)):
         yield batch
-
-
-def _check_batch_memory(run: Run, rows: list[list[int]], search: Search) -> None:
-    """Raise UsageError if a batch does not fit the memory even if each translation is only as long as its source."""
-    source_length = max(map(len, rows))
-    length = min(source_length, search.max_length or source_length)
-    advice = "batch (--batch)" if search.beam == 1 else "beam (--beam) or batch (--batch)"
-    sizes = {"batch": len(rows), "beam": search.beam, "length": length, "source_length": source_length}
-    check_memory(run.model, **sizes, advice=advice)
 
 
 def _translate_batch(

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from clockhands.errors import MissingPackageError, UsageError, describe_unknown
-from clockhands.generation.engines.engine import (
+from clockhands.generation.engines import (
     DecodedSequence,
     DecodingOptions,
     Engine,
@@ -102,7 +102,13 @@ class CTranslate2Engine(Engine):
             min_decoding_length=0, max_input_length=0, return_end_token=True, return_scores=True,
             end_token=list(map(str, self.end_tokens)) or None,
         )  # fmt: skip
-        texts = [_read_result(result.hypotheses[0], result.scores[0], penalty) for result in results]
+        # CTranslate2 has divided a log-probability by tokens ** penalty.
+        texts = [
+            DecodedSequence(
+                [int(token) for token in result.hypotheses[0]], result.scores[0] * len(result.hypotheses[0]) ** penalty
+            )
+            for result in results
+        ]
         unfinished = (len(text.tokens) == max_length and text.tokens[-1] not in self.end_tokens for text in texts)
         if max_length < decoding.max_new_tokens and any(unfinished):
             # The scheme has too few positions for such a text: refuse it as the model itself would.
@@ -115,11 +121,17 @@ class CTranslate2Engine(Engine):
         Returns how long texts can be: ``target_length``, or the number of positions of the decoder's scheme if that is
         less.
         """
-        limits = [_get_position_limit(stack.schemes.at_input) for _, stack in _list_stacks(self.model.transformer)]
+        declared = [stack.schemes.at_input.declares for _, stack in _list_stacks(self.model.transformer)]
+        limits = [
+            sys.maxsize if given.max_length is None or given.beyond != "raise" else given.max_length
+            for given in declared
+        ]
         needed = [source_length, min(target_length, limits[1])]
         if any(length > table for length, table in zip(needed, self.table_lengths, strict=True)):
+            # Twice the needed positions, so that tables are seldom made again, and no more than there are.
             self.table_lengths = [
-                _plan_table_length(length, limit) for length, limit in zip(needed, limits, strict=True)
+                max(length, min(limit, max(TABLE_LENGTH, 2 * length)))
+                for length, limit in zip(needed, limits, strict=True)
             ]
             device = self.model.device
             with tempfile.TemporaryDirectory() as folder:
@@ -129,25 +141,6 @@ class CTranslate2Engine(Engine):
                     intra_threads=torch.get_num_threads(),
                 )  # fmt: skip
         return needed[1]
-
-
-def _get_position_limit(scheme: Scheme) -> int:
-    """Return how many positions a scheme has; ``sys.maxsize`` if it takes any number of them."""
-    declares = scheme.declares
-    return sys.maxsize if declares.max_length is None or declares.beyond != "raise" else declares.max_length
-
-
-def _plan_table_length(needed: int, limit: int) -> int:
-    """Return the length of a position table: ``TABLE_LENGTH``, or twice the needed positions if that is more.
-
-    So tables are seldom made again. A table has at most ``limit`` positions, but never fewer than needed.
-    """
-    return max(needed, min(limit, max(TABLE_LENGTH, 2 * needed)))
-
-
-def _read_result(tokens: list[str], score: float, penalty: float) -> DecodedSequence:
-    """Return a text of CTranslate2 with its log-probability, which CTranslate2 has divided by tokens ** penalty."""
-    return DecodedSequence([int(token) for token in tokens], score * len(tokens) ** penalty)
 
 
 def list_obstacles(transformer: Transformer) -> list[str]:

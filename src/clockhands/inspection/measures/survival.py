@@ -427,6 +427,7 @@ class StateShare(Measure):
                 reference=("untrained",),
                 xlabel="layer (0: embedding)",
                 ylabel="share of variance",
+                ylim=(min(0.0, *shares), 1.08 * max(*shares, *(untrained or ()))),
             ),
         )
 
