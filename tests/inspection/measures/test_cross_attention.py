@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from clockhands.inspection.measures.cross_attention import CrossStatistics, _describe_largest
+from clockhands.inspection.measures.cross_attention import CrossStatistics, _describe
 from clockhands.inspection.reading.capture import Capture, capture
 from clockhands.model import PositionConfig, Transformer, TransformerConfig
 from clockhands.models.subject import Subject
@@ -53,9 +53,9 @@ def test_the_head_that_goes_by_position_most_is_named_with_what_it_puts_near() -
         for shares, near in (([0.1, 0.2], [0.3, 0.3]), ([0.7, 0.1], [0.9, 0.2]))
     ]
     shares_LH = torch.stack([layer.by_position_H for layer in layers])
-    assert _describe_largest(shares_LH, layers) == (
-        "most in layer 2 head 1 (70 %), which puts 90 % of its attention within 2 positions of the target's own number "
-        "(uniform attention 25 %)"
+    assert _describe(0.3, 0.1, "numbers", shares_LH, layers).endswith(
+        "(numbers); most in layer 2 head 1 (70 %), which puts 90 % of its attention within 2 positions of the target's "
+        "own number (uniform attention 25 %)."
     )
 
 

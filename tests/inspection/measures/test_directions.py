@@ -31,7 +31,12 @@ from .readings import (
             "share more directions than by chance",
             "warn",
         ),
-        (random_rows(VOCAB), random_rows(LENGTH, 7), "no significant difference from chance", "info"),
+        (
+            random_rows(VOCAB),
+            random_rows(LENGTH, 7),
+            "whether they share more directions than by chance, or fewer, is undecided",
+            "info",
+        ),
         (random_rows(VOCAB), torch.zeros(LENGTH, 64), "All position rows are equal", "skip"),
         (random_rows(VOCAB), torch.ones(LENGTH, 64), "All position rows are equal", "skip"),
     ],
@@ -62,10 +67,10 @@ def test_a_text_of_one_token_has_no_directions() -> None:
 @pytest.mark.parametrize(
     ("z", "reaches_chance", "sentence", "light"),
     [
-        (3.0, True, "undecided, since the interval holds the mean of chance", "info"),
-        (-3.0, True, "undecided, since the interval holds the mean of chance", "info"),
+        (3.0, True, "whether they share more directions than by chance, or fewer, is undecided", "info"),
+        (-3.0, True, "whether they share more directions than by chance, or fewer, is undecided", "info"),
         (3.0, False, "tokens and positions share more directions than by chance", "warn"),
-        (1.0, True, "no significant difference from chance", "info"),
+        (1.0, True, "whether they share more directions than by chance, or fewer, is undecided", "info"),
     ],
 )
 def test_an_overlap_whose_interval_holds_chance_is_undecided(
