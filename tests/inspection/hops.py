@@ -29,9 +29,10 @@ TURNS: dict[Place, str] = {
     ("inspection/reading/logit_split.py", "_subtract"): "split",
     ("inspection/reading/logit_split.py", "_compute_covariances"): "split",
     ("inspection/reading/logit_split.py", "compute_positional_share"): "measure",
+    ("inspection/measures/logits.py", "_describe_layer"): "measure",
     ("inspection/measures/measure.py", "make_finding"): "measure",
 }
-"""Where the share of position in the logits is on its way: queries and keys, their parts, sums, share, finding.
+"""Where the share of position in the logits is on its way: queries and keys, parts, sums, share, sentence, finding.
 
 Those of the split count where it is running, those of the measure where that measure is."""
 
@@ -81,9 +82,10 @@ def list_way() -> list[Place]:
     They are all that a reader passes from the weights to the sentence.
     """
     way: dict[Place, None] = {}
+    turned: set[Place] = set()  # a turn counts where it is reached first
 
     def note(frame: FrameType, place: Place) -> None:
-        if place not in TURNS:
+        if place not in TURNS or place in turned:
             return
         above: FrameType | None = frame
         stack: list[Place] = []
@@ -94,6 +96,7 @@ def list_way() -> list[Place]:
             measured |= isinstance(above.f_locals.get("self"), LogitLayers)
             above = above.f_back
         if above is not None and (measured if TURNS[place] == "measure" else SPLIT in stack):
+            turned.add(place)
             way.update(dict.fromkeys([("inspection/run.py", "inspect"), *reversed(stack)]))
 
     ids = torch.randint(3, 50, (16, 12), generator=torch.Generator().manual_seed(0))

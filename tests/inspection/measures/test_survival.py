@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from clockhands.inspection.measures.survival import (
-    _describe,
+    _describe_share,
     draw_splits,
     estimate_position_share,
     jackknife_position_share,
@@ -129,8 +129,8 @@ def test_how_much_of_the_state_is_position() -> None:
 
 
 def test_the_layer_with_most_position_is_named() -> None:
-    assert _describe([0.1, 0.3, 0.05], (0.02, 0.08), [0.2, 0.04]) == (
+    assert _describe_share([0.1, 0.3, 0.05], (0.02, 0.08), [0.2, 0.04]) == (
         "Position accounts for 10 % of the variance of the states after the embedding and for 5.0 % after the last "
         "layer (95 % interval 2.0 % to 8.0 %; untrained 20 % and 4.0 %); the largest share is 30 %, after layer 1."
     )
-    assert "the largest share is 40 %, after the embedding." in _describe([0.4, 0.3], None, None)
+    assert "the largest share is 40 %, after the embedding." in _describe_share([0.4, 0.3], None, None)
