@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import copy
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
-from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForMaskedLM, T5Config, T5ForConditionalGeneration
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoModelForMaskedLM,
+    BloomConfig,
+    BloomForCausalLM,
+    T5Config,
+    T5ForConditionalGeneration,
+)
 
-from clockhands.attention import install
+from clockhands.attention import install, record
 from clockhands.errors import UsageError
 from clockhands.schemes import (
     Alibi,
@@ -220,6 +229,10 @@ def test_a_model_that_reads_in_both_directions_has_schemes_too() -> None:
             ),
             "T5ForConditionalGeneration",
         ),
+        (
+            lambda model: install(BloomForCausalLM(BloomConfig(hidden_size=8, n_layer=1, n_head=2)), NoPosition()),
+            "BloomForCausalLM does not run through the attention interface",
+        ),
         (lambda model: (install(model, Alibi(HEADS)), install(model, Alibi(HEADS))), "in layers .0, 1, 2, 3. already"),
     ],
 )
@@ -233,6 +246,38 @@ def test_a_scheme_for_other_heads_is_refused_when_the_model_runs() -> None:
     model = build("llama")
     with install(model, Alibi(8)), pytest.raises(UsageError, match="Alibi was made for 8 heads, and queries have 4"):
         model(tokens())
+
+
+@torch.no_grad()
+def test_another_attention_set_in_the_meantime_does_not_drop_the_scheme_in_silence() -> None:
+    model = build("llama")
+    with install(model, Alibi(HEADS)):
+        model.set_attn_implementation("sdpa")
+        with pytest.raises(UsageError, match="has been set to 'sdpa' since, which does not know it"):
+            model(tokens())
+
+
+@torch.no_grad()
+def test_a_copy_says_that_it_has_lost_the_scheme() -> None:
+    model = build("llama")
+    with install(model, Alibi(HEADS)):
+        with pytest.raises(UsageError, match="is in a copy of a model in which a scheme was installed"):
+            copy.deepcopy(model)(tokens())
+        model(tokens())
+
+
+@torch.no_grad()
+def test_every_layer_is_recorded_with_what_is_installed() -> None:
+    """The weights of a layer with ALiBi fall with the distance where queries are zeros; the others stay rotated."""
+    model, heard = build("llama"), []
+    for layer in model.model.layers:
+        layer.self_attn.q_proj.weight.zero_()
+    with install(model, Alibi(HEADS), layers=[1]), record(heard.append):
+        model(tokens())
+    assert [type(computed.scheme) for computed in heard] == [NoPosition, Alibi, NoPosition, NoPosition]
+    even = torch.ones(12, 12).tril() / torch.arange(1, 13)[:, None]
+    torch.testing.assert_close(heard[0].weights_BHST[0, 0], even)
+    assert (heard[1].weights_BHST[0, 0, -1].diff() > 0).all()
 
 
 @torch.no_grad()

@@ -158,3 +158,31 @@ def test_a_base_that_is_not_above_0_is_refused(name: str, base: float, needed: s
 def test_trap_14_an_odd_width_is_refused_not_shifted(name: str) -> None:
     with pytest.raises(ConfigError, match="even width; width is 7"):
         build(CATALOGUE, name, Sizes(width=7, d_model=7, num_heads=1, head_dim=7))
+
+
+@pytest.mark.parametrize(
+    ("written", "printed"),
+    [
+        ("window(left=511)", "Window(4, left=511)"),
+        ("rope(layout=interleaved, base=5e5)", "RoPE(8, base=500000.0, layout='interleaved')"),
+        ("self-extend(window=4)", "SelfExtend(8, window=4)"),
+        ("mrope(sections=[2, 1, 1])", "MRoPE(8, sections=[2, 1, 1])"),
+    ],
+)
+def test_a_scheme_is_read_as_it_is_printed(written: str, printed: str) -> None:
+    assert repr(build(CATALOGUE, written, SIZES)) == printed
+    assert find_option_faults(CATALOGUE, written, {}) == []
+
+
+def test_schemes_with_a_plus_between_them_are_a_composition() -> None:
+    both = build(CATALOGUE, "rope + window(left=511) + sinks", SIZES)
+    assert [type(part).__name__ for part in both.parts] == ["RoPE", "Window", "Sinks"]  # type: ignore[attr-defined]
+    assert both.parts[1].left == 511  # type: ignore[attr-defined]
+    for wrong, said in (
+        ("rope +", "is no scheme"),
+        ("rope + ropee", "did you mean 'rope'"),
+        ("rope(bas=1)", "did you mean 'base'"),
+    ):
+        assert said in find_option_faults(CATALOGUE, wrong, {})[0]
+        with pytest.raises(ConfigError, match=said):
+            build(CATALOGUE, wrong, SIZES)

@@ -20,6 +20,7 @@ from torch import nn
 from clockhands.attention.dispatch import attend
 from clockhands.errors import MissingPackageError, UsageError
 from clockhands.positions import count_from_mask
+from clockhands.schemes.absolute.none import NoPosition
 from clockhands.schemes.scheme import Scheme
 from clockhands.shapes import Tensor
 
@@ -27,6 +28,8 @@ NAME = "clockhands-installed"
 """The name under which our attention function is registered with transformers."""
 _of_module: weakref.WeakKeyDictionary[nn.Module, _Layer] = weakref.WeakKeyDictionary()
 """What is installed in each attention layer of a model."""
+_attentions: weakref.WeakSet[nn.Module] = weakref.WeakSet()
+"""All attention layers of models in which something is installed."""
 _before: weakref.WeakKeyDictionary[nn.Module, str] = weakref.WeakKeyDictionary()
 """How each model computed its attention before the first scheme was installed."""
 
@@ -95,10 +98,21 @@ class Installed:
                 self._hooks.append(module.register_forward_pre_hook(_undo_rotation, with_kwargs=True))
             _of_module[module] = _Layer(scheme, self)
         self._modules = list(chosen.values())
+        _attentions.update(attentions.values())
         _use_our_attention(model)
 
     def _note_positions(self, module: nn.Module, args: tuple[Any, ...], named: dict[str, Any]) -> None:
-        """Keep where the tokens of this forward pass stand, which attention layers are not told."""
+        """Keep where the tokens of this forward pass stand, which attention layers are not told.
+
+        Raises UsageError where the model has been given another attention since, which would not know the scheme.
+        """
+        now = self.whole.config._attn_implementation
+        if now != NAME:
+            names = f"{type(self.scheme).__name__} is installed in {type(self.model).__name__}"
+            raise UsageError(
+                f"{names}, whose attention has been set to {now!r} since, which does not know it; take the scheme out "
+                f"first"
+            )
         given = inspect.signature(module.forward).bind_partial(*args, **named).arguments
         self._positions = _Standing(given)
 
@@ -117,6 +131,8 @@ class Installed:
             _of_module.pop(module, None)
         if self._modules and not any(module in _of_module for module in self.model.modules()):
             self.model.set_attn_implementation(_before.pop(self.model, "sdpa"))
+            for module in _list_attentions(self.whole).values():
+                _attentions.discard(module)
         self._hooks, self._modules = [], []
 
     def __enter__(self) -> Installed:
@@ -184,7 +200,7 @@ def _check(model: Any, scheme: Scheme, rotary: str) -> None:
         raise UsageError(f"install takes a scheme that is made, such as Alibi(32), and was given {kind}")
     if rotary not in ("keep", "off"):
         raise UsageError(f"rotary is {rotary!r}, but must be 'keep' or 'off'")
-    if not hasattr(model, "set_attn_implementation") or not getattr(model, "_supports_attention_backend", False):
+    if not getattr(type(model), "_can_set_attn_implementation", lambda: False)():
         raise UsageError(
             f"{name} does not run through the attention interface of transformers, so that no scheme can be installed"
         )
@@ -256,25 +272,31 @@ def _attend(
     module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, *,
     scaling: float | None = None, dropout: float = 0.0, is_causal: bool | None = None, **options: Any,
 ) -> tuple[Tensor, None]:  # fmt: skip
-    """Compute a layer's attention as transformers asks for it: with the installed scheme, or as SDPA does."""
+    """Compute a layer's attention as transformers asks for it, with the installed scheme if it has one."""
     layer = _of_module.get(module)
-    if layer is None:
-        from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
-
-        return ALL_ATTENTION_FUNCTIONS["sdpa"](
-            module, query, key, value, attention_mask, scaling=scaling, dropout=dropout, is_causal=is_causal, **options
+    if module not in _attentions:
+        raise UsageError(
+            f"this {type(module).__name__} is in a copy of a model in which a scheme was installed, and has none; "
+            f"install it in the copy, or copy the model before"
         )
     for name, what in (("softcap", "limits its logits by a hyperbolic tangent"), ("s_aux", "has sinks of its own")):
         if options.get(name) is not None:
-            raise UsageError(f"{type(module).__name__} {what} ({name}), with which no scheme is installed")
+            raise UsageError(f"{type(module).__name__} {what} ({name}), with which no scheme can be installed")
     causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
-    width = query.shape[-1]
-    scale = width**-0.5 if scaling is None else scaling
-    out = layer.installed.compute(
-        layer.scheme, query, key, value, attention_mask,
-        causal=bool(causal) and attention_mask is None and query.shape[2] > 1,
-        # A scheme's own factor is one on 1/√d, which the model may have another number for.
-        scale=scale * layer.scheme.scale(width) * width**0.5,
-        dropout=dropout,
-    )  # fmt: skip
+    width, scale = query.shape[-1], query.shape[-1] ** -0.5 if scaling is None else scaling
+    named: dict[str, Any] = {"causal": bool(causal) and attention_mask is None and query.shape[2] > 1}
+    named["dropout"] = dropout
+    if layer is None:
+        # A layer without a scheme computes as SDPA does, through ``attend``, so that ``record`` hears of it too.
+        qpos, kpos = torch.zeros(1, query.shape[2]), torch.zeros(1, key.shape[2])
+        out = attend(NoPosition(), query, key, value, qpos, kpos, attention_mask, scale=scale, **named)
+    else:
+        # A scheme's own factor is one on 1/√d, for which the model may have another number.
+        named["scale"] = scale * layer.scheme.scale(width) * width**0.5
+        out = layer.installed.compute(layer.scheme, query, key, value, attention_mask, **named)
     return out.transpose(1, 2).contiguous(), None
+
+
+def is_installed(model: nn.Module) -> bool:
+    """Return whether a scheme is installed in an attention layer of a model, or of this layer's model."""
+    return model in _attentions or any(module in _attentions for module in model.modules())

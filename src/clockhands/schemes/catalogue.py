@@ -6,7 +6,9 @@ once, and then builds the schemes of a side by ``model.layer_schemes.build_side`
 
 from __future__ import annotations
 
+import ast
 import inspect
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -46,6 +48,12 @@ def list_sizes(scheme: type[Scheme]) -> tuple[str, ...]:
 
 def find_option_faults(catalogue: Catalogue[type[Scheme]], name: str, options: Mapping[str, Any]) -> list[str]:
     """Return everything wrong with a scheme's name and options, one sentence each; empty if nothing is."""
+    if isinstance(name, str) and ("(" in name or "+" in name):
+        try:
+            name, own = read_part(name)
+        except ConfigError as fault:
+            return list(fault.faults)
+        options = {**own, **options}
     if name not in catalogue:
         return [catalogue.describe_unknown_name(name)]
     faults = check_options(options, options_of(catalogue[name]), name)[1]
@@ -70,12 +78,14 @@ def _find_part_faults(catalogue: Catalogue[type[Scheme]], entry: Any) -> list[st
 
 
 def read_part(entry: Any) -> tuple[str, dict[str, Any]]:
-    """Return the name and the options of a scheme that is given by its name, or by a table with both.
+    """Return the name and the options of a scheme that is given by its name, by a table with both, or as it is printed.
+
+    ``rope + window(left=511)`` is a composition of two parts.
 
     Whether the catalogue has that scheme is not asked. Raises ConfigError for anything else.
     """
     if isinstance(entry, str):
-        return entry, {}
+        return _read_printed(entry) if "(" in entry or "+" in entry else (entry, {})
     if isinstance(entry, Mapping) and isinstance(entry.get("scheme"), str):
         return entry["scheme"], {key: value for key, value in entry.items() if key != "scheme"}
     example = '{ scheme = "rope", base = 500.0 }'
@@ -83,6 +93,43 @@ def read_part(entry: Any) -> tuple[str, dict[str, Any]]:
         [f"{show_value(entry)} names no scheme; write its name, or a table of it and its options: {example}"],
         "the scheme",
     )
+
+
+def _read_printed(text: str) -> tuple[str, dict[str, Any]]:
+    """Return the name and the options of ``window(left=511)``, or a composition of what stands between ``+``."""
+    # A hyphen within a name is none of Python's operators.
+    code = re.sub(r"(?<=[a-z])-(?=[a-z])", "_", text)
+    try:
+        node: ast.expr = ast.parse(code.strip(), mode="eval").body
+        parts = [_read_call(part) for part in _list_terms(node)]
+    except (SyntaxError, ValueError) as fault:
+        raise ConfigError(
+            [f"{show_value(text)} is no scheme; write it as in rope + window(left=511)"], "the scheme"
+        ) from fault
+    if len(parts) == 1:
+        return parts[0].pop("scheme"), parts[0]
+    return "composition", {"schemes": parts}
+
+
+def _list_terms(node: ast.expr) -> list[ast.expr]:
+    """Return what stands between the signs ``+``."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+        return [*_list_terms(node.left), node.right]
+    return [node]
+
+
+def _read_call(node: ast.expr) -> dict[str, Any]:
+    """Return the table of ``window(left=511)`` or ``rope``. Raises ValueError for anything else."""
+    if isinstance(node, ast.Name):
+        return {"scheme": node.id.replace("_", "-")}
+    if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Name)) or node.args:
+        raise ValueError(ast.dump(node))
+    options = {}
+    for keyword in node.keywords:
+        # Words stand without quotes, as layout=half.
+        value = keyword.value
+        options[str(keyword.arg)] = value.id if isinstance(value, ast.Name) else ast.literal_eval(value)
+    return {"scheme": node.func.id.replace("_", "-"), **options}
 
 
 def build(
@@ -98,7 +145,8 @@ def build(
     ``validated``: the options are known to be valid (``find_option_faults``), and are not judged again. Raises
     ConfigError naming every fault, also those that only the constructor finds.
     """
-    options = options or {}
+    name, own = read_part(name)
+    options = {**own, **(options or {})}
     faults = [] if validated else find_option_faults(catalogue, name, options)
     if faults:
         raise ConfigError(faults, f"scheme {name!r}")

@@ -8,11 +8,13 @@ import pytest
 import torch
 import transformers as hf
 
+from clockhands.attention import install
 from clockhands.inspection import capture, split_logits
-from clockhands.inspection.reading.attention_hooks import find_mask
+from clockhands.inspection.reading.attention_hooks import ComputedAttention, find_mask, listen
 from clockhands.inspection.reading.logit_split import compute_positional_share, sum_groups
 from clockhands.models.influence import find_influence
 from clockhands.models.subject import Subject
+from clockhands.schemes import Alibi
 
 VOCAB = 97
 SIZES = {"vocab_size": VOCAB, "n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 64}
@@ -66,3 +68,22 @@ def test_position_decides_nothing_where_there_is_none(name: str) -> None:
     assert found.error < 1e-5
     assert abs(compute_positional_share(found.compute_layer_shares())) < 0.05
     assert sum_groups(found.compute_layer_shares())["content–content"] > 0.9
+
+
+@torch.no_grad()
+def test_a_scheme_that_is_installed_is_read_with_what_it_adds() -> None:
+    """What ALiBi adds in a Llama is minus the slope times the distance, and nothing is added in a layer without it."""
+    torch.manual_seed(0)
+    config = hf.LlamaConfig(
+        vocab_size=VOCAB, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
+        intermediate_size=32,
+    )  # fmt: skip
+    model, heard = hf.LlamaModel(config).eval(), list[ComputedAttention]()
+    with install(model, Alibi(4), layers=[1]), listen(model, heard.append):
+        model(_ids()[:2])
+    slopes = torch.tensor([2.0**-2, 2.0**-4, 2.0**-6, 2.0**-8])[:, None, None]
+    distance = torch.arange(20)[:, None] - torch.arange(20)
+    added = [computed.bias_BHST for computed in heard]
+    assert [computed.module for computed in heard] == [layer.self_attn for layer in model.layers]
+    assert added[0] is not None and not added[0].any()
+    torch.testing.assert_close(added[1], (-slopes * distance.clamp(min=0)).expand(2, -1, -1, -1))

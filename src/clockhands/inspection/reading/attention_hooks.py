@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from clockhands.attention import RecordedAttention, record
+from clockhands.attention import RecordedAttention, is_installed, record
 from clockhands.errors import CheckpointError
 from clockhands.model.attention import Attention
 from clockhands.model.stack import Stack
@@ -92,7 +92,7 @@ def listen(model: nn.Module, receive: Receiver, within: nn.Module | None = None)
     ``within``: the only module that is going to run, for replays of one layer. Raises CheckpointError, from the forward
     pass, for an attention whose logits cannot be rebuilt.
     """
-    if isinstance(model, Stack):
+    if isinstance(model, Stack) or is_installed(model):
         if within is not None:
             with record(partial(_receive_clockhands, within, receive)):
                 yield
@@ -128,8 +128,13 @@ def _receive_tapped(attention: TappedAttention, receive: Receiver) -> None:
 
 
 def _receive_clockhands(module: nn.Module | None, receive: Receiver, computed: RecordedAttention) -> None:
-    """Hand on an attention of our own models that ``module`` computed, if that is an attention module."""
-    if not isinstance(module, Attention) or receive is ignore_attention:
+    """Hand on an attention of our own models, or of one in which a scheme is installed, that ``module`` computed.
+
+    Nothing is handed on if that is no attention module.
+    """
+    if module is None or receive is ignore_attention:
+        return
+    if not (isinstance(module, Attention) or is_installed(module)):
         return
     products = computed.q_BHSK @ computed.k_BHTK.transpose(-1, -2) * computed.scale
     allowed = computed.mask_BHST & find_mask(computed.logits_BHST)
