@@ -168,8 +168,11 @@ def test_a_value_has_the_symbol_of_its_place_between_the_least_and_the_largest()
     assert _choose_symbol(3.0, 3.0, 3.0, BARS) == BARS[0]
 
 
-def test_the_slopes_of_alibi_are_told_for_any_number_of_heads(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_slopes_of_alibi_are_told_for_any_number_of_heads(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Those of the paper for 12 heads: 2^(-h) for 8, and every other one of 16 heads for the rest."""
+    monkeypatch.setenv("COLUMNS", "400")
     assert main(["schemes", "alibi", "num_heads=12"]) == 0
     (line,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("slopes ")]
     slopes = [float(number) for number in line.removeprefix("slopes ").split(",")]

@@ -22,9 +22,17 @@ from clockhands.attention import (
     window_blocks,
 )
 from clockhands.attention.reference import Recorder
-from clockhands.attention.request import LOW_PRECISION, WHOLE_ROWS, AttentionRequest, Mask, make_request
+from clockhands.attention.request import (
+    LOW_PRECISION,
+    WHOLE_ROWS,
+    AttentionRequest,
+    GivenKeyPositions,
+    GivenPositions,
+    Mask,
+    make_request,
+)
 from clockhands.schemes.composition_rules import AFTER_ROTATE
-from clockhands.schemes.scheme import KeyPositions, Positions, Scheme
+from clockhands.schemes.scheme import Scheme
 from clockhands.shapes import Float, Tensor
 
 
@@ -62,8 +70,8 @@ def attend(
     q_BHSK: Float[Tensor, "B H S K"],
     k_BHTK: Float[Tensor, "B G T K"],
     v_BHTK: Float[Tensor, "B G2 T Kv"],
-    qpos: Positions,
-    kpos: KeyPositions,
+    qpos: GivenPositions,
+    kpos: GivenKeyPositions,
     mask_BHST: Mask | None = None,
     *,
     causal: bool = False,

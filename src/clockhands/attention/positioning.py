@@ -11,9 +11,9 @@ import torch
 from torch import nn
 
 from clockhands.attention.dispatch import attend
-from clockhands.attention.request import Mask
+from clockhands.attention.request import GivenPositions, Mask
 from clockhands.errors import UsageError
-from clockhands.schemes.scheme import Positions, Scheme
+from clockhands.schemes.scheme import Scheme
 from clockhands.shapes import Float, Tensor
 
 
@@ -78,7 +78,7 @@ class Positioning(nn.Module):
             raise UsageError(f"there are schemes for {len(self.schemes)} layers, counted from 0, and none for {layer}")
         return cast(Scheme, self.schemes[layer])
 
-    def embed(self, x_BSD: Float[Tensor, "B S D"], pos: Positions, layer: int = 0) -> Float[Tensor, "B S D"]:
+    def embed(self, x_BSD: Float[Tensor, "B S D"], pos: GivenPositions, layer: int = 0) -> Float[Tensor, "B S D"]:
         """Return embeddings with what the scheme adds to them, [B, S, D]: once, before the first layer.
 
         ``layer``: that before which it is added, for a scheme that adds again at every one (``universal``). Raises
@@ -104,7 +104,7 @@ class Positioning(nn.Module):
         q_BHSK: Float[Tensor, "B H S K"],
         k_BHSK: Float[Tensor, "B G S K"],
         v_BHSK: Float[Tensor, "B G S Kv"],
-        pos: Positions,
+        pos: GivenPositions,
         mask_BHST: Mask | None = None,
         *,
         x: Float[Tensor, "B S D"] | None = None,

@@ -9,8 +9,15 @@ from dataclasses import dataclass, replace
 import torch
 import torch.nn.functional as F
 
-from clockhands.attention.request import WHOLE_ROWS, AttentionRequest, Mask, make_request
-from clockhands.schemes.scheme import KeyPositions, Positions, Scheme
+from clockhands.attention.request import (
+    WHOLE_ROWS,
+    AttentionRequest,
+    GivenKeyPositions,
+    GivenPositions,
+    Mask,
+    make_request,
+)
+from clockhands.schemes.scheme import Scheme
 from clockhands.shapes import Bool, Float, Tensor
 
 
@@ -19,8 +26,8 @@ def attend_reference(
     q_BHSK: Float[Tensor, "B H S K"],
     k_BHTK: Float[Tensor, "B G T K"],
     v_BHTK: Float[Tensor, "B G2 T Kv"],
-    qpos: Positions,
-    kpos: KeyPositions,
+    qpos: GivenPositions,
+    kpos: GivenKeyPositions,
     mask_BHST: Mask | None = None,
     *,
     causal: bool = False,

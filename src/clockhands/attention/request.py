@@ -13,9 +13,12 @@ from clockhands.errors import PositionError, UsageError, show_value
 from clockhands.schemes.distance import Curve, DistanceBias
 from clockhands.schemes.position_checks import check_position_tensor
 from clockhands.schemes.scheme import AttentionInputs, KeyPositions, Positions, Scheme
-from clockhands.shapes import Bool, Float, Tensor
+from clockhands.shapes import Bool, Float, Num, Tensor
 
-Mask = Bool[Tensor, "#B #H #S T"] | Float[Tensor, "#B #H #S T"]
+GivenPositions = Positions | Num[Tensor, " S"]
+GivenKeyPositions = KeyPositions | Num[Tensor, " T"]
+"""Positions as a caller may give them: [S] is taken as [1, S]."""
+Mask = Bool[Tensor, "#B #H #S T"] | Float[Tensor, "#B #H #S T"] | Bool[Tensor, "S T"] | Float[Tensor, "S T"]
 """True where a query may attend to a key, or numbers that are added to the logits, as SDPA and transformers have them.
 
 Sizes of 1 stand for all rows, heads or queries; [S, T] is taken as [1, 1, S, T].
@@ -32,8 +35,8 @@ def make_request(
     q_BHSK: Float[Tensor, "B H S K"],
     k_BHTK: Float[Tensor, "B G T K"],
     v_BHTK: Float[Tensor, "B G2 T Kv"],
-    qpos: Positions,
-    kpos: KeyPositions,
+    qpos: GivenPositions,
+    kpos: GivenKeyPositions,
     mask_BHST: Mask | None = None,
     *,
     causal: bool = False,
