@@ -82,9 +82,9 @@ class Installed:
         attentions = _list_attentions(self.whole)
         wanted = set(attentions) if layers is None else set(layers)
         if not attentions or not wanted <= set(attentions):
-            found = f"0 to {max(attentions)}" if attentions else "none"
+            known = f"0 to {max(attentions)}" if attentions else "none"
             raise UsageError(
-                f"layers are {sorted(wanted)}, and {type(model).__name__} has the attention layers {found}"
+                f"layers are {sorted(wanted)}, and {type(model).__name__} has the attention layers {known}"
             )
         chosen = {layer: attentions[layer] for layer in sorted(wanted)}
         taken = [layer for layer, module in chosen.items() if module in _of_module]
@@ -113,8 +113,8 @@ class Installed:
                 f"{names}, whose attention has been set to {now!r} since, which does not know it; take the scheme out "
                 f"first"
             )
-        given = inspect.signature(module.forward).bind_partial(*args, **named).arguments
-        self._positions = _Standing(given)
+        arguments = inspect.signature(module.forward).bind_partial(*args, **named).arguments
+        self._positions = _Standing(arguments)
 
     def compute(self, scheme: Scheme, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, **options: Any) -> Tensor:
         """Compute the attention of a layer with its scheme: [B, H, S, Kv]."""
@@ -150,14 +150,14 @@ class Installed:
 class _Standing:
     """Where the tokens of one forward pass stand, those in the cache too."""
 
-    def __init__(self, given: dict[str, Any]) -> None:
-        tokens = given.get("input_ids")
-        tokens = given.get("inputs_embeds") if tokens is None else tokens
-        cache = given.get("past_key_values")
+    def __init__(self, arguments: dict[str, Any]) -> None:
+        tokens = arguments.get("input_ids")
+        tokens = arguments.get("inputs_embeds") if tokens is None else tokens
+        cache = arguments.get("past_key_values")
         self.past = int(cache.get_seq_length()) if cache is not None else 0
-        mask = given.get("attention_mask")
+        mask = arguments.get("attention_mask")
         self.mask = mask if isinstance(mask, Tensor) and mask.dim() == 2 else None
-        own = given.get("position_ids")
+        own = arguments.get("position_ids")
         if isinstance(own, Tensor) and own.dim() != 2:
             raise UsageError(
                 f"position_ids are {list(own.shape)}, and an installed scheme reads one axis: [rows, tokens]"
@@ -230,14 +230,14 @@ def _find_stack(model: Any) -> nn.Module:
 
 def _list_attentions(stack: nn.Module) -> dict[int, nn.Module]:
     """Return the attention modules of a stack by the index of their layer, which is the first number in their name."""
-    found: dict[int, nn.Module] = {}
+    attentions: dict[int, nn.Module] = {}
     for name, module in stack.named_modules():
         number = re.search(r"(?:^|\.)(\d+)(?:\.|$)", name)
         attends = "Attention" in type(module).__name__ and hasattr(module, "config")
         # The outermost that has a configuration: of BERT's two, that which computes is inside.
         if number and attends:
-            found[int(number[1])] = module
-    return found
+            attentions[int(number[1])] = module
+    return attentions
 
 
 def _undo_rotation(module: nn.Module, args: tuple[Any, ...], named: dict[str, Any]) -> tuple[tuple[Any, ...], Any]:

@@ -60,7 +60,7 @@ class Positioning(nn.Module):
     def __init__(self, scheme: Scheme | Sequence[Scheme], layers: int | None = None) -> None:
         super().__init__()
         schemes = [scheme] if isinstance(scheme, Scheme) else list(scheme)
-        if not schemes or not all(isinstance(each, Scheme) for each in schemes):
+        if not schemes or not all(isinstance(entry, Scheme) for entry in schemes):
             raise UsageError("Positioning takes a scheme, such as RoPE(64), or a list of one for each layer")
         if len(schemes) > 1 and layers not in (None, len(schemes)):
             raise UsageError(f"{len(schemes)} schemes were given for {layers} layers; give one, or one for each")

@@ -73,17 +73,17 @@ def check_arguments(kind: type, sizes: tuple[Any, ...], options: dict[str, Any])
     if len(sizes) > len(places):
         takes = f"takes {' and '.join(places)} by position" if places else "takes nothing by position"
         raise ArgumentError(f"{kind.__name__} {takes}, and {len(sizes)} values were given; {_list_options(parameters)}")
-    told = {**dict(zip(places, sizes, strict=False)), **options}
+    arguments = {**dict(zip(places, sizes, strict=False)), **options}
     for name in options:
         if name not in parameters:
             raise ArgumentError(f"{kind.__name__} has no parameter {name!r}{_suggest(name, parameters)}")
     for name in places:
-        if parameters[name].default is inspect.Parameter.empty and name not in told:
+        if parameters[name].default is inspect.Parameter.empty and name not in arguments:
             raise ArgumentError(f"{kind.__name__} needs {name}, as in {_show_example(kind, parameters)}")
-    faults = [fault for name, value in told.items() for fault in _check(name, value, hints.get(name, Any))]
+    faults = [fault for name, value in arguments.items() for fault in _check(name, value, hints.get(name, Any))]
     if faults:
         raise ArgumentError(f"{kind.__name__}: " + "; ".join(faults))
-    return told
+    return arguments
 
 
 def _check(name: str, value: Any, type_: Any) -> list[str]:
@@ -129,15 +129,15 @@ def _show_example(kind: type, parameters: Mapping[str, inspect.Parameter]) -> st
     return f"{kind.__name__}({', '.join(f'{name}={values.get(name, ...)}' for name in needed)})"
 
 
-def describe_arguments(kind: type, told: Mapping[str, Any]) -> str:
+def describe_arguments(kind: type, arguments: Mapping[str, Any]) -> str:
     """Return the sizes and the options that are not defaults, as they stand in a call: ``64, base=500000.0``."""
     parameters, _ = _read_signature(kind)
     shown = []
     for name, parameter in parameters.items():
-        if name not in told or type(told[name]).__module__.startswith("torch"):
+        if name not in arguments or type(arguments[name]).__module__.startswith("torch"):
             continue
         if parameter.kind is not inspect.Parameter.KEYWORD_ONLY and parameter.default is inspect.Parameter.empty:
-            shown.append(f"{told[name]!r}")
-        elif told[name] != parameter.default:
-            shown.append(f"{name}={told[name]!r}")
+            shown.append(f"{arguments[name]!r}")
+        elif arguments[name] != parameter.default:
+            shown.append(f"{name}={arguments[name]!r}")
     return ", ".join(shown)

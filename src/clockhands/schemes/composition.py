@@ -95,7 +95,7 @@ class Composition(Scheme):
         self._sinks = tuple(part for part in parts if part.split_sinks() is not None)
         self._beside_sinks = (self._make_scheme_beside_sinks(),)
         self._positions = PartPositions(parts)
-        self.told = {}
+        self.arguments = {}
         # The parts agree (``find_conflicts``), but for those that go with any heads.
         heads = next((part.made_for[0] for part in parts if part.made_for[0] is not None), None)
         width = next((part.made_for[1] for part in parts if part.made_for[1] is not None), None)

@@ -83,11 +83,11 @@ class _SchemeType(type):
     if not TYPE_CHECKING:  # what a type checker knows of the constructors stays
 
         def __call__(cls, *sizes, **options):
-            told = check_arguments(cls, sizes, options)
+            arguments = check_arguments(cls, sizes, options)
             scheme = super().__call__(*sizes, **options)
-            if "told" not in vars(scheme):
-                scheme.told = told
-                scheme.made_for = (told.get("num_heads"), told.get("head_dim"))
+            if "arguments" not in vars(scheme):
+                scheme.arguments = arguments
+                scheme.made_for = (arguments.get("num_heads"), arguments.get("head_dim"))
             return scheme
 
 
@@ -146,7 +146,7 @@ class Scheme(nn.Module, metaclass=_SchemeType):
 
     Set it to True where another process adds them.
     """
-    told: dict[str, Any]
+    arguments: dict[str, Any]
     """The sizes and options that the scheme was made with, by name."""
     made_for: tuple[int | None, int | None] = (None, None)
     """The number of heads, and the width of one, for which it was made; None: any."""
@@ -265,7 +265,7 @@ class Scheme(nn.Module, metaclass=_SchemeType):
         whole_BHST = bias_BHST.expand(q_BHSK.shape[0], q_BHSK.shape[1], -1, -1)
         return lambda score, b, h, i, j: score + whole_BHST[b, h, i, j]
 
-    def forward(self, *given: Any, **options: Any) -> Any:
+    def forward(self, *inputs: Any, **options: Any) -> Any:
         """Raise UsageError: a scheme is no layer, whose output would be one tensor."""
         name = type(self).__name__
         raise UsageError(
@@ -275,7 +275,7 @@ class Scheme(nn.Module, metaclass=_SchemeType):
 
     def extra_repr(self) -> str:
         """Show the sizes and the options that are not defaults: ``RoPE(64, base=500000.0)``."""
-        return describe_arguments(type(self), self.told)
+        return describe_arguments(type(self), self.arguments)
 
     def list_numbers(self) -> dict[str, tuple[float, ...]]:
         """Return the few numbers that people compute by hand and compare, such as ALiBi's slopes, by their name."""

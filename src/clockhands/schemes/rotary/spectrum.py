@@ -86,9 +86,9 @@ class Spectrum:
 
     def __repr__(self) -> str:
         """Show the options that are not defaults: ``YaRN(factor=4.0, original_length=2048)``."""
-        told = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        own = [f"{field.name}={told[field.name]!r}" for field in dataclasses.fields(self)
-               if told[field.name] != field.default]  # fmt: skip
+        options = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        own = [f"{field.name}={options[field.name]!r}" for field in dataclasses.fields(self)
+               if options[field.name] != field.default]  # fmt: skip
         return f"{type(self).__name__}({', '.join(own)})"
 
 
