@@ -43,8 +43,9 @@ SIZES = ("width", "d_model", "num_heads", "head_dim", "num_layers", "causal")
 HOOKS = ("encode", "locate", "rotate", "rotate_values", "bias", "logits", "weigh", "values", "rotate_back")
 """Names of the methods that a model calls, in the order of its computation."""
 
-Positions = Num[Tensor, "B S"] | Num[Tensor, "B S A"] | Num[Tensor, "B H S A"]
-KeyPositions = Num[Tensor, "B T"] | Num[Tensor, "B T A"] | Num[Tensor, "B H T A"]
+Positions = Num[Tensor, "#B S"] | Num[Tensor, "#B S A"] | Num[Tensor, "B H S A"]
+KeyPositions = Num[Tensor, "#B T"] | Num[Tensor, "#B T A"] | Num[Tensor, "B H T A"]
+"""One row serves all texts of a batch."""
 States = Float[Tensor, "B S D"]
 """The input of a layer, from which queries, keys and values are projected."""
 Queries = Float[Tensor, "B H S K"]
