@@ -87,7 +87,8 @@ def _prepare(folder: Path) -> None:
         f"train --source a.de --target a.en {settings} tokenizer.kind=word position.scheme=rope --quiet --out run",
         f"train --text a.txt {settings} tokenizer.kind=character data.unit=file data.holdout=0.3 batches.window=16 "
         "position.scheme=rope --quiet --out writer",
-    )
+        "compare b.toml --out sweep --quiet --format csv", "check run --only shift --json",
+    )  # fmt: skip
     users = (
         "train --resume run --dry-run", "translate run Hund --beam 2", "evaluate run", "evaluate writer",
         "generate writer --tokens 2", "compare a.toml --dry-run", "schemes rope",
@@ -97,9 +98,16 @@ def _prepare(folder: Path) -> None:
         'recipe = {data = {corpus = "table", train = "a.tsv"}, model = {preset = "tiny"}, training = {max_steps = 1}}\n'
         'vary = {"position.scheme" = ["rope", "none"]}\n'
     )
+    (folder / "b.toml").write_text(
+        'recipe = {data = {corpus = "table", train = "a.tsv", holdout = 0.2}, tokenizer = {kind = "word"}, '
+        'model = {preset = "tiny", d_model = 16, d_ff = 16, num_heads = 2, encoder_layers = 1, decoder_layers = 1}}\n'
+        'vary = {"position.scheme" = ["rope", "none"]}\nbudget = {steps = 1}\nseeds = 2\n'
+    )
     for command in (*makers, *users):
         done = _child(folder, command.split(), learn=True)
         assert done["code"] == 0, (command, done)
+        if command.endswith("shift --json"):
+            (folder / "base.json").write_text(done["out"])
         for name in done["imported"]:
             try:
                 __import__(name)

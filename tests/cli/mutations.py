@@ -66,17 +66,21 @@ COMMANDS = (
     "compare a.toml --dry-run --seeds 2 --workers 1", "inspect run --texts 8 --length 8 --no-control --json --side encoder",
     "compare --data a.tsv --vary model.d_model=8,16 --set model.d_ff=8 --steps 1 --seeds 2 --dry-run --metric loss --match width",
     "check run --only shift --threads 1", "check --type gpt2 --tiny --only shift", "check http://127.0.0.1:9/v1", "push run me/x --dry-run",
-    "explain run", "explain run writer", "explain writer --json", "extend writer --text a.txt --dry-run",
+    "explain run", "explain run writer", "explain writer --json", "explain run --to llama.cpp", "explain run writer --length 64 --json",
+    "explain run --llama-flags '--rope-scale 4'", "explain run --hf-overrides {}", "explain run --other-as vllm",
+    "extend writer --text a.txt --only measure --texts 8 --items 2 --to 2x --json", "explore run --out e.html --quiet",
+    "check run --only shift --baseline base.json", "check run --against run --only shift", "study base --dry-run",
 )  # fmt: skip
 OF_RUN = (
     "translate run Hund --max-length 5", "evaluate run --source a.de --target a.en --max-length 5", "evaluate run --split validation --max-length 5",
     "train --resume run --quiet --set training.max_steps=2", "train --data a.tsv --set training.begin_from=run training.max_steps=1 --out new --quiet",
     "inspect run --texts 8 --length 8 --no-control --json", "check run --only shift", "train --resume run --dry-run",
-    "push run me/x --dry-run", "explain run", "inspect run --texts 8 --length 8 --no-control",
+    "push run me/x --dry-run", "explain run", "inspect run --texts 8 --length 8 --no-control", "explore run --out e.html --quiet",
 )  # fmt: skip
 OF_WRITER = (
     "generate writer --tokens 3 --seed 1", "evaluate writer --length 8", "inspect writer --texts 8 --length 8 --no-control --json",
     "train --text a.txt --set training.begin_from=writer training.max_steps=1 batches.window=16 --out new --quiet", "check writer --only shift",
+    "extend writer --text a.txt --only measure --texts 8 --items 2 --to 2x",
 )  # fmt: skip
 FILES = ("config.json", "generation_config.json", "tokenizer_config.json", "tokenizer.json", "run.json", "recipe.toml",
          "metrics.jsonl", "model.safetensors")  # fmt: skip
@@ -97,7 +101,132 @@ class Case:
 
 def cases(folder: Path) -> st.SearchStrategy[Case]:
     """All kinds of mutations; ``folder`` holds the runs that ``forks`` made."""
-    return st.one_of(recipes(), settings_of_recipes(), plans(), commands(), texts(), sources(), configurations(folder))
+    return st.one_of(
+        recipes(), settings_of_recipes(), plans(), commands(), texts(), sources(), configurations(folder), explained(), results(folder),
+    )  # fmt: skip
+
+
+EXPLAINED: dict[str, tuple[str, str]] = {
+    "config.json": ("explain config.json", json.dumps({
+        "model_type": "gemma3_text", "num_hidden_layers": 4, "head_dim": 32, "hidden_size": 64, "num_attention_heads": 2,
+        "sliding_window": 8, "max_position_embeddings": 64, "layer_types": ["sliding_attention", "full_attention"] * 2,
+        "rope_parameters": {
+            "full_attention": {"rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0, "original_max_position_embeddings": 16,
+                               "beta_fast": 32, "beta_slow": 1, "attention_factor": 1.1, "mscale": 1, "truncate": True},
+            "sliding_attention": {"rope_type": "default", "rope_theta": 1e3}},
+    })),
+    "flat.json": ("explain flat.json", json.dumps({
+        "model_type": "phi3", "num_hidden_layers": 2, "hidden_size": 64, "num_attention_heads": 2, "max_position_embeddings": 64,
+        "original_max_position_embeddings": 16, "rope_theta": 1e4, "partial_rotary_factor": 0.5, "sliding_window": 8,
+        "rope_scaling": {"type": "longrope", "short_factor": [1.0] * 8, "long_factor": [2.0] * 8},
+    })),
+    "params.json": ("explain params.json", json.dumps({
+        "dim": 64, "n_layers": 2, "n_heads": 2, "head_dim": 32, "rope_theta": 1e4, "sliding_window": [8, None],
+        "yarn": {"factor": 4, "original_max_position_embeddings": 16, "beta": 32, "alpha": 1, "apply_scale": False},
+        "llama_4_scaling": {"beta": 0.1, "original_max_position_embeddings": 16}, "max_seq_len": 64,
+    })),
+    "m.txt": ("explain m.txt", "--num-layers 2 --hidden-size 64 --num-attention-heads 2 --position-embedding-type rope --rotary-base 500 "
+              "--rotary-percent 0.5 --window-size (4,0) --window-attn-skip-freq [1,0] --no-rope-freq 2 --max-position-embeddings 64"),
+    "a.gguf": ("explain a.gguf", ""),
+}  # fmt: skip
+"""Files that ``explain`` reads, each with the command."""
+MORE = ("--json", "--to hf4", "--to hf5", "--to gguf", "--to vllm", "--to llama.cpp", "--to sglang", "--to llama", "--as vllm", "--length 99999",
+        "--other-as transformers4", "--hf-overrides", "--llama-flags", "run", "writer")  # fmt: skip
+OVERRIDES = ('{"rope_scaling": {"rope_type": "yarn", "factor": 4.0}}', '{"rope_theta": 1e6}', "{}", '{"a": {"a": 1}}')
+FLAGS = (
+    "--rope-scaling yarn --rope-scale 4",
+    "--rope-freq-base 1e6 --yarn-ext-factor 0.5",
+    "--yarn-beta-fast 16 --yarn-orig-ctx 16",
+)
+
+
+@functools.cache
+def make_gguf() -> bytes:
+    """A GGUF file with every key about position."""
+    import tempfile
+
+    import gguf
+    import numpy as np
+
+    with tempfile.TemporaryDirectory() as folder:
+        writer = gguf.GGUFWriter(Path(folder) / "a.gguf", "laguna")
+        for name, value in (
+            ("context_length", 64), ("block_count", 2), ("embedding_length", 64), ("head_count", 2), ("rope_freq_base", 500.0),
+            ("rope_dimension_count", 16), ("rope_scaling_type", gguf.RopeScalingType.YARN), ("rope_scaling_factor", 4.0),
+            ("rope_scaling_orig_ctx_len", 16), ("rope_scaling_yarn_ext_factor", 1.0), ("rope_scaling_yarn_beta_fast", 32.0),
+            ("rope_scaling_yarn_log_mul", 0.1), ("sliding_window", 8), ("sliding_window_pattern", [True, False]),
+            ("rope_freq_base_swa", 100.0),
+        ):  # fmt: skip
+            getattr(writer, f"add_{name}")(value)
+        writer.add_tensor("rope_freqs.weight", np.ones(8, dtype=np.float32))
+        writer.write_header_to_file()
+        writer.write_kv_data_to_file()
+        writer.write_tensors_to_file()
+        writer.close()
+        return (Path(folder) / "a.gguf").read_bytes()
+
+
+@st.composite
+def explained(draw: st.DrawFn) -> Case:
+    """The files of other programs that ``explain`` reads: values replaced, bytes changed, flags added."""
+    name = draw(st.sampled_from(list(EXPLAINED)))
+    command, text = EXPLAINED[name]
+    words = command.split(" ")
+    if name == "a.gguf":
+        content = make_gguf()
+        for _ in range(draw(st.integers(0, 3))):
+            content = draw(damaged(content))
+    elif name == "m.txt":
+        flags = text.split(" ")
+        for _ in range(draw(st.integers(0, 3))):
+            flags[draw(st.integers(0, len(flags) - 1))] = draw(
+                st.sampled_from((*NUMBERS, *TEXTS, '"', "'", "[1]*2", "(" * 9999))
+            )
+        content = " ".join(flags).encode("utf8", "surrogatepass")
+    elif draw(st.integers(0, 4)) == 0:
+        content = draw(damaged(text.encode()))
+    else:
+        mark = "\u0001hostile\u0001"
+        put = json.loads(text)
+        for _ in range(draw(st.integers(1, 2))):
+            put = replaced(draw, put, mark)
+        content = json.dumps(put).replace(json.dumps(mark), draw(st.sampled_from(JSON))).encode("utf8", "surrogatepass")
+    for more in draw(st.lists(st.sampled_from(MORE), max_size=1)):
+        words += more.split(" ")
+        if more == "--hf-overrides":
+            words.append(draw(st.sampled_from((*OVERRIDES, *JSON))))
+        elif more == "--llama-flags":
+            flags = draw(st.sampled_from(FLAGS)).split(" ")
+            if draw(st.booleans()):
+                flags[draw(st.integers(0, len(flags) - 1))] = draw(st.sampled_from((*NUMBERS, "", "x", '"')))
+            words.append(" ".join(flags))
+    return Case(words, {name: content}, {"run": "run", "writer": "writer"})
+
+
+@st.composite
+def results(draw: st.DrawFn, folder: Path) -> Case:
+    """The files that a comparison leaves and reads again, and the baseline of ``check``, damaged."""
+    files = [
+        "base.json",
+        *sorted(str(path.relative_to(folder)) for path in (folder / "sweep").iterdir() if path.is_file()),
+    ]
+    name = draw(st.sampled_from(files))
+    content = (folder / name).read_bytes()
+    if name.endswith((".json", ".jsonl")) and draw(st.integers(0, 3)):
+        lines = content.decode().strip().split("\n") if name.endswith(".jsonl") else [content.decode()]
+        place = draw(st.integers(0, len(lines) - 1))
+        mark = "\u0001hostile\u0001"
+        put = json.dumps(replaced(draw, json.loads(lines[place]), mark))
+        lines[place] = put.replace(json.dumps(mark), draw(st.sampled_from(JSON)))
+        content = "\n".join(lines).encode("utf8", "surrogatepass") + b"\n"
+    else:
+        content = draw(damaged(content))
+    command = (
+        "check run --only shift --baseline base.json"
+        if name == "base.json"
+        else "compare b.toml --out sweep --quiet --format csv"
+    )
+    return Case(command.split(" "), {name: content}, {"run": "run", "sweep": "sweep"})
 
 
 @st.composite
