@@ -81,11 +81,11 @@ def _prepare(folder: Path) -> None:
         (folder / f"a.{side}").write_text("".join(line.format(number) for number in range(60)))
     rows = "".join(f"Hund {number}\tdog {number}\n" for number in range(60))
     (folder / "a.tsv").write_text(f"source\ttarget\n{rows}")
-    (folder / "a.txt").write_text("the cat sat on the mat. " * 300)
+    (folder / "a.txt").write_text("the quick brown fox jumps over the lazy dog. " * 160)
     settings = f"--set {TINY} training.max_steps=1 training.log_steps=1 training.save_steps=1"
     makers = (
         f"train --source a.de --target a.en {settings} tokenizer.kind=word position.scheme=rope --quiet --out run",
-        f"train --text a.txt {settings} tokenizer.kind=character data.unit=file data.holdout=0.3 batches.window=16 "
+        f"train --text a.txt {settings} tokenizer.kind=character data.unit=file data.holdout=0.3 batches.window=32 "
         "position.scheme=rope --quiet --out writer",
         "compare b.toml --out sweep --quiet --format csv", "check run --only shift --json",
     )  # fmt: skip
@@ -99,9 +99,10 @@ def _prepare(folder: Path) -> None:
         'vary = {"position.scheme" = ["rope", "none"]}\n'
     )
     (folder / "b.toml").write_text(
-        'recipe = {data = {corpus = "table", train = "a.tsv", holdout = 0.2}, tokenizer = {kind = "word"}, '
-        'model = {preset = "tiny", d_model = 16, d_ff = 16, num_heads = 2, encoder_layers = 1, decoder_layers = 1}}\n'
-        'vary = {"position.scheme" = ["rope", "none"]}\nbudget = {steps = 1}\nseeds = 2\n'
+        'recipe = {data = {corpus = "numbers", largest = 999, train = 200, validation = 20, test = 20, longer = 0}, '
+        'training = {max_steps = 1}, model = {preset = "tiny", '
+        "d_model = 16, d_ff = 16, num_heads = 2, encoder_layers = 1, decoder_layers = 1}}\n"
+        'vary = {"position.scheme" = ["rope", "none"]}\nseeds = 2\n'
     )
     for command in (*makers, *users):
         done = _child(folder, command.split(), learn=True)

@@ -68,8 +68,8 @@ COMMANDS = (
     "check run --only shift --threads 1", "check --type gpt2 --tiny --only shift", "check http://127.0.0.1:9/v1", "push run me/x --dry-run",
     "explain run", "explain run writer", "explain writer --json", "explain run --to llama.cpp", "explain run writer --length 64 --json",
     "explain run --llama-flags '--rope-scale 4'", "explain run --hf-overrides {}", "explain run --other-as vllm",
-    "extend writer --text a.txt --only measure --texts 8 --items 2 --to 2x --json", "explore run --out e.html --quiet",
-    "check run --only shift --baseline base.json", "check run --against run --only shift", "study base --dry-run",
+    "extend writer --text a.txt --only measure --texts 8 --items 10 --to 2x --json", "explore run --out e.html --quiet",
+    "check run --only shift --baseline base.json", "check run --against run --only shift",
 )  # fmt: skip
 OF_RUN = (
     "translate run Hund --max-length 5", "evaluate run --source a.de --target a.en --max-length 5", "evaluate run --split validation --max-length 5",
@@ -80,7 +80,7 @@ OF_RUN = (
 OF_WRITER = (
     "generate writer --tokens 3 --seed 1", "evaluate writer --length 8", "inspect writer --texts 8 --length 8 --no-control --json",
     "train --text a.txt --set training.begin_from=writer training.max_steps=1 batches.window=16 --out new --quiet", "check writer --only shift",
-    "extend writer --text a.txt --only measure --texts 8 --items 2 --to 2x",
+    "extend writer --text a.txt --only measure --texts 8 --items 10 --to 2x",
 )  # fmt: skip
 FILES = ("config.json", "generation_config.json", "tokenizer_config.json", "tokenizer.json", "run.json", "recipe.toml",
          "metrics.jsonl", "model.safetensors")  # fmt: skip

@@ -5,18 +5,23 @@ from __future__ import annotations
 import copy
 import json
 import re
+import shlex
 from pathlib import Path
 from typing import Any
 
+import gguf
 import pytest
 from transformers import CONFIG_MAPPING
 
 from clockhands.errors import ConfigError, UsageError
-from clockhands.explanation import apply_llama_flags, compare, convert, read_positions
+from clockhands.explanation import compare, convert, read_positions
 from clockhands.explanation.filled import load_families
 from clockhands.explanation.huggingface import read_huggingface
 from clockhands.explanation.huggingface_rotation import LABELS
+from clockhands.explanation.llama_cpp import apply_llama_flags
+from tests.explanation.modules import rotary_modules
 from tests.explanation.test_filled import read_by_transformers
+from tests.explanation.test_llama_cpp import by_llama_cpp
 
 BASE: dict[str, Any] = {
     "model_type": "qwen3", "head_dim": 64, "num_hidden_layers": 4, "max_position_embeddings": 32768, "rope_theta": 1e6,
@@ -34,7 +39,7 @@ RULES: dict[str, dict[str, Any] | None] = {
     "proportional": {"rope_type": "proportional", "partial_rotary_factor": 0.25},
 }  # fmt: skip
 IMPOSSIBLE = {("hf4", "proportional"), ("vllm", "dynamic"), *(
-    (form, rule) for form in ("gguf", "llama.cpp") for rule in ("dynamic", "llama3", "longrope", "proportional")
+    ("llama.cpp", rule) for rule in ("dynamic", "llama3", "longrope", "proportional")
 )}  # fmt: skip
 
 
@@ -43,7 +48,7 @@ def positions_under(rule: str) -> Any:
 
 
 @pytest.mark.parametrize("rule", RULES)
-@pytest.mark.parametrize("form", ["hf4", "hf5", "vllm", "gguf", "llama.cpp"])
+@pytest.mark.parametrize("form", ["hf4", "hf5", "vllm", "llama.cpp"])
 def test_what_is_written_is_read_as_the_same(form: str, rule: str) -> None:
     before = positions_under(rule)
     if (form, rule) in IMPOSSIBLE:
@@ -67,33 +72,7 @@ def read_back(form: str, written: str) -> Any:
         return read_huggingface({**plain, **json.loads(overrides[1])}, "f", "vllm")
     if form == "llama.cpp":
         return apply_llama_flags(read_huggingface({**BASE, "rope_theta": 10000.0}, "f"), written)
-    values = dict(line.split(" = ") for line in written.splitlines())
-    return _as_gguf({key.removeprefix("qwen3."): value for key, value in values.items()})
-
-
-def _as_gguf(values: dict[str, str]) -> Any:
-    import tempfile
-
-    import gguf
-
-    from clockhands.explanation.gguf_file import read_gguf
-    from tests.explanation.test_gguf_file import write
-
-    adders: dict[str, Any] = {"key_length": 64}
-    names = {
-        "rope.freq_base": ("rope_freq_base", float), "rope.dimension_count": ("rope_dimension_count", int),
-        "rope.scaling.type": ("rope_scaling_type", gguf.RopeScalingType),
-        "rope.scaling.factor": ("rope_scaling_factor", float),
-        "rope.scaling.original_context_length": ("rope_scaling_orig_ctx_len", int),
-        "rope.scaling.yarn_beta_fast": ("rope_scaling_yarn_beta_fast", float),
-        "rope.scaling.yarn_beta_slow": ("rope_scaling_yarn_beta_slow", float),
-        "rope.scaling.attn_factor": ("rope_scaling_attn_factors", float),
-    }  # fmt: skip
-    for key, value in values.items():
-        name, kind = names[key]
-        adders[name] = kind(value)
-    with tempfile.TemporaryDirectory() as folder:
-        return read_gguf(write(Path(folder) / "a.gguf", "qwen3", layers=4, **adders))
+    raise AssertionError(form)
 
 
 def test_kinds_of_layers_go_only_where_they_can_be_said() -> None:
@@ -195,15 +174,78 @@ def assert_same(ours: Any, theirs: Any, told: object, *, amplitudes: bool = True
         assert not amplitudes or ours[kind][1] == pytest.approx(amplitude, rel=1e-9), (told, kind)
 
 
-def test_keys_of_gguf_are_those_of_its_library() -> None:
-    import gguf
+SETTERS = {gguf.GGUFValueType.FLOAT32: float, gguf.GGUFValueType.UINT32: int, gguf.GGUFValueType.STRING: str}
+TYPES = {
+    "rope.scaling.type": gguf.GGUFValueType.STRING, "rope.dimension_count": gguf.GGUFValueType.UINT32,
+    "context_length": gguf.GGUFValueType.UINT32, "rope.scaling.original_context_length": gguf.GGUFValueType.UINT32,
+    "attention.sliding_window": gguf.GGUFValueType.UINT32,
+}  # fmt: skip
+"""The types that setters of its library give keys; all others of a rotation are floats."""
 
-    known = {key for name, key in vars(gguf.Keys.Rope).items() if not name.startswith("_")}
-    yarn = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 1024, "attention_factor": 1.3}
-    for name, arch in (("gpt_neox", "gptneox"), ("qwen2_moe", "qwen2moe"), ("llama", "llama"), ("gemma2", "gemma2")):
-        text = convert(read_huggingface({"model_type": name, "rope_scaling": yarn}, "f"), "gguf")
-        keys = [line.split(" = ")[0] for line in text.splitlines()]
-        assert {key.replace(f"{arch}.", "{arch}.", 1) for key in keys} <= known
-        assert arch in gguf.MODEL_ARCH_NAMES.values()
-    with pytest.raises(ConfigError, match=r"llama\.cpp has no architecture for 'helium'"):
-        convert(read_huggingface({"model_type": "helium"}, "f"), "gguf")
+
+@pytest.mark.parametrize(
+    "rule", [rule for rule in RULES if rule not in ("dynamic", "llama3", "longrope", "proportional")]
+)
+@pytest.mark.parametrize("name", ["qwen3", "qwen2_moe", "gpt_neox", "llama", "gemma2", "stablelm", "phi3"])
+def test_keys_of_gguf_are_reopened_by_its_own_reader_and_mean_the_same(name: str, rule: str, tmp_path: Path) -> None:
+    """What transformers' rotary module computes is what llama.cpp computes of the file that gguf writes and reads."""
+    raw = {"model_type": name, "rope_scaling": RULES[rule]}
+    positions = read_huggingface(copy.deepcopy(raw), "f")
+    lines = dict(line.split(" = ") for line in convert(positions, "gguf").splitlines())
+    model = next(iter(lines)).split(".")[0]
+    assert model in gguf.MODEL_ARCH_NAMES.values()
+    groups = (gguf.Keys.Rope, gguf.Keys.Attention, gguf.Keys.LLM)
+    known = {key for group in groups for at, key in vars(group).items() if not at.startswith("_")}
+    writer = gguf.GGUFWriter(tmp_path / "a.gguf", model)
+    for key, value in lines.items():
+        plain = key.removeprefix(f"{model}.")
+        assert f"{{arch}}.{plain}" in known
+        if plain == "attention.sliding_window_pattern":
+            writer.add_array(key, json.loads(value))
+        else:
+            kind = TYPES.get(plain, gguf.GGUFValueType.FLOAT32)
+            writer.add_key_value(key, SETTERS[kind](value), kind)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.close()
+    fields = {key: field.contents() for key, field in gguf.GGUFReader(tmp_path / "a.gguf").fields.items()}
+    width = positions.rotations()[0].head_dim
+    theta, amplitude, _ = by_llama_cpp(fields, model, length=positions.claimed_length or 0, width=width)
+    modules = read_by_transformers(raw)
+    assert modules
+    for frequencies, factor in modules.values():
+        assert theta == pytest.approx(frequencies, rel=1e-6)
+        assert amplitude == pytest.approx(factor, rel=1e-6)
+    windows = [layer.window for layer in positions.layers]
+    assert fields.get(f"{model}.attention.sliding_window") == max((w for w in windows if w), default=None)
+
+
+def test_what_no_key_of_gguf_says_is_refused() -> None:
+    for raw, told in (
+        ({"model_type": "helium"}, r"llama\.cpp has no architecture for 'helium'"),
+        ({"model_type": "llama", "rope_scaling": {**RULES["yarn"], "truncate": False}}, "always rounds the bounds"),
+        *(
+            ({**BASE, "rope_scaling": RULES[rule]}, r"llama\.cpp")
+            for rule in ("dynamic", "llama3", "longrope", "proportional")
+        ),
+    ):
+        with pytest.raises(ConfigError, match=told):
+            convert(read_huggingface(raw, "f"), "gguf")
+
+
+def test_flags_of_vllm_by_what_its_documentation_says_of_them() -> None:
+    """``--hf-overrides``: "If a dictionary, contains arguments to be forwarded to the Hugging Face config."
+
+    ``--max-model-len``: "Model context length (prompt and output). If unspecified, will be automatically derived from
+    the model config." So what is forwarded, to a configuration that transformers made of the plain file, must rotate as
+    the scaled file does there, and the length is the claimed one.
+    """
+    for rule in ("linear", "yarn", "llama3", "longrope"):
+        raw = {**BASE, "rope_scaling": RULES[rule]}
+        flags = shlex.split(convert(read_huggingface(copy.deepcopy(raw), "f", "vllm"), "vllm"))
+        assert flags[::2] == ["--hf-overrides", "--max-model-len"] and flags[3] == "32768"
+        config = CONFIG_MAPPING["qwen3"].from_dict({key: value for key, value in BASE.items() if key != "rope_theta"})
+        config.update(json.loads(flags[1]))
+        truth = read_by_transformers(raw)
+        assert truth
+        assert_same(rotary_modules(config), truth, rule, amplitudes=rule != "yarn")  # vLLM multiplies its own factor

@@ -1,8 +1,7 @@
-"""Mistral's params.json, Megatron's arguments, vLLM's overrides, llama.cpp's flags."""
+"""Mistral's params.json, Megatron's arguments, vLLM's overrides."""
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import pytest
@@ -10,7 +9,7 @@ import pytest
 from clockhands.errors import CheckpointError, UsageError
 from clockhands.explanation import compare
 from clockhands.explanation.huggingface import read_huggingface
-from clockhands.explanation.other_files import apply_llama_flags, lay_over, read_megatron, read_params
+from clockhands.explanation.other_files import lay_over, read_megatron, read_params
 
 PARAMS: dict[str, Any] = {
     "dim": 4096, "n_layers": 4, "head_dim": 128, "n_heads": 32, "rope_theta": 1e6, "max_position_embeddings": 262144,
@@ -86,21 +85,6 @@ def test_overrides_are_merged_into_tables() -> None:
     for wrong, told in (("{", "not JSON"), ("[1]", "not a table")):
         with pytest.raises(UsageError, match=told):
             lay_over(raw, wrong)
-
-
-def test_flags_of_llama_cpp_by_hand() -> None:
-    raw = {"model_type": "llama", "hidden_size": 512, "num_attention_heads": 8, "num_hidden_layers": 1,
-           "max_position_embeddings": 2048}  # fmt: skip
-    positions = read_huggingface(raw, "f")
-    linear = apply_llama_flags(positions, "--rope-scale 4").rotations()[0]
-    assert linear.frequencies() == pytest.approx([omega / 4 for omega in positions.rotations()[0].frequencies()])
-    yarn = apply_llama_flags(positions, "--rope-scaling yarn --rope-freq-scale 0.25").rotations()[0]
-    assert (yarn.rule, yarn.factor, yarn.original_length) == ("yarn", 4.0, 2048)
-    assert yarn.amplitude == pytest.approx(1 + 0.1 * math.log(4))
-    base = apply_llama_flags(positions, "--rope-freq-base 26000").rotations()[0]
-    assert (base.base, base.rule) == (26000.0, "default")
-    with pytest.raises(UsageError, match="--temp"):
-        apply_llama_flags(positions, "--temp 0")
 
 
 def test_what_mistrals_file_leaves_out_has_the_defaults_of_yarn() -> None:
@@ -185,6 +169,3 @@ def test_megatrons_values_that_mean_nothing_are_refused(flags: str, told: str) -
 def test_a_quote_that_is_not_closed_is_told() -> None:
     with pytest.raises(UsageError, match="no closing quotation"):
         read_megatron(f"{MEGATRON} --data 'x", "a.sh")
-    positions = read_huggingface({"model_type": "llama"}, "f")
-    with pytest.raises(UsageError, match="no closing quotation"):
-        apply_llama_flags(positions, "--rope-scale '4")

@@ -12,7 +12,7 @@ import pytest
 
 from clockhands.errors import CheckpointError, UsageError
 from clockhands.explanation import read_positions
-from tests.explanation.test_gguf_file import write
+from tests.explanation.test_llama_cpp import write
 
 LLAMA: dict[str, Any] = {"model_type": "llama", "hidden_size": 512, "num_attention_heads": 8, "num_hidden_layers": 2}
 PARAMS = {"dim": 512, "n_layers": 2, "n_heads": 8, "rope_theta": 1e6}

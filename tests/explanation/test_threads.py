@@ -11,7 +11,7 @@ import gguf
 import pytest
 
 from clockhands.explanation import Positions, compare, read_positions
-from tests.explanation.test_gguf_file import write
+from tests.explanation.test_llama_cpp import write
 
 LLAMA: dict[str, Any] = {
     "model_type": "llama", "hidden_size": 4096, "num_attention_heads": 32, "num_hidden_layers": 2,

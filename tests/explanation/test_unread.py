@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from clockhands.explanation import compare, describe, describe_difference, read_positions
-from tests.explanation.test_gguf_file import write
 
 LLAMA: dict[str, Any] = {"model_type": "llama", "hidden_size": 512, "num_attention_heads": 8, "num_hidden_layers": 2,
                          "max_position_embeddings": 4096, "rope_theta": 5e5}  # fmt: skip
@@ -95,26 +94,6 @@ def test_executorch_is_named_and_its_layers_without_rotation_read(tmp_path: Path
                "rope_theta": 5e6, "no_rope_layer_interval": 4, "use_sliding_window": False}  # fmt: skip
     assert compare(ours, read(tmp_path, "config.json", smollm3)) is None
     assert compare(ours, read(tmp_path, "other.json", {**smollm3, "no_rope_layer_interval": 2})) is not None
-
-
-def test_the_ramp_of_a_gguf_file_is_multiplied(tmp_path: Path) -> None:
-    import gguf
-
-    yarn = {
-        "rope_scaling_type": gguf.RopeScalingType.YARN,
-        "rope_scaling_factor": 8.0,
-        "rope_scaling_orig_ctx_len": 2048,
-    }
-    once, more, none = (
-        read_positions(write(tmp_path / f"{factor}.gguf", **yarn, rope_scaling_yarn_ext_factor=factor))
-        for factor in (1.0, 64.0, 0.0)
-    )
-    unset = read_positions(write(tmp_path / "unset.gguf", **yarn))
-    assert compare(once, unset) is None
-    difference = compare(once, more)
-    assert difference is not None and [cause[0] for cause in difference.causes] == ["extrapolation"]
-    plain = [omega / 8 for omega in read_positions(write(tmp_path / "plain.gguf")).rotations()[0].frequencies()]
-    assert none.rotations()[0].frequencies() == pytest.approx(plain)  # no ramp: linear scaling alone
 
 
 def test_every_key_of_rope_of_gguf_is_read_or_listed(tmp_path: Path) -> None:

@@ -107,11 +107,10 @@ def _convert_position_keys(options: argparse.Namespace) -> str:
 
 def _find_other(options: argparse.Namespace) -> Positions | None:
     """Return the configuration to compare with, if any is asked for."""
-    from clockhands.explanation import apply_llama_flags, read_positions
+    from clockhands.explanation import read_positions
 
     changed = [name for name in ("other", "other_program", "hf_overrides", "llama_flags") if getattr(options, name)]
     if not changed:
         return None
     program = options.other_program or options.program
-    other = read_positions(options.other or options.file, program, options.hf_overrides)
-    return apply_llama_flags(other, options.llama_flags) if options.llama_flags else other
+    return read_positions(options.other or options.file, program, options.hf_overrides, options.llama_flags or "")

@@ -10,7 +10,6 @@ from __future__ import annotations
 from clockhands.explanation.conversion import FORMATS, convert
 from clockhands.explanation.difference import Difference, compare
 from clockhands.explanation.huggingface import PROGRAMS
-from clockhands.explanation.other_files import apply_llama_flags
 from clockhands.explanation.reading import read_positions
 from clockhands.explanation.rotation import Rotation
 from clockhands.explanation.table import Layer, Positions
@@ -24,7 +23,6 @@ __all__ = [
     "Layer",
     "Positions",
     "Rotation",
-    "apply_llama_flags",
     "compare",
     "convert",
     "describe",

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NoReturn
 
 from clockhands.errors import CheckpointError, ConfigError, UsageError, describe_unknown
-from clockhands.explanation.difference import compare
-from clockhands.explanation.gguf_file import find_architecture
+from clockhands.explanation.difference import compare, compute_scale
 from clockhands.explanation.huggingface import PROGRAMS, read_huggingface
 from clockhands.explanation.huggingface_rotation import LABELS
+from clockhands.explanation.llama_cpp import find_architecture, list_llama_keys, read_llama_keys, write_llama_flags
 from clockhands.explanation.rotation import Rotation, temperature_of
 from clockhands.explanation.table import Positions
 
@@ -67,9 +68,9 @@ def _make_rope_table(rotation: Rotation, program: str = "", carried: Mapping[str
     elif rotation.channels != rotation.head_dim:
         table["partial_rotary_factor"] = rotation.channels / rotation.head_dim
     table |= {key: value for key, value in (carried or {}).items() if key in CARRIED}
+    if rotation.factors and rotation.rule != "longrope":
+        _refuse("transformers has no list of factors without a rule (longrope)")
     if rotation.rule == "default":
-        if rotation.factors:
-            _refuse("transformers has no list of factors without a rule (longrope)")
         return table
     if rotation.extrapolation != 1.0:
         _refuse(f"only llama.cpp multiplies the ramp of YaRN ({rotation.extrapolation:g})")
@@ -203,69 +204,49 @@ def _write_for_sglang(positions: Positions) -> str:
     return f"--json-model-override-args '{overrides}'{length}"
 
 
-LLAMA_NAMES = {
-    "factor": ("rope.scaling.factor", "--rope-scale"),
-    "original_length": ("rope.scaling.original_context_length", "--yarn-orig-ctx"),
-    "beta_fast": ("rope.scaling.yarn_beta_fast", "--yarn-beta-fast"),
-    "beta_slow": ("rope.scaling.yarn_beta_slow", "--yarn-beta-slow"),
-    "attention": ("rope.scaling.attn_factor", "--yarn-attn-factor"),
-}
-"""The numbers of a rule that llama.cpp is told: as a key of GGUF, after the name of the architecture, and as a flag."""
-
-
-def _list_llama_numbers(rotation: Rotation) -> dict[str, float]:
-    """Return what llama.cpp must be told of a rule, by the names of ``LLAMA_NAMES``; nothing of plain rotation."""
-    if rotation.rule == "default":
-        return {}
-    numbers: dict[str, float] = {"factor": rotation.factor}
-    if rotation.rule == "yarn":
-        numbers |= {
-            "original_length": rotation.original_length or 0,
-            "beta_fast": rotation.beta_fast,
-            "beta_slow": rotation.beta_slow,
-        }
-        # llama.cpp computes YaRN's amplitude itself, and multiplies it by this.
-        attention = rotation.amplitude / temperature_of(rotation.factor, 1.0)
-        numbers |= {"attention": attention} if abs(attention - 1) > 1e-9 else {}
-    return numbers
-
-
-def _write_gguf(positions: Positions) -> str:
-    """Write keys of a GGUF file, one a line."""
-    rotation = _get_only_rotation(positions, "a GGUF file without a list of layers")
-    _refuse_for_llama(rotation)
+def _list_keys_of_gguf(positions: Positions, program: str) -> tuple[str, dict[str, float | int | str]]:
+    """Return llama.cpp's name of an architecture, and the keys of GGUF that mean the same there as these positions."""
+    rotation = _get_only_rotation(positions, program)
+    tensors = {"llama3": "rope_freqs.weight", "longrope": "rope_factors_long.weight, rope_factors_short.weight"}
+    if rotation.rule in tensors or rotation.factors:
+        tensor = tensors.get(rotation.rule, "rope_freqs.weight")
+        _refuse(f"llama.cpp takes the factors of this rule from tensors ({tensor}), not from keys or flags")
     name = find_architecture(positions.model or "llama")
     if name is None:
         _refuse(f"llama.cpp has no architecture for {positions.model!r}")
-    lines = [f"{name}.rope.freq_base = {rotation.base:.10g}", f"{name}.rope.dimension_count = {rotation.channels}"]
-    lines += [f"{name}.rope.scaling.type = {rotation.rule}"] if rotation.rule != "default" else []
-    lines += [f"{name}.{LLAMA_NAMES[key][0]} = {value:.10g}" for key, value in _list_llama_numbers(rotation).items()]
-    return "\n".join(lines)
+    try:
+        keys = list_llama_keys(rotation)
+    except CheckpointError as fault:
+        _refuse(str(fault))
+    again = read_llama_keys(keys, name, rotation)
+    for what, here, there in (
+        ("factor of the logits", [compute_scale(rotation)], [compute_scale(again)]),
+        ("frequencies", rotation.frequencies(), again.frequencies()),
+    ):
+        if not all(math.isclose(a, b, rel_tol=1e-6) for a, b in zip(here, there, strict=True)):
+            _refuse(f"no key makes llama.cpp's {name} compute the same {what}")
+    return name, keys
+
+
+def _write_gguf(positions: Positions) -> str:
+    """Write keys of a GGUF file, one a line; windows too, and the claimed length."""
+    name, keys = _list_keys_of_gguf(positions, "a GGUF file without a list of layers")
+    windows = [layer.window for layer in positions.layers]
+    told: dict[str, Any] = {"context_length": positions.claimed_length} if positions.claimed_length else {}
+    told |= keys
+    if len(set(windows) - {None}) > 1:
+        _refuse("a GGUF file has one window for all layers that have any")
+    if any(windows):
+        told["attention.sliding_window"] = max(filter(None, windows))
+        told |= {} if all(windows) else {"attention.sliding_window_pattern": json.dumps([bool(w) for w in windows])}
+    shown = {key: f"{value:.10g}" if isinstance(value, float) else value for key, value in told.items()}
+    return "\n".join(f"{name}.{key} = {value}" for key, value in shown.items())
 
 
 def _write_llama_flags(positions: Positions) -> str:
     """Write flags of llama.cpp."""
-    rotation = _get_only_rotation(positions, "llama.cpp's flags")
-    _refuse_for_llama(rotation)
-    flags = [f"--rope-freq-base {rotation.base:.10g}", f"--rope-scaling {rotation.rule.replace('default', 'none')}"]
-    flags += [f"{LLAMA_NAMES[key][1]} {value:.10g}" for key, value in _list_llama_numbers(rotation).items()]
-    return " ".join(flags)
-
-
-def _refuse_for_llama(rotation: Rotation) -> None:
-    """Raise ConfigError for a rule that llama.cpp takes from no key or flag."""
-    reasons = {
-        "dynamic": "llama.cpp has no dynamic NTK",
-        "llama3": "llama.cpp takes Llama 3's rule from a tensor of factors (rope_freqs.weight), not from keys or flags",
-        "longrope": "llama.cpp takes the factors of LongRoPE from tensors, not from keys or flags",
-        "proportional": "llama.cpp has no rule 'proportional'",
-    }
-    if rotation.rule in reasons:
-        _refuse(reasons[rotation.rule])
-    if rotation.extrapolation != 1.0 or rotation.factors:
-        _refuse("this ramp or list of factors comes from a file of llama.cpp, and no flag says it")
-    if rotation.rule == "yarn" and not rotation.truncate:
-        _refuse("llama.cpp always rounds the bounds of YaRN, and truncate is false here")
+    name, keys = _list_keys_of_gguf(positions, "llama.cpp's flags")
+    return write_llama_flags(keys, name)
 
 
 FORMATS: dict[str, Callable[[Positions], str]] = {

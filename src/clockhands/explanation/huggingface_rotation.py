@@ -125,7 +125,7 @@ def make_rotation(filled: Filled, kind: str) -> Rotation | None:
         truncate=rule != "yarn" or (filled.get("rope_parameters") or {}).get("truncate", True) is not False,
         low_frequency_factor=low,
         high_frequency_factor=high,
-        factors=_read_factors(table, rule, "short_factor", channels) or _list_orders(table, base, channels),
+        factors=_read_factors(table, rule, "short_factor", channels) or _list_orders(table, rule, base, channels),
         long_factors=_read_factors(table, rule, "long_factor", channels),
         share=share if rule == "proportional" else 1.0,
         pairing="halves" if filled.get(filled.facts.get("pairing_key", ""), True) is False else filled.facts["pairing"],
@@ -240,9 +240,9 @@ def _read_factors(table: _Table, rule: str, key: str, channels: int) -> tuple[fl
     return numbers
 
 
-def _list_orders(table: _Table, base: float, channels: int) -> tuple[float, ...]:
+def _list_orders(table: _Table, rule: str, base: float, channels: int) -> tuple[float, ...]:
     """Return by what ERNIE 4.5 VL changes the frequencies of pairs: those of its two axes of a picture alternate."""
-    if table.filled.config.model_type != "ernie4_5_vl_moe_text":
+    if table.filled.config.model_type != "ernie4_5_vl_moe_text" or rule != "default":
         return ()
     sections = table.values.get("mrope_section") or [22, 22, 20]
     pairs, last = channels // 2, check_count(sections[2], "mrope_section", table.filled.source)

@@ -1,13 +1,15 @@
-"""The one check of numbers that a file gives, for every reader: their type, that they are finite, and their size."""
+"""The one check of numbers that a file gives, for every reader; and the command lines of other programs."""
 
 from __future__ import annotations
 
+import argparse
 import math
-from typing import Any
+import shlex
+from typing import Any, NoReturn
 
-from clockhands.errors import CheckpointError, show_value
+from clockhands.errors import CheckpointError, UsageError, show_value
 
-__all__ = ["MOST_LAYERS", "check_count", "check_layers", "check_number"]
+__all__ = ["MOST_LAYERS", "Flags", "check_count", "check_layers", "check_number", "split_command"]
 
 MOST_LAYERS = 2000
 """Layers of the largest model that is believed; each is listed."""
@@ -40,3 +42,19 @@ def check_count(value: Any, origin: str, source: str, least: int = 1, most: int 
 def check_layers(value: Any, origin: str, source: str) -> int:
     """Return a number of layers. Raises CheckpointError for one that no model has."""
     return check_count(value, origin, source, most=MOST_LAYERS)
+
+
+class Flags(argparse.ArgumentParser):
+    """Flags of another program: those about position are read, others are passed over."""
+
+    def error(self, message: str) -> NoReturn:
+        """Raise UsageError."""
+        raise UsageError(f"{self.prog}: {message}")
+
+
+def split_command(text: str, source: str) -> list[str]:
+    """Return the words of a command line. Raises UsageError where a quote is not closed."""
+    try:
+        return shlex.split(text)
+    except ValueError as fault:
+        raise UsageError(f"{source} is no command line: {str(fault).lower()}") from fault

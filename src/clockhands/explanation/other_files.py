@@ -1,5 +1,4 @@
-"""Reads ``params.json`` of Mistral, Meta and ExecuTorch and the arguments of Megatron; lays flags of vLLM and llama.cpp
-over a file."""
+"""Reads ``params.json`` of Mistral, Meta and ExecuTorch and the arguments of Megatron; lays vLLM's overrides over a file."""
 
 from __future__ import annotations
 
@@ -8,19 +7,17 @@ import ast
 import copy
 import dataclasses
 import re
-import shlex
 from collections.abc import Iterator, Mapping
-from typing import Any, NoReturn
+from typing import Any
 
 from clockhands.errors import CheckpointError, UsageError, show_value
 from clockhands.explanation.filled import POSITION
-from clockhands.explanation.numbers import MOST_LAYERS, check_count, check_layers, check_number
+from clockhands.explanation.numbers import MOST_LAYERS, Flags, check_count, check_layers, check_number, split_command
 from clockhands.explanation.rotation import Rotation, temperature_of
 from clockhands.explanation.table import Layer, Positions
 from clockhands.reading import parse_json
 
-__all__ = ["apply_llama_flags", "lay_over", "read_megatron", "read_params"]
-
+__all__ = ["lay_over", "read_megatron", "read_params"]
 
 EXECUTORCH = (
     *("use_hf_rope", "no_rope_layer_interval", "rope_freq_base", "rope_scale_factor", "partial_rotary_factor"),
@@ -179,27 +176,12 @@ MEGATRON_NUMBERS = (
 )
 
 
-class _Flags(argparse.ArgumentParser):
-    """Flags of another program: those about position are read, others are passed over."""
-
-    def error(self, message: str) -> NoReturn:
-        raise UsageError(f"{self.prog}: {message}")
-
-
-def _split(text: str, source: str) -> list[str]:
-    """Return the words of a command line. Raises UsageError where a quote is not closed."""
-    try:
-        return shlex.split(text)
-    except ValueError as fault:
-        raise UsageError(f"{source} is no command line: {str(fault).lower()}") from fault
-
-
 def read_megatron(text: str, source: str) -> Positions:
     """Read the command line of a Megatron-LM training, as text with flags. Comments and other words are passed over.
 
     Raises CheckpointError without ``--hidden-size``, ``--num-attention-heads`` and ``--num-layers``.
     """
-    flags = _Flags(prog=source, add_help=False, allow_abbrev=False)
+    flags = Flags(prog=source, add_help=False, allow_abbrev=False)
     for name in MEGATRON_COUNTS:
         flags.add_argument(f"--{name}", type=int)
     for name in MEGATRON_NUMBERS:
@@ -210,7 +192,7 @@ def read_megatron(text: str, source: str) -> Positions:
     for name in ("use-rotary-position-embeddings", "rotary-interleaved", "use-rope-scaling", "multi-latent-attention"):
         flags.add_argument(f"--{name}", action="store_true")
     lines = [line.split("#", 1)[0].rstrip().removesuffix("\\") for line in text.splitlines()]
-    known, rest = flags.parse_known_args(_split(" ".join(lines), source))
+    known, rest = flags.parse_known_args(split_command(" ".join(lines), source))
     missing = [name for name in ("num_layers", "hidden_size", "num_attention_heads") if getattr(known, name) is None]
     if missing:
         names = ", ".join("--" + name.replace("_", "-") for name in missing)
@@ -368,61 +350,3 @@ def _merge(raw: dict[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
         inside = raw.get(key)
         raw[key] = _merge(inside, value) if isinstance(value, dict) and isinstance(inside, dict) else value
     return raw
-
-
-def apply_llama_flags(positions: Positions, text: str) -> Positions:
-    """Return what llama.cpp makes of a file with its flags ``--rope-*`` and ``--yarn-*``.
-
-    A number that is not given is the file's own. Raises UsageError for a flag that is not of this kind.
-    """
-    flags = _Flags(prog="--llama-flags", add_help=False, allow_abbrev=False)
-    flags.add_argument("--rope-scaling", choices=("none", "linear", "yarn"))
-    for name in ("rope-scale", "rope-freq-base", "rope-freq-scale", "yarn-ext-factor", "yarn-attn-factor"):
-        flags.add_argument(f"--{name}", type=float)
-    for name in ("yarn-beta-slow", "yarn-beta-fast"):
-        flags.add_argument(f"--{name}", type=float)
-    flags.add_argument("--yarn-orig-ctx", type=int)
-    known = flags.parse_args(_split(text, "--llama-flags"))
-    for name, value in vars(known).items():
-        if not isinstance(value, str | None):
-            check_number(value, f"--{name.replace('_', '-')}", "--llama-flags", least=-1.0)
-    rotations = {rotation: _apply_flags(rotation, known, positions) for rotation in positions.rotations()}
-    layers = tuple(
-        dataclasses.replace(layer, rotation=rotations[layer.rotation] if layer.rotation else None)
-        for layer in positions.layers
-    )
-    return dataclasses.replace(positions, layers=layers, source=f"{positions.source} {text}", program="llama.cpp")
-
-
-def _apply_flags(rotation: Rotation, known: argparse.Namespace, positions: Positions) -> Rotation:
-    scale = known.rope_freq_scale or (1 / known.rope_scale if known.rope_scale else None)  # llama.cpp takes 0 for none
-    factor = 1 / scale if scale else rotation.factor
-    rule = {"none": "default", None: rotation.rule}.get(known.rope_scaling, known.rope_scaling)
-    if known.rope_scaling is None and scale and rotation.rule == "default":
-        rule = "linear"  # llama.cpp's default for a scale without a type
-    changed: dict[str, Any] = {"rule": rule, "factor": 1.0 if rule == "default" else factor}
-    origin = dict(rotation.origin)
-    for flag, name in (("rope_freq_base", "base"), ("yarn_beta_fast", "beta_fast"), ("yarn_beta_slow", "beta_slow")):
-        if getattr(known, flag) is not None:
-            changed[name], origin[name] = getattr(known, flag), "--" + flag.replace("_", "-")
-    if known.rope_scaling is not None:
-        origin["rule"] = "--rope-scaling"
-    if scale:
-        origin["factor"] = "--rope-freq-scale" if known.rope_freq_scale else "--rope-scale"
-    if rule == "yarn":
-        changed["original_length"] = known.yarn_orig_ctx or rotation.original_length or positions.claimed_length
-        origin["original_length"] = "--yarn-orig-ctx" if known.yarn_orig_ctx else "the trained length"
-        if rotation.rule != "yarn":
-            changed["amplitude"], origin["amplitude"] = temperature_of(factor, 1.0), "0.1 ln(factor) + 1"
-    else:
-        changed["amplitude"] = 1.0
-    if known.yarn_ext_factor is not None and known.yarn_ext_factor >= 0:
-        # The ramp counts under every rule, and 0 leaves linear scaling alone.
-        changed["extrapolation"], origin["extrapolation"] = known.yarn_ext_factor, "--yarn-ext-factor"
-        if known.yarn_ext_factor == 0 and rule == "yarn":
-            changed |= {"rule": "linear", "amplitude": 1.0}
-    if known.yarn_attn_factor is not None:
-        # The flag is a factor beside ggml's own, which llama.cpp cancels for a model that says nothing else.
-        changed["amplitude"] = changed.get("amplitude", rotation.amplitude) * known.yarn_attn_factor
-        origin["amplitude"] = "--yarn-attn-factor"
-    return dataclasses.replace(rotation, **changed, origin=origin)

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from clockhands.errors import CheckpointError, UsageError, describe_unknown
-from clockhands.explanation.gguf_file import read_gguf
 from clockhands.explanation.huggingface import PROGRAMS, read_huggingface
+from clockhands.explanation.llama_cpp import apply_llama_flags, read_gguf
 from clockhands.explanation.other_files import lay_over, read_megatron, read_params
 from clockhands.explanation.own_runs import read_own
 from clockhands.explanation.table import Positions
@@ -22,13 +22,15 @@ __all__ = ["read_positions"]
 LARGEST_ARGUMENTS = 1 << 20
 
 
-def read_positions(source: str | Path, program: str = "transformers5", overrides: str | None = None) -> Positions:
+def read_positions(
+    source: str | Path, program: str = "transformers5", overrides: str | None = None, llama_flags: str = ""
+) -> Positions:
     """Read what a file says of positions; no weights are read.
 
     ``source``: a ``config.json`` or a folder that holds one, a name on the Hugging Face hub, a GGUF file, the
     ``params.json`` of Mistral, Meta or ExecuTorch, or a text file with the arguments of a Megatron training.
     ``program``: who reads a ``config.json``, a key of `PROGRAMS`. ``overrides``: vLLM's ``--hf-overrides``, laid over a
-    ``config.json``.
+    ``config.json``. ``llama_flags``: flags about position of llama.cpp, laid over any file.
 
     Raises CheckpointError for what cannot be read, UsageError for an unknown program and for overrides of another file.
     """
@@ -41,7 +43,13 @@ def read_positions(source: str | Path, program: str = "transformers5", overrides
     if overrides is not None and not is_config:
         raise UsageError(f"--hf-overrides change a config.json, and {source} is none")
     if path.suffix == ".gguf" and path.is_file():
-        return read_gguf(path)
+        return read_gguf(path, llama_flags)
+    positions = _read_other(source, path, program, overrides, is_config=is_config)
+    return apply_llama_flags(positions, llama_flags) if llama_flags else positions
+
+
+def _read_other(source: str | Path, path: Path, program: str, overrides: str | None, *, is_config: bool) -> Positions:
+    """Read a file that is no GGUF."""
     if path.name == "params.json" and path.is_file():
         return read_params(read_json(path), str(source))
     if not is_config:

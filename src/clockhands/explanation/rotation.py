@@ -28,7 +28,8 @@ class Rotation:
     ``head_dim``: channels of a head of queries and keys, or of the slice that rotates where it is separate (MLA).
     ``channels``: how many of them rotate. ``base``: θ of the frequencies base^(-2c/channels). ``rule``: how these are
     changed for longer texts, by ``factor`` and what follows. ``extrapolation``: by what YaRN's ramp is multiplied
-    (llama.cpp). ``factors``: what each frequency is divided by, where a file lists them. ``amplitude``: the factor of
+    (llama.cpp). ``factors``: what each plain frequency is divided by, where a file lists them; ``long_factors``: beyond
+    ``original_length``. ``amplitude``: the factor of
     cosines and sines where it is given; otherwise the rule's own. ``pairing``: channel c is paired with c + channels/2
     (halves) or 2c with 2c + 1 (interleaved). ``direction``: 1 as in the paper, -1 for the opposite sense. ``origin``:
     field -> where its value was found.
@@ -61,6 +62,7 @@ class Rotation:
             raise CheckpointError(f"{self.channels:,} channels rotate; a head has 2 to {MOST_CHANNELS:,}")
         try:
             usable = self.base > 0 and all(math.isfinite(omega) and omega >= 0 for omega in self.frequencies())
+            usable &= len(self.long_factors) in (0, self.pairs) and 0 not in self.long_factors
         except (ArithmeticError, ValueError):  # a factor of 0, a base of 1 under YaRN, lists of another length
             usable = False
         scale = self.amplitude * self.amplitude * self.logit_factor
@@ -75,6 +77,9 @@ class Rotation:
     def frequencies(self, length: int | None = None) -> list[float]:
         """Return the radians per token of each pair, for a text of ``length`` tokens where the rule depends on it."""
         plain = [self.base ** (-2 * pair / self.channels) for pair in range(self.pairs)]
+        beyond = length is not None and self.original_length is not None and length > self.original_length
+        by = self.long_factors if beyond and self.long_factors else self.factors
+        plain = [omega / factor for omega, factor in zip(plain, by, strict=True)] if by else plain
         match self.rule:
             case "linear":
                 return [omega / self.factor for omega in plain]
@@ -84,14 +89,10 @@ class Rotation:
                 return self._yarn(plain)
             case "llama3":
                 return [self._llama3(omega) for omega in plain]
-            case "longrope":
-                long = length is not None and self.original_length is not None and length > self.original_length
-                by = self.long_factors if long else self.factors
-                return [omega / factor for omega, factor in zip(plain, by, strict=True)] if by else plain
             case "proportional":
                 kept = int(self.share * self.channels // 2)
                 return [omega / self.factor if pair < kept else 0.0 for pair, omega in enumerate(plain)]
-        return [omega / factor for omega, factor in zip(plain, self.factors, strict=True)] if self.factors else plain
+        return plain
 
     @property
     def pairs(self) -> int:
@@ -101,7 +102,7 @@ class Rotation:
     @property
     def depends_on_length(self) -> bool:
         """Whether the frequencies change once a text is longer than ``original_length``."""
-        return self.rule == "dynamic" or bool(self.rule == "longrope" and self.long_factors)
+        return self.rule == "dynamic" or bool(self.long_factors)
 
     def _dynamic(self, length: int | None) -> list[float]:
         """Enlarge the base with the length of the text (dynamic NTK)."""

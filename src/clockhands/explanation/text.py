@@ -62,6 +62,9 @@ def _describe_rotation(rotation: Rotation) -> Iterator[str]:
         factor = f", factor {rotation.factor:g}" if rotation.rule not in ("longrope",) else ""
         length = f", original length {rotation.original_length:,}" if rotation.original_length else ""
         yield f"  rule {rotation.rule}{factor}{length} ({rotation.origin.get('rule', 'given')})"
+    if rotation.factors and rotation.rule != "longrope":
+        origin = rotation.origin.get("factors", "given")
+        yield f"  plain frequencies divided by a list of {len(rotation.factors)} ({origin})"
     if rotation.amplitude != 1.0 or rotation.rule in ("yarn", "longrope"):
         yield f"  cosines and sines × {rotation.amplitude:.4f} ({rotation.origin.get('amplitude', 'the rule')})"
     if compute_scale(rotation) != 1.0:
