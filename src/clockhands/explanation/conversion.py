@@ -137,7 +137,7 @@ def _choose(positions: Positions, program: str, candidates: Iterable[dict[str, A
         except CheckpointError:
             continue
         if all(compare(expected, dataclasses.replace(again, strange=())) is None for again in read):
-            return {**keys, **beside}
+            return {**beside, **keys}  # in this order: transformers 5 takes the first for another name of the second
     _refuse(
         f"{PROGRAMS[program]} has no keys of {positions.model or 'this architecture'} that it would read as these "
         "positions; give --to an architecture, as gemma3_text, for all keys of its configuration"

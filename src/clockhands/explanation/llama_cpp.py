@@ -351,7 +351,7 @@ def apply_llama_flags(positions: Positions, text: str) -> Positions:
 
     def apply(rotation: Rotation) -> Rotation:
         own = {f"{model}.{key}": value for key, value in list_llama_keys(rotation).items()}
-        length = rotation.original_length or positions.claimed_length
+        length = rotation.original_length if rotation.rule in ("yarn", "longrope") else positions.claimed_length
         own |= {f"{model}.{NAMES['original_length']}": length} if length else {}
         factors = rotation.factors
         if rotation.rule == "llama3":  # a list of factors, once it is converted
