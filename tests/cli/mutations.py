@@ -483,6 +483,8 @@ def too_long(words: list[str]) -> bool:
         case ["tour"]:
             places = [value for name, value in pairwise(words) if name == "--out"]
             return "--help" not in words and places[-1:] != ["a.tsv"]
+        case ["explore"]:  # without a model, the tour
+            return "--help" not in words and "run" not in words[1:2]
         case ["study"]:
             return len(words) > 1 and "--dry-run" not in words
         case ["compare"]:

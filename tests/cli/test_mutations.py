@@ -50,8 +50,9 @@ def fault(case: Case, done: dict[str, Any]) -> str | None:
         return f"{done['seconds']:.1f} seconds of the processor"
     if code not in (0, 1, 2):
         return f"exit code {code}: {err[-500:]}"
-    # `check` ends with 1 where a check fails: its verdict is on standard output.
-    if code and len(said) != 1 and not (code == 1 and not said and case.arguments[:1] == ["check"] and done["out"]):
+    # `check` ends with 1 where a check fails, `explain` where two files differ: that is on standard output.
+    told = code == 1 and not said and case.arguments[:1] in (["check"], ["explain"]) and done["out"]
+    if code and len(said) != 1 and not told:
         return f"exit code {code} with {len(said)} messages: {err[-500:]}"
     if code and max(map(len, err.split("\n"))) > 2000:
         return f"a message of {len(err)} characters: {err[:300]}"

@@ -1,6 +1,6 @@
 """What llama.cpp makes of a GGUF file and of its flags; and the keys and flags by which it is told a rotation.
 
-The rule is that of its ``llama_context``, ``rope_yarn`` and ``load_hparams``. Of tensors, only lists of factors are read.
+The rule is that of its ``llama_context``, ``rope_yarn`` and ``load_hparams``. Of tensors, lists of factors are read.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ IN_CODE = ("yarn_ext_factor", "yarn_attn_factor", "yarn_beta_fast", "yarn_beta_s
 WITHOUT_EFFECT = ("rope.scaling.finetuned",)
 """Keys about position that llama.cpp reads and does nothing with."""
 DEEPSEEK = ("deepseek2", "deepseek32")
-"""Architectures that multiply all logits by the square of YaRN's amplitude; their log multiplier is written as a tenth."""
+"""Architectures that multiply all logits by the square of YaRN's amplitude; their log multiplier stands as a tenth."""
 
 
 @functools.cache

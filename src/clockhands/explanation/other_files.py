@@ -1,4 +1,4 @@
-"""Reads ``params.json`` of Mistral, Meta and ExecuTorch and the arguments of Megatron; lays vLLM's overrides over a file."""
+"""Reads ``params.json`` of Mistral, Meta and ExecuTorch, and arguments of Megatron; lays vLLM's overrides over a file."""
 
 from __future__ import annotations
 
