@@ -222,6 +222,10 @@ def test_keys_of_gguf_are_reopened_by_its_own_reader_and_mean_the_same(name: str
 
 def test_what_no_key_of_gguf_says_is_refused() -> None:
     for raw, told in (
+        (
+            {"model_type": "smollm3", "no_rope_layer_interval": 2},
+            "no key of llama.cpp says that 18 layers do not rotate",
+        ),
         ({"model_type": "helium"}, r"llama\.cpp has no architecture for 'helium'"),
         ({"model_type": "llama", "rope_scaling": {**RULES["yarn"], "truncate": False}}, "always rounds the bounds"),
         *(

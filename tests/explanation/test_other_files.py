@@ -169,3 +169,10 @@ def test_megatrons_values_that_mean_nothing_are_refused(flags: str, told: str) -
 def test_a_quote_that_is_not_closed_is_told() -> None:
     with pytest.raises(UsageError, match="no closing quotation"):
         read_megatron(f"{MEGATRON} --data 'x", "a.sh")
+
+
+def test_what_is_not_in_a_file_is_not_said_to_come_from_there() -> None:
+    megatron = read_megatron(f"{MEGATRON} --use-rope-scaling", "a").rotations()[0]
+    meta = read_params({**META, "use_scaled_rope": True}, "params.json").rotations()[0]
+    assert [megatron.origin[name] for name in ("base", "channels", "factor")] == ["default of Megatron"] * 3
+    assert (meta.origin["factor"], meta.origin["channels"]) == ("Meta's code", "all of the head")

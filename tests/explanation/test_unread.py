@@ -112,3 +112,60 @@ def test_every_key_of_rope_of_gguf_is_read_or_listed(tmp_path: Path) -> None:
         writer.write_kv_data_to_file()
         writer.close()
         assert {name for name, _ in read_positions(tmp_path / "a.gguf").strange} == {plain} & listed
+
+
+LLAMA = {"model_type": "llama", "hidden_size": 512, "num_attention_heads": 8, "num_hidden_layers": 1}
+
+
+def test_a_table_of_a_misspelt_name_is_listed(tmp_path: Path) -> None:
+    typo = read(tmp_path, "config.json", {**LLAMA, "rope_scalling": {"rope_type": "llama3", "factor": 8.0}})
+    assert [key for key, _ in typo.strange] == ["rope_scalling"]
+    assert compare(typo, read(tmp_path, "other.json", LLAMA)) is not None
+
+
+def test_sizes_that_are_read_for_something_else_are_not_called_unread(tmp_path: Path) -> None:
+    raw = {
+        "model_type": "deepseek_v3",
+        "num_hidden_layers": 1,
+        "qk_rope_head_dim": 64,
+        "qk_nope_head_dim": 128,
+        "v_head_dim": 128,
+    }
+    positions = read(tmp_path, "config.json", raw)
+    assert (positions.unread, positions.strange) == ((), ())
+
+
+def test_the_base_of_a_flat_file_of_a_model_with_pictures_is_in_the_file(tmp_path: Path) -> None:
+    raw = {
+        **LLAMA,
+        "model_type": "qwen2_vl",
+        "rope_theta": 2e6,
+        "rope_scaling": {"type": "mrope", "mrope_section": [16, 8, 8]},
+    }
+    rotation = read(tmp_path, "config.json", raw).rotations()[0]
+    assert (rotation.base, rotation.origin["base"]) == (2e6, "rope_theta")
+
+
+def test_transformers_has_no_say_on_standard_error(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    rule = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
+    read(tmp_path, "config.json", {**LLAMA, "original_max_position_embeddings": 8192, "rope_scaling": rule})
+    assert caplog.text == ""
+
+
+@pytest.mark.parametrize(
+    ("here", "there", "told"),
+    [
+        (
+            {"model_type": "gpt2", "n_positions": 1024},
+            {"model_type": "gpt2", "n_positions": 2048},
+            "lengths of what is added",
+        ),
+        ({"model_type": "falcon", "alibi": True}, {"model_type": "gpt2", "n_layer": 32}, "positions enter by ALiBi"),
+        ({"model_type": "t5"}, {"model_type": "t5", "relative_attention_num_buckets": 64}, "keys differ that are not"),
+    ],
+)
+def test_models_that_do_not_rotate_are_not_the_same_for_that(
+    here: dict[str, Any], there: dict[str, Any], told: str, tmp_path: Path
+) -> None:
+    difference = compare(read(tmp_path, "config.json", here), read(tmp_path, "other.json", there))
+    assert difference is not None and told in difference.what

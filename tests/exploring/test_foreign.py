@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import torch
 import transformers as hf
 from tokenizers import processors
 
+from clockhands.cli import main
 from clockhands.data import Corpus
 from clockhands.data.tokens import train_tokenizers
 from clockhands.errors import UsageError
@@ -92,6 +94,31 @@ def test_its_logits_and_texts_in_the_page_are_its_own(
         written = model.generate(torch.tensor([ids]), do_sample=False, max_new_tokens=24)[0, len(ids) :]
         said = ask(browser, f"models.theirs.translate({{ ids: {ids}, controls: {{}} }}).text")
         assert said == tokenizer.decode(written, skip_special_tokens=True)
+    assert browser.faults() == []
+
+
+METERS = """[...document.querySelector('.written ol.tokens')?.querySelectorAll('[role=meter]') ?? []]
+    .map((meter) => Number(meter.getAttribute('aria-valuenow')))"""
+"""How sure the model is of each token that it wrote, as the page shows it first."""
+
+
+def test_the_written_page_shows_the_probabilities_of_transformers(
+    checkpoint: Path, browser: Browser, tmp_path: Path
+) -> None:
+    """The file that the command writes, with the script that is shipped: of each token that the model writes."""
+    page = tmp_path / "page.html"
+    assert main(["explore", str(checkpoint), "--text", TEXTS[0], "--out", str(page), "--quiet"]) == 0
+    browser.open(page, 1000)
+    until = time.monotonic() + 120
+    while not (shown := browser.evaluate(METERS)) and time.monotonic() < until:
+        time.sleep(0.1)
+    model = hf.AutoModelForCausalLM.from_pretrained(checkpoint, dtype=torch.float32)
+    ids = hf.AutoTokenizer.from_pretrained(checkpoint)(TEXTS[0])["input_ids"]
+    written = model.generate(torch.tensor([ids]), do_sample=False, max_new_tokens=len(shown))[0]
+    with torch.no_grad():
+        rows = model(written[None]).logits[0, len(ids) - 1 : -1].softmax(-1)
+    assert shown and len(shown) == len(rows)
+    assert shown == pytest.approx(rows.gather(1, written[len(ids) :, None]).flatten().tolist(), abs=HALF)
     assert browser.faults() == []
 
 

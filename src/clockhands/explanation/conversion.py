@@ -207,6 +207,12 @@ def _write_for_sglang(positions: Positions) -> str:
 def _list_keys_of_gguf(positions: Positions, program: str) -> tuple[str, dict[str, float | int | str]]:
     """Return llama.cpp's name of an architecture, and the keys of GGUF that mean the same there as these positions."""
     rotation = _get_only_rotation(positions, program)
+    still = [index for index, layer in enumerate(positions.layers) if layer.attends and layer.rotation is None]
+    windowless = [index for index, layer in enumerate(positions.layers) if layer.window is None]
+    in_code = {"smollm3": range(3, len(positions.layers), 4), "llama4": range(3, len(positions.layers), 4)}
+    in_code |= dict.fromkeys(("cohere2", "exaone4"), windowless)
+    if still and still != list(in_code.get(find_architecture(positions.model) or "", ())):
+        _refuse(f"no key of llama.cpp says that {len(still)} layers do not rotate")
     tensors = {"llama3": "rope_freqs.weight", "longrope": "rope_factors_long.weight, rope_factors_short.weight"}
     if rotation.rule in tensors or rotation.factors:
         tensor = tensors.get(rotation.rule, "rope_freqs.weight")

@@ -95,8 +95,20 @@ def compare(first: Positions, second: Positions, length: int | None = None) -> D
         if (difference := _compare_layers(index, here, there, terms)) is not None
     ]
     if not differences:
-        return _compare_strange(first, second)
+        return _compare_entries(first, second) or _compare_strange(first, second)
     return dataclasses.replace(differences[0][1], layers=tuple(index for index, _ in differences))
+
+
+def _compare_entries(first: Positions, second: Positions) -> Difference | None:
+    """Return that positions enter otherwise than by rotation, and not in the same way or not as far."""
+    both = [positions.entry or "rotation alone" for positions in (first, second)]
+    lengths = [positions.claimed_length for positions in (first, second)]
+    if both[0] != both[1]:
+        return Difference(None, "", (), f"positions enter by {both[0]} against {both[1]}")
+    if first.entry and lengths[0] != lengths[1]:
+        cause = ("claimed length", *map(_format_side, lengths))
+        return Difference(None, "", (), "the lengths of what is added for positions differ", causes=(cause,))
+    return None
 
 
 def _compare_strange(first: Positions, second: Positions) -> Difference | None:

@@ -17,17 +17,19 @@ from typing import Any
 from clockhands.errors import CheckpointError, cut_long_line, show_value
 from clockhands.explanation.numbers import check_count, check_layers
 
-__all__ = ["POSITION", "Filled", "fill_in"]
+__all__ = ["POSITION", "Filled", "fill_in", "quiet"]
 
 INSIDE = ("text_config", "llm_config", "language_config", "thinker_config", "decoder", "global_config")
 """Keys under which a model of several kinds of input keeps the part that reads text."""
 POSITION = re.compile(
     "rope|rotary|window|chunk|interval|alpha|yarn|theta|position|layer_types|layers_block|head_dim|kv_channels|attn_layer|"
-    "full_attn|freq|temperature|floor|local|sliding|attention_scal|attn_scale|beta|mscale|alibi|max_seq|context|n_ctx"
+    "full_attn|freq|temperature|floor|local|sliding|attention_scal|attn_scale|beta|mscale|alibi|max_seq|context|n_ctx|"
+    "relative|bucket|max_distance|pos_att|pos_emb|rel_pos"
 )
 """What keys about position have in their names."""
 NOT_POSITION = re.compile(
-    "^(chunk_size_feed_forward|num_local_experts|moe_layer_interval|.*_window_layers_enum|mamba_.*|position_ids|adam.*)$"
+    "^(chunk_size_feed_forward|num_local_experts|moe_layer_interval|.*_window_layers_enum|mamba_.*|position_ids|adam.*|"
+    "(qk_nope|v|value|index|linear_key|linear_value)_head_dim)$"
 )
 ALIASES = {
     "hidden_size": ("n_embd", "d_model", "dim"),
@@ -103,7 +105,7 @@ class Filled:
                 same = written == value or written is value or (isinstance(written, list) and value in written)
                 if same and not isinstance(written, bool) and re.fullmatch(pattern, key):
                     return f"{prefix}{key}"
-        return f"default of {self.model or 'the architecture'}"
+        return f"default of {'Llama' if self.facts is UNKNOWN else self.model or 'the architecture'}"
 
 
 def _list_tables(raw: Mapping[str, Any], prefix: str, kind: str | None) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -128,7 +130,7 @@ def fill_in(raw: Mapping[str, Any], source: str, program: str) -> Filled:
     prefix = ""
     if program == "transformers4":
         _drop_new_tables(part)
-    with _quiet():
+    with quiet():
         from transformers import CONFIG_MAPPING
 
         while not _is_known(part, CONFIG_MAPPING) and (inside := _find_inside(part)):
@@ -144,7 +146,8 @@ def fill_in(raw: Mapping[str, Any], source: str, program: str) -> Filled:
             raise CheckpointError(f"transformers cannot read {source}: {reason or type(fault).__name__}") from fault
     while inside := next((key for key in INSIDE if _is_part(config, part, key)), None):
         config, inner = getattr(config, inside), part.get(inside)
-        part, prefix = inner if isinstance(inner, dict) else {}, f"{prefix}{inside}."
+        if isinstance(inner, dict):  # else the file is flat, and its keys are handed on
+            part, prefix = inner, f"{prefix}{inside}."
     facts = load_families().get(config.model_type, {"pairing": "halves"}) if known else UNKNOWN
     return Filled(part, config, facts, source, program, prefix)
 
@@ -201,7 +204,7 @@ def _rename_for_llama(raw: Mapping[str, Any], source: str) -> dict[str, Any]:
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """Keep transformers from logging what it thinks of a configuration: what is wrong is raised."""
     logger = logging.getLogger("transformers")
     before = logger.level

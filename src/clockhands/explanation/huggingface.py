@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from clockhands.errors import CheckpointError
-from clockhands.explanation.filled import UNKNOWN, Filled, fill_in
+from clockhands.explanation.filled import UNKNOWN, Filled, fill_in, quiet
 from clockhands.explanation.huggingface_rotation import make_rotation
 from clockhands.explanation.numbers import check_count, check_layers, check_number
 from clockhands.explanation.rotation import Rotation
@@ -35,7 +35,8 @@ def read_huggingface(raw: Mapping[str, Any], source: str, program: str = "transf
     """
     filled = fill_in(raw, source, program)
     entry = _find_other_entry(filled)
-    layers = tuple(_make_layers(filled, rotates=not entry))
+    with quiet():
+        layers = tuple(_make_layers(filled, rotates=not entry))
     notes = []
     if filled.facts is UNKNOWN and not entry:
         notes = [f"transformers 5.23 has no rotary model {filled.model!r}; it is read as Llama would be"]

@@ -214,9 +214,10 @@ def make_llama_rotation(keys: _Keys, width: int, channels: int, tensors: Mapping
     both, short, long = (tensors.get(name, ()) for name in FACTORS)
     rule = "yarn" if extrapolation else "linear" if factor != 1 else "longrope" if long and not both else "default"
     amplitude, logit_factor = _compute_amplitudes(keys, factor, ramp=bool(extrapolation))
-    given = {name: f"{model}.{key}" for name, key in NAMES.items()}
+    given = {
+        name: f"{model}.{key}" if keys.get(key) is not None else "llama.cpp's default" for name, key in NAMES.items()
+    }
     given |= {"factors": FACTORS[0] if both else FACTORS[1], "long_factors": FACTORS[2]}
-    given["base"] = given["base"] if keys.get("rope.freq_base") is not None else "llama.cpp's default"
     all_dim = rule == "yarn" and keys.get("rope.scaling.yarn_log_multiplier")
     given["amplitude"] = (
         f"{model}.rope.scaling.yarn_log_multiplier" if all_dim

@@ -1,4 +1,4 @@
-"""Reads ``params.json`` of Mistral, Meta and ExecuTorch, and arguments of Megatron; lays vLLM's overrides over a file."""
+"""Reads ``params.json`` of Mistral, Meta and ExecuTorch, and Megatron's arguments; lays vLLM's overrides over files."""
 
 from __future__ import annotations
 
@@ -85,7 +85,8 @@ def _read_meta(params: _Params, program: str) -> Positions:
     base = params.number("rope_theta", "rope_freq_base", default=10000.0)
     named = next((key for key in ("rope_theta", "rope_freq_base") if params.raw.get(key) is not None), None)
     usual = "default of ExecuTorch's code" if program == "ExecuTorch" else "default of Llama 2's code"
-    origin = {"base": named or usual, "head_dim": "head_dim", "channels": "partial_rotary_factor"}
+    share = "partial_rotary_factor" if params.raw.get("partial_rotary_factor") is not None else "all of the head"
+    origin = {"base": named or usual, "head_dim": "head_dim", "channels": share}
     channels = int(width * (params.number("partial_rotary_factor", default=1.0) if program == "ExecuTorch" else 1.0))
     rotation = Rotation(width, channels, base, pairing="halves" if halves else "interleaved", origin=origin)
     scaled = params.get("use_scaled_rope") is True
@@ -94,7 +95,8 @@ def _read_meta(params: _Params, program: str) -> Positions:
     factor = params.number(*factor_keys, default=16.0 if fourth else 8.0)
     high = params.number("high_freq_factor", "rope_high_freq_factor", default=1.0 if fourth else 4.0)
     if scaled:
-        origin |= {"rule": "use_scaled_rope", "factor": factor_keys[0], "original_length": f"{program}'s code"}
+        given = factor_keys[0] if params.raw.get(factor_keys[0]) is not None else f"{program}'s code"
+        origin |= {"rule": "use_scaled_rope", "factor": given, "original_length": f"{program}'s code"}
         rotation = dataclasses.replace(
             rotation, rule="llama3", factor=factor, original_length=8192, high_frequency_factor=high
         )
@@ -280,8 +282,8 @@ def _make_megatron_rotation(known: argparse.Namespace, kind: str) -> Rotation:
     base = 10000.0 if known.rotary_base is None else known.rotary_base
     origin = {
         "base": "default of Megatron" if known.rotary_base is None else "--rotary-base",
-        "channels": "--rotary-percent",
-        "head_dim": "--kv-channels",
+        "channels": "default of Megatron" if known.rotary_percent is None else "--rotary-percent",
+        "head_dim": "--kv-channels" if known.kv_channels else "--hidden-size / --num-attention-heads",
     }
     rotation = Rotation(
         width,
@@ -291,7 +293,8 @@ def _make_megatron_rotation(known: argparse.Namespace, kind: str) -> Rotation:
         origin=origin,
     )
     if known.use_rope_scaling:  # Megatron has Llama 3.1's numbers in its code
-        origin |= {"rule": "--use-rope-scaling", "factor": "--rope-scaling-factor"}
+        given = "default of Megatron" if known.rope_scaling_factor is None else "--rope-scaling-factor"
+        origin |= {"rule": "--use-rope-scaling", "factor": given}
         factor = 8.0 if known.rope_scaling_factor is None else known.rope_scaling_factor
         return dataclasses.replace(rotation, rule="llama3", factor=factor, original_length=8192)
     if kind == "yarn" or (latent and known.rope_type != "rope"):

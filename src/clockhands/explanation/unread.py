@@ -45,6 +45,10 @@ KNOWN = (
 """Keys whose meaning is known: where they change nothing, they are not read. Others may mean what is not known here."""
 
 
+TABLES = ("rope_scaling", "rope_parameters")
+"""Tables of which every key is about position."""
+
+
 def mark_unread(raw: Mapping[str, Any], positions: Positions, read: Read) -> Positions:
     """Return what was read with the keys about position that change nothing: ``unread``; ``strange`` if not known."""
     unread, strange = [], []
@@ -62,7 +66,9 @@ def mark_unread(raw: Mapping[str, Any], positions: Positions, read: Read) -> Pos
 def _list_keys(table: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
     """Yield keys about position with their values: those of rope tables all, but for the parts that read pictures."""
     for key, value in table.items():
-        if isinstance(value, Mapping):
+        if isinstance(value, Mapping) and not path and key not in TABLES and _looks_like_position(key):
+            yield (key,), value
+        elif isinstance(value, Mapping):
             if not any(word in key for word in ("vision", "audio", "quantization", "2label", "label2")):
                 yield from _list_keys(value, (*path, key))
         elif value is not None and key not in ("rope_type", "type") and (_in_rope(path) or _looks_like_position(key)):
@@ -74,7 +80,7 @@ def _looks_like_position(key: str) -> bool:
 
 
 def _in_rope(path: tuple[str, ...]) -> bool:
-    return any(key in ("rope_scaling", "rope_parameters") for key in path)
+    return any(key in TABLES for key in path)
 
 
 def _change(raw: Mapping[str, Any], path: tuple[str, ...], value: Any) -> Iterator[dict[str, Any]]:

@@ -13,7 +13,9 @@ __all__ = ["list_warnings"]
 
 def list_warnings(positions: Positions) -> list[str]:
     """Return one sentence for each known way in which this configuration is misread or contradicts itself."""
-    sentences = [f"{key} is set, but {positions.program} does not read it here" for key in positions.unread]
+    sentences = [
+        f"{key} is set, but changes nothing here as {positions.program} reads the file" for key in positions.unread
+    ]
     sentences += [f"{key} = {value} looks like position, and is not understood" for key, value in positions.strange]
     for rotation in positions.rotations():
         sentences += _warn_of_rotation(rotation, positions)
@@ -37,7 +39,7 @@ def _warn_of_rotation(rotation: Rotation, positions: Positions) -> Iterator[str]
         implied = claimed / rotation.original_length
         if implied != 1 and abs(implied - rotation.factor) > 1e-6 * implied:
             yield (
-                f"factor is {rotation.factor:g} ({origin.get('factor')}), but max_position_embeddings / "
+                f"factor is {rotation.factor:g} ({origin.get('factor')}), but the claimed length / "
                 f"original length is {implied:g}; {positions.program} uses factor"
             )
     if "mscale" in origin.get("amplitude", "") and rotation.rule == "yarn" and rotation.logit_factor == 1.0:
