@@ -9,9 +9,8 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, SmolLM3Config
 
-from clockhands.extension.attention_methods import find_refusal, lay_scheme, list_attention_methods
+from clockhands.extension.attention_methods import Method, find_refusal, lay_scheme, list_attention_methods
 from clockhands.extension.choose import Judged, list_able
-from clockhands.extension.method import Method
 from clockhands.extension.methods import apply, can_write, explain_left_out, list_methods
 from clockhands.extension.retrieval import can_branch
 from clockhands.models import open_language_model

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 from clockhands.comparison.statistics.simultaneous import compare_with_baseline
-from clockhands.extension import Archive, choose_method, make_choice_findings, write_card
-from clockhands.extension.choice_findings import describe_choice
-from clockhands.extension.choose import MOST_ASKED, Choice, Judged, _pick, list_able, measure_lags
-from clockhands.extension.method import Method
+from clockhands.extension.archive import Archive
+from clockhands.extension.attention_methods import Method
+from clockhands.extension.card import write_card
+from clockhands.extension.choice_findings import describe_choice, make_choice_findings
+from clockhands.extension.choose import MOST_ASKED, Choice, Judged, _pick, choose_method, list_able, measure_lags
 from clockhands.extension.reading import Drift
 from clockhands.extension.retrieval import Retrieval
 from clockhands.findings import Findings

@@ -9,8 +9,7 @@ import pytest
 
 from clockhands.errors import UsageError
 from clockhands.extension import choose_lengths, make_measure_findings, measure
-from clockhands.extension.measure import Measurement, judge_usable
-from clockhands.extension.measure_findings import describe_usable
+from clockhands.extension.measure import Measurement, describe_usable, judge_usable
 from clockhands.extension.reading import Drift
 from clockhands.extension.retrieval import Retrieval
 from tests.extension.planted import make_planted, make_stream

@@ -12,9 +12,9 @@ import torch.nn.functional as F
 from transformers import AutoModelForMaskedLM, BertConfig, BertForMaskedLM, RobertaConfig, RobertaForMaskedLM
 
 from clockhands.errors import DataError, UsageError
-from clockhands.extension import Method, Tuning, apply, encode_text, list_methods, tune, write_extended
+from clockhands.extension import Tuning, apply, encode_text, list_methods, tune, write_extended
+from clockhands.extension.attention_methods import Method
 from clockhands.extension.choose import Setting, choose_judged_tail, judge
-from clockhands.extension.facts import PLAIN, Writing
 from clockhands.extension.measure import measure
 from clockhands.extension.methods import stretch_table
 from clockhands.extension.reading import (
@@ -26,6 +26,7 @@ from clockhands.extension.reading import (
     measure_losses,
     multiply_texts,
 )
+from clockhands.extension.retrieval import PLAIN, Writing
 from clockhands.models import LanguageModel, open_language_model
 from tests.extension.planted import make_planted, make_stream
 from tests.runs.tiny import LENGTH, make_masking_tokenizer, save_model, save_own_model

@@ -16,8 +16,6 @@ from clockhands.explanation.llama_cpp import find_architecture, list_llama_keys,
 from clockhands.explanation.rotation import Rotation, temperature_of
 from clockhands.explanation.table import Positions
 
-__all__ = ["FORMATS", "convert"]
-
 
 def convert(positions: Positions, form: str) -> str:
     """Return the configuration as another program wants it: JSON, GGUF keys, or flags.

@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from clockhands.explanation.rotation import Rotation
 from clockhands.explanation.table import Layer, Positions
 
-__all__ = ["Difference", "compare"]
-
 EQUAL, EQUAL_IN_FLOAT32 = 1e-9, 1e-6
 """Relative difference of two frequencies that counts as none: of numbers in text, and in GGUF, which keeps float32."""
 DISTANCES = (1, 16, 256, 4096, 65536)

@@ -17,8 +17,6 @@ from typing import Any
 from clockhands.errors import CheckpointError, cut_long_line, show_value
 from clockhands.explanation.numbers import check_count, check_layers
 
-__all__ = ["POSITION", "Filled", "fill_in", "quiet"]
-
 INSIDE = ("text_config", "llm_config", "language_config", "thinker_config", "decoder", "global_config")
 """Keys under which a model of several kinds of input keeps the part that reads text."""
 POSITION = re.compile(

@@ -13,8 +13,6 @@ from clockhands.explanation.numbers import check_count, check_layers, check_numb
 from clockhands.explanation.rotation import Rotation
 from clockhands.explanation.table import Layer, Positions
 
-__all__ = ["PROGRAMS", "read_huggingface"]
-
 PROGRAMS = {
     "transformers5": "transformers 5",
     "transformers4": "transformers 4",

@@ -12,8 +12,6 @@ from clockhands.explanation.filled import UNKNOWN, Filled
 from clockhands.explanation.numbers import check_count, check_number
 from clockhands.explanation.rotation import Rotation, temperature_of
 
-__all__ = ["LABELS", "make_rotation"]
-
 SCALED = ("llama3", "yarn", "longrope")
 """Rules that mean nothing without the trained length."""
 RULES = ("default", "linear", "dynamic", "yarn", "longrope", "llama3", "proportional")

@@ -24,11 +24,6 @@ from clockhands.explanation.numbers import Flags, check_count, check_layers, che
 from clockhands.explanation.rotation import Pairing, Rotation, temperature_of
 from clockhands.explanation.table import Layer, Positions
 
-__all__ = [
-    "apply_llama_flags", "find_architecture", "list_llama_keys", "make_llama_rotation", "read_gguf", "read_llama_keys",
-    "write_llama_flags",
-]  # fmt: skip
-
 # The formats of values by their number in the file (ggml/docs/gguf.md); 8 is a text, 9 a list.
 FORMATS = {0: "<B", 1: "<b", 2: "<H", 3: "<h", 4: "<I", 5: "<i", 6: "<f", 7: "<?", 10: "<Q", 11: "<q", 12: "<d"}
 MOST_ENTRIES, LONGEST_TEXT, LONGEST_LIST = 100_000, 1 << 26, 1 << 24
@@ -36,17 +31,15 @@ FACTORS = ("rope_freqs.weight", "rope_factors_short.weight", "rope_factors_long.
 """Tensors by which plain frequencies are divided: on texts of every length; up to the original length, and beyond."""
 NAMES = {
     "base": "rope.freq_base", "channels": "rope.dimension_count", "rule": "rope.scaling.type",
-    "factor": "rope.scaling.factor",
-    "original_length": "rope.scaling.original_context_length", "beta_fast": "rope.scaling.yarn_beta_fast",
-    "beta_slow": "rope.scaling.yarn_beta_slow", "extrapolation": "rope.scaling.yarn_ext_factor",
-    "amplitude": "rope.scaling.attn_factor",
+    "factor": "rope.scaling.factor", "original_length": "rope.scaling.original_context_length",
+    "beta_fast": "rope.scaling.yarn_beta_fast", "beta_slow": "rope.scaling.yarn_beta_slow",
+    "extrapolation": "rope.scaling.yarn_ext_factor", "amplitude": "rope.scaling.attn_factor",
 }  # fmt: skip
 """The key of a GGUF file, after the name of its architecture, by the field of a rotation."""
 FLAGS = {
     "base": "--rope-freq-base", "rule": "--rope-scaling", "factor": "--rope-scale",
-    "original_length": "--yarn-orig-ctx",
-    "beta_fast": "--yarn-beta-fast", "beta_slow": "--yarn-beta-slow", "extrapolation": "--yarn-ext-factor",
-    "beside": "--yarn-attn-factor",
+    "original_length": "--yarn-orig-ctx", "beta_fast": "--yarn-beta-fast", "beta_slow": "--yarn-beta-slow",
+    "extrapolation": "--yarn-ext-factor", "beside": "--yarn-attn-factor",
 }  # fmt: skip
 BESIDE = "rope.scaling.yarn_attn_factor"
 """A factor of the amplitude that counts only where the ramp of YaRN does not."""
@@ -162,11 +155,10 @@ def read_gguf(path: Path, flags: str = "") -> Positions:
 
 def _describe_temperature(keys: _Keys) -> str:
     """Describe the factor of queries by position that Mistral's converter writes; empty where there is none."""
-    scale, length = keys.get("attention.temperature_scale"), keys.get("attention.temperature_length")
+    scale, length = keys.number("attention.temperature_scale", 0.0), keys.get("attention.temperature_length")
+    length = length or keys.get("rope.scaling.original_context_length")
     if not scale:
         return ""
-    scale = check_number(scale, f"{keys.model}.attention.temperature_scale", keys.source)
-    length = length or keys.get("rope.scaling.original_context_length")
     return f"queries × (1 + {scale:g} ln(1 + ⌊p/{length}⌋)) at position p"
 
 
@@ -393,7 +385,6 @@ def _read_metadata(path: Path) -> tuple[Mapping[str, Any], dict[str, tuple[float
 
 
 def _read_file(file: BinaryIO, path: Path) -> tuple[dict[str, Any], dict[str, tuple[float, ...]]]:
-    """Read the header, the metadata and the factors of an open file; damaged ones raise what ``struct`` raises."""
     if file.read(4) != b"GGUF":
         raise CheckpointError(f"{path} is not a GGUF file: it does not begin with GGUF")
     version = _unpack(file, "<I")
@@ -426,12 +417,10 @@ def _read_file(file: BinaryIO, path: Path) -> tuple[dict[str, Any], dict[str, tu
 
 
 def _unpack(file: BinaryIO, layout: str) -> Any:
-    """Read one value of a layout of ``struct``."""
     return struct.unpack(layout, file.read(struct.calcsize(layout)))[0]
 
 
 def _read_text(file: BinaryIO) -> str:
-    """Read a text, its length before it."""
     length = _unpack(file, "<Q")
     if length > LONGEST_TEXT:
         raise struct.error

@@ -9,8 +9,6 @@ from typing import Any, NoReturn
 
 from clockhands.errors import CheckpointError, UsageError, show_value
 
-__all__ = ["MOST_LAYERS", "Flags", "check_count", "check_layers", "check_number", "split_command"]
-
 MOST_LAYERS = 2000
 """Layers of the largest model that is believed; each is listed."""
 MOST_TOKENS = 10**12

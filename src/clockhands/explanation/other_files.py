@@ -17,8 +17,6 @@ from clockhands.explanation.rotation import Rotation, temperature_of
 from clockhands.explanation.table import Layer, Positions
 from clockhands.reading import parse_json
 
-__all__ = ["lay_over", "read_megatron", "read_params"]
-
 EXECUTORCH = (
     *("use_hf_rope", "no_rope_layer_interval", "rope_freq_base", "rope_scale_factor", "partial_rotary_factor"),
     *("attention_qkv_bias", "use_sdpa_with_kv_cache_op", "qk_norm_before_rope", "act_fn"),

@@ -11,8 +11,6 @@ from clockhands.explanation.numbers import check_layers, check_number
 from clockhands.explanation.rotation import Rotation, temperature_of
 from clockhands.explanation.table import Layer, Positions
 
-__all__ = ["read_own"]
-
 DEFAULTS: dict[str, dict[str, float]] = {
     "default": {},
     "linear": {},

@@ -17,8 +17,6 @@ from clockhands.pretrained import read_configuration, read_json
 from clockhands.pretrained.file_names import OWN
 from clockhands.reading import read_document
 
-__all__ = ["read_positions"]
-
 LARGEST_ARGUMENTS = 1 << 20
 
 

@@ -12,8 +12,6 @@ from typing import Literal
 
 from clockhands.errors import CheckpointError
 
-__all__ = ["Pairing", "Rotation", "Rule", "temperature_of"]
-
 Pairing = Literal["halves", "interleaved"]
 Rule = Literal["default", "linear", "dynamic", "yarn", "longrope", "llama3", "proportional"]
 

@@ -8,8 +8,6 @@ from typing import Any
 
 from clockhands.explanation.rotation import Rotation
 
-__all__ = ["Layer", "Positions"]
-
 
 @dataclass(frozen=True)
 class Layer:

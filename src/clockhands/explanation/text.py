@@ -11,8 +11,6 @@ from clockhands.explanation.rotation import Rotation
 from clockhands.explanation.table import Layer, Positions
 from clockhands.explanation.warnings import list_warnings, name_layers
 
-__all__ = ["describe", "describe_difference", "to_json"]
-
 EXACT_TO = {"bfloat16": 2**8, "float16": 2**11, "float32": 2**24}
 """Tokens to which whole positions are exact in a format; from the next on, neighbours become equal."""
 

@@ -11,8 +11,6 @@ from clockhands.errors import CheckpointError, show_value
 from clockhands.explanation.filled import NOT_POSITION, POSITION
 from clockhands.explanation.table import Positions
 
-__all__ = ["mark_unread"]
-
 Read = Callable[[Mapping[str, Any]], Positions]
 """Reads a whole configuration."""
 

@@ -8,8 +8,6 @@ from collections.abc import Iterator
 from clockhands.explanation.rotation import Rotation
 from clockhands.explanation.table import Positions
 
-__all__ = ["list_warnings"]
-
 
 def list_warnings(positions: Positions) -> list[str]:
     """Return one sentence for each known way in which this configuration is misread or contradicts itself."""

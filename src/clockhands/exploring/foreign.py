@@ -19,8 +19,6 @@ from clockhands.interchange.weights import copy_from_transformers
 from clockhands.models.subject import Subject
 from clockhands.runs import Run
 
-__all__ = ["convert_checkpoint"]
-
 FAMILIES = ("gpt2", "llama")
 """The architectures that a page runs, by the ``model_type`` of their configuration."""
 ALIKE = 1e-3

@@ -12,47 +12,27 @@
 
 from __future__ import annotations
 
-from clockhands.extension.archive import Archive, make_signature
-from clockhands.extension.card import write_card
-from clockhands.extension.choice_findings import compare_tuned, make_choice_findings, make_tuning_finding, measure_short
-from clockhands.extension.choose import GUARD, Choice, choose_method
+from clockhands.extension.archive import make_signature
 from clockhands.extension.extend import Plan, extend, measure_only
-from clockhands.extension.measure import DRIFT_MARGIN, Measurement, Usable, choose_lengths, measure
-from clockhands.extension.measure_findings import make_measure_findings
-from clockhands.extension.method import Method
+from clockhands.extension.measure import choose_lengths, make_measure_findings, measure
 from clockhands.extension.methods import apply, list_methods
-from clockhands.extension.reading import encode_text, split_stream
+from clockhands.extension.reading import encode_text
 from clockhands.extension.tuning import Tuning, tune
-from clockhands.extension.write import list_engine_lines, refuse_taken, write_extended
+from clockhands.extension.write import list_engine_lines, write_extended
 
 __all__ = [
-    "DRIFT_MARGIN",
-    "GUARD",
-    "Archive",
-    "Choice",
-    "Measurement",
-    "Method",
     "Plan",
     "Tuning",
-    "Usable",
     "apply",
     "choose_lengths",
-    "choose_method",
-    "compare_tuned",
     "encode_text",
     "extend",
     "list_engine_lines",
     "list_methods",
-    "make_choice_findings",
     "make_measure_findings",
     "make_signature",
-    "make_tuning_finding",
     "measure",
     "measure_only",
-    "measure_short",
-    "refuse_taken",
-    "split_stream",
     "tune",
-    "write_card",
     "write_extended",
 ]

@@ -17,8 +17,8 @@ import numpy as np
 from clockhands.comparison.statistics.paired import Difference
 from clockhands.comparison.statistics.simultaneous import compare_with_baseline
 from clockhands.extension.archive import Archive
+from clockhands.extension.attention_methods import Method
 from clockhands.extension.measure import choose_lengths
-from clockhands.extension.method import Method
 from clockhands.extension.methods import (
     apply,
     can_write,

@@ -12,8 +12,7 @@ from clockhands.extension.archive import Archive, make_signature
 from clockhands.extension.card import make_cache_finding, make_engine_finding, write_card
 from clockhands.extension.choice_findings import compare_tuned, make_choice_findings, make_tuning_finding, measure_short
 from clockhands.extension.choose import Choice, choose_method
-from clockhands.extension.measure import DRIFT_MARGIN, Measurement, choose_lengths, measure
-from clockhands.extension.measure_findings import make_measure_findings
+from clockhands.extension.measure import DRIFT_MARGIN, Measurement, choose_lengths, make_measure_findings, measure
 from clockhands.extension.methods import apply, find_dependence, list_methods
 from clockhands.extension.reading import APART, Stream, encode_text, split_stream
 from clockhands.extension.tuning import Tuning, tune

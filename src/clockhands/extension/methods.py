@@ -13,8 +13,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from clockhands.errors import UsageError
-from clockhands.extension.attention_methods import find_refusal, lay_scheme, list_attention_methods
-from clockhands.extension.method import Method
+from clockhands.extension.attention_methods import Method, find_refusal, lay_scheme, list_attention_methods
 from clockhands.models import LanguageModel, is_run
 from clockhands.models.language_model import count_rows_before, find_position_table
 from clockhands.models.positions import change_foreign_positions, count_rotated_channels, find_rope_table

@@ -11,7 +11,7 @@ import numpy as np
 
 from clockhands.errors import UsageError
 from clockhands.extension.archive import Archive
-from clockhands.extension.method import Method
+from clockhands.extension.attention_methods import Method
 from clockhands.extension.methods import apply, make_longrope
 from clockhands.extension.reading import FEWEST_TEXTS, Stream, cut_texts, measure_losses, multiply_texts
 from clockhands.models import LanguageModel

@@ -15,7 +15,7 @@ import torch
 
 from clockhands.errors import CheckpointError, ConfigError, PositionError, UsageError
 from clockhands.explanation import convert, read_positions
-from clockhands.extension.method import Method
+from clockhands.extension.attention_methods import Method
 from clockhands.extension.methods import apply, changes_by_cache, read_by_cache
 from clockhands.extension.retrieval import can_branch
 from clockhands.files import UNFINISHED, write_text

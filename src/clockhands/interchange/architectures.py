@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["ARCHITECTURES"]
-
 ARCHITECTURES: dict[str, tuple[str, ...]] = {
     "llama": (),
     "stablelm": (),

@@ -12,17 +12,6 @@ from typing import Any
 from clockhands.errors import ConfigError, UsageError, describe_unknown
 from clockhands.model.config import TransformerConfig
 
-__all__ = [
-    "DECODERS",
-    "ENCODERS",
-    "READ_ONLY",
-    "check_architecture",
-    "check_fields",
-    "find_obstacles",
-    "make_keys",
-    "read_fields",
-]
-
 DECODERS: dict[str, dict[str, Any]] = {
     "llama": {},
     "mistral": {},

@@ -14,8 +14,6 @@ from clockhands.model.position_config import PositionConfig
 from clockhands.options import defaults_of, options_of
 from clockhands.schemes import CATALOGUE, RoPE, read_part
 
-__all__ = ["FAULT_SOURCE", "Parts", "describe_parts", "have_equal_effect", "list_parts"]
-
 Parts: TypeAlias = dict[str, dict[str, Any]]
 """The schemes of one layer: the name of each, and all of its options."""
 FAULT_SOURCE = "the position configuration"

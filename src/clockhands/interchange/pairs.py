@@ -16,8 +16,6 @@ from clockhands.model.transformer import Transformer
 from clockhands.schemes import Composition, Learned, Sinks, T5Bias
 from clockhands.shapes import Tensor
 
-__all__ = ["ParameterPair", "pair_parameters"]
-
 TABLE_START = 2
 """The first row of MPNet's table that stands for a position; of those before it, one stands for padding."""
 

@@ -24,8 +24,6 @@ from clockhands.pretrained import read_configuration, read_json
 from clockhands.pretrained.file_names import OWN
 from clockhands.schemes import RoPE
 
-__all__ = ["convert_position_keys", "make_position_keys"]
-
 
 def make_position_keys(
     position: PositionConfig, model_type: str, num_layers: int, head_dim: int, *, any_pairing: bool = False

@@ -12,8 +12,6 @@ from clockhands.explanation.huggingface import read_huggingface
 from clockhands.explanation.rotation import Rotation
 from clockhands.explanation.table import Layer, Positions
 
-__all__ = ["read_position_table"]
-
 WITH_SINKS = ("gpt_oss", "deepseek_v4")
 """Architectures whose attention has a learned sink in every head."""
 TWO_SIDED = ("modernbert",)

@@ -16,7 +16,6 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForMaskedLM,
 
 from clockhands.errors import ConfigError
 from clockhands.interchange.fields import (
-    DECODERS,
     ENCODERS,
     check_architecture,
     check_fields,
@@ -37,8 +36,6 @@ from clockhands.schemes import Composition, RoPE
 from clockhands.schemes.convert import convert_rows
 from clockhands.schemes.rotary.rotation import Layout
 from clockhands.shapes import Tensor
-
-__all__ = ["DECODERS", "ENCODERS", "copy_from_transformers", "copy_to_transformers"]
 
 OneStackModel: TypeAlias = ClockhandsForCausalLM | ClockhandsForMaskedLM
 
