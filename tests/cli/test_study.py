@@ -22,6 +22,12 @@ def read_verdict(name: str) -> str:
     return (DOCS / "studies" / f"{name}.md").read_text("utf8").partition("## Verdict\n\n")[2].partition("\n")[0]
 
 
+def test_a_folder_without_a_study_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["study", "--out", str(tmp_path / "x")]) == 2
+    assert "--out is of a study, and none is named" in capsys.readouterr().err
+    assert not (tmp_path / "x").exists()
+
+
 def test_the_studies_are_listed_with_their_cost(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["study"]) == 0
     lines = capsys.readouterr().out.splitlines()

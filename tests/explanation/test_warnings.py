@@ -19,7 +19,7 @@ PLAIN: dict[str, Any] = {
 YARN = {"rope_type": "yarn", "factor": 8.0, "original_max_position_embeddings": 4096}
 CASES: dict[str, tuple[str, dict[str, Any], dict[str, Any], str]] = {
     "base": ("the base is not in the file", {"rope_theta": None}, {}, "transformers5"),
-    "unread": ("does not read it", {"rope_parameters": {"rope_theta": 1e6, "rope_type": "default"}},
+    "unread": ("changes nothing here", {"rope_parameters": {"rope_theta": 1e6, "rope_type": "default"}},
                {"rope_scaling": None}, "transformers4"),
     "original": ("original_max_position_embeddings is not set", {"rope_scaling": {"rope_type": "yarn", "factor": 8.0}},
                  {"rope_scaling": YARN}, "transformers5"),
