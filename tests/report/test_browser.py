@@ -243,7 +243,7 @@ def test_buttons_copy_the_figure_and_its_address(browser: Browser, pages: dict[s
 def test_a_value_is_shown_beside_the_pointer_and_beside_a_finger(browser: Browser, pages: dict[str, Path]) -> None:
     browser.open(pages["one"], 400)
     shown = browser.evaluate(
-        """(() => { const bar = document.querySelector('#loudness-share-narrow-svg .hover > rect');
+        """(() => { const bar = document.querySelector('#loudness-share-svg .hover > rect');
         bar.scrollIntoView();
         const box = bar.getBoundingClientRect(), tip = document.querySelector('.tip'), out = [tip.hidden];
         const point = (kind, x, y, type) => document.elementFromPoint(x, y).dispatchEvent(

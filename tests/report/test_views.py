@@ -93,7 +93,7 @@ def test_sentence_layer_head_and_map_are_chosen(browser: Browser, page: Path, fi
         """(() => { document.querySelector('.cell[data-at="11"]').dispatchEvent(
         new PointerEvent('pointermove', { bubbles: true })); return document.querySelector('.said').textContent })()"""
     )
-    head = findings["sentence"].details["view"]["sentences"][1]["heads"][7]
+    head = findings["sentence"].details["view"]["sentences"][1]["heads"][6]
     weight = int.from_bytes(base64.b64decode(head["numbers"])[22:24], "little", signed=True) / 32767
     pair = "“saw” (position 2) looking at “king” (position 1)"
     assert said.startswith(f"{pair}: attention {weight:.3f}, after the swap ")
@@ -105,7 +105,7 @@ def test_sentence_layer_head_and_map_are_chosen(browser: Browser, page: Path, fi
 def test_a_head_of_the_grid_is_chosen_by_a_click_and_cells_by_keys(browser: Browser, page: Path) -> None:
     browser.open(page, 1400)
     shown = browser.evaluate(
-        """(() => { const tile = document.querySelectorAll('#sentence-svg .hover > rect')[6];
+        """(() => { const tile = document.querySelectorAll('#sentence-svg .hover > rect')[5];
         tile.dispatchEvent(new MouseEvent('click', { bubbles: true }));
         const grid = document.querySelector('.cells'), out = [document.querySelector('.chosen').textContent,
           [...document.querySelectorAll('.hover .lit')].filter(tile => tile.getBoundingClientRect().width).length];

@@ -62,7 +62,7 @@ def test_a_figure_for_print_is_as_wide_as_a_column_and_its_letters_are_legible(t
         across, down = map(float, root.get("viewBox", "").split()[2:])
         assert float(root.get("height", "").removesuffix("mm")) == pytest.approx(width * down / across, abs=0.06)
         size = 9.5 * width / 25.4 * 72 / across
-        assert size >= (6.5 if width == PAPER_WIDTHS[0] else 5), path
+        assert size >= 6.5, path
         finding = next(item for item in chosen if make_slug(item.name) == path.name.removesuffix(f"-{width}mm.svg"))
         (title, told) = (root.findtext(f"{{http://www.w3.org/2000/svg}}{tag}") for tag in ("title", "desc"))
         assert title == finding.question and told is not None and told.startswith(finding.verdict)

@@ -7,8 +7,7 @@ of findings of two. ``draw`` (one figure as SVG) is in ``clockhands.report.figur
 from __future__ import annotations
 
 from clockhands.findings import set_html_renderer
-from clockhands.report.notebook import make_notebook_frame
-from clockhands.report.page import make_page
+from clockhands.report.page import make_notebook_frame, make_page
 from clockhands.report.side_by_side import put_side_by_side
 from clockhands.report.terminal import show
 from clockhands.report.write import write

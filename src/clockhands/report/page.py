@@ -9,7 +9,7 @@ from typing import Any
 from markupsafe import Markup
 
 from clockhands.findings import Figure, Finding, Findings, Mark, Scalar, Table
-from clockhands.report.render import read_asset, render_page
+from clockhands.report.render import read_asset, render, render_page
 from clockhands.report.tables import TableView, view_table
 from clockhands.report.text import MEANINGS, make_slugs, shorten_paths, take_first_sentence, use_minus
 
@@ -31,18 +31,9 @@ _LAYOUT = ("group", "opening")
 
 
 @dataclass(frozen=True)
-class DrawnFigure:
-    """One figure as SVG, arranged twice: over the width of a page, and for one column of a journal or a phone."""
-
-    wide: str
-    narrow: str
-
-
-@dataclass(frozen=True)
 class Section:
     """A finding as the template needs it: its id on the page, its drawn figure, its table and plain details.
 
-    ``svg`` is the figure over the width of a page, and ``narrow`` the same for one column and for a phone.
     ``number`` counts the figures from the top of the page, from 1; it is 0 where there is none. ``views`` hold the data
     of what a script shows below the figure, by whose it is: that of the finding's ``details["view"]``, which is
     nobody's in particular, or those of ``details["views"]``.
@@ -52,7 +43,6 @@ class Section:
     number: int
     finding: Finding
     svg: Markup | None
-    narrow: Markup | None
     table: TableView | None
     details: dict[str, Any]
     views: dict[str, dict[str, Any]]
@@ -66,22 +56,15 @@ def make_page(findings: Findings, *, title: str | None = None, script: bool = Tr
     return compose(findings, draw_figures(findings), title=title, script=script)
 
 
-def draw_figures(findings: Findings) -> dict[str, DrawnFigure]:
-    """Return each figure, drawn, by the id of its finding."""
-    by_id = zip(make_slugs(findings), findings, strict=True)
-    return {
-        name: _draw_twice(finding.figure, name, use_minus(finding.verdict))
-        for name, finding in by_id
-        if finding.figure is not None and is_worth_drawing(finding.figure)
-    }
-
-
-def _draw_twice(figure: Figure, name: str, alternative: str) -> DrawnFigure:
-    """Draw a figure in its two arrangements, whose ids differ, for both stand on the page."""
+def draw_figures(findings: Findings) -> dict[str, str]:
+    """Return each figure as SVG, by the id of its finding."""
     from clockhands.report.figures import draw  # late: Matplotlib is heavy
 
-    wide = draw(figure, name, alternative=alternative)
-    return DrawnFigure(wide, draw(figure, f"{name}-narrow", alternative=alternative, narrow=True))
+    return {
+        name: draw(finding.figure, name, alternative=use_minus(finding.verdict))
+        for name, finding in zip(make_slugs(findings), findings, strict=True)
+        if finding.figure is not None and is_worth_drawing(finding.figure)
+    }
 
 
 def is_worth_drawing(figure: Figure) -> bool:
@@ -112,7 +95,7 @@ def _list_measured(mark: Mark) -> Sequence[object]:
 
 def compose(
     findings: Findings,
-    drawn: dict[str, DrawnFigure],
+    drawn: dict[str, str],
     *,
     title: str | None = None,
     script: bool = True,
@@ -192,13 +175,13 @@ def _number_figures(sections: Sequence[Section]) -> list[Section]:
     return [replace(section, number=numbers.get(section.id, 0)) for section in sections]
 
 
-def _make_section(name: str, finding: Finding, drawn: dict[str, DrawnFigure]) -> Section:
+def _make_section(name: str, finding: Finding, drawn: dict[str, str]) -> Section:
     """Return a finding as the template needs it; details that are no plain values are left out."""
-    svg, narrow = (Markup(drawn[name].wide), Markup(drawn[name].narrow)) if name in drawn else (None, None)
+    svg = Markup(drawn[name]) if name in drawn else None
     details = {key: value for key, value in finding.details.items() if key not in _LAYOUT and _is_plain(value)}
     views = finding.details.get("views") or {"": finding.details.get("view")}
     known = {key: view for key, view in views.items() if isinstance(view, dict) and view.get("kind") in VIEWS}
-    return Section(name, 0, finding, svg, narrow, view_table(finding.table), details, known)
+    return Section(name, 0, finding, svg, view_table(finding.table), details, known)
 
 
 def _group_sections(sections: Sequence[Section]) -> dict[str, list[Section]]:
@@ -245,3 +228,8 @@ def _list_untold_facts(findings: Findings, opening: Finding | None) -> dict[str,
 def _is_plain(value: object) -> bool:
     """Tell whether a value can be shown as it is: text, a number, yes or no, or nothing."""
     return value is None or isinstance(value, (str, int, float, bool))
+
+
+def make_notebook_frame(findings: Findings) -> str:
+    """Return an ``<iframe>`` that carries the whole page; scripts are not allowed in it."""
+    return render("notebook.html", title=findings.title, page=make_page(findings, script=False))

@@ -9,7 +9,7 @@ from clockhands.errors import DataError, UsageError
 from clockhands.files import write_bytes
 from clockhands.findings import Finding, Findings
 from clockhands.locking import lock_folder
-from clockhands.report.page import PAPER_WIDTHS, PREVIEW, DrawnFigure, compose, draw_figures
+from clockhands.report.page import PAPER_WIDTHS, PREVIEW, compose, draw_figures
 from clockhands.report.render import GENERATOR
 from clockhands.report.tables import read_values, to_csv
 from clockhands.report.text import describe_measured, make_slugs
@@ -51,7 +51,7 @@ def _compose_files(findings: Findings, name: str, title: str | None) -> dict[str
     return {path: text.encode("utf8") for path, text in out.items()} | preview
 
 
-def _make_figure_files(slug: str, finding: Finding, drawn: DrawnFigure, title: str, signature: str) -> dict[str, str]:
+def _make_figure_files(slug: str, finding: Finding, svg: str, title: str, signature: str) -> dict[str, str]:
     """Return the files of one figure by their paths: as on the page, and in the two widths of print."""
     from clockhands.report.figures import make_file  # late, as above
 
@@ -61,12 +61,8 @@ def _make_figure_files(slug: str, finding: Finding, drawn: DrawnFigure, title: s
         title=title,
         description=" ".join(filter(None, (finding.verdict, measured))),
     )
-    narrow, wide = PAPER_WIDTHS
-    return {
-        f"figures/{slug}.svg": make(drawn.wide),
-        f"figures/{slug}-{narrow}mm.svg": make(drawn.narrow, width=narrow),
-        f"figures/{slug}-{wide}mm.svg": make(drawn.wide, width=wide),
-    }
+    printed = {f"figures/{slug}-{width}mm.svg": make(svg, width=width) for width in PAPER_WIDTHS}
+    return {f"figures/{slug}.svg": make(svg), **printed}
 
 
 def _find_earlier_files(folder: Path, name: str) -> set[str]:

@@ -144,7 +144,7 @@ def test_every_kind_of_mark_is_measured() -> None:
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("scene", SCENES)
 def test_every_mark_is_seen_on_what_lies_behind_it(scene: str, mode: str) -> None:
-    shapes, _, _ = paint(Figure((Panel(SCENES[scene]),)), mode)
+    shapes, _, _ = paint(Figure((Panel(SCENES[scene]),), height=1.5), mode)
     assert list(find_faint(shapes, mode)) == []
 
 

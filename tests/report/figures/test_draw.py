@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import re
 import xml.etree.ElementTree as ET
 from typing import Any
 
 import matplotlib.pyplot as plt
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from clockhands.errors import DataError
 from clockhands.findings import Figure, Mark, Panel
 from clockhands.report.figures import draw
-from clockhands.report.figures.draw import _set_limits
+from clockhands.report.figures.draw import _set_limits, show_percent
 from tests.report.demo import EVIL
-from tests.report.figures.svg_tree import SVG, one, texts, titles
+from tests.report.figures.svg_tree import KINDS, SVG, forged, one, texts, titles
 
 
 def test_missing_values_are_gaps() -> None:
@@ -44,12 +47,12 @@ def test_hostile_text_stays_text_and_mathematics_is_not_read() -> None:
     assert "img" not in {str(element.tag) for element in root.iter()}
 
 
-def test_at_most_four_panels_stand_beside_each_other() -> None:
+def test_at_most_two_panels_stand_beside_each_other() -> None:
     """A findings.json may ask for as many columns as it likes."""
     panel = Panel((Mark("points", "a", (0, 1), (0.0, 1.0)),))
     root = ET.fromstring(draw(Figure((panel,) * 9, columns=12), "fig"))
     left = [float(circle.get("cx", "")) for circle in root.iter(f"{SVG}circle")][::2]
-    assert left[0] == left[4] == left[8] < left[1] == left[5] < left[2] < left[3]
+    assert left[0] == left[2] == left[8] < left[1] == left[3] == left[7]
 
 
 NUMBERS = st.one_of(st.none(), st.floats(allow_subnormal=False, min_value=-1e30, max_value=1e30), st.integers(-9, 9))
@@ -76,3 +79,64 @@ def test_an_axis_has_the_limits_of_its_panel() -> None:
         plt.close()
     assert heights[0.0, 10.0] == ((0, 10), (0, 10)) and heights[0.0, 1.0] == ((0, 1), (0, 1))
     assert heights[None] not in (heights[0.0, 10.0], heights[0.0, 1.0])
+
+
+def convert(mark: Mark, **panel: object) -> tuple[Panel, Mark]:
+    shown = show_percent(Figure((Panel((mark,), **panel),))).panels[0]  # type: ignore[arg-type]
+    return shown, shown.marks[0]
+
+
+def test_an_axis_of_shares_is_in_percent_with_its_limits_and_intervals() -> None:
+    bars = Mark("bars", x=("a", "b"), y=(0.25, 1), low=(0.2, 0.5), high=(0.5, 1))
+    panel, mark = convert(bars, ylabel="share of variance", xlabel="layer", ylim=(0, 1.5))
+    assert (panel.ylabel, panel.xlabel, panel.ylim) == ("% of variance", "layer", (0, 150))
+    assert (mark.x, mark.y, mark.low, mark.high) == (("a", "b"), (25, 100), (20, 50), (50, 100))
+
+
+def test_bars_that_lie_have_their_numbers_across() -> None:
+    panel, mark = convert(Mark("bars", x=(0.5,), y=("a",), low=(0.25,), high=(0.75,)), xlabel="share right")
+    assert (panel.xlabel, mark.x, mark.low, mark.high) == ("% right", (50,), (25,), (75,))
+
+
+def test_a_colour_bar_of_shares_is_in_percent_and_holes_stay() -> None:
+    _, mark = convert(Mark("heatmap", "share", x=(1, 2), z=((0.5, None),)))
+    assert (mark.label, mark.x, mark.z) == ("%", (1, 2), ((50, None),))
+
+
+def test_what_is_no_share_stays_as_it_is() -> None:
+    mark = Mark("line", "share of a", x=(1, 2), y=(0.5, 0.7))
+    assert convert(mark, ylabel="nats per token") == (Panel((mark,), ylabel="nats per token"), mark)
+
+
+FAULTS: dict[str, tuple[Mark, str]] = {
+    "kind": (forged(KINDS["line"], kind="lines"), "unknown mark kind 'lines'; did you mean 'line'?"),
+    "lengths": (Mark("line", "a", (1, 2), (1, 2, 3)), "has 2 x, 3 y; there must be equally many"),
+    "names": (Mark("points", "a", (1, 2), (1, 2), names=("u",)), "has 2 x, 2 y, 1 names"),
+    "empty": (Mark("bars", "a"), "has no y; a bars cannot be drawn without it"),
+    "half": (Mark("line", "a", (1,), (1,), low=(0.0,)), "only one of low and high"),
+    "band": (Mark("band", "a", (1,)), "has no low"),
+    "ragged": (Mark("heatmap", "a", z=((1.0,), (1.0, 2.0))), "rows of [1, 2] values in z"),
+    "ticks": (Mark("heatmap", "a", z=((1.0, 2.0),), x=("u",)), "has 1 x for 1 rows and 2 columns; it needs 2"),
+    "words": (Mark("bars", "a", ("u",), ("v",)), "words on both axes"),
+    "bounds": (forged(KINDS["points"], low=("u", "v")), "must be numbers"),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_contradictions_are_refused_with_their_place(fault: str) -> None:
+    mark, message = FAULTS[fault]
+    with pytest.raises(DataError) as caught:
+        draw(Figure((Panel((KINDS["line"],)), Panel((mark,)))), "loudness.share")
+    assert "figure 'loudness.share', panel 2, mark 1" in str(caught.value)
+    assert message in str(caught.value)
+
+
+def test_figures_without_panels_or_columns_or_scale_are_refused() -> None:
+    panel = Panel((KINDS["line"],))
+    for figure, message in (
+        (Figure(()), "has no panels"),
+        (Figure((panel,), columns=0), "has 0 columns"),
+        (Figure((forged(panel, xscale="logg"),)), "unknown x scale 'logg'; did you mean 'log'?"),
+    ):
+        with pytest.raises(DataError, match=re.escape(message)):
+            draw(figure, "f")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from dataclasses import replace
 from io import BytesIO
 from typing import Any, cast
 
@@ -15,30 +16,36 @@ from matplotlib.figure import Figure as Canvas
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter
 
-from clockhands.findings import Figure, Panel
-from clockhands.report.figures.label_room import (
+from clockhands.errors import DataError, describe_unknown
+from clockhands.findings import Figure, Mark, Number, Panel, Scalar
+from clockhands.report.figures.layout import (
+    LINE,
+    Axis,
     break_lines,
+    count_lines,
+    draw_legend,
+    find_common_labels,
     fit_upright,
+    is_shared,
+    label_outer,
+    list_labels,
     measure_broken_lines,
     measure_names,
     measure_side,
     measure_slant,
 )
-from clockhands.report.figures.legends import LINE, count_lines, draw_legend, find_common_labels, list_labels
 from clockhands.report.figures.mark_kind import Plot, Scale, Spot, list_x
 from clockhands.report.figures.mark_kinds import KINDS
 from clockhands.report.figures.palette import make_settings
-from clockhands.report.figures.percent import show_percent
 from clockhands.report.figures.series import Series
-from clockhands.report.figures.shared_axes import Axis, is_shared, label_outer
 from clockhands.report.figures.svg import Target, finish
-from clockhands.report.figures.validation import check_figure
-from clockhands.report.text import format_number
+from clockhands.report.text import format_number, scale_unit
 
-MOST_COLUMNS = 4
-"""Panels side by side, at most."""
-NARROW_WIDTH = 342.0
-"""Width of a drawing for one column of a journal: at 84 mm, its letters of 11.5 points are 8 points high."""
+MOST_COLUMNS = 2
+"""Panels side by side, at most: of a figure with three or four columns, two."""
+WIDTH = 342.0
+"""Width of every drawing, in points. One drawing serves a page, a phone and print, by its scale: its letters of 11.5
+points are 8 points high in one column of a journal (84 mm), and 17 pixels on a page."""
 PREVIEW_WIDTH = 1200
 """Pixels of the width of a preview; what shows links asks for as many."""
 MOST_TARGETS = 420
@@ -46,20 +53,19 @@ MOST_TARGETS = 420
 _SLANTED: dict[str, Any] = {"rotation": 35, "ha": "right", "rotation_mode": "anchor"}
 
 
-def draw(figure: Figure, name: str, *, alternative: str = "", narrow: bool = False) -> str:
+def draw(figure: Figure, name: str, *, alternative: str = "") -> str:
     """Return the figure as SVG text. ``name`` prefixes every id, so that many figures may stand on one page.
 
-    ``alternative`` is read to who cannot see the figure (default: its caption). ``narrow`` arranges it for one column
-    of a journal: fewer panels side by side. ``make_file`` makes a file of it. Raises DataError, with the place, if a
-    mark is of an unknown kind or contradicts itself.
+    ``alternative`` is read to who cannot see the figure (default: its caption). ``make_file`` makes a file of it.
+    Raises DataError, with the place, if a mark is of an unknown kind or contradicts itself.
     """
     check_figure(figure, name)
     with matplotlib.rc_context(cast(Any, make_settings(name))), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")
-        sheet = Sheet(show_percent(figure), narrow=narrow)
+        sheet = Sheet(show_percent(figure))
         sheet.fill()
         raw = sheet.print_svg()
-        targets = sheet.list_targets(MOST_TARGETS // 2 if narrow else MOST_TARGETS)
+        targets = sheet.list_targets(MOST_TARGETS)
     return finish(raw, name, targets, alternative=alternative or figure.caption)
 
 
@@ -75,7 +81,7 @@ def draw_preview(figure: Figure, name: str) -> bytes:
         sheet.fill()
         raw = BytesIO()
         sheet.canvas.savefig(
-            raw, format="png", facecolor="white", dpi=72 * PREVIEW_WIDTH / sheet.width, metadata={"Software": None}
+            raw, format="png", facecolor="white", dpi=72 * PREVIEW_WIDTH / WIDTH, metadata={"Software": None}
         )
     return raw.getvalue()
 
@@ -83,24 +89,22 @@ def draw_preview(figure: Figure, name: str) -> bytes:
 class Sheet:
     """One figure while it is drawn: its size, its panels and what a reader can point at."""
 
-    def __init__(self, figure: Figure, *, narrow: bool = False) -> None:
+    def __init__(self, figure: Figure) -> None:
         self.figure = figure
-        columns = min(figure.columns, len(figure.panels), MOST_COLUMNS)
-        self.columns = math.ceil(columns / 2) if narrow else columns
+        self.columns = math.ceil(min(figure.columns, len(figure.panels), 2 * MOST_COLUMNS) / 2)
         self.rows = math.ceil(len(figure.panels) / self.columns)
-        self.width = NARROW_WIDTH if narrow else 700.0 if self.columns == 1 else 890.0
         self.kinds = {name: kind(figure) for name, kind in KINDS.items()}
         self.series = Series(figure)
-        width = self.width / self.columns
-        # A flat panel of half the width would be all labels.
-        shape = max(figure.height, min(0.65, 1.6 * figure.height)) if narrow else figure.height
+        width = WIDTH / self.columns
+        # A flat panel would be all labels.
+        shape = max(figure.height, min(0.65, 1.6 * figure.height))
         height = max(width * shape, 34.0, *(measure_names(panel) for panel in figure.panels))
         height += max(measure_broken_lines(panel, width) + measure_slant(panel, width) for panel in figure.panels)
         self.plots = [Plot(panel, *_make_scales(panel), width, height) for panel in figure.panels]
         self.legend = find_common_labels(self.plots)
-        total = self.rows * height + LINE * count_lines(self.legend, self.width)
+        total = self.rows * height + LINE * count_lines(self.legend, WIDTH)
         layout = ConstrainedLayoutEngine(w_pad=0.06, h_pad=0.06, hspace=0.03, wspace=0.02)
-        self.canvas = Canvas(figsize=(self.width / 72, total / 72), dpi=72, layout=layout, facecolor="none")
+        self.canvas = Canvas(figsize=(WIDTH / 72, total / 72), dpi=72, layout=layout, facecolor="none")
 
     def fill(self) -> None:
         """Draw all panels, then what belongs to all of them."""
@@ -118,7 +122,7 @@ class Sheet:
         for kind in self.kinds.values():
             kind.finish(self.canvas)
         if self.legend:
-            draw_legend(self.canvas, self.plots, self.legend, self.width, loc="outside upper left")
+            draw_legend(self.canvas, self.plots, self.legend, WIDTH, loc="outside upper left")
 
     def print_svg(self) -> bytes:
         """Lay the sheet out and return it as SVG. ``savefig`` would draw all of it once more, to measure it."""
@@ -221,3 +225,63 @@ def _make_target(ax: Axes, spot: Spot, height: float) -> Target | None:
     edges = np.clip(ax.transData.transform([(x0, y0), (x1, y1)]), ax.bbox.min, ax.bbox.max)
     (x, low), (right, high) = edges.min(axis=0).tolist(), edges.max(axis=0).tolist()
     return Target(x, height - high, right - x, high - low, spot.text)
+
+
+def show_percent(figure: Figure) -> Figure:
+    """Return the figure with every axis and colour bar whose label begins with "share" in percent."""
+    return replace(figure, panels=tuple(_convert_panel(panel) for panel in figure.panels))
+
+
+def _convert_panel(panel: Panel) -> Panel:
+    """Return the panel with its labels, limits and marks in the units that a reader sees."""
+    (across, xlabel), (up, ylabel) = scale_unit(panel.xlabel), scale_unit(panel.ylabel)
+    marks = tuple(_convert_mark(mark, across, up) for mark in panel.marks)
+    if across == up == 1.0:
+        return replace(panel, marks=marks)
+    xlim, ylim = _scale_ends(panel.xlim, across), _scale_ends(panel.ylim, up)
+    return replace(panel, marks=marks, xlabel=xlabel, ylabel=ylabel, xlim=xlim, ylim=ylim)
+
+
+def _convert_mark(mark: Mark, across: float, up: float) -> Mark:
+    """Return the mark with its numbers multiplied; ``low`` and ``high`` are of the axis that has no names."""
+    inside, label = scale_unit(mark.label) if mark.z else (1.0, mark.label)
+    if across == up == inside == 1.0:
+        return mark
+    along = across if any(isinstance(value, str) for value in mark.y) else up
+    return replace(
+        mark,
+        label=label,
+        x=tuple(_scale(value, across) for value in mark.x),
+        y=tuple(_scale(value, up) for value in mark.y),
+        low=tuple(value * along for value in mark.low),
+        high=tuple(value * along for value in mark.high),
+        z=tuple(tuple(None if value is None else value * inside for value in row) for row in mark.z),
+    )
+
+
+def _scale(value: Scalar, factor: float) -> Scalar:
+    """Return a number multiplied; names stay."""
+    return value * factor if isinstance(value, (int, float)) and factor != 1.0 else value
+
+
+def _scale_ends(ends: tuple[Number, Number] | None, factor: float) -> tuple[Number, Number] | None:
+    """Return both ends of an axis multiplied; None where it finds its own."""
+    return ends and (ends[0] * factor, ends[1] * factor)
+
+
+def check_figure(figure: Figure, name: str) -> None:
+    """Raise DataError for the first mark that cannot be drawn as it is."""
+    if not figure.panels:
+        raise DataError(f"figure {name!r} has no panels; leave the figure out instead")
+    if figure.columns < 1:
+        raise DataError(f"figure {name!r} has {figure.columns} columns; it needs at least 1")
+    for number, panel in enumerate(figure.panels, 1):
+        for place, mark in enumerate(panel.marks, 1):
+            where = f"figure {name!r}, panel {number}, mark {place} ({mark.kind} {mark.label!r})"
+            if mark.kind not in KINDS:
+                raise DataError(f"{where}: {describe_unknown('mark kind', mark.kind, KINDS)}")
+            KINDS[mark.kind](figure).check(mark, where)
+        for axis, scale in (("x", panel.xscale), ("y", panel.yscale)):
+            if scale not in ("linear", "log"):
+                choice = describe_unknown(f"{axis} scale", scale, ("linear", "log"))
+                raise DataError(f"figure {name!r}, panel {number}: {choice}")

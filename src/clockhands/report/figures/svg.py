@@ -12,6 +12,8 @@ from clockhands.report.figures.palette import FONT, make_dark_css
 from clockhands.report.text import make_slug
 from clockhands.streams import replace_controls
 
+SCALE = 1.5
+"""By how much a figure on a page is larger than it was drawn, where there is room."""
 _SVG, _LINK = "http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"
 _FAMILY = re.compile(r"font-family: [^;]+;? ?")
 _SPACES = re.compile(r"\s*([MLHVCQZz])\s*")
@@ -134,8 +136,8 @@ def _make_shape(target: Target) -> ET.Element:
 def _set_frame(root: ET.Element, alternative: str) -> None:
     """Set the size, the font and the description of the whole picture."""
     width, height = root.get("viewBox", "0 0 0 0").split()[2:]
-    root.set("width", f"{float(width):.0f}")
-    root.set("height", f"{float(height):.0f}")
+    root.set("width", f"{SCALE * float(width):.0f}")
+    root.set("height", f"{SCALE * float(height):.0f}")
     root.set("font-family", FONT)
     root.set("role", "img")
     root.set("aria-label", replace_controls(alternative) or "figure")
