@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from functools import cached_property
+from typing import Any, Literal, TypeAlias, TypeVar, overload
 
 from clockhands.data.morphemes import Morphemes
 from clockhands.data.pairs import Pair
 from clockhands.data.population import Population
 from clockhands.errors import UsageError, describe_unknown
 
-__all__ = ["ITEMS", "Corpus", "Fact", "Items", "Task"]
+__all__ = ["ITEMS", "Corpus", "Fact", "Items", "Made", "Task"]
 
 Task: TypeAlias = Literal["translation", "language modelling"]
 ITEMS: dict[Task, str] = {"translation": "pairs", "language modelling": "documents"}
@@ -20,6 +21,43 @@ Fact: TypeAlias = str | float | int | bool
 
 Items: TypeAlias = Sequence[Pair] | Sequence[str]
 """What a split holds: pairs for translation, documents for language modelling. One split never mixes them."""
+
+
+T = TypeVar("T")
+
+
+class Made(Sequence[T]):
+    """Items that are made when they are asked for, such as sentences of numbers, which take long to spell.
+
+    ``find``: returns what they are made of, when the first is asked for. ``make``: makes one of them.
+    """
+
+    def __init__(self, find: Callable[[], Sequence[Any]], make: Callable[[Any], T]) -> None:
+        self.find, self.make = find, make
+
+    @cached_property
+    def parts(self) -> Sequence[Any]:
+        """What the items are made of."""
+        return self.find()
+
+    def __len__(self) -> int:
+        return len(self.parts)
+
+    @overload
+    def __getitem__(self, place: int) -> T: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> list[T]: ...
+
+    def __getitem__(self, place: int | slice) -> T | list[T]:
+        if isinstance(place, slice):
+            return [self.make(part) for part in self.parts[place]]
+        return self.make(self.parts[place])
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and list(self) == list(other)
+
+    __hash__ = None  # type: ignore[assignment]
 
 
 @dataclass(frozen=True)

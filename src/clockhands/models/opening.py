@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
 from clockhands.data import Corpus, corpus_options, open_corpus
+from clockhands.data.splits import Made
 from clockhands.devices import open_device
 from clockhands.errors import CheckpointError, ClockhandsError
 from clockhands.models.door import choose_class, judge_configuration, load_weights, read_checked_config
@@ -15,6 +17,7 @@ from clockhands.models.subject import Side, Subject
 from clockhands.pretrained import first_line, is_own, load_tokenizer
 from clockhands.runs import Run, open_run
 
+T = TypeVar("T")
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json")
 """A folder with one of these files has a tokenizer, so that failing to open it is a fault."""
 
@@ -66,10 +69,17 @@ def _open_run(source: str | Path, device: str, side: Side | None) -> Subject:
     corpus = _open_training_corpus(Path(source))
     if subject.reads_source:
         subject.tokenizer, subject.source_tokenizer = opened.tokenizers.target, opened.tokenizers.source
-        subject.training_pairs = [(pair.source, pair.target) for pair in corpus.pairs("train")] if corpus else None
+        subject.training_pairs = _take(corpus, lambda pair: (pair.source, pair.target)) if corpus else None
     elif corpus is not None:
-        subject.training_texts = corpus.sources("train") if corpus.task == "translation" else corpus.documents("train")
+        documents = corpus.task == "language modelling"
+        subject.training_texts = corpus.documents("train") if documents else _take(corpus, lambda pair: pair.source)
     return subject
+
+
+def _take(corpus: Corpus, part: Callable[[Any], T]) -> Sequence[T]:
+    """Return a part of every pair that a run was trained on, each when it is asked for: most are not."""
+    pairs = corpus["train"]
+    return Made(lambda: range(len(pairs)), lambda place: part(pairs[place]))
 
 
 def _open_training_corpus(run: Path) -> Corpus | None:

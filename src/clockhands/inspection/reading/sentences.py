@@ -7,7 +7,7 @@ of tensors ``t`` are ``SENTENCE_TERMS``, ``N`` other texts.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -90,16 +90,18 @@ def make_text_swaps(subject: Subject, texts: Sequence[str] | None) -> Iterator[S
     """Return sentences of ``texts``, or of the training text, with two words swapped; None if there is neither."""
     chosen = texts if texts is not None else subject.training_texts
     if chosen is not None:
-        return _list_swaps(
-            subject, [(None, line.strip()) for text in chosen for line in text.split("\n") if line.strip()]
-        )
+        lines = (line.strip() for text in chosen for line in text.split("\n"))
+        return _list_swaps(subject, ((None, line) for line in lines if line))
     return None if subject.training_pairs is None else _list_swaps(subject, subject.training_pairs)
 
 
-def _list_swaps(subject: Subject, sentences: Sequence[tuple[str | None, str]]) -> Iterator[Swap]:
+def _list_swaps(subject: Subject, sentences: Iterable[tuple[str | None, str]]) -> Iterator[Swap]:
     """Yield sentences with two words swapped, then those that are too short for that with two tokens swapped."""
+    short = []
     for source, text in sentences:
         words = text.split()
+        if len(words) < LEAST_WORDS:
+            short.append((source, text))
         if LEAST_WORDS <= len(words) <= MOST_WORDS:
             i, j = find_two_longest(words)
             words[i], words[j] = words[j], words[i]
@@ -109,9 +111,8 @@ def _list_swaps(subject: Subject, sentences: Sequence[tuple[str | None, str]]) -
             # Words that the tokenizer does not know have one and the same id.
             if before != after and _fits(subject, source_ids, before, after):
                 yield Swap(before, after, text, other, source_ids)
-    for source, text in sentences:
-        if len(text.split()) < LEAST_WORDS:
-            yield from _swap_tokens(subject, text, _encode_source(subject, source or text))
+    for source, text in short:
+        yield from _swap_tokens(subject, text, _encode_source(subject, source or text))
 
 
 def _fits(subject: Subject, source: Sequence[int] | None, *texts: Sequence[int]) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from functools import partial
+from functools import cache, partial
 from itertools import islice
 from typing import Annotated
 
@@ -18,7 +18,7 @@ from clockhands.data.corpora.numbers.others import OtherNumbers
 from clockhands.data.corpora.numbers.populations import make_populations, plan_quotas
 from clockhands.data.pairs import Pair
 from clockhands.data.population import check_sentences
-from clockhands.data.splits import Corpus, Fact
+from clockhands.data.splits import Corpus, Fact, Items, Made
 from clockhands.errors import UsageError, describe_unknown
 from clockhands.options import Count, Range, Seed
 
@@ -58,20 +58,28 @@ def numbers(
     rng = random.Random(f"numbers:{largest}:{train}:{validation}:{test}:{seed}")
     chosen = _draw(largest, train + validation + test, rng)
     spell = partial(make_pair, source=source, target=target)
-    spelled = [spell(number) for number in chosen]
-    splits: dict[str, list[Pair]] = {
-        "train": spelled[:train],
-        "validation": spelled[train : train + validation],
-        "test": spelled[train + validation :],
+    digits = range(len(str(largest)) + 1, len(str(largest)) + 4)
+    rounds = _round(largest, digits[-1]) if longer else []
+    parts = {
+        "train": [*chosen[:train], *rounds],
+        "validation": chosen[train : train + validation],
+        "test": chosen[train + validation :],
     }
-    bounds = _measure_sides(splits["train"]) if longer else None
-    rounds: list[Pair] = []
-    if bounds is not None:
-        digits = range(len(str(largest)) + 1, len(str(largest)) + 4)
-        rounds = [spell(number) for number in _round(largest, digits[-1])]
-        splits["train"] = splits["train"] + rounds
-        for count in digits:
-            splits[f"longer-{count}"] = list(islice(_draw_beyond(count, bounds, source, target, rng), longer))
+    splits: dict[str, Items] = {name: Made(partial(list, numbers), spell) for name, numbers in parts.items()}
+
+    @cache
+    def measure() -> tuple[int, int]:
+        """Return the characters of the longest source and of the longest target that are drawn for training."""
+        pairs = [spell(number) for number in chosen[:train]]
+        return max(len(pair.source) for pair in pairs), max(len(pair.target) for pair in pairs)
+
+    @cache
+    def draw_longer() -> dict[int, list[Pair]]:
+        """Draw the splits of longer numbers by their digits, one after the other."""
+        return {count: list(islice(_draw_beyond(count, measure(), source, target, rng), longer)) for count in digits}
+
+    for count in digits if longer else ():
+        splits[f"longer-{count}"] = Made(partial(lambda count: draw_longer()[count], count), lambda pair: pair)
     facts: dict[str, Fact] = {
         "source language": source,
         "target language": target,
@@ -80,7 +88,15 @@ def numbers(
     description = f"numbers from 0 to {largest:,} written out, {source} to {target}"
     morphemes = partial(list_morphemes, source, target, len(str(largest)) + 3)
     populations = make_populations(source, target, largest, train + validation + test)
-    others = OtherNumbers(largest, tuple(chosen[:train]), frozenset(chosen[train:]), bounds, spell, tuple(rounds), seed)
+    others = OtherNumbers(
+        largest,
+        tuple(chosen[:train]),
+        frozenset(chosen[train:]),
+        measure if longer else None,
+        spell,
+        tuple(rounds),
+        seed,
+    )
     return Corpus("numbers", "translation", splits, description, facts, morphemes, populations, others)
 
 
@@ -125,8 +141,3 @@ def _draw_beyond(count: int, bounds: tuple[int, int], source: str, target: str, 
         pair = make_pair(number, source, target)
         if len(pair.source) > bounds[0] and len(pair.target) > bounds[1]:
             yield pair
-
-
-def _measure_sides(pairs: list[Pair]) -> tuple[int, int]:
-    """Return the characters of the longest source and of the longest target."""
-    return max(len(pair.source) for pair in pairs), max(len(pair.target) for pair in pairs)

@@ -17,16 +17,17 @@ __all__ = ["OtherNumbers"]
 class OtherNumbers:
     """Draws a training split anew: as many numbers of every count of digits as ``trained``, none of ``held_out``.
 
-    ``bounds``: characters that no source and no target may exceed, because splits of longer text begin above them.
+    ``measure`` returns the characters that no source and no target may exceed, because splits of longer text begin
+    above them; None where there are no such splits.
     ``rounds``: the round numbers that every draw ends with.
     """
 
     largest: int
     trained: tuple[int, ...]
     held_out: frozenset[int]
-    bounds: tuple[int, int] | None
+    measure: Callable[[], tuple[int, int]] | None
     spell: Callable[[int], Pair]
-    rounds: tuple[Pair, ...]
+    rounds: tuple[int, ...]
     seed: int
 
     def __call__(self, number: int) -> list[Pair]:
@@ -37,15 +38,16 @@ class OtherNumbers:
             wanted = sum(start <= number < end for number in self.trained)
             pairs += islice(self._list_fitting(range(start, end), rng), wanted)
         rng.shuffle(pairs)
-        return pairs + list(self.rounds)
+        return pairs + [self.spell(number) for number in self.rounds]
 
     def _list_fitting(self, numbers: range, rng: random.Random) -> Iterator[Pair]:
         """Yield different numbers in random order that may be trained on; those of the first draw are among them."""
+        bounds = self.measure() if self.measure else None
         for number in _draw_different(numbers, rng):
             if number in self.held_out:
                 continue
             pair = self.spell(number)
-            if self.bounds is None or (len(pair.source) <= self.bounds[0] and len(pair.target) <= self.bounds[1]):
+            if bounds is None or (len(pair.source) <= bounds[0] and len(pair.target) <= bounds[1]):
                 yield pair
 
 
