@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
 import signal
-import subprocess
-import sys
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -140,21 +140,15 @@ def test_trials_of_a_comparison_do_not_ask_the_processor(tmp_path: Path, monkeyp
     assert json.loads(record.read_text())["precision"]["name"] == "fp32"
 
 
-BUSY = "import time\nend = time.time() + 120\nwhile time.time() < end: pass"
-"""What keeps a core busy; it ends by itself if nobody ends it."""
+def train_beside_others(folder: Path) -> None:
+    train(tables(precision="auto", max_steps=20), folder)
 
 
-def test_the_same_recipe_ends_with_the_same_bits_beside_others_that_load_all_cores(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.slow
+def test_the_same_recipe_ends_with_the_same_bits_beside_four_other_trainings(tmp_path: Path) -> None:
     """Nothing that changes a result is decided by a clock: not the precision, not a kernel, not a batch."""
-    recipe = tables(precision="auto", max_steps=20)
-    alone = train(recipe, tmp_path / "alone")
-    others = [subprocess.Popen([sys.executable, "-c", BUSY]) for _ in range(2 * (os.cpu_count() or 1))]
-    try:
-        crowded = train(recipe, tmp_path / "crowded")
-    finally:
-        for other in others:
-            other.kill()
-            other.wait()
-    assert weights(crowded) == weights(alone)
+    train_beside_others(tmp_path / "alone")
+    folders = [tmp_path / f"crowded-{number}" for number in range(5)]
+    with ProcessPoolExecutor(len(folders), multiprocessing.get_context("spawn")) as pool:
+        list(pool.map(train_beside_others, folders))
+    assert {weights(folder) for folder in folders} == {weights(tmp_path / "alone")}
