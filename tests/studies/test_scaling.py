@@ -6,9 +6,11 @@ from dataclasses import replace
 
 import pytest
 
+from clockhands.cli import main
+from clockhands.cli.study import SCALES
 from clockhands.errors import ConfigError
 from clockhands.studies import STUDIES
-from clockhands.studies.scaling import list_sizes
+from clockhands.studies.scaling import SIZES, list_sizes
 
 
 def test_a_size_can_say_what_is_measured_inside() -> None:
@@ -87,3 +89,105 @@ def test_a_size_that_a_study_lacks_is_refused_with_those_that_it_has() -> None:
         STUDIES["order-at-all"].make_plan(size="finer")
     assert "roles" not in list_sizes(STUDIES["order-at-all"].plan["recipe"], STUDIES["order-at-all"].sizes)
     assert "finer" in list_sizes(STUDIES["scale"].plan["recipe"], STUDIES["scale"].sizes)
+
+
+def test_the_command_knows_every_size() -> None:
+    assert tuple(SIZES) == SCALES
+
+
+TASKS = {
+    "roles": "roles", "roles-long": "roles", "numbers": "numbers", "stdlib": "stdlib", "stdlib-long": "stdlib",
+}  # fmt: skip
+WIDTHS = {
+    "twice": 128, "twice-long": 128, "twice-more": 128, "wide": 256, "wide-long": 256, "wider": 512, "gpu": 256,
+    "paper": 512,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("name", STUDIES)
+def test_every_study_has_a_plan_in_every_size(name: str, size: str) -> None:
+    planned = STUDIES[name].planned
+    task = planned.recipe.corpus, planned.recipe.tables["tokenizer"]["kind"]
+    if (
+        SIZES[size].recipe == "recipes/roles.toml"
+        and size in STUDIES[name].sizes | {"roles": {}}
+        and task != ("numbers", "morpheme")
+    ):
+        with pytest.raises(ConfigError, match=f"the size {size} is for studies of"):
+            STUDIES[name].make_plan(size=size)
+        return
+    if SIZES[size].declared and size not in STUDIES[name].sizes:
+        with pytest.raises(
+            ConfigError, match=rf"the size {size} is for studies that say what it changes, under \[size"
+        ):
+            STUDIES[name].make_plan(size=size)
+        return
+    scaled = STUDIES[name].make_plan(size=size)
+    own = STUDIES[name].sizes.get(size, {})
+    assert scaled.budget[1] == own.get("budget", {}).get("steps", SIZES[size].times * planned.budget[1])
+    assert scaled.recipe.model.d_model == WIDTHS.get(size, planned.recipe.model.d_model)
+    count = own.get("seeds", SIZES[size].plan.get("seeds"))
+    seeds = tuple(range(1, count + 1)) if count else planned.seeds
+    assert (scaled.baseline, scaled.seeds) == (planned.baseline, seeds)
+    assert scaled.recipe.corpus == TASKS.get(size, planned.recipe.corpus)
+    assert bool(scaled.redraw_text) == (
+        size in ("numbers", "stdlib", "stdlib-long", "scores", "finer", "finer-long")
+        or planned.recipe.corpus == "stdlib"
+    )
+
+
+def test_the_finer_size_holds_differences_to_a_point_with_more_items() -> None:
+    plan = STUDIES["scale"].make_plan(size="finer")
+    assert (plan.equal_within, plan.seeds, plan.recipe.corpus_options["test"]) == (1.0, tuple(range(1, 11)), 1000)
+    assert (STUDIES["scale"].planned.equal_within, len(STUDIES["scale"].planned.seeds)) == (5.0, 5)
+
+
+def test_a_third_task_is_judged_by_its_loss_and_has_a_text_for_each_seed() -> None:
+    plan = STUDIES["scale"].make_plan(size="stdlib")
+    assert (plan.metric, plan.equal_within, plan.inside) == ("loss", 0.03, ())
+    assert plan.recipe.model.architecture == "decoder" and plan.get_recipe("1, shared", 3).training.text_seed == 3
+    assert plan.despite is not None and list(plan.despite) == ["ceiling"]
+    with pytest.raises(ConfigError, match=r"the size numbers is for studies of recipes/roles\.toml, and this one"):
+        replace(STUDIES["scale"], sizes={"numbers": {"variants": ["1, shared"]}}).make_plan(size="numbers")
+
+
+def test_what_is_relative_to_the_width_grows_with_it() -> None:
+    plan = STUDIES["sum-or-concatenate"].make_plan(size="gpu")
+    assert plan.variant("concatenate 192 + 64").overrides["position.width"] == 64
+    assert STUDIES["scale"].make_plan(size="gpu").variant("1, shared, encoding/√d").overrides[
+        "position.amplitude"
+    ] == pytest.approx(256**-0.5)
+    wide = STUDIES["sum-or-concatenate"].make_plan(size="wide")
+    assert wide.variant("concatenate 192 + 64").overrides["position.width"] == 64, "as the file says of gpu"
+    assert STUDIES["scale"].make_plan(size="wide").variant("1, shared, encoding/√d").overrides[
+        "position.amplitude"
+    ] == pytest.approx(256**-0.5)
+    post = STUDIES["scale"].make_plan(size="post")
+    assert post.recipe.model.norm == "post" and STUDIES["scale"].planned.recipe.model.norm == "pre"
+    wider = STUDIES["sum-or-concatenate"].make_plan(size="wider")
+    assert wider.variant("concatenate 128 + 384").overrides["position.width"] == 384 == 512 - 128
+    assert STUDIES["scale"].make_plan(size="wide-long").budget[1] == 4 * wide.budget[1]
+    assert STUDIES["scale"].make_plan(size="longest").budget[1] == 10 * wide.budget[1]
+    longer = STUDIES["scale"].make_plan(size="long")
+    starts = ["√d, shared", "1, shared", "1, separate", "1, shared, N(0, 1)", "1, shared, Xavier"]
+    assert [variant.name for variant in longer.variants] == starts
+
+
+def test_the_factor_of_the_scores_is_crossed_with_that_of_the_embedding() -> None:
+    plan = STUDIES["scale"].make_plan(size="scores")
+    assert plan.inside == ("loudness", "terms")
+    models = {variant.name: plan.get_recipe(variant.name, 1).model for variant in plan.variants}
+    crossed = {(m.norm, m.token_scale, m.attention_scale or 1 / m.resolved_head_dim**0.5) for m in models.values()}
+    width = models["√d, shared"].resolved_head_dim
+    factors = {1 / width**0.5, 1 / width, 1.0}
+    assert crossed == {(norm, own, factor) for norm in ("pre", "post") for own in ("sqrt", "one") for factor in factors}
+    assert len(models) == len(crossed)
+
+
+def test_the_command_states_the_size(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    assert main(["study", "scale", "--scale", "huge"]) == 2
+    assert "invalid choice: 'huge'" in capsys.readouterr().err
+    monkeypatch.setattr("clockhands.cli.trials.describe", lambda plan, workers, threads: print(plan.budget) or 0)
+    assert main(["study", "scale", "--scale", "long", "--dry-run"]) == 0
+    assert "size long: as planned, with four times the budget" in capsys.readouterr().out

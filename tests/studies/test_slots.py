@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import replace
 from statistics import fmean
 
 import pytest
 
-from clockhands.comparison import judge
-from clockhands.comparison.trial import LongerText
-from clockhands.studies.pace import NOT_MEASURED
-from clockhands.studies.slots import fill_slots, format_interval
+from clockhands.comparison import Comparison, judge
+from clockhands.comparison.trial import LongerText, TargetReached
+from clockhands.studies.slots import (
+    NOT_MEASURED,
+    describe_pace,
+    describe_slower,
+    fill_slots,
+    format_interval,
+    list_paces,
+)
 from tests.answers import kept
 from tests.comparison.planted import results, shares
 from tests.studies.test_answer import raw
@@ -100,3 +107,44 @@ def test_an_end_near_zero_shows_its_sign() -> None:
     values = [0.0002, 0.0038, 0.002, 0.002, 0.002]
     assert format_interval(values, 3, sign="+") == "+0.002 [+0.0004, +0.004]"
     assert format_interval([-value for value in values], 3, sign="+") == "−0.002 [−0.004, −0.0004]"
+
+
+def _with_paces(**paces: list[float]) -> Comparison:
+    """Planted results of five seeds that reached the target at these steps; infinity for never."""
+    comparison = results(seeds=5)
+    trials = []
+    for trial in comparison.trials:
+        at = paces[trial.variant][trial.seed - 1] if trial.variant in paces else math.inf
+        trials.append(replace(trial, reached=TargetReached(int(at), 1.0) if math.isfinite(at) else None))
+    return replace(comparison, trials=tuple(trials))
+
+
+def test_seeds_that_all_come_later_are_later() -> None:
+    comparison = _with_paces(base=[120, 120, 120, 140, 120], worse=[200, 240, 220, math.inf, 200])
+    assert list_paces(comparison, "worse")[3] == math.inf
+    assert describe_pace(comparison, "base") == "120 to 140 steps"
+    assert describe_pace(comparison, "worse") == "200 to 240 steps in 4 of 5 seeds"
+    assert describe_slower(comparison, "worse") == (
+        "later: 5 of 5 seeds took longer than any of the baseline's; exact rank test, p = 0.008"
+    )
+
+
+def test_seeds_that_come_as_soon_or_sooner_are_not_later() -> None:
+    comparison = _with_paces(
+        base=[120, 140, 160, 180, 200], same=[130, 140, 170, 180, 190], better=[20, 20, 20, 20, 20]
+    )
+    assert describe_slower(comparison, "same").startswith("undecided: 0 of 5")
+    assert describe_slower(comparison, "better").startswith("undecided: 0 of 5")
+    assert describe_pace(comparison, "better") == "20 steps"
+    assert describe_pace(comparison, "worse") == "more than 6 steps"
+
+
+def test_what_no_seed_has_measured_is_not_called_slow() -> None:
+    """As in an answer that is printed while its trials run, or after all seeds of a variant failed."""
+    comparison = _with_paces(base=[120, 120, 120, 120, 120])
+    for absent in ("base", "worse"):
+        part = replace(comparison, trials=tuple(trial for trial in comparison.trials if trial.variant != absent))
+        assert describe_pace(part, absent) == "(not measured)"
+        assert describe_slower(part, "worse") == "(not measured)"
+    counted = replace(comparison, plan=replace(comparison.plan, budget=("tokens", 200_000)))
+    assert describe_pace(counted, "worse") == "more than 200,000 tokens"

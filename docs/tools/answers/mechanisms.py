@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 import matplotlib
 import numpy as np
 import torch
+from exact.added import make_rows
 from exact.parts import TWINS
 from kept import STUDY_PAGES
 from matplotlib.axes import Axes
@@ -22,7 +23,7 @@ from matplotlib.patches import Rectangle
 
 from clockhands.explanation.rotation import Rotation
 from clockhands.files import write_text
-from clockhands.studies.added import make_rows, share_scores
+from clockhands.studies.slots import share_scores
 
 FOLDER = STUDY_PAGES / "figures"
 BLUE, ORANGE, GREEN, GREY, LIGHT = "#3b6fb6", "#d9822b", "#4f9d69", "#8a8a8a", "#c9ced6"

@@ -17,9 +17,8 @@ from clockhands.comparison.verdicts import Verdict, judge
 from clockhands.errors import ConfigError
 from clockhands.studies import STUDIES
 from clockhands.studies.literature import GROWS, HOLDS, check_ordering, judge_longer_text, list_tried
-from clockhands.studies.pace import LATER, find_pace_verdict
 from clockhands.studies.question import SLOT, Question, Rest, Rests
-from clockhands.studies.slots import fill_slots
+from clockhands.studies.slots import LATER, fill_slots, find_pace_verdict
 from clockhands.studies.soundness import describe_earlier_plan
 
 

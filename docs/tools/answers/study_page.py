@@ -15,9 +15,8 @@ from clockhands.findings import Finding
 from clockhands.studies import Study, answer_question
 from clockhands.studies.answer import describe_missing
 from clockhands.studies.literature import INSIDE, check_ordering, list_tried
-from clockhands.studies.sizes import SIZES
-from clockhands.studies.soundness import describe_earlier_plan
-from clockhands.studies.task_bounds import describe_order_blind
+from clockhands.studies.scaling import SIZES
+from clockhands.studies.soundness import describe_earlier_plan, describe_order_blind
 
 
 def select_sizes(name: str, sized: Measured) -> dict[str, Comparison]:

@@ -71,10 +71,11 @@ def draw_columns(
         panel: its title.
         rest: other fields of ``Panel``.
     """
+    common = None if x is None else to_tuple(x)
 
     def mark(kind: str, label: str, y: Values, emphasis: Any) -> Mark:
         low, high = (intervals or {}).get(label, ((), ()))
-        axes = (tuple(y), tuple(y.values())) if x is None else (x, y)
+        axes = (tuple(y), tuple(y.values())) if common is None else (common, y)
         across, up = reversed(axes) if sideways else axes
         return make_mark(kind, across, up, label=label, low=low, high=high, emphasis=emphasis)
 

@@ -26,12 +26,13 @@ _HOME = {"answer_question": "answer", "conclude_study": "answer", "draw_study": 
 
 
 def _read_all(folder: Path) -> dict[str, Study]:
-    studies = sorted(map(read_study, folder.glob("*.toml")), key=lambda study: (study.place, study.name))
+    files = (path for path in folder.glob("*.toml") if path.name != "sizes.toml")
+    studies = sorted(map(read_study, files), key=lambda study: (study.place, study.name))
     return {study.name: study for study in studies}
 
 
 STUDIES: Catalogue[Study] = Catalogue("study", _read_all(Path(__file__).parent), describe=lambda study: study.question)
-"""Every TOML file of this folder, by its name, in the order in which a reader should meet them."""
+"""Every TOML file of this folder but that of the sizes, by its name, in the order in which a reader meets them."""
 
 
 def __getattr__(name: str) -> Any:

@@ -22,14 +22,15 @@ A study's file may change a size, for what is meant relative to the width::
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from clockhands.comparison.plan import FIXED, TEXT_SEED, expand_grid
 from clockhands.errors import ConfigError, describe_unknown
 from clockhands.findings.text import join_words
+from clockhands.reading import read_toml
 from clockhands.runs.recipe import Recipe, load_recipe, vary_recipe
-from clockhands.studies.sizes import SIZES, Size, Tables
 
 KEYS = ("variants", "budget", "seeds", "set", "redraw_text", "inside", "despite", "change", "variant")
 
@@ -127,3 +128,32 @@ def _check(own: Tables, names: Sequence[str], source: str) -> None:
     faults += [describe_unknown("variant", name, names) for name in named if name not in names]
     if faults:
         raise ConfigError(faults, source)
+
+
+Tables = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Size:
+    """A size in which a study can be run; ``sizes.toml`` says what its fields mean."""
+
+    says: str
+    times: int = 1
+    shape: Tables = field(default_factory=dict)
+    recipe: str = ""
+    replaces: str = "recipes/numbers.toml"
+    plan: Tables = field(default_factory=dict)
+    own: str = ""
+    declared: bool = False
+
+
+def _read_sizes(tables: Tables) -> dict[str, Size]:
+    shared = {kind: {**tables[kind], "": {}} for kind in ("shape", "plan")}
+    return {
+        name: Size(**{**size, **{kind: known[size.get(kind, "")] for kind, known in shared.items()}})
+        for name, size in tables["size"].items()
+    }
+
+
+SIZES = _read_sizes(read_toml(Path(__file__).parent / "sizes.toml", "the sizes of studies"))
+"""What ``clockhands study NAME --scale`` takes: as planned, longer, on another task, or with larger models."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from typing import Literal
@@ -10,14 +11,11 @@ import numpy as np
 
 from clockhands.comparison import Comparison
 from clockhands.comparison.learning import score_matrix
+from clockhands.comparison.statistics.exact import compare_ranks
 from clockhands.comparison.statistics.paired import ALPHA, bound_mean
-from clockhands.comparison.verdicts import Verdict, format_score, judge
+from clockhands.comparison.verdicts import Verdict, format_p, format_score, judge
 from clockhands.findings import choose_digits
-from clockhands.studies.added import share_scores
-from clockhands.studies.pace import NOT_MEASURED, describe_pace, describe_slower
-from clockhands.studies.task_bounds import count_vocabulary, find_ceiling_once
-
-__all__ = ["OF_A_VARIANT", "SLOT", "fill_slots", "format_interval"]
+from clockhands.studies.soundness import count_vocabulary, find_ceiling_once
 
 SLOT = re.compile(r"\[\[(\w+)(?::(.+?))?\]\]")
 FILLED = re.compile(SLOT.pattern + r"( %)?")
@@ -169,3 +167,55 @@ def format_interval(
     high = high if most is None else min(high, most)
     ends = [show(end, choose_digits(abs(end), 0.0, digits) if sign else digits) for end in (low, high)]
     return f"{show(mean)} [{', '.join(ends)}]"
+
+
+LATER: Literal["later"] = "later"
+NOT_MEASURED = "(not measured)"
+"""Stands in an answer for what no trial gave, as before all have run."""
+
+
+def list_paces(comparison: Comparison, variant: str) -> list[float]:
+    """Return of each finished seed the step at which it reached the plan's target loss; infinity where it did not."""
+    trials = comparison.get_trials(variant)
+    return [math.inf if trial.reached is None else float(trial.reached.step) for trial in trials]
+
+
+def describe_pace(comparison: Comparison, variant: str) -> str:
+    """Return after how many steps the seeds reached the target, as text: "200 to 240 steps"."""
+    paces = list_paces(comparison, variant)
+    if not paces:
+        return NOT_MEASURED
+    hits = [pace for pace in paces if math.isfinite(pace)]
+    if not hits:
+        kind, amount = comparison.plan.budget
+        return f"more than {amount:,} {kind}"
+    low, high = min(hits), max(hits)
+    steps = f"{low:g} steps" if low == high else f"{low:g} to {high:g} steps"
+    return steps if len(hits) == len(paces) else f"{steps} in {len(hits)} of {len(paces)} seeds"
+
+
+def describe_slower(comparison: Comparison, variant: str) -> str:
+    """Return how many seeds took longer than every seed of the baseline, with the p of an exact test."""
+    ours, theirs = list_paces(comparison, variant), list_paces(comparison, comparison.plan.baseline)
+    if not ours or not theirs:
+        return NOT_MEASURED
+    later = sum(pace > max(theirs) for pace in ours)
+    verdict, p = find_pace_verdict(comparison, variant), format_p(compare_ranks(ours, theirs))
+    return f"{verdict}: {later} of {len(ours)} seeds took longer than any of the baseline's; exact rank test, p {p}"
+
+
+def find_pace_verdict(comparison: Comparison, variant: str) -> str:
+    """Return "later" where the seeds reach the target later than the baseline's by an exact test, else "undecided"."""
+    ours, theirs = list_paces(comparison, variant), list_paces(comparison, comparison.plan.baseline)
+    return LATER if compare_ranks(ours, theirs) < ALPHA and np.median(ours) > np.median(theirs) else "undecided"
+
+
+def share_scores(word_over_position: float) -> tuple[float, float, float]:
+    """Return the shares of word–word, both mixed terms together, and position–position in the variance of a score.
+
+    (Q(x + e))ᵀ(K(y + f)) has four terms. Under projections with independent entries the variance of each is
+    proportional to the product of its two squared lengths: with r = ‖x‖/‖e‖ they are as r⁴ : 2r² : 1.
+    """
+    squared = word_over_position**2
+    whole = (squared + 1) ** 2
+    return squared**2 / whole, 2 * squared / whole, 1 / whole

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from clockhands.comparison import Comparison, Plan
+from clockhands.comparison.cost import make_material_key
 from clockhands.comparison.learning import score_matrix
 from clockhands.comparison.plan import METRICS
-from clockhands.comparison.task_findings import list_above
+from clockhands.comparison.task_findings import describe_ceiling, find_plan_ceiling, list_above
+from clockhands.comparison.trial_runner import load_material
 from clockhands.data import Ceiling
 from clockhands.data.trigram import Floor
 from clockhands.errors import ClockhandsError, UsageError, show_value
@@ -102,3 +104,32 @@ def describe_earlier_plan(study: Study, comparison: Comparison, size: str = "cpu
         f"The results of the study {study.name} are of an earlier task "
         f"({'; '.join(changed)}); until it is run again, no conclusion here rests on its scores."
     )
+
+
+_CEILINGS: dict[str, Ceiling] = {}
+
+
+def find_ceiling_once(plan: Plan) -> Ceiling:
+    """Return the order-blind ceiling of a plan's task, which takes seconds and is asked for in many texts."""
+    key = make_material_key(plan.get_recipe(plan.baseline, plan.seeds[0]))
+    if key not in _CEILINGS:
+        _CEILINGS[key] = find_plan_ceiling(plan)
+    return _CEILINGS[key]
+
+
+def describe_order_blind(study: Study, plan: Plan) -> str:
+    """Return whether the task can be done without order: the ceiling, or why it says nothing of this task.
+
+    Where it says nothing it is not computed: the text may not be on this machine, or be another on another machine.
+    """
+    reason = (plan.despite or study.despite).get("ceiling")
+    if reason is not None:
+        return reason
+    sentence = describe_ceiling(find_ceiling_once(plan)).verdict
+    return f"{sentence} No model of this study is scored." if study.unscored else sentence
+
+
+def count_vocabulary(comparison: Comparison) -> int:
+    """Return how many tokens the baseline's tokenizer of sources has."""
+    plan = comparison.plan
+    return len(load_material(plan.get_recipe(plan.baseline, plan.seeds[0])).tokenizers.source)

@@ -62,8 +62,7 @@ from clockhands.comparison.verdicts import Kind
 from clockhands.errors import ConfigError, describe_unknown
 from clockhands.reading import read_toml
 from clockhands.studies.given_text import GivenText, read_given_text
-from clockhands.studies.scaling import scale_plan
-from clockhands.studies.sizes import SIZES
+from clockhands.studies.scaling import SIZES, scale_plan
 
 RECIPES = "recipes"
 """Where the recipes of studies lie, in the folder of the studies."""

@@ -6,6 +6,7 @@ import math
 
 import pytest
 import torch
+from exact.added import make_rows
 from exact.waves import (
     count_hands,
     measure_orthogonality,
@@ -14,8 +15,6 @@ from exact.waves import (
     measure_stretch,
     rotate_rows,
 )
-
-from clockhands.studies.added import make_rows
 
 
 def test_a_step_is_a_rotation_and_of_the_sine_alone_there_is_no_matrix() -> None:

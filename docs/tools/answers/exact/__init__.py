@@ -17,10 +17,10 @@ Values = Mapping[str, float | int | str]
 FACTS: Catalogue[Callable[[], Values]] = Catalogue(
     "fact",
     {
-        "score-shares": import_later("clockhands.studies.added", "compute_score_shares"),
-        "by-channel": import_later("clockhands.studies.added", "measure_by_channel"),
-        "directions": import_later("clockhands.studies.added", "measure_directions"),
-        "concatenation": import_later("clockhands.studies.added", "compare_concatenation"),
+        "score-shares": import_later("exact.added", "compute_score_shares"),
+        "by-channel": import_later("exact.added", "measure_by_channel"),
+        "directions": import_later("exact.added", "measure_directions"),
+        "concatenation": import_later("exact.added", "compare_concatenation"),
         "trade-off": import_later("exact.trained", "compute_trade_off"),
         "shift": import_later("exact.waves", "measure_shift"),
         "similarity": import_later("exact.waves", "measure_similarity"),

@@ -6,7 +6,7 @@ import math
 
 import torch
 
-from clockhands.studies.added import WIDTH, Numbers
+from exact.added import WIDTH, Numbers
 
 
 def measure_index() -> Numbers:

@@ -8,7 +8,7 @@ import torch
 
 from clockhands.explanation.rotation import Rotation
 from clockhands.schemes.frequencies import compute_frequencies
-from clockhands.studies.added import Numbers
+from exact.added import Numbers
 
 HEAD = 128
 LENGTHS = (1024, 4096, 8192, 32_768, 131_072, 1_048_576)

@@ -7,7 +7,7 @@ import torch
 from clockhands.model import PositionConfig, Transformer, TransformerConfig
 from clockhands.model.token_batch import TokenBatch
 from clockhands.shapes import Float, Int, Tensor
-from clockhands.studies.added import Numbers
+from exact.added import Numbers
 
 LENGTH = 12
 

@@ -30,7 +30,7 @@ from clockhands.data.corpora.roles.grammar import (
     Sentence,
 )
 from clockhands.shapes import Float, Int, Tensor
-from clockhands.studies.added import make_rows
+from exact.added import make_rows
 
 __all__ = ["PARTS", "TWINS", "Reader", "Sentences", "draw", "encode", "measure_right", "train_reader"]
 

@@ -17,8 +17,8 @@ from clockhands.data.tokens import Tokenizers
 from clockhands.generation.perplexity import cut_evaluation_windows
 from clockhands.models import LanguageModel
 from clockhands.runs.recipe import load_recipe, vary_recipe
-from clockhands.studies.added import Numbers
 from clockhands.training import prepare
+from exact.added import Numbers
 
 RECIPE = Path(clockhands.studies.__file__).parent / "recipes" / "layers-recall.toml"
 LINE = 5

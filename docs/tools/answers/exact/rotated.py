@@ -12,7 +12,7 @@ from clockhands.schemes.convert import convert_rows
 from clockhands.schemes.frequencies import compute_frequencies
 from clockhands.schemes.rotary.rotation import Layout
 from clockhands.shapes import Bool, Float, Int, Tensor
-from clockhands.studies.added import Numbers, make_rows
+from exact.added import Numbers, make_rows
 
 WIDTH, LENGTH = 64, 32
 

@@ -20,7 +20,7 @@ from clockhands.inspection.estimators.matrix_statistics import (
 from clockhands.inspection.measures.directions import POSITION_PART, find_subspace, measure_mixed_share
 from clockhands.inspection.measures.loudness import measure_channel_moves, measure_levels
 from clockhands.shapes import Tensor
-from clockhands.studies.added import Numbers
+from exact.added import Numbers
 
 TEXTS, LENGTH = 48, 128
 

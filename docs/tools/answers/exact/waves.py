@@ -8,7 +8,7 @@ import torch
 
 from clockhands.schemes.frequencies import compute_frequencies
 from clockhands.shapes import Float, Tensor
-from clockhands.studies.added import WIDTH, Numbers, make_rows
+from exact.added import WIDTH, Numbers, make_rows
 
 
 def rotate_rows(rows_ND: Float[Tensor, "N D"], step: int) -> Float[Tensor, "N D"]:

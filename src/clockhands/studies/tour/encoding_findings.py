@@ -11,14 +11,14 @@ import torch
 from clockhands.findings import (
     Figure,
     Finding,
-    Mark,
     Panel,
     Reference,
     Table,
+    draw_columns,
+    draw_heatmap,
     join_words,
-    make_heatmap,
     make_mark,
-    make_reference_line,
+    put_together,
 )
 from clockhands.inspection import Subject, open_subject
 from clockhands.inspection.during_training import read_input_levels
@@ -64,12 +64,10 @@ def draw_classic(rows_ND: Float[Tensor, "N D"]) -> Finding:
         name="encoding.heatmap",
         question="What does the encoding look like?",
         verdict=f"Every row is one position; {_describe_rows(rows_ND)}.",
-        figure=Figure(
+        figure=put_together(
             (
-                Panel((make_heatmap(small[0], diverging=True),), "16 positions, d = 32", "dimension", "position"),
-                Panel(
-                    (make_heatmap(rows_ND[:64], diverging=True),), "this model: 64 positions", "dimension", "position"
-                ),
+                draw_heatmap(values, panel=panel, xlabel="dimension", ylabel="position", diverging=True)
+                for panel, values in (("16 positions, d = 32", small[0]), ("this model: 64 positions", rows_ND[:64]))
             ),
             columns=2,
             height=0.8,
@@ -148,16 +146,14 @@ def find_wavelengths(width: int) -> Finding:
         value=float(period_F[-1]),
         unit="positions in the slowest turn",
         table=Table.of(("hand", "positions in one turn"), list(zip(index_F, period_F, strict=True))),
-        figure=Figure(
-            (
-                Panel(
-                    (make_mark("points", index_F, period_F, emphasis="main"),),
-                    xlabel="hand (pair of dimensions)",
-                    ylabel="positions in one turn",
-                    yscale="log",
-                ),
-            ),
+        figure=draw_columns(
+            "points",
+            index_F,
+            {"": period_F},
             title="Positions in one turn of every hand",
+            xlabel="hand (pair of dimensions)",
+            ylabel="positions in one turn",
+            yscale="log",
         ),
         method="2π·10000^(2c/d) for c = 0 to d/2 - 1.",
         source="Vaswani et al. 2017, section 3.5",
@@ -185,16 +181,14 @@ def find_rotation(rows_ND: Float[Tensor, "N D"], steps: tuple[int, ...] = (1, 2,
         value=worst,
         light="good" if worst < EXACT else "bad",
         table=Table.of(("k", "largest error of R(k) PE(t)"), list(zip(steps, errors, strict=True))),
-        figure=Figure(
-            (
-                Panel(
-                    (Mark("bars", x=tuple(map(str, steps)), y=tuple(1e8 * error for error in errors)),),
-                    xlabel="k, in positions",
-                    ylabel="largest error, in units of 10⁻⁸",
-                ),
-            ),
+        figure=draw_columns(
+            "bars",
+            map(str, steps),
+            {"": [1e8 * error for error in errors]},
             height=0.45,
             title="Largest error of one rotation for all positions, by step",
+            xlabel="k, in positions",
+            ylabel="largest error, in units of 10⁻⁸",
         ),
         method=(
             "sin((t+k)ω) = sin(tω)cos(kω) + cos(tω)sin(kω), and likewise for the cosine: a 2 × 2 rotation for each "
@@ -235,20 +229,13 @@ def _make_finding(rows: list[tuple[str, str, Levels]]) -> Finding:
 
     before, after, quiet_before, quiet_after = write(length)
     varied = write(variation)
-    panels = tuple(
-        Panel(
-            (
-                *(
-                    make_mark("line", moments, [values[label, when] for when in moments], label=label)
-                    for label in labels
-                ),
-                make_reference_line(1.0, "equal"),
-            ),
-            title=title,
-            ylabel="word over position",
+    panels = [
+        draw_columns(
+            "line", moments, {label: [values[label, when] for when in moments] for label in labels},
+            levels={"equal": 1.0}, panel=panel, ylabel="word over position",
         )
-        for title, values in (("Length", length), ("Variation", variation))
-    )
+        for panel, values in (("Length", length), ("Variation", variation))
+    ]  # fmt: skip
     return Finding(
         name="loudness.scale",
         question="Why multiply the embedding by √d_model?",
@@ -264,7 +251,9 @@ def _make_finding(rows: list[tuple[str, str, Levels]]) -> Finding:
             ("variant", "moment", "length, word over position", "variation, word over position", "position's share"),
             [(label, when, measured.length, measured.variation, measured.share) for label, when, measured in rows],
         ),
-        figure=Figure(panels, columns=2, height=0.6, title="Words beside positions: how long, and how much they vary"),
+        figure=put_together(
+            panels, columns=2, height=0.6, title="Words beside positions: how long, and how much they vary"
+        ),
         method=Loudness.method,
         source="Vaswani et al. 2017, section 3.4",
         details={"group": "Word and position"},

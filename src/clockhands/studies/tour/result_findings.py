@@ -11,7 +11,7 @@ from clockhands.comparison import Comparison
 from clockhands.comparison.statistics.exact import bound_share
 from clockhands.comparison.task_findings import find_plan_ceiling
 from clockhands.data import Pair
-from clockhands.findings import SHARE, Figure, Finding, Mark, Panel, Reference, Table
+from clockhands.findings import SHARE, Figure, Finding, Reference, Table, draw_columns
 from clockhands.generation import Score, Translation, compute_cross_attention, draw_cross_attention, translate
 from clockhands.runs import Run
 from clockhands.studies.answer import answer_question
@@ -63,12 +63,13 @@ def describe_without_factor(main: Score, quiet: Score) -> str:
     return "Whether a model without the factor is behind after as many steps is undecided with one seed."
 
 
-def _draw_bars(rows: Sequence[tuple[Any, ...]], *more: Mark) -> Figure:
-    """Exact match of each row (name, value, from, to, ...), with its interval."""
+def _draw_bars(rows: Sequence[tuple[Any, ...]], **levels: float) -> Figure:
+    """Draw the exact match of each row (name, value, from, to, ...), with its interval."""
     names, values, low, high = zip(*(row[:4] for row in rows), strict=True)
-    bars = Mark("bars", x=names, y=values, low=low, high=high)
-    title = "Held-out sentences translated exactly"
-    return Figure((Panel((bars, *more), ylabel="% exactly right", ylim=(0, 105)),), height=0.45, title=title)
+    return draw_columns(
+        "bars", names, {"": values}, intervals={"": (low, high)}, levels=levels, height=0.45,
+        title="Held-out sentences translated exactly", ylabel="% exactly right", ylim=(0, 105),
+    )  # fmt: skip
 
 
 def find_examples(translators: Translators) -> Finding:
@@ -93,12 +94,11 @@ def find_examples(translators: Translators) -> Finding:
 
 def find_training_curves(translators: Translators) -> Finding:
     """Return the training loss of the three translators by step."""
-    lines, final = [], {}
-    for variant in VARIANTS:
-        logged = [line for line in translators[variant].run.metrics if "loss" in line]
-        steps, losses = tuple(line["step"] for line in logged), tuple(line["loss"] for line in logged)
-        lines.append(Mark("line", variant, x=steps, y=losses))
-        final[variant] = losses[-1]
+    losses = {
+        variant: {line["step"]: line["loss"] for line in translators[variant].run.metrics if "loss" in line}
+        for variant in VARIANTS
+    }
+    final = {variant: list(by_step.values())[-1] for variant, by_step in losses.items()}
     return Finding(
         name="tour.curves",
         question="How do they learn?",
@@ -109,10 +109,15 @@ def find_training_curves(translators: Translators) -> Finding:
         value=final[MAIN],
         unit="nats per token",
         references=(Reference("without positions", final[NO_POSITION]),),
-        figure=Figure(
-            (Panel(tuple(lines), xlabel="step", ylabel="training loss, nats per token", yscale="log"),),
+        figure=draw_columns(
+            "line",
+            None,
+            losses,
             height=0.5,
             title="Loss while they learn",
+            xlabel="step",
+            ylabel="training loss, nats per token",
+            yscale="log",
         ),
         method="Mean training loss since the line before, from metrics.jsonl of each run. Same batches in all three.",
         details={"group": "What it learnt"},
@@ -141,7 +146,7 @@ def find_roles(study: Study, comparison: Comparison, translators: Translators) -
         references=(Reference("best without order", ceiling),),
         light="good" if seeing.exact.value > ceiling else "bad",
         table=Table.of(("model", "exact match %", "from", "to", "swapped pairs told apart %"), rows),
-        figure=_draw_bars(rows, Mark("hline", "ceiling of an order-blind reader", y=(ceiling,), emphasis="reference")),
+        figure=_draw_bars(rows, **{"ceiling of an order-blind reader": ceiling}),
         method=(
             "A translator of the *roles* corpus, with and without positions. The ceiling is that of all sentences that "
             "the corpus can draw: every bag of tokens gets its most frequent translation. Exact 95 % intervals over "

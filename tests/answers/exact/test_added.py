@@ -6,9 +6,7 @@ import math
 
 import pytest
 import torch
-
-from clockhands.schemes import Sinusoidal
-from clockhands.studies.added import (
+from exact.added import (
     compare_concatenation,
     compute_score_shares,
     make_rows,
@@ -16,6 +14,8 @@ from clockhands.studies.added import (
     measure_directions,
     share_scores,
 )
+
+from clockhands.schemes import Sinusoidal
 
 
 def test_the_rows_are_those_that_models_add() -> None:

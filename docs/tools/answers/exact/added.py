@@ -10,6 +10,7 @@ from clockhands.inspection.estimators.matrix_statistics import compute_participa
 from clockhands.inspection.measures.loudness import compute_channel_moves
 from clockhands.schemes.frequencies import compute_frequencies
 from clockhands.shapes import Float, Tensor
+from clockhands.studies.slots import share_scores
 
 Numbers = dict[str, float | int]
 WIDTH = 512
@@ -19,17 +20,6 @@ def make_rows(width: int, length: int, base: float = 10_000.0) -> Float[Tensor, 
     """Return the sinusoid of the paper at positions 0 to ``length`` − 1 in float64; models add it in float32."""
     angles_NF = torch.arange(length, dtype=torch.float64)[:, None] * compute_frequencies(width, base)
     return torch.stack([angles_NF.sin(), angles_NF.cos()], dim=-1).flatten(1)
-
-
-def share_scores(word_over_position: float) -> tuple[float, float, float]:
-    """Return the shares of word–word, both mixed terms together, and position–position in the variance of a score.
-
-    (Q(x + e))ᵀ(K(y + f)) has four terms. Under projections with independent entries the variance of each is
-    proportional to the product of its two squared lengths: with r = ‖x‖/‖e‖ they are as r⁴ : 2r² : 1.
-    """
-    squared = word_over_position**2
-    whole = (squared + 1) ** 2
-    return squared**2 / whole, 2 * squared / whole, 1 / whole
 
 
 def compute_score_shares() -> Numbers:
