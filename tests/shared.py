@@ -56,7 +56,7 @@ def sketched() -> Iterator[None]:
     """
 
     from clockhands.report import figures  # late: Matplotlib is heavy
-    from clockhands.report.figures.validation import check_figure
+    from clockhands.report.figures.draw import check_figure
 
     def sketch(figure: Figure, name: str, **_: Any) -> str:
         check_figure(figure, name)

@@ -54,8 +54,11 @@ def present(comparison: Comparison, options: argparse.Namespace, words: str) -> 
     if options.format == "page":
         from clockhands.comparison import conclude
         from clockhands.comparison.task_findings import find_plan_floor
+        from clockhands.progress import print_sentence
         from clockhands.report import show, write
 
+        if not options.quiet:
+            print_sentence("judging the scores and drawing the page")
         findings = conclude(comparison, words)
         floor = find_plan_floor(comparison.plan)
         findings = replace(findings, items=(*findings.items, *find_task(comparison, floor)))

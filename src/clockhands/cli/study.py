@@ -33,7 +33,7 @@ SCALES = (
     "roles-long", "stdlib-long", "twice", "twice-long", "twice-more", "post", "scores", "finer", "finer-long",
     "wide", "wide-long", "wider", "gpu", "paper",
 )  # fmt: skip
-"""The names of ``clockhands.studies.sizes.SIZES``, typed again here because importing them imports torch."""
+"""The names of ``clockhands.studies.scaling.SIZES``, typed again here because importing them imports torch."""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -80,7 +80,7 @@ def run(options: argparse.Namespace) -> int:
             )
         return _list()
     from clockhands.comparison.task_findings import find_plan_ceiling, find_plan_floor
-    from clockhands.studies.sizes import SIZES
+    from clockhands.studies.scaling import SIZES
     from clockhands.studies.soundness import check_baseline, check_ceiling, check_floor
 
     study = STUDIES[options.name]

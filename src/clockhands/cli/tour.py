@@ -33,6 +33,7 @@ def run(options: argparse.Namespace) -> int:
     say = (lambda text: None) if options.quiet else (lambda text: print(text, file=sys.stderr, flush=True))
     with report_new_folder(options.out, quiet=options.quiet):
         findings = run_tour(options.out, overwrite=options.overwrite, show=not options.quiet, say=say)
+    say("drawing the page")
     page = write(findings, Path(options.out), name="report.html")[0]
     show(findings)
     print(f'\nThe page: {page}\nTranslate more:  clockhands translate {options.out} "zweihundertdrei"')

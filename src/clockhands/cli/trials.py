@@ -17,6 +17,7 @@ from clockhands.comparison.folder import PLAN, read_comparison
 from clockhands.comparison.task_findings import describe_ceiling, find_plan_ceiling
 from clockhands.comparison.trial import STATUSES, Job
 from clockhands.comparison.workers import TrialProgress
+from clockhands.progress import print_sentence
 
 __all__ = ["TrialTable", "describe", "duration", "print_verdicts"]
 
@@ -32,7 +33,8 @@ def describe(plan: Plan, workers: int, threads: int) -> int:
     check_threads(workers, "workers")
     check_threads(threads, "threads")
     with use_threads(threads):
-        costs = measure_costs(plan)
+        costs = measure_costs(plan, print_sentence)
+        print_sentence(f"training {plan.baseline} for a few steps, and scoring it, to estimate the time")
         overheads = measure_overheads(plan, costs)
     table = Table(box=box.SIMPLE)
     for column in ("variant", "changes", "parameters", "steps", "ms a step"):
@@ -109,6 +111,11 @@ class TrialTable(TrialProgress):
             self.console.print(
                 f"{len(self.ended)} of {len(self.plan.trials)} trials are kept; the same command goes on"
             )
+
+    def tell(self, sentence: str) -> None:
+        """Print what is done before the first trial begins."""
+        if not self.quiet:
+            self.console.print(Text(sentence))
 
     def begin(self, job: Job) -> None:
         """Take in that a trial begins."""

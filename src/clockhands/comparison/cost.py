@@ -25,6 +25,7 @@ from clockhands.data import IGNORED_LABEL
 from clockhands.errors import ConfigError, PositionError, ShortTextError, UsageError
 from clockhands.generation import Search, evaluate, measure_pair_loss, translate
 from clockhands.model.size import count_parameters
+from clockhands.progress import SentenceProgress, ignore_sentence
 from clockhands.runs import Run, open_run
 from clockhands.training import Recipe, TrainingData, prepare, train, vary_recipe
 from clockhands.training.architecture import build, configure
@@ -37,11 +38,12 @@ CLOSE = 0.005
 """Parameters differ by at most this share where they are matched: one unit of a feed-forward layer is a step."""
 
 
-def measure_costs(plan: Plan) -> dict[str, Cost]:
-    """Build and time every variant, and find what is to be matched.
+def measure_costs(plan: Plan, tell: SentenceProgress = ignore_sentence) -> dict[str, Cost]:
+    """Build and time every variant, and find what is to be matched. ``tell``: is called with what happens now.
 
     Raises ConfigError naming the variants that cannot be built, UsageError where they cannot be made equal.
     """
+    tell("preparing the text")
     materials: dict[str, TrainingData] = {}
     recipes = {variant.name: plan.get_recipe(variant.name, plan.seeds[0]) for variant in plan.variants}
     for recipe in recipes.values():
@@ -56,7 +58,10 @@ def measure_costs(plan: Plan) -> dict[str, Cost]:
     else:
         matched = {name: {} for name in recipes}
     recipes = {name: vary_recipe(recipe, matched[name]) for name, recipe in recipes.items()}
-    measured = {name: _measure(recipe, material[name]) for name, recipe in recipes.items()}
+    measured = {}
+    for number, (name, recipe) in enumerate(recipes.items(), 1):
+        tell(f"timing a step of {name}, {number} of {len(recipes)} variants")
+        measured[name] = _measure(recipe, material[name])
     return _add_steps(plan, recipes, material, measured, matched)
 
 

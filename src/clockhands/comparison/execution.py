@@ -45,12 +45,13 @@ def run_plan(
         _require_devices(plan)
     runner = make_workers(workers, threads, on, gpus)  # before anything is written: a wrong option leaves no folder
     with lock_folder(Path(out)):
-        comparison = _open(plan, ComparisonFolder(out), threads)
+        progress = progress or TrialProgress()
+        comparison = _open(plan, ComparisonFolder(out), threads, progress)
         jobs = [make_job(comparison, variant, seed, Path(out), threads, keep) for variant, seed in comparison.missing]
-        return _run(comparison, jobs, ComparisonFolder(out), runner, progress or TrialProgress())
+        return _run(comparison, jobs, ComparisonFolder(out), runner, progress)
 
 
-def _open(plan: Plan, folder: ComparisonFolder, threads: int) -> Comparison:
+def _open(plan: Plan, folder: ComparisonFolder, threads: int, progress: TrialProgress) -> Comparison:
     """Open the folder of a plan; a new one is written once the costs are measured, with the threads of a trial."""
     comparison = folder.open(plan, None)
     if comparison is not None:
@@ -58,7 +59,7 @@ def _open(plan: Plan, folder: ComparisonFolder, threads: int) -> Comparison:
     from clockhands.comparison.cost import measure_costs
 
     with use_threads(threads):
-        return folder.open(plan, measure_costs(plan))
+        return folder.open(plan, measure_costs(plan, progress.tell))
 
 
 def _run(

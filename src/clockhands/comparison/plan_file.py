@@ -32,31 +32,20 @@ from typing import Any
 from clockhands.comparison.plan import Plan, Variant, make_plan
 from clockhands.errors import ConfigError, describe_unknown, show_value
 from clockhands.files import find_recipe
-from clockhands.options import check_value, fits, parse
+from clockhands.options import check_value, fits, options_of, parse
 from clockhands.reading import read_toml
 from clockhands.runs.recipe import Recipe
 from clockhands.runs.recipe.keys import find_keys
 
-KEYS = (
-    "title", "recipe", "seeds", "baseline", "metric", "match", "margin", "learned", "target", "inside", "budget",
-    "despite", "redraw_text", "vary", "variant",
-)  # fmt: skip
+LOOSE = {"inside": Sequence[str], **dict.fromkeys(("vary", "budget", "despite"), Mapping[str, Any])}
+"""Keys of which more is checked than their type, with messages of their own."""
 KINDS: dict[str, Any] = {
-    "title": str,
-    "seeds": int | Sequence[int],
-    "baseline": str | None,
-    "metric": str | None,
-    "match": str,
-    "margin": float | None,
-    "learned": float | None,
-    "target": float | None,
-    "inside": Sequence[str],
-    "despite": Mapping[str, Any],
-    "redraw_text": bool | None,
-    "vary": Mapping[str, Any],
-    "budget": Mapping[str, Any],
+    name: LOOSE.get(name, option.type)
+    for name, option in options_of(make_plan).items()
+    if name not in ("variants", "source")
 }
-"""What the keys of a plan's file hold."""
+"""What the keys of a plan's file hold, but for its recipe and its variants: what ``make_plan`` can be told."""
+KEYS = ("recipe", *KINDS, "variant")
 
 
 def read_plan(path: str | Path, overrides: Mapping[str, Any] | None = None) -> Plan:
@@ -75,7 +64,7 @@ def make_plan_from_tables(tables: Mapping[str, Any], folder: Path, source: str) 
     if faults:
         raise ConfigError(faults, source)
     recipe = tables["recipe"]
-    rest = {key: tables[key] for key in KEYS if key in tables and key not in ("recipe", "variant")}
+    rest = {key: tables[key] for key in KINDS if key in tables}
     return make_plan(
         folder / recipe if isinstance(recipe, str) else recipe,
         variants=[Variant(table["name"], table.get("set", {})) for table in named],

@@ -19,7 +19,10 @@ DEATHS = 2
 
 
 class TrialProgress:
-    """Is told of every trial that begins and ends; this one shows nothing."""
+    """Is told what happens, and of every trial that begins and ends; this one shows nothing."""
+
+    def tell(self, sentence: str) -> None:
+        """Take in what is done before the first trial begins."""
 
     def begin(self, job: Job) -> None:
         """Take in that a trial begins, or begins again after its worker died."""
@@ -39,6 +42,7 @@ class Processes:
 
     def __init__(self, workers: int, threads: int) -> None:
         self.workers, self.threads = workers, threads
+        self.pools: list[ProcessPoolExecutor] = []
 
     def run(self, jobs: Sequence[Job], progress: TrialProgress) -> Iterator[Trial]:
         """Yield trials as they end. A worker that dies is replaced and its trial run again; both at most twice."""
@@ -67,11 +71,13 @@ class Processes:
             finally:  # at once, after Ctrl-C too: what has not ended will be run again
                 stopped.set()
                 threads.shutdown(wait=False, cancel_futures=True)
-                for child in multiprocessing.active_children():
-                    child.terminate()
+                for process in [process for pool in self.pools for process in (pool._processes or {}).values()]:
+                    process.terminate()
 
     def _start(self) -> ProcessPoolExecutor:
-        return ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), _start_worker, (self.threads,))
+        spawn = multiprocessing.get_context("spawn")
+        self.pools.append(ProcessPoolExecutor(1, spawn, _start_worker, (self.threads,)))
+        return self.pools[-1]
 
 
 def _start_worker(threads: int) -> None:
