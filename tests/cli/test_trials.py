@@ -37,7 +37,7 @@ def test_a_plan_is_described_with_what_each_variant_costs(
     """
     made = plan()
     costs = {variant.name: Cost(12_345, 6, 10, 2.0, {}) for variant in made.variants}
-    monkeypatch.setattr(cost, "measure_costs", lambda asked: costs)
+    monkeypatch.setattr(cost, "measure_costs", lambda asked, tell: costs)
     overheads = Overheads(0.0, 0.0, 0.0, 0.0, 0.0, 1.0, share=share)
     monkeypatch.setattr(cost, "measure_overheads", lambda asked, known: overheads)
     monkeypatch.setattr(cost, "estimate_plan", lambda asked, known, overheads, workers: 720.0)

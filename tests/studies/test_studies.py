@@ -16,7 +16,7 @@ from clockhands.training import prepare
 
 def test_every_file_of_the_folder_is_a_study() -> None:
     files = Path(clockhands.studies.__file__).parent.glob("*.toml")
-    assert {path.stem for path in files} == set(STUDIES)
+    assert {path.stem for path in files} == {*STUDIES, "sizes"}
     places = [study.place for study in STUDIES.values()]
     assert places == sorted(set(places)), "no two stand at the same place"
     with pytest.raises(UsageError, match="unknown study 'scales'; did you mean 'scale'"):
