@@ -129,7 +129,6 @@ def test_layers_have_the_schemes_that_they_are_given() -> None:
     [
         (lambda: Positioning([RoPE(8), RoPE(8)], layers=3), "2 schemes were given for 3 layers"),
         (lambda: Positioning([RoPE(8), RoPE(8)]).get_scheme(2), "schemes for 2 layers, counted from 0, and none for 2"),
-        (lambda: Positioning("rope"), r"takes a scheme, such as RoPE\(64\)"),  # type: ignore[arg-type]
         (
             lambda: Positioning(Sinusoidal(6)).embed(torch.zeros(1, 3, 8), torch.arange(3)),
             r"Sinusoidal makes vectors \[1, 3, 6\], and embeddings are \[1, 3, 8\]",

@@ -11,7 +11,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 import clockhands
 from clockhands import schemes
-from clockhands.attention import attend, attend_reference
+from clockhands.attention import Positioning, attend, attend_reference
 from clockhands.errors import ClockhandsError, PositionError, UsageError
 from clockhands.schemes import CATALOGUE, Alibi, Composition, RoPE, Scheme, Sinusoidal, T5Bias, Window, YaRN
 from tests.schemes.laws import HEAD_DIM, HEADS, LENGTH, Inputs, attending, inputs, make, place
@@ -57,6 +57,7 @@ MISTAKES: list[tuple[Any, str]] = [
     (tried(RoPE(16), k=heads(count=3)), "4 heads of queries cannot share 3 heads of keys or values"),
     (tried(RoPE), r"RoPE is a class; make a scheme of it first"),
     (tried("rope"), "'rope' is a name"),
+    (lambda: Positioning("rope"), r"takes a scheme, such as RoPE\(64\)"),  # type: ignore[arg-type]
     (lambda: attend(heads(), heads(), heads(), RoPE(16), POS, POS), "takes a scheme first"),  # type: ignore[arg-type]
     (lambda: RoPE(16, base="1e4"), "RoPE: base is '1e4', but must be a number"),  # type: ignore[arg-type]
     (lambda: RoPE(dim=16), "RoPE has no parameter 'dim'; it is called 'head_dim' here"),  # type: ignore[call-arg]
