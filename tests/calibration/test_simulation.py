@@ -117,7 +117,7 @@ def test_a_cell_is_read_back() -> None:
 
 def test_the_page_has_every_cell_that_was_measured() -> None:
     cells = calibrate.read_cells()
-    first = {(law.name, seeds, variants) for law in LAWS[:9] for seeds in (5, 10) for variants in (1, 11, 42)}
+    first = {(law.name, seeds, variants) for law in LAWS for seeds in (5, 10) for variants in (1, 11, 42)}
     assert first <= set(cells)
     page = calibrate.write_page()
     assert all(f"| {law} | {seeds} | {variants} |" in page for law, seeds, variants in cells)

@@ -69,14 +69,15 @@ what is hard for a variant (6) and by chance (3), 1 by seed; *a hundred document
 *neighbours at 0.7*: as documents, but neighbours have a correlation of 0.7.
 
 Of the last three the comparison is told nothing. Where sums of neighbouring items vary more than in random order, it
-takes blocks of neighbours as one item (variance ratio, permutation test at 0.5 %), so that its intervals are of blocks:
-too few of these are left of 300 items to show small differences, and what is promised of them holds less often. Among
-28 items with a correlation of 0.2 the test hardly ever finds that neighbours hang together, and verdicts are too sure
-by as much as the table shows.
+takes blocks of neighbours as one item (variance ratio, permutation test at 0.5 %), so that its intervals are of blocks.
+Of 300 items so few of these are left that small differences are not shown, and a promise, where one is still made, is
+kept less often than it says, with documents of 12 hardly ever. Among 28 items with a correlation of 0.2 neighbours are
+not always found to hang together, and verdicts are too sure by as much as the table shows.
 
 Where one of five seeds is of another kind, a third of all draws of five seeds has none of that kind (0.8⁵); where one
-of ten is, 59 % (0.9⁵). No interval of their mean can know of it, and coverage is lower by as much. So a comparison in
-which all seeds learned says which share of seeds could fail without one of them having been seen.
+of ten is, 59 % (0.9⁵). No interval of their mean can know of it: the more such a seed scores less, the fewer intervals
+hold the mean over all seeds. So a comparison in which all seeds learned says which share of seeds could fail without
+one of them having been seen.
 
 {draws}
 
@@ -240,8 +241,9 @@ def describe_again(first: Cells, again: Cells) -> str:
 
 def describe_draws(cells: Iterable[Cell]) -> str:
     """Say how many comparisons a row is of, and which rows are of an earlier measurement, of other numbers."""
-    told = ", ".join(f"{count} with {variants} variants" for variants, count in DRAWN.items())
-    text = f"A row is of {told}; the false and the shown equivalents of {', '.join(map(str, DRAWN_EQUAL.values()))}."
+    told = ", ".join(f"{count:,} of {variants}" for variants, count in DRAWN.items())
+    equal = ", ".join(map(str, DRAWN_EQUAL.values()))
+    text = f"Drawn are, by the number of variants, {told} comparisons, and where equality is tried {equal}."
     now = {variants: {DRAWN[variants], AGAIN[variants]} for variants in VARIANTS}
     earlier = dict.fromkeys(cell.law for cell in cells if cell.false.drawn not in now[cell.variants])
     if not earlier:
