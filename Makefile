@@ -1,10 +1,10 @@
 # Everything a person types:
 #   make tour           train the small translator and write its page
-#   make explore        write the page in which the tour's models run; trains them where they are absent
+#   make explore        write the page in which the site's models run; trains nothing
 #   make explorer       build the script of that page from explorer/ and run its tests: needs Node and Chromium
 #   make quick          the tests of what differs from main, and a few laws: at most 90 seconds
 #   make test           style, types and all tests: what runs on every change
-#   make docs        the site with its reference, in site/; a broken link stops it (part of `make test`)
+#   make docs        the site, in site/: opens from files, trains nothing; a broken link stops it (part of `make test`)
 #   make check-shapes   the laws, with the annotated shapes of all tensors checked at run time (part of `make test`)
 #   make install, test-elsewhere, test-lowest, mutants, coverage, clean: see below
 PYTHON ?= python3
@@ -19,7 +19,7 @@ tour: $(VENV)/.installed
 	$(BIN)/clockhands tour --out runs/tour --overwrite
 
 explore: $(VENV)/.installed
-	$(BIN)/clockhands explore --out explore.html --overwrite
+	$(BIN)/python docs/make_models.py --page explore.html
 
 explorer: $(VENV)/.test-installed
 	cd explorer && npm ci && npm run build && npm test

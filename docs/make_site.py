@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import html
 import importlib
 import inspect
 import io
@@ -19,7 +20,7 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import redirect_stdout, suppress
 from pathlib import Path
 from typing import Any
@@ -27,14 +28,12 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
 FROM_ROOT = {
-    "README.md": "index.md",
     "ARCHITECTURE.md": "explanation/architecture.md",
     "CHANGELOG.md": "reference/changelog.md",
     "CONTRIBUTING.md": "how-to/contributing.md",
     "benchmarks/README.md": "reference/benchmarks.md",
 }
 PLACES = {
-    "answers.md": "explanation/answers.md",
     "traps.md": "explanation/traps.md",
     "inspect.md": "explanation/inspect.md",
     "explain.md": "explanation/explain.md",
@@ -43,6 +42,12 @@ PLACES = {
 """Pages of docs/ that stand elsewhere on the site; the others keep their folder."""
 RENAMED = {"README.md": "overview.md", "index.md": "scheme-index.md", "index.html": "browse.html"}
 """Names within folders of docs/ that a site would take for the folder's own page."""
+LIVE = "live.html"
+"""The page in which the models of the site run."""
+MARK = re.compile(r"<!-- live: (\S+) \| (.+?) -->")
+"""Where a page of an answer has its live scene: the scene, and what it shows."""
+TWINS = "<!-- twins -->"
+"""Where the first page has both readers of Tom and the dog."""
 LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s]+)\)")
 CODE = re.compile(r"(^```.*?^```$)", flags=re.MULTILINE | re.DOTALL)
 FORMULA = re.compile(r"^\$\$(.+?)\$\$$", flags=re.MULTILINE | re.DOTALL)
@@ -69,15 +74,18 @@ def main() -> int:
 def write_site(folder: Path) -> None:
     """Write all pages, and draw what is not kept. Raises BrokenLinkError for a link to nothing."""
     sys.path.insert(0, str(ROOT))
+    from docs.make_models import read_models, write_live_page
     from docs.make_schemes import draw_pictures
 
     draw_pictures()
     places = dict(list_places())
+    models = {model.data["id"]: model.data for model in read_models()}
     for source, target in places.items():
         path = folder / target
         path.parent.mkdir(parents=True, exist_ok=True)
         if source.suffix == ".md":
-            path.write_text(draw_formulas(relink(source.read_text("utf8"), source, target, places)), "utf8")
+            text = relink(source.read_text("utf8"), source, target, places)
+            path.write_text(draw_formulas(make_live(text, target, models)), "utf8")
         elif target == "schemes/browse.html":
             path.write_text(relink_catalogue(source.read_text("utf8")), "utf8")
         else:
@@ -88,6 +96,7 @@ def write_site(folder: Path) -> None:
             target.write_text(json.dumps(notebook(path), indent=1) + "\n", "utf8")
             page = target.with_suffix(".md")
             page.write_text(f"{page.read_text('utf8')}\n[This page as a notebook]({target.name})\n", "utf8")
+    (folder / LIVE).write_text(write_live_page("answers"), "utf8")
     for name, make in REFERENCE.items():
         path = folder / "reference" / f"{name}.md"
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -100,9 +109,10 @@ def list_places() -> Iterator[tuple[Path, str]]:
         yield ROOT / name, target
     for path in sorted(DOCS.rglob("*")):
         name = path.relative_to(DOCS).as_posix()
-        if path.suffix in (".py", ".gz") or not path.is_file() or "__pycache__" in name:
+        left_out = path.suffix in (".py", ".gz", ".f16") or name.startswith("tools/") or "__pycache__" in name
+        if left_out or not path.is_file():
             continue
-        inside = path.parent != DOCS and path.name in RENAMED and path.parent.name != "tutorials"
+        inside = path.parent != DOCS and path.name in RENAMED and path.parent.name not in ("tutorials", "answers")
         yield (
             path,
             PLACES.get(name, f"{path.parent.relative_to(DOCS).as_posix()}/{RENAMED[path.name]}" if inside else name),
@@ -128,6 +138,40 @@ def relink(text: str, source: Path, target: str, places: dict[Path, str]) -> str
         return f"{image}[{shown}]({place}{'#' + anchor if anchor else ''})"
 
     return "".join(part if part.startswith("```") else LINK.sub(rewrite, part) for part in CODE.split(text))
+
+
+def make_live(text: str, target: str, models: Mapping[str, Any]) -> str:
+    """Return a page with a button for each live scene, and both readers of Tom and the dog."""
+    up = os.path.relpath(LIVE, Path(target).parent)
+
+    def rewrite(match: re.Match[str]) -> str:
+        scene, title = match[1], html.escape(match[2])
+        address = f"{up}#scene={html.escape(scene)}&amp;embedded=on"
+        note = "<small>A trained model runs in your browser; nothing is asked of another host.</small>"
+        return (
+            f'<div class="live" data-page="{address}" data-title="{title}">'
+            f'<button type="button">▶ {title} {note}</button></div>'
+        )
+
+    return MARK.sub(rewrite, text).replace(TWINS, write_twins(models) if TWINS in text else TWINS)
+
+
+def write_twins(models: Mapping[str, Any]) -> str:
+    """Return what both readers of the site make of “Tom bit a dog” and “a dog bit Tom”, with a switch between them."""
+    seeing, blind = models["roles"], models["roles-no-position"]
+    rows = "".join(
+        f'<dt>{html.escape(source)}</dt><dd lang="eo"><span class="seeing">{html.escape(written)}</span>'
+        f'<span class="unseeing">{html.escape(blind["twins"][source])}</span></dd>'
+        for source, written in seeing["twins"].items()
+    )
+    counts = "".join(
+        f'<p class="{kind}">{counted["right"]} of {counted["of"]} held-out sentences right.</p>'
+        for kind, counted in (("seeing", seeing["measured"][0]), ("unseeing", blind["measured"][0]))
+    )
+    return (
+        '<div class="twins" aria-live="polite"><label><input type="checkbox" checked> positions</label>'
+        f"<dl>{rows}</dl>{counts}</div>"
+    )
 
 
 def draw_formulas(text: str) -> str:

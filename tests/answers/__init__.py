@@ -1,4 +1,4 @@
-"""The tools behind docs/answers.md and docs/studies, which are scripts beside the package."""
+"""The tools behind docs/answers and docs/studies, which are scripts beside the package."""
 
 import sys
 from pathlib import Path

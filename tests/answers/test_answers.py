@@ -1,25 +1,30 @@
-"""docs/answers.md: its code runs, its numbers are computed or measured, its claims are all there, its links lead."""
+"""docs/answers: code runs, numbers are computed or measured, claims are all there, links lead, pages are short."""
 
 from __future__ import annotations
 
+import argparse
+import importlib
 import io
 import json
 import math
 import re
+import shlex
 import time
 from contextlib import redirect_stdout
 from pathlib import Path
 
 import pytest
+from answer_page import describe_verdict
 from exact import FACTS
 from kept import list_kept, read_kept
 
+from clockhands.checking.checks.check import CHECKS
 from clockhands.studies import STUDIES
 from clockhands.studies.question import Question, read_questions
 from clockhands.studies.soundness import describe_earlier_plan
 
 DOCS = Path(__file__).parent.parent.parent / "docs"
-PAGE = (DOCS / "answers.md").read_text("utf8")
+PAGES = DOCS / "answers"
 QUESTIONS = read_questions()
 MOST_LINES, MOST_SECONDS = 10, 20
 """What a reader can try has at most so many lines and takes at most so many seconds of the processor."""
@@ -93,9 +98,10 @@ def test_every_claim_has_its_verdict_once() -> None:
 
 
 def test_every_count_of_seeds_that_learned_has_its_interval() -> None:
-    counts = {*re.findall(r"(\d+ of \d+)(?: seeds)?(?: that)? learned", PAGE)}
+    evidence = "\n".join(path.read_text("utf8") for path in (PAGES / "evidence").glob("*.md"))
+    counts = {*re.findall(r"(\d+ of \d+)(?: seeds)?(?: that)? learned", evidence)}
     assert {"0 of 5", "9 of 10"} <= counts
-    assert [count for count in sorted(counts) if not re.search(rf"\| {count} \| (?:at \w+ )?\d", PAGE)] == []
+    assert [count for count in sorted(counts) if not re.search(rf"\| {count} \| (?:at \w+ )?\d", evidence)] == []
 
 
 def test_no_verdict_is_drawn_from_scores_of_a_task_that_was_too_easy() -> None:
@@ -108,11 +114,102 @@ def test_no_verdict_is_drawn_from_scores_of_a_task_that_was_too_easy() -> None:
         assert not set(re.findall(r"\[\[([\w.-]+)/(?:score|verdict):", question.answer + question.why)) & earlier
 
 
-def test_pictures_and_anchors_are_there() -> None:
-    for picture in re.findall(r"!\[[^\]]*\]\(([^)]+)\)", PAGE):
-        assert (DOCS / picture).is_file(), picture
-    anchors = re.findall(r'<a id="([\w-]+)"></a>', PAGE)
-    assert len(anchors) == len(set(anchors))
-    assert set(re.findall(r"\]\(#([\w-]+)\)", PAGE)) <= set(anchors)
-    for address in re.findall(r"\]\(((?!#|https?:)[^)#]+)", PAGE):
-        assert (DOCS / address).exists(), address
+TEN = (
+    "order-at-all", "why-not-the-index", "why-sine-and-cosine", "why-10000", "sum-or-concatenate", "scale",
+    "does-adding-destroy-the-word", "telling-apart", "four-parts", "learned-or-fixed", "do-positions-survive",
+)  # fmt: skip
+"""The questions of the input and of the layers, each of which has a live scene."""
+FOLD = re.compile(r"<details.*?</details>", re.DOTALL)
+FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
+MOST_VISIBLE = 350
+INTERVAL = re.compile(r"\d \[[−+]?[\d.,]+, [−+]?[\d.,]+\]")
+
+
+def read_open(name: str) -> str:
+    """What a reader sees of a page before opening a fold."""
+    return FOLD.sub("", (PAGES / f"{name}.md").read_text("utf8"))
+
+
+@each
+def test_a_page_is_short_and_in_its_order(question: Question) -> None:
+    page = read_open(question.name)
+    title, answer, picture, *_ = [line for line in page.splitlines() if line]
+    assert (title, answer) == (f"# {question.asked}", f"**{question.answer}**")
+    assert picture.startswith("![") and "because" in answer.lower() and len(answer.split()) <= 15
+    order = [page.find(part) for part in ("![", "\n- ", "<!-- live:", "\n| ", "## What people say", "## Try it")]
+    there = [place for place in order if place >= 0]
+    assert there == sorted(there) and (question.name not in TEN or order[2] > 0)
+    words = re.sub(r"<[^>]+>|!\[[^\]]*\]|\([^)\s]*\.(?:md|svg)\)|[|*`#-]", " ", FENCE.sub("", page)).split()
+    assert len(words) <= MOST_VISIBLE, f"{len(words)} words"
+    assert not INTERVAL.search(page)
+    numbers = page[: page.index("\n**", page.index("\n- "))]
+    assert numbers.count("\n- ") <= 3
+    assert all(len(table.splitlines()) <= 7 for table in re.findall(r"(?:^\|.*\n)+", page, re.MULTILINE))
+    assert not re.search(r"\*(?:numbers|roles|stdlib|recall)\*|hardly|behind\b|[Oo]nly if", page)
+
+
+def test_the_scenes_of_the_pages_are_those_of_the_explorer() -> None:
+    scenes = (DOCS.parent / "explorer" / "src" / "ui" / "scenes.ts").read_text("utf8")
+    for path in [*PAGES.glob("*.md"), DOCS / "index.md"]:
+        for scene in re.findall(r"<!-- live: ([\w-]+)", path.read_text("utf8")):
+            assert f'study: "{scene}"' in scenes, f"{path.name}: {scene}"
+
+
+@each
+def test_the_command_of_a_page_is_one(question: Question) -> None:
+    """It is parsed as the command line parses it; what it does is tested where its verb is."""
+    (command,) = re.findall(r"```sh\n(clockhands .*)\n```", read_open(question.name))
+    _, verb, *words = shlex.split(command)
+    parser = argparse.ArgumentParser()
+    module = importlib.import_module(f"clockhands.cli.{verb}")
+    module.arguments(parser)
+    parsed = parser.parse_args(words)
+    if verb == "study":
+        assert STUDIES[parsed.name].make_plan(size=parsed.scale)
+    if verb == "check":
+        assert parsed.only in {*CHECKS, *(name.partition(".")[0] for name in CHECKS)}
+
+
+def test_every_claim_stands_on_a_page_and_the_undecided_ones_on_one_list() -> None:
+    index = (PAGES / "index.md").read_text("utf8")
+    for question in QUESTIONS.values():
+        page = read_open(question.name)
+        for claim in question.claims:
+            assert f"“{claim.says}” **{describe_verdict(claim)}.**" in page
+            assert (f"“{claim.says}” {claim.cost[:1].upper()}{claim.cost[1:]}." in index) == (
+                claim.verdict == "undecided"
+            )
+        assert f"[{question.asked}]({question.name}.md) {question.short}" in index
+
+
+SAME = (
+    ("scale", r"begins ([\d.]+) times as long as a position", r"word/position ([\d.]+)", "width 512, without"),
+    ("scale", r"with √d ([\d.]+) times", r"word/position ([\d.]+)", "width 512, with the"),
+)
+"""A number of a page, and the same one in what its code prints."""
+
+
+@pytest.mark.parametrize(("name", "told", "printed", "line"), SAME)
+def test_the_same_quantity_is_the_same_number(name: str, told: str, printed: str, line: str) -> None:
+    (shown,) = [row for row in QUESTIONS[name].attempt.prints.splitlines() if row.startswith(line)]
+    assert re.findall(told, read_open(name)) == re.findall(printed, shown)
+
+
+def test_readme_and_pages_tell_the_same_ceilings() -> None:
+    """What a reader blind to order can reach is computed once, for each task."""
+    readme = (DOCS.parent / "README.md").read_text("utf8")
+    found = re.findall(r"no reader that is blind to order can\s+exceed ([\d.]+) %", readme)
+    page = re.findall(r"blind to order can reach (\d+) %", read_open("order-at-all"))
+    assert [f"{float(number):.0f}" for number in found] == page
+
+
+def test_pictures_links_and_anchors_are_there() -> None:
+    for path in PAGES.rglob("*.md"):
+        page = path.read_text("utf8")
+        anchors = re.findall(r'<a id="([\w-]+)"></a>', page)
+        assert len(anchors) == len(set(anchors))
+        for address in re.findall(r"\]\(((?!https?:)[^)\s]+)\)", FENCE.sub("", page)):
+            name, _, anchor = address.partition("#")
+            there = path.parent / name if name else path
+            assert there.exists(), f"{path.name}: {address}"
+            assert not anchor or f'<a id="{anchor}"></a>' in there.read_text("utf8"), f"{path.name}: {address}"

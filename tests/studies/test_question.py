@@ -14,6 +14,7 @@ asked = "Why?"
 place = 1
 topic = "input"
 answer = "Because it is so."
+short = "So it is."
 why = "One. Two. Three."
 caption = "A picture."
 limits = "Nowhere."
@@ -27,8 +28,9 @@ rows = [["1", "2"]]
 [[claim]]
 number = 7
 says = "It is."
-verdict = "only if"
-because = "it is."
+verdict = "depends"
+on = "the moon"
+because = "It is."
 """
 
 
@@ -43,15 +45,18 @@ def test_a_file_is_a_question(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("Because it is so.", "word " * 25 + "word.", "answer has 26 words; at most 25"),
+        ("Because it is so.", "Because " + "word " * 14 + "word.", "answer has 16 words; at most 15"),
+        ("So it is.", "word " * 13, "short has 13 words; at most 12"),
+        ("Because it is so.", "It is so.", "answer does not say because"),
         ("it is so.", "it is (so).", "answer has a bracket"),
         ("it is so.", "it is. So.", "answer must be one sentence"),
         ("it is so.", "it is so", "answer must be one sentence"),
         ('[["1", "2"]]', '[["1"]]', "a row of the table has 1 cells and there are 2 columns"),
         ('rows = [["1", "2"]]', 'rows = []\nmore = [["1", "2"]]', "folded rows, more, and no rows"),
         ('"input"', '"inputs"', "unknown topic 'inputs'; did you mean 'input'"),
-        ('"only if"', '"maybe"', "unknown verdict 'maybe'"),
-        ('"only if"', '"false"', "claim 7: because begins with a small letter"),
+        ('"depends"', '"maybe"', "unknown verdict 'maybe'"),
+        ('on = "the moon"', "", "claim 7: the verdict is 'depends', and on is missing"),
+        ('"depends"', '"undecided"', "claim 7: the verdict is 'undecided', and cost is missing"),
         ('why = "One. Two. Three."', "", "why is missing"),
         ("place = 1", "place = 1\nplaces = 2", "unknown key 'places'; did you mean 'place'"),
     ],

@@ -1,4 +1,4 @@
-"""Write docs/answers.md and docs/studies/*.md from the studies and their committed results, so that they cannot drift.
+"""Write docs/answers/ and docs/studies/*.md from the studies and their committed results, so that they cannot drift.
 
     python docs/tools/answers/generate.py            # writes the pages and their pictures
     python docs/tools/answers/generate.py --check    # exit code 1 if a page is not what this writes
@@ -30,11 +30,12 @@ from clockhands.comparison.folder import write_comparison
 from clockhands.errors import ClockhandsError
 from clockhands.files import write_text
 from clockhands.findings import Findings
-from clockhands.studies import STUDIES, answer_question, draw_study
-from clockhands.studies.measured import PACKAGED
+from clockhands.studies import STUDIES, draw_study
 from clockhands.studies.question import read_questions
 
-ANSWERS = HERE.parent / "answers.md"
+ANSWERS = HERE.parent / "answers"
+BODIES = Path(__file__).parent / "pages"
+"""What stands on the page of a question between its picture and what people say, with slots."""
 READING_GUIDE = HERE / "reading.txt"
 """What a reader must know before the first number: the tasks, the words of the tables, and how equality is shown."""
 EXACT = HERE / "exact.json"
@@ -46,6 +47,8 @@ PARTS = HERE / "parts.json"
 """Of the four parts of a score: `python docs/tools/answers/parts.py`."""
 ENCODER = HERE / "encoder.json"
 """Of the weights of the same encoder: `generate.py --encoder MODEL`."""
+COST = HERE / "cost.json"
+"""Of the time that a step takes with a sum and with concatenations: `python docs/tools/answers/cost.py`."""
 
 
 def write_pages() -> dict[Path, str]:
@@ -56,13 +59,13 @@ def write_pages() -> dict[Path, str]:
         HERE / f"{name}.md": write_study(STUDIES[name], comparison, select_sizes(name, sized))
         for name, comparison in measured.items()
     }
-    pages[PACKAGED] = write_packaged(measured)
+    bodies = {path.stem: path.read_text("utf8") for path in BODIES.glob("*.md")}
+    guide = READING_GUIDE.read_text("utf8")
+    answers = write_answers(read_questions().values(), {**measured, **sized}, read_facts(), bodies, guide)
     return {
         **pages,
         HERE / "README.md": write_index(measured),
-        ANSWERS: write_answers(
-            read_questions().values(), {**measured, **sized}, read_facts(), READING_GUIDE.read_text("utf8")
-        ),
+        **{ANSWERS / place: text for place, text in answers.items()},
     }
 
 
@@ -79,7 +82,10 @@ def read_sized() -> Measured:
 def read_facts() -> Facts:
     """Return what was computed without training, by fact."""
     facts: Facts = json.loads(EXACT.read_text("utf8"))
-    read = {name: json.loads(path.read_text("utf8")) for name, path in (("minilm", INSPECTED), ("encoder", ENCODER))}
+    read = {
+        name: json.loads(path.read_text("utf8"))
+        for name, path in (("minilm", INSPECTED), ("encoder", ENCODER), ("cost", COST))
+    }
     terms = ("content–content", "content–position", "position–position")
     for layer in range(1, 7):
         rest = 100 - sum(read["minilm"][f"{term}, layer {layer}"] for term in terms)
@@ -118,16 +124,6 @@ def write_facts() -> None:
     """Compute every fact again, and keep them."""
     facts = {name: dict(FACTS[name]()) for name in FACTS}
     write_text(EXACT, json.dumps(facts, indent=1, ensure_ascii=False) + "\n")
-
-
-def write_packaged(measured: Measured) -> str:
-    """Return the studies' answers as the package holds them, for pages that tell them."""
-    answers = [
-        {"name": name, "question": study.question, "answer": answer_question(study, measured[name])}
-        for name, study in STUDIES.items()
-        if name in measured
-    ]
-    return json.dumps(answers, ensure_ascii=False, indent=1) + "\n"
 
 
 def write_index(measured: Measured) -> str:

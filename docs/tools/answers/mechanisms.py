@@ -1,4 +1,4 @@
-"""Draw the mechanism behind each answer of docs/answers.md: what is computed, never a score.
+"""Draw the picture of each answer in docs/answers: its message, and what is computed or was measured.
 
     python docs/tools/answers/mechanisms.py            # writes docs/studies/figures/mechanism-*.svg
 
@@ -15,7 +15,6 @@ import matplotlib
 import numpy as np
 import torch
 from exact.added import make_rows
-from exact.parts import TWINS
 from kept import STUDY_PAGES
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -23,7 +22,6 @@ from matplotlib.patches import Rectangle
 
 from clockhands.explanation.rotation import Rotation
 from clockhands.files import write_text
-from clockhands.studies.slots import share_scores
 
 FOLDER = STUDY_PAGES / "figures"
 BLUE, ORANGE, GREEN, GREY, LIGHT = "#3b6fb6", "#d9822b", "#4f9d69", "#8a8a8a", "#c9ced6"
@@ -32,11 +30,16 @@ TRAINED_PARTS = json.loads((STUDY_PAGES / "parts.json").read_text("utf8"))
 PICTURES: dict[str, Callable[[], Figure]] = {}
 
 
-def picture(name: str) -> Callable[[Callable[[], Figure]], Callable[[], Figure]]:
-    """Register the picture of a question."""
+def picture(name: str, message: str) -> Callable[[Callable[[], Figure]], Callable[[], Figure]]:
+    """Register the picture of a question, with the one thing that it shows above it."""
 
     def register(draw: Callable[[], Figure]) -> Callable[[], Figure]:
-        PICTURES[name] = draw
+        def draw_titled() -> Figure:
+            figure = draw()
+            figure.suptitle(message, fontsize=11, fontweight="bold")
+            return figure
+
+        PICTURES[name] = draw_titled
         return draw
 
     return register
@@ -48,26 +51,22 @@ def start(columns: int = 1, width: float = 7.2, height: float = 2.8, **options: 
     return figure, list(np.atleast_1d(figure.subplots(1, columns, **options)))
 
 
-@picture("scale")
+@picture("scale", "Without √d the word is the short arrow")
 def draw_scale() -> Figure:
-    """What a score consists of, as stacked bars."""
-    figure, (axes,) = start(height=2.4)
-    cases = [("with √d, width 64", 2**0.5), ("with √d, width 512", 2**0.5),
-             ("without, width 64", (2 / 64) ** 0.5), ("without, width 512", (2 / 512) ** 0.5)]  # fmt: skip
-    left = np.zeros(len(cases))
-    shares = np.array([share_scores(ratio) for _, ratio in cases]).T * 100
-    for values, colour, name in zip(
-        shares, (BLUE, GREY, ORANGE), ("word–word", "mixed", "position–position"), strict=True
-    ):
-        axes.barh([name for name, _ in cases], values, left=left, color=colour, label=name)
-        left += values
-    axes.invert_yaxis()
-    axes.set(xlim=(0, 100), xlabel="share of the variance of a score, %")
-    figure.legend(loc="outside upper center", ncols=3, frameon=False)
+    """The lengths of a word and a position at width 512, without the factor and with it."""
+    figure, panels = start(2, height=2.2, sharex=True)
+    position = float(make_rows(512, 2)[1].norm())
+    for axes, word, title in zip(panels, (1.0, 512**0.5), ("without √d", "with √d"), strict=True):
+        for height, length, name, colour in ((1, word, "word", BLUE), (0, position, "position", ORANGE)):
+            arrow = {"arrowstyle": "-|>", "color": colour, "lw": 3, "shrinkA": 0, "shrinkB": 0, "mutation_scale": 14}
+            axes.annotate("", (length, height), (0, height), arrowprops=arrow)
+            axes.text(length + 0.8, height, f"{name}, {length:.3g}", va="center", color=colour)
+        axes.set(title=title, xlim=(0, 34), ylim=(-0.6, 1.6))
+        axes.axis("off")
     return figure
 
 
-@picture("order-at-all")
+@picture("order-at-all", "Without positions every word finds its exact twin in the other sentence")
 def draw_order() -> Figure:
     """Cosines between the states of two sentences of the same words."""
     from exact.order import make_encoder, read
@@ -101,21 +100,21 @@ def draw_order() -> Figure:
     return figure
 
 
-@picture("why-sine-and-cosine")
+@picture("why-sine-and-cosine", "With both, a step is a turn; by the sine alone two places look alike")
 def draw_hand() -> Figure:
     """A hand on its circle, and a sine with two places of the same height."""
     figure, (circle, wave) = start(2, height=2.9, width_ratios=(1, 1.7))
     angles = np.linspace(0, 2 * np.pi, 200)
-    circle.plot(np.cos(angles), np.sin(angles), color=GREY, lw=1)
+    circle.plot(np.sin(angles), np.cos(angles), color=GREY, lw=1)
     for angle, name, colour in ((0.5, "t", BLUE), (1.5, "t + k", ORANGE)):
         circle.annotate(
-            "", (np.cos(angle), np.sin(angle)), (0, 0), arrowprops={"arrowstyle": "->", "color": colour, "lw": 2}
+            "", (np.sin(angle), np.cos(angle)), (0, 0), arrowprops={"arrowstyle": "->", "color": colour, "lw": 2}
         )
-        circle.text(1.12 * np.cos(angle), 1.12 * np.sin(angle), name, color=colour)
+        circle.text(1.12 * np.sin(angle), 1.12 * np.cos(angle), name, color=colour)
     arc = np.linspace(0.5, 1.5, 30)
-    circle.plot(0.4 * np.cos(arc), 0.4 * np.sin(arc), color=GREEN)
-    circle.text(0.3, 0.44, "ωk", color=GREEN)
-    circle.set(aspect="equal", xlabel="cos ωt", ylabel="sin ωt", xlim=(-1.2, 1.5), ylim=(-1.2, 1.3))
+    circle.plot(0.4 * np.sin(arc), 0.4 * np.cos(arc), color=GREEN)
+    circle.text(0.36, 0.26, "ωk", color=GREEN)
+    circle.set(aspect="equal", xlabel="sin ωt", ylabel="cos ωt", xlim=(-1.2, 1.5), ylim=(-1.2, 1.3))
     time = np.linspace(0, 2 * np.pi, 200)
     wave.plot(time, np.sin(time), color=GREY, lw=1)
     for place, colour in ((0.6, BLUE), (np.pi - 0.6, ORANGE)):
@@ -143,7 +142,7 @@ def make_blank(axes: Axes, right: float, top: float) -> None:
     axes.axis("off")
 
 
-@picture("sum-or-concatenate")
+@picture("sum-or-concatenate", "Side by side is a sum, with zeros where the other stands")
 def draw_concatenation() -> Figure:
     """A concatenation as a sum."""
     figure, (axes,) = start(height=2.0)
@@ -163,18 +162,22 @@ def draw_concatenation() -> Figure:
     return figure
 
 
-@picture("does-adding-destroy-the-word")
-def draw_channels() -> Figure:
-    """The standard deviation of each channel over positions."""
-    figure, (axes,) = start()
-    for length, colour in ((50, BLUE), (512, ORANGE)):
-        axes.plot(make_rows(512, length).std(0), ".", ms=3, color=colour, label=f"over {length} positions")
-    axes.set(xlabel="channel of 512", ylabel="standard deviation", ylim=(0, 0.8))
-    axes.legend(frameon=False)
+@picture("does-adding-destroy-the-word", "After adding, slow channels still tell the word, fast ones the place")
+def draw_sums() -> Figure:
+    """Two words of four channels at eight places: a fast channel beside a slow one."""
+    figure, (axes,) = start(height=2.9)
+    places = make_rows(4, 8).numpy()
+    for name, word, colour in (("Tom", (0.5, -0.6), BLUE), ("dog", (-0.2, 0.4), ORANGE)):
+        slow, fast = word[1] + places[:, 2], word[0] + places[:, 0]
+        axes.plot(slow, fast, "o", color=colour, label=name)
+        for place, point in enumerate(zip(slow, fast, strict=True)):
+            axes.annotate(str(place), point, (4, 4), textcoords="offset points", fontsize=8)
+    axes.set(xlabel="third number of the sum: a slow channel", ylabel="first number: a fast one")
+    axes.legend(frameon=False, title="word (at places 0 to 7)")
     return figure
 
 
-@picture("telling-apart")
+@picture("telling-apart", "First places meet places; later words meet words")
 def draw_terms() -> Figure:
     """The terms of the scores of a trained encoder by layer."""
     figure, (axes,) = start(height=2.6)
@@ -187,30 +190,28 @@ def draw_terms() -> Figure:
         bottom += values
     axes.bar(layers, 100 - bottom, bottom=bottom, color=LIGHT, label="the same for every query")
     axes.set(xlabel="layer", ylabel="variance of scores, %", ylim=(0, 100))
-    figure.legend(loc="outside upper center", ncols=4, frameon=False)
+    figure.legend(loc="outside lower center", ncols=4, frameon=False)
     return figure
 
 
-@picture("four-parts")
+@picture("four-parts", "Who bit shows only in the parts that know a place")
 def draw_parts() -> Figure:
-    """The scores of the verb of two sentences with each of their words, part by part, centred over the words."""
-    figure, panels = start(5, width=9.2, height=1.7)
-    rows = [sentence.to_pair().source.split() for sentence in TWINS]
-    for axes, (part, scores) in zip(panels, TRAINED_PARTS["parts"]["shown"].items(), strict=True):
-        centred = np.array(scores) - np.mean(scores, axis=1, keepdims=True)
-        axes.imshow(centred, cmap="PuOr_r", vmin=-8, vmax=8, aspect="auto")
-        for (row, column), value in np.ndenumerate(centred):
-            colour = "white" if abs(value) > 6 else "black"
-            text = f"{rows[row][column]}\n{value:+.1f}"
-            axes.text(column, row, text, ha="center", va="center", fontsize=7.5, color=colour)
-        axes.set_xticks(range(4), ("1", "2", "3", "4"), fontsize=7)
-        axes.set_yticks(())
-        axes.set_title(part, fontsize=9)
-    panels[2].set_xlabel("place", fontsize=8)
+    """By how much one trained head prefers Tom to the dog, part by part, in both sentences."""
+    figure, (axes,) = start(height=2.8)
+    shown = TRAINED_PARTS["parts"]["shown"]
+    first = [sentences[0][0] - sentences[0][3] for sentences in shown.values()]
+    second = [sentences[1][3] - sentences[1][1] for sentences in shown.values()]
+    places = np.arange(len(shown))
+    axes.bar(places - 0.2, first, 0.38, color=BLUE, label="Tom bit a dog")
+    axes.bar(places + 0.2, second, 0.38, color=ORANGE, label="a dog bit Tom")
+    axes.axhline(0, color="black", lw=0.8)
+    axes.set(ylabel="score of Tom − score of dog")
+    axes.set_xticks(places, shown)
+    axes.legend(frameon=False)
     return figure
 
 
-@picture("why-10000")
+@picture("why-10000", "A larger base makes the slow hands slower, and no hand faster")
 def draw_wavelengths() -> Figure:
     """The wavelength of each hand by base."""
     figure, (axes,) = start()
@@ -225,7 +226,7 @@ def draw_wavelengths() -> Figure:
     return figure
 
 
-@picture("why-not-the-index")
+@picture("why-not-the-index", "The index outgrows the word; divided by length it means another place")
 def draw_index() -> Figure:
     """The index beside a word's length, and index over length in two texts."""
     figure, (growing, shared) = start(2)
@@ -242,7 +243,7 @@ def draw_index() -> Figure:
     return figure
 
 
-@picture("do-positions-survive")
+@picture("do-positions-survive", "Words stay readable; places fade, layer by layer")
 def draw_survival() -> Figure:
     """What is read back of words and positions, by layer."""
     figure, (axes,) = start(height=2.6)
@@ -254,7 +255,19 @@ def draw_survival() -> Figure:
     return figure
 
 
-@picture("the-schemes")
+@picture("learned-or-fixed", "A sinusoid knows how places are related before training; a table begins as noise")
+def draw_tables() -> Figure:
+    """Cosines between the rows of a sinusoid and of a fresh table."""
+    figure, panels = start(2, width=5.6, height=2.9)
+    fixed, fresh = make_rows(64, 24).numpy(), np.random.default_rng(0).normal(size=(24, 64))
+    for axes, rows, title in zip(panels, (fixed, fresh), ("sinusoid", "learned table, step 0"), strict=True):
+        unit = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+        axes.imshow(unit @ unit.T, cmap="Blues", vmin=0, vmax=1)
+        axes.set(xlabel="place", title=title)
+    return figure
+
+
+@picture("the-schemes", "A table knows two places; a rotation and a bias know their distance")
 def draw_dependence() -> Figure:
     """What a score depends on: two places, or their distance."""
     figure, panels = start(3, height=2.7)
@@ -274,15 +287,15 @@ def draw_dependence() -> Figure:
     return figure
 
 
-@picture("how-far")
+@picture("how-far", "A slow hand points where it never pointed; a line only goes on")
 def draw_angles() -> Figure:
     """The arc of a slow hand in training and beyond, and a line that goes on."""
     figure, (circle, line) = start(2, height=2.8, width_ratios=(1, 1.7))
     angle = np.linspace(0, 2 * np.pi, 200)
-    circle.plot(np.cos(angle), np.sin(angle), color=LIGHT, lw=1)
+    circle.plot(np.sin(angle), np.cos(angle), color=LIGHT, lw=1)
     for begin, end, colour in ((0, 0.64, BLUE), (0.64, 2.56, ORANGE)):
         arc = np.linspace(begin, end, 80)
-        circle.plot(np.cos(arc), np.sin(arc), color=colour, lw=4)
+        circle.plot(np.sin(arc), np.cos(arc), color=colour, lw=4)
     circle.set(aspect="equal", title="a hand of 628 tokens")
     circle.axis("off")
     for begin, end, colour, name in ((0, 64, BLUE, "trained"), (64, 256, ORANGE, "beyond")):
@@ -292,7 +305,7 @@ def draw_angles() -> Figure:
     return figure
 
 
-@picture("rope-values")
+@picture("rope-values", "A score keeps the angle between two places; a value keeps its own")
 def draw_meeting() -> Figure:
     """Two hands with an angle between them, before and after a shift; and a value with its own angle."""
     figure, panels = start(3, height=2.5)
@@ -304,19 +317,19 @@ def draw_meeting() -> Figure:
 
 
 def draw_circle(axes: Axes, places: Sequence[float], colours: Sequence[str] = ("#3b6fb6", "#d9822b")) -> None:
-    """Draw hands on a circle, and the angle between two."""
+    """Draw hands that turn clockwise on a circle, and the angle between two."""
     angle = np.linspace(0, 2 * np.pi, 200)
-    axes.plot(np.cos(angle), np.sin(angle), color=LIGHT, lw=1)
+    axes.plot(np.sin(angle), np.cos(angle), color=LIGHT, lw=1)
     for place, colour in zip(places, colours, strict=False):
         arrow = {"arrowstyle": "->", "color": colour, "lw": 2}
-        axes.annotate("", (np.cos(place), np.sin(place)), (0, 0), arrowprops=arrow)
+        axes.annotate("", (np.sin(place), np.cos(place)), (0, 0), arrowprops=arrow)
     arc = np.linspace(places[0] if len(places) > 1 else 0, places[-1], 30)
-    axes.plot(0.4 * np.cos(arc), 0.4 * np.sin(arc), color=GREEN, lw=2)
+    axes.plot(0.4 * np.sin(arc), 0.4 * np.cos(arc), color=GREEN, lw=2)
     axes.set(aspect="equal", xlim=(-1.2, 1.2), ylim=(-1.2, 1.2))
     axes.axis("off")
 
 
-@picture("rope-layouts")
+@picture("rope-layouts", "Two ways to pair the same channels")
 def draw_layouts() -> Figure:
     """Pairs of channels in two layouts."""
     figure, (axes,) = start(height=1.9)
@@ -340,7 +353,7 @@ def draw_left(axes: Axes, base: float, rotated: int, colour: str, name: str) -> 
     axes.legend(frameon=False, fontsize=8)
 
 
-@picture("rope-base")
+@picture("rope-base", "A larger base keeps far keys alike")
 def draw_bases() -> Figure:
     """What is left of a score by distance for two bases."""
     figure, (axes,) = start()
@@ -349,7 +362,7 @@ def draw_bases() -> Figure:
     return figure
 
 
-@picture("rope-quarter")
+@picture("rope-quarter", "Resting channels keep a match alive at any distance")
 def draw_quarter() -> Figure:
     """What is left of a score by distance, with all or a quarter of the channels rotated."""
     figure, (axes,) = start()
@@ -358,7 +371,7 @@ def draw_quarter() -> Figure:
     return figure
 
 
-@picture("rope-global")
+@picture("rope-global", "Without rotation the score is the same at any distance")
 def draw_global() -> Figure:
     """One score by distance, rotated and plain."""
     figure, (axes,) = start()
@@ -368,7 +381,7 @@ def draw_global() -> Figure:
     return figure
 
 
-@picture("yarn")
+@picture("yarn", "YaRN keeps fast hands and slows the slow ones")
 def draw_yarn() -> Figure:
     """The frequencies after YaRN over those before."""
     figure, (axes,) = start()
@@ -381,7 +394,7 @@ def draw_yarn() -> Figure:
     return figure
 
 
-@picture("how-long")
+@picture("how-long", "Slow hands see only a part of their circle in training")
 def draw_seen() -> Figure:
     """The part of its circle that each hand goes through within the trained length."""
     figure, (axes,) = start()
@@ -394,7 +407,7 @@ def draw_seen() -> Figure:
     return figure
 
 
-@picture("packing")
+@picture("packing", "Documents apart; distances as if each stood alone")
 def draw_packing() -> Figure:
     """The mask of two packed documents."""
     figure, (axes,) = start(width=3.6, height=3.2)
@@ -407,7 +420,7 @@ def draw_packing() -> Figure:
     return figure
 
 
-@picture("left-padding")
+@picture("left-padding", "Count from the first real token, and hide the padding")
 def draw_padding() -> Figure:
     """A padded row with two ways to count."""
     figure, (axes,) = start(height=2.0)
@@ -421,7 +434,7 @@ def draw_padding() -> Figure:
     return figure
 
 
-@picture("cached-keys")
+@picture("cached-keys", "One more turn moves a key; another base fits no place")
 def draw_cached() -> Figure:
     """A key, moved on by a rotation."""
     figure, panels = start(2, width=5.4, height=2.6)
@@ -433,14 +446,14 @@ def draw_cached() -> Figure:
     return figure
 
 
-@picture("stretched-table")
+@picture("stretched-table", "A row between two rows is shorter where the hand is fast")
 def draw_between() -> Figure:
     """A row between two neighbours of a fast and of a slow hand."""
     figure, panels = start(2, width=5.4, height=2.7)
     for axes, step, title in zip(panels, (1.0, 0.2), ("fast hand, ω = 1", "slower hand, ω = 0.2"), strict=True):
         angle = np.linspace(0, 2 * np.pi, 200)
-        axes.plot(np.cos(angle), np.sin(angle), color=LIGHT, lw=1)
-        ends = np.array([[np.cos(a), np.sin(a)] for a in (0.6, 0.6 + step)])
+        axes.plot(np.sin(angle), np.cos(angle), color=LIGHT, lw=1)
+        ends = np.array([[np.sin(a), np.cos(a)] for a in (0.6, 0.6 + step)])
         axes.plot(*ends.T, "o-", color=BLUE)
         axes.plot(*ends.mean(0), "s", color=ORANGE)
         axes.set(aspect="equal", title=title)
@@ -448,7 +461,7 @@ def draw_between() -> Figure:
     return figure
 
 
-@picture("temperature")
+@picture("temperature", "One strong key fades among many, unless scores grow with log n")
 def draw_temperature() -> Figure:
     """The share of one key by the number of keys."""
     figure, (axes,) = start()

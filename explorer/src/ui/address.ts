@@ -82,6 +82,7 @@ const FIELDS: { [Name in keyof State]: Field<State[Name]> } = {
   terms: number("terms", 0, ALL_TERMS, true),
   scene: words("scene"),
   step: number("step", 0, 99, true),
+  embedded: flag("embedded"),
 };
 
 const NAMES = Object.keys(FIELDS) as (keyof State)[];

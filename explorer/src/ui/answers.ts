@@ -1,25 +1,17 @@
-/** What the studies measured: it stands in the page for readers without script, and is read from there. */
+/** The answers to the questions: they stand in the page for readers without script, and are read from there. */
 
-export interface StudyAnswer {
-  name: string;
+export interface Answer {
   question: string;
-  /** The answer in one sentence; empty where the page holds none. */
+  /** The answer in one sentence. */
   short: string;
-  answer: string;
-  command: string;
+  /** Where it stands whole, with its evidence; empty where this page is not part of the site. */
+  address: string;
 }
 
-/** The measured answer of a study; null where the page does not hold it. */
-export function readAnswer(study: string, root: Document = document): StudyAnswer | null {
-  const section = root.getElementById(`study-${study}`);
+/** The answer to a question; null where the page does not hold it. */
+export function readAnswer(name: string, root: Document = document): Answer | null {
+  const section = root.getElementById(`answer-${name}`);
   const read = (selector: string) => section?.querySelector(selector)?.textContent?.trim() ?? "";
-  const [question, short, answer, command] = [read("h3"), read(".short"), read(".answer"), read("code")] as const;
-  return answer && command ? { name: study, question, short, answer, command } : null;
-}
-
-/** The first statement of an answer, or the one that begins so: what comes before any aside, comparison or full stop. */
-export function cutFirst(answer: string, beginning = ""): string {
-  const from = Math.max(0, answer.indexOf(beginning));
-  const statement = answer.slice(from).split(/;|\.(?=\s|$)| \(/)[0]!;
-  return statement.charAt(0).toUpperCase() + statement.slice(1);
+  const answer = { question: read("h3"), short: read(".short"), address: section?.querySelector("a")?.getAttribute("href") ?? "" };
+  return answer.short ? answer : null;
 }

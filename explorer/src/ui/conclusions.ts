@@ -59,6 +59,16 @@ export function concludeScale([usual, bare]: readonly Outcome[]): Conclusion {
   };
 }
 
+/** What each model of a scene gets right, in the order of its steps; each model once. */
+export function concludeRights(outcomes: readonly Outcome[]): Conclusion {
+  const first = new Map(outcomes.map((outcome) => [outcome.live.model.id, outcome]));
+  return {
+    answer: "The same sentences, read by models that were trained alike but for this one thing.",
+    columns: ["", nameRight(outcomes[0]!)],
+    rows: [...first.values()].map((outcome) => [outcome.live.model.label, tellRight(outcome)]),
+  };
+}
+
 /** How slow the slowest hand is under each base, and what the model, trained with one of them, makes of it. */
 export function concludeBase(outcomes: readonly Outcome[]): Conclusion {
   return {

@@ -14,7 +14,7 @@ import { Said, useSaid, type Tell } from "./said";
 import { Questions, Strip } from "./scene";
 import { Sentence } from "./sentence";
 import { Sliders } from "./sliders";
-import { playAddress, playStep, type Scene } from "./scenes";
+import { playAddress, playStep, SCENES, type Scene } from "./scenes";
 import { DEFAULTS, UNTOUCHED, type State } from "./state";
 import { Store, useStore } from "./store";
 import "./style.css";
@@ -73,6 +73,12 @@ function Page({ models, recorded, worker, store }: Props) {
       </div>
     </>
   );
+  // What stands inside another page shows the part that its step is about, and the strip.
+  const look = SCENES.find((scene) => scene.study === state.scene)?.steps[state.step]?.look;
+  useEffect(() => {
+    document.documentElement.classList.toggle("embedded", state.embedded);
+    if (look) document.documentElement.dataset["look"] = look;
+  }, [state.embedded, look]);
   return (
     <>
       <a class="skip" href="#sentence-title" onClick={skip}>

@@ -7,7 +7,7 @@ import { findMeasured, isWhole, useCount, type Counted } from "./count";
 import { compareWeights, pickAttention, tellTerms } from "./grid";
 import type { Conclude } from "./conclusions";
 import { bringToLife, isControlled, traceAfter, traceBefore, type Live } from "./live";
-import { cutFirst, readAnswer, type StudyAnswer } from "./answers";
+import { readAnswer } from "./answers";
 import { canPlay, FIRST, playStep, SCENES, type Place, type Scene, type Step } from "./scenes";
 import { Said } from "./said";
 import { Count } from "./sentence";
@@ -98,22 +98,24 @@ export function Strip(props: Props & { count: Counted; worker: EngineWorker }) {
   const place = scene?.steps[state.step]?.look;
   const changed = useMemo(() => scene !== undefined && place !== undefined && isChanged(state, playStep(models, scene, state.step)), [scene, state]);
   useEffect(() => {
-    if (!place) return;
+    if (!place || state.embedded) return;
     const still = matchMedia("(prefers-reduced-motion: reduce)").matches;
     findPlace(place)?.scrollIntoView({ behavior: still ? "auto" : "smooth", block: "start" });
   }, [scene, state.step]);
+  const play = (step: number) => scene && update({ ...playStep(models, scene, step), embedded: state.embedded });
   const go = (by: number) => {
     if (!scene) return;
     const next = state.step + by;
     if (next < 0) return;
-    if (next > scene.steps.length) return leave();
-    update(next === scene.steps.length ? { step: next } : playStep(models, scene, next));
+    if (next > scene.steps.length) return state.embedded ? play(0) : leave();
+    if (next === scene.steps.length) return update({ step: next });
+    play(next);
   };
   useEffect(() => {
     if (!scene) return;
     const hear = (event: KeyboardEvent) => {
       const target = event.target as HTMLElement;
-      if (event.key === "Escape") return leave();
+      if (event.key === "Escape") return state.embedded ? undefined : leave();
       if (event.key !== "ArrowRight" && event.key !== "ArrowLeft") return;
       if (event.defaultPrevented || event.altKey || event.metaKey || event.ctrlKey) return;
       if (target.closest("input, select, textarea, [role=slider], [role=radio], canvas, .chips")) return;
@@ -159,19 +161,19 @@ export function Strip(props: Props & { count: Counted; worker: EngineWorker }) {
           ←
         </button>
         <button type="button" id="scene-next" class="next" onClick={() => go(1)}>
-          {step ? "Next →" : "Done"}
+          {step ? "Next →" : state.embedded ? "Again" : "Done"}
         </button>
         {changed ? (
-          <button type="button" class="plain" onClick={() => update(playStep(models, scene, state.step))}>
+          <button type="button" class="plain" onClick={() => play(state.step)}>
             Back to the step
           </button>
         ) : null}
-        {following ? (
+        {following && !state.embedded ? (
           <button type="button" onClick={() => enter(following)}>
             Next question →
           </button>
         ) : null}
-        {step ? (
+        {step && !state.embedded ? (
           <button type="button" class="plain" onClick={leave}>
             Leave
           </button>
@@ -211,14 +213,24 @@ interface EndedProps {
   worker: EngineWorker;
 }
 
-/** The end of a scene: the answer in one plain sentence, the numbers of this page, and what was measured, folded. */
+/** The end of a scene: what the models of this page made of it, and the answer in one plain sentence, with its link. */
 function Ended(props: EndedProps) {
   const { scene } = props;
-  const measured = useMemo(() => readAnswer(scene.measured?.study ?? scene.study), [scene]);
+  const answer = useMemo(() => readAnswer(scene.question ?? scene.study), [scene]);
   return (
     <div class="ended">
-      {scene.conclude ? <Concluded {...props} conclude={scene.conclude} /> : <p class="plainly">{scene.answer ?? measured?.short}</p>}
-      {measured ? <Measured answer={measured} scene={scene} /> : null}
+      {scene.conclude ? <Concluded {...props} conclude={scene.conclude} /> : null}
+      {answer ? (
+        <p class={scene.conclude ? "number" : "plainly"}>
+          {answer.short}{" "}
+          {answer.address ? (
+            <a href={answer.address} target="_top">
+              The answer, with its evidence
+            </a>
+          ) : null}
+        </p>
+      ) : null}
+      {scene.explain ? <p class="number soft">{scene.explain}</p> : null}
     </div>
   );
 }
@@ -257,54 +269,4 @@ function Concluded({ scene, models, worker, conclude }: EndedProps & { conclude:
       {problem ? <p class="problem">The held-out sentences are not counted: {problem}</p> : null}
     </div>
   );
-}
-
-/** What the study measured over many models: its number, and folded all of it in its own words. */
-function Measured({ answer, scene }: { answer: StudyAnswer; scene: Scene }) {
-  // Where the page has a conclusion of its own, the answer in one sentence is not shown above, and stands here.
-  const short = scene.conclude !== undefined && scene.measured === undefined ? answer.short : "";
-  const told = `${cutFirst(answer.answer, scene.measured?.beginning)}.`;
-  return (
-    <>
-      <p class="number">
-        {showNumbers(told)} {told.includes("[") ? <span class="soft">In brackets: 95 % intervals.</span> : null}
-      </p>
-      {scene.explain ? <p class="number soft">{scene.explain}</p> : null}
-      <details class="measured">
-        <summary>
-          Measured over many models, each trained anew: <code>{answer.command}</code>
-        </summary>
-        {scene.note ? <p>{scene.note}</p> : null}
-        {short ? (
-          <p>
-            {answer.question} {short}
-          </p>
-        ) : null}
-        <p>{showNumbers(answer.answer)}</p>
-        <p>
-          <a href={`#study-${answer.name}`} onClick={(event) => showAnswer(event, answer.name)}>
-            Its place among the answers
-          </a>
-        </p>
-      </details>
-    </>
-  );
-}
-
-/** A text with its numbers in bold. */
-function showNumbers(text: string) {
-  return splitNumbers(text).map((part, index) => (index % 2 ? <b key={index}>{part}</b> : part));
-}
-
-/** The address holds the state of the page, so that a link inside it scrolls and does not change it. */
-function showAnswer(event: MouseEvent, name: string): void {
-  event.preventDefault();
-  const section = document.getElementById(`study-${name}`);
-  section?.scrollIntoView();
-  section?.focus();
-}
-
-/** Text, and numbers with their intervals, by turns. */
-export function splitNumbers(text: string): string[] {
-  return text.split(/([−+]?\d[\d.,]* \[[^\]]*\](?: %| nats)?)/);
 }

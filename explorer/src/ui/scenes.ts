@@ -1,10 +1,10 @@
 /**
  * The scenes: the three questions with which a reader begins, and the others of the answers page. A step says what is
- * set, never what comes of it: that is said by the live model (`tellChange`, the count), and at the end by the study.
+ * set, never what comes of it: that is said by the live model (`tellChange`, the count), and at the end by the answer.
  */
 
 import type { LiveModel } from "../engine/api";
-import { concludeBase, concludeOrder, concludeScale, type Conclude } from "./conclusions";
+import { concludeBase, concludeOrder, concludeRights, concludeScale, type Conclude } from "./conclusions";
 import { readAddress, writeAddress } from "./address";
 import { tellApart, tellSlowest } from "./clockwork";
 import { tellLengths } from "./loudness";
@@ -13,9 +13,9 @@ import { DEFAULTS, type State } from "./state";
 
 /**
  * `reader`: the model that reads "Tom bit a dog" with positions, or else any that has them. `unscaled`: one that was
- * trained without √d.
+ * trained without √d. Any other name is the key of a model, which only a page that holds it can play.
  */
-export type Cast = "numbers" | "roles" | "reader" | "blind" | "unscaled";
+export type Cast = "numbers" | "roles" | "reader" | "blind" | "unscaled" | `=${string}`;
 /** The part of the page that a step is about. */
 export type Place = "sentence" | "sliders" | "hands" | "attention";
 
@@ -32,21 +32,17 @@ export interface Step {
 }
 
 export interface Scene {
-  /** The name of the study that measured the answer, and its short question. */
+  /** Its name in addresses, which is that of the question, and its short title. */
   study: string;
   title: string;
+  /** The name of the question, where the scene has another. */
+  question?: string;
   cast: Cast;
   steps: Step[];
-  /** The answer in one plain sentence, where the page does not hold that of the answers page. */
-  answer?: string;
-  /** The study of another question whose answer tells more, and how the statement there begins. */
-  measured?: { study: string; beginning: string };
   /** What the models of the page make of the question: a plain answer, and a table with the numbers. */
   conclude?: Conclude;
   /** What the names and units in the answer mean, shown with it. */
   explain?: string;
-  /** What is said before the answer of the study. */
-  note?: string;
 }
 
 const TOM = "Tom bit a dog";
@@ -74,19 +70,16 @@ export const SCENES: readonly Scene[] = [
     title: "Why are words multiplied by √d?",
     cast: "numbers",
     conclude: concludeScale,
-    explain: "Behind is not lost: after longer trainings on these numbers, models without √d were as good.",
     steps: [
       { say: "This model was trained with √d: it reads the vector of a word, times √d, plus the vector of its position. The bars show how long each of the two is.", set: {}, look: "sliders", count: true, tell: tellLengths },
       { say: "Another model, trained without √d from its first step on, and otherwise the same way.", set: {}, cast: "unscaled", look: "sliders", count: true, tell: tellLengths },
     ],
   },
   {
-    study: "base",
+    study: "why-10000",
     title: "What does the base do?",
     cast: "reader",
     conclude: concludeBase,
-    measured: { study: "why-sine-and-cosine", beginning: "trained with a base of" },
-    note: "With which base a model learns best cannot be seen in one trained model. Of other models, each trained with a base of its own:",
     steps: [
       { say: "A fast hand tells neighbours apart, but, like a second hand, soon points to the same place again; a slow one, like an hour hand, tells near from far.", set: { clock: 20 }, look: "hands", count: true, tell: (live) => `${tellSlowest(live)} ${tellApart(live)}` },
       { say: "A base of 10: all hands but the first are faster.", set: { clock: 20, base: 10 }, look: "hands", count: true, tell: tellSlowest },
@@ -105,8 +98,8 @@ export const SCENES: readonly Scene[] = [
     ],
   },
   {
-    study: "sum-or-concatenate",
-    title: "Why add, not concatenate?",
+    study: "four-parts",
+    title: "What do the four terms of a score do?",
     cast: "roles",
     steps: [
       { say: "Word and position are added, and yet every score falls into four terms, of which two mix them.", set: { text: TOM, ...LOOK_TERMS }, look: "attention" },
@@ -124,17 +117,6 @@ export const SCENES: readonly Scene[] = [
       { say: "Positions twice as loud as in training.", set: { loudness: 2 }, look: "sliders", count: true },
       { say: "Ten times as loud.", set: { loudness: 10 }, look: "sliders", count: true },
       { say: "A tenth as loud.", set: { loudness: 0.1 }, look: "sliders", count: true },
-    ],
-  },
-  {
-    study: "how-wide",
-    title: "How wide must a model be?",
-    cast: "numbers",
-    answer: "The wider a model is, the louder its positions may be before its words are lost in the sum.",
-    steps: [
-      { say: "A clock with 4 hands: 8 channels. The curve shows which other positions look like this one.", set: { width: 8, clock: 20 }, look: "hands" },
-      { say: "As many channels as this model has.", set: { clock: 20 }, look: "hands" },
-      { say: "256 hands: 512 channels, as in the paper's model.", set: { width: 512, clock: 20 }, look: "hands" },
     ],
   },
   {
@@ -160,7 +142,7 @@ export const SCENES: readonly Scene[] = [
     study: "the-schemes",
     title: "Which encoding should I use?",
     cast: "roles",
-    explain: `${BIASES} ${ROTARY}`,
+    explain: ROTARY,
     steps: [
       { say: "Sinusoids, added to the words.", set: { text: TOM }, look: "sentence", count: true },
       { say: "No encoding at all: another model.", set: { text: TOM }, cast: "blind", look: "sentence", count: true },
@@ -170,17 +152,57 @@ export const SCENES: readonly Scene[] = [
     study: "how-far",
     title: "What beyond the trained length?",
     cast: "roles",
-    explain: `${BIASES} ${ROTARY} T5's bias is a learned number for each distance. They were measured in another kind of model than those of this page: one that continues a text, character by character.`,
+    explain: BIASES,
     steps: [
       { say: "A sentence counted from 0, as in training.", set: { text: TOM }, look: "sentence", count: true },
       { say: "Counted from 1.", set: { text: TOM, offset: 1 }, look: "sentence", count: true },
       { say: "Counted from 30, as if thirty words stood before it.", set: { text: TOM, offset: 30 }, look: "sentence", count: true },
     ],
   },
+  {
+    study: "scale-steps",
+    title: "With √d and without, step by step",
+    question: "scale",
+    cast: "=numbers",
+    conclude: concludeRights,
+    steps: [
+      { say: "After 60 steps of training with √d.", set: {}, cast: "=numbers-60", look: "sliders", count: true, tell: tellLengths },
+      { say: "The same 60 steps without √d.", set: {}, cast: "=numbers-no-scale-60", look: "sliders", count: true, tell: tellLengths },
+      { say: "After 100 steps of training with √d.", set: {}, cast: "=numbers-100", look: "sliders", count: true, tell: tellLengths },
+      { say: "The same 100 steps without √d.", set: {}, cast: "=numbers-no-scale-100", look: "sliders", count: true, tell: tellLengths },
+      { say: "After 140 steps of training with √d.", set: {}, cast: "=numbers-140", look: "sliders", count: true, tell: tellLengths },
+      { say: "The same 140 steps without √d.", set: {}, cast: "=numbers-no-scale-140", look: "sliders", count: true, tell: tellLengths },
+      { say: "After 800 steps of training with √d.", set: {}, cast: "=numbers", look: "sliders", count: true, tell: tellLengths },
+      { say: "The same 800 steps without √d.", set: {}, cast: "=numbers-no-scale", look: "sliders", count: true, tell: tellLengths },
+    ],
+  },
+  {
+    study: "sum-or-concatenate",
+    title: "Why add, not concatenate?",
+    cast: "=roles",
+    conclude: concludeRights,
+    steps: [
+      { say: "This model adds each position to its word: 64 channels hold both.", set: { text: TOM }, look: "sentence", count: true },
+      { say: "This one puts them side by side: 48 channels for the word, 16 for its position.", set: { text: TOM }, cast: "=roles-side-by-side", look: "sentence", count: true },
+      { say: "The other order, read by the sum.", set: { text: TOM, order: [2, 3, 1, 0] }, look: "sentence" },
+      { say: "The other order, read side by side.", set: { text: TOM, order: [2, 3, 1, 0] }, cast: "=roles-side-by-side", look: "sentence" },
+    ],
+  },
+  {
+    study: "learned-or-fixed",
+    title: "Learned or fixed positions?",
+    cast: "=roles",
+    conclude: concludeRights,
+    steps: [
+      { say: "A fixed sinusoid: the numbers below were written down before training. The curve shows how alike each place is to this one.", set: { clock: 5 }, look: "hands", count: true },
+      { say: "A learned table began as noise. What it learned is shown for the places that its texts reached; the others stayed as they began.", set: { clock: 5 }, cast: "=roles-learned", look: "hands", count: true },
+    ],
+  },
 ];
 
 /** The model that plays a part; the first one where the page holds none that fits. */
 export function castModel(models: readonly LiveModel[], part: Cast): LiveModel {
+  if (part.startsWith("=")) return models.find((model) => `=${model.id}` === part) ?? models[0]!;
   const told = findModel(models, TOM, part !== "blind");
   if (part === "reader") return told ?? models.find((model) => model.scheme.name !== "none") ?? models[0]!;
   if (part === "unscaled") return models.find(isUnscaled) ?? models[0]!;
@@ -197,6 +219,7 @@ export function canPlay(models: readonly LiveModel[], scene: Scene): boolean {
   const parts = new Set([scene.cast, ...scene.steps.flatMap((step) => step.cast ?? [])]);
   return [...parts].every((part) => {
     const model = castModel(models, part);
+    if (part.startsWith("=")) return `=${model.id}` === part;
     if (part === "blind") return model.scheme.name === "none";
     if (part === "unscaled") return isUnscaled(model);
     return model.scheme.name === "sinusoidal" && (part !== "roles" || model.encodeText(TOM).unknown.length === 0);
@@ -207,9 +230,10 @@ export function canPlay(models: readonly LiveModel[], scene: Scene): boolean {
 export function playAddress(models: readonly LiveModel[], fragment: string): State {
   const state = readAddress(fragment);
   const scene = SCENES.find((candidate) => candidate.study === state.scene);
-  const short = writeAddress({ ...DEFAULTS, scene: state.scene, step: state.step }) === writeAddress(state);
+  const { embedded } = state;
+  const short = writeAddress({ ...DEFAULTS, scene: state.scene, step: state.step, embedded }) === writeAddress(state);
   const translators = models.filter((candidate) => candidate.config.kind === "encoder-decoder");
-  return scene && short && canPlay(translators, scene) ? playStep(translators, scene, state.step) : state;
+  return scene && short && canPlay(translators, scene) ? { ...playStep(translators, scene, state.step), embedded } : state;
 }
 
 /** The whole state of one step: everything else is as it was trained. */

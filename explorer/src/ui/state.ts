@@ -43,6 +43,8 @@ export interface State {
   terms: number;
   scene: string;
   step: number;
+  /** Whether the page stands inside another one, which asks for one scene and nothing else. */
+  embedded: boolean;
 }
 
 export const LEAST_BASE = 1.5;
@@ -86,6 +88,7 @@ export const DEFAULTS: Readonly<State> = {
   terms: ALL_TERMS,
   scene: "",
   step: 0,
+  embedded: false,
 };
 
 /** Whether the state changes anything about what the model computes. */

@@ -30,6 +30,7 @@ const EVERYTHING: State = {
   terms: 0,
   scene: "scale",
   step: 2,
+  embedded: true,
 };
 
 describe("the address", () => {

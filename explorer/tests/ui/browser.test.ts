@@ -350,7 +350,7 @@ describe.skipIf(BROWSERS.length === 0).each(BROWSERS)("the page in %s", (name) =
   });
 
   it("ends the first three questions with the third", async () => {
-    const page = await open("scene=base&step=3");
+    const page = await open("scene=why-10000&step=3");
     expect((await readTexts(page, ".where span"))[0]).toBe("4 of 4");
     expect(await readTexts(page, ".strip-keys button")).toEqual(["←", "Done"]);
     const other = await open("scene=scale&step=2");
@@ -368,7 +368,7 @@ describe.skipIf(BROWSERS.length === 0).each(BROWSERS)("the page in %s", (name) =
   });
 
   it("does not tell what a step sets where the reader has set something else, and goes back to it", async () => {
-    const page = await open("scene=base&step=1");
+    const page = await open("scene=why-10000&step=1");
     const told = async () => (await readTexts(page, ".strip-text"))[0]!;
     expect(await told()).toContain("A base of 10");
     await page.click(".toggle input");
@@ -385,7 +385,7 @@ describe.skipIf(BROWSERS.length === 0).each(BROWSERS)("the page in %s", (name) =
     const page = await open("", width);
     await page.setViewport({ width, height });
     const heights = new Set<number>();
-    for (const [scene, steps] of [["order-at-all", 4], ["scale", 2], ["base", 3]] as const) {
+    for (const [scene, steps] of [["order-at-all", 4], ["scale", 2], ["why-10000", 3]] as const) {
       await page.click(`#ask-${scene}`);
       for (let step = 0; step <= steps; step++) {
         await rest(page);
@@ -409,7 +409,7 @@ describe.skipIf(BROWSERS.length === 0).each(BROWSERS)("the page in %s", (name) =
     const page = await open("scene=scale&model=sinusoidal");
     const told = async () => (await readTexts(page, ".strip-text")).join().includes("not trained again");
     expect(await told()).toBe(false);
-    const other = await open("scene=base&step=1");
+    const other = await open("scene=why-10000&step=1");
     expect((await readTexts(other, ".strip-text")).join()).toContain("not trained again");
     await Promise.all([page.close(), other.close()]);
   });
@@ -498,7 +498,7 @@ describe.skipIf(BROWSERS.length === 0).each(BROWSERS)("the page in %s", (name) =
     await page.close();
   });
 
-  it("plays a scene by arrow keys to the answer of its study", async () => {
+  it("plays a scene by arrow keys to the answer of its question", async () => {
     const page = await open("scene=scale&model=sinusoidal");
     for (const step of [2, 3]) {
       await page.keyboard.press("ArrowRight");
@@ -506,14 +506,24 @@ describe.skipIf(BROWSERS.length === 0).each(BROWSERS)("the page in %s", (name) =
       expect((await readTexts(page, ".where span"))[0]).toBe(`${step} of 3`);
     }
     expect((await readTexts(page, ".plainly"))[0]).toMatch(/^With √d a word is [\d.]+ times as long as the position that is added to it; without, /);
-    expect((await readTexts(page, ".measured summary"))[0]).toContain("clockhands study scale");
-    expect((await readTexts(page, ".measured p"))[0]).toBe("Why? It makes words longer.");
-    expect(await readTexts(page, ".number b")).toEqual(["98.6 [97.9, 99.3] %"]);
-    expect(await page.$eval(".measured", (details) => (details as HTMLDetailsElement).open)).toBe(false);
-    expect((await readTexts(page, ".measured b")).join()).toContain("98.6 [97.9, 99.3] %");
+    expect((await readTexts(page, ".ended .number"))[0]).toBe("It makes words longer. The answer, with its evidence");
+    expect(await page.$eval(".ended a", (link) => link.getAttribute("href"))).toBe("scale.html");
     await page.keyboard.press("Escape");
     await rest(page);
     expect(await page.$(".where")).toBeNull();
+    await page.close();
+  });
+
+  it("shows one scene and nothing else inside another page, and begins again at its end", async () => {
+    const page = await open("scene=scale&embedded=on", 700);
+    const shown = (selector: string) => page.$$eval(selector, (found) => found.filter((one) => (one as HTMLElement).offsetParent !== null).length);
+    for (const step of [1, 2, 3, 1]) {
+      expect((await readTexts(page, ".where span"))[0]).toBe(`${step} of 3`);
+      expect([await shown(".card.sentence"), await shown(".first"), await shown(".questions"), await shown("#told")]).toEqual([1, 0, 0, 0]);
+      await page.click("#scene-next");
+      await rest(page);
+    }
+    expect(await readTexts(page, ".strip-keys button")).toEqual(["←", "Next →"]);
     await page.close();
   });
 

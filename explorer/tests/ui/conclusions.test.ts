@@ -3,7 +3,6 @@ import type { HeldOutProgress } from "../../src/engine/api";
 import { readVectors } from "../engine/vectors";
 import { findMeasured } from "../../src/ui/count";
 import { concludeBase, concludeOrder, concludeScale, type Outcome } from "../../src/ui/conclusions";
-import { cutFirst } from "../../src/ui/answers";
 import { bringToLife } from "../../src/ui/live";
 import { tellLengths } from "../../src/ui/loudness";
 import { canPlay, castModel, SCENES } from "../../src/ui/scenes";
@@ -95,16 +94,6 @@ describe("what reading with another base costs", () => {
     expect(tell([200, 137, 200])).toContain("this trained model may lose: with base 10 it gets 137 right, not 200.");
     expect(tell([200, 200, 200])).toContain("does no worse");
     expect(tell([200, 137, null])).not.toContain("trained model");
-  });
-});
-
-describe("the number of a study's answer", () => {
-  const answer = "It is 9.5 [8.0, 11.0] % (worse by 1.5 [1.0, 2.0]); others 3 %; with a base of 10 it is 2.5 [2.0, 3.0] % (undecided).";
-
-  it("is in its first statement, or in one that begins with given words", () => {
-    expect(cutFirst(answer)).toBe("It is 9.5 [8.0, 11.0] %");
-    expect(cutFirst(answer, "with a base of")).toBe("With a base of 10 it is 2.5 [2.0, 3.0] %");
-    expect(cutFirst("One number.", "another thing")).toBe("One number");
   });
 });
 

@@ -51,7 +51,7 @@ export function writePage(names: readonly string[], recorded: readonly Recorded[
   const policy = `default-src 'none'; style-src 'unsafe-inline'; img-src data:; script-src 'sha256-${digest}'; worker-src blob:`;
   const weights = found.map(({ data: { weights: place }, weights: numbers }) => `<script type="text/plain" id="${place.element}">${numbers}</script>`);
   weights.push(...recorded.map(({ data, numbers }) => `<script type="text/plain" id="${data.weights.element}">${Buffer.from(numbers.buffer).toString("base64")}</script>`));
-  const study = '<section class="study" id="study-scale" tabindex="-1"><h3>Why?</h3><p class="short"><b>It makes words longer.</b></p><p class="answer">98.6 [97.9, 99.3] % are right.</p><p><code>clockhands study scale</code></p></section>';
+  const study = '<section id="answer-scale" tabindex="-1"><h3>Why?</h3><p class="short">It makes words longer.</p><p><a href="scale.html">More</a></p></section>';
   const page = `<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><meta http-equiv="Content-Security-Policy" content="${policy}">
 <meta name="viewport" content="width=device-width, initial-scale=1"><title>Test</title><style>${style}</style></head><body><div id="explorer"></div>
 <main id="told"><h1>Told</h1>${study}</main><script type="application/json" id="explorer-data">${data}</script>${weights.join("")}<script>${script}</script></body></html>`;

@@ -29,7 +29,7 @@ EXAMPLES = (
 
 
 SCALES = (
-    "cpu", "long", "longest", "rates", "bases", "bases-longer", "roles", "numbers", "stdlib",
+    "cpu", "long", "longest", "rates", "further", "bases", "bases-longer", "roles", "numbers", "stdlib",
     "roles-long", "stdlib-long", "twice", "twice-long", "twice-more", "post", "scores", "finer", "finer-long",
     "wide", "wide-long", "wider", "gpu", "paper",
 )  # fmt: skip
@@ -50,10 +50,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         choices=SCALES,
         default="cpu",
         help="run it as planned (cpu, the default), with four or ten times the training (long, longest), with other "
-        "learning rates (rates), bases of the rotation (bases, bases-longer) or factors of the scores of attention "
-        "(scores), with more seeds and test items (finer, finer-long), on another task (roles, numbers, stdlib; "
-        "roles-long and stdlib-long train longer), with post-norm (post), with a wider model (twice, wide and wider; "
-        "twice-long and wide-long train longer, twice-more has more seeds), or a wider and deeper one (gpu, paper)",
+        "learning rates (rates), further variants (further), bases of the rotation (bases, bases-longer) or factors "
+        "of the scores of attention (scores), with more seeds and test items (finer, finer-long), on another task "
+        "(roles, numbers, stdlib; roles-long and stdlib-long train longer), with post-norm (post), with a wider model "
+        "(twice, wide and wider; twice-long and wide-long train longer, twice-more has more seeds), or a wider and "
+        "deeper one (gpu, paper)",
     )
     parser.add_argument(
         "--out", metavar="FOLDER", help="where results and page are written (default: runs/studies/NAME, or NAME-SCALE)"

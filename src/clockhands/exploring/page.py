@@ -24,7 +24,6 @@ from clockhands.models import read_checked_config
 from clockhands.pretrained import is_own
 from clockhands.report.explorer_page import make_explorer_page
 from clockhands.runs import Run, open_run
-from clockhands.studies.measured import read_answers
 from clockhands.studies.question import read_questions
 from clockhands.studies.tour import run_tour
 from clockhands.studies.tour.training import FOLDERS, MAIN, NO_SCALE, ROLES, ROLES_BLIND
@@ -170,8 +169,11 @@ def _read_held_out(run: Run, corpus: Corpus) -> tuple[str, list[Pair]]:
     return task, corpus.pairs(split)[:HELD_OUT]
 
 
-def make_page(models: Sequence[ExplorerModel], command: str) -> str:
-    """Return the page of these models, as text; ``command`` is what wrote it."""
+def make_page(models: Sequence[ExplorerModel], command: str, answers_at: str = "") -> str:
+    """Return the page of these models, as text; ``command`` is what wrote it.
+
+    ``answers_at``: the folder of the answers' pages, seen from this page; empty where there is none.
+    """
     findings = compose_findings(models, command)
     live = [model.data for model in models if model.is_live]
     recorded = [model.data for model in models if not model.is_live]
@@ -183,10 +185,10 @@ def make_page(models: Sequence[ExplorerModel], command: str) -> str:
     weights = {model.data["weights"]["element"]: model.weights for model in models}
     return make_explorer_page(
         findings,
-        read_answers(),
+        [(question.name, question.asked, question.answer) for question in read_questions().values()],
         data,
         weights,
-        shorts={name: question.answer.replace("*", "") for name, question in read_questions().items()},
+        answers_at=answers_at,
         script=_read_bundle("explorer.js"),
         style=_read_bundle("explorer.css"),
     )

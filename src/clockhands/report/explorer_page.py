@@ -11,26 +11,25 @@ from markupsafe import Markup
 from clockhands.findings import Findings
 from clockhands.report.render import make_policy, render
 from clockhands.report.tables import view_table
-from clockhands.studies.measured import MeasuredAnswer
 
 __all__ = ["make_explorer_page"]
 
 
 def make_explorer_page(
     findings: Findings,
-    answers: Sequence[MeasuredAnswer],
+    answers: Sequence[tuple[str, str, str]],
     data: Mapping[str, Any],
     weights: Mapping[str, bytes],
     *,
-    shorts: Mapping[str, str],
+    answers_at: str = "",
     script: str,
     style: str,
 ) -> str:
     """Return the page.
 
-    ``findings`` and ``answers`` stand in it as text and tables, for readers without script too, and above an answer its
-    one sentence of ``shorts``, by its name; ``data`` is what the script reads, and ``weights`` are bytes by the id of
-    the element that holds them in base64.
+    ``findings`` and ``answers`` (name, question and answer of each) stand in it as text and tables, for readers without
+    script too; ``data`` is what the script reads, and ``weights`` are bytes by the id of the element that holds them in
+    base64. ``answers_at``: the folder of the answers' pages, seen from this one; empty where there is none.
     """
     program = script.replace("</", "<\\/")
     return render(
@@ -41,7 +40,7 @@ def make_explorer_page(
         program=Markup(program),
         findings=findings,
         answers=answers,
-        shorts={answer.name: shorts.get(answer.name, "") for answer in answers},
+        answers_at=answers_at,
         tables=[view_table(finding.table) for finding in findings],
         explorer_data=data,
         weights={name: base64.b64encode(numbers).decode("ascii") for name, numbers in weights.items()},

@@ -5,7 +5,8 @@
     asked = "Why is the embedding multiplied by √d_model?"   # in the words of those who ask
     place = 1                                    # among the questions
     topic = "input"                              # input, layers or rotation: the part of the page
-    answer = "So that ..."                       # one sentence of at most 25 words, without a bracket
+    answer = "Because ..."                       # one sentence of at most 15 words that says because
+    short = "..."                                # the same in at most 12 words, for the list of questions
     why = "..."                                  # three sentences, with the formula
     caption = "..."                              # what the picture of the mechanism shows
     limits = "..."                               # where the answer does not hold; several points as a list, "- ..."
@@ -41,7 +42,10 @@
     [[claim]]                                    # what people also say
     number = 2                                   # optional: in the list of claims
     says = "It makes positions small."
-    verdict = "only if"                          # true, false, only if, undecided, unmeasured
+    verdict = "depends"                          # true, false, depends, undecided
+    on = "the start"                             # of one that depends: on what
+    cost = "an hour of two cores"                # of one that is undecided: what deciding it would take
+    short = "..."                                # the reason in one sentence, for the page
     because = "..."                              # the evidence: a sentence or two, then a list if it is long
     rests = { scale = { "1, shared" = "worse" } }
 
@@ -64,11 +68,11 @@ from clockhands.errors import ConfigError, describe_unknown
 from clockhands.reading import read_toml
 from clockhands.studies.study import Ordering
 
-Judgement = Literal["true", "false", "only if", "undecided", "unmeasured"]
-"""Undecided: what was measured allows both. Unmeasured: nothing was measured that could tell."""
+Judgement = Literal["true", "false", "depends", "undecided"]
+"""Undecided: what was measured allows both, or nothing was measured that could tell."""
 Topic = Literal["input", "layers", "rotation"]
-MOST_WORDS = 25
-"""An answer of more words cannot be said back after one reading."""
+MOST_WORDS, MOST_SHORT = 15, 12
+"""The most words of an answer, so that it can be said back after one reading, and of its short form."""
 
 SLOT = re.compile(r"\[\[([\w.-]+)/(.+?)\]\]", re.DOTALL)
 """What a text has in place of a measured number: the study, or "exact", and what of it."""
@@ -101,12 +105,15 @@ class Numbers:
 
 @dataclass(frozen=True)
 class Claim:
-    """What people say, whether it is true, and the evidence."""
+    """What people say, whether it is true or on what that depends, the reason in a sentence, and the evidence."""
 
     says: str
     verdict: Judgement
     because: str
     number: int | None = None
+    short: str = ""
+    on: str = ""
+    cost: str = ""
     rests: Rests = field(default_factory=dict)
 
 
@@ -127,6 +134,7 @@ class Question:
     place: int
     topic: Topic
     answer: str
+    short: str
     why: str
     caption: str
     limits: str
@@ -150,7 +158,7 @@ class Question:
 
 
 JUDGEMENTS = get_args(Judgement)
-REQUIRED = ("asked", "place", "topic", "answer", "why", "caption", "limits", "try")
+REQUIRED = ("asked", "place", "topic", "answer", "short", "why", "caption", "limits", "try")
 KEYS = (*REQUIRED, "table", "claim", "studies", "details", "longer", "rests", "ordered", "numbers")
 
 
@@ -181,7 +189,7 @@ def read_question(path: str | Path) -> Question:
         studies=tuple(tables.get("studies", ())),
         ordered=tuple(_read_pair(**order) for order in tables.get("ordered", ())),
         numbers=tuple(Numbers(**numbers) for numbers in tables.get("numbers", ())),
-        **{key: tables[key] for key in ("asked", "place", "topic", "answer", "why", "caption", "limits")},
+        **{key: tables[key] for key in REQUIRED if key != "try"},
         **{key: tables[key] for key in ("details", "longer", "rests") if key in tables},
     )
 
@@ -195,14 +203,18 @@ def _read_pair(study: str, claim: str, undecided: Sequence[str] = (), name: str 
 
 def _check_texts(tables: Mapping[str, Any]) -> list[str]:
     """Return the faults of the answer, of the rows and of the verdicts."""
-    faults = []
-    words = len(tables["answer"].split())
-    if words > MOST_WORDS:
-        faults.append(f"answer has {words} words; at most {MOST_WORDS} can be said back after one reading")
+    faults = [
+        f"{key} has {words} words; at most {most} can be said back after one reading"
+        for key, most in (("answer", MOST_WORDS), ("short", MOST_SHORT))
+        for words in (len(tables[key].split()),)
+        if words > most
+    ]
     if re.search(r"[()\[\]{}]", tables["answer"]):
         faults.append("answer has a bracket; say it in plain words, and put what it held into why")
     if not re.fullmatch(r"[^.?!]*(?:\.(?=\d)[^.?!]*)*\.", tables["answer"]):
         faults.append("answer must be one sentence, with one full stop at its end")
+    if "because" not in tables["answer"].lower():
+        faults.append("answer does not say because; give the reason")
     table = tables.get("table", {})
     width = len(table.get("columns", ()))
     faults += [
@@ -217,10 +229,11 @@ def _check_texts(tables: Mapping[str, Any]) -> list[str]:
     if tables["topic"] not in get_args(Topic):
         faults.append(describe_unknown("topic", tables["topic"], get_args(Topic)))
     claims = tables.get("claim", ())
-    faults += [
-        f"claim {claim['number']}: because begins with a small letter, and nothing but “only if” goes on with one"
-        for claim in claims
-        if claim["verdict"] != "only if" and claim["because"].lstrip("“*")[:1].islower()
-    ]
+    for verdict, key, what in (("depends", "on", "on what"), ("undecided", "cost", "what deciding it would take")):
+        faults += [
+            f"claim {claim['number']}: the verdict is {verdict!r}, and {key} is missing: say {what}"
+            for claim in claims
+            if claim["verdict"] == verdict and not claim.get(key)
+        ]
     verdicts = {claim["verdict"] for claim in claims}
     return faults + [describe_unknown("verdict", verdict, JUDGEMENTS) for verdict in sorted(verdicts - {*JUDGEMENTS})]

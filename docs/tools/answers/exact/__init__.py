@@ -27,6 +27,7 @@ FACTS: Catalogue[Callable[[], Values]] = Catalogue(
         "hands": import_later("exact.waves", "count_hands"),
         "orthogonal": import_later("exact.waves", "measure_orthogonality"),
         "stretch": import_later("exact.waves", "measure_stretch"),
+        "crowd": import_later("exact.crowd", "measure_crowd"),
         "index": import_later("exact.index", "measure_index"),
         "permutation": import_later("exact.order", "measure_permutation"),
         "layouts": import_later("exact.rotated", "compare_layouts"),

@@ -1,0 +1,21 @@
+// The live scenes of the answers: loaded on a click, in place of the page's picture; and the switch of the first page.
+document.addEventListener("DOMContentLoaded", () => {
+  for (const block of document.querySelectorAll(".live")) {
+    const picture = document.querySelector(".md-content img[src*='mechanism-']");
+    block.querySelector("button").addEventListener("click", () => {
+      const frame = document.createElement("iframe");
+      frame.title = block.dataset.title;
+      frame.src = block.dataset.page;
+      (picture ? picture.closest("p") : block).replaceWith(frame);
+      block.remove();
+      frame.scrollIntoView({ block: "nearest" });
+      frame.focus();
+    });
+  }
+  for (const twins of document.querySelectorAll(".twins")) {
+    const positions = twins.querySelector("input");
+    const show = () => twins.classList.toggle("blind", !positions.checked);
+    positions.addEventListener("change", show);
+    show();
+  }
+});
