@@ -1,4 +1,4 @@
-"""Train the models that run in the pages of the site, and keep them in docs/answers/models, as a page reads them.
+"""Train the models that run in the pages of the site, and keep them in explorer/models, as a page reads them.
 
     python docs/make_models.py               # trains all of them, some minutes of one core
     python docs/make_models.py roles         # one training
@@ -30,7 +30,7 @@ from clockhands.runs.recipe import make_recipe
 from clockhands.studies.tour.result_findings import TWINS
 from clockhands.training import train
 
-HERE = Path(__file__).parent / "answers" / "models"
+HERE = Path(__file__).parents[1] / "explorer" / "models"
 COMMAND = "make docs"
 STEPS = 60, 100, 140, 800
 """When the two translators of numbers are kept: early in the training, and at its end."""

@@ -109,7 +109,7 @@ def list_places() -> Iterator[tuple[Path, str]]:
         yield ROOT / name, target
     for path in sorted(DOCS.rglob("*")):
         name = path.relative_to(DOCS).as_posix()
-        left_out = path.suffix in (".py", ".gz", ".f16") or name.startswith("tools/") or "__pycache__" in name
+        left_out = path.suffix in (".py", ".gz") or name.startswith("tools/") or "__pycache__" in name
         if left_out or not path.is_file():
             continue
         inside = path.parent != DOCS and path.name in RENAMED and path.parent.name not in ("tutorials", "answers")

@@ -38,7 +38,15 @@ def tides(monkeypatch: pytest.MonkeyPatch) -> Comparison:
     return comparison
 
 
-BODY = "- Far: [[exact/moon.far:0]].\n\n<!-- live: moon | It turns -->\n\n[[tides/score:base|0]] %.\n\nTry: clockhands tour"
+BODY = """\
+- Far: [[exact/moon.far:0]].
+
+<!-- live: moon | It turns -->
+
+[[tides/score:base|0]] %.
+
+Try: clockhands tour
+"""
 
 
 def write_all(questions: list[Question], measured: Measured, facts: Facts = FACTS) -> dict[str, str]:
@@ -56,11 +64,11 @@ def test_a_page_has_every_part_in_its_order(tides: Comparison) -> None:
     short = [
         "# Why?", "**Because it is so.**", "figures/mechanism-moon.svg", "- Far: 384.", "<!-- live: moon", "60 %.",
         "“It is.” **Depends: on the moon.** At times.", "“Never.” **False.**", "```sh\nclockhands tour\n```",
-        "<details", "```python\nprint(1)\n```", "```text\n1\n```", "| x | 60.0 [", "(evidence/moon.md)",
+        "<details", "```python\nprint(1)\n```", "```text\n1\n```", "| x | 60.", "(evidence/moon.md)",
     ]  # fmt: skip
     long = [
         "# The evidence: Why?", "(../moon.md)", "First. 384.", "**What was measured**\n\nA moon is 8.\n\n| a | b |",
-        "| x | 60.0 [", "**People also say**", '- <a id="claim-3"></a>“It is.” **Depends: on the moon.** It is.',
+        "| x | 60.", "**People also say**", '- <a id="claim-3"></a>“It is.” **Depends: on the moon.** It is.',
         "“Never.” **False.** It is.", "**Limits, and what else was measured.** Nowhere.",
         "[Tides?](../../studies/tides.md)",
     ]  # fmt: skip
