@@ -93,7 +93,7 @@ def _write_page(question: Question, body: str) -> list[str]:
     return [
         f"# {question.asked}", "", f"**{question.answer}**", "",
         f"![{question.caption}]({CHANNELS.format(question.name)})", "", text.strip(), "",
-        "## What people say", "", *map(_write_claim, question.claims), "",
+        *(["## What people say", "", *map(_write_claim, question.claims), ""] if question.claims else []),
         "## Try it", "", "```sh", command, "```", "",
         '<details markdown="1"><summary>The same in Python</summary>', "",
         "```python", question.attempt.code.strip(), "```", "", "```text", question.attempt.prints.strip(), "```", "",

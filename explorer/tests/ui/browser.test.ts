@@ -482,7 +482,7 @@ describe.skipIf(BROWSERS.length === 0).each(BROWSERS)("the page in %s", (name) =
     expect((await readTexts(page, ".models"))[0]).toContain(readVectors("none").data.label);
     expect(await page.$$(".sliders input[type=range]")).toHaveLength(0);
     const both = await open();
-    expect(await both.$$(".models option")).toHaveLength(2);
+    expect(await both.$$(".models option")).toHaveLength(3);
     await Promise.all([page.close(), both.close()]);
   });
 
