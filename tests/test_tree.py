@@ -40,7 +40,7 @@ ELSEWHERE = {
         "training/test_processes.py"
     ),
     REPOSITORY: (
-        "answers/test_answers.py answers/test_models.py answers/test_pages.py checking/test_defects.py "
+        "answers/test_answers.py answers/test_models.py checking/test_defects.py "
         "checking/test_schema.py "
         "report/test_matrix_page.py exploring/test_vectors.py extension/test_regret.py "
         "studies/test_studies.py test_architecture.py "

@@ -145,7 +145,8 @@ def test_a_page_is_short_and_in_its_order(question: Question) -> None:
     numbers = page[: page.index("\n**", page.index("\n- "))]
     assert numbers.count("\n- ") <= 3
     assert all(len(table.splitlines()) <= 7 for table in re.findall(r"(?:^\|.*\n)+", page, re.MULTILINE))
-    assert not re.search(r"\*(?:numbers|roles|stdlib|recall)\*|hardly|behind\b|[Oo]nly if", page)
+    own = re.sub(r"“[^”]*”", "", page)  # people say what they say
+    assert not re.search(r"\*(?:numbers|roles|stdlib|recall)\*|hardly|behind\b|[Oo]nly if", own)
 
 
 def test_the_scenes_of_the_pages_are_those_of_the_explorer() -> None:
