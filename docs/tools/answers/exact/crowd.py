@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 import torch
-from exact.added import Numbers, make_rows
 
+from exact.added import Numbers, make_rows
 
 WORDS, PLACES, ASKED = 30_000, 512, 500
 
