@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -76,14 +74,6 @@ def test_what_makes_no_sense_is_refused(
 ) -> None:
     assert main(["explain", llama, *options]) == 2
     assert told in capsys.readouterr().err
-
-
-def test_it_needs_no_torch(llama: str) -> None:
-    blocked = "import sys; sys.modules['torch'] = None; from clockhands.cli import main; sys.exit(main(sys.argv[1:]))"
-    done = subprocess.run(
-        [sys.executable, "-c", blocked, "explain", llama], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0 and "rotates all 16 channels" in done.stdout, done.stderr
 
 
 def test_two_that_differ_exit_with_one_and_a_wrong_use_with_two(

@@ -179,7 +179,3 @@ def test_the_field_of_the_thread_is_named(thread: Thread, tmp_path: Path) -> Non
     assert difference.layer == thread.layer
     assert thread.field in [cause[0] for cause in difference.causes], difference
     assert thread.what in difference.what
-
-
-def test_at_least_twenty_threads_are_rebuilt() -> None:
-    assert len(THREADS) >= 20
