@@ -128,7 +128,8 @@ CATALOGUE: Catalogue[type[Scheme]] = Catalogue(
 def __getattr__(name: str) -> Any:
     """Say which class is meant by another name for it: ``ALiBi`` for ``Alibi``."""
     if not name.startswith("_"):
-        meant = [CATALOGUE[key].__name__ for key in list_meant(name, CATALOGUE)]
+        # A scheme that somebody else has put into the catalogue is not to be had from here.
+        meant = [CATALOGUE[key].__name__ for key in list_meant(name, CATALOGUE) if CATALOGUE[key].__name__ in __all__]
         if meant:
             # Not an AttributeError, of which ``from clockhands.schemes import ALiBi`` would not show the sentence.
             raise ImportError(f"clockhands.schemes has no {name!r}; did you mean {' or '.join(meant[:3])}?")
