@@ -114,7 +114,7 @@ def draw_hand() -> Figure:
     arc = np.linspace(0.5, 1.5, 30)
     circle.plot(0.4 * np.sin(arc), 0.4 * np.cos(arc), color=GREEN)
     circle.text(0.36, 0.26, "ωk", color=GREEN)
-    circle.set(aspect="equal", xlabel="sin ωt", ylabel="cos ωt", xlim=(-1.2, 1.5), ylim=(-1.2, 1.3))
+    circle.set(aspect="equal", xlabel="sin ωt", ylabel="cos ωt", xlim=(-1.2, 2.0), ylim=(-1.2, 1.3))
     time = np.linspace(0, 2 * np.pi, 200)
     wave.plot(time, np.sin(time), color=GREY, lw=1)
     for place, colour in ((0.6, BLUE), (np.pi - 0.6, ORANGE)):
@@ -177,7 +177,7 @@ def draw_sums() -> Figure:
     return figure
 
 
-@picture("telling-apart", "First places meet places; later words meet words")
+@picture("telling-apart", "In the first layer places meet places; that fades")
 def draw_terms() -> Figure:
     """The terms of the scores of a trained encoder by layer."""
     figure, (axes,) = start(height=2.6)
@@ -194,7 +194,7 @@ def draw_terms() -> Figure:
     return figure
 
 
-@picture("four-parts", "Who bit shows only in the parts that know a place")
+@picture("four-parts", "Word–word is the same whoever bit; position–position is not")
 def draw_parts() -> Figure:
     """By how much one trained head prefers Tom to the dog, part by part, in both sentences."""
     figure, (axes,) = start(height=2.8)
@@ -407,7 +407,7 @@ def draw_seen() -> Figure:
     return figure
 
 
-@picture("packing", "Documents apart; distances as if each stood alone")
+@picture("packing", "Documents kept apart")
 def draw_packing() -> Figure:
     """The mask of two packed documents."""
     figure, (axes,) = start(width=3.6, height=3.2)
