@@ -12,9 +12,7 @@ import torch
 from torch import Tensor
 
 from clockhands.checking import against
-from clockhands.checking.models.builds import find
-from clockhands.checking.models.shrinking import tiny_config
-from clockhands.checking.models.tiny import build_model
+from clockhands.checking.models.tiny import build_model, find, tiny_config
 from clockhands.errors import UsageError
 
 

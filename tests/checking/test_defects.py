@@ -9,10 +9,9 @@ import pytest
 import transformers
 from packaging.version import Version
 
-from clockhands.checking.models.builds import find
 from clockhands.checking.models.make_subjects import from_build
-from clockhands.checking.verdict.evidence import mask_calls
-from clockhands.checking.verdict.known_faults import read_entries
+from clockhands.checking.models.tiny import find
+from clockhands.checking.verdict.known_faults import mask_calls, read_entries
 
 PAGES = sorted((Path(__file__).parents[2] / "docs/conformance/defects").glob("*.md"))
 NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e[+-]?\d+)?")

@@ -13,9 +13,7 @@ from transformers import GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 import clockhands
 from clockhands.checking import examination, examine
 from clockhands.checking.models.adapter import ModuleAdapter
-from clockhands.checking.models.builds import find
-from clockhands.checking.models.shrinking import tiny_config
-from clockhands.checking.models.tiny import build_model
+from clockhands.checking.models.tiny import build_model, find, tiny_config
 from clockhands.cli import main
 from clockhands.errors import CheckpointError, UsageError
 from tests.shared import Logged

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from clockhands.checking.checks.check import Check, select
-from clockhands.checking.models.builds import Build
 from clockhands.checking.models.make_subjects import from_build
+from clockhands.checking.models.tiny import Build
+from clockhands.checking.verdict.judge import run_checks
 from clockhands.checking.verdict.outcome import Outcome
-from clockhands.checking.verdict.run import run_checks
 from clockhands.model.huggingface_config import ClockhandsConfig
 from clockhands.schemes import CATALOGUE
 from clockhands.schemes.rotary.trained_length import add_trained_length

@@ -15,9 +15,7 @@ from transformers import AutoModel
 from transformers.models.auto.modeling_auto import MODEL_MAPPING_NAMES
 
 import clockhands
-from clockhands.checking.models.builds import Build, architectures
-from clockhands.checking.models.shrinking import tiny_config
-from clockhands.checking.models.tiny import build_model
+from clockhands.checking.models.tiny import Build, architectures, build_model, tiny_config
 from clockhands.cli import main
 from clockhands.errors import UsageError
 from clockhands.findings import Findings

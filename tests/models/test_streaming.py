@@ -15,11 +15,9 @@ from transformers import AutoModelForCausalLM, LlamaForCausalLM
 
 from clockhands.checking import examine
 from clockhands.checking.against import compare
-from clockhands.checking.models import copies
-from clockhands.checking.models.builds import find
+from clockhands.checking.models import subject as subjects
 from clockhands.checking.models.make_subjects import from_model
-from clockhands.checking.models.shrinking import tiny_config
-from clockhands.checking.models.tiny import build_model
+from clockhands.checking.models.tiny import build_model, find, tiny_config
 from clockhands.checking.result import Result
 from clockhands.errors import CheckpointError, UsageError
 from clockhands.models import open_with_head, streaming
@@ -197,7 +195,7 @@ def test_a_port_is_explained_with_both_streamed(llama: Path, tmp_path: Path) -> 
 
 def test_a_model_too_large_for_copies_streams_them_from_its_files(llama: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (small,) = examine(str(llama), only=["precision", "load", "packing"])
-    monkeypatch.setattr(copies, "measure_free_memory", lambda device: 0)
+    monkeypatch.setattr(subjects, "measure_free_memory", lambda device: 0)
     opened: list[torch.dtype] = []
     original = streaming.open_streamed
 
@@ -205,7 +203,7 @@ def test_a_model_too_large_for_copies_streams_them_from_its_files(llama: Path, m
         opened.append(named["dtype"])
         return original(*given, **named)
 
-    monkeypatch.setattr(copies, "open_streamed", counted)
+    monkeypatch.setattr(subjects, "open_streamed", counted)
     (large,) = examine(str(llama), weights="memory", only=["precision", "load", "packing"])
     assert told(large) == told(small)
     assert not_made(large) == SECOND_COPY and not not_made(small)

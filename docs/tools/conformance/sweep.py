@@ -63,7 +63,7 @@ def tell(result: Result) -> None:
 
 def list_builds() -> list[str]:
     """Return the full names of all builds (``bert:masked``)."""
-    from clockhands.checking.models.builds import architectures
+    from clockhands.checking.models.tiny import architectures
 
     return [build.name for build in architectures()]
 

@@ -14,8 +14,8 @@ from clockhands.checking.examination import DRAWN, find_damage, has_config, only
 from clockhands.checking.fitting.causes import explain_check
 from clockhands.checking.fitting.explain import explain
 from clockhands.checking.models import make_subjects
-from clockhands.checking.models.shrinking import shrink_published
 from clockhands.checking.models.subject import Subject
+from clockhands.checking.models.tiny import shrink_published
 from clockhands.checking.runtimes.naming import compare_scores, name_difference
 from clockhands.checking.runtimes.program import Program, is_program, open_program
 from clockhands.errors import CheckpointError, UsageError
@@ -25,7 +25,7 @@ from clockhands.models.streaming import is_streamed
 
 _LENGTH = 32
 _LAWS = ("cache.steps", "padding.left.mask")
-UNEXPLAINED = (
+_UNEXPLAINED = (
     "Nothing that was fitted explains it: neither angles, biases, masks and scales of attention, nor what enters the "
     "first layer."
 )
@@ -94,7 +94,7 @@ class Deviation:
         if self.check:
             where = f"the same on a whole text, but {self.check} fails, which the reference passes"
         lines = [f"FAIL  {head}; {where}."]
-        lines.append(f"Explained by: {self.explanation}." if self.explanation else UNEXPLAINED)
+        lines.append(f"Explained by: {self.explanation}." if self.explanation else _UNEXPLAINED)
         return "\n".join(filter(None, [*lines, self._quote()]))
 
     def _quote(self) -> str:
@@ -154,7 +154,7 @@ def _compare_whole(ours: Subject, theirs: Subject) -> Deviation:
     return compare_subjects(ours, theirs)
 
 
-def compare_program(ours: Subject, theirs: Subject) -> Deviation:
+def _compare_program(ours: Subject, theirs: Subject) -> Deviation:
     """Compare the scores of a program with those of the model that it runs."""
     size, tolerance, ids, actual, wanted = compare_scores(ours, theirs)
     scored = getattr(ours.adapter, "scored", False)
@@ -185,7 +185,7 @@ def measure_divergence(actual: Tensor, wanted: Tensor) -> dict[str, Any]:
 def compare_subjects(ours: Subject, theirs: Subject) -> Deviation:
     """Compare two opened subjects."""
     if isinstance(ours.adapter, Program):
-        return compare_program(ours, theirs)
+        return _compare_program(ours, theirs)
     ids = theirs.tokens(2, min(_LENGTH, (theirs.facts.limit or _LENGTH) - 2))
     actual, wanted = ours.logits(ids), theirs.logits(ids)
     size, divergence = worst(actual, wanted)[0], measure_divergence(actual, wanted)

@@ -5,10 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from clockhands.checking.outcome_words import sentence
-from clockhands.checking.reliance import list_reliances
-from clockhands.checking.result import Result
-from clockhands.checking.verdict.outcome import Outcome
+from clockhands.checking.result import Result, list_reliances
+from clockhands.checking.verdict.outcome import Outcome, sentence
 from clockhands.findings import Light
 
 _LINKED = re.compile(r"\b([\w.-]+/[\w.-]+)#(\d+)")

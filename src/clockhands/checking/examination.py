@@ -12,14 +12,13 @@ import torch
 
 from clockhands.checking.checks.check import NotANumber, describe_damage, select
 from clockhands.checking.models import make_subjects
-from clockhands.checking.models.builds import Build, Task, find
-from clockhands.checking.models.shrinking import shrink_published
 from clockhands.checking.models.subject import Subject
+from clockhands.checking.models.tiny import Build, Task, find, shrink_published
 from clockhands.checking.result import Result, versions
 from clockhands.checking.runtimes.naming import name_refusal
 from clockhands.checking.runtimes.program import LENGTH, Program, is_program, measure_noise, open_program
+from clockhands.checking.verdict.judge import run_checks
 from clockhands.checking.verdict.outcome import Outcome
-from clockhands.checking.verdict.run import run_checks
 from clockhands.errors import CheckpointError, UsageError
 from clockhands.findings import Findings
 from clockhands.models import open_with_head
@@ -107,7 +106,7 @@ def examine(
             raise CheckpointError(f"no small model can be built of the configuration of {name}: {text}") from fault
         return [_result(subjects, build.name, checks, progress, f"check {name} --tiny")]
     refuse("an architecture", "are about a folder or hub name", trust_remote_code=trust_remote_code)
-    return [examine_build(build, checks, progress) for build in find(name)]
+    return [_examine_build(build, checks, progress) for build in find(name)]
 
 
 def check_subject(
@@ -156,7 +155,7 @@ def has_config(name: str) -> bool:
     return Path(name).exists() or "/" in name
 
 
-def examine_build(build: Build, checks: Iterable[Any], progress: Progress | None = None) -> Result:
+def _examine_build(build: Build, checks: Iterable[Any], progress: Progress | None = None) -> Result:
     """Check one architecture with a small model. A model that cannot be built is a result too."""
     command = f"clockhands check --type {build.name} --tiny"
     try:

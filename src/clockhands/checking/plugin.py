@@ -36,7 +36,7 @@ class Conformance:
 
     def require(self) -> None:
         """Fail the test with the cause if the check failed; skip it if it does not apply."""
-        from clockhands.checking.outcome_words import sentence
+        from clockhands.checking.verdict.outcome import sentence
 
         outcome = self.outcome
         if outcome.verdict == "N/A":
@@ -185,7 +185,7 @@ _ORDER = ("FAIL", "LIBRARY", "WARN", "PROPERTY", "PASS", "N/A")
 def _find_worst_outcome(subjects: Sequence[Any], name: str) -> Any:
     """Return the outcome of a check; of an encoder-decoder the worse of its two sides."""
     from clockhands.checking.checks.check import CHECKS
-    from clockhands.checking.verdict.run import run_checks
+    from clockhands.checking.verdict.judge import run_checks
 
     outcomes = []
     for subject in subjects:

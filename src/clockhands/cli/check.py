@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from clockhands.cli.check_options import arguments, split_names, validate
-from clockhands.cli.check_results import find_exit_code, print_result, read_baseline, write_for_readme
+from clockhands.cli.check_results import find_exit_code, print_result, print_text, read_baseline, write_for_readme
 from clockhands.cli.common import prepare, report_new_folder
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def _check_model(options: argparse.Namespace) -> int:
         print(json.dumps(data[0] if len(data) == 1 else data, ensure_ascii=False, indent=1))
     else:
         if deviation is not None:
-            print(deviation.text())
+            print_text(deviation.text())
         for result in results:
             print_result(result, options)
     write_for_readme(results[0], options)
@@ -125,7 +125,10 @@ def _list_checks(only: list[str] | None) -> int:
 def _compare_alone(options: argparse.Namespace) -> int:
     """Print where the model departs from the reference; return 0 if nowhere, else 1."""
     report = _compare(options)
-    print(json.dumps(report.as_dict(), ensure_ascii=False, indent=1) if options.json else report.text())
+    if options.json:
+        print(json.dumps(report.as_dict(), ensure_ascii=False, indent=1))
+    else:
+        print_text(report.text())
     return 0 if report.same else 1
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from clockhands.checking.result import Result
     from clockhands.checking.verdict.outcome import Outcome
 
-__all__ = ["find_exit_code", "print_result", "read_baseline", "write_for_readme"]
+__all__ = ["find_exit_code", "print_result", "print_text", "read_baseline", "write_for_readme"]
 
 _WIDTH = 160
 _WHOLE: dict[str, Any] = {"break_long_words": False, "break_on_hyphens": False}
@@ -24,12 +24,12 @@ _ORDER = ("FAIL", "LIBRARY", "WARN", "PROPERTY", "PASS", "N/A")
 
 def print_result(result: Result, options: argparse.Namespace) -> None:
     """Print the summary, what one may rely on, and the outcomes from the worst on; every check with ``--verbose``."""
-    from clockhands.checking.outcome_words import sentence
+    from clockhands.checking.verdict.outcome import sentence
 
     if sys.stderr.isatty():
         print("\r\033[K", end="", file=sys.stderr)
     alone = "" if options.against or result.fault else " (without --against its base and pairing cannot be judged)"
-    print(textwrap.fill(result.summary(options.own) + alone, _WIDTH, subsequent_indent="      ", **_WHOLE))
+    print_text(result.summary(options.own) + alone)
     versions = " · ".join(f"{name} {version}" for name, version in result.versions.items())
     count = len(result.outcomes)
     checks = f"{count} check{'s' * (count != 1)}"
@@ -48,12 +48,19 @@ def print_result(result: Result, options: argparse.Namespace) -> None:
             said = sentence(outcome).removeprefix(verdict).strip(" .") or "holds"
             _print_wrapped(verdict, f"{outcome.check}: {said}.")
             if verdict in ("FAIL", "LIBRARY") and os.environ.get("GITHUB_ACTIONS") == "true":
-                _annotate(options, outcome.check, said, "error" if verdict == "FAIL" or not options.own else "warning")
+                level = "error" if verdict == "FAIL" or not options.own else "warning"
+                _annotate(level, _find_line(options.model, outcome.where), outcome.check, said)
+
+
+def print_text(text: str) -> None:
+    """Print lines that begin with a verdict, none of them too long to read."""
+    for line in text.splitlines():
+        print(textwrap.fill(line, _WIDTH, subsequent_indent="      ", **_WHOLE))
 
 
 def _print_reliances(result: Result) -> None:
     """Print a line for each use that is known to be safe or not."""
-    from clockhands.checking.reliance import list_reliances
+    from clockhands.checking.result import list_reliances
 
     known = [reliance for reliance in list_reliances(result.outcomes) if reliance.safe is not None]
     print("You may rely on:" if known else "You may rely on: nothing that was checked whole.")
@@ -65,11 +72,23 @@ def _print_wrapped(head: str, text: str) -> None:
     print(textwrap.fill(f"{head:9} {text}", _WIDTH, subsequent_indent=" " * 10, **_WHOLE))
 
 
-def _annotate(options: argparse.Namespace, check: str, said: str, level: str) -> None:
-    """Print an annotation as GitHub's pipelines show them beside a file."""
+def _find_line(model: str | None, where: str) -> tuple[str, int] | None:
+    """Return file and line of a folder's own code that a cause names, else its configuration; None without a folder."""
+    if not model or not (Path(model) / "config.json").is_file():
+        return None
+    folder = Path(os.path.relpath(model))  # as pipelines name files
+    for name, _, line in (place.strip().partition(":") for place in where.split(",")):
+        if name and line.isdigit() and (folder / name).is_file():
+            return str(folder / name), int(line)
+    return str(folder / "config.json"), 1
+
+
+def _annotate(level: str, place: tuple[str, int] | None, check: str, said: str) -> None:
+    """Print an annotation as GitHub's pipelines show them, beside a line where a file is known."""
     escaped = said.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
-    file = str(options.model or options.type).replace("%", "%25").replace(",", "%2C").replace(":", "%3A")
-    print(f"::{level} file={file},title=clockhands check {check}::{escaped}")
+    file = "" if place is None else place[0].replace("%", "%25").replace(",", "%2C").replace(":", "%3A")
+    where = f"file={file},line={place[1]}," if place else ""
+    print(f"::{level} {where}title=clockhands check {check}::{escaped}")
 
 
 def _name_checks(outcomes: list[Outcome]) -> str:
@@ -81,6 +100,8 @@ def _name_checks(outcomes: list[Outcome]) -> str:
 
 def write_for_readme(result: Result, options: argparse.Namespace) -> None:
     """Write the badge and the card that were asked for."""
+    if not (options.badge or options.card):
+        return
     from clockhands.checking.card import describe_badge, describe_versions, make_card
     from clockhands.files import write_text
     from clockhands.report.badge import make_badge

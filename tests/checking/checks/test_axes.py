@@ -11,9 +11,9 @@ from transformers.models.qwen2_vl.modeling_qwen2_vl import Qwen2VLModel, Qwen2VL
 
 from clockhands.checking.checks.axes import grid_positions
 from clockhands.checking.checks.check import select
-from clockhands.checking.models.builds import find
 from clockhands.checking.models.make_subjects import from_build
-from clockhands.checking.verdict.run import run_checks
+from clockhands.checking.models.tiny import find
+from clockhands.checking.verdict.judge import run_checks
 
 Patch = pytest.MonkeyPatch
 CHECKS = {check.name: check for check in select(["axes"])}

@@ -11,7 +11,7 @@ from clockhands.checking.checks.check import select
 from clockhands.checking.models.adapter import ModuleAdapter
 from clockhands.checking.models.make_subjects import from_model
 from clockhands.checking.models.tiny import make_position_audible
-from clockhands.checking.verdict.run import run_checks
+from clockhands.checking.verdict.judge import run_checks
 from tests.checking.checks import planted as p
 
 

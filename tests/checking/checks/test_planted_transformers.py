@@ -23,11 +23,9 @@ from transformers import (
 )
 
 from clockhands.checking.checks.check import select
-from clockhands.checking.models.builds import Build, find
 from clockhands.checking.models.make_subjects import from_build, from_model
-from clockhands.checking.models.shrinking import tiny_config
-from clockhands.checking.models.tiny import build_model
-from clockhands.checking.verdict.run import run_checks
+from clockhands.checking.models.tiny import Build, build_model, find, tiny_config
+from clockhands.checking.verdict.judge import run_checks
 from clockhands.model.huggingface_cache import CACHE_NAME, get_cache
 from tests.checking.checks import planted
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from clockhands.checking.checks.check import CHECKS
-from clockhands.checking.models.builds import find
 from clockhands.checking.models.make_subjects import from_build
-from clockhands.checking.verdict.run import run_checks
+from clockhands.checking.models.tiny import find
+from clockhands.checking.verdict.judge import run_checks
 
 CASES = [
     ("rwkv:causal", "generate.beam", "the model refuses: RwkvForCausalLM cannot use beam search with a cache"),

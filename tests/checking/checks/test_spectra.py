@@ -8,12 +8,10 @@ import pytest
 import torch
 
 from clockhands.checking.checks.check import select
-from clockhands.checking.models.builds import find
 from clockhands.checking.models.make_subjects import from_build, from_model
-from clockhands.checking.models.shrinking import tiny_config
-from clockhands.checking.models.tiny import build_model
+from clockhands.checking.models.tiny import build_model, find, tiny_config
+from clockhands.checking.verdict.judge import run_checks
 from clockhands.checking.verdict.outcome import Outcome
-from clockhands.checking.verdict.run import run_checks
 from tests.checking.scratch.planted import build, examine
 
 ROTATED = "speeds = 10000.0 ** (-torch.arange(0, HEAD, 2, device=x.device).float() / HEAD)"

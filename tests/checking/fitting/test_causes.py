@@ -6,7 +6,7 @@ import pytest
 
 from clockhands.checking.checks.check import select
 from clockhands.checking.models.make_subjects import from_model
-from clockhands.checking.verdict.run import run_checks
+from clockhands.checking.verdict.judge import run_checks
 from tests.checking.scratch.planted import CHECKED
 from tests.checking.scratch.ports import scratch
 

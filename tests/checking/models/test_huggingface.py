@@ -9,12 +9,10 @@ import torch
 import transformers
 
 from clockhands.checking.checks.check import select
-from clockhands.checking.models.builds import find
 from clockhands.checking.models.huggingface import HFModel, _vocabularies, fixed_source
 from clockhands.checking.models.make_subjects import from_model
-from clockhands.checking.models.shrinking import tiny_config
-from clockhands.checking.models.tiny import build_model
-from clockhands.checking.verdict.run import run_checks
+from clockhands.checking.models.tiny import build_model, find, tiny_config
+from clockhands.checking.verdict.judge import run_checks
 from clockhands.model.huggingface_cache import CACHE_NAME, name_cache
 
 

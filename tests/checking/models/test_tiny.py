@@ -8,10 +8,18 @@ import transformers
 from transformers import CONFIG_MAPPING
 from transformers.models.auto import modeling_auto
 
-from clockhands.checking.models.builds import Build, architectures, find, multimodal, overrides
 from clockhands.checking.models.huggingface import HFModel
-from clockhands.checking.models.shrinking import shrink, tiny_config
-from clockhands.checking.models.tiny import build_model, make_position_audible
+from clockhands.checking.models.tiny import (
+    Build,
+    architectures,
+    build_model,
+    find,
+    make_position_audible,
+    multimodal,
+    overrides,
+    shrink,
+    tiny_config,
+)
 from clockhands.errors import UsageError
 
 SAMPLE = [

@@ -17,7 +17,7 @@ import torch
 from clockhands.checking.checks.check import select
 from clockhands.checking.models.adapter import ModuleAdapter
 from clockhands.checking.models.make_subjects import from_model
-from clockhands.checking.verdict.run import run_checks
+from clockhands.checking.verdict.judge import run_checks
 
 SCHEMES = ("learned", "rope", "alibi", "t5")
 SOURCE = Path(__file__).with_name("model.py").read_text("utf8")

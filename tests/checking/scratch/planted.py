@@ -19,8 +19,8 @@ import torch
 from clockhands.checking.checks.check import select
 from clockhands.checking.models.adapter import ModuleAdapter
 from clockhands.checking.models.make_subjects import from_model
+from clockhands.checking.verdict.judge import run_checks
 from clockhands.checking.verdict.outcome import Outcome
-from clockhands.checking.verdict.run import run_checks
 
 SOURCE = Path(__file__).with_name("gpt.py").read_text("utf8")
 CHECKED = ("causal", "order", "cache", "padding", "batch", "positions", "shift", "packing", "state", "length")

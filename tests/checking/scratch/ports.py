@@ -13,9 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from clockhands.checking import against
-from clockhands.checking.models.builds import find
-from clockhands.checking.models.shrinking import tiny_config
-from clockhands.checking.models.tiny import build_model, make_position_audible
+from clockhands.checking.models.tiny import build_model, find, make_position_audible, tiny_config
 from tests.checking.scratch.faults import SOURCE, build
 from tests.checking.scratch.measured import tell_measured
 

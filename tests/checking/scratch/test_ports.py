@@ -7,7 +7,23 @@ import json
 import pytest
 
 from clockhands.checking import against
-from tests.checking.scratch.ports import CORRECT, ELSEWHERE, NUMBERS, PAGE, PORTS, Port
+from tests.checking.scratch.ports import (
+    AT,
+    BASE,
+    CORRECT,
+    ELSEWHERE,
+    NUMBERS,
+    PAGE,
+    PORTS,
+    ROOT,
+    ROTATED,
+    SLOPES,
+    TRIL,
+    WINDOWED,
+    Port,
+)
+
+LOOKED_UP, BETWEEN = "self.pos_emb(positions)", "keys_at[:, None, :] - at[:, :, None]"
 
 # One of each kind: frequencies, layout, one layer, mask, two at once, slopes, table, buckets.
 FAST = (
@@ -64,3 +80,37 @@ def test_the_page_is_about_the_ports_that_there_are() -> None:
     assert len(CORRECT) >= 10
     text = PAGE.read_text("utf8")
     assert all(f"| {name} | {said or 'nothing'}" in text for name, said in results["printed"].items())
+
+
+@pytest.mark.parametrize(
+    ("scheme", "edit", "common", "says"),
+    [
+        ("rope", (BASE, "9000.0 ** (-torch"), (), "has base 9,000, not 10,000"),
+        ("rope", (AT, f"-{AT}"), (), "rotates the other way"),
+        ("rope", (ROTATED, "q, k = self.rotate(q, at + 1), self.rotate(k, at)"), (), "stood 1 later than keys"),
+        ("rope", (ROTATED, "k = self.rotate(k, at)"), (), "does not rotate (queries)"),
+        ("rope", (ROOT, ROOT + ROOT), (), "divides its logits by √16 once too often"),
+        ("rope", (".triu(total - new - 15)", ".triu(total - new - 14)"), ((TRIL, WINDOWED),), "of 15, not 16"),
+        ("rope", (".triu(total - new - 15)", ""), ((TRIL, WINDOWED),), "has no window; the reference has one of 16"),
+        ("rope", (TRIL, WINDOWED), (), "has a window of 16, the reference none"),
+        ("rope", (TRIL, ".tril(total - new + 2)"), (), "lets every token see 2 later ones"),
+        ("rope", (AT, f"{AT} / 4"), (), "divides positions by 4, not by 1"),
+        ("rope", (AT, "at.clamp(max=20)[:, None, :, None].float()"), (), "holds positions at 20"),
+        ("rope", (AT, "(at % 20)[:, None, :, None].float()"), (), "begins positions anew after 19"),
+        ("alibi", (SLOPES, f"0.5 * {SLOPES}"), (), "ALiBi's slopes halved"),
+        ("alibi", (SLOPES, f"-1 * {SLOPES}"), (), "ALiBi's slopes of the wrong sign"),
+        ("alibi", (SLOPES, f"({SLOPES}).flip(0)"), (), "ALiBi's slopes in reverse order of heads"),
+        ("learned", (LOOKED_UP, "self.pos_emb((positions - 1).clamp(min=0))"), (), "vector of p − 1"),
+        ("learned", (LOOKED_UP, "self.pos_emb(positions.clamp(max=9))"), (), "holds positions at 9"),
+        ("learned", (LOOKED_UP, "self.pos_emb(positions % 10)"), (), "begins positions anew after 9"),
+        ("learned", (LOOKED_UP, "self.pos_emb(positions * 0 + 3)"), (), "puts every token at position 3"),
+        ("learned", (LOOKED_UP, f"0 * {LOOKED_UP}"), (), "adds no positions"),
+        ("t5", (BETWEEN, f"{BETWEEN} + 1"), (), "takes each distance 1 too large"),
+        ("t5", (BETWEEN, f"{BETWEEN} - 1"), (), "takes each distance 1 too small"),
+    ],
+)
+def test_mirror_images_and_neighbours_of_ports_are_told_apart(
+    scheme: str, edit: tuple[str, str], common: tuple[tuple[str, str], ...], says: str
+) -> None:
+    said = Port("", scheme, (), (edit,), common).explain()
+    assert says in said, said

@@ -1,22 +1,101 @@
-"""The verdict is made in one place, and a known fault that changes it is told."""
+"""A law is measured, repeated where it must be, judged in one place, and what is safe instead is said."""
 
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
 
 import clockhands.checking
 from clockhands.checking import examine
-from clockhands.checking.checks.check import CHECKS, Check, Measurement
+from clockhands.checking.checks.check import CHECKS, Check, Inapplicable, Measurement, difference
 from clockhands.checking.models.make_subjects import from_model
 from clockhands.checking.models.subject import Subject
-from clockhands.checking.outcome_words import sentence
-from clockhands.checking.verdict.judge import judge
-from clockhands.checking.verdict.measure import Evidence
+from clockhands.checking.verdict.judge import Evidence, advise, follows_another, judge, measure
+from clockhands.checking.verdict.outcome import Outcome, sentence
 from tests.checking.checks import planted
 from tests.checking.checks.test_planted import adapter
+
+
+@pytest.fixture(scope="module")
+def subject() -> Subject:
+    return from_model(adapter(planted.Correct), "correct")[0]
+
+
+def law(size: Callable[[Subject], float], **options: bool) -> Check:
+    return Check("law", "a", "c", lambda subject: Measurement(size(subject)), **options)  # type: ignore[arg-type]
+
+
+def raising(fault: Exception) -> Check:
+    def size(subject: Subject) -> float:
+        raise fault
+
+    return law(size)
+
+
+def test_what_holds_is_measured_once(subject: Subject) -> None:
+    evidence = measure(subject, law(lambda subject: 0.0))
+    assert evidence.first == Measurement(0.0) and evidence.repeated is None
+
+
+def test_what_is_broken_is_repeated_in_float64_with_other_texts(subject: Subject) -> None:
+    seen: list[tuple[int, torch.dtype]] = []
+
+    def size(subject: Subject) -> float:
+        seen.append((subject.seed, subject.dtype))
+        return 0.5
+
+    evidence = measure(subject, law(size))
+    assert seen == [(0, torch.float32), (1, torch.float64)]
+    assert evidence.repeated == Measurement(0.5) and evidence.unconfirmed == ""
+    seen.clear()
+    measure(subject, law(size, precise=False))
+    assert seen == [(0, torch.float32), (1, torch.float32)]
+
+
+@pytest.mark.parametrize(("size", "confirmed"), [(0.5, True), (0.05, False)])
+def test_without_float64_a_second_difference_must_be_large(subject: Subject, size: float, confirmed: bool) -> None:
+    def broken(subject: Subject) -> float:
+        if subject.dtype == torch.float64:
+            raise RuntimeError("not implemented for Double")
+        return size
+
+    evidence = measure(subject, law(broken))
+    assert (evidence.repeated is not None) == confirmed
+    assert evidence.unconfirmed == ("" if confirmed else "RuntimeError: not implemented for Double")
+
+
+def test_logits_that_are_not_finite_confirm_nothing(subject: Subject) -> None:
+    def damaged(subject: Subject) -> float:
+        bad = torch.tensor([[[1.0], [2.0], [float("nan") if subject.seed else 2.1], [3.0]]])
+        return difference(bad, torch.tensor([[[1.0], [2.0], [2.0], [3.0]]]))
+
+    assert measure(subject, law(damaged)).unconfirmed == "1 of 4 logits are NaN, first at token 2 of row 0"
+
+
+def test_what_does_not_apply_and_what_is_raised_are_told_apart(subject: Subject) -> None:
+    assert measure(subject, raising(Inapplicable("no cache"))).inapplicable == "no cache"
+    assert measure(subject, raising(NotImplementedError())).inapplicable == "not implemented by the model"
+    assert measure(subject, raising(KeyError("x"))).raised == "raised KeyError: 'x'"
+    assert measure(subject, Check("law", "a", "c", lambda s: Measurement(0.0), huggingface=True)).inapplicable
+
+
+def test_a_check_begins_with_a_model_that_no_other_has_touched(subject: Subject) -> None:
+    def grown(subject: Subject) -> float:
+        subject.module.calls = getattr(subject.module, "calls", 0) + 1  # type: ignore[union-attr]
+        return float(subject.module.calls - 1)  # type: ignore[union-attr]
+
+    assert [measure(subject, law(grown)).first for _ in range(3)] == [Measurement(0.0)] * 3
+
+
+def test_a_large_difference_that_is_gone_is_measured_again_as_at_first(subject: Subject) -> None:
+    sizes = iter((0.5, 0.0, 0.5, 0.5, 0.0, 0.0, 0.05, 0.0))
+    again = [measure(subject, law(lambda subject: next(sizes))).again for _ in range(3)]
+    assert again == [Measurement(0.5), Measurement(0.0), None]
+
 
 ROOT = Path(clockhands.checking.__path__[0])
 
@@ -100,3 +179,43 @@ def test_a_large_difference_that_vanishes_is_never_a_pass(sizes: tuple[float, ..
     outcome = judge(subject, Check("law", "a", "c", lambda subject: Measurement(next(given))), "", {})
     assert outcome.verdict == verdict and reason in outcome.reason
     assert bool(outcome.reason) == bool(reason)
+
+
+def outcomes(**verdicts: str) -> dict[str, Outcome]:
+    names = {name.replace("__", "."): verdict for name, verdict in verdicts.items()}
+    return {name: Outcome(name, verdict, 1.0) for name, verdict in names.items()}  # type: ignore[arg-type]
+
+
+def safe(**verdicts: str) -> list[str]:
+    return [outcome.safe for outcome in advise(outcomes(**verdicts))]
+
+
+def test_another_use_that_passed_is_advised_and_none_that_failed() -> None:
+    assert safe(precision__to="FAIL", precision__load="PASS") == ["load with from_pretrained(dtype=torch.bfloat16)", ""]
+    assert safe(precision__to="FAIL", precision__load="FAIL") == ["", ""]
+    assert safe(precision__to="FAIL") == [""]
+    assert safe(precision__to="PROPERTY", precision__load="PASS") == ["", ""], "only a failure needs another way"
+
+
+def test_the_first_of_several_ways_that_passed_is_advised() -> None:
+    both = safe(padding__left__mask="FAIL", padding__left__positions="PASS", padding__right="PASS")
+    assert both[0] == "pass position_ids made from the mask"
+    assert (
+        safe(padding__left__mask="FAIL", padding__left__positions="FAIL", padding__right="PASS")[0]
+        == "pad on the right"
+    )
+
+
+def test_packing_under_a_mask_has_the_advice_of_packing_by_positions() -> None:
+    found = outcomes(packing__positions="FAIL", packing__mask="WARN", packing__block_mask="PASS")
+    assert follows_another("packing.mask", found) and not follows_another("packing.positions", found)
+    _, follower, _ = advise(found)
+    assert (follower.verdict, follower.safe) == ("WARN", "pass a four-dimensional block mask")
+    passed = outcomes(packing__positions="PASS", packing__mask="WARN")
+    assert not follows_another("packing.mask", passed)
+    assert advise(passed) == list(passed.values())
+
+
+def test_no_verdict_is_changed() -> None:
+    before = outcomes(packing__positions="FAIL", packing__mask="FAIL", cache__steps="FAIL", causal__prefix="PASS")
+    assert [o.verdict for o in advise(before)] == [o.verdict for o in before.values()]

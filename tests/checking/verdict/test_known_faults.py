@@ -13,11 +13,10 @@ from transformers.models.zamba2 import modeling_zamba2
 
 from clockhands.checking.checks.check import CHECKS
 from clockhands.checking.models.adapter import ModuleAdapter
-from clockhands.checking.models.builds import find
 from clockhands.checking.models.make_subjects import from_build, from_model
-from clockhands.checking.models.tiny import make_position_audible
+from clockhands.checking.models.tiny import find, make_position_audible
 from clockhands.checking.verdict import known_faults as known
-from clockhands.checking.verdict.evidence import EVIDENCE, mask_calls
+from clockhands.checking.verdict.known_faults import EVIDENCE, mask_calls
 from clockhands.checking.verdict.outcome import Outcome
 from tests.checking.checks import planted
 from tests.conformance import matrix

@@ -17,7 +17,7 @@ from clockhands.checking.checks.check import Inapplicable, Measurement, check, d
 from clockhands.checking.checks.precision import angle_tables
 from clockhands.checking.models.subject import Subject
 
-AXES = 3  # time, height, width
+_AXES = 3  # time, height, width
 _WIDE, _TALL = (4, 6), (6, 3)
 _axes_check = partial(check, huggingface=True, needs=("axes",), uses=("positions on several axes",))
 
@@ -25,7 +25,7 @@ _axes_check = partial(check, huggingface=True, needs=("axes",), uses=("positions
 def grid_positions(before: int, grid: tuple[int, int], after: int) -> Tensor:
     """Return positions [axes, 1, S] of a text, a grid of rows by columns, and a text, as Qwen2-VL numbers them."""
     rows, columns = grid
-    first = torch.arange(before).expand(AXES, -1)
+    first = torch.arange(before).expand(_AXES, -1)
     inside = torch.stack(
         [
             torch.zeros(rows * columns, dtype=torch.long),
@@ -33,7 +33,7 @@ def grid_positions(before: int, grid: tuple[int, int], after: int) -> Tensor:
             torch.arange(columns).repeat(rows),
         ]
     )
-    last = torch.arange(after).expand(AXES, -1)
+    last = torch.arange(after).expand(_AXES, -1)
     return torch.cat([first, inside + before, last + before + max(grid)], 1).unsqueeze(1)
 
 
@@ -52,7 +52,7 @@ def _draw(subject: Subject, before: int, grid: tuple[int, int], after: int, salt
 def equal(subject: Subject) -> Measurement:
     """Compare the default positions with the same line on every axis."""
     ids = subject.tokens(2, 20)
-    lines = subject.arange(2, 20).expand(AXES, -1, -1)
+    lines = subject.arange(2, 20).expand(_AXES, -1, -1)
     return Measurement(difference(subject.logits(ids, positions=lines), subject.logits(ids)))
 
 
@@ -63,16 +63,16 @@ def equal(subject: Subject) -> Measurement:
 )
 def heard(subject: Subject) -> Measurement:
     """Move the text behind the grid along each axis alone."""
-    pairs = min((table.shape[-1] for table in angle_tables(subject.get_module()).values()), default=AXES)
-    if pairs < AXES:
-        raise Inapplicable(f"the heads rotate {pairs} pairs, which are too few for {AXES} axes")
+    pairs = min((table.shape[-1] for table in angle_tables(subject.get_module()).values()), default=_AXES)
+    if pairs < _AXES:
+        raise Inapplicable(f"the heads rotate {pairs} pairs, which are too few for {_AXES} axes")
     ids, positions = _draw(subject, 5, _WIDE, 6)
     wanted, effects = subject.logits(ids, positions=positions), []
-    for axis in range(AXES):
+    for axis in range(_AXES):
         moved = positions.clone()
         moved[axis, :, 5 + _WIDE[1] :] += 7
         size = difference(subject.logits(ids, positions=moved), wanted)
-        effects.append(Measurement(size, f"axis {axis + 1} of {AXES} moved by 7", wanted=True))
+        effects.append(Measurement(size, f"axis {axis + 1} of {_AXES} moved by 7", wanted=True))
     return largest(*effects)
 
 

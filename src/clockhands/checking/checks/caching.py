@@ -1,13 +1,15 @@
-"""Decoding with a cache must equal one pass over the whole text."""
+"""Decoding with a cache: it equals one pass over the whole text, under a mask too, and may be used again."""
 
 from __future__ import annotations
 
+import copy
 from itertools import pairwise
 from typing import Any
 
 import torch
+from torch import Tensor
 
-from clockhands.checking.checks.check import Inapplicable, Measurement, check, difference, worst
+from clockhands.checking.checks.check import Inapplicable, Measurement, check, difference, largest, worst
 from clockhands.checking.models.huggingface import KV_CACHES
 from clockhands.checking.models.subject import Subject
 
@@ -130,3 +132,186 @@ def _new(subject: Subject) -> Any:
 
 def _short(fault: Exception) -> str:
     return str(fault).split("\n")[0][:120] or type(fault).__name__
+
+
+_MASKED = 24
+_PADDED = 4
+
+
+@check(
+    "cache.mask",
+    "Under a mask of ones, one token at a time equals all at once.",
+    "positions counted from the part of the mask that belongs to the new tokens",
+    uses=("cached decoding", "left-padded generate"),
+    needs=("cache", "mask"),
+    causal=True,
+)
+def ones(subject: Subject) -> Measurement:
+    """Read a prompt and single tokens with the mask that a tokenizer gives."""
+    ids = subject.tokens(2, _MASKED)
+    return _in_steps(subject, ids, torch.ones(ids.shape, dtype=torch.bool, device=ids.device))
+
+
+@check(
+    "cache.left_mask",
+    "Padded on the left, under the mask alone, one token at a time equals all at once.",
+    "pads that count at a decoding step and not in a whole text, or the other way round",
+    uses=("left-padded generate", "left padding by the mask alone"),
+    needs=("cache", "mask"),
+    causal=True,
+)
+def left_mask(subject: Subject) -> Measurement:
+    """Compare with the same padded rows in one pass, so that it does not matter whether pads count as positions."""
+    ids = subject.tokens(2, _MASKED)
+    mask = torch.ones(ids.shape, dtype=torch.bool, device=ids.device)
+    mask[0, :_PADDED] = False
+    return _in_steps(subject, ids, mask)
+
+
+def _in_steps(subject: Subject, ids: Tensor, mask: Tensor) -> Measurement:
+    cache, actual = _new(subject), []
+    for start, stop in pairwise([0, 10, *range(11, _MASKED + 1)]):
+        actual.append(subject.logits(ids[:, start:stop], mask[:, :stop], cache=cache))
+    kept = mask.unsqueeze(-1)
+    whole = subject.logits(ids, mask)
+    return Measurement(difference(torch.cat(actual, 1) * kept, whole * kept), f"{_MASKED - 10} single steps")
+
+
+@check(
+    "cache.prefill",
+    "A batch of unequal rows read in chunks equals each row alone.",
+    "a mask or positions cut wrongly at the border of a chunk",
+    uses=("resume", "left-padded generate"),
+    needs=("cache", "mask", "positions"),
+    causal=True,
+)
+def prefill(subject: Subject) -> Measurement:
+    """Read two rows, one with pads on the left, in chunks of seven; the first chunk of a row may be pads alone."""
+    ids, pads = subject.tokens(2, _MASKED), 8
+    mask = torch.ones(ids.shape, dtype=torch.bool, device=ids.device)
+    mask[0, :pads] = False
+    positions, cache, actual = subject.positions(mask), _new(subject), []
+    for start, stop in pairwise([0, 7, 14, 21, _MASKED]):
+        chunk = slice(start, stop)
+        actual.append(subject.logits(ids[:, chunk], mask[:, :stop], positions[:, chunk], cache))
+    together = torch.cat(actual, 1)
+    rows = ((together[:1, pads:], ids[:1, pads:]), (together[1:], ids[1:]))
+    return largest(*(Measurement(difference(row, subject.logits(alone)), "chunks of 7") for row, alone in rows))
+
+
+@check(
+    "cache.rollback_rows",
+    "Drafts that one row rejects and another keeps leave no trace.",
+    "one count of tokens for all rows; rejected drafts that are still attended to",
+    uses=("rollback",),
+    needs=("cache", "mask", "positions"),
+    causal=True,
+)
+def rollback_rows(subject: Subject) -> Measurement:
+    """Read five drafts in two rows; mask the last three of one row, and go on in both, each at its own position.
+
+    All of it is shorter than the windows of 16 that the shrunk models have, which count slots and not positions.
+    """
+    if getattr(subject.adapter, "packs", False):
+        raise Inapplicable("where a position falls the model begins a document")
+    prompt, drafts, rest = subject.tokens(2, 5), subject.tokens(2, 5, salt=3), subject.tokens(2, 5, salt=4)
+    cache, read = _new(subject), torch.cat([prompt, drafts], 1)
+    mask = torch.ones(2, 15, dtype=torch.bool, device=prompt.device)
+    subject.logits(read, mask[:, :10], subject.arange(2, 10), cache)
+    mask[0, 7:10] = False
+    positions = torch.cat([subject.arange(1, 5, 7), subject.arange(1, 5, 10)])
+    after = subject.logits(rest, mask, positions, cache)
+    kept = [torch.cat([read[row : row + 1, :count], rest[row : row + 1]], 1) for row, count in ((0, 7), (1, 10))]
+    pairs = ((after[row : row + 1], subject.logits(text)[:, -5:]) for row, text in enumerate(kept))
+    return largest(*(Measurement(difference(row, alone), "2 and 5 drafts of 5 kept") for row, alone in pairs))
+
+
+@check(
+    "cache.prefix",
+    "Two texts continued from copies of one cache equal the whole texts.",
+    "state that is kept beside the cache, and not copied with it",
+    uses=("prefix cache",),
+    needs=("cache",),
+    causal=True,
+)
+def prefix(subject: Subject) -> Measurement:
+    """Read a prefix once, and two continuations of other lengths, the longer first."""
+    start = subject.tokens(1, 12)
+    cache = _new(subject)
+    subject.logits(start, cache=cache)
+    effects = []
+    for salt, length in ((5, 9), (6, 4)):
+        rest = subject.tokens(1, length, salt=salt)
+        try:
+            again = copy.deepcopy(cache)
+        except (TypeError, RuntimeError, NotImplementedError) as fault:
+            raise Inapplicable(f"the cache cannot be copied: {str(fault)[:80]}") from fault
+        whole = subject.logits(torch.cat([start, rest], 1))[:, 12:]
+        effects.append(Measurement(difference(subject.logits(rest, cache=again), whole), f"{length} tokens after 12"))
+    return largest(*effects)
+
+
+@check(
+    "cache.reorder",
+    "Rows of a cache in another order decode as those rows do.",
+    "a part of the cache that is not reordered with the rest",
+    uses=("beam search",),
+    needs=("cache",),
+    causal=True,
+)
+def reorder(subject: Subject) -> Measurement:
+    """Read three rows, go on with the third, the first and the first again, as beam search does."""
+    change = getattr(subject.adapter, "reorder", None)
+    if change is None:
+        raise Inapplicable("the adapter has no reorder()")
+    ids = subject.tokens(3, 18)
+    rows = torch.tensor([2, 0, 0], device=ids.device)
+    cache = _new(subject)
+    subject.logits(ids[:, :12], cache=cache)
+    change(cache, rows)
+    rest = subject.tokens(3, 6, salt=5)
+    actual = [subject.logits(rest[:, step : step + 1], cache=cache) for step in range(6)]
+    whole = subject.logits(torch.cat([ids[rows, :12], rest], 1))[:, 12:]
+    return Measurement(difference(torch.cat(actual, 1), whole), "row 3, row 1 and row 1 in place of 1, 2 and 3")
+
+
+@check(
+    "cache.reused",
+    "A text whose beginning is in the program's prefix cache is read as without.",
+    "keys of another text or at other positions taken from the prefix cache",
+    uses=("prefix cache",),
+    needs=("reuse",),
+)
+def reused(subject: Subject) -> Measurement:
+    """Two texts of the same beginning, one after the other, with the prefix cache on and off."""
+    adapter: Any = subject.adapter
+    first, second = subject.tokens(2, 48).split(1)
+    second = torch.cat([first[:, :24], second[:, 24:]], 1)
+    adapter.reuse(first)
+    return Measurement(difference(adapter.reuse(second), subject.logits(second)), "the first 24 tokens cached")
+
+
+@check(
+    "cache.moved",
+    "Where only distances count, keys in the cache that are moved on change nothing.",
+    "keys that are rotated by another rule than when they were made",
+    uses=("moved positions", "resume"),
+    needs=("move",),
+    shared=True,
+)
+def moved(subject: Subject) -> Measurement:
+    """Half a text, all keys 32 positions on, the other half."""
+    if subject.facts.absolute:
+        raise Inapplicable("positions are absolute")
+    ids = subject.tokens(1, 48)
+    return Measurement(difference(read_moved(subject, ids, 32), read_moved(subject, ids, 0)), "moved by 32")
+
+
+def read_moved(subject: Subject, ids: Tensor, by: int) -> Tensor:
+    """Return the logits of a text of which the first half was moved on by so many positions before the rest is read."""
+    adapter: Any = subject.adapter
+    cache, half = adapter.new_cache(), ids.shape[1] // 2
+    first = subject.logits(ids[:, :half], cache=cache)
+    if by:
+        adapter.move(cache, by)
+    return torch.cat([first, subject.logits(ids[:, half:], cache=cache)], 1)

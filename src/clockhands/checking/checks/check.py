@@ -13,7 +13,7 @@ from clockhands.checking.models.subject import Subject
 from clockhands.errors import UsageError, describe_unknown
 
 TOLERANCE = 1e-3
-PROGRAM_NEEDS = frozenset({"reuse", "move"})
+_PROGRAM_NEEDS = frozenset({"reuse", "move"})
 """What a check may need that no model takes, only a program that runs models."""
 USES = (
     "one text after another",
@@ -106,7 +106,7 @@ class Check:
     @property
     def is_of_programs(self) -> bool:
         """Whether only a program that runs models has what the check needs: a prefix cache, keys that it moves."""
-        return not PROGRAM_NEEDS.isdisjoint(self.needs)
+        return not _PROGRAM_NEEDS.isdisjoint(self.needs)
 
     def inapplicable(self, subject: Subject) -> str | None:
         """Return why the check does not apply; None if it does."""

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from clockhands.checking.checks.check import Inapplicable, Measurement, check, largest
 from clockhands.checking.fitting.reading import find_entries, read
 from clockhands.checking.fitting.rotation import fit_rotation, fit_speeds
-from clockhands.checking.fitting.state_words import find_sinusoids
+from clockhands.checking.fitting.words import find_sinusoids
 from clockhands.checking.models.subject import Subject
 
 _ROWS, _PLACES = 8, 32
@@ -43,11 +43,11 @@ def apart(subject: Subject) -> Measurement:
 def _find_fault(speeds_C: Tensor, length: int) -> str:
     """Say why frequencies are useless for texts of a length; empty if they are not."""
     moving = speeds_C.abs()[speeds_C.abs() > _STILL]
-    turned = float(speeds_C.abs().max()) * _PLACES
+    reach = float(speeds_C.abs().max()) * _PLACES
     if not len(moving):
         return "no pair turns: every frequency is zero"
-    if turned < _LEAST:
-        return f"no pair turns by more than {turned:.2g} radians within {_PLACES} places, whole turns aside"
+    if reach < _LEAST:
+        return f"no pair turns by more than {reach:.2g} radians within {_PLACES} places, whole turns aside"
     if len(moving) > 1 and float(moving.max() / moving.min()) < 1 + 1e-4:
         return f"all {len(moving)} pairs turn by the same {float(moving[0]):.4g} radians a place"
     steps = torch.arange(1, max(length, 2), dtype=torch.float64, device=speeds_C.device)[:, None]
@@ -76,7 +76,7 @@ def _find_spectra(subject: Subject) -> list[Tensor]:
     ]
     rotations = [fit_rotation(x.q_BHSK.flatten(0, 1)) for x in reading.measure().values() if x.is_of_text]
     angles = [x for x in added if x is not None]
-    angles += [rotation.turned_SC for rotation in rotations if rotation is not None and rotation.turns]
+    angles += [rotation.rotated_SC for rotation in rotations if rotation is not None and rotation.rotates]
     if not angles and rotating and any(rotation is not None and not rotation.count for rotation in rotations):
         angles = [torch.zeros(2, 1, dtype=torch.float64)]  # a rotation ran, and nothing was rotated
     spectra: list[Tensor] = []

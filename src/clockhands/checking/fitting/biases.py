@@ -13,7 +13,7 @@ from clockhands.schemes.bias.t5 import list_bucket_starts
 
 _TOLERANCE = 2e-3
 _FARTHEST = (8, 16, 20, 32, 64, 128, 256, 512, 1024)
-Buckets = tuple[int, int, bool]
+_Buckets = tuple[int, int, bool]
 """How many of T5's buckets, the distance from which all are the last, and whether both directions have their own."""
 
 
@@ -140,7 +140,7 @@ def _describe_buckets(ours: dict[int, Tensor], theirs: dict[int, Tensor], size: 
     return named.pop() if len(named) == 1 else ""
 
 
-def _name_buckets(theirs: Buckets, ours: Buckets) -> str:
+def _name_buckets(theirs: _Buckets, ours: _Buckets) -> str:
     said = []
     if ours[0] != theirs[0]:
         said.append(f"{ours[0]} buckets, not {theirs[0]}")
@@ -151,7 +151,7 @@ def _name_buckets(theirs: Buckets, ours: Buckets) -> str:
     return "has " + " and ".join(said)
 
 
-def _is_consistent(tables: list[tuple[dict[int, int], Buckets]]) -> bool:
+def _is_consistent(tables: list[tuple[dict[int, int], _Buckets]]) -> bool:
     """Whether buckets and values seen belong to each other one to one."""
     value_of: dict[int, int] = {}
     bucket_of: dict[int, int] = {}

@@ -12,8 +12,9 @@ from torch import Tensor
 
 from clockhands.checking.checks.check import CHECKS, TOLERANCE, Measurement
 from clockhands.checking.fitting import biases
-from clockhands.checking.fitting.calls import Call, Read, Replay
-from clockhands.checking.fitting.place_words import (
+from clockhands.checking.fitting.places import Call, Plain, Read, Replay, spread
+from clockhands.checking.fitting.reading import Key, attend_to_itself, find_entries, find_seen
+from clockhands.checking.fitting.words import (
     Standing,
     describe_places,
     describe_rotations,
@@ -21,8 +22,6 @@ from clockhands.checking.fitting.place_words import (
     join,
     most,
 )
-from clockhands.checking.fitting.places import Plain, spread
-from clockhands.checking.fitting.reading import Key, attend_to_itself, find_entries, find_seen
 from clockhands.checking.models.subject import Subject
 from clockhands.models.tap import Attention
 
@@ -116,7 +115,7 @@ class Case:
     def _trusts(self, key: Key, place: int) -> bool:
         """Whether a key at no known place may still be its token's: its state is strange, or the place not read."""
         rotation = self.plain.layers[key].rotations[1]
-        return self.strange or not (0 <= place < self.plain.length or (rotation is not None and rotation.turns))
+        return self.strange or not (0 <= place < self.plain.length or (rotation is not None and rotation.rotates))
 
     def explain(self) -> str:
         """Return what is different in the calls, if the check passes with that mended; empty otherwise."""
@@ -169,7 +168,7 @@ class Case:
 
     def _name(self, call: Call) -> str:
         """Name a call as what is read in it."""
-        pads = int((~call.real_BT).long().cumprod(1).sum(1).max())
+        pads, behind = (int((~real).long().cumprod(1).sum(1).max()) for real in (call.real_BT, call.real_BT.flip(1)))
         if call.cached and call.past:
             return "each decode step" if call.new == 1 else "each later chunk"
         if self.law.name.startswith("packing."):
@@ -178,6 +177,8 @@ class Case:
             return "a text whose positions are given"
         if pads:
             return f"behind {pads} pads the text"
+        if behind:
+            return f"before {behind} pads the text"
         batched = len(call.ids_BT) > 1 and (self.law.name.startswith("batch.") or not call.real_BT.all())
         return "a row of a batch" if batched else "a text"
 
@@ -240,8 +241,9 @@ class Case:
         order = read.column_BJ[(read.column_BJ >= 0).all(1)]
         if len(order) and bool((order.diff() < 0).any()) and order.shape[1] == total:
             return ["has its keys in another order than they were read"]
-        as_first = torch.equal((counts > 0)[real], meant[:1].expand_as(meant)[real])
-        if len(meant) > 1 and as_first and bool((meant != meant[:1])[real].any()):
+        first = meant[:1].expand_as(meant)
+        keyed = real & first.any(-1)  # a query without any key may be shown all
+        if len(meant) > 1 and torch.equal((counts > 0)[keyed], first[keyed]) and bool((meant != first)[keyed].any()):
             return ["is masked as the first row is"]
         b, s, t = (meant & (counts == 0) & real[..., None] & (slots.sum(1) == 0)[:, None]).nonzero(as_tuple=True)
         rows = self.plain.rows(call.ids_BT)
@@ -269,6 +271,8 @@ class Case:
     def _meant(self, call: Call) -> Tensor:
         """The keys [B, S, T] that new tokens are meant to see: those of the call, inside the window of a plain text."""
         plain = next(iter(self.plain.layers.values())).layer.allowed_ST
+        if self.subject.causal and int(plain[-1].sum()) == 1 and bool(plain[0].all()):  # the wrong way round
+            plain = torch.ones_like(plain)
         columns = torch.arange(call.ids_BT.shape[1], device=plain.device)
         back = (columns[call.is_new, None] - columns[None]).clamp(min=0, max=len(plain) - 1)
         return call.kept_BST & (plain[-1].flip(0)[back] | (back == 0))
@@ -332,9 +336,9 @@ class Case:
         at = read.column_BJ.clamp(min=0)
         want_q, want_k = call.places_BT[:, new], call.places_BT.gather(1, at)
         queries, keys = known.rotations
-        if "place" in kinds and queries is not None and queries.turns:
+        if "place" in kinds and queries is not None and queries.rotates:
             q = queries.move(q, torch.nan_to_num(want_q - read.stood_q_BS))
-        if "place" in kinds and keys is not None and keys.turns:
+        if "place" in kinds and keys is not None and keys.rotates:
             k = keys.move(k, torch.nan_to_num(want_k - read.stood_k_BJ))
         if "rotation" in kinds and queries is not None and keys is not None:
             right = queries if queries.count else keys

@@ -12,9 +12,10 @@ import torch
 from torch import Tensor, nn
 
 from clockhands.checking.checks.check import TOLERANCE, difference
-from clockhands.checking.fitting import biases, state_words
+from clockhands.checking.fitting import biases
 from clockhands.checking.fitting.reading import Key, Layer, find_entries, listen, read
 from clockhands.checking.fitting.rotation_words import Settings, compare_rotations, read_settings
+from clockhands.checking.fitting.words import describe_entry
 from clockhands.checking.models.subject import Subject
 from clockhands.models.tap import Attention
 
@@ -43,7 +44,7 @@ class Difference:
     rotations: tuple[Tensor, Tensor] | None = None
 
 
-Clue = tuple[str, tuple[Difference, ...]]
+_Clue = tuple[str, tuple[Difference, ...]]
 """A sentence that explains, with the differences it stands for."""
 
 
@@ -60,7 +61,7 @@ def explain(ours: Subject, theirs: Subject, ids: Tensor, wanted: Tensor, size: f
         return Explanation()  # a model may raise anything on a text of one token
     limit = max(TOLERANCE, size / 100)
 
-    def left(kept: Sequence[Clue]) -> float:
+    def left(kept: Sequence[_Clue]) -> float:
         return difference(pair.undo(ids, [item for _, items in kept for item in items]), wanted)
 
     tried = tuple((text, left([(text, items)])) for text, items in clues)
@@ -86,7 +87,7 @@ class Pair:
         self.readings = [read(s, e, ids, _run) for s, e in zip((ours, theirs), self.entries, strict=True)]
         self.mine, self.wanted = ([*reading.measure().values()] for reading in self.readings)
 
-    def find_clues(self) -> list[Clue]:
+    def find_clues(self) -> list[_Clue]:
         """Join what is said of several layers alike; none where both do not compute as many attentions, of one size."""
         shapes = [[(x.q_BHSK.shape, x.k_BHTK.shape) for x in layers] for layers in (self.mine, self.wanted)]
         said: dict[tuple[str, str], list[Difference]] = defaultdict(list)
@@ -102,7 +103,7 @@ class Pair:
         reference = self.theirs.get_module()
         if len(self.entries[0]) == len(self.entries[1]):
             for index, (state, other) in enumerate(zip(*(reading.states for reading in self.readings), strict=True)):
-                for words in state_words.describe_entry(state, other) if state_words.differ(state, other) else ():
+                for words in describe_entry(state, other):
                     yield Difference(index, "entry", words)
         tables = (part.num_embeddings for part in reference.modules() if isinstance(part, nn.Embedding))
         sizes = frozenset(size for size in tables if 8 <= size <= 512)  # as may hold a bias for each head and bucket

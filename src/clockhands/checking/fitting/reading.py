@@ -59,7 +59,7 @@ class Reading:
         known = next((layer.scale for layer in layers.values() if layer.exact), None)
         if known is None:
             return layers
-        alone = {key: item for key, item in self.attentions.items() if is_constant(item)}
+        alone = {key: item for key, item in self.attentions.items() if _is_constant(item)}
         return {**layers, **{key: _split(item, known) for key, item in alone.items()}}
 
     @classmethod
@@ -141,7 +141,7 @@ def _is_one_text(x_BHSK: Tensor) -> bool:
     return float((x_BHSK - x_BHSK[:1]).abs().max()) < 1e-5 * float(x_BHSK.abs().max())
 
 
-def is_constant(attention: Attention) -> bool:
+def _is_constant(attention: Attention) -> bool:
     """Whether queries and keys are both those of one text in all rows."""
     return _is_one_text(attention.q_BHSK) and _is_one_text(attention.k_BHTK)
 
@@ -161,9 +161,9 @@ def find_entries(subject: Subject) -> tuple[str, ...]:
 
     def leave(name: str, args: Any, output: Any) -> None:
         output = output[0] if isinstance(output, tuple) and output else output
-        given = next((value.shape for value in args if _is_state(value)), None)
-        if given is not None and isinstance(output, Tensor) and output.shape == given:
-            shapes.setdefault(name, given)
+        shape = next((value.shape for value in args if _is_state(value)), None)
+        if shape is not None and isinstance(output, Tensor) and output.shape == shape:
+            shapes.setdefault(name, shape)
 
     with contextlib.ExitStack() as stack:
         for name, part in module.named_modules():

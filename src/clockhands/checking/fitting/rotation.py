@@ -52,19 +52,19 @@ class Rotation:
         return same_angles(self.first_SC, self.second_SC)
 
     @property
-    def turns(self) -> bool:
+    def rotates(self) -> bool:
         """Whether it is a rotation, and not of no channel."""
         return self.count > 0 and self.is_rotation
 
     @property
-    def turned_SC(self) -> Tensor:
+    def rotated_SC(self) -> Tensor:
         """The angles since position 0."""
         return self.first_SC - self.first_SC[:1]
 
     def keeps(self, speeds_C: Tensor) -> bool:
         """Whether every angle since position 0 is that of its position, at one speed for each pair."""
         places = torch.arange(len(self.first_SC), dtype=torch.float64, device=speeds_C.device)[:, None]
-        return self.is_rotation and same_angles(self.turned_SC, places * speeds_C)
+        return self.is_rotation and same_angles(self.rotated_SC, places * speeds_C)
 
     def matrices(self) -> Tensor:
         """Return the linear map of each position, [S, width, width]."""

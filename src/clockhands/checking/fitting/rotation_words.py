@@ -12,7 +12,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from clockhands.checking.fitting.place_words import describe_places
 from clockhands.checking.fitting.rotation import (
     CHANNEL_LAYOUTS,
     Rotation,
@@ -21,6 +20,7 @@ from clockhands.checking.fitting.rotation import (
     fit_rotation,
     same_angles,
 )
+from clockhands.checking.fitting.words import describe_places
 
 _LAYOUT_WORDS = {"halves": "halves", "pairs": "neighbouring pairs"}
 _SIGNS = ((-1, 1, "first"), (1, -1, "second"))
@@ -127,14 +127,16 @@ def _describe_mixture(ours: Rotation, theirs: Rotation) -> str:
         laid_out[first], laid_out[second] = torch.arange(half), torch.arange(half)
         if same_angles(by_channel, theirs.first_SC[:, laid_out]):
             return f"lays angles out in {_LAYOUT_WORDS[layout]} and rotates {_LAYOUT_WORDS[ours.layout]}"
-    for one, other, member in _SIGNS:
-        if same_angles(ours.first_SC, one * theirs.first_SC) and same_angles(ours.second_SC, other * theirs.second_SC):
+    for first_sign, second_sign, member in _SIGNS:
+        if same_angles(ours.first_SC, first_sign * theirs.first_SC) and same_angles(
+            ours.second_SC, second_sign * theirs.second_SC
+        ):
             return f"has the sign of the {member} member of each pair wrong, which is no rotation"
     return ""
 
 
 def _describe_angles(ours: Rotation, theirs: Rotation, settings: Settings) -> list[str] | None:
-    mine, wanted = ours.turned_SC, theirs.turned_SC
+    mine, wanted = ours.rotated_SC, theirs.rotated_SC
     if same_angles(mine, wanted):
         return []
     if same_angles(mine, -wanted):
@@ -209,7 +211,7 @@ def _find_power(rotation: Rotation) -> tuple[float, float] | None:
     factor = 1 / float(speeds[0])
     factor = round(factor, 3) if abs(factor - round(factor, 3)) < 1e-4 * factor else factor
     places = torch.arange(len(rotation.first_SC), dtype=torch.float64, device=speeds.device)[:, None]
-    base = find_base(speeds * factor, rotation.turned_SC if factor == 1 else places * speeds * factor)
+    base = find_base(speeds * factor, rotation.rotated_SC if factor == 1 else places * speeds * factor)
     return None if base is None else (base, factor)
 
 

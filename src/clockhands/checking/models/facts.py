@@ -56,7 +56,7 @@ def detect(adapter: Adapter) -> Facts:
     config = getattr(adapter, "config", None) or getattr(module, "config", None)
     promises = [m.declares for m in module.modules() if isinstance(m, Scheme)]
     if promises:
-        return replace(_declared(module, promises), first=first_position(adapter, adapter.vocabulary))
+        return replace(_declared(module, promises), first=_first_position(adapter, adapter.vocabulary))
     reads = _reads_text(module)
     tables = [name for name, _ in _named(module) if _TABLE.search(name) and reads(name)]
     tables += find_position_tables(adapter, module) if config is None else []
@@ -72,7 +72,7 @@ def detect(adapter: Adapter) -> Facts:
         limit=find_claimed_length(config, source=not getattr(adapter, "per_token", True))
         or getattr(adapter, "max_length", None),
     )
-    return replace(facts, first=first_position(adapter, adapter.vocabulary))
+    return replace(facts, first=_first_position(adapter, adapter.vocabulary))
 
 
 def find_position_tables(adapter: Adapter, module: nn.Module) -> list[str]:
@@ -153,7 +153,7 @@ def _stretches(config: Any) -> bool:
     return any(kind in str(getattr(config, "rope_parameters", None)) for kind in kinds)
 
 
-def first_position(adapter: Adapter, vocabulary: int) -> int:
+def _first_position(adapter: Adapter, vocabulary: int) -> int:
     """Return the number of the first default position, found by trying: explicit positions that change nothing."""
     if not accepts(adapter, "positions"):
         return 0

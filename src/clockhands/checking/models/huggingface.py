@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from clockhands.checking.models.builds import multimodal
+from clockhands.checking.models.tiny import multimodal
 from clockhands.model.huggingface_cache import CACHE_NAME
 from clockhands.models.facts import list_arguments, list_special_ids
 

@@ -9,13 +9,10 @@ import torch
 from transformers import PreTrainedModel
 
 from clockhands.checking.models.adapter import Adapter, adapt, adapt_sides, try_reading
-from clockhands.checking.models.builds import Build, Task
-from clockhands.checking.models.copies import copy_sharing
 from clockhands.checking.models.facts import detect
 from clockhands.checking.models.huggingface import HFModel, HFSource
-from clockhands.checking.models.shrinking import tiny_config
-from clockhands.checking.models.subject import Rebuild, Subject, copied
-from clockhands.checking.models.tiny import build_model, make_position_audible
+from clockhands.checking.models.subject import Rebuild, Subject, copied, copy_sharing
+from clockhands.checking.models.tiny import Build, Task, build_model, make_position_audible, tiny_config
 from clockhands.errors import UsageError
 
 _SMALL = 20_000_000
@@ -58,7 +55,7 @@ def from_model(
             "function is given such attributes"
         )
     if isinstance(model, PreTrainedModel):
-        task = task or task_of(model)
+        task = task or _task_of(model)
         views = [(HFModel, "")] + ([(HFSource, "source.")] if task == "seq2seq" else [])
         adapters: list[tuple[Adapter, str]] = [(view(model, task, origin), side) for view, side in views]
     elif source is not None:
@@ -94,7 +91,7 @@ def _redrawn(adapter: Adapter, copies: Rebuild) -> Rebuild | None:
     return redraw
 
 
-def task_of(model: Any) -> Task:
+def _task_of(model: Any) -> Task:
     """Return causal, masked or seq2seq, by the model's head and configuration."""
     if getattr(model.config, "is_encoder_decoder", False):
         return "seq2seq"

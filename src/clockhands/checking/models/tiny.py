@@ -1,15 +1,21 @@
-"""Small models of every text architecture, with weights that make position audible."""
+"""Small models of every text architecture: which there are, their configurations shrunk by rules, audible weights."""
 
 from __future__ import annotations
 
 import copy
+import functools
 import math
 import re
-from typing import Any
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from importlib import resources
+from typing import Any, Literal
 
 import torch
 from torch import nn
 from transformers import (
+    CONFIG_MAPPING,
     AutoModelForCausalLM,
     AutoModelForImageTextToText,
     AutoModelForMaskedLM,
@@ -21,7 +27,231 @@ from transformers import (
 from transformers.models.auto import modeling_auto
 
 from clockhands import pretrained
-from clockhands.checking.models.builds import LISTS, MULTIMODAL, Task, multimodal
+from clockhands.errors import UsageError, describe_unknown
+from clockhands.models import find_task, read_checked_config
+from clockhands.pretrained import load_configuration
+
+Task = Literal["causal", "masked", "seq2seq"]
+_LISTS = {
+    "causal": modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
+    "masked": modeling_auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES,
+    "seq2seq": modeling_auto.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES,
+}
+_MULTIMODAL = {
+    **modeling_auto.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES,
+    **modeling_auto.MODEL_FOR_MULTIMODAL_LM_MAPPING_NAMES,
+}
+
+
+@dataclass(frozen=True)
+class Build:
+    """One architecture to build: its transformers name, its task (which head it has), what is set besides the rules."""
+
+    type: str
+    task: Task
+    variant: str = ""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """``llama`` for the usual task of a type, ``bert:masked``, ``falcon+alibi``."""
+        return self.type + (f"+{self.variant}" if self.variant else "") + f":{self.task}"
+
+
+@functools.cache
+def overrides() -> dict[str, Any]:
+    """Return the shrinking rules and the exceptions of single models, from ``overrides.toml``."""
+    return _read("overrides.toml")
+
+
+@functools.cache
+def multimodal() -> dict[str, Any]:
+    """Return the same for models that read more than text, from ``multimodal.toml``."""
+    return _read("multimodal.toml")
+
+
+def _read(name: str) -> dict[str, Any]:
+    return tomllib.loads(resources.files(__package__).joinpath(name).read_text("utf8"))
+
+
+def architectures(task: Task | None = None) -> Iterator[Build]:
+    """Yield every text architecture of the installed transformers, with its variants, in alphabetical order.
+
+    Among them are models that read images or sound too, where they can be given text alone.
+    """
+    tasks: tuple[Task, ...] = ("causal", "masked", "seq2seq")
+    for chosen in tasks if task is None else (task,):
+        for name in sorted({*_LISTS[chosen], *_list_multimodal(chosen)}):
+            if name in CONFIG_MAPPING and not _find_reason(name, chosen):
+                yield Build(name, chosen)
+    for full, variant in overrides().get("variant", {}).items():
+        base, _, label = full.partition("+")
+        if task in (None, variant["task"]):
+            yield Build(base, variant["task"], label, variant["set"])
+
+
+def _list_multimodal(task: Task) -> set[str]:
+    """Return the types that read more than text and whose text part has this task."""
+    decoders, pairs = (set(multimodal()[kind]["types"]) for kind in ("decoders", "seq2seq"))
+    listed = {name for names in _LISTS.values() for name in names}
+    wrappers = (set(_MULTIMODAL) - listed) | (decoders & listed)
+    return {"causal": wrappers - pairs, "seq2seq": wrappers & pairs, "masked": set()}[task]
+
+
+def _find_reason(name: str, task: str) -> str:
+    """Return why an architecture is not built; empty if it is."""
+    if task == "seq2seq" and name in multimodal()["decoders"]["types"]:
+        return "a causal decoder listed under seq2seq as well"
+    skipped = {**overrides()["skip"], **multimodal()["skip"]}
+    return str(skipped.get(f"{name}:{task}") or skipped.get(name) or "")
+
+
+def find(type_name: str) -> list[Build]:
+    """Return the builds of one architecture by its transformers name, optionally ``bert:masked`` or ``falcon+alibi``.
+
+    Raises UsageError for a name that transformers does not know or that is not a text model.
+    """
+    every = list(architectures())
+    matching = [build for build in every if type_name in (build.name, build.name.partition(":")[0])]
+    if matching:
+        return matching
+    reason = _find_reason(*type_name.split(":", 1)) if ":" in type_name else _find_reason(type_name, "")
+    if reason:
+        raise UsageError(f"architecture {type_name!r} is not checked: {reason}")
+    raise UsageError(describe_unknown("architecture", type_name, {build.name.partition(":")[0] for build in every}))
+
+
+_DEPTHS = ("num_hidden_layers", "num_layers", "n_layer", "n_layers", "num_blocks")
+_SEEN = ("vision", "audio", "vq", "visual", "qformer", "projector", "adaptor", "adapter")  # parts that read no text
+_HEADS = ("num_attention_heads", "n_heads", "n_head", "num_heads", "swa_num_attention_heads")
+
+
+def tiny_config(build: Build) -> PretrainedConfig:
+    """Return the shrunk default configuration of an architecture."""
+    initial = {**overrides()["initial"], **multimodal()["initial"]}.get(build.type, {})
+    return shrink(CONFIG_MAPPING[build.type](**copy.deepcopy(initial)), build)
+
+
+def shrink_published(name: str, trust_remote_code: bool) -> tuple[Build, Any]:
+    """Return the shrunk configuration of a folder or hub name."""
+    read_checked_config(name, trust_remote_code=trust_remote_code)
+    config = load_configuration(name, trust_remote_code=trust_remote_code)
+    task, _ = find_task(config)
+    build = Build(config.model_type, task)
+    return build, shrink(config, build)
+
+
+def shrink(config: PretrainedConfig, build: Build) -> PretrainedConfig:
+    """Return the same architecture with few, narrow layers: every kind of layer kept, rotary settings untouched.
+
+    ``config`` may be a default or a published one; its theta, scaling type, factors and layer pattern survive.
+    """
+    raw = config.to_dict()
+    _shrink_dict(raw)
+    if build.task == "causal" and "is_decoder" in raw:
+        raw["is_decoder"] = True
+    for path, value in {**_settings(build), **build.settings}.items():
+        _put(raw, path, copy.deepcopy(value))
+    for key in ("architectures", "auto_map", "quantization_config", "dtype", "torch_dtype"):
+        raw.pop(key, None)
+    return type(config).from_dict(raw)
+
+
+def _settings(build: Build) -> dict[str, Any]:
+    settings = {**overrides()["set"], **multimodal()["set"]}
+    return {**settings.get(build.type, {}), **settings.get(f"{build.type}:{build.task}", {})}
+
+
+def _put(raw: dict[str, Any], path: str, value: Any) -> None:
+    *parents, last = path.split(".")
+    for parent in parents:
+        raw = raw.setdefault(parent, {})
+    raw[last] = value
+
+
+def _shrink_dict(raw: dict[str, Any], part: str = "") -> None:
+    """Apply the size rules to one level of a configuration and to those below; ``part`` is the name of this level."""
+    sizes = overrides()["sizes"]
+    if any(word in part for word in _SEEN):
+        sizes = {**sizes, **multimodal()["sizes"]}
+    _shrink_layer_lists(raw)
+    heads = next((raw[name] for name in _HEADS if isinstance(raw.get(name), int)), None)
+    for name in overrides()["groups"]["names"]:
+        if isinstance(raw.get(name), int):
+            raw[name] = 4 if raw[name] == heads else min(raw[name], 2)
+    if "head_dim" in raw:
+        raw["head_dim"] = _Exact(_head_width(raw))
+    for key, value in raw.items():
+        if isinstance(value, dict) and key not in ("id2label", "label2id", "rope_parameters"):
+            _shrink_dict(value, str(key))
+        elif key in sizes and type(value) is int and value > 0:
+            raw[key] = sizes[key]
+        elif str(key).endswith(("_token_id", "_token_index")):
+            raw[key] = _token(key, value)
+    _shrink_rope(raw.get("rope_parameters"))
+
+
+def _head_width(raw: Mapping[str, Any]) -> int:
+    """Where attention is split in a rotated and a plain part, head_dim may mean either, or their sum."""
+    sizes = overrides()["sizes"]
+    rotated, plain = raw.get("qk_rope_head_dim"), raw.get("qk_nope_head_dim")
+    if rotated and raw["head_dim"] == rotated:
+        return sizes["qk_rope_head_dim"]
+    if rotated and plain and raw["head_dim"] == rotated + plain:
+        return sizes["qk_head_dim"]
+    return sizes["head_dim"]
+
+
+def _shrink_rope(rope: Any) -> None:
+    """Keep theta, type and factor; a stretched context keeps its ratio to the original one."""
+    if not isinstance(rope, dict):
+        return
+    for inner in rope.values():
+        _shrink_rope(inner)
+    if isinstance(rope.get("original_max_position_embeddings"), int):
+        rope["original_max_position_embeddings"] = 32
+    for name in ("long_factor", "short_factor"):
+        if isinstance(rope.get(name), list):
+            rope[name] = rope[name][:8]
+
+
+def _shrink_layer_lists(raw: dict[str, Any]) -> None:
+    """Choose one layer of each kind (two at least) and cut every per-layer list to those layers."""
+    depth_name = next((name for name in _DEPTHS if isinstance(raw.get(name), int)), None)
+    if depth_name is None:
+        return
+    depth = raw[depth_name]
+    lists = {key: value for key, value in raw.items() if isinstance(value, list) and len(value) == depth > 2}
+    kinds = lists.get("layer_types") or lists.get("layers_block_type") or lists.get("attention_layers")
+    chosen = _representatives(kinds, depth) if kinds else [0, depth - 1]
+    for key, value in lists.items():
+        raw[key] = [value[index] for index in chosen]
+    if kinds:
+        raw[depth_name] = _Exact(len(chosen))
+    if isinstance(raw.get("per_layer_config"), dict):
+        layers = {int(index): value for index, value in raw["per_layer_config"].items()}
+        raw["per_layer_config"] = {new: layers[old] for new, old in enumerate(chosen) if old in layers}
+
+
+class _Exact(int):
+    """A number that the size rules leave alone."""
+
+
+def _representatives(kinds: list[Any], depth: int) -> list[int]:
+    first = sorted({str(kind): index for index, kind in reversed(list(enumerate(kinds)))}.values())
+    return first if len(first) > 1 else [0, depth - 1]
+
+
+def _token(key: str, value: Any) -> Any:
+    """A special token inside the shrunk vocabulary; what was there and small stays (RoBERTa pads with 1)."""
+    rules = overrides()["special"]
+    limit = 10
+    if isinstance(value, list):
+        return [_token(key, item) for item in value][:1]
+    if not isinstance(value, int) or 0 <= value < limit:
+        return value
+    return next((number for name, number in rules.items() if key.startswith(name)), rules["other"])
+
 
 _AUTO = {"causal": AutoModelForCausalLM, "masked": AutoModelForMaskedLM, "seq2seq": AutoModelForSeq2SeqLM}
 _TABLE = re.compile(r"(^|\.)(pos|position|positional|rel|relative)_?(emb|enc|table|bias)\w*$")
@@ -53,10 +283,10 @@ def build_model(
 
 def _choose_opener(type_name: str, task: Task) -> Any:
     """Return the Auto class of a type; those that read images are built with what reads them."""
-    if type_name in multimodal()["axes"]["types"] or type_name not in LISTS[task]:
+    if type_name in multimodal()["axes"]["types"] or type_name not in _LISTS[task]:
         if type_name in modeling_auto.MODEL_FOR_MULTIMODAL_LM_MAPPING_NAMES:
             return AutoModelForMultimodalLM
-        if type_name in MULTIMODAL:
+        if type_name in _MULTIMODAL:
             return AutoModelForImageTextToText
     return _AUTO["seq2seq" if type_name in multimodal()["decoders"]["types"] else task]
 

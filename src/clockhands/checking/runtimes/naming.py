@@ -15,14 +15,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from clockhands.checking.checks.caching import read_moved
 from clockhands.checking.checks.check import TOLERANCE, difference
-from clockhands.checking.checks.reusing import read_moved
 from clockhands.checking.models.subject import Subject
 from clockhands.checking.runtimes.program import LENGTH, MARGIN, score_tokens
 from clockhands.model.huggingface_cache import get_cache, name_cache
 
 _CHUNK, _PADS, _SCANNED, _SHORT = 7, 9, 256, 64
-Guess = tuple[str, Callable[[], Tensor]]
+_Guess = tuple[str, Callable[[], Tensor]]
 """A fault in words, and the scores of a model that has it."""
 
 
@@ -87,7 +87,7 @@ def name_difference(ours: Subject, theirs: Subject) -> str:
     return _choose(actual, wanted, guesses, tolerance) or _choose(actual, wanted, _guess_pairs(theirs, ids), tolerance)
 
 
-def _choose(actual: Tensor, wanted: Tensor, guesses: Iterator[Guess] | list[Guess], tolerance: float) -> str:
+def _choose(actual: Tensor, wanted: Tensor, guesses: Iterator[_Guess] | list[_Guess], tolerance: float) -> str:
     """Return the guess that is nearest to what was measured, if it is as near as arithmetic allows."""
     size, best, words = difference(actual[..., None], wanted[..., None]), float("inf"), ""
     for said, scores in guesses:
@@ -104,11 +104,11 @@ def _score_at(subject: Subject, ids: Tensor, place: Callable[[Tensor], Tensor]) 
     return score_tokens(subject, ids, mask, positions)
 
 
-def _guess_places(theirs: Subject, ids: Tensor, first: int) -> Iterator[Guess]:
+def _guess_places(theirs: Subject, ids: Tensor, first: int) -> Iterator[_Guess]:
     if not theirs.takes("positions"):
         return
 
-    def predict(words: str, place: Callable[[Tensor], Tensor]) -> Guess:
+    def predict(words: str, place: Callable[[Tensor], Tensor]) -> _Guess:
         return words, lambda: _score_at(theirs, ids, place)
 
     yield predict("all tokens stand at position 0: positions are lost", lambda p: p * 0)
@@ -121,17 +121,17 @@ def _guess_places(theirs: Subject, ids: Tensor, first: int) -> Iterator[Guess]:
         yield predict(again, lambda p, period=count: p % period)  # type: ignore[misc]
 
 
-def _guess_variants(theirs: Subject, ids: Tensor, before: str = "") -> Iterator[Guess]:
-    for words, make in list_variants(theirs):
+def _guess_variants(theirs: Subject, ids: Tensor, before: str = "") -> Iterator[_Guess]:
+    for words, make in _list_variants(theirs):
         yield before + words, lambda make=make: score_tokens(make(), ids)  # type: ignore[misc]
 
 
-def _guess_pairs(theirs: Subject, ids: Tensor) -> Iterator[Guess]:
-    for words, make in list_variants(theirs):
+def _guess_pairs(theirs: Subject, ids: Tensor) -> Iterator[_Guess]:
+    for words, make in _list_variants(theirs):
         yield from _guess_variants(make(), ids, f"{words}; and ")
 
 
-def list_variants(theirs: Subject) -> Iterator[tuple[str, Callable[[], Subject]]]:
+def _list_variants(theirs: Subject) -> Iterator[tuple[str, Callable[[], Subject]]]:
     """Yield the reference with each fault that its weights and configuration allow."""
     module: Any = theirs.get_module()
     if any(name.endswith(("q_proj", "k_proj")) for name, _ in module.named_modules()):
@@ -203,7 +203,7 @@ def _name_chunks(subject: Subject) -> str:
     def alone() -> Tensor:
         return torch.cat([score_tokens(subject, ids[:, start : start + _CHUNK + 1]) for start in starts], 1)
 
-    guesses: list[Guess] = [("what is in the KV cache is not seen", alone)]
+    guesses: list[_Guess] = [("what is in the KV cache is not seen", alone)]
     words = "positions are counted from the beginning of each call, not from the KV cache"
     for model in (subject, program.reference):
         if model is not None and model.takes("positions"):
@@ -222,7 +222,7 @@ def _name_padding(subject: Subject) -> str:
     if difference(actual[..., None], wanted[..., None]) <= program.tolerance:
         return "right where a text is alone under its pads: rows get the positions or the mask of another row"
     seen, counted = "the pads are seen: the mask is lost", "the pads are counted: positions begin at the first pad"
-    guesses: list[Guess] = [(seen, lambda: score_tokens(subject, longer)[:, _PADS:])]
+    guesses: list[_Guess] = [(seen, lambda: score_tokens(subject, longer)[:, _PADS:])]
     if subject.takes("positions"):
         guesses.append((seen, lambda: score_tokens(subject, longer, None, positions)[:, _PADS:]))
     for model in (subject, program.reference):

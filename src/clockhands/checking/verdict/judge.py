@@ -1,20 +1,195 @@
-"""The judge: the one place where a verdict is made."""
+"""Measure a law on a subject, judge what was measured, and say what is safe instead."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+import contextlib
+import io
+import time
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
 
-from clockhands.checking.checks.check import Check, Measurement
+import torch
+
+from clockhands.checking.checks.check import TOLERANCE, Check, Inapplicable, Measurement, NotANumber, difference
 from clockhands.checking.fitting.causes import explain_check
 from clockhands.checking.models.subject import Subject
 from clockhands.checking.runtimes.naming import name_fault
 from clockhands.checking.runtimes.program import Program
-from clockhands.checking.verdict.advice import follows_another
 from clockhands.checking.verdict.known_faults import find_fault
-from clockhands.checking.verdict.measure import FAR, measure, measure_rounding
 from clockhands.checking.verdict.outcome import Outcome, Verdict
 from clockhands.checking.verdict.properties import find_property
+from clockhands.quiet import without_bars
+
+_AUDIBLE = "with weights drawn so that position is audible"
+FAR = 0.1  # a hundred times the tolerance
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What was measured of one check.
+
+    ``inapplicable`` says why the check does not apply, ``raised`` what the model raised, or where
+    its logits are not finite; otherwise there is a ``first``
+    measurement. Where that was not as expected, it was ``repeated`` in float64 with other weights or texts, or
+    ``unconfirmed`` says why that was impossible. Where a large difference was gone in the repetition, it was measured
+    ``again`` exactly as at first.
+    """
+
+    inapplicable: str = ""
+    raised: str = ""
+    first: Measurement | None = None
+    repeated: Measurement | None = None
+    unconfirmed: str = ""
+    again: Measurement | None = None
+
+    def numbers(self) -> dict[str, Any]:
+        """Return ``size``, ``confirmed`` and ``note`` of an outcome, as far as they were measured."""
+        if self.first is None:
+            return {}
+        confirmed = None if self.repeated is None else self.repeated.size
+        first = self.first
+        numbers = {"size": first.size, "note": first.note, "floor": first.floor, "tokens": first.tokens}
+        return {**numbers, "confirmed": confirmed}
+
+
+def measure(subject: Subject, check: Check) -> Evidence:
+    """Return what the check measures on the subject, repeated if it is not what a correct model gives."""
+    reason = check.inapplicable(subject)
+    if reason is not None:
+        return Evidence(inapplicable=reason)
+    try:
+        first = _with_noise(subject, check.measure(subject.copy_untouched()))
+    except (Inapplicable, NotImplementedError) as fault:
+        return Evidence(inapplicable=str(fault) or "not implemented by the model")
+    except NotANumber as fault:
+        return Evidence(raised=str(fault))
+    except Exception as fault:  # a model may raise anything; the sweep goes on
+        return Evidence(raised=f"raised {_shorten(fault)}")
+    louder = _measure_audible(subject, check)
+    if louder is not None and (first.expected or first.wanted) and louder.expected != first.expected:
+        subject = subject.copy_audible(subject.seed, subject.dtype)
+        first = replace(louder, note=", ".join(filter(None, (louder.note, _AUDIBLE))))
+    return Evidence(first=first) if first.expected else _confirm(subject, check, first)
+
+
+def _with_noise(subject: Subject, measured: Measurement) -> Measurement:
+    """Return a measurement as a program is held to it: what its own arithmetic does breaks no law, up to a bound.
+
+    A measurement with a tolerance of its own is not forgiven more.
+    """
+    noise, tolerance = getattr(subject.adapter, "noise", 0.0), getattr(subject.adapter, "tolerance", TOLERANCE)
+    if tolerance <= measured.tolerance or measured.tolerance != TOLERANCE:
+        return measured
+    return replace(measured, tolerance=tolerance, floor=noise)
+
+
+def _measure_audible(subject: Subject, check: Check) -> Measurement | None:
+    """Return the measurement with weights in which position is audible; None where they are, or cannot be.
+
+    With small initial weights a fault stays below any tolerance, and what must have an effect may seem to have none.
+    """
+    if subject.redraw is None:
+        return None
+    try:
+        louder = check.measure(subject.copy_audible(subject.seed, subject.dtype))
+    except Exception:  # the weights are not those that the author draws
+        return None
+    return louder if louder.size < float("inf") else None
+
+
+def _confirm(subject: Subject, check: Check, first: Measurement) -> Evidence:
+    """Repeat in float64: what is rounding, or a tie, is gone there.
+
+    Some layers have no float64. The second seed in the subject's own precision then decides, if both differences are
+    far from the tolerance.
+    """
+    other = subject.seed + 1
+    repeated = _repeat(subject, check, other, torch.float64 if check.precise else subject.dtype)
+    if not isinstance(repeated, str):
+        vanished = repeated.expected and first.size > FAR and not first.wanted
+        again = _repeat(subject, check, subject.seed, subject.dtype) if vanished else None
+        return Evidence(first=first, repeated=repeated, again=again if isinstance(again, Measurement) else None)
+    why, again = repeated, _repeat(subject, check, other, subject.dtype)
+    if isinstance(again, str) or (min(first.size, again.size) < FAR and not first.wanted):
+        return Evidence(first=first, unconfirmed=why)
+    return Evidence(first=first, repeated=again)
+
+
+def _repeat(subject: Subject, check: Check, seed: int, dtype: torch.dtype) -> Measurement | str:
+    """Return the measurement on an untouched copy with the weights or texts of a seed, or why it cannot be had."""
+    try:
+        return _with_noise(subject, check.measure(subject.copy_model(seed, dtype)))
+    except NotANumber as fault:
+        return str(fault)
+    except Exception as fault:  # as above
+        return _shorten(fault)
+
+
+def _measure_rounding(subject: Subject) -> float | None:
+    """Return how far rounding in the subject's own precision moves the logits of one text; None without float64."""
+    try:
+        exact = subject.copy_model(subject.seed, torch.float64)
+        ids = subject.tokens(1, 20)
+        return difference(subject.copy_untouched().logits(ids), exact.logits(ids))
+    except Exception:  # as above
+        return None
+
+
+def _shorten(fault: Exception) -> str:
+    text = " ".join(str(fault).split())
+    return f"{type(fault).__name__}: {text[:160]}"
+
+
+_FOLLOWS = {"packing.mask": "packing.positions", "packing.cache": "packing.positions"}
+"""Checks that say nothing of their own where another does not pass."""
+
+
+def follows_another(check: str, outcomes: Mapping[str, Outcome]) -> bool:
+    """Return whether a check that this one depends on did not pass: it then has no cause of its own."""
+    leader = outcomes.get(_FOLLOWS.get(check, ""))
+    return leader is not None and leader.verdict != "PASS"
+
+
+def advise(outcomes: Mapping[str, Outcome]) -> list[Outcome]:
+    """Return the outcomes of one subject, by check, with the safe use filled in where it is known. Verdicts stay."""
+    return [_advised(name, outcome, outcomes) for name, outcome in outcomes.items()]
+
+
+def _advised(name: str, outcome: Outcome, outcomes: Mapping[str, Outcome]) -> Outcome:
+    if outcome.verdict in ("PASS", "N/A"):
+        return outcome
+    if outcome.size is not None and follows_another(name, outcomes):
+        safe = _safe(_FOLLOWS[name], outcomes)
+        return replace(outcome, reason="documents are not told apart, with or without it", safe=safe)
+    if outcome.verdict != "FAIL" or outcome.safe:
+        return outcome
+    return replace(outcome, safe=_safe(name, outcomes))
+
+
+def _safe(name: str, outcomes: Mapping[str, Outcome]) -> str:
+    for alternative, advice in _ALTERNATIVES.get(name, ()):
+        if alternative in outcomes and outcomes[alternative].verdict == "PASS":
+            return advice
+    return ""
+
+
+_ALTERNATIVES: dict[str, tuple[tuple[str, str], ...]] = {
+    "packing.positions": (("packing.block_mask", "pass a four-dimensional block mask"),),
+    "packing.gaps": (("cache.steps", "pass use_cache=True, or a four-dimensional mask"),),
+    "precision.to": (("precision.load", "load with from_pretrained(dtype=torch.bfloat16)"),),
+    "padding.left.mask": (
+        ("padding.left.positions", "pass position_ids made from the mask"),
+        ("padding.right", "pad on the right"),
+    ),
+    "padding.left.positions": (("padding.left.mask", "pass the mask alone"), ("padding.right", "pad on the right")),
+    "generate.left_padded": (("padding.right", "generate row by row"),),
+    "generate.resume": (("generate.forward", "generate again from the whole text"),),
+    "cache.chunks": (("cache.steps", "continue one token at a time"),),
+    "cache.steps": (("causal.prefix", "read the whole text again at every step (use_cache=False)"),),
+    "attention.sdpa": (("cache.steps", "keep the default implementation that the model was trained with"),),
+}
 
 
 def judge(subject: Subject, check: Check, architecture: str, earlier: Mapping[str, Outcome]) -> Outcome:
@@ -73,7 +248,7 @@ def judge(subject: Subject, check: Check, architecture: str, earlier: Mapping[st
 
 
 def _floor(subject: Subject, outcome: Outcome) -> float | None:
-    return outcome.floor if outcome.floor is not None else measure_rounding(subject)
+    return outcome.floor if outcome.floor is not None else _measure_rounding(subject)
 
 
 def _judge_vanished(subject: Subject, first: Measurement, again: Measurement | None) -> tuple[Verdict, str]:
@@ -88,3 +263,27 @@ def _judge_vanished(subject: Subject, first: Measurement, again: Measurement | N
     if again is not None and again.expected:
         return "WARN", "depends on what ran before: gone when the same model was asked the same again"
     return "WARN", "gone in float64 with other weights or texts: rounding decides a choice that moves the logits far"
+
+
+def run_checks(
+    subject: Subject,
+    checks: Iterable[Check],
+    architecture: str = "",
+    progress: Callable[[Outcome], None] | None = None,
+) -> list[Outcome]:
+    """Return the outcome of every check on the subject, with causes and what is safe instead.
+
+    ``architecture`` is the name of transformers by which known faults are found; ``progress`` hears each outcome as it
+    comes. What a model prints or warns of is dropped.
+    """
+    outcomes: dict[str, Outcome] = {}
+    for check in checks:
+        started = time.perf_counter()
+        with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()), without_bars():
+            warnings.simplefilter("ignore")
+            outcome = judge(subject, check, architecture, outcomes)
+        seconds = round(time.perf_counter() - started, 3)
+        outcomes[check.name] = replace(outcome, seconds=seconds)
+        if progress is not None:
+            progress(replace(outcome, check=subject.side + check.name))
+    return [replace(outcome, check=subject.side + outcome.check) for outcome in advise(outcomes)]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from clockhands.checking.checks.check import select
-from clockhands.checking.models.builds import find
 from clockhands.checking.models.make_subjects import from_build
-from clockhands.checking.verdict.run import run_checks
+from clockhands.checking.models.tiny import find
+from clockhands.checking.verdict.judge import run_checks
 
 
 def verdict(name: str, check: str) -> str:
