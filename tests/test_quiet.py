@@ -8,7 +8,7 @@ import pytest
 from transformers.utils import logging
 
 from clockhands.checking import examine
-from clockhands.models.opening import open_subject
+from clockhands.models.door import open_subject
 from clockhands.quiet import without_bars
 from clockhands.runs import Run, open_run
 from tests.generation.conftest import translator

@@ -1,14 +1,27 @@
-"""What a checkpoint is opened as, and configurations that are refused since their positions are not understood."""
+"""What is not understood is refused before weights are read; all else opens as it was saved."""
 
 from __future__ import annotations
 
+import json
+import re
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
+import transformers as hf
 
-from clockhands.errors import CheckpointError
+from clockhands.data import open_corpus, train_tokenizer
+from clockhands.errors import CheckpointError, DataError, UsageError
+from clockhands.inspection import inspect
+from clockhands.inspection.reading.sentences import NOUNS, VERBS
 from clockhands.models import choose_class, find_task, refuse_unknown_positions
+from clockhands.models.door import _open_training_corpus, open_subject, open_tokenizer
+from clockhands.models.influence import find_influence
+from clockhands.pretrained import check_fits
+from tests.inspection.tiny import tiny
+from tests.shared import Logged
 
 UNKNOWN: dict[str, Any] = {"rope_type": "spiral", "factor": 2.0}
 
@@ -77,3 +90,189 @@ def test_the_declared_class_says_what_a_model_is_for(keys: dict[str, Any], expec
 )
 def test_a_model_is_opened_as_the_class_that_it_was_saved_from(kind: str, saved_from: str, opener: str) -> None:
     assert choose_class(SimpleNamespace(model_type=kind, architectures=[saved_from])).__name__ == opener
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    tiny("bert").save_pretrained(tmp_path / "bert")
+    return tmp_path / "bert"
+
+
+def _change(folder: Path, **keys: Any) -> Path:
+    path = folder / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | keys))
+    return folder
+
+
+def test_a_folder_opens_with_its_weights(folder: Path) -> None:
+    subject = open_subject(folder)
+    assert subject.mechanisms == ("learned",)
+    assert subject.tokenizer is None
+    torch.testing.assert_close(subject.read_token_table(), tiny("bert").get_input_embeddings().weight.detach())
+    assert not find_influence(subject.forward, torch.randint(3, 97, (4, 8))).causal
+
+
+@pytest.mark.parametrize("name", ["./nowhere", "/nowhere/at/all", "runs/a/b"])
+def test_a_missing_path(name: str) -> None:
+    with pytest.raises(CheckpointError, match="there is no folder"):
+        open_subject(name)
+
+
+def test_a_hub_name_that_cannot_be_had(capsys: pytest.CaptureFixture[str], logged: Logged) -> None:
+    with pytest.raises(CheckpointError, match="neither a folder here nor a model that the hub gives"):
+        open_subject("nobody-at-all/no-such-model")
+    assert capsys.readouterr().err == "", "one message, not one for each attempt"
+    assert not [record for record in logged.records if record.name.startswith("huggingface_hub")]
+
+
+def test_a_file_and_an_empty_folder(tmp_path: Path) -> None:
+    file = tmp_path / "model.safetensors"
+    file.write_bytes(b"")
+    with pytest.raises(CheckpointError, match="is a file; give the folder"):
+        open_subject(file)
+    with pytest.raises(CheckpointError, match=r"holds no config\.json"):
+        open_subject(tmp_path)
+
+
+def test_a_broken_configuration(folder: Path) -> None:
+    (folder / "config.json").write_text("{not json")
+    with pytest.raises(CheckpointError, match=r"cannot read .*config\.json: it is not JSON"):
+        open_subject(folder)
+
+
+@pytest.mark.parametrize("kind", ["relative_key", "relative_key_query"])
+def test_a_setting_that_transformers_ignores(folder: Path, kind: str) -> None:
+    with pytest.raises(CheckpointError, match=f"position_embedding_type = '{kind}'"):
+        open_subject(_change(folder, position_embedding_type=kind))
+
+
+def test_alibi_that_cannot_be_left_out(tmp_path: Path) -> None:
+    tiny("mpt").save_pretrained(tmp_path)
+    assert open_subject(tmp_path).mechanisms == ("alibi",)
+    config = json.loads((tmp_path / "config.json").read_text(encoding="utf8"))
+    with pytest.raises(CheckpointError, match=r"attn_config\.alibi = False; transformers ignores that"):
+        open_subject(_change(tmp_path, attn_config={**config["attn_config"], "alibi": False}))
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {"rope_scaling": {"rope_type": "spiral", "factor": 2.0}},
+        {"rope_scaling": {"type": "spiral", "factor": 2.0}},
+        {"rope_parameters": {"full_attention": {"rope_type": "spiral"}}},
+        {"text_config": {"rope_parameters": {"rope_type": "spiral"}}},
+    ],
+)
+def test_an_unknown_rope_type(tmp_path: Path, keys: dict[str, Any]) -> None:
+    tiny("llama").save_pretrained(tmp_path)
+    with pytest.raises(CheckpointError, match=r"rope.*type = 'spiral'; the rope types understood are .*yarn"):
+        open_subject(_change(tmp_path, **keys))
+
+
+def test_the_rotation_of_images_is_no_matter_of_text(tmp_path: Path) -> None:
+    tiny("llama").save_pretrained(tmp_path)
+    open_subject(_change(tmp_path, vision_config={"rope_parameters": {"rope_type": "axial"}}))
+
+
+def test_weights_only_as_pickle(folder: Path) -> None:
+    torch.save({}, folder / "pytorch_model.bin")
+    (folder / "model.safetensors").unlink()
+    with pytest.raises(CheckpointError, match=r"only as pickle \(pytorch_model\.bin\).*can run any code"):
+        open_subject(folder)
+    (folder / "pytorch_model.bin").unlink()
+    with pytest.raises(CheckpointError, match="holds no weights"):
+        open_subject(folder)
+
+
+def test_weights_that_are_none(folder: Path) -> None:
+    (folder / "model.safetensors").write_bytes(b"broken")
+    with pytest.raises(CheckpointError, match="is no safetensors file"):
+        open_subject(folder)
+
+
+def test_code_that_needs_trust(folder: Path) -> None:
+    theirs = {"AutoConfig": "configuration.C", "AutoModel": "modelling.M"}
+    with pytest.raises(CheckpointError, match="--trust-remote-code"):
+        open_subject(_change(folder, model_type="theirs", auto_map=theirs))
+
+
+def test_an_architecture_nobody_knows(folder: Path) -> None:
+    with pytest.raises(CheckpointError, match="model_type 'theirs', which transformers does not know"):
+        open_subject(_change(folder, model_type="theirs"))
+
+
+def test_a_model_too_large_for_memory() -> None:
+    check_fits(2**30, "here", available=2**31)
+    with pytest.raises(CheckpointError, match=r"needs 8\.0 GiB .* and 4\.0 GiB of memory are free"):
+        check_fits(2**33, "big", available=2**32)
+
+
+def test_a_configuration_too_large_for_memory_is_refused_before_weights_are_read(folder: Path) -> None:
+    """Some 10^13 parameters, counted from config.json alone: the weights that lie beside it are small."""
+    huge = _change(folder, hidden_size=2**17, num_attention_heads=2**10, num_hidden_layers=64, intermediate_size=2**19)
+    with pytest.raises(CheckpointError, match=r"needs \d{5,}\.\d GiB for its weights and more to run, and .* are free"):
+        open_subject(huge)
+
+
+def test_a_run_is_measured_on_what_it_was_trained_on(tmp_path: Path) -> None:
+    assert _open_training_corpus(tmp_path) is None
+    (tmp_path / "recipe.toml").write_text('[data]\ncorpus = "numbers"\nsource = "de"\ntrain = 50\nlonger = 9\n')
+    corpus = _open_training_corpus(tmp_path)
+    assert corpus is not None
+    assert corpus.sources("train") == open_corpus("numbers", source="de", train=50).sources("train")
+
+
+def test_no_data_set_of_the_hub_is_opened_to_look_into_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[object] = []
+
+    def load(*given: object) -> dict[str, list[dict[str, str]]]:
+        asked.append(given)
+        return {"train": [{"source": f"zwei {n}", "target": f"two {n}"} for n in range(100)]}
+
+    monkeypatch.setattr("clockhands.data.hub.load_data_set", load)
+    for dataset, opened in (("somebody/tracker", 0), (str(tmp_path), 1)):
+        (tmp_path / "recipe.toml").write_text(f'[data]\ncorpus = "huggingface"\ndataset = "{dataset}"\n')
+        assert (_open_training_corpus(tmp_path) is not None) == bool(opened)
+        assert len(asked) == opened
+
+
+def test_a_tokenizer_that_is_larger_than_the_embedding_is_one_sentence_before_anything_is_measured() -> None:
+    model = hf.GPT2LMHeadModel(hf.GPT2Config(vocab_size=40, n_embd=16, n_layer=1, n_head=2, n_positions=64)).eval()
+    words = [f"word{i}" for i in range(100)]
+    tokenizer = train_tokenizer([" ".join(words)] * 2, kind="word", task="language modelling")
+    with pytest.raises(DataError) as fault:
+        inspect(model, tokenizer, [" ".join(words) for _ in range(20)], control=False)
+    assert "has 40 rows of tokens (ids 0 to 39) and was given the id" in str(fault.value)
+    assert "give the model's own tokenizer (--tokenizer NAME, tokenizer=...)" in str(fault.value)
+
+
+def test_sentences_of_ids_that_a_model_does_not_know_leave_out_one_measure() -> None:
+    """The text itself has only ids that the model knows; the English sentences have others."""
+    english = [f"{first} {verb} {second}." for first in NOUNS for verb in VERBS for second in NOUNS]
+    tokenizer = train_tokenizer(english, kind="word", task="language modelling")
+    model = hf.GPT2LMHeadModel(hf.GPT2Config(vocab_size=15, n_embd=16, n_layer=1, n_head=2, n_positions=64)).eval()
+    ids = torch.randint(3, 15, (8, 20), generator=torch.Generator().manual_seed(0))
+    found = inspect(model, tokenizer, ids, control=False)
+    assert found["cause.swap"].light == "skip"
+    assert "the tokenizer belongs to another model" in found["cause.swap"].verdict
+    assert found["loudness"].light != "skip"
+
+
+@pytest.mark.parametrize("model_type", ["gpt2", "bert", "t5", "deberta-v2", "xlnet", "gemma"])
+def test_what_transformers_makes_of_a_folder_without_a_tokenizer_is_none(tmp_path: Path, model_type: str) -> None:
+    """It makes one of special tokens, T5's with one more token; DeBERTa's, with two numbers more, was taken for one."""
+    hf.AutoConfig.for_model(model_type).save_pretrained(tmp_path)
+    with pytest.raises(CheckpointError, match="holds no tokenizer: none of its files lists any tokens"):
+        open_tokenizer(tmp_path)
+
+
+def test_why_a_tokenizer_could_not_be_opened_is_told_once_text_needs_one(folder: Path) -> None:
+    (folder / "vocab.txt").write_bytes(b"\xff\xfe broken")
+    subject = open_subject(folder)
+    assert subject.tokenizer is None and subject.tokenizer_fault
+    reason = re.escape(subject.tokenizer_fault)
+    message = f"text needs a tokenizer, and this model came without one that can be opened .{reason}.; give one"
+    with pytest.raises(UsageError, match=message):
+        inspect(subject, texts=["some text"], control=False)
+    with pytest.raises(UsageError, match=f"--sentence needs a tokenizer.*{reason}"):
+        inspect(subject, ids=torch.randint(3, 97, (8, 12)), sentences=["two words"], control=False)

@@ -13,8 +13,8 @@ from torch import nn
 from transformers import AutoModel
 
 from clockhands.checking.models.tiny import build_model, find, make_position_audible, tiny_config
+from clockhands.models.door import open_subject
 from clockhands.models.input_table import InputTable, find_input_table, is_position_at_input
-from clockhands.models.opening import open_subject
 from clockhands.models.subject import Subject
 
 FIRST = {

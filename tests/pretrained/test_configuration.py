@@ -1,15 +1,17 @@
-"""Configurations of others are read as they are written, and what cannot be one is named with its path."""
+"""Configurations, tokenizers and data sets are opened in one place, and no code of theirs runs unasked."""
 
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from transformers import LlamaConfig
 
-from clockhands.errors import CheckpointError
+from clockhands.errors import CheckpointError, DataError
+from clockhands.pretrained import load_data_set, load_tokenizer
 from clockhands.pretrained.configuration import (
     is_known,
     is_own,
@@ -84,3 +86,58 @@ def test_a_configuration_comes_back_as_the_class_of_transformers(tmp_path: Path)
     for opened in (load_configuration(tmp_path), reload_configuration(config, tmp_path)):
         assert isinstance(opened, LlamaConfig)
         assert (opened.hidden_size, opened.rope_parameters["rope_theta"]) == (24, 7.0)
+
+
+@pytest.mark.parametrize("file", ["tokenizer_config.json", "config.json"])
+def test_a_class_that_is_no_tokenizer_is_refused_by_either_file(file: str, tmp_path: Path) -> None:
+    """transformers would call whatever class of its own is named there."""
+    for name, text in (("tokenizer_config.json", {}), ("config.json", {"model_type": "bert"})):
+        settings = {**text, "tokenizer_class": "GenerationConfig"} if name == file else text
+        (tmp_path / name).write_text(json.dumps(settings), "utf8")
+    with pytest.raises(CheckpointError, match="tokenizer_class = 'GenerationConfig', which is no tokenizer"):
+        load_tokenizer(tmp_path)
+
+
+def test_the_class_of_a_tokenizer_must_be_a_name(tmp_path: Path) -> None:
+    (tmp_path / "tokenizer_config.json").write_text('{"tokenizer_class": 3}', "utf8")
+    with pytest.raises(CheckpointError, match="tokenizer_class = 3; it must be the name of a class"):
+        load_tokenizer(tmp_path)
+
+
+@pytest.mark.parametrize("length", ["x", [1], True, {"a": 1}])
+def test_the_longest_text_of_a_tokenizer_must_be_a_number(length: object, tmp_path: Path) -> None:
+    """transformers compares whatever stands there with a length, at the first text."""
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"model_max_length": length}), "utf8")
+    with pytest.raises(CheckpointError, match=r"sets model_max_length = .* in tokenizer_config.json; it is a number"):
+        load_tokenizer(tmp_path)
+
+
+datasets = pytest.importorskip("datasets")
+ROWS = [{"de": f"Satz {n}", "en": f"sentence {n}"} for n in range(3)]
+
+
+def test_splits_and_a_single_split_are_opened_from_the_disk(tmp_path: Path) -> None:
+    single = datasets.Dataset.from_list(ROWS)
+    single.save_to_disk(tmp_path / "single")
+    datasets.DatasetDict({"train": single, "dev": single.select([1])}).save_to_disk(tmp_path / "both")
+    assert load_data_set(str(tmp_path / "single")).to_list() == ROWS
+    both = load_data_set(str(tmp_path / "both"))
+    assert {split: both[split].to_list() for split in both} == {"train": ROWS, "dev": ROWS[1:2]}
+
+
+def test_a_folder_of_files_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "files").mkdir()
+    (tmp_path / "files" / "train.jsonl").write_text("\n".join(json.dumps(row) for row in ROWS))
+    assert load_data_set(str(tmp_path / "files"))["train"].to_list() == ROWS
+
+
+def test_what_is_no_data_set_is_one_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "damaged").mkdir()
+    (tmp_path / "damaged" / "state.json").write_text("{")
+    for name in ("damaged", "absent"):
+        with pytest.raises(DataError, match=f"^cannot open the data set '.*{name}': "):
+            load_data_set(str(tmp_path / name))
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    with pytest.raises(ImportError):
+        load_data_set(str(tmp_path / "damaged"))

@@ -14,7 +14,7 @@ from clockhands.explanation.own_runs import read_own
 from clockhands.explanation.table import Positions
 from clockhands.explanation.unread import mark_unread
 from clockhands.pretrained import read_configuration, read_json
-from clockhands.pretrained.file_names import OWN
+from clockhands.pretrained.files import OWN
 from clockhands.reading import read_document
 
 LARGEST_ARGUMENTS = 1 << 20

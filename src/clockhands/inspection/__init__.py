@@ -9,7 +9,7 @@ from clockhands.inspection.reading.layer import Layer
 from clockhands.inspection.reading.logit_split import TERMS, LogitSplit, split_logits
 from clockhands.inspection.reading.windows import Windows, cut_windows
 from clockhands.inspection.run import inspect
-from clockhands.models.opening import open_subject
+from clockhands.models.door import open_subject
 from clockhands.models.subject import Subject
 
 __all__ = [

@@ -21,7 +21,7 @@ from clockhands.interchange.position_table import TWO_SIDED, read_position_table
 from clockhands.model.position_config import PositionConfig
 from clockhands.model.validation_cache import get_validated_config
 from clockhands.pretrained import read_configuration, read_json
-from clockhands.pretrained.file_names import OWN
+from clockhands.pretrained.files import OWN
 from clockhands.schemes import RoPE
 
 

@@ -22,7 +22,7 @@ from clockhands.models.subject import Side, Subject, choose_side
 from clockhands.schemes import Declares, Scheme
 from clockhands.shapes import Tensor
 
-COMPUTED_ROWS = 512
+_COMPUTED_ROWS = 512
 """Position vectors that are computed of a scheme: more where windows are longer, fewer where it has fewer positions."""
 
 
@@ -50,12 +50,12 @@ class ClockhandsSubject(Subject):
         config = transformer.config
         is_encoder_decoder = transformer.encoder is not None and transformer.decoder is not None
         side = choose_side(side, is_encoder_decoder, name or config.architecture)
-        stack = select_stack(transformer, side)
+        stack = _select_stack(transformer, side)
         subject = cls(
             stack,
             tokenizer,
             name or f"{config.get_position_config(side or config.sides[0]).name} {config.architecture}",
-            name_mechanisms(stack.schemes),
+            _name_mechanisms(stack.schemes),
             side=side,
             encoder_decoder=transformer if is_encoder_decoder else None,
             transformer=transformer,
@@ -84,7 +84,7 @@ class ClockhandsSubject(Subject):
     @property
     def stack(self) -> Stack:
         """The stack of layers that is inspected: the same object as ``model``, with its type."""
-        return select_stack(self.transformer, self.side)
+        return _select_stack(self.transformer, self.side)
 
     @property
     def scheme(self) -> Scheme:
@@ -111,12 +111,12 @@ class ClockhandsSubject(Subject):
 
     @property
     def max_length(self) -> int | None:
-        return find_position_limit(self.stack.schemes.declares)
+        return _find_position_limit(self.stack.schemes.declares)
 
     @property
     def max_source_length(self) -> int | None:
         encoder = self.transformer.encoder if self.reads_source else None
-        return None if encoder is None else find_position_limit(encoder.schemes.declares)
+        return None if encoder is None else _find_position_limit(encoder.schemes.declares)
 
     @torch.no_grad()
     def forward(
@@ -167,7 +167,7 @@ class ClockhandsSubject(Subject):
         if "encode" not in self.scheme.active_hooks():
             return None
         layer = self.stack.input
-        count = max(COMPUTED_ROWS, length)
+        count = max(_COMPUTED_ROWS, length)
         if self.max_length is not None:
             count = min(count, self.max_length)
         positions_BT = torch.arange(count, device=self.device)[None]
@@ -231,20 +231,20 @@ class ClockhandsSubject(Subject):
         fresh = fresh.to(next(self.transformer.parameters())).eval()
         return replace(
             self,
-            model=select_stack(fresh, self.side),
+            model=_select_stack(fresh, self.side),
             encoder_decoder=None if self.encoder_decoder is None else fresh,
             transformer=fresh,
             name=f"{self.name} (untrained)",
         )
 
 
-def select_stack(transformer: Transformer, side: Side | None) -> Stack:
+def _select_stack(transformer: Transformer, side: Side | None) -> Stack:
     """Return the stack of a side; of a model of one stack, that one."""
     stacks = (transformer.decoder,) if side == "decoder" else (transformer.encoder, transformer.decoder)
     return next(stack for stack in stacks if stack is not None)
 
 
-def name_mechanisms(schemes: SideSchemes) -> tuple[str, ...]:
+def _name_mechanisms(schemes: SideSchemes) -> tuple[str, ...]:
     """Return the names in ``facts.MECHANISM_CLAUSES`` of what the schemes of a side do.
 
     They go by hooks: Temperature, and SSMax that counts by position, are "rotary" too, for they scale queries in the
@@ -261,6 +261,6 @@ def name_mechanisms(schemes: SideSchemes) -> tuple[str, ...]:
     return tuple(names) or ("none",)
 
 
-def find_position_limit(declared: Declares) -> int | None:
+def _find_position_limit(declared: Declares) -> int | None:
     """Return how many positions there are before one is refused, as schemes declare; None where there is no end."""
     return declared.max_length if declared.beyond == "raise" else None

@@ -6,32 +6,39 @@ weights by ``load_weights``. Runs of this project are opened by ``clockhands.run
 
 from __future__ import annotations
 
+import importlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 import torch
 
-import clockhands.auto  # noqa: F401  (so that a model of this project opens like any other)
 from clockhands.devices import open_device, read_dtype
-from clockhands.errors import CheckpointError
+from clockhands.errors import CheckpointError, ClockhandsError
 from clockhands.models.streaming import decide_streaming, open_streamed
+from clockhands.models.subject import Side, Subject
 from clockhands.pretrained import (
     check_fits,
     count_bytes,
     count_numbers,
     explain_faults,
+    first_line,
     is_known,
     is_own,
     list_weight_files,
     load_configuration,
     load_model,
+    load_tokenizer,
     read_configuration,
     refuse_code,
     refuse_not_finite,
 )
 
+if TYPE_CHECKING:
+    from clockhands.data import Corpus
+
+T = TypeVar("T")
 Task: TypeAlias = Literal["causal", "masked", "seq2seq"]
 """What an output layer is for: to continue text, to fill in masked tokens, or to answer a source."""
 HEADS = re.compile("LM|ConditionalGeneration|(?<!Electra)(?<!Funnel)ForPreTraining")
@@ -45,6 +52,8 @@ def read_checked_config(source: str | Path, *, trust_remote_code: bool = False) 
     of its own unless ``trust_remote_code``.
     """
     raw = read_configuration(source)
+    if is_own(raw):
+        importlib.import_module("clockhands.auto")  # a model of this project then opens like any other
     refuse_code(raw, source, trust_remote_code=trust_remote_code)
     if not is_own(raw) and not is_known(raw) and "auto_map" not in raw:
         raise CheckpointError(f"{source} has model_type {raw.get('model_type')!r}, which transformers does not know")
@@ -136,7 +145,7 @@ def load_weights(
     Raises CheckpointError for weights that are pickled, damaged, missing, NaN or infinite, and for whatever a library
     raises; UsageError for unknown ``weights``.
     """
-    stored = measure_weight_files(source, read_configuration(source))
+    stored = _measure_weight_files(source, read_configuration(source))
     numbers = count_numbers(opener, config, trust_remote_code=trust_remote_code)
     options: dict[str, Any] = {"dtype": dtype, "trust_remote_code": trust_remote_code, "config": config}
     if must_fit:
@@ -153,7 +162,7 @@ def load_weights(
     return model.to(device).eval()
 
 
-def measure_weight_files(source: str | Path, raw: Mapping[str, Any]) -> int:
+def _measure_weight_files(source: str | Path, raw: Mapping[str, Any]) -> int:
     """Return the size of a folder's weights in bytes as float32; 0 for a hub name, whose files are not downloaded yet.
 
     Only headers are read. Raises CheckpointError for pickled, missing or damaged weights.
@@ -224,3 +233,125 @@ def _list_rope_types(
                     yield f"{where}.{name}", value[name]
                     break
         yield from _list_rope_types(value, f"{where}.", inside_rope=is_rope)
+
+
+_TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json")
+"""A folder with one of these files has a tokenizer, so that failing to open it is a fault."""
+
+
+def open_subject(
+    source: str | Path,
+    *,
+    trust_remote_code: bool = False,
+    device: str = "cpu",
+    side: Side | None = None,
+    tokenizer: Any = None,
+) -> Subject:
+    """Open a folder, or a name on the Hugging Face hub, for ``inspect``; of an encoder-decoder, one ``side``.
+
+    ``tokenizer``: an opened one, in place of the checkpoint's own. That is then not read, except that of a run, which
+    is opened whole.
+    Weights are read in float32 and from safetensors only. Raises CheckpointError, saying what to do, for a missing
+    path, a position setting that is not understood, pickled or damaged weights, code that needs trust, a model too
+    large, and one that does not turn token ids into one state per token; UsageError for a device that is not in this
+    machine, and for a side that the model does not have.
+    """
+    from transformers import AutoModel, AutoModelForCausalLM
+
+    torch_device = open_device(device, "device")
+    if is_own(read_checked_config(source, trust_remote_code=trust_remote_code)):
+        subject = _open_run(source, device, side)
+        subject.tokenizer = tokenizer or subject.tokenizer
+        return subject
+    config = judge_configuration(source, trust_remote_code=trust_remote_code)
+    opener = choose_class(config)
+    if opener is not AutoModelForCausalLM or not config.architectures:
+        opener = AutoModel  # of a language model its output layer is opened too, since its loss is measured
+    model = load_weights(
+        opener, source, config, device=torch_device, dtype=torch.float32, must_fit=True,
+        trust_remote_code=trust_remote_code,
+    )  # fmt: skip
+    fault = ""
+    if not tokenizer:
+        tokenizer, fault = _open_tokenizer_if_any(source, trust_remote_code)
+    subject = Subject.of(model, tokenizer, _name_model(source), side)
+    subject.tokenizer_fault = fault
+    return subject
+
+
+def _open_run(source: str | Path, device: str, side: Side | None) -> Subject:
+    """Open a run of this project, with the tokenizers and the training text of the side that is inspected."""
+    from clockhands.runs import open_run
+
+    opened = open_run(source, device=device, dtype=torch.float32)
+    subject = Subject.of(opened.model, opened.tokenizers.source, _name_model(source), side)
+    corpus = _open_training_corpus(Path(source))
+    if subject.reads_source:
+        subject.tokenizer, subject.source_tokenizer = opened.tokenizers.target, opened.tokenizers.source
+        subject.training_pairs = _take(corpus, lambda pair: (pair.source, pair.target)) if corpus else None
+    elif corpus is not None:
+        documents = corpus.task == "language modelling"
+        subject.training_texts = corpus.documents("train") if documents else _take(corpus, lambda pair: pair.source)
+    return subject
+
+
+def _take(corpus: Corpus, part: Callable[[Any], T]) -> Sequence[T]:
+    """Return a part of every pair that a run was trained on, each when it is asked for: most are not."""
+    from clockhands.data.splits import Made
+
+    pairs = corpus["train"]
+    return Made(lambda: range(len(pairs)), lambda place: part(pairs[place]))
+
+
+def _open_training_corpus(run: Path) -> Corpus | None:
+    """Open the corpus that a run was trained on, by its recipe; None if that fails: the run is measured on other text.
+
+    The corpus may not be on this machine, and a recipe may be edited, or older than an option. A data set of the hub is
+    not opened: whoever inspects a run has not asked for the network.
+    """
+    from clockhands.data import corpus_options, open_corpus
+    from clockhands.runs import Run
+
+    try:
+        data = Run.from_folder(run).tables["data"]
+        if data["corpus"] == "huggingface" and not Path(data["dataset"]).is_dir():
+            return None
+        options = corpus_options(data["corpus"])
+        return open_corpus(data["corpus"], **{key: value for key, value in data.items() if key in options})
+    except (KeyError, TypeError, ValueError, AttributeError, ClockhandsError):
+        return None
+
+
+def open_tokenizer(source: str | Path, *, trust_remote_code: bool = False) -> Any:
+    """Open a tokenizer from a folder, or by its name on the hub. Code that it brings runs only where it is trusted.
+
+    Raises CheckpointError, saying why, where there is none.
+    """
+    path = Path(source)
+    looks_local = path.is_absolute() or str(source).startswith((".", "~")) or isinstance(source, Path)
+    if path.is_file() or (not path.is_dir() and looks_local):
+        raise CheckpointError(f"there is no folder {source}; give the folder that holds a tokenizer, or a hub name")
+    tokenizer = load_tokenizer(source, trust_remote_code=trust_remote_code)
+    # Without files, transformers makes a tokenizer of special tokens alone; T5's has the mark of a space beside them.
+    if set(tokenizer.get_vocab()) - set(tokenizer.all_special_tokens) <= {"▁"}:
+        raise CheckpointError(f"{source} holds no tokenizer: none of its files lists any tokens")
+    return tokenizer
+
+
+def _open_tokenizer_if_any(source: str | Path, trust_remote_code: bool) -> tuple[Any, str]:
+    """Open the checkpoint's tokenizer; None, and the reason, if there is none: then text must be given as token ids.
+
+    Raises CheckpointError for a folder whose tokenizer is there and cannot be opened.
+    """
+    try:
+        return open_tokenizer(source, trust_remote_code=trust_remote_code), ""
+    except CheckpointError as fault:
+        if any((Path(source) / name).exists() for name in _TOKENIZER_FILES):
+            raise
+        return None, first_line(fault)
+
+
+def _name_model(source: str | Path) -> str:
+    """Return a name for the model: the source, or the last two parts of an absolute path."""
+    path = Path(source)
+    return "/".join(path.parts[-2:]) if path.is_absolute() else str(source)

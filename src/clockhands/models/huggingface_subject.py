@@ -74,9 +74,9 @@ class HuggingFaceSubject(Subject, last=True):
             stack = stack.decoder
         family = FAMILIES.get(getattr(config, "model_type", ""))
         subject = cls(stack.eval(), tokenizer, name, side=side, encoder_decoder=encoder_decoder, family=family)
-        if encoder_decoder is None and stack is not model and find_output_layer(model) is not None:
+        if encoder_decoder is None and stack is not model and _find_output_layer(model) is not None:
             subject.language_model = model.eval()
-        check_reads_tokens(subject)
+        _check_reads_tokens(subject)
         subject.set_table_and_mechanisms()
         return subject
 
@@ -162,7 +162,7 @@ class HuggingFaceSubject(Subject, last=True):
         options = {} if positions_BT is None else {"position_ids": positions_BT}
         if self.encoder_decoder is not None and self.reads_source:
             options |= encode_source(self.encoder_decoder, ids_BT if source_BS is None else source_BS.to(self.device))
-        with keep_attention_type(self.model):
+        with _keep_attention_type(self.model):
             output = self.model(
                 input_ids=ids_BT,
                 attention_mask=torch.ones_like(ids_BT),
@@ -171,7 +171,7 @@ class HuggingFaceSubject(Subject, last=True):
                 **({"use_cache": False} if "use_cache" in list_arguments(self.model) else {}),
                 **options,
             )
-        return tuple(join_streams(state, ids_BT.shape, self.model) for state in output.hidden_states)
+        return tuple(_join_streams(state, ids_BT.shape, self.model) for state in output.hidden_states)
 
     @torch.no_grad()
     def compute_next_logits(self, ids_BT: Tensor) -> Float[Tensor, "B V"] | None:
@@ -183,7 +183,7 @@ class HuggingFaceSubject(Subject, last=True):
         if "logits_to_keep" in arguments:
             options["logits_to_keep"] = 1
         mask = torch.ones_like(ids_BT)
-        with keep_attention_type(self.model):
+        with _keep_attention_type(self.model):
             return self.language_model(input_ids=ids_BT, attention_mask=mask, return_dict=True, **options).logits[:, -1]
 
     def list_modules(self) -> dict[str, nn.Module]:
@@ -253,13 +253,13 @@ class HuggingFaceSubject(Subject, last=True):
         )
 
 
-def join_streams(state: Any, shape: torch.Size, model: Any) -> Float[Tensor, "B T D"]:
+def _join_streams(state: Any, shape: torch.Size, model: Any) -> Float[Tensor, "B T D"]:
     """Return the hidden state of a layer as one vector per token, B × T × D, where a model keeps several.
 
     ``shape`` is that of the token ids, B × T.
     """
     if isinstance(state, tuple):  # Pegasus X keeps the states of its global tokens beside those of the text
-        return join_streams(state[0], shape, model)
+        return _join_streams(state[0], shape, model)
     if state.ndim == 4 and state.shape[1:3] == shape:  # Gemma 3n keeps parallel streams, of which attention reads one
         return state[getattr(model.config, "altup_active_idx", 0)]
     return state.flatten(2) if state.ndim == 4 and state.shape[:2] == shape else state  # hyper-connections
@@ -272,14 +272,14 @@ def encode_source(encoder_decoder: Any, source_BS: Int[Tensor, "B S"]) -> dict[s
     return {"encoder_hidden_states": output.last_hidden_state, "encoder_attention_mask": mask_BS}
 
 
-def find_output_layer(model: Any) -> nn.Module | None:
+def _find_output_layer(model: Any) -> nn.Module | None:
     """Return the layer that predicts tokens; None where a model has none."""
     layer = getattr(model, "get_output_embeddings", lambda: None)()
     return layer if isinstance(layer, nn.Module) else None
 
 
 @contextmanager
-def keep_attention_type(model: Any) -> Iterator[None]:
+def _keep_attention_type(model: Any) -> Iterator[None]:
     """Set the attention of a model back after the block: BigBird gives up its sparse one for good on a short text."""
     before = getattr(model, "attention_type", None)
     try:
@@ -289,7 +289,7 @@ def keep_attention_type(model: Any) -> Iterator[None]:
             model.set_attention_type(before)
 
 
-def check_reads_tokens(subject: HuggingFaceSubject) -> None:
+def _check_reads_tokens(subject: HuggingFaceSubject) -> None:
     """Raise CheckpointError, saying why, if the model does not turn token ids alone into one state per token."""
     encoder_decoder: Any = subject.encoder_decoder
     for stack in (subject.model, *([encoder_decoder.get_encoder()] if subject.reads_source else [])):

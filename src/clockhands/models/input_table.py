@@ -22,7 +22,7 @@ from clockhands.shapes import Bool, Float, Int, Tensor
 
 Forward = Callable[..., tuple[Tensor, ...]]
 """From token ids [B, T] to hidden states [B, T, D], the embedding output first; such as ``Subject.forward``."""
-IDS_AT_ONCE = 8
+_IDS_AT_ONCE = 8
 """Token ids whose vectors are read in one run of the model."""
 PROBE_LENGTH = 8
 """Tokens in the texts that are tried; they have to be different ones."""
@@ -97,7 +97,7 @@ class InputTable:
         def write(data: Tensor) -> None:
             data[self.first_row : self.first_row + len(rows_ND)] = (rows_ND / self.factor).to(data)
 
-        with edit_rows(tensor, write):
+        with _edit_rows(tensor, write):
             yield
 
     def read(
@@ -115,7 +115,7 @@ class InputTable:
         if self.token_vectors == "mixed":
             return None
         positions_ND = self.view_rows(model).float().cpu() * self.factor
-        total_BTD = capture_input(model, self.module_path, forward, ids_BT).float().cpu()
+        total_BTD = _capture_input(model, self.module_path, forward, ids_BT).float().cpu()
         if self.token_vectors == "rows" and stored_VE is not None:
             tokens_VD = stored_VE.detach().float().cpu() * self.scale
         else:
@@ -129,14 +129,14 @@ class InputTable:
     ) -> Float[Tensor, "V D"]:
         """Return what each token adds to the sum: what is left of the sum without the position."""
         vectors = []
-        for ids in torch.arange(vocabulary_size).split(IDS_AT_ONCE):
-            total_BTD = capture_input(model, self.module_path, forward, ids[None])
+        for ids in torch.arange(vocabulary_size).split(_IDS_AT_ONCE):
+            total_BTD = _capture_input(model, self.module_path, forward, ids[None])
             vectors.append(total_BTD[0].float().cpu() - positions_ND[: len(ids)])
         return torch.cat(vectors)
 
 
 @contextmanager
-def edit_rows(tensor: Tensor, change: Callable[[Tensor], object]) -> Iterator[None]:
+def _edit_rows(tensor: Tensor, change: Callable[[Tensor], object]) -> Iterator[None]:
     """Inside the block, the rows of a tensor are changed in place; afterwards they are as before, to the bit."""
     before = tensor.data.clone()
     try:
@@ -150,13 +150,13 @@ class _InputKnown(Exception):
     """Leaves a model as soon as the input of the module is known."""
 
 
-def capture_input(model: nn.Module, path: str, forward: Forward, ids_BT: Int[Tensor, "B T"]) -> Float[Tensor, "B T D"]:
+def _capture_input(model: nn.Module, path: str, forward: Forward, ids_BT: Int[Tensor, "B T"]) -> Float[Tensor, "B T D"]:
     """Return the input of the module at ``path`` for these texts; the run of the model ends there."""
     captured: list[Tensor] = []
 
     def stop(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         tensor = next(value for value in (*args, *kwargs.values()) if isinstance(value, Tensor))
-        captured.extend(copy_token_vectors(tensor, ids_BT.shape))
+        captured.extend(_copy_token_vectors(tensor, ids_BT.shape))
         raise _InputKnown
 
     hook = model.get_submodule(path).register_forward_pre_hook(stop, with_kwargs=True)
@@ -169,7 +169,7 @@ def capture_input(model: nn.Module, path: str, forward: Forward, ids_BT: Int[Ten
     return captured[0]
 
 
-def copy_token_vectors(x: Tensor, shape: torch.Size) -> list[Tensor]:
+def _copy_token_vectors(x: Tensor, shape: torch.Size) -> list[Tensor]:
     """Return one copy of x as texts × tokens × width, without padding; an empty list if x holds no token vectors."""
     texts, length = shape
     if x.ndim != 3 or not x.is_floating_point():
@@ -204,7 +204,7 @@ def find_input_table(
     candidates = {path: tensor for path, tensor in _list_matrices(model, ids_2T.shape[1]) if tensor is not tokens_VE}
     with ExitStack() as stack:
         for tensor in candidates.values():
-            stack.enter_context(edit_rows(tensor, lambda data: data.add_(_make_noise(data))))
+            stack.enter_context(_edit_rows(tensor, lambda data: data.add_(_make_noise(data))))
         if torch.equal(run(), before_2TD):
             return None  # one run for the many tensors of a model that has no table
     for path, tensor in candidates.items():
@@ -252,7 +252,7 @@ def _find_first_row(tensor: Tensor, run: Callable[[], Tensor], before_BTD: Tenso
     numbers_N = torch.arange(rows, device=tensor.device)
 
     def find_changes(chosen_N: Bool[Tensor, " N"]) -> Bool[Tensor, "B T"]:
-        with edit_rows(tensor, lambda data: data.add_(noise * chosen_N[:, None])):
+        with _edit_rows(tensor, lambda data: data.add_(noise * chosen_N[:, None])):
             after_BTD = run()
         return ((after_BTD - before_BTD).abs().amax(-1) > 1e-6 * before_BTD.abs().amax()).cpu()
 
@@ -286,7 +286,7 @@ def _follow_rows(
     added_TD = noise_ND[first_row : first_row + ids_2T.shape[1]].float()
     divisor = find_power_of_two_above(added_TD)
     inputs = _record_inputs(model, lambda: forward(ids_2T), ids_2T.shape)
-    with edit_rows(tensor, lambda data: data.add_(noise_ND)):
+    with _edit_rows(tensor, lambda data: data.add_(noise_ND)):
         changed_inputs = _record_inputs(model, lambda: forward(ids_2T), ids_2T.shape)
     for (name, x), (changed_name, changed_x) in zip(inputs, changed_inputs, strict=True):
         if name != changed_name or x.shape[-1] != added_TD.shape[-1]:
@@ -318,7 +318,7 @@ def _record_inputs(model: nn.Module, run: Callable[[], object], shape: torch.Siz
     def make_hook(name: str) -> Callable[..., None]:
         def hook(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
             tensors = [value for value in (*args, *kwargs.values()) if isinstance(value, Tensor)]
-            recorded.extend((name, vectors) for tensor in tensors[:1] for vectors in copy_token_vectors(tensor, shape))
+            recorded.extend((name, vectors) for tensor in tensors[:1] for vectors in _copy_token_vectors(tensor, shape))
 
         return hook
 
@@ -357,5 +357,5 @@ def _describe_token_vectors(
             return scale, "rows"
     with_other_neighbours = ids_2T.clone()
     with_other_neighbours[:, 1::2] = ids_2T[:, 1::2].flip(0)
-    again = capture_input(model, path, forward, with_other_neighbours)
+    again = _capture_input(model, path, forward, with_other_neighbours)
     return 1.0, "read" if _is_close(again[:, ::2], x_2TD[:, ::2]) else "mixed"

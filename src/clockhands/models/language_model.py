@@ -23,7 +23,7 @@ from clockhands.runs.changed_positions import find_table_length
 from clockhands.runs.folder import RECIPE
 from clockhands.shapes import Float, Int, Tensor
 
-LENGTH_KEYS = ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "n_ctx")
+_LENGTH_KEYS = ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "n_ctx")
 """Keys under which configurations of transformers name the length of texts, if they say nothing about positions."""
 
 
@@ -50,7 +50,7 @@ class LanguageModel:
         Raises UsageError unless it continues text, or with ``masked`` fills in tokens.
         """
         if masked and run.architecture == "encoder":
-            return cls(str(run.path), run.model, run.tokenizers.source, find_mask_id(run.tokenizers.source, run.path))
+            return cls(str(run.path), run.model, run.tokenizers.source, _find_mask_id(run.tokenizers.source, run.path))
         run.require("decoder", action)
         return cls(str(run.path), run.model, run.tokenizers.source)
 
@@ -161,7 +161,7 @@ def open_language_model(
     )
     tokenizer = load_tokenizer(source, trust_remote_code=trust_remote_code)
     _check_tokenizer(tokenizer, model, source)
-    return LanguageModel(str(source), model, tokenizer, find_mask_id(tokenizer, source) if task == "masked" else None)
+    return LanguageModel(str(source), model, tokenizer, _find_mask_id(tokenizer, source) if task == "masked" else None)
 
 
 def to_language_model(run: str | Path | Run | LanguageModel, action: str, *, masked: bool = False) -> LanguageModel:
@@ -223,7 +223,7 @@ def count_rows_before(table: nn.Embedding) -> int:
     return int(getattr(table, "offset", 0 if padding is None else padding + 1))
 
 
-def find_mask_id(tokenizer: Any, source: str | Path) -> int:
+def _find_mask_id(tokenizer: Any, source: str | Path) -> int:
     """Return the token that stands for a masked one. Raises CheckpointError for a tokenizer without it."""
     mask_id = getattr(tokenizer, "mask_token_id", None)
     if mask_id is None:
@@ -252,5 +252,5 @@ def find_trained_length(source: str | Path) -> int | None:
     if positions.trained_length or positions.claimed_length:
         return positions.trained_length or positions.claimed_length
     raw = read_checked_config(source, trust_remote_code=True)  # one file is read, and no code runs
-    lengths = (raw.get(key) for key in LENGTH_KEYS)
+    lengths = (raw.get(key) for key in _LENGTH_KEYS)
     return next((length for length in lengths if isinstance(length, int) and length > 0), None)

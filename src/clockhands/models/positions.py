@@ -10,13 +10,13 @@ from clockhands.options import check_options, options_of
 from clockhands.schemes import RoPE
 from clockhands.schemes.rotary.spectra import SPECTRA, make_spectrum
 
-__all__ = ["change_foreign_positions", "count_rotated_channels", "find_rope_table", "list_rope_tables"]
+__all__ = ["change_foreign_positions", "count_rotated_channels", "find_rope_table"]
 
 FIXED = ("layout", "fraction", "learned", "values", "ramp", "unscaled_first")
 """Options of our RoPE that are fixed by the weights, or that no configuration of transformers can express."""
 
 
-def list_rope_tables(config: Any) -> Iterator[tuple[str, dict[str, Any]]]:
+def _list_rope_tables(config: Any) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield each table of ``rope_parameters`` with the kind of layer that it is for, empty where it is for all."""
     tables = getattr(config.get_text_config(decoder=True), "rope_parameters", None) or {}
     if "rope_theta" in tables or "rope_type" in tables:
@@ -29,7 +29,7 @@ def list_rope_tables(config: Any) -> Iterator[tuple[str, dict[str, Any]]]:
 
 def find_rope_table(config: Any) -> dict[str, Any] | None:
     """Return the table of ``rope_parameters`` of the layers that attend to the whole text; None if there is none."""
-    tables = [table for kind, table in list_rope_tables(config) if not _is_local(kind)]
+    tables = [table for kind, table in _list_rope_tables(config) if not _is_local(kind)]
     return tables[0] if tables else None
 
 
@@ -64,7 +64,7 @@ def change_foreign_positions(config: Any, overrides: Mapping[str, Any], source: 
     text = config.get_text_config(decoder=True)
     changed = {
         kind: table if _is_local(kind) else _make_table(config, table, overrides, length)
-        for kind, table in list_rope_tables(config)
+        for kind, table in _list_rope_tables(config)
     }
     text.rope_parameters = changed.get("", {**text.rope_parameters, **changed})
 

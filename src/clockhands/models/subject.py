@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import copy
+import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
@@ -85,6 +86,8 @@ class Subject(ABC):
         ``side`` of a model that is no encoder-decoder; CheckpointError for a model that does not turn token ids into
         one state per token.
         """
+        for module in ("clockhands_subject", "huggingface_subject"):  # each registers its class
+            importlib.import_module(f"clockhands.models.{module}")
         subclass = next(subclass for subclass in cls._subclasses if subclass.accepts(model))
         return subclass.wrap(model, tokenizer, name, side)
 

@@ -179,7 +179,7 @@ class AttentionTap(TorchFunctionMode):
         query, key, value = (arguments[name] for name in names[:3])
         q, k = _split_heads(query, key, len(query) if self.rows is None else self.rows)
         scale = arguments.get("scale") or 1 / math.sqrt(q.shape[-1])
-        logits = add_mask(q @ k.mT * scale, arguments.get("attn_mask"), arguments.get("is_causal", False))
+        logits = _add_mask(q @ k.mT * scale, arguments.get("attn_mask"), arguments.get("is_causal", False))
         changed = self._ask(q, k, logits)
         if changed is None:
             return func(*args, **kwargs)
@@ -197,7 +197,7 @@ def _split_heads(q: Tensor, k: Tensor, rows: int) -> tuple[Tensor, Tensor]:
     return q, k.repeat_interleave(q.shape[1] // k.shape[1], 1)
 
 
-def add_mask(scores: Tensor, mask: Tensor | None, causal: bool) -> Tensor:
+def _add_mask(scores: Tensor, mask: Tensor | None, causal: bool) -> Tensor:
     """Return the logits of the fused function: a mask of truth values or numbers, or the causal one."""
     if causal:
         mask = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).tril()

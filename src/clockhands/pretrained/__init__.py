@@ -16,23 +16,36 @@ from clockhands.pretrained.configuration import (
     is_known,
     is_own,
     load_configuration,
+    load_data_set,
+    load_tokenizer,
     read_configuration,
     refuse_code,
     reload_configuration,
 )
-from clockhands.pretrained.data_sets import load_data_set
-from clockhands.pretrained.file_names import CONFIG, GENERATION, LOADING_CODE, OWN_AUTO_MAP, PICKLES, TOKENIZER, WEIGHTS
-from clockhands.pretrained.guards import TRUST, explain_faults, first_line, forbid_questions
-from clockhands.pretrained.tokenizers import load_tokenizer
+from clockhands.pretrained.files import (
+    CONFIG,
+    GENERATION,
+    LOADING_CODE,
+    OWN_AUTO_MAP,
+    PICKLES,
+    TOKENIZER,
+    TRUST,
+    WEIGHTS,
+    explain_faults,
+    first_line,
+    forbid_questions,
+)
 from clockhands.reading import read_json
 
 if TYPE_CHECKING:
-    from clockhands.pretrained.models import build_model, count_numbers, load_model
-    from clockhands.pretrained.weights import (
+    from clockhands.pretrained.models import (
+        build_model,
         check_fits,
         check_weights,
         count_bytes,
+        count_numbers,
         list_weight_files,
+        load_model,
         load_state,
         refuse_not_finite,
     )
@@ -75,8 +88,6 @@ def __getattr__(name: str) -> Any:
 
     Raises AttributeError for a name that this package does not have.
     """
-    for module in ("models", "weights") if name in __all__ else ():
-        part = importlib.import_module(f"{__name__}.{module}")
-        if hasattr(part, name):
-            return getattr(part, name)
+    if name in __all__:
+        return getattr(importlib.import_module(f"{__name__}.models"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

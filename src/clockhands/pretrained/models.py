@@ -1,23 +1,25 @@
-"""Models of transformers: loaded from safetensors, or built with fresh weights; code runs only where it is trusted."""
+"""Models and weights of anybody, from safetensors alone; sizes are judged before memory is taken."""
 
 from __future__ import annotations
 
 import logging
+import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import safe_open
 
-from clockhands.errors import CheckpointError
-from clockhands.pretrained.guards import forbid_questions
+from clockhands.errors import CheckpointError, ClockhandsError
+from clockhands.machine import measure_free_memory
+from clockhands.pretrained.files import ADAPTER, CONFIG, INDEX, PICKLES, WEIGHTS, first_line, forbid_questions
 from clockhands.quiet import quiet, without_bars
+from clockhands.reading import read_json, refuse_strange_file
+from clockhands.shapes import Tensor
 
-__all__ = ["build_model", "count_numbers", "load_model"]
-
-
-POOLER = re.compile(r"(^|\.)pooler\.")
+_POOLER = re.compile(r"(^|\.)pooler\.")
 """Names of weights that pool a state for classification, which nothing here reads; many checkpoints lack them."""
 MASKS = re.compile(r"\.attn(\.attention)?\.(masked_)?bias$")
 """Names under which older versions of transformers saved the causal masks of GPT-J and GPT-Neo."""
@@ -63,7 +65,7 @@ def _judge_report(
     ``report``: what transformers found, without tied weights and those that a class documents as made again.
     """
     missing, unplaced = (
-        sorted(name for name in report[kind] if not name.startswith(may_differ) and not POOLER.search(name))
+        sorted(name for name in report[kind] if not name.startswith(may_differ) and not _POOLER.search(name))
         for kind in ("missing_keys", "unexpected_keys")
     )
     unplaced = [name for name in unplaced if not MASKS.search(name)]
@@ -127,3 +129,123 @@ def count_numbers(opener: Any, config: Any, *, trust_remote_code: bool = False) 
     except Exception:  # code of a model's own may do anything here
         return None
     return sum(tensor.numel() for tensor in (*model.parameters(), *model.buffers()))
+
+
+_ROOM = 1.2
+"""What a model needs besides its weights, as a factor."""
+
+
+def check_weights(folder: Path, raw: Mapping[str, Any] | None = None) -> None:
+    """Raise CheckpointError unless the weights of a folder can be read without running code and fit the memory.
+
+    ``raw``: its configuration, which may name the file. Only the headers are read.
+    """
+    check_fits(sum(map(count_bytes, list_weight_files(folder, raw or {}))), folder)
+
+
+def list_weight_files(folder: Path, raw: Mapping[str, Any]) -> list[Path]:
+    """List the safetensors files that hold a model's weights.
+
+    Raises CheckpointError for weights that are pickled or missing, for an index that leads elsewhere, and for an
+    adapter, which is a part of another model.
+    """
+    if (folder / ADAPTER).exists():
+        raise CheckpointError(
+            f"{folder} holds an adapter of another model ({ADAPTER}), which is not put into it here; merge the two "
+            "(merge_and_unload of peft), and save that"
+        )
+    named = raw.get("transformers_weights")
+    if named is not None and not (isinstance(named, str) and named.endswith((".safetensors", f".{INDEX[6:]}"))):
+        raise CheckpointError(f"{folder} names {named!r} as its weights in {CONFIG}; only safetensors are read")
+    chosen = [named] if named else [WEIGHTS, INDEX]
+    first = next((folder / name for name in chosen if (folder / name).exists() or (folder / name).is_symlink()), None)
+    shards = sorted(path for path in folder.glob("shard-*.safetensors"))
+    if first is None and not shards:
+        _refuse_pickle(folder)
+        raise CheckpointError(f"{folder} holds no weights ({WEIGHTS})")
+    files = shards if first is None else _list_shards(first) if first.name.endswith(".json") else [first]
+    for path in files:
+        refuse_strange_file(path)
+    return files
+
+
+def _list_shards(index: Path) -> list[Path]:
+    """List the files that an index names, all of them safetensors beside it."""
+    table = read_json(index).get("weight_map")
+    names = set(table.values()) if isinstance(table, dict) and all(isinstance(n, str) for n in table.values()) else ()
+    if not names:
+        raise CheckpointError(f"{index} cannot be read: it names no files (weight_map)")
+    for name in sorted(names):
+        if not name.endswith(".safetensors") or Path(name).name != name:
+            raise CheckpointError(f"{index} names {name!r} for weights; only safetensors files beside it are read")
+    return [index.parent / name for name in sorted(names)]
+
+
+def _refuse_pickle(folder: Path) -> None:
+    """Raise CheckpointError if a folder holds its weights as a pickle only."""
+    pickles = sorted(path.name for path in folder.iterdir() if path.name.endswith((*PICKLES, ".bin.index.json")))
+    if pickles:
+        raise CheckpointError(
+            f"{folder} holds its weights only as pickle ({pickles[0]}), which can run any code when it is read; where "
+            "you trust it, load it with transformers and write it again with save_pretrained, as safetensors"
+        )
+
+
+def count_bytes(path: Path) -> int:
+    """Count what the tensors of a safetensors file take as float32; only its header is read. Raises CheckpointError."""
+    try:
+        refuse_strange_file(path)
+        with safe_open(path, framework="pt") as file:
+            shapes = [file.get_slice(name).get_shape() for name in file.keys()]  # noqa: SIM118
+    except ClockhandsError:
+        raise
+    except Exception as fault:
+        raise CheckpointError(
+            f"{path} is no safetensors file, or a damaged one: {first_line(fault)}; put back a whole copy"
+        ) from fault
+    return sum(4 * math.prod(shape) for shape in shapes)
+
+
+def check_fits(needed: int, source: str | Path, available: int | None = None) -> None:
+    """Raise CheckpointError if a model of ``needed`` bytes does not fit into ``available`` (default: what is free)."""
+    if available is None:
+        available = measure_free_memory()
+    if needed * _ROOM > available:
+        raise CheckpointError(
+            f"{source} needs {needed / 2**30:.1f} GiB for its weights and more to run, and {available / 2**30:.1f} GiB "
+            "of memory are free; use a machine with more, or a smaller model of the family"
+        )
+
+
+def load_state(path: Path) -> Any:
+    """Read what torch saved of an optimiser, a schedule or random numbers: tensors and plain data, and no code.
+
+    Raises what torch raises for anything else.
+    """
+    from transformers.trainer_pt_utils import safe_globals
+
+    refuse_strange_file(path)
+    with safe_globals():
+        return torch.load(path, map_location="cpu", weights_only=True)
+
+
+@torch.no_grad()
+def refuse_not_finite(weights: Iterable[tuple[str, Tensor]], source: str | Path) -> None:
+    """Raise CheckpointError for the first weight that is NaN or infinite, by name: whatever it touches is NaN.
+
+    The least and the greatest number take one pass over the memory (some seconds for a model of seven billion) and are
+    finite only if every number is.
+    """
+    for name, weight in weights:
+        if weight.is_meta or not weight.is_floating_point() or not weight.numel():
+            continue
+        # No order is defined for numbers of 8 bits.
+        numbers = weight if weight.itemsize > 1 else weight.float()
+        ends = torch.aminmax(numbers)
+        if math.isfinite(float(ends.min)) and math.isfinite(float(ends.max)):
+            continue
+        bad = int((~torch.isfinite(numbers)).sum())
+        raise CheckpointError(
+            f"the weights in {source} are damaged: {bad:,} of {weight.numel():,} numbers of {name} are NaN or "
+            "infinite; put back a whole copy, or an earlier checkpoint"
+        )

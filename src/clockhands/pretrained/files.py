@@ -1,4 +1,4 @@
-"""Guards around the opening of foreign files: no question is asked, and every fault becomes one message."""
+"""Names of the files of a saved model, and guards around what a library does with them."""
 
 from __future__ import annotations
 
@@ -7,9 +7,31 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from clockhands.errors import CheckpointError, ClockhandsError, ConfigError
-from clockhands.pretrained.file_names import CONFIG, TOKENIZER
 
-__all__ = ["TRUST", "describe_untrusted", "explain_faults", "first_line", "forbid_questions"]
+OWN = "clockhands"
+CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
+TOKENIZER, GENERATION = "tokenizer_config.json", "generation_config.json"
+ADAPTER = "adapter_config.json"
+PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle")
+LOADING_CODE = "modeling_clockhands.py"
+"""A file beside the weights that imports the classes of this project, for transformers with trust_remote_code."""
+OWN_AUTO_MAP = {
+    auto_class: f"{LOADING_CODE.removesuffix('.py')}.{name}"
+    for auto_class, name in (
+        ("AutoConfig", "ClockhandsConfig"),
+        ("AutoModelForSeq2SeqLM", "ClockhandsForSeq2SeqLM"),
+        ("AutoModelForCausalLM", "ClockhandsForCausalLM"),
+        ("AutoModelForMaskedLM", "ClockhandsForMaskedLM"),
+    )
+}
+"""What ``auto_map`` of a model of this project may say. Nothing here reads it: the classes are imported directly."""
+FOREIGN = (
+    "auto_map", "custom_pipelines", "quantization_config", "attn_implementation", "experts_implementation",
+    "fusion_config", "transformers_weights",
+)  # fmt: skip
+"""Settings that make transformers load or run something else; a model of this project has none of them but
+``auto_map`` with values of ``OWN_AUTO_MAP``."""
+
 
 TRUST = "which would run on this machine; read it, then give --trust-remote-code (trust_remote_code=True)"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from clockhands.errors import CheckpointError, ConfigError, DataError
-from clockhands.pretrained.guards import explain_faults, first_line, forbid_questions
+from clockhands.pretrained.files import explain_faults, first_line, forbid_questions
 
 
 @pytest.mark.parametrize(
