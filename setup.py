@@ -1,4 +1,4 @@
-"""What pyproject.toml cannot say: recipes are installed with the package, and its README has links that resolve.
+"""What pyproject.toml cannot say: the version, recipes beside the package, and a README whose links resolve.
 
 Everything else about the build stands in pyproject.toml.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import subprocess
 from pathlib import Path
 
 from setuptools import setup
@@ -41,6 +42,27 @@ def declared_repository() -> str | None:
     return project.get("urls", {}).get("Repository")
 
 
+def find_version() -> str:
+    """The version in the package, and in a checkout that is not at its tag how many commits it has, and which is last.
+
+    A source distribution says its version itself (PKG-INFO); an export without .git has the one in the package.
+    """
+    if (ROOT / "PKG-INFO").is_file():
+        return re.findall(r"^Version: (.+)$", (ROOT / "PKG-INFO").read_text("utf8"), re.MULTILINE)[0]
+    (version,) = re.findall(r'^__version__ = "(.+)"$', (ROOT / "src/clockhands/__init__.py").read_text("utf8"), re.M)
+
+    def git(*words: str) -> str:
+        return subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
+
+    try:
+        # A folder without .git may lie in a checkout of something else.
+        if not (ROOT / ".git").exists() or f"v{version}" in git("tag", "--points-at", "HEAD").split():
+            return version
+        return f"{version}.dev{git('rev-list', '--count', 'HEAD')}+g{git('rev-parse', '--short', 'HEAD')}"
+    except (OSError, subprocess.CalledProcessError):
+        return version
+
+
 class BuildWithRecipes(build_py):
     """Copies recipes/ into the package: in a checkout they are where people look for them."""
 
@@ -55,6 +77,7 @@ class BuildWithRecipes(build_py):
 
 if __name__ == "__main__":
     setup(
+        version=find_version(),
         long_description=package_readme((ROOT / "README.md").read_text("utf8"), declared_repository()),
         long_description_content_type="text/markdown",
         cmdclass={"build_py": BuildWithRecipes},

@@ -21,8 +21,8 @@ from torch.nn.attention.flex_attention import BlockMask, create_block_mask, flex
 from clockhands import positions
 from clockhands.attention import attend, attend_reference
 from clockhands.errors import ConfigError
-from clockhands.model.layer_schemes import build_side
 from clockhands.model.position_config import PositionConfig
+from clockhands.model.side_schemes import build_side
 from clockhands.scheme_pages.shown_options import complete_options
 from clockhands.schemes import CATALOGUE, AttentionInputs, Composition, Scheme, Sizes, build
 from clockhands.schemes.position_presets import POSITION_PRESETS

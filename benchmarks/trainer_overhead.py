@@ -22,7 +22,7 @@ from peers import Size, make_step, random_pairs
 from timing import report
 
 from clockhands.training import Recipe, load_recipe, prepare, train
-from clockhands.training.architecture import build
+from clockhands.training.model import build
 
 RECIPE = Path(__file__).parent.parent / "recipes" / "numbers.toml"
 SMALL = {

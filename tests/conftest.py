@@ -6,10 +6,13 @@ import gc
 import logging
 import os
 import sys
+import tempfile
 from collections.abc import Iterator
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+# What the command line keeps of a person's work is not that of the tests.
+os.environ["XDG_CACHE_HOME"] = tempfile.mkdtemp()
 
 from pathlib import Path
 

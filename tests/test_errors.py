@@ -58,3 +58,8 @@ def test_a_fault_is_printed_as_its_sentence_and_keeps_its_keys() -> None:
     assert [getattr(kept, "keys", None) for kept in error.faults] == [("num_heads", "d_model"), None]
     for other in (copy.copy(fault), pickle.loads(pickle.dumps(fault))):
         assert (other, other.keys) == (fault, fault.keys)
+
+
+def test_a_name_that_was_begun_is_meant_before_one_that_looks_like_it() -> None:
+    assert suggest_nearest("report", ["export", "report_to"]) == "; did you mean 'report_to'?"
+    assert suggest_nearest("--leng", ["--length-penalty", "--length"]) == "; did you mean '--length'?"

@@ -1,6 +1,7 @@
 """Clockhands: the workbench for how Transformers know word order.
 
-The public names are found on first use, so that importing the package costs nothing::
+Every verb of the command line is a function of the same name here (``schemes`` is the package of schemes). They are
+found on first use, so that importing the package costs nothing (editors and mypy read ``__init__.pyi``)::
 
     import clockhands
 
@@ -19,20 +20,29 @@ from typing import Any
 __version__ = "0.1.0"
 
 _HOME = {
+    "tour": "clockhands.studies.tour",
     "train": "clockhands.training",
     "translate": "clockhands.generation",
     "generate": "clockhands.generation",
     "evaluate": "clockhands.generation",
-    "compare": "clockhands.comparison",
     "inspect": "clockhands.inspection",
+    "compare": "clockhands.comparison",
+    "study": "clockhands.studies.run",
     "check": "clockhands.checking",
+    "explore": "clockhands.exploring",
+    "extend": "clockhands.extension",
+    "push": "clockhands.runs.export",
+    "explain": "clockhands.explanation",
     "Pair": "clockhands.data",
     "Finding": "clockhands.findings",
     "Findings": "clockhands.findings",
     "ClockhandsError": "clockhands.errors",
 }
 
-__all__ = ["__version__", *_HOME]
+__all__ = [
+    "__version__",
+    *_HOME,
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -127,8 +127,12 @@ def suggest_nearest(name: str, choices: Iterable[str]) -> str:
     The result is appended to a message. Upper and lower case count as the same letter.
     """
     known = sorted(choices)
-    folded = {choice.casefold(): choice for choice in known}
-    close = difflib.get_close_matches(name[:100].casefold(), folded, n=1, cutoff=0.5)
+    # The dashes before an option are no likeness.
+    folded = {choice.casefold().lstrip("-"): choice for choice in known}
+    wanted = name[:100].casefold().lstrip("-")
+    # A name that was begun is meant before one that merely looks like it: report_to for report, not export.
+    begun = sorted((choice for choice in folded if len(wanted) > 2 and choice.startswith(wanted)), key=len)
+    close = begun or difflib.get_close_matches(wanted, folded, n=1, cutoff=0.5)
     if close:
         return f"; did you mean {folded[close[0]]!r}?"
     return f"; choose one of {', '.join(known)}" if known else ""

@@ -30,8 +30,6 @@ from clockhands.devices import read_dtype
 from clockhands.models import open_language_model
 from clockhands.options import parse
 
-__all__ = ["ClockhandsLM", "main"]
-
 PREFIX = "position."
 SHORTEST = 2
 """Tokens that a model must be able to read at least: one, and one that follows it."""

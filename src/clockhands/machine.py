@@ -14,15 +14,6 @@ import psutil
 if TYPE_CHECKING:
     import torch
 
-__all__ = [
-    "describe_machine",
-    "describe_processor",
-    "format_bytes",
-    "measure_free_memory",
-    "read_group_allowances",
-    "read_own_allowance",
-]
-
 _GROUPS = Path("/sys/fs/cgroup")
 """Where Linux shows the limits of control groups, by which containers are bounded."""
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import TypeAlias
 
@@ -12,17 +14,6 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from clockhands.streams import make_console
-
-__all__ = [
-    "LINE_INTERVAL",
-    "CountProgress",
-    "ProgressCounter",
-    "SentenceProgress",
-    "describe_time_left",
-    "ignore_count",
-    "ignore_sentence",
-    "print_sentence",
-]
 
 SentenceProgress: TypeAlias = Callable[[str], None]
 """A function that is called with one sentence about what happens now."""
@@ -106,3 +97,38 @@ class ProgressCounter:
         if self.bar is not None:
             self.bar.stop()
             self.bar = None
+
+
+@contextmanager
+def quiet(library: str) -> Iterator[None]:
+    """Inside, a library warns of nothing; what fails in the end is raised."""
+    logger = logging.getLogger(library)
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+
+
+def quieten() -> None:
+    """Let transformers print errors alone, and draw no bars, for the rest of the process, where it is imported."""
+    if "transformers" in sys.modules:
+        from transformers.utils import logging as transformers_logging
+
+        transformers_logging.set_verbosity_error()
+        transformers_logging.disable_progress_bar()
+
+
+@contextmanager
+def without_bars() -> Iterator[None]:
+    """Inside, transformers draws no progress bar, such as the one for loading weights; afterwards as before."""
+    from transformers.utils import logging as transformers_logging
+
+    drawn = transformers_logging.is_progress_bar_enabled()
+    transformers_logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if drawn:
+            transformers_logging.enable_progress_bar()

@@ -19,7 +19,8 @@ from typing import Any
 from hypothesis import strategies as st
 
 from clockhands.cli import VERBS, Parser
-from clockhands.runs.recipe.keys import find_keys
+from clockhands.cli.flags import declare
+from clockhands.runs.recipe.tables import find_keys
 
 NUMBERS = ("nan", "inf", "-inf", "1e400", "1e-320", "-1", "0", "1", "2", "3", "7", "0.5", "-0.5", "1e3", "2147483648",
            "9223372036854775807", "9223372036854775808", "99999999999999999999999", "9" * 5000)  # fmt: skip
@@ -496,7 +497,7 @@ def _options() -> dict[str, list[tuple[str, bool]]]:
     found = {}
     for verb in VERBS:
         parser = Parser()
-        importlib.import_module(f"clockhands.cli.{verb}").arguments(parser)
+        declare(parser, importlib.import_module(f"clockhands.cli.{verb}").Options)
         found[verb] = [
             (name, action.nargs != 0)
             for action in parser._actions

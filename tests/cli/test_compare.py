@@ -1,16 +1,41 @@
-"""``compare`` and ``study`` on the command line: what is asked wrongly is said in one message."""
+"""The command of a comparison, made of its options, is read back as the same options."""
 
 from __future__ import annotations
 
-import argparse
+import shlex
 import sys
 from pathlib import Path
 
 import pytest
 
-from clockhands.cli import compare, main
+from clockhands.cli import Parser, compare, main
+from clockhands.cli.compare import Options, Running
+from clockhands.cli.flags import declare, read_options, write_command
 from clockhands.cli.trials import describe
 from clockhands.comparison.plan import Variant, make_plan
+from clockhands.options import options_of
+
+
+def parse(*words: str) -> Options:
+    parser = Parser()
+    declare(parser, Options)
+    return read_options(parser, Options, words)
+
+
+def command(*words: str) -> str:
+    return write_command("compare", parse(*words), ("format", *options_of(Running)))
+
+
+def test_the_command_says_again_what_is_compared() -> None:
+    words = [
+        "--recipe", "recipes/numbers.toml", "--seeds", "5", "--margin", "0.1", "--redraw-text", "--steps", "100",
+        "--vary", "position.scheme=sinusoidal,none", "--set", "training.learning_rate=1e-3", "--out", "my runs",
+    ]  # fmt: skip
+    again = shlex.split(command(*words, "--workers", "2"))
+    assert again[:4] == ["clockhands", "compare", "--recipe", "recipes/numbers.toml"]
+    assert parse(*again[2:]) == parse(*words), "how trials run is no part of what is computed"
+    assert command("plan.toml") == "clockhands compare plan.toml"
+
 
 VARY = ["compare", "--corpus", "roles", "--vary", "position.scheme=sinusoidal,none"]
 WRONG = [
@@ -50,9 +75,7 @@ def test_a_wrong_way_to_run_leaves_no_folder(
 
 
 def test_a_recipe_can_be_varied() -> None:
-    parser = argparse.ArgumentParser()
-    compare.arguments(parser)
-    options = parser.parse_args(["recipes/numbers.toml", "--vary", "position.scheme=sinusoidal,none", "--seeds", "5"])
+    options = parse("recipes/numbers.toml", "--vary", "position.scheme=sinusoidal,none", "--seeds", "5")
     plan = compare._read_plan(options)
     assert (plan.recipe.corpus, plan.budget) == ("numbers", ("steps", plan.recipe.training.max_steps))
     assert [variant.name for variant in plan.variants] == ["sinusoidal", "none"]

@@ -1,17 +1,55 @@
-"""``extend`` from the command line: what it writes, and one sentence for what it cannot do."""
+"""What the options of ``clockhands extend`` mean: a length, a training, and the command that measures again."""
 
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 from threading import Event, Thread
 
 import pytest
 from safetensors.torch import load_file
 
-from clockhands.cli import main
-from clockhands.locking import lock_folder
+from clockhands.cli import Parser, main
+from clockhands.cli.extend import UNTOLD, Options, find_longest, make_tuning
+from clockhands.cli.flags import declare, read_options, write_command
+from clockhands.errors import UsageError
+from clockhands.files import lock_folder
 from tests.runs.tiny import save_masked_model, save_model
+
+
+def parse(*words: str) -> Options:
+    parser = Parser()
+    declare(parser, Options)
+    return read_options(parser, Options, words)
+
+
+def test_a_length_is_tokens_or_a_multiple() -> None:
+    assert [find_longest(to, 64) for to in ("2x", " 1.5x", "128", "1x")] == [128, 96, 128, 64]
+    for to, message in (
+        ("far", "neither a number of tokens nor a multiple"),
+        ("infx", "neither a number of tokens"),
+        ("63", "is 63 tokens, less than the 64"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            find_longest(to, 64)
+
+
+def test_a_training_has_what_was_asked_for() -> None:
+    assert make_tuning(parse("llama")) is None
+    tuning = make_tuning(parse("llama", "--train", "3", "--windows", "full", "--seed", "5"))
+    assert tuning is not None and (tuning.steps, tuning.windows, tuning.seed) == (3, "full", 5)
+    for words in (("--learning-rate", "0.1"), ("--learning-rate", "0"), ("--only", "measure", "--train", "3")):
+        with pytest.raises(UsageError, match=r"give --train STEPS|leave out --train"):
+            make_tuning(parse("llama", *words))
+
+
+def test_the_command_says_what_is_not_usual() -> None:
+    words = ["llama", "--to", "2x", "--text", "my book.txt", "--texts", "9", "--train", "3", "--learning-rate", "0.1"]
+    again = shlex.split(write_command("extend", parse(*words, "--json"), UNTOLD))
+    assert again[:2] == ["clockhands", "extend"] and parse(*again[2:]) == parse(*words)
+    assert write_command("extend", parse("llama", "--items", "60"), UNTOLD) == "clockhands extend llama"
+
 
 TEXT = "The clock has many hands, and each turns at its own speed. " * 80
 FEW = ["--text", "book.txt", "--texts", "8", "--items", "10", "--trained", "64"]
@@ -81,7 +119,8 @@ def test_what_cannot_be_done_is_one_sentence(
     words: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = sorted(path.name for path in Path().iterdir())
-    assert main(["extend", words[0], *FEW, *words[1:]]) in (1, 2)
+    few = FEW[2:] if "--text" in words else FEW
+    assert main(["extend", words[0], *few, *words[1:]]) in (1, 2)
     said = capsys.readouterr().err.strip().splitlines()
     assert len(said) == 1 and message in said[0], said
     assert sorted(path.name for path in Path().iterdir()) == before

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -11,7 +15,7 @@ import pytest
 from clockhands.cli import main
 from clockhands.cli.schemes import BARS, _choose_symbol
 from clockhands.model import PositionConfig
-from clockhands.model.position_faults import find_position_faults
+from clockhands.model.faults import find_position_faults
 from clockhands.options import options_of
 from clockhands.positions import make_transform
 from clockhands.scheme_pages.variants import VARIANTS, Variant
@@ -166,6 +170,32 @@ def test_a_value_has_the_symbol_of_its_place_between_the_least_and_the_largest()
     steps = [_choose_symbol(low, 0.0, float(len(BARS)), BARS) for low in range(len(BARS) + 1)]
     assert "".join(steps) == BARS + BARS[-1]
     assert _choose_symbol(3.0, 3.0, 3.0, BARS) == BARS[0]
+
+
+def test_what_was_told_is_told_again_without_torch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The second process imports no torch, and says the same; a file in its place that is damaged is written anew."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert main(["schemes", "rope", "base=500"]) == 0
+    first = capsys.readouterr().out
+    code = (
+        "import sys; from clockhands.cli import main; code = main(['schemes', 'rope', 'base=500']); "
+        "assert 'torch' not in sys.modules; sys.exit(code)"
+    )
+    environment = {**os.environ, "COLUMNS": str(shutil.get_terminal_size().columns)}
+    again = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True)
+    assert again.stdout == first
+    (tmp_path / "clockhands" / "schemes.json").write_text("{")
+    assert main(["schemes", "rope", "base=500"]) == 0
+    assert capsys.readouterr().out == first
+    assert json.loads((tmp_path / "clockhands" / "schemes.json").read_text())["texts"]
+
+
+@pytest.mark.parametrize("written", [["window(left=7)"], ["window", "left=7"]])
+def test_a_scheme_is_explained_as_messages_print_it(written: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["schemes", *written]) == 0
+    assert "left = 7" in capsys.readouterr().out
 
 
 def test_the_slopes_of_alibi_are_told_for_any_number_of_heads(

@@ -127,7 +127,7 @@ def test_a_dry_run_says_what_would_be_trained_and_makes_nothing(here: Path, caps
         (["--corpus", "roles", "--set", "training.max_stps=1"], 2, "unknown key in [training] 'max_stps'"),
         (["--corpus", "roles", "--set", "rope"], 2, "'rope' is not of the form KEY=VALUE"),
         (["training.max_steps=1"], 2, "'training.max_steps=1' is not a recipe; overrides stand after --set"),
-        (["--corpus", "roles"], 2, "training.max_steps is missing, or training.epochs"),
+        (["--corpus", "roles", "--set", "training.max_steps=1", "training.epochs=1"], 2, "both say how long"),
         (["--source", "a.de", "--set", "training.max_steps=1"], 2, "data.target is missing"),
         (["--resume", "nowhere"], 1, "nowhere is not a training run (no such folder)"),
         (["--resume", "r", "--corpus", "roles"], 2, "--resume goes on with the recipe of the run; leave out --corpus"),

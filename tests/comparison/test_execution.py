@@ -17,7 +17,7 @@ from clockhands.comparison.execution import make_workers, run_plan
 from clockhands.comparison.folder import RESULTS, read_comparison
 from clockhands.comparison.results import Cost
 from clockhands.errors import BusyError, UsageError
-from clockhands.locking import lock_folder
+from clockhands.files import lock_folder
 from tests.comparison.planted import Events, plan
 
 COSTS = {name: Cost(parameters=1, steps=6, flops=1, seconds=0.1, changes={}) for name in ("sinusoidal", "learned")}

@@ -10,7 +10,7 @@ import torch
 from clockhands.comparison.model_measures import During, Inside
 from clockhands.runs.recipe import Recipe, vary_recipe
 from clockhands.training import TrainingData, prepare
-from clockhands.training.architecture import build
+from clockhands.training.model import build
 from tests.training.tiny import tables
 
 

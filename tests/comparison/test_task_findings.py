@@ -17,7 +17,7 @@ from clockhands.comparison.task_findings import (
     list_above,
 )
 from clockhands.data import Ceiling, open_corpus
-from clockhands.data.redrawing import redraw_training
+from clockhands.data.splits import redraw_training
 from clockhands.data.trigram import Floor, find_floor
 from clockhands.runs.recipe import make_recipe
 from clockhands.training import prepare

@@ -16,10 +16,10 @@ from clockhands.comparison.results import Comparison, Cost
 from clockhands.comparison.trial import Trial
 from clockhands.comparison.trial_runner import draw_by_name, run_trial
 from clockhands.errors import BusyError
-from clockhands.locking import lock_folder
+from clockhands.files import lock_folder
 from clockhands.runs.recipe import make_recipe
 from clockhands.training import prepare, vary_recipe
-from clockhands.training.architecture import build
+from clockhands.training.model import build
 from tests.comparison.planted import plan
 from tests.training.tiny import tables
 

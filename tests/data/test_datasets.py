@@ -4,10 +4,20 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clockhands.data.datasets import IGNORED_LABEL, Ragged, WindowDataset
+from clockhands.data import (
+    IGNORED_LABEL,
+    Example,
+    MaskedCollator,
+    PairCollator,
+    WindowCollator,
+    WindowDataset,
+    train_tokenizer,
+)
+from clockhands.data.datasets import Ragged, pad
 from clockhands.errors import UsageError
 
 
@@ -46,3 +56,74 @@ def test_every_window_counts_under_its_index_and_under_no_other() -> None:
         counted, ballast = data[index], data[~index]
         assert counted["input_ids"].tolist() == counted["labels"].tolist() == ballast["input_ids"].tolist()
         assert set(ballast["labels"].tolist()) == {IGNORED_LABEL}
+
+
+def example(ids: list[int], labels: list[int]) -> Example:
+    return {"input_ids": np.array(ids, np.int32), "labels": np.array(labels, np.int32)}
+
+
+def test_pairs_by_hand() -> None:
+    batch = PairCollator(pad_id=9)([example([1, 2, 3], [4]), example([5], [6, 7])])
+    assert batch["input_ids"].tolist() == [[1, 2, 3], [5, 9, 9]]
+    assert batch["attention_mask"].tolist() == [[1, 1, 1], [1, 0, 0]]
+    assert batch["labels"].tolist() == [[4, -100], [6, 7]]
+    assert {tensor.dtype for tensor in batch.values()} == {torch.int64}
+    wide = PairCollator(pad_id=9, multiple=8)([example([1, 2, 3], [4]), example([5], [6, 7])])
+    assert wide["input_ids"].shape == wide["labels"].shape == (2, 8)
+
+
+@given(st.lists(st.lists(st.integers(0, 99), max_size=9), min_size=1, max_size=9), st.integers(1, 8))
+def test_padding_keeps_every_row(rows: list[list[int]], multiple: int) -> None:
+    padded_BS, mask_BS = pad([np.array(row, np.int32) for row in rows], -1, multiple)
+    assert [row[real == 1].tolist() for row, real in zip(padded_BS, mask_BS, strict=True)] == rows
+    assert bool((padded_BS[mask_BS == 0] == -1).all())
+    assert padded_BS.shape[1] % multiple == 0
+    assert padded_BS.shape[1] - max(map(len, rows)) < multiple
+
+
+def test_windows() -> None:
+    data = WindowDataset(np.arange(10, dtype=np.int32), 4)
+    batch = WindowCollator()([data[0], data[2], data[~1]])
+    assert batch["input_ids"].tolist() == [[0, 1, 2, 3], [6, 7, 8, 9], [3, 4, 5, 6]]
+    assert batch["labels"].tolist() == [[0, 1, 2, 3], [6, 7, 8, 9], [IGNORED_LABEL] * 4]
+
+
+def test_masking_takes_the_shares_of_bert() -> None:
+    ids = np.random.default_rng(0).integers(5, 1000, (200, 128)).astype(np.int32)
+    ids[:, 0] = 2
+    rows = [example(row.tolist(), row.tolist()) for row in ids]
+    batch = MaskedCollator(mask_id=4, ordinary_V=np.arange(5, 1000), seed=1)(rows)
+    seen, labels = batch["input_ids"].numpy(), batch["labels"].numpy()
+    drawn = labels != IGNORED_LABEL
+    assert not drawn[:, 0].any(), "a special token is never drawn"
+    np.testing.assert_array_equal(labels[drawn], ids[drawn])
+    np.testing.assert_array_equal(seen[~drawn], ids[~drawn])
+    # 25,400 tokens: four standard deviations of each share are below these bounds.
+    assert drawn[:, 1:].mean() == pytest.approx(0.15, abs=0.01)
+    assert (seen[drawn] == 4).mean() == pytest.approx(0.8, abs=0.03)
+    assert (seen[drawn] == ids[drawn]).mean() == pytest.approx(0.1, abs=0.02)
+    assert seen[drawn].min() >= 4
+
+
+def test_masking_is_repeated_for_the_same_batch_alone() -> None:
+    rows = [example(list(range(start, start + 64)), list(range(start, start + 64))) for start in (5, 80, 200)]
+    masked = MaskedCollator(mask_id=4, ordinary_V=np.arange(5, 300), seed=1)
+    first = masked(rows)["labels"]
+    assert torch.equal(first, masked(rows)["labels"])
+    assert not torch.equal(first[:2], masked(rows[:2])["labels"])
+    assert not torch.equal(first, MaskedCollator(4, np.arange(5, 300), seed=2)(rows)["labels"])
+    ballast = [example(list(range(64)), [IGNORED_LABEL] * 64)]
+    assert bool((masked(ballast)["labels"] == IGNORED_LABEL).all())
+
+
+def test_masking_needs_a_mask() -> None:
+    texts = ["some text to learn from"]
+    tokenizer = train_tokenizer(texts, kind="character", task="masked language modelling")
+    collate = MaskedCollator.of(tokenizer)
+    assert collate.mask_id == tokenizer.mask_token_id
+    assert not set(collate.ordinary_V.tolist()) & set(tokenizer.all_special_ids)
+    assert len(collate.ordinary_V) == len(tokenizer) - 5
+    with pytest.raises(UsageError, match="train one with task='masked language modelling'"):
+        MaskedCollator.of(train_tokenizer(texts, kind="character"))
+    with pytest.raises(UsageError, match=r"share=1\.5 of tokens"):
+        MaskedCollator.of(tokenizer, share=1.5)

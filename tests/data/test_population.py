@@ -105,3 +105,11 @@ def test_sentences_that_do_not_fit_are_refused_before_they_are_made() -> None:
 def test_fewer_longer_numbers_than_none_are_refused() -> None:
     with pytest.raises(UsageError, match="longer is -1, but must be at least 0"):
         open_corpus("numbers", longer=-1)
+
+
+def test_of_text_whose_every_bag_of_words_stands_there_once_nothing_is_bounded() -> None:
+    text = [Pair(f"word {number}", str(number)) for number in range(200)]
+    said = Listed(text, "200 pairs").measure(letters).sentence
+    assert "at most" not in said and "could get nearly all of these items right (200 pairs)" in said
+    swapped = [Pair("ab", "1"), Pair("ba", "2")]
+    assert "at most 50.0 % of these items right" in Listed(swapped, "2 pairs").measure(letters).sentence

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from clockhands.extension import Plan, Tuning, extend, tuning
-from clockhands.locking import lock_folder
+from clockhands.files import lock_folder
 from clockhands.models import open_language_model
 from clockhands.report import write
 from tests.runs.tiny import save_model

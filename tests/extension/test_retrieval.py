@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from clockhands.extension.retrieval import ask, can_branch
-from clockhands.model.huggingface_cache import CACHE_NAME
+from clockhands.model.huggingface_base import CACHE_NAME
 from clockhands.models import LanguageModel, open_language_model
 from tests.extension.planted import make_planted
 from tests.runs.tiny import save_model, save_own_model

@@ -11,10 +11,8 @@ import transformers
 
 from clockhands.errors import ConfigError, UsageError
 from clockhands.interchange.architectures import ARCHITECTURES
-from clockhands.interchange.fields import REFUSED
+from clockhands.interchange.fields import DECODERS, ENCODERS, REFUSED
 from clockhands.interchange.weights import (
-    DECODERS,
-    ENCODERS,
     copy_from_transformers,
     copy_to_transformers,
 )

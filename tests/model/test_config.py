@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 
 from clockhands.errors import ConfigError, UsageError
 from clockhands.model import PRESETS, PositionConfig, TransformerConfig, make_preset
-from clockhands.model.config_types import DROPOUT_PLACES
+from clockhands.model import config as module
+from clockhands.model.config_fields import DROPOUT_PLACES
+from clockhands.options import options_of
 
 
 def test_defaults_are_the_base_model_of_the_paper() -> None:
@@ -168,3 +170,40 @@ def test_no_heads_are_out_of_range_as_any_number_below_one() -> None:
     for heads in (0, -1):
         with pytest.raises(ConfigError, match=f"num_heads is {heads}, but must be from 1 to"):
             TransformerConfig(vocab_size=9, num_heads=heads)
+
+
+def test_options_of_layers_that_known_models_need_are_described() -> None:
+    assert options_of(TransformerConfig)["latent_width"].meaning.startswith("keys and values of self-attention")
+
+
+@pytest.fixture
+def nothing_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_CONFIGS", {})
+
+
+@pytest.mark.usefixtures("nothing_kept")
+def test_equal_tables_give_the_same_configuration_validated_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[Any] = []
+    read = TransformerConfig.from_dict
+    monkeypatch.setattr(
+        TransformerConfig, "from_dict", lambda table, origin: calls.append(table) or read(table, origin)
+    )
+    first = module.read_config({"d_model": 64, "num_heads": 4})
+    assert module.read_config({"num_heads": 4, "d_model": 64}) is first and len(calls) == 1
+    assert module.read_config({"num_heads": 8, "d_model": 64}).num_heads == 8 and len(calls) == 2
+
+
+@pytest.mark.usefixtures("nothing_kept")
+def test_the_oldest_configuration_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "KEPT_CONFIGS", 2)
+    first, second, third = ({"d_ff": size} for size in (64, 128, 256))
+    oldest, kept = module.read_config(first), module.read_config(second)
+    module.read_config(third)
+    assert module.read_config(second) is kept
+    assert module.read_config(first) is not oldest and module.read_config(first) == oldest
+
+
+@pytest.mark.parametrize("table", [{"d_modle": 64}, {"d_model": {1, 2}}])
+def test_a_table_that_is_not_valid_says_where_it_comes_from(table: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match="the file has 1 fault"):
+        module.read_config(table, "the file")

@@ -1,4 +1,4 @@
-"""The models as transformers runs them: save and load, generate, losses of the Trainer, Auto classes, refusals."""
+"""The encoder-decoder in the hands of transformers: which KV caches it takes."""
 
 from __future__ import annotations
 
@@ -16,12 +16,29 @@ from transformers import (
     DynamicCache,
     StaticCache,
 )
+from transformers.cache_utils import EncoderDecoderCache
 
 from clockhands.errors import CheckpointError, ConfigError, PositionError, UsageError
 from clockhands.model.huggingface import ClockhandsForSeq2SeqLM
 from clockhands.model.huggingface_config import ClockhandsConfig
 from tests.model.test_laws import DECODERS, scheme
 from tests.model.tiny import WORDS, core, model, words
+
+
+@torch.no_grad()
+def test_a_cache_of_one_attention_is_refused_and_the_one_that_the_message_names_serves() -> None:
+    made, source, target = model("encoder-decoder"), words(1, 5), words(1, 4)
+    remedy = r"pass EncoderDecoderCache\(DynamicCache\(\), DynamicCache\(\)\)"
+    with pytest.raises(UsageError, match=f"the KV cache is a DynamicCache, .* {remedy}"):
+        made(input_ids=source, decoder_input_ids=target, past_key_values=DynamicCache())
+    with pytest.raises(UsageError, match=remedy):
+        made.generate(source, past_key_values=DynamicCache(), max_new_tokens=2)
+    cache = EncoderDecoderCache(DynamicCache(), DynamicCache())
+    cached = made(input_ids=source, decoder_input_ids=target, past_key_values=cache).logits
+    plain = made(input_ids=source, decoder_input_ids=target, use_cache=False).logits
+    torch.testing.assert_close(cached, plain)
+    assert cache.get_seq_length() == 4
+
 
 OPENERS = {
     "encoder-decoder": AutoModelForSeq2SeqLM,

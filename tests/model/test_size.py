@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from clockhands.errors import ConfigError
 from clockhands.machine import format_bytes
 from clockhands.model import PRESETS, Transformer, TransformerConfig, make_preset
-from clockhands.model.layer_schemes import build_side
-from clockhands.model.scheme_factory import avoid_large_tables
+from clockhands.model.side_schemes import avoid_large_tables, build_side
 from clockhands.model.size import count_bytes, count_parameters, find_memory_fault
 from clockhands.scheme_pages.shown_options import complete_options
 from clockhands.schemes import CATALOGUE

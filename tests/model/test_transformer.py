@@ -10,8 +10,8 @@ from transformers import DynamicCache
 
 from clockhands.errors import PositionError, UsageError
 from clockhands.model import TokenBatch, Transformer
-from clockhands.model.initialisation import initialise_linear
 from clockhands.model.masks import make_self_mask, make_static_cache_mask
+from clockhands.model.transformer import initialise_linear
 from tests.model.tiny import core, model, words
 
 

@@ -229,7 +229,7 @@ def test_no_data_set_of_the_hub_is_opened_to_look_into_a_run(tmp_path: Path, mon
         asked.append(given)
         return {"train": [{"source": f"zwei {n}", "target": f"two {n}"} for n in range(100)]}
 
-    monkeypatch.setattr("clockhands.data.hub.load_data_set", load)
+    monkeypatch.setattr("clockhands.data.sources.load_data_set", load)
     for dataset, opened in (("somebody/tracker", 0), (str(tmp_path), 1)):
         (tmp_path / "recipe.toml").write_text(f'[data]\ncorpus = "huggingface"\ndataset = "{dataset}"\n')
         assert (_open_training_corpus(tmp_path) is not None) == bool(opened)

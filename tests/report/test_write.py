@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from clockhands.errors import BusyError, DataError, UsageError
+from clockhands.files import lock_folder
 from clockhands.findings import Figure, Finding, Findings, Mark, Panel, Table
-from clockhands.locking import lock_folder
 from clockhands.report import make_page, write
 from clockhands.report.page import PAPER_WIDTHS
 from clockhands.report.text import make_slug

@@ -19,6 +19,7 @@ def make(folder: Path, step: int, value: float = 0.0) -> Path:
     path.mkdir(parents=True)
     save_file({"w": torch.full((2,), value), "n": torch.tensor(step)}, path / "model.safetensors")
     (path / "trainer_state.json").write_text(json.dumps({"global_step": step}))
+    (path / "loss.json").write_text(json.dumps({"sums": [0.0], "logged": step}))
     torch.save({"state": {}}, path / "optimizer.pt")
     torch.save({"last_epoch": step}, path / "scheduler.pt")
     return path
@@ -64,6 +65,7 @@ def test_a_save_appears_whole_and_replaces_one_of_the_same_step(tmp_path: Path) 
         ("optimizer.pt", b"PK\x03\x04broken", "delete that checkpoint to continue from the one before"),
         ("scheduler.pt", b"", "cannot be read"),
         ("optimizer.pt", None, "cannot be read"),
+        ("loss.json", None, "cannot read .*loss.json"),
         ("loss.json", b"{", "cannot read .*loss.json: it is not JSON"),
         ("loss.json", b'{"sums": "x", "logged": 4}', "is damaged: loss.json cannot be read"),
         ("loss.json", b'{"sums": [], "logged": 4}', "is damaged: loss.json holds no loss"),

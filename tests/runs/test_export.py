@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
+import base64
+import json
+import os
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
+from huggingface_hub import constants
 
+from clockhands.cli import main
 from clockhands.errors import CheckpointError
-from clockhands.runs.export import export_model
+from clockhands.runs import Run
+from clockhands.runs.export import collect_files, export_model
+from clockhands.runs.folder import CARD, add_facts
+from clockhands.training import train
 
 
 class Files:
@@ -39,3 +53,202 @@ def test_an_export_that_fails_midway_leaves_no_mixture_that_opens(
     with pytest.raises(CheckpointError, match="No space left"):
         export_model(tmp_path, Files())  # type: ignore[arg-type]
     assert [path.name for path in tmp_path.iterdir()] == ["model.safetensors"]
+
+
+RECIPE = {
+    "data": {"corpus": "roles", "train": 40, "validation": 4, "test": 4},
+    "tokenizer": {"kind": "word"},
+    "model": {"preset": "tiny", "d_model": 16, "num_heads": 2, "d_ff": 16, "encoder_layers": 1, "decoder_layers": 1},
+    "training": {"max_steps": 2, "threads": 1},
+}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return train(RECIPE, tmp_path_factory.mktemp("hub") / "run", draw=False)
+
+
+class Hub(BaseHTTPRequestHandler):
+    """The few answers that an upload of small files needs; what was committed stays in ``server.committed``."""
+
+    server: Any
+
+    def log_message(self, *_: Any) -> None:
+        """Be silent."""
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0))).decode()
+        self.server.asked.append(self.path)
+        if self.headers.get("Authorization") != "Bearer hf_right":
+            return self.answer({"error": "Invalid credentials"}, 401)
+        if self.path == "/api/repos/create":
+            self.server.created.append(json.loads(body))
+            return self.answer({"url": f"http://{self.headers['Host']}/me/numbers"})
+        if self.path == "/api/validate-yaml":
+            return self.answer({"errors": [], "warnings": []})
+        if "/preupload/" in self.path:
+            names = [file["path"] for file in json.loads(body)["files"]]
+            return self.answer({"files": [{"path": n, "uploadMode": "regular", "shouldIgnore": False} for n in names]})
+        if "/commit/" in self.path:
+            lines = [json.loads(line) for line in body.splitlines()]
+            self.server.committed = {
+                line["value"]["path"]: base64.b64decode(line["value"]["content"])
+                for line in lines
+                if line["key"] == "file"
+            }
+            url = f"http://{self.headers['Host']}/me/numbers/commit/1"
+            return self.answer({"commitUrl": url, "commitOid": "1" * 40, "pullRequestUrl": None})
+        return self.answer({"error": "not here"}, 404)
+
+    def do_GET(self) -> None:
+        self.answer({"sha": "0" * 40, "id": "me/numbers", "siblings": [], "private": self.server.is_private})
+
+    def answer(self, content: Any, status: int = 200) -> None:
+        data = json.dumps(content).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+
+@pytest.fixture
+def hub() -> Iterator[Any]:
+    server: Any = ThreadingHTTPServer(("127.0.0.1", 0), Hub)
+    server.asked, server.created, server.committed, server.is_private = [], [], {}, True
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield server
+    server.shutdown()
+
+
+def push(run: Run, endpoint: str, *more: str) -> Any:
+    """Run the command in a process of its own: huggingface_hub reads its settings when it is imported."""
+    environment = {
+        **os.environ, "HF_ENDPOINT": endpoint, "HF_TOKEN": "hf_right", "HF_HUB_OFFLINE": "0", "HF_HUB_DISABLE_XET": "1",
+        "HF_HUB_DISABLE_TELEMETRY": "1", "PYTHONPATH": str(Path(__file__).parents[2] / "src"),
+    }  # fmt: skip
+    words = [sys.executable, "-m", "clockhands", "push", str(run.path), "me/numbers", *more]
+    return subprocess.run(words, capture_output=True, text=True, check=False, env=environment, timeout=300)
+
+
+@pytest.fixture
+def here(hub: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The hub as this process sees it: what huggingface_hub read from the environment when it was imported, changed."""
+    monkeypatch.setattr(constants, "ENDPOINT", f"http://127.0.0.1:{hub.server_port}")
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setenv("HF_TOKEN", "hf_right")
+    return hub
+
+
+def test_a_run_is_uploaded_in_one_commit_and_opens_again(
+    run: Run, here: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["push", str(run.path), "me/numbers", "--private"]) == 0
+    assert capsys.readouterr() == (f"http://127.0.0.1:{here.server_port}/me/numbers\n", "")
+    # huggingface_hub 2 asks for a visibility, huggingface_hub 1 for a private repository.
+    assert here.created[0].get("visibility") == "private" or here.created[0].get("private") is True
+    sent = here.committed
+    assert {"README.md", "config.json", "model.safetensors", "modeling_clockhands.py", "tokenizer.json"} <= set(sent)
+    assert not {"recipe.toml", "run.json"} & set(sent) and not [name for name in sent if "checkpoint" in name]
+    assert not [name for name, content in sent.items() if str(run.path.parent).encode() in content]
+    for name, content in sent.items():
+        (tmp_path / name).write_bytes(content)
+    assert main(["translate", str(tmp_path), "the dog bit Tom", "--device", "cpu"]) == 0
+
+
+@pytest.mark.slow
+def test_the_command_sends_the_same_in_a_process_of_its_own(run: Run, hub: Any) -> None:
+    """There huggingface_hub reads its settings from the environment, and may show bars; here they were changed."""
+    endpoint = f"http://127.0.0.1:{hub.server_port}"
+    done = push(run, endpoint, "--private")
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr
+    assert done.stdout.strip() == f"{endpoint}/me/numbers"
+    assert {"README.md", "config.json", "model.safetensors", "modeling_clockhands.py"} <= set(hub.committed)
+
+
+def test_private_is_not_promised_of_a_repository_that_is_public(
+    run: Run, here: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    here.is_private = False
+    assert main(["push", str(run.path), "me/numbers", "--private"]) == 2
+    assert len(here.created) == 1 and here.committed == {} and "is there and public" in capsys.readouterr().err
+
+
+def test_no_link_is_followed(run: Run, tmp_path: Path) -> None:
+    """A card, and a folder of tokenizers, that lead to files of the user's."""
+    (tmp_path / "secret").write_text("secret")
+    card, target = run.path / CARD, run.path / "target"
+    written = card.read_text("utf8")
+    card.unlink()
+    card.symlink_to(tmp_path / "secret")
+    target.symlink_to(tmp_path)
+    try:
+        files = collect_files(run.path)
+    finally:
+        card.unlink()
+        target.unlink()
+        card.write_text(written, encoding="utf8")
+    assert isinstance(files[CARD], bytes) and not [name for name in files if name.startswith("target")]
+
+
+def test_a_token_that_the_hub_does_not_know(
+    run: Run, here: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HF_TOKEN", "hf_wrong")
+    assert main(["push", str(run.path), "me/numbers"]) == 1
+    printed, said = capsys.readouterr()
+    assert (printed, here.committed) == ("", {}) and here.asked[0] == "/api/repos/create"
+    assert said.count("\n") == 1 and "log in with `hf auth login`" in said
+
+
+def test_offline_and_without_a_network_it_refuses_in_one_sentence(
+    run: Run, here: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    assert main(["push", str(run.path), "me/numbers"]) == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1 and "HF_HUB_OFFLINE is set" in said
+    assert here.asked == []
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
+    assert main(["push", str(run.path), "me/numbers"]) == 1
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1 and "cannot be reached" in said
+
+
+def test_names_that_the_hub_refuses(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("a/b/c", "-x", "a b", "", "../../etc"):
+        for options in ([], ["--dry-run"]):
+            words = ["--", name] if name.startswith("-") else [name]
+            assert main(["push", str(run.path), *options, *words]) == 2
+            assert "USER/MODEL" in capsys.readouterr().err
+
+
+def test_a_run_that_is_not_finished_and_links_are_not_sent(run: Run, tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("secret")
+    link = run.path / "vocab.txt"
+    link.symlink_to(secret)
+    try:
+        assert "vocab.txt" not in collect_files(run.path)
+    finally:
+        link.unlink()
+    add_facts(run.path, finished=False)
+    try:
+        with pytest.raises(CheckpointError, match="--resume"):
+            collect_files(run.path)
+    finally:
+        add_facts(run.path, finished=True)
+
+
+def test_an_older_run_gets_card_and_loading_code_and_its_folder_stays(run: Run, tmp_path: Path) -> None:
+    older = shutil.copytree(run.path, tmp_path / "run")
+    config = older / "config.json"
+    content, card = config.read_text("utf8"), (older / CARD).read_text("utf8")
+    old = {key: value for key, value in json.loads(content).items() if key != "auto_map"}
+    config.write_text(json.dumps(old))
+    (older / CARD).unlink()
+    (older / "modeling_clockhands.py").unlink()
+    files = collect_files(older)
+    assert json.loads(files["config.json"])["auto_map"] and files[CARD] == card.encode()
+    assert not (older / CARD).exists() and json.loads(config.read_text("utf8")) == old

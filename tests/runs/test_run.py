@@ -17,7 +17,7 @@ from clockhands.model import make_preset
 from clockhands.model.huggingface import ClockhandsForCausalLM
 from clockhands.model.huggingface_config import ClockhandsConfig
 from clockhands.runs import Run, open_run
-from clockhands.runs.changed_positions import change_scheme
+from clockhands.runs.opening import change_scheme
 
 
 @pytest.fixture(scope="module")

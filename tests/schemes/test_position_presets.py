@@ -9,7 +9,7 @@ import transformers
 
 from clockhands.interchange.position_table import read_position_table
 from clockhands.model import PositionConfig
-from clockhands.model.layer_schemes import find_layer_count_faults, list_layer_specs
+from clockhands.model.side_schemes import find_layer_count_faults, list_layer_specs
 from clockhands.options import defaults_of, options_of
 from clockhands.schemes import CATALOGUE, read_part
 from clockhands.schemes.position_presets import POSITION_PRESETS

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import get_args
 
 import pytest
 
 from clockhands.cli import main
-from clockhands.cli.study import SCALES
+from clockhands.cli.study import Scale
 from clockhands.errors import ConfigError
 from clockhands.studies import STUDIES
 from clockhands.studies.scaling import SIZES, list_sizes
@@ -92,7 +93,7 @@ def test_a_size_that_a_study_lacks_is_refused_with_those_that_it_has() -> None:
 
 
 def test_the_command_knows_every_size() -> None:
-    assert tuple(SIZES) == SCALES
+    assert tuple(SIZES) == get_args(Scale)
 
 
 TASKS = {

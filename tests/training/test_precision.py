@@ -17,8 +17,7 @@ from clockhands.comparison.execution import make_job
 from clockhands.comparison.plan import make_plan
 from clockhands.comparison.results import Comparison, Cost
 from clockhands.comparison.trial_runner import run_trial
-from clockhands.model.config import TransformerConfig
-from clockhands.model.presets import make_preset
+from clockhands.model.config import TransformerConfig, make_preset
 from clockhands.runs import Run
 from clockhands.runs.recipe.sections import Training
 from clockhands.training import Recipe, TrainingData, TrainingStopped, prepare, resume, train

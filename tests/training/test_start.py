@@ -18,7 +18,7 @@ import torch
 from transformers import AutoModelForSeq2SeqLM, TrainerCallback, TrainerControl, TrainerState
 
 from clockhands.errors import BusyError, CheckpointError, DataError, UsageError
-from clockhands.locking import lock_folder
+from clockhands.files import lock_folder
 from clockhands.runs import Run, checkpoints
 from clockhands.runs import folder as run_module
 from clockhands.runs.folder import add_facts
@@ -37,11 +37,10 @@ from clockhands.training import (
     vary_recipe,
 )
 from clockhands.training import start as start_module
-from clockhands.training.curves import draw_curves
-from clockhands.training.defaults import fill_in_auto
-from clockhands.training.stop_signal import Stop
-from clockhands.training.trainer import ClockhandsTrainer
-from clockhands.training.trainer_arguments import make_arguments
+from clockhands.training.callbacks import Stop
+from clockhands.training.schedule import fill_in_auto
+from clockhands.training.session import draw_curves
+from clockhands.training.trainer import ClockhandsTrainer, make_arguments
 from tests.training.tiny import tables
 
 NOBODY = 65534
@@ -367,23 +366,6 @@ def test_changed_text_and_damaged_checkpoints_are_refused(material: TrainingData
     last.rename(tmp_path / "away")
     with pytest.raises(DataError, match="is not what it was when training began"):
         resume(run.path)
-
-
-def test_a_run_from_before_pairs_were_bounded_keeps_those_that_are_long(
-    whole: Run,
-    material: TrainingData,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    recwarn: pytest.WarningsRecorder,
-) -> None:
-    """Its recipe has no batches.max_length, and it was trained on all pairs; with a usual bound of 6 tokens some go."""
-    run = train(tables(max_steps=14), tmp_path / "run", material=material)
-    monkeypatch.setattr("clockhands.training.training_data.LONGEST", 6)
-    assert 0 < len(prepare(Recipe.from_tables(tables())).train) < len(material.train), "the bound leaves some out"
-    recwarn.clear()
-    longer = resume(run.path, {"training.max_steps": 24})
-    assert weights(longer) == weights(whole)
-    assert not [warning for warning in recwarn if "left out" in str(warning.message)]
 
 
 def test_a_run_of_bounded_pairs_stays_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

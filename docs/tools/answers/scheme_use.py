@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from clockhands.comparison import Plan
-from clockhands.model.config_types import SIDES_BY_ARCHITECTURE, Side
-from clockhands.model.layer_schemes import list_layer_specs
+from clockhands.model.config_fields import SIDES_BY_ARCHITECTURE, Side
 from clockhands.model.position_config import PositionConfig
+from clockhands.model.side_schemes import list_layer_specs
 from clockhands.runs.recipe import Recipe
 from clockhands.schemes import read_part
 

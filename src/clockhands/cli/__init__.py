@@ -1,14 +1,16 @@
 """The command line: ``clockhands COMMAND``. There is a module for each command, which is imported when it is used.
 
-The module of a command has ``arguments(parser)``, which declares its options, ``run(options) -> int``, which returns
-the exit code, and ``EXAMPLES``, which stand at the end of its ``--help`` and are executed by a test. It imports what
-needs torch inside functions, so that ``--help`` is printed at once.
+The module of a command has ``Options``, a dataclass of which its flags are made (``clockhands.cli.flags``),
+``run(options) -> int``, which returns the exit code, and ``EXAMPLES``, which stand at the end of its ``--help`` and are
+executed by a test; ``complete(parser)`` adds choices that have to be read first. It imports what needs torch inside
+functions, so that ``--help`` is printed at once.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import difflib
 import importlib
 import os
 import sys
@@ -17,6 +19,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from clockhands import __version__
+from clockhands.cli.flags import declare, read_options
 from clockhands.errors import (
     ClockhandsError,
     ClockhandsWarning,
@@ -30,6 +33,7 @@ from clockhands.streams import open_streams, replace_controls
 
 __all__ = ["VERBS", "Parser", "main"]
 
+EXIT_CODES = "exit codes: 0 done; 1 it failed, or what it checked does; 2 wrong usage; 130 it was stopped"
 NO_MEMORY = "not enough memory: take a smaller model, shorter texts, smaller batches or fewer hypotheses"
 VERBS = {
     "tour": "train a small translator and show what its positional encoding does (start here)",
@@ -60,11 +64,17 @@ class Parser(argparse.ArgumentParser):
         if message.startswith(mark):
             known = list(self._option_string_actions)
             message = (
-                f"there is no option {strange[0]!r}{suggest_nearest(strange[0], known)}"
+                f"there is no option {strange[0]!r}{_suggest_flag(strange[0], known)}"
                 if strange
                 else f"unexpected argument {' '.join(unread)!r}"
             )
         raise UsageError(f"{message} (`{self.prog} --help` explains)")
+
+
+def _suggest_flag(name: str, known: Sequence[str]) -> str:
+    """Return the nearest flag as a question; nothing where none is near, since `--help` lists them."""
+    nearest = suggest_nearest(name, known)
+    return nearest if nearest.endswith("?") and difflib.get_close_matches(name[2:], [k[2:] for k in known]) else ""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -159,15 +169,17 @@ def _run(verb: str, arguments: list[str]) -> int:
 
 def _parse_and_run(verb: str, arguments: list[str]) -> int:
     module = importlib.import_module(f"clockhands.cli.{verb}")
+    notes = getattr(module, "NOTES", EXIT_CODES)
     parser = Parser(
         prog=f"clockhands {verb}",
         description=VERBS[verb][0].upper() + VERBS[verb][1:] + ".",
-        epilog="examples:\n" + "\n".join(f"  {example}" for example in module.EXAMPLES),
+        epilog="\n".join(["examples:", *(f"  {example}" for example in module.EXAMPLES), "", notes]),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    module.arguments(parser)
-    # Options may stand between the words: `clockhands translate runs/tour --beam 4 "zwei"`.
-    options = parser.parse_intermixed_args(arguments)
+    declare(parser, module.Options)
+    if hasattr(module, "complete"):
+        module.complete(parser)
+    options = read_options(parser, module.Options, arguments)
     code: int = module.run(options)
     return code
 

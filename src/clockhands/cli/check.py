@@ -2,23 +2,258 @@
 
 from __future__ import annotations
 
-import argparse
 import json
+import os
 import sys
-from collections.abc import Callable
-from dataclasses import replace
-from typing import TYPE_CHECKING
+import textwrap
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from clockhands.cli.check_options import arguments, split_names, validate
-from clockhands.cli.check_results import find_exit_code, print_result, print_text, read_baseline, write_for_readme
-from clockhands.cli.common import prepare, report_new_folder
+from clockhands.cli.common import Device, prepare, report_new_folder
+from clockhands.cli.flags import POSITIONAL
+from clockhands.errors import UsageError
 
 if TYPE_CHECKING:
     from clockhands.checking.against import Deviation
     from clockhands.checking.result import Result
     from clockhands.checking.verdict.outcome import Outcome
 
-__all__ = ["EXAMPLES", "arguments", "run"]
+_WEIGHTS = ("dtype", "device", "weights")
+_OUTPUT = ("json", "report", "badge", "card", "verbose")
+NOTES = """exit codes:
+  0  nothing failed (with --baseline: nothing became worse; with --own: nothing of the model itself)
+  1  a check failed, the logits are not those of --against, or a file or a server could not be read
+  2  wrong usage"""
+# What a way of checking has no use for, and why: an option is honoured or refused, never dropped.
+_REFUSED: dict[str, tuple[tuple[str, ...], str]] = {
+    "list": (
+        ("tiny", "own", "slow", "against", "baseline", "trust_remote_code", *_OUTPUT, *_WEIGHTS),
+        "nothing is checked",
+    ),
+    "tiny": (_WEIGHTS, "the weights are initialised at random, in float32 on the CPU"),
+    "json": (("verbose",), "the JSON holds everything"),
+    "type": (("trust_remote_code",), "an architecture of transformers brings no code of its own"),
+    "runtime": (
+        ("tiny", "slow", "trust_remote_code", *_WEIGHTS),
+        "the program that runs it decides about weights and devices",
+    ),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options(Device):
+    """What is checked, and what is printed and written.
+
+    Args:
+        model: a model folder, one of our runs, or a hub name; or what another program runs: *.onnx, *.gguf or the
+            address of a server with /completions, such as http://127.0.0.1:8000/v1
+        served: the model at a server, by its name (default: the only one)
+        type: an architecture of transformers, by name; needs --tiny
+        tiny: check a small, randomly initialised model with this configuration; no weights are loaded
+        only: run only these checks or groups: packing,cache,padding.right
+        own: count the model's own faults alone, not those of its library, which make it fail
+        slow: add compiled checks: flex attention, compile, export
+        against: compare with reference model REF and report the first position and layer that differ; with --only,
+            --slow, --baseline, --report or --verbose the checks run too; with what another program runs, the model of
+            transformers that it was made from
+        baseline: an earlier --json result, or a file with one a line: fail only if a check became worse
+        json: print the result as JSON
+        report: write a page with all outcomes to FOLDER
+        badge: write an SVG for a README: what passed, with which versions
+        card: write Markdown for a README: faults of the model, of its library, safe uses
+        verbose: list every check, also what passed or does not apply
+        list: list all checks: what each asserts and catches
+        dtype: precision of a real checkpoint (default: float32)
+        device: cpu, cuda, cuda:1 (default: cpu)
+        weights: hold the weights in memory, or stream them layer by layer from their files (default: memory if they
+            fit)
+        threads: number of threads of this process (default: 1 with --tiny)
+        trust_remote_code: run code that comes with the model
+    """
+
+    model: Annotated[str | None, POSITIONAL] = None
+    served: Annotated[str | None, "NAME", "--model"] = None
+    type: Annotated[str | None, "NAME"] = None
+    tiny: bool = False
+    only: Annotated[str | None, "A,B"] = None
+    own: bool = False
+    slow: bool = False
+    against: Annotated[str | None, "REF"] = None
+    baseline: Annotated[str | None, "FILE"] = None
+    json: bool = False
+    report: Annotated[str | None, "FOLDER"] = None
+    badge: Annotated[str | None, "FILE"] = None
+    card: Annotated[str | None, "FILE"] = None
+    verbose: bool = False
+    list: bool = False
+    dtype: str | None = None
+    device: str | None = None
+    weights: Literal["memory", "streamed"] | None = None
+    threads: int | None = None
+    trust_remote_code: bool = False
+
+    @property
+    def runtime(self) -> bool:
+        """Whether another program runs the model."""
+        from clockhands.checking.runtimes.program import is_program
+
+        return is_program(self.model)
+
+
+def validate(options: Options) -> None:
+    """Raise UsageError for options that exclude each other."""
+    if [bool(options.model), bool(options.type), options.list].count(True) != 1:
+        raise UsageError("name one thing to check: a model or --type NAME (or --list)")
+    if options.served and not str(options.model).startswith(("http://", "https://")):
+        raise UsageError(f"--model {options.served} is about a server: name its address, http://127.0.0.1:8000/v1")
+    if options.type and not options.tiny:
+        raise UsageError(f"--type {options.type} names no weights: add --tiny")
+    for mode, (refused, why) in _REFUSED.items():
+        used = [f"--{name.replace('_', '-')}" for name in refused if getattr(options, name) not in (None, False)]
+        outruled = mode == "type" and options.against  # a reference may be a folder with code of its own
+        if getattr(options, mode) and used and not outruled:
+            label = f"{options.model} (a runtime)" if mode == "runtime" else f"--{mode}"
+            raise UsageError(f"{label} does not go with {', '.join(used)}: {why}")
+
+
+def split_names(text: str | None) -> list[str] | None:
+    """Return the names of ``--only``, which stand between commas; None where the option was not given.
+
+    Raises UsageError where nothing stands there: no check would be made, and all of them would pass.
+    """
+    if text is None:
+        return None
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    if not names:
+        raise UsageError(f"--only {text!r} names no check: write --only padding,cache.steps, or leave it out")
+    return names
+
+
+_WIDTH = 160
+_WHOLE: dict[str, Any] = {"break_long_words": False, "break_on_hyphens": False}
+_ORDER = ("FAIL", "LIBRARY", "WARN", "PROPERTY", "PASS", "N/A")
+
+
+def print_result(result: Result, options: Options) -> None:
+    """Print the summary, what one may rely on, and the outcomes from the worst on; every check with ``--verbose``."""
+    from clockhands.checking.verdict.outcome import sentence
+
+    if sys.stderr.isatty():
+        print("\r\033[K", end="", file=sys.stderr)
+    alone = "" if options.against or result.fault else " (without --against its base and pairing cannot be judged)"
+    print_text(result.summary(options.own) + alone)
+    versions = " · ".join(f"{name} {version}" for name, version in result.versions.items())
+    count = len(result.outcomes)
+    checks = f"{count} check{'s' * (count != 1)}"
+    print(f"{result.model} · {result.scheme} · {checks} in {result.seconds:.1f} s · {versions}")
+    _print_reliances(result)
+    for verdict in _ORDER:
+        outcomes = [outcome for outcome in result.outcomes if outcome.verdict == verdict]
+        if verdict in ("PASS", "N/A") and not options.verbose:
+            if outcomes:
+                _print_wrapped(verdict, _name_checks(outcomes))
+            for outcome in outcomes:
+                if verdict == "PASS" and outcome.reason and outcome.confirmed is None:  # a remark
+                    _print_wrapped("", f"{outcome.check}: {outcome.reason}.")
+            continue
+        for outcome in outcomes:
+            said = sentence(outcome).removeprefix(verdict).strip(" .") or "holds"
+            _print_wrapped(verdict, f"{outcome.check}: {said}.")
+            if verdict in ("FAIL", "LIBRARY") and os.environ.get("GITHUB_ACTIONS") == "true":
+                level = "error" if verdict == "FAIL" or not options.own else "warning"
+                _annotate(level, _find_line(options.model, outcome.where), outcome.check, said)
+
+
+def print_text(text: str) -> None:
+    """Print lines that begin with a verdict, none of them too long to read."""
+    for line in text.splitlines():
+        print(textwrap.fill(line, _WIDTH, subsequent_indent="      ", **_WHOLE))
+
+
+def _print_reliances(result: Result) -> None:
+    """Print a line for each use that is known to be safe or not."""
+    from clockhands.checking.result import list_reliances
+
+    known = [reliance for reliance in list_reliances(result.outcomes) if reliance.safe is not None]
+    print("You may rely on:" if known else "You may rely on: nothing that was checked whole.")
+    for reliance in known:
+        _print_wrapped("", f"{reliance.use:34} {reliance.describe()}")
+
+
+def _print_wrapped(head: str, text: str) -> None:
+    print(textwrap.fill(f"{head:9} {text}", _WIDTH, subsequent_indent=" " * 10, **_WHOLE))
+
+
+def _find_line(model: str | None, where: str) -> tuple[str, int] | None:
+    """Return file and line of a folder's own code that a cause names, else its configuration; None without a folder."""
+    if not model or not (Path(model) / "config.json").is_file():
+        return None
+    folder = Path(os.path.relpath(model))  # as pipelines name files
+    for name, _, line in (place.strip().partition(":") for place in where.split(",")):
+        if name and line.isdigit() and (folder / name).is_file():
+            return str(folder / name), int(line)
+    return str(folder / "config.json"), 1
+
+
+def _annotate(level: str, place: tuple[str, int] | None, check: str, said: str) -> None:
+    """Print an annotation as GitHub's pipelines show them, beside a line where a file is known."""
+    escaped = said.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+    file = "" if place is None else place[0].replace("%", "%25").replace(",", "%2C").replace(":", "%3A")
+    where = f"file={file},line={place[1]}," if place else ""
+    print(f"::{level} {where}title=clockhands check {check}::{escaped}")
+
+
+def _name_checks(outcomes: Sequence[Outcome]) -> str:
+    """Of the source side of an encoder-decoder, on which most checks say nothing, the number is enough."""
+    own = [outcome.check for outcome in outcomes if not outcome.check.startswith("source.")]
+    count = len(outcomes) - len(own)
+    return ", ".join([*own, f"{count} of the source side"] if count else own)
+
+
+def write_for_readme(result: Result, options: Options) -> None:
+    """Write the badge and the card that were asked for."""
+    if not (options.badge or options.card):
+        return
+    from clockhands.checking.card import describe_badge, describe_versions, make_card
+    from clockhands.files import write_text
+    from clockhands.report.badge import make_badge
+
+    for path in filter(None, (options.badge, options.card)):
+        if not Path(path).name or Path(path).is_dir():
+            raise UsageError(f"{path} is a folder: name a file to write to")
+    if options.badge:
+        message, light = describe_badge(result)
+        title = f"{result.summary()}. {describe_versions(result)}"
+        print(f"badge: {write_text(options.badge, make_badge('position', message, light, title))}", file=sys.stderr)
+    if options.card:
+        print(f"card: {write_text(options.card, make_card(result))}", file=sys.stderr)
+
+
+def read_baseline(options: Options) -> Sequence[Result] | None:
+    """Read the baseline, None without one; before anything is checked, so that a wrong file is reported at once."""
+    from clockhands.checking.result import load
+
+    return load(options.baseline) if options.baseline else None
+
+
+def find_exit_code(
+    results: Sequence[Result],
+    before: Sequence[Result] | None,
+    baseline: str | None,
+    own: bool = False,
+) -> int:
+    """Return 1 if anything failed (of ``own``: by the model itself), or, beside a baseline, became worse; else 0."""
+    if before is None:
+        return int(any(result.failed_itself if own else result.failed for result in results))
+    from clockhands.checking.result import changes
+
+    worse = changes(before, results)
+    for line in worse:
+        print(f"worse than {baseline}: {line}", file=sys.stderr)
+    return int(bool(worse))
+
 
 EXAMPLES = (
     "clockhands check --type llama --tiny",
@@ -30,11 +265,11 @@ _CHECKING = ("only", "slow", "baseline", "report", "badge", "card", "verbose")
 """Options with which ``--against`` is one more thing to check."""
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: Options) -> int:
     """Check a model, or list the checks; return 0 if nothing failed, else 1."""
     validate(options)
     if options.threads is None and options.tiny:
-        options.threads = 1  # small tensors: more threads only wait for each other
+        options = replace(options, threads=1)  # small tensors: more threads only wait for each other
     prepare(options)
     if options.list:
         return _list_checks(split_names(options.only))
@@ -43,7 +278,7 @@ def run(options: argparse.Namespace) -> int:
     return _check_model(options)
 
 
-def _check_model(options: argparse.Namespace) -> int:
+def _check_model(options: Options) -> int:
     """Run the checks, and the comparison with a reference if there is one; return 0 if both hold, else 1."""
     before = read_baseline(options)
     if options.type and (options.badge or options.card):
@@ -68,7 +303,7 @@ def _check_model(options: argparse.Namespace) -> int:
     return find_exit_code(results, before, options.baseline, options.own) or int(differs)
 
 
-def _write_pages(results: list[Result], deviation: Deviation | None, folder: str) -> None:
+def _write_pages(results: Sequence[Result], deviation: Deviation | None, folder: str) -> None:
     """Write a page for every model, the comparison with a reference first; of several, each into its own folder."""
     from clockhands.report import write
 
@@ -81,13 +316,13 @@ def _write_pages(results: list[Result], deviation: Deviation | None, folder: str
             print(f"report: {write(findings, own)[0]}", file=sys.stderr)
 
 
-def _examine(options: argparse.Namespace) -> list[Result]:
+def _examine(options: Options) -> Sequence[Result]:
     """Run the checks on the model, or the laws on the program that runs it; every architecture of a type."""
     from clockhands.checking import examine
 
     progress = _make_progress() if sys.stderr.isatty() else None
     return examine(
-        options.type or options.model,
+        options.type or str(options.model),
         tiny=options.tiny,
         only=split_names(options.only),
         slow=options.slow,
@@ -122,7 +357,7 @@ def _list_checks(only: list[str] | None) -> int:
     return 0
 
 
-def _compare_alone(options: argparse.Namespace) -> int:
+def _compare_alone(options: Options) -> int:
     """Print where the model departs from the reference; return 0 if nowhere, else 1."""
     report = _compare(options)
     if options.json:
@@ -132,12 +367,12 @@ def _compare_alone(options: argparse.Namespace) -> int:
     return 0 if report.same else 1
 
 
-def _compare(options: argparse.Namespace) -> Deviation:
+def _compare(options: Options) -> Deviation:
     """Return where the model departs from the reference."""
     from clockhands.checking.against import compare
 
     return compare(
-        options.type or options.model,
+        options.type or str(options.model),
         options.against,
         tiny=options.tiny,
         dtype=options.dtype,

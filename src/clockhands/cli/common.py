@@ -2,48 +2,21 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from clockhands.errors import UsageError
-from clockhands.options import Seed, check_value, convert, parse
+from clockhands.options import options_of, parse, read_assignments
 
 if TYPE_CHECKING:
     from clockhands.generation import Search
-
-__all__ = [
-    "add_device",
-    "add_search",
-    "as_float",
-    "as_int",
-    "as_seed",
-    "check_file",
-    "make_search",
-    "prepare",
-    "read_as",
-    "report_new_folder",
-]
-
-
-def read_as(type_: Any) -> Callable[[str], Any]:
-    """Return the function with which argparse reads an option of this type; it refuses values out of the range."""
-
-    def read(written: str) -> Any:
-        value = convert(parse(written, type_), type_)
-        faults = check_value("the value", value, type_)
-        if faults:
-            raise argparse.ArgumentTypeError(faults[0])
-        return value
-
-    return read
-
-
-as_int, as_float, as_seed = read_as(int), read_as(float), read_as(Seed)
+    from clockhands.models import LanguageModel
+    from clockhands.runs import Run
 
 
 def check_file(option: str, path: str | None, *, overwrite: bool, suffix: str = "") -> None:
@@ -76,60 +49,146 @@ def report_new_folder(path: str | Path, *, quiet: bool = False) -> Iterator[None
             print(f"made the folder {Path(path).parent}, which was not there", file=sys.stderr)
 
 
-def add_device(parser: argparse.ArgumentParser) -> None:
-    """Declare where to compute, and with how many threads."""
-    parser.add_argument("--device", metavar="NAME", help="cpu, cuda, cuda:1, ... (default: the GPU if there is one)")
-    parser.add_argument("--threads", type=as_int, metavar="N", help="use N processor threads (default: torch decides)")
+@dataclass(frozen=True, kw_only=True)
+class Device:
+    """Where to compute, and with how many threads.
+
+    Args:
+        device: cpu, cuda, cuda:1, ... (default: the GPU if there is one)
+        threads: use N processor threads (default: torch decides)
+    """
+
+    device: Annotated[str | None, "NAME"] = None
+    threads: Annotated[int | None, "N"] = None
 
 
-def add_search(parser: argparse.ArgumentParser) -> None:
-    """Declare how to search for translations."""
-    group = parser.add_argument_group("how a translation is searched for")
-    group.add_argument("--beam", type=as_int, default=1, metavar="N",
-                       help="search with a beam of N translations; 1 takes the most likely token at each step "
-                       "(default: %(default)s)")  # fmt: skip
-    group.add_argument("--length-penalty", type=as_float, default=1.0, metavar="P",
-                       help="with a beam: choose the highest log-probability / tokens^P (default: 1)")  # fmt: skip
-    group.add_argument("--max-length", type=as_int, metavar="N",
-                       help="the most tokens of one translation (default: twice the tokens of its source, which "
-                       "are rounded up to a multiple of 16 first, plus 50)")  # fmt: skip
-    group.add_argument("--max-source", type=as_int, default=1024, metavar="N",
-                       help="read only the first N tokens of a sentence (default: %(default)s)")  # fmt: skip
-    group.add_argument("--engine", metavar="NAME",
-                       help="transformers (every model) or ctranslate2 (faster; added or plain rotary positions "
-                       "only); default: the faster one where both write the same, which is greedy search")  # fmt: skip
-    group.add_argument("--compute-type", metavar="TYPE",
-                       help="number type of the engine's matrix products: int8, bfloat16, ... (default: that of the "
-                       "weights with transformers, float32 with ctranslate2)")  # fmt: skip
+@dataclass(frozen=True, kw_only=True)
+class Searching:
+    """How to search for translations.
+
+    Args:
+        beam: search with a beam of N translations; 1 takes the most likely token at each step
+        length_penalty: with a beam: choose the highest log-probability / tokens^P
+        max_length: the most tokens of one translation (default: twice the tokens of its source, which are rounded up to
+            a multiple of 16 first, plus 50)
+        max_source: read only the first N tokens of a sentence
+        engine: transformers (every model) or ctranslate2 (faster; added or plain rotary positions only); default: the
+            faster one where both write the same, which is greedy search
+        compute_type: number type of the engine's matrix products: int8, bfloat16, ... (default: that of the weights
+            with transformers, float32 with ctranslate2)
+    """
+
+    GROUP = "how a translation is searched for"
+    beam: Annotated[int, "N"] = 1
+    length_penalty: Annotated[float, "P"] = 1.0
+    max_length: Annotated[int | None, "N"] = None
+    max_source: Annotated[int, "N"] = 1024
+    engine: Annotated[str | None, "NAME"] = None
+    compute_type: Annotated[str | None, "TYPE"] = None
+
+    def make_search(self, batch: int | None) -> Search:
+        """Make the ``Search`` that the options describe. Raises UsageError as it does."""
+        from clockhands.generation import Search
+
+        given: dict[str, Any] = {name: getattr(self, name) for name in options_of(Searching)}
+        return Search(**(given if batch is None else {**given, "batch": batch}))
 
 
-def make_search(options: argparse.Namespace) -> Search:
-    """Make the ``Search`` that the options of ``add_search`` and ``--batch`` describe. Raises UsageError as it does."""
-    from clockhands.generation import Search
-
-    return Search(
-        options.beam,
-        options.length_penalty,
-        Search().batch if options.batch is None else options.batch,
-        options.max_length,
-        options.engine,
-        options.compute_type,
-        options.max_source,
-    )
-
-
-def prepare(options: argparse.Namespace) -> None:
+def prepare(options: Device) -> None:
     """Set the number of threads, check the device, and keep what the libraries print out of the output."""
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-    import torch
-    from transformers.utils import logging
-
+    # Read where transformers is imported, if it is: two seconds that not every command has to spend.
+    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     from clockhands.devices import check_threads, open_device
+    from clockhands.progress import quieten
 
+    quieten()
     if options.threads is not None:
+        import torch
+
         check_threads(options.threads, "--threads")
         torch.set_num_threads(options.threads)
     if options.device is not None:
         open_device(options.device, "--device")
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
+
+
+SCALINGS = ("linear", "ntk", "dynamic", "yarn")
+"""RoPE scalings that change nothing with a factor of 1, their default."""
+RUN_OR_MODEL = "the folder of a trained run, or the folder or hub name of any causal Hugging Face model"
+"""The help of the argument that ``open_model`` opens."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Positions:
+    """How the positions of a model are changed.
+
+    Args:
+        spectrum: apply RoPE scaling, for this use only: linear, ntk, dynamic or yarn
+        factor: with --position.spectrum: scale for texts F times as long as the trained ones
+        overrides: change options of the model's position schemes, for this use only
+    """
+
+    spectrum: Annotated[str | None, "NAME", "--position.spectrum"] = None
+    factor: Annotated[float | None, "F"] = None
+    overrides: Annotated[tuple[str, ...], "position.KEY=VALUE", "--set"] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Opening:
+    """How a model of transformers is opened.
+
+    Args:
+        weights: hold the weights of a Hugging Face model in memory, or read them from their files layer by layer
+            (default: streamed if they do not fit into the memory)
+        dtype: number type of the weights: float32, bfloat16, ... (default: float32; for a run, the type it was saved
+            in)
+        trust_remote_code: allow the code that comes with a Hugging Face model to run
+    """
+
+    weights: Literal["memory", "streamed"] | None = None
+    dtype: Annotated[str | None, "TYPE"] = None
+    trust_remote_code: bool = False
+
+
+def open_model(options: Any, position: Mapping[str, Any], *, masked: bool = False) -> Run | LanguageModel:
+    """Open the run or Hugging Face model that ``options.run`` names, as ``Opening`` says.
+
+    ``masked``: whether a model that fills in masked tokens is opened too.
+    """
+    from clockhands.devices import read_dtype
+    from clockhands.models import is_run, open_language_model
+    from clockhands.runs import open_run
+
+    dtype = None if options.dtype is None else read_dtype(options.dtype)
+    if is_run(options.run) and options.weights != "streamed":
+        return open_run(options.run, device=options.device, dtype=dtype, position=position)
+    return open_language_model(
+        options.run,
+        device=options.device,
+        dtype=dtype,
+        position=position,
+        weights=options.weights,
+        trust_remote_code=options.trust_remote_code,
+        masked=masked,
+    )
+
+
+def read_positions(options: Positions) -> dict[str, Any]:
+    """Return the options of position that the command line overrides; the model knows how long it was trained.
+
+    Raises UsageError for a key that is none of position, and for a scaling without a factor.
+    """
+
+    overrides: dict[str, Any] = {}
+    for key, value in read_assignments(options.overrides).items():
+        if not key.startswith("position."):
+            raise UsageError(f"--set {key}={value}: write position.OPTION=VALUE, such as position.base=500000")
+        overrides[key.removeprefix("position.")] = parse(value)
+    named = {"spectrum": options.spectrum, "factor": options.factor}
+    overrides |= {key: value for key, value in named.items() if value is not None}
+    spectrum = overrides.get("spectrum")
+    if spectrum in SCALINGS and overrides.get("factor") is None:
+        raise UsageError(
+            f"--position.spectrum {spectrum} needs --factor, how many times longer than trained the text is"
+        )
+    return {key: value for key, value in overrides.items() if value is not None}

@@ -2,22 +2,94 @@
 
 from __future__ import annotations
 
-import argparse
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from clockhands.cli.common import report_new_folder
-from clockhands.cli.compare_options import BUDGETS, arguments, write_command
+from clockhands.cli.flags import POSITIONAL, write_command
 from clockhands.errors import ClockhandsError, UsageError
-from clockhands.options import read_assignments
+from clockhands.options import options_of, read_assignments
 
 if TYPE_CHECKING:
     from clockhands.comparison import Comparison, Plan
     from clockhands.data.trigram import Floor
     from clockhands.findings import Finding
 
-__all__ = ["EXAMPLES", "USUAL", "arguments", "execute", "find_task", "present", "run"]
+Format: TypeAlias = Literal["page", "markdown", "latex", "csv"]
+BUDGETS = ("steps", "tokens", "seconds")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Running:
+    """Where and how trials run; a trial is the training of one variant with one seed.
+
+    Args:
+        workers: run N trials at the same time, each in a process
+        threads: use N processor threads for each trial
+        on: run the trials on Ray: ray, or ray://host:10001
+        gpus: on Ray: GPUs for each trial; 0.5 lets two trials share one (default: 0)
+        keep: keep the trained models, in the folder running of --out
+        quiet: show no progress
+    """
+
+    workers: Annotated[int, "N"] = 1
+    threads: Annotated[int, "N"] = 1
+    on: Annotated[str | None, "WHERE"] = None
+    gpus: Annotated[float, "X"] = 0.0
+    keep: bool = False
+    quiet: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options(Running):
+    """What is compared, and how it is judged.
+
+    Args:
+        plan: a plan (TOML) such as recipes/sweep.toml; or with --vary a recipe
+        data: your own pairs of sentences: TSV, CSV or JSON Lines with the columns source and target
+        corpus: a corpus, such as numbers, roles, algorithms or stdlib
+        recipe: the recipe that all variants share (default: a tiny model)
+        vary: keys of the recipe, each with its values; every combination is a variant
+        overrides: keys of the recipe that all variants share
+        seeds: train every variant with N seeds (default: 5, the fewest that give a verdict)
+        redraw_text: train each seed on another draw of the training text, so that a difference holds for more than this
+            text (default: all seeds on the same)
+        baseline: the variant with which the others are compared (default: the first)
+        metric: exact (share of exact matches), bleu, chrf or loss (default: as the task needs)
+        match: what is equal in all variants besides the budget: width, parameters or compute (default: width)
+        margin: differences smaller than X count as none (default: 1 point of exact, 0.3 of bleu or chrf, 0.01 of loss)
+        learned: count the seeds whose score is X or better: they have learned the task
+        target: report when the validation loss first is X or lower
+        steps: train each variant and seed for N steps
+        tokens: train each variant and seed for N tokens
+        seconds: train each variant and seed for N seconds
+        out: where results and report are written; what is there already is not trained again
+        dry_run: print the plan and how long it takes; train nothing else
+        format: write a page, or print the table as Markdown, LaTeX or CSV
+    """
+
+    plan: Annotated[str | None, POSITIONAL] = None
+    data: Annotated[str | None, "FILE"] = None
+    corpus: Annotated[str | None, "NAME"] = None
+    recipe: Annotated[str | None, "FILE"] = None
+    vary: Annotated[tuple[str, ...], "KEY=A,B,C"] = ()
+    overrides: Annotated[tuple[str, ...], "KEY=VALUE", "--set"] = ()
+    seeds: Annotated[int | None, "N"] = None
+    redraw_text: bool = False
+    baseline: Annotated[str | None, "NAME"] = None
+    metric: Annotated[str | None, "NAME"] = None
+    match: Annotated[str | None, "NAME"] = None
+    margin: Annotated[float | None, "X"] = None
+    learned: Annotated[float | None, "X"] = None
+    target: Annotated[float | None, "X"] = None
+    steps: Annotated[float | None, "N"] = None
+    tokens: Annotated[float | None, "N"] = None
+    seconds: Annotated[float | None, "N"] = None
+    out: Annotated[str, "FOLDER"] = "runs/compare"
+    dry_run: bool = False
+    format: Format = "page"
+
 
 EXAMPLES = (
     "clockhands compare --corpus roles --vary position.scheme=sinusoidal,none --seeds 2 --steps 10 --out runs/compare",
@@ -27,7 +99,7 @@ EXAMPLES = (
 )
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: Options) -> int:
     """Make the plan, run its trials that are missing, and present the verdicts."""
     plan = _read_plan(options)
     if options.dry_run:
@@ -36,10 +108,10 @@ def run(options: argparse.Namespace) -> int:
         return describe(plan, options.workers, options.threads)
     with report_new_folder(options.out, quiet=options.quiet):
         comparison = execute(plan, options, options.out)
-    return present(comparison, options, write_command(options))
+    return present(comparison, options, write_command("compare", options, ("format", *options_of(Running))))
 
 
-def execute(plan: Plan, options: argparse.Namespace, out: str | Path) -> Comparison:
+def execute(plan: Plan, options: Running, out: str | Path) -> Comparison:
     """Run the trials of a plan, and show a table of their progress."""
     from clockhands.cli.trials import TrialTable
     from clockhands.comparison import run_plan
@@ -49,7 +121,7 @@ def execute(plan: Plan, options: argparse.Namespace, out: str | Path) -> Compari
         return run_plan(plan, out, progress=table, **running)
 
 
-def present(comparison: Comparison, options: argparse.Namespace, words: str) -> int:
+def present(comparison: Comparison, options: Any, words: str) -> int:
     """Write the page of a comparison, or print its table; return the exit code, 1 if no trial finished."""
     if options.format == "page":
         from clockhands.comparison import conclude
@@ -81,7 +153,7 @@ def find_task(comparison: Comparison, floor: Floor | None) -> tuple[Finding, ...
     return (ceiling,) if floor is None else (ceiling, describe_floor(floor, comparison))
 
 
-def _read_plan(options: argparse.Namespace) -> Plan:
+def _read_plan(options: Options) -> Plan:
     """Make the plan from a file, or from the options of the command line."""
     from clockhands.comparison import read_plan
     from clockhands.comparison.plan import make_plan
@@ -92,12 +164,14 @@ def _read_plan(options: argparse.Namespace) -> Plan:
         if (value := getattr(options, name)) is not None
     }  # fmt: skip
     budget = {kind: amount for kind in BUDGETS if (amount := getattr(options, kind)) is not None}
+    if len(budget) > 1:
+        raise UsageError(f"--{' and --'.join(budget)} each say how long; give one of them")
     if budget:
         overrides["budget"] = budget
     if options.redraw_text:
         overrides["redraw_text"] = True
     if options.plan is not None and options.vary and options.recipe is None and _is_recipe(options.plan):
-        options.plan, options.recipe = None, options.plan
+        options = replace(options, plan=None, recipe=options.plan)
     if options.plan is not None:
         stray = [f"--{name}" for name in ("data", "corpus", "recipe", "vary", "overrides") if getattr(options, name)]
         if stray:
@@ -122,7 +196,7 @@ def _is_recipe(path: str) -> bool:
         return False
 
 
-def _read_recipe(options: argparse.Namespace) -> Any:
+def _read_recipe(options: Options) -> Any:
     """Make the recipe that all variants share."""
     from clockhands.runs.recipe import make_recipe, read_tables
 

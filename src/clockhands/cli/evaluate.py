@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
-from clockhands.cli.common import add_device, add_search, as_int, make_search, prepare
-from clockhands.cli.positions import RUN_OR_MODEL, add_opening, add_positions, open_model, read_positions
+from clockhands.cli.common import Device, Opening, Positions, Searching, open_model, prepare, read_positions
+from clockhands.cli.flags import POSITIONAL
 from clockhands.errors import UsageError
+from clockhands.options import defaults_of, options_of
 
 if TYPE_CHECKING:
     from clockhands.data import Pair
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
     from clockhands.models import LanguageModel
     from clockhands.progress import CountProgress
     from clockhands.runs import Run
-
-__all__ = ["EXAMPLES", "OF_TRANSLATION", "arguments", "run"]
 
 EXAMPLES = (
     "clockhands evaluate runs/tour",
@@ -30,57 +29,67 @@ EXAMPLES = (
     "clockhands evaluate llama --text my.txt --length 0.5x,1x --stride 32",
     "clockhands evaluate llama --text my.txt --length 2x --position.spectrum yarn --factor 4",
 )
-OF_TRANSLATION = ("beam", "length_penalty", "max_length", "max_source", "engine", "compute_type")
-
 Results: TypeAlias = "tuple[str, dict[int | None, Evaluation], int]"
 """What was read, its evaluation by the length of the windows, and the size of the vocabulary."""
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options."""
-    parser.add_argument("run", help=RUN_OR_MODEL)
-    parser.add_argument("--split", metavar="NAME",
-                        help="evaluate on this split of the run's own corpus (default: test, or validation if there is "
-                        "no test split)")  # fmt: skip
-    parser.add_argument("--batch", type=as_int, metavar="N",
-                        help="translate N sentences, or read N windows, at a time (default: 64 sentences; as many "
-                        "windows as fit into the memory, at most 32)")  # fmt: skip
-    parser.add_argument("--json", action="store_true", help="print everything as one JSON document")
-    add_positions(parser)
-    add_opening(parser)
-    add_device(parser)
-    _add_translation(parser)
-    add_search(parser)
-    _add_language_model(parser)
+@dataclass(frozen=True, kw_only=True)
+class OfTranslation:
+    """Options of a run that translates.
+
+    Args:
+        source: translate this file, one sentence a line, not the corpus
+        target: the correct translations of --source, line by line
+        tokenize: how sacreBLEU splits texts into words; none if they are split already
+        lowercase: ignore upper and lower case when scoring
+    """
+
+    GROUP = "for a run that translates"
+    source: Annotated[str | None, "FILE"] = None
+    target: Annotated[str | None, "FILE"] = None
+    tokenize: Annotated[str, "NAME"] = "13a"
+    lowercase: bool = False
 
 
-def _add_translation(parser: argparse.ArgumentParser) -> None:
-    """Declare the options that are for runs that translate."""
-    group = parser.add_argument_group("for a run that translates")
-    group.add_argument("--source", metavar="FILE", help="translate this file, one sentence a line, not the corpus")
-    group.add_argument("--target", metavar="FILE", help="the correct translations of --source, line by line")
-    group.add_argument("--tokenize", default="13a", metavar="NAME",
-                       help="how sacreBLEU splits texts into words; none if they are split already (default: "
-                       "13a)")  # fmt: skip
-    group.add_argument("--lowercase", action="store_true", help="ignore upper and lower case when scoring")
+@dataclass(frozen=True, kw_only=True)
+class OfLanguageModel:
+    """Options of a language model.
+
+    Args:
+        text: measure the loss on plain text, not on the corpus
+        unit: what is one document of --text; with five documents or more, intervals are over documents (default: file)
+        length: lengths of the windows in which the text is read: in tokens, or 2x for twice the trained length
+            (default: 1x)
+        stride: begin a window every N tokens: every token is scored once, and has at least length - N tokens before it,
+            except in the first window (default: as far apart as possible)
+    """
+
+    GROUP = "for a language model"
+    text: Annotated[tuple[str, ...], "FILE"] = ()
+    unit: Literal["file", "paragraph", "line"] | None = None
+    length: Annotated[str | None, "L,L"] = None
+    stride: Annotated[int | None, "N"] = None
 
 
-def _add_language_model(parser: argparse.ArgumentParser) -> None:
-    """Declare the options that are for language models."""
-    group = parser.add_argument_group("for a language model")
-    group.add_argument("--text", nargs="+", metavar="FILE", help="measure the loss on plain text, not on the corpus")
-    group.add_argument("--unit", choices=("file", "paragraph", "line"),
-                       help="what is one document of --text; with five documents or more, intervals are over "
-                       "documents (default: file)")  # fmt: skip
-    group.add_argument("--length", metavar="L,L",
-                       help="lengths of the windows in which the text is read: in tokens, or 2x for twice the trained "
-                       "length (default: 1x)")  # fmt: skip
-    group.add_argument("--stride", type=as_int, metavar="N",
-                       help="begin a window every N tokens: every token is scored once, and has at least length - N "
-                       "tokens before it, except in the first window (default: as far apart as possible)")  # fmt: skip
+@dataclass(frozen=True, kw_only=True)
+class Options(Positions, Opening, Device, OfTranslation, Searching, OfLanguageModel):
+    """What to evaluate, and on what.
+
+    Args:
+        run: the folder of a trained run, or the folder or hub name of any causal Hugging Face model
+        split: evaluate on this split of the run's own corpus (default: test, or validation if there is no test split)
+        batch: translate N sentences, or read N windows, at a time (default: 64 sentences; as many windows as fit into
+            the memory, at most 32)
+        json: print everything as one JSON document
+    """
+
+    run: Annotated[str, POSITIONAL]
+    split: Annotated[str | None, "NAME"] = None
+    batch: Annotated[int | None, "N"] = None
+    json: bool = False
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: Options) -> int:
     """Evaluate the model, and print its scores and the table by length."""
     if bool(options.source) != bool(options.target):
         raise UsageError("--source and --target go together: what is translated, and what it is compared with")
@@ -89,7 +98,7 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError(f"{' and '.join(named)} each say what to evaluate on; give one of them")
     if options.unit and not options.text:
         raise UsageError("--unit says how the files of --text are divided into documents; give --text, or leave it out")
-    search = make_search(options)
+    search = options.make_search(options.batch)
     prepare(options)
     from clockhands.models import is_run, read_checked_config
     from clockhands.progress import ProgressCounter
@@ -117,7 +126,7 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _evaluate_translator(opened: Run, options: argparse.Namespace, search: Search, progress: CountProgress) -> Results:
+def _evaluate_translator(opened: Run, options: Options, search: Search, progress: CountProgress) -> Results:
     """Return what was translated, its evaluation, and the size of the vocabulary."""
     from clockhands.generation import evaluate
 
@@ -130,9 +139,7 @@ def _evaluate_translator(opened: Run, options: argparse.Namespace, search: Searc
     return what, {None: result}, len(opened.tokenizers.target)
 
 
-def _evaluate_language_model(
-    opened: Run | LanguageModel, options: argparse.Namespace, progress: CountProgress
-) -> Results:
+def _evaluate_language_model(opened: Run | LanguageModel, options: Options, progress: CountProgress) -> Results:
     """Return what was read, its evaluation by the length of the windows, and the size of the vocabulary."""
     from clockhands.generation import evaluate, to_language_model
 
@@ -147,26 +154,23 @@ def _evaluate_language_model(
     return what, results, len(model.tokenizer)
 
 
-def _refuse_translation(options: argparse.Namespace) -> None:
+def _refuse_translation(options: Options) -> None:
     """Raise UsageError for options of translation, which a language model has no use for."""
-    from clockhands.generation import Search
-
-    usual = {"tokenize": "13a", "lowercase": False, **vars(Search())}
-    used = [name for name in (*OF_TRANSLATION, "tokenize", "lowercase") if getattr(options, name) != usual[name]]
-    if options.source:
-        used.append("source")
+    usual = defaults_of(options_of(Options))
+    used = [name for name in options_of(Searching) if getattr(options, name) != usual[name]]
+    used += [name for name in ("tokenize", "lowercase", "source") if getattr(options, name) != usual[name]]
     if used:
         names = ", ".join(f"--{name.replace('_', '-')}" for name in used)
         raise UsageError(f"{options.run} is a language model: its loss is measured, and {names} is for translations")
 
 
-def _read_text(opened: Run | LanguageModel, options: argparse.Namespace) -> tuple[Sequence[Pair] | Sequence[str], str]:
+def _read_text(opened: Run | LanguageModel, options: Options) -> tuple[Sequence[Pair] | Sequence[str], str]:
     """Return the text to evaluate on, and one line that names it."""
     from clockhands.data import open_corpus
     from clockhands.data.readers import read_documents, read_parallel
     from clockhands.runs import Run
 
-    if options.source:
+    if options.source and options.target:
         pairs = list(read_parallel(options.source, options.target))
         return pairs, f"{len(pairs):,} pairs of {options.source} and {options.target}"
     if options.text:
@@ -180,7 +184,7 @@ def _read_text(opened: Run | LanguageModel, options: argparse.Namespace) -> tupl
     return text, f"split {split} ({len(text):,} {corpus.items} of {corpus.description or corpus.name}{instead})"
 
 
-def _read_lengths(trained: int | None, options: argparse.Namespace) -> Iterator[int]:
+def _read_lengths(trained: int | None, options: Options) -> Iterator[int]:
     """Yield the lengths of the windows that ``--length`` names, in tokens; without it, the trained length.
 
     Raises UsageError for what is no length, and for a multiple where no trained length is known.

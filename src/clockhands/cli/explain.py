@@ -7,16 +7,15 @@ import dataclasses
 import json
 import os
 import sys
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-from clockhands.cli.common import as_int
+from clockhands.cli.flags import POSITIONAL
 from clockhands.errors import UsageError
 
 if TYPE_CHECKING:
     from clockhands.explanation import Positions
-
-__all__ = ["EXAMPLES", "arguments", "run"]
 
 EXAMPLES = (
     "clockhands explain llama",
@@ -29,36 +28,51 @@ EXAMPLES = (
 )
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options."""
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """Which configuration is explained, and what it is compared with.
+
+    Args:
+        file: a config.json or its folder, a hub name, a .gguf file, a params.json, or a file of Megatron's arguments
+        other: another such file: print the first difference of the two, and its cause
+        program: read config.json as this program does
+        other_program: compare with the other file, or the same file, as this program reads it
+        hf_overrides: compare with the same file under vLLM's --hf-overrides
+        llama_flags: compare with the same file under flags of llama.cpp
+        length: the length of the text, for angles that depend on it
+        to: print the configuration as another program wants it, or all keys about position of a config.json of
+            transformers, by its model_type
+        json: print the table, or the difference, as JSON
+    """
+
+    file: Annotated[str, POSITIONAL]
+    other: Annotated[str | None, POSITIONAL] = None
+    program: Annotated[str, "PROGRAM", "--as"] = "transformers5"
+    other_program: Annotated[str | None, "PROGRAM", "--other-as"] = None
+    hf_overrides: Annotated[str | None, "JSON"] = None
+    llama_flags: Annotated[str | None, "FLAGS"] = None
+    length: Annotated[int | None, "TOKENS"] = None
+    to: Annotated[str | None, "FORMAT"] = None
+    json: bool = False
+
+
+def complete(parser: argparse.ArgumentParser) -> None:
+    """Add the names that --as, --other-as and --to take, which are read where programs and formats are."""
     from clockhands.explanation import FORMATS, PROGRAMS
     from clockhands.interchange.architectures import ARCHITECTURES
 
-    parser.add_argument(
-        "file",
-        help="a config.json or its folder, a hub name, a .gguf file, a params.json, or a file of Megatron's arguments",
-    )
-    parser.add_argument(
-        "other", nargs="?", help="another such file: print the first difference of the two, and its cause"
-    )
-    parser.add_argument("--as", dest="program", choices=PROGRAMS, default="transformers5",
-                        help="read config.json as this program does (default: transformers5)")  # fmt: skip
-    parser.add_argument("--other-as", dest="other_program", choices=PROGRAMS,
-                        help="compare with the other file, or the same file, as this program reads it")  # fmt: skip
-    parser.add_argument("--hf-overrides", metavar="JSON", help="compare with the same file under vLLM's --hf-overrides")
-    parser.add_argument("--llama-flags", metavar="FLAGS", help="compare with the same file under flags of llama.cpp")
-    parser.add_argument(
-        "--length", type=as_int, metavar="TOKENS", help="the length of the text, for angles that depend on it"
-    )
-    parser.add_argument(
-        "--to", choices=[*FORMATS, *ARCHITECTURES], metavar="FORMAT",
-        help=f"print the configuration as another program wants it ({', '.join(FORMATS)}), or all keys about position "
-        f"of a config.json of transformers, by its model_type ({', '.join(ARCHITECTURES)})",
-    )  # fmt: skip
-    parser.add_argument("--json", action="store_true", help="print the table, or the difference, as JSON")
+    for action in parser._actions:
+        if action.dest in ("program", "other_program"):
+            action.choices, action.metavar = PROGRAMS, None
+        elif action.dest == "to":
+            action.choices = [*FORMATS, *ARCHITECTURES]
+            action.help = (
+                f"print the configuration as another program wants it ({', '.join(FORMATS)}), or all keys about "
+                f"position of a config.json of transformers, by its model_type ({', '.join(ARCHITECTURES)})"
+            )
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: Options) -> int:
     """Explain one configuration, compare two (1 where they differ, as ``diff``), or write one for another program."""
     from clockhands.explanation import FORMATS, compare, convert, describe, describe_difference, read_positions, to_json
 
@@ -70,7 +84,7 @@ def run(options: argparse.Namespace) -> int:
     if options.to:
         if other is not None:
             raise UsageError("--to writes one configuration; leave out the other")
-        print(_convert_position_keys(options) if options.to not in FORMATS else convert(first, options.to))
+        print(_convert_position_keys(options, options.to) if options.to not in FORMATS else convert(first, options.to))
         return 0
     if other is None:
         print(json.dumps(to_json(first, options.length), indent=1) if options.json else describe(first, options.length))
@@ -83,7 +97,7 @@ def run(options: argparse.Namespace) -> int:
     return 0 if difference is None else 1
 
 
-def _leave_torch_out(options: argparse.Namespace) -> None:
+def _leave_torch_out(options: Options) -> None:
     """Keep transformers from importing torch, which takes longer than all the rest, where nothing of it is needed.
 
     Only where this command is the whole process: transformers looks for torch once, and goes without it from then on.
@@ -96,16 +110,16 @@ def _leave_torch_out(options: argparse.Namespace) -> None:
         os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
 
 
-def _convert_position_keys(options: argparse.Namespace) -> str:
+def _convert_position_keys(options: Options, to: str) -> str:
     """Write all keys about position of another architecture's configuration."""
     from clockhands.interchange.position_keys import convert_position_keys
 
     if options.program != "transformers5":
-        raise UsageError(f"--to {options.to} writes what transformers 5 reads; leave out --as")
-    return json.dumps(convert_position_keys(options.file, options.to), indent=2)
+        raise UsageError(f"--to {to} writes what transformers 5 reads; leave out --as")
+    return json.dumps(convert_position_keys(options.file, to), indent=2)
 
 
-def _find_other(options: argparse.Namespace) -> Positions | None:
+def _find_other(options: Options) -> Positions | None:
     """Return the configuration to compare with, if any is asked for."""
     from clockhands.explanation import read_positions
 

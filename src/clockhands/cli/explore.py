@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
-import shlex
 import sys
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
-from clockhands.cli.common import add_device, check_file, prepare
-from clockhands.files import write_text
-
-__all__ = ["EXAMPLES", "arguments", "run"]
+from clockhands.cli.common import Device, check_file, prepare
+from clockhands.cli.flags import POSITIONAL, REPEATED, write_command
 
 EXAMPLES = (
     "clockhands explore --out explore.html",
@@ -19,46 +17,40 @@ EXAMPLES = (
 )
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options."""
-    parser.add_argument("models", nargs="*", metavar="MODEL", help="folders of runs or checkpoints, or hub names "
-                        "(default: the models of the tour)")  # fmt: skip
-    parser.add_argument(
-        "--text",
-        action="append",
-        metavar="TEXT",
-        help="a sentence whose attention is recorded of a model that the page cannot run; a live model is given it to "
-        "begin with; once for each sentence",
-    )
-    parser.add_argument(
-        "--out", default="explore.html", metavar="FILE", help="the page to write (default: %(default)s)"
-    )
-    parser.add_argument("--overwrite", action="store_true", help="replace the page if it exists")
-    parser.add_argument(
-        "--tour",
-        default="runs/tour",
-        metavar="FOLDER",
-        help="the folder of the tour; if it does not exist, the tour is run (default: %(default)s)",
-    )
-    parser.add_argument("--quiet", action="store_true", help="show no progress")
-    add_device(parser)
+@dataclass(frozen=True, kw_only=True)
+class Options(Device):
+    """Which models are on the page, and where it goes.
+
+    Args:
+        models: folders of runs or checkpoints, or hub names (default: the models of the tour)
+        text: a sentence whose attention is recorded of a model that the page cannot run; a live model is given it to
+            begin with; once for each sentence
+        out: the page to write
+        overwrite: replace the page if it exists
+        tour: the folder of the tour; if it does not exist, the tour is run
+        quiet: show no progress
+    """
+
+    models: Annotated[tuple[str, ...], "MODEL", POSITIONAL] = ()
+    text: Annotated[tuple[str, ...], "TEXT", REPEATED] = ()
+    out: Annotated[str, "FILE"] = "explore.html"
+    overwrite: bool = False
+    tour: Annotated[str, "FOLDER"] = "runs/tour"
+    quiet: bool = False
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: Options) -> int:
     """Write the page and print where it is."""
     check_file("--out", options.out, overwrite=options.overwrite, suffix=".html")
     prepare(options)
-    from clockhands.exploring import make_page, prepare_checkpoint
+    from clockhands.exploring import explore
 
-    texts = options.text or []
-    models = []
-    for (name, label), source in _find_sources(options).items():
-        _say(options, f"measuring {label}")
-        models.append(prepare_checkpoint(source, name, label, texts, device=options.device))
-    command = shlex.join(
-        ["clockhands", "explore", *options.models, *(part for text in texts for part in ("--text", text))]
-    )
-    page = write_text(options.out, make_page(models, command))
+    sources = _find_sources(options)
+    command = write_command("explore", options, ("out", "overwrite", "tour", "quiet", "device", "threads"))
+    page, models = explore(
+        list(sources.values()), options.out, texts=options.text, device=options.device, labels=list(sources),
+        say=lambda text: _say(options, text), command=command,
+    )  # fmt: skip
     live = sum(model.is_live for model in models)
     counts = [(live, "live model"), (len(models) - live, "recorded model")]
     summary = ", ".join(f"{count} {what}{'' if count == 1 else 's'}" for count, what in counts if count)
@@ -66,7 +58,7 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _find_sources(options: argparse.Namespace) -> dict[tuple[str, str], str]:
+def _find_sources(options: Options) -> dict[tuple[str, str], str]:
     """Return folders or hub names by key and label: those that are named, or those of the tour."""
     from clockhands.exploring import find_tour_models, name_models
 
@@ -76,6 +68,6 @@ def _find_sources(options: argparse.Namespace) -> dict[tuple[str, str], str]:
     return {(name, name): source for name, source in zip(name_models(options.models), options.models, strict=True)}
 
 
-def _say(options: argparse.Namespace, text: str) -> None:
+def _say(options: Options, text: str) -> None:
     if not options.quiet:
         print(text, file=sys.stderr, flush=True)

@@ -2,24 +2,120 @@
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Literal
 
-from clockhands.cli.common import prepare, report_new_folder
-from clockhands.cli.extend_options import arguments, find_longest, make_tuning, validate, write_command
-from clockhands.cli.positions import open_model
+from clockhands.cli.common import Device, Opening, open_model, prepare, report_new_folder
+from clockhands.cli.flags import POSITIONAL, write_command
 from clockhands.errors import UsageError
+from clockhands.options import Seed, defaults_of, options_of
 
 if TYPE_CHECKING:
-    from clockhands.extension import Plan
+    from clockhands.extension import Plan, Tuning
     from clockhands.findings import Findings
     from clockhands.models import LanguageModel
     from clockhands.progress import ProgressCounter
 
-__all__ = ["EXAMPLES", "arguments", "run"]
 
+@dataclass(frozen=True, kw_only=True)
+class Options(Opening, Device):
+    """What is measured and made longer, and how.
+
+    Args:
+        run: a run or Hugging Face model that continues text or fills in masked tokens
+        to: the longest text: tokens, or 2x the trained
+        only: say how far the model reads as it is, and stop
+        evaluations: factors that the search tries; 0 searches none
+        train: train the chosen model so many steps
+        windows: train in windows of the trained length with positions all over the new one (default), or of the new
+            length
+        learning_rate: of the training (default: 0.1 / d_model)
+        text: what it reads (default: the run's own corpus, or Python's library)
+        texts: texts whose loss is measured; a choice reads more, if short
+        items: questions of each task at each length
+        margin: nats per token that a length may cost
+        trained: the trained length, where the model does not say it or says it wrongly
+        seed: of the questions
+        out: where the model and the page go
+        json: print the findings as JSON; with --only measure, instead of writing a page
+    """
+
+    run: Annotated[str, "MODEL", POSITIONAL]
+    to: Annotated[str, "LENGTH"] = "8x"
+    only: Literal["measure"] | None = None
+    evaluations: Annotated[int, "N"] = 64
+    train: Annotated[int | None, "STEPS"] = None
+    windows: Literal["skip", "full"] | None = None
+    learning_rate: Annotated[float | None, "RATE"] = None
+    text: Annotated[tuple[str, ...], "FILE"] = ()
+    texts: Annotated[int, "N"] = 32
+    items: Annotated[int, "N"] = 60
+    margin: Annotated[float, "NATS"] = 0.05
+    trained: Annotated[int | None, "TOKENS"] = None
+    seed: Annotated[Seed, "N"] = 0
+    out: Annotated[str, "FOLDER"] = "extended"
+    json: bool = False
+
+
+def validate(options: Options) -> None:
+    """Raise UsageError for options that exclude each other, and for numbers from which nothing could be concluded."""
+    for name, least in (("texts", 8), ("items", 10)):
+        if getattr(options, name) < least:
+            raise UsageError(f"--{name} is {getattr(options, name)}; at least {least} are needed for an interval")
+    if options.evaluations < 0:
+        raise UsageError(f"--evaluations is {options.evaluations}; give 0 for no search, or more")
+    if options.only is None:
+        from clockhands.extension.write import refuse_taken
+
+        refuse_taken(Path(options.out))
+    elif said := _list_said(options, ("evaluations",)):
+        raise UsageError(f"--only measure stops before the search; leave out {said[0]}")
+    make_tuning(options)
+    if options.trained is not None and options.trained < 1:
+        raise UsageError(f"--trained is {options.trained}; give the number of tokens of a trained text, 1 or more")
+    if not options.margin > 0:
+        raise UsageError(f"--margin is {options.margin}; give a number of nats above 0")
+
+
+def _list_said(options: Options, names: Iterable[str]) -> list[str]:
+    """Return those of some options whose values are not those that they have when nobody gives them."""
+    usual = defaults_of(options_of(Options))
+    return [f"--{name.replace('_', '-')}" for name in names if getattr(options, name) != usual[name]]
+
+
+def make_tuning(options: Options) -> Tuning | None:
+    """Return how to train, or None. Raises UsageError for options of a training that is not asked for."""
+    if options.train is None:
+        if said := _list_said(options, ("windows", "learning_rate")):
+            verb = "says" if len(said) == 1 else "say"
+            raise UsageError(f"{' and '.join(said)} {verb} how to train; give --train STEPS beside")
+        return None
+    if options.only:
+        raise UsageError("--only measure stops before training; leave out --train")
+    from clockhands.extension import Tuning
+
+    return Tuning(options.train, options.windows or "skip", learning_rate=options.learning_rate, seed=options.seed)
+
+
+def find_longest(to: str, trained: int) -> int:
+    """Return the longest length. Raises UsageError for what is no length, and for one below the trained."""
+    word = to.strip()
+    try:
+        longest = int(float(word.removesuffix("x")) * trained) if word.endswith("x") else int(word)
+    except (ValueError, OverflowError):
+        raise UsageError(f"--to {to}: that is neither a number of tokens nor a multiple like 8x") from None
+    if longest < trained:
+        raise UsageError(
+            f"--to {to} is {longest:,} tokens, less than the {trained:,} that the model was trained on; give a factor "
+            "of 1 or more"
+        )
+    return longest
+
+
+UNTOLD = ("out", "json", "device", "threads", "trust_remote_code")
+"""Options that the command beside the findings does not repeat."""
 EXAMPLES = (
     "clockhands extend runs/stdlib --only measure --to 2x --text my.txt --texts 8 --items 10 --out measured",
     "clockhands extend llama --only measure --to 2x --text my.txt --texts 8 --items 10 --trained 64 --json",
@@ -29,14 +125,14 @@ EXAMPLES = (
 )
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: Options) -> int:
     """Measure how far a model reads; unless that is all, choose what makes it read further and write it."""
     validate(options)
     prepare(options)
     if options.only:
         return _measure(options)
     from clockhands.extension.write import refuse_taken
-    from clockhands.locking import lock_folder
+    from clockhands.files import lock_folder
     from clockhands.progress import ProgressCounter
 
     with lock_folder(Path(options.out)), ProgressCounter() as progress:
@@ -45,7 +141,7 @@ def run(options: argparse.Namespace) -> int:
         return _show(findings, _place_page(options) / "index.html", options)
 
 
-def _measure(options: argparse.Namespace) -> int:
+def _measure(options: Options) -> int:
     """Measure a model as it is; write the page, or print the findings."""
     from clockhands.extension import measure_only
     from clockhands.progress import ProgressCounter
@@ -57,7 +153,7 @@ def _measure(options: argparse.Namespace) -> int:
     return _show(findings, page, options)
 
 
-def _extend(options: argparse.Namespace, progress: ProgressCounter) -> Findings:
+def _extend(options: Options, progress: ProgressCounter) -> Findings:
     """Choose what makes a model of text read further, write it, and return what was found."""
     from clockhands.extension import extend
 
@@ -69,7 +165,7 @@ def _extend(options: argparse.Namespace, progress: ProgressCounter) -> Findings:
     )
 
 
-def _open(options: argparse.Namespace) -> tuple[LanguageModel, Plan]:
+def _open(options: Options) -> tuple[LanguageModel, Plan]:
     """Open the model, and say what is to be found out about it."""
     from clockhands.extension import Plan
     from clockhands.generation import to_language_model
@@ -80,12 +176,12 @@ def _open(options: argparse.Namespace) -> tuple[LanguageModel, Plan]:
     documents, text = _read_text(model, options)
     plan = Plan(
         documents, text, trained, longest, options.texts, options.items, options.evaluations, options.margin,
-        options.seed, make_tuning(options), write_command(options),
+        options.seed, make_tuning(options), write_command("extend", options, UNTOLD),
     )  # fmt: skip
     return model, plan
 
 
-def _find_trained(model: LanguageModel, options: argparse.Namespace) -> int:
+def _find_trained(model: LanguageModel, options: Options) -> int:
     """Return the trained length. Raises UsageError where nobody says it."""
     trained = model.trained_length if options.trained is None else options.trained
     if trained is None:
@@ -93,7 +189,7 @@ def _find_trained(model: LanguageModel, options: argparse.Namespace) -> int:
     return trained
 
 
-def _read_text(model: LanguageModel, options: argparse.Namespace) -> tuple[Sequence[str], str]:
+def _read_text(model: LanguageModel, options: Options) -> tuple[Sequence[str], str]:
     """Return the documents that are read, and what they are."""
     from clockhands.data import open_corpus
     from clockhands.data.readers import read_documents
@@ -111,14 +207,14 @@ def _read_text(model: LanguageModel, options: argparse.Namespace) -> tuple[Seque
     return corpus.documents("test"), corpus.description
 
 
-def _place_page(options: argparse.Namespace) -> Path:
+def _place_page(options: Options) -> Path:
     """Return the folder of the page: beside the model that is written, or alone."""
     from clockhands.extension.write import REPORT
 
     return Path(options.out) if options.only else Path(options.out) / REPORT
 
 
-def _write_page(findings: Findings, options: argparse.Namespace) -> Path:
+def _write_page(findings: Findings, options: Options) -> Path:
     """Write the page and return its path."""
     from clockhands.report import write
 
@@ -127,7 +223,7 @@ def _write_page(findings: Findings, options: argparse.Namespace) -> Path:
         return write(findings, folder)[0]
 
 
-def _show(findings: Findings, page: Path | None, options: argparse.Namespace) -> int:
+def _show(findings: Findings, page: Path | None, options: Options) -> int:
     """Print the verdicts and where the page is, or everything as JSON."""
     from clockhands.report import show
 

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import argparse
-import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Literal
 
-from clockhands.cli.common import add_device, as_int, prepare, report_new_folder
+from clockhands.cli.common import Device, prepare, report_new_folder
+from clockhands.cli.flags import POSITIONAL, REPEATED, write_command
 from clockhands.errors import UsageError
 
 if TYPE_CHECKING:
     from clockhands.findings import Findings
     from clockhands.models.subject import Side
-
-__all__ = ["EXAMPLES", "arguments", "run"]
 
 EXAMPLES = (
     "clockhands inspect runs/tour",
@@ -29,46 +27,40 @@ EXAMPLES = (
 )
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options."""
-    parser.add_argument(
-        "model", nargs="+", help="folder of a run or checkpoint, or a hub name; two are set side by side"
-    )
-    parser.add_argument(
-        "--side",
-        choices=("encoder", "decoder", "both"),
-        help="which stack of an encoder-decoder, or both side by side (default: its encoder)",
-    )
-    parser.add_argument("--text", metavar="FILE", nargs="+", help="text to measure on (default: built-in English)")
-    parser.add_argument(
-        "--tokenizer", metavar="NAME", help="folder or hub name of a tokenizer (default: the model's own)"
-    )
-    parser.add_argument(
-        "--ids",
-        metavar="FILE.npy",
-        help="token ids instead of text, as numpy.save wrote them: [texts, tokens], or [tokens] to be cut into windows",
-    )
-    parser.add_argument(
-        "--sentence",
-        action="append",
-        metavar="TEXT",
-        help="show this sentence: attention, its four terms, two words swapped; once for each sentence",
-    )
-    parser.add_argument("--out", metavar="FOLDER", default="report", help="where the page goes (default: %(default)s)")
-    parser.add_argument("--json", action="store_true", help="print the findings as JSON instead of writing a page")
-    parser.add_argument("--texts", type=as_int, default=96, help="windows of text to read (default: %(default)s)")
-    parser.add_argument("--length", type=as_int, help="tokens in a window (default: 128, or what the model can read)")
-    parser.add_argument(
-        "--control",
-        action=argparse.BooleanOptionalAction,
-        default=None,
-        help="also measure the same model with fresh weights (default: unless it is very large)",
-    )
-    parser.add_argument("--trust-remote-code", action="store_true", help="run code that a checkpoint brings with it")
-    add_device(parser)
+@dataclass(frozen=True, kw_only=True)
+class Options(Device):
+    """What is measured, on which text, and where the page goes.
+
+    Args:
+        model: folder of a run or checkpoint, or a hub name; two are set side by side
+        side: which stack of an encoder-decoder, or both side by side (default: its encoder)
+        text: text to measure on (default: built-in English)
+        tokenizer: folder or hub name of a tokenizer (default: the model's own)
+        ids: token ids instead of text, as numpy.save wrote them: [texts, tokens], or [tokens] to be cut into windows
+        sentence: show this sentence: attention, its four terms, two words swapped; once for each sentence
+        out: where the page goes
+        json: print the findings as JSON instead of writing a page
+        texts: windows of text to read
+        length: tokens in a window (default: 128, or what the model can read)
+        control: also measure the same model with fresh weights (default: unless it is very large)
+        trust_remote_code: run code that a checkpoint brings with it
+    """
+
+    model: Annotated[tuple[str, ...], POSITIONAL]
+    side: Literal["encoder", "decoder", "both"] | None = None
+    text: Annotated[tuple[str, ...], "FILE"] = ()
+    tokenizer: Annotated[str | None, "NAME"] = None
+    ids: Annotated[str | None, "FILE.npy"] = None
+    sentence: Annotated[tuple[str, ...], "TEXT", REPEATED] = ()
+    out: Annotated[str, "FOLDER"] = "report"
+    json: bool = False
+    texts: Annotated[int, "N"] = 96
+    length: Annotated[int | None, "N"] = None
+    control: bool | None = None
+    trust_remote_code: bool = False
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: Options) -> int:
     """Measure a model or two, and write a page or print the findings."""
     if len(options.model) > 2:
         raise UsageError(f"inspect takes one model or two to set side by side, not {len(options.model)}")
@@ -76,9 +68,9 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError(f"--texts is {options.texts}; at least 8 windows are needed to tell position from chance")
     if options.length is not None and options.length < 8:
         raise UsageError(f"--length is {options.length}; a window has at least 8 tokens")
-    if options.ids is not None and options.text is not None:
+    if options.ids is not None and options.text:
         raise UsageError("--text and --ids exclude each other: give the text, or its token ids")
-    if any(not sentence.strip() for sentence in options.sentence or ()):
+    if any(not sentence.strip() for sentence in options.sentence):
         raise UsageError("--sentence is empty; give a sentence of at least two tokens")
     if options.side == "both" and len(options.model) > 1:
         raise UsageError("--side both sets two stacks of one model side by side; give one model, or one side of two")
@@ -115,7 +107,7 @@ def _list_notes(each_model: list[Findings], compared: Findings) -> Iterator[str]
         yield f"some measures are not comparable: {'; '.join(reasons)}{advice}"
 
 
-def _inspect(model: str, side: Side | None, options: argparse.Namespace) -> Findings:
+def _inspect(model: str, side: Side | None, options: Options) -> Findings:
     from clockhands.inspection import inspect
 
     return inspect(
@@ -125,19 +117,19 @@ def _inspect(model: str, side: Side | None, options: argparse.Namespace) -> Find
         ids=options.ids,
         length=options.length,
         count=options.texts,
-        sentences=options.sentence or (),
+        sentences=options.sentence,
         control=options.control,
         side=side,
         device=_choose_device(options.device),
         trust_remote_code=options.trust_remote_code,
         progress=True,
-        command=_write_command(options),
+        command=write_command("inspect", options, ("out", "json", "device", "threads")),
     )
 
 
-def _read_texts(files: list[str] | None) -> list[str] | None:
+def _read_texts(files: Sequence[str]) -> list[str] | None:
     """Read the text files; None where none are given."""
-    if files is None:
+    if not files:
         return None
     from clockhands.data.readers import read_documents
 
@@ -149,18 +141,3 @@ def _choose_device(name: str | None) -> str:
     import torch
 
     return name or ("cuda" if torch.cuda.is_available() else "cpu")
-
-
-def _write_command(options: argparse.Namespace) -> str:
-    """Return the command that measures this again."""
-    words = ["clockhands", "inspect", *options.model]
-    words += ["--side", options.side] if options.side else []
-    words += ["--text", *options.text] if options.text else []
-    words += [word for sentence in options.sentence or () for word in ("--sentence", sentence)]
-    words += ["--ids", options.ids] if options.ids else []
-    words += ["--tokenizer", options.tokenizer] if options.tokenizer else []
-    words += ["--length", str(options.length)] if options.length else []
-    words += ["--texts", str(options.texts)] if options.texts != 96 else []
-    words += [] if options.control is None else ["--control" if options.control else "--no-control"]
-    words += ["--trust-remote-code"] if options.trust_remote_code else []
-    return shlex.join(words)

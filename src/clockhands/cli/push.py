@@ -2,26 +2,38 @@
 
 from __future__ import annotations
 
-import argparse
+from dataclasses import dataclass
+from typing import Annotated
 
-__all__ = ["EXAMPLES", "arguments", "run"]
+from clockhands.cli.flags import POSITIONAL
 
 EXAMPLES = ("clockhands push runs/numbers me/numbers --dry-run",)
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options."""
-    parser.add_argument("run", help="a finished run")
-    parser.add_argument("name", help="of the model on the hub: USER/MODEL")
-    parser.add_argument("--private", action="store_true", help="make a repository that only you can see, if it is new")
-    parser.add_argument("--revision", metavar="BRANCH", help="a branch that exists there (default: main)")
-    parser.add_argument("--message", metavar="TEXT", help="of the commit")
-    parser.add_argument("--dry-run", action="store_true", help="list the files, and send nothing")
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What is uploaded, and where to.
+
+    Args:
+        run: a finished run
+        name: of the model on the hub: USER/MODEL
+        private: make a repository that only you can see, if it is new
+        revision: a branch that exists there (default: main)
+        message: of the commit
+        dry_run: list the files, and send nothing
+    """
+
+    run: Annotated[str, POSITIONAL]
+    name: Annotated[str, POSITIONAL]
+    private: bool = False
+    revision: Annotated[str | None, "BRANCH"] = None
+    message: Annotated[str | None, "TEXT"] = None
+    dry_run: bool = False
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: Options) -> int:
     """Upload, or say what would be uploaded."""
-    from clockhands.runs.hub import collect_files, push_run, refuse_name
+    from clockhands.runs.export import collect_files, push, refuse_name
 
     if options.dry_run:
         refuse_name(options.name)
@@ -30,7 +42,7 @@ def run(options: argparse.Namespace) -> int:
             print(f"{path}  {size:,} bytes")
         print(f"nothing was sent; without --dry-run these files become the model {options.name} on the hub")
         return 0
-    address = push_run(
+    address = push(
         options.run, options.name, private=options.private, revision=options.revision, message=options.message
     )
     print(address)

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-import argparse
+import contextlib
+import hashlib
+import io
 import json
-from collections.abc import Mapping
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
+from clockhands import __version__
 from clockhands.catalogue import UnknownNameError
 from clockhands.cli.common import check_file
-from clockhands.errors import ConfigError, UsageError, describe_unknown
+from clockhands.cli.flags import POSITIONAL
+from clockhands.errors import ConfigError, DataError, UsageError, describe_unknown
 from clockhands.files import write_text
 from clockhands.options import options_of, parse, read_assignments
 
@@ -21,8 +28,6 @@ if TYPE_CHECKING:
     from clockhands.scheme_pages.page import Page
     from clockhands.scheme_pages.variants import Variant
 
-__all__ = ["BARS", "EXAMPLES", "ROOM_FOR_IDEAS", "SHADES", "arguments", "run"]
-
 EXAMPLES = (
     "clockhands schemes",
     "clockhands schemes sinusoidal",
@@ -32,26 +37,78 @@ EXAMPLES = (
 )
 SHADES, BARS, HIDDEN = " ░▒▓█", "▁▂▃▄▅▆▇█", "╱"
 ROOM_FOR_IDEAS = 130
+MOST_KEPT = 200
+"""Printed texts that are kept, the oldest of which make room for new ones."""
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options."""
-    parser.add_argument(
-        "name", nargs="?", help="the scheme, spectrum, form or transform to explain (default: list them all)"
-    )
-    parser.add_argument(
-        "options",
-        nargs="*",
-        metavar="option=value",
-        help="options of the scheme, such as base=500000, and sizes, such as num_heads=40",
-    )
-    parser.add_argument("--draw", metavar="FILE.svg", help="draw the scheme to a file")
-    parser.add_argument("--overwrite", action="store_true", help="replace the file of --draw if it exists")
-    parser.add_argument("--json", action="store_true", help="print the list, or the explanation, as JSON")
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What is explained, and how it is shown.
+
+    Args:
+        name: the scheme, spectrum, form or transform to explain, or what is printed of a side: 'rope +
+            window(left=511)' (default: list them all)
+        options: options of the scheme, such as base=500000, and sizes, such as num_heads=40
+        draw: draw the scheme to a file
+        overwrite: replace the file of --draw if it exists
+        json: print the list, or the explanation, as JSON
+    """
+
+    name: Annotated[str | None, POSITIONAL] = None
+    options: Annotated[tuple[str, ...], "option=value", POSITIONAL] = ()
+    draw: Annotated[str | None, "FILE.svg"] = None
+    overwrite: bool = False
+    json: bool = False
 
 
-def run(options: argparse.Namespace) -> int:
-    """List the schemes, or explain and draw one."""
+def run(options: Options) -> int:
+    """List the schemes, or explain and draw one. What was printed is kept, so that it is told again without torch."""
+    if options.draw:
+        _show(options)
+        return 0
+    key = json.dumps([options.name, options.options, options.json, shutil.get_terminal_size().columns])
+    place, stamp = _find_kept(), _stamp_package()
+    texts = _read_kept(place, stamp)
+    if key in texts:
+        print(texts[key], end="")
+        return 0
+    with contextlib.redirect_stdout(io.StringIO()) as shown:
+        _show(options)
+    print(shown.getvalue(), end="")
+    texts = {**dict(list(texts.items())[1 - MOST_KEPT :]), key: shown.getvalue()}
+    with contextlib.suppress(DataError):  # a home that nobody may write into
+        write_text(place, json.dumps({"stamp": stamp, "texts": texts}))
+    return 0
+
+
+def _read_kept(place: Path, stamp: str) -> dict[str, str]:
+    """Return what was printed by this version of the package, by what was asked for; nothing of a damaged file."""
+    from clockhands.reading import read_json
+
+    try:
+        kept = read_json(place, DataError)
+    except DataError:
+        return {}
+    texts = kept.get("texts") if kept.get("stamp") == stamp else None
+    return {key: text for key, text in texts.items() if isinstance(text, str)} if isinstance(texts, dict) else {}
+
+
+def _find_kept() -> Path:
+    """Return the file in the user's cache that holds what was printed of schemes."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "clockhands" / "schemes.json"
+
+
+def _stamp_package() -> str:
+    """Return what changes with this version of the package, and with every edit of what its pages are made of."""
+    package = Path(__file__).parents[1]
+    folders = (package / name for name in ("schemes", "scheme_pages", "positions", "cli", "attention"))
+    files = [*package.glob("*.py"), *(file for folder in folders for file in folder.rglob("*.*"))]
+    times = sorted(f"{file.name}{file.stat().st_mtime_ns}" for file in files if file.suffix in (".py", ".json"))
+    return f"{__version__} {hashlib.sha256(' '.join(times).encode()).hexdigest()}"
+
+
+def _show(options: Options) -> None:
+    """Print the list or the explanation, and draw the scheme."""
     from clockhands.scheme_pages.page import list_rows, make_page, make_pages
     from clockhands.scheme_pages.variants import find_variant
 
@@ -59,21 +116,20 @@ def run(options: argparse.Namespace) -> int:
         if options.draw:
             raise UsageError("--draw needs the name of a scheme: clockhands schemes sinusoidal --draw sinusoidal.svg")
         print(json.dumps(list_rows(), indent=1)) if options.json else _list(make_pages())
-        return 0
+        return
     variant = find_variant(options.name)
     if variant is not None:
         _explain_variant(variant, options)
-        return 0
+        return
     check_file("--draw", options.draw, overwrite=options.overwrite, suffix=".svg")
-    options_set, sizes = _read(options.name, options.options)
-    scheme_page = make_page(options.name, options_set, sizes)
+    name, options_set, sizes = _read(options.name, options.options)
+    scheme_page = make_page(name, options_set, sizes)
     if options.draw:
-        _draw(options.name, options_set, options.draw)
+        _draw(name, options_set, options.draw)
     print(json.dumps(scheme_page.to_dict(), indent=1)) if options.json else _print_page(scheme_page, options_set)
-    return 0
 
 
-def _explain_variant(variant: Variant, options: argparse.Namespace) -> None:
+def _explain_variant(variant: Variant, options: Options) -> None:
     """Print how to write a spectrum, form or transform. Raises UsageError for what only a scheme takes."""
     from clockhands.scheme_pages.variants import describe_variant
 
@@ -84,14 +140,15 @@ def _explain_variant(variant: Variant, options: argparse.Namespace) -> None:
     print(json.dumps(asdict(variant), indent=1) if options.json else describe_variant(variant))
 
 
-def _read(name: str, written: list[str]) -> tuple[dict[str, Any], dict[str, int]]:
-    """Return the values of ``base=500`` and its like by name: options, and sizes as ``num_heads=40``.
+def _read(name: str, written: Sequence[str]) -> tuple[str, dict[str, Any], dict[str, int]]:
+    """Return the name of the scheme, and the values of ``base=500``: options, and sizes as ``num_heads=40``.
 
     Raises ConfigError for what has another form, and UnknownNameError for a name that no row of the list has.
     """
     from clockhands.scheme_pages.variants import VARIANTS
-    from clockhands.schemes import CATALOGUE, list_meant, list_sizes
+    from clockhands.schemes import CATALOGUE, list_meant, list_sizes, read_part
 
+    name, table = read_part(name)
     if name not in CATALOGUE:
         if list_meant(name, CATALOGUE):
             raise UnknownNameError(CATALOGUE.describe_unknown_name(name))
@@ -104,7 +161,8 @@ def _read(name: str, written: list[str]) -> tuple[dict[str, Any], dict[str, int]
              if not (isinstance(value, int) and value > 0)]  # fmt: skip
     if wrong:
         raise ConfigError(wrong, f"scheme {name!r}")
-    return {key: parse(value, known[key].type) if key in known else value for key, value in values.items()}, sizes
+    given = {key: parse(value, known[key].type) if key in known else value for key, value in values.items()}
+    return name, {**table, **given}, sizes
 
 
 def _list(everything: list[Page]) -> None:

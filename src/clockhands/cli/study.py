@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import argparse
-import shlex
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
-from clockhands.cli.common import as_int, report_new_folder
-from clockhands.cli.compare import execute, find_task, present
-from clockhands.cli.compare_options import FORMATS, add_running
+from clockhands.cli.common import report_new_folder
+from clockhands.cli.compare import Format, Running, execute, find_task, present
+from clockhands.cli.flags import POSITIONAL, write_command
 from clockhands.errors import UsageError
 from clockhands.files import write_text
+from clockhands.options import options_of
 
 if TYPE_CHECKING:
     from clockhands.comparison import Comparison
     from clockhands.data.trigram import Floor
     from clockhands.studies import Study
-
-__all__ = ["EXAMPLES", "arguments", "run"]
 
 EXAMPLES = (
     "clockhands study",
@@ -28,47 +25,43 @@ EXAMPLES = (
 )
 
 
-SCALES = (
+Scale: TypeAlias = Literal[
     "cpu", "long", "longest", "rates", "further", "bases", "bases-longer", "roles", "numbers", "stdlib",
     "roles-long", "stdlib-long", "twice", "twice-long", "twice-more", "post", "scores", "finer", "finer-long",
     "wide", "wide-long", "wider", "gpu", "paper",
-)  # fmt: skip
+]  # fmt: skip
 """The names of ``clockhands.studies.scaling.SIZES``, typed again here because importing them imports torch."""
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options."""
-    parser.add_argument("name", nargs="?", help="the study to run (default: list them all)")
-    parser.add_argument(
-        "--seeds",
-        type=as_int,
-        metavar="N",
-        help="train every variant with N seeds (default: as many as the study plans, 5 or more)",
-    )
-    parser.add_argument(
-        "--scale",
-        choices=SCALES,
-        default="cpu",
-        help="run it as planned (cpu, the default), with four or ten times the training (long, longest), with other "
-        "learning rates (rates), further variants (further), bases of the rotation (bases, bases-longer) or factors "
-        "of the scores of attention (scores), with more seeds and test items (finer, finer-long), on another task "
-        "(roles, numbers, stdlib; roles-long and stdlib-long train longer), with post-norm (post), with a wider model "
-        "(twice, wide and wider; twice-long and wide-long train longer, twice-more has more seeds), or a wider and "
-        "deeper one (gpu, paper)",
-    )
-    parser.add_argument(
-        "--out", metavar="FOLDER", help="where results and page are written (default: runs/studies/NAME, or NAME-SCALE)"
-    )
-    parser.add_argument(
-        "--dry-run", action="store_true", help="print the plan and how long it takes; train nothing else"
-    )
-    parser.add_argument("--format", choices=FORMATS, default="page",
-                        help="write a page, or print the table as Markdown, LaTeX or CSV (default: page)")  # fmt: skip
-    parser.add_argument("--text", metavar="FOLDER", help="the text of a study that reads text which you have to give")
-    add_running(parser)
+@dataclass(frozen=True, kw_only=True)
+class Options(Running):
+    """Which study is run, and how.
+
+    Args:
+        name: the study to run (default: list them all)
+        seeds: train every variant with N seeds (default: as many as the study plans, 5 or more)
+        scale: run it as planned (cpu), with four or ten times the training (long, longest), with other learning rates
+            (rates), further variants (further), bases of the rotation (bases, bases-longer) or factors of the scores of
+            attention (scores), with more seeds and test items (finer, finer-long), on another task (roles, numbers,
+            stdlib; roles-long and stdlib-long train longer), with post-norm (post), with a wider model (twice, wide and
+            wider; twice-long and wide-long train longer, twice-more has more seeds), or a wider and deeper one (gpu,
+            paper)
+        out: where results and page are written (default: runs/studies/NAME, or NAME-SCALE)
+        dry_run: print the plan and how long it takes; train nothing else
+        format: write a page, or print the table as Markdown, LaTeX or CSV
+        text: the text of a study that reads text which you have to give
+    """
+
+    name: Annotated[str | None, POSITIONAL] = None
+    seeds: Annotated[int | None, "N"] = None
+    scale: Scale = "cpu"
+    out: Annotated[str | None, "FOLDER"] = None
+    dry_run: bool = False
+    format: Format = "page"
+    text: Annotated[str | None, "FOLDER"] = None
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: Options) -> int:
     """List the studies, or run one, print its answer and write its page."""
     from clockhands.studies import STUDIES
 
@@ -95,30 +88,30 @@ def run(options: argparse.Namespace) -> int:
         return describe(plan, options.workers, options.threads)
 
     folder = options.name if options.scale == "cpu" else f"{options.name}-{options.scale}"
-    options.out = options.out or str(Path("runs") / "studies" / folder)
-    with report_new_folder(options.out, quiet=options.quiet):
-        comparison = execute(plan, options, options.out)
-    write_text(Path(options.out) / "study.json", comparison.to_json())
+    out = options.out or str(Path("runs") / "studies" / folder)
+    options = replace(options, out=out)
+    with report_new_folder(out, quiet=options.quiet):
+        comparison = execute(plan, options, out)
+    write_text(Path(out) / "study.json", comparison.to_json())
     check_baseline(study, comparison)
     floor = find_plan_floor(plan)
     check_floor(study, comparison, floor)
     return _show_study(study, comparison, floor, options)
 
 
-def _show_study(study: Study, comparison: Comparison, floor: Floor | None, options: argparse.Namespace) -> int:
+def _show_study(study: Study, comparison: Comparison, floor: Floor | None, options: Options) -> int:
     """Print question, facts, table and answer, and write the page; or print the table alone. 1 if no trial finished."""
-    seeds = "" if options.seeds is None else f" --seeds {options.seeds}"
-    scale = "" if options.scale == "cpu" else f" --scale {options.scale}"
-    text = f" --text {shlex.quote(options.text)}" if options.text else ""
     if options.format != "page":
         return present(comparison, options, "")
     from clockhands.cli.trials import print_verdicts
     from clockhands.report import show, write
     from clockhands.studies import conclude_study
 
-    findings = conclude_study(study, comparison, f"clockhands study {study.name}{seeds}{scale}{text}")
+    findings = conclude_study(
+        study, comparison, write_command("study", options, ("out", "format", *options_of(Running)))
+    )
     findings = replace(findings, items=(*findings.items, *find_task(comparison, floor)))
-    page = write(findings, Path(options.out), name="report.html")[0]
+    page = write(findings, Path(str(options.out)), name="report.html")[0]
     show(findings)
     print_verdicts(comparison)
     print(f"\nThe page: {page}")

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import argparse
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from clockhands.cli.common import as_int, as_seed, report_new_folder
+from clockhands.cli.common import report_new_folder
+from clockhands.cli.flags import POSITIONAL
 from clockhands.errors import UsageError
-from clockhands.options import read_assignments
-
-__all__ = ["EXAMPLES", "FLAGS", "arguments", "run"]
+from clockhands.options import Seed, read_assignments
 
 EXAMPLES = (
     "clockhands train recipes/numbers.toml --set training.max_steps=20 --out runs/numbers",
@@ -34,69 +33,55 @@ FLAGS = {
 }
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options."""
-    parser.add_argument(
-        "recipe",
-        nargs="?",
-        help="a recipe (TOML) such as recipes/numbers.toml; without one, the options below say what to train",
-    )
-    _add_text(parser)
-    parser.add_argument("--preset", metavar="NAME", help="the sizes of a known model: paper-base, tutorial or tiny")
-    parser.add_argument(
-        "--set",
-        nargs="+",
-        action="extend",
-        default=[],
-        metavar="KEY=VALUE",
-        dest="overrides",
-        help="set any key of the recipe, such as training.max_steps=2000 position.scheme=rope",
-    )
-    parser.add_argument(
-        "--out",
-        metavar="RUN",
-        help="the folder of the run, which is made (default: runs/NAME, with the name of the recipe or corpus)",
-    )
-    parser.add_argument("--overwrite", action="store_true", help="replace the run if it exists")
-    parser.add_argument(
-        "--resume", metavar="RUN", help="continue a run from its last checkpoint, as if it had not stopped"
-    )
-    parser.add_argument("--threads", type=as_int, metavar="N", help="use N processor threads (default: torch decides)")
-    parser.add_argument(
-        "--seed",
-        type=as_seed,
-        metavar="N",
-        help="the seed of the weights, dropout and batches (default: that of the recipe, or 0)",
-    )
-    parser.add_argument(
-        "--dry-run", action="store_true", help="print the whole recipe and the size of the model; train nothing"
-    )
-    parser.add_argument("--quiet", action="store_true", help="show no progress")
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What is trained, and where it goes.
+
+    Args:
+        recipe: a recipe (TOML) such as recipes/numbers.toml; without one, the options below say what to train
+        source: text to learn to translate, one sentence a line
+        target: the translation of --source, line by line
+        validation_source: text for validation (default: 2 % of --source is held out)
+        validation_target: the translation of --validation-source
+        data: pairs of sentences: TSV, CSV or JSON Lines with the columns source and target
+        text: plain text, to train a language model
+        corpus: a corpus, such as numbers, roles, algorithms or stdlib
+        preset: the sizes of a known model: paper-base, tutorial or tiny
+        overrides: set any key of the recipe, such as training.max_steps=2000 (default: until the validation loss falls
+            no more), position.scheme=rope, training.report_to=tensorboard (or wandb, trackio, mlflow)
+        out: the folder of the run, which is made (default: runs/NAME, with the name of the recipe or corpus)
+        overwrite: replace the run if it exists
+        resume: continue a run from its last checkpoint, as if it had not stopped
+        threads: use N processor threads (default: torch decides)
+        seed: the seed of the weights, dropout and batches (default: that of the recipe, or 0)
+        dry_run: print the whole recipe and the size of the model; train nothing
+        quiet: show no progress
+    """
+
+    recipe: Annotated[str | None, POSITIONAL] = None
+    source: Annotated[tuple[str, ...], "FILE"] = ()
+    target: Annotated[tuple[str, ...], "FILE"] = ()
+    validation_source: Annotated[tuple[str, ...], "FILE"] = ()
+    validation_target: Annotated[tuple[str, ...], "FILE"] = ()
+    data: Annotated[tuple[str, ...], "FILE"] = ()
+    text: Annotated[tuple[str, ...], "FILE"] = ()
+    corpus: Annotated[str | None, "NAME"] = None
+    preset: Annotated[str | None, "NAME"] = None
+    overrides: Annotated[tuple[str, ...], "KEY=VALUE", "--set"] = ()
+    out: Annotated[str | None, "RUN"] = None
+    overwrite: bool = False
+    resume: Annotated[str | None, "RUN"] = None
+    threads: Annotated[int | None, "N"] = None
+    seed: Annotated[Seed | None, "N"] = None
+    dry_run: bool = False
+    quiet: bool = False
 
 
-def _add_text(parser: argparse.ArgumentParser) -> None:
-    """Declare what is trained on, where no recipe says it."""
-    parser.add_argument("--source", nargs="+", metavar="FILE", help="text to learn to translate, one sentence a line")
-    parser.add_argument("--target", nargs="+", metavar="FILE", help="the translation of --source, line by line")
-    parser.add_argument(
-        "--validation-source",
-        nargs="+",
-        metavar="FILE",
-        help="text for validation (default: 2 %% of --source is held out)",
-    )
-    parser.add_argument("--validation-target", nargs="+", metavar="FILE",
-                        help="the translation of --validation-source")  # fmt: skip
-    parser.add_argument("--data", nargs="+", metavar="FILE", help="pairs of sentences: TSV, CSV or JSON "
-                        "Lines with the columns source and target")  # fmt: skip
-    parser.add_argument("--text", nargs="+", metavar="FILE", help="plain text, to train a language model")
-    parser.add_argument("--corpus", metavar="NAME", help="a corpus, such as numbers, roles, algorithms or stdlib")
-
-
-def run(options: argparse.Namespace) -> int:
+def run(options: Options) -> int:
     """Train, resume, or print what would be trained."""
     overrides = read_assignments(options.overrides)
     if options.resume is not None:
-        return _resume(options, overrides)
+        return _resume(options, options.resume, overrides)
     recipe = _read_recipe(options, overrides)
     if options.dry_run:
         return _describe(recipe)
@@ -109,21 +94,22 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _read_recipe(options: argparse.Namespace, overrides: dict[str, str]) -> Any:
+def _read_recipe(options: Options, overrides: dict[str, str]) -> Any:
     from clockhands.runs.recipe import apply_overrides, inherit_tables, make_recipe, read_tables
 
     if options.recipe and "=" in options.recipe:
         raise UsageError(f"{options.recipe!r} is not a recipe; overrides stand after --set")
     tables = inherit_tables(read_tables(options.recipe) if options.recipe else {}, overrides)
-    flags = {FLAGS[flag]: value for flag in FLAGS if (value := getattr(options, flag)) is not None}
-    _unwrap_single_values(flags)
-    kinds = [flag for flag in ("source", "data", "text") if getattr(options, flag) is not None]
+    flags = {FLAGS[flag]: value for flag in FLAGS if (value := getattr(options, flag)) not in (None, ())}
+    # A flag that was given one value holds it alone.
+    flags = {key: value[0] if isinstance(value, tuple) and len(value) == 1 else value for key, value in flags.items()}
+    kinds = [flag for flag in ("source", "data", "text") if getattr(options, flag)]
     if len(kinds) > 1:
         raise UsageError(f"--{' and --'.join(kinds)} each say what to train on; give one of them")
     if "data.source" in flags or "data.target" in flags:
         flags.setdefault("data.corpus", tables.get("data", {}).get("corpus", "parallel"))
     if "data.train" in flags:
-        flags.setdefault("data.corpus", "text" if options.data is None else "table")
+        flags.setdefault("data.corpus", "table" if options.data else "text")
     if not options.recipe and not any(key.startswith("data.") for key in (*flags, *overrides)):
         raise UsageError(
             "there is nothing to train on: give a recipe, --corpus, --source and --target, --data, or --text"
@@ -134,8 +120,8 @@ def _read_recipe(options: argparse.Namespace, overrides: dict[str, str]) -> Any:
     )
 
 
-def _resume(options: argparse.Namespace, overrides: dict[str, str]) -> int:
-    used = [flag for flag in (*FLAGS, "recipe", "out") if getattr(options, flag) is not None]
+def _resume(options: Options, run: str, overrides: dict[str, str]) -> int:
+    used = [flag for flag in (*FLAGS, "recipe", "out") if getattr(options, flag) not in (None, ())]
     if used:
         named = ", ".join(name if name == "recipe" else f"--{name.replace('_', '-')}" for name in used)
         raise UsageError(f"--resume goes on with the recipe of the run; leave out {named}")
@@ -144,26 +130,18 @@ def _resume(options: argparse.Namespace, overrides: dict[str, str]) -> int:
     from clockhands.training import resume
 
     if options.dry_run:
-        return _describe(Run.from_folder(options.resume).recipe)
-    _conclude(resume(options.resume, read_training_overrides(overrides), progress=not options.quiet))
+        return _describe(Run.from_folder(run).recipe)
+    _conclude(resume(run, read_training_overrides(overrides), progress=not options.quiet))
     return 0
-
-
-def _unwrap_single_values(flags: dict[str, Any]) -> None:
-    """Put a value in the place of a list that holds it alone: a flag was given once."""
-    for key, value in flags.items():
-        if isinstance(value, list) and len(value) == 1:
-            flags[key] = value[0]
 
 
 def _describe(recipe: Any) -> int:
     import torch
 
     from clockhands.training import prepare
-    from clockhands.training.architecture import build
-    from clockhands.training.begin_weights import read_begin_weights
-    from clockhands.training.defaults import fill_in_for_text
-    from clockhands.training.memory_check import check_batches, check_recipe
+    from clockhands.training.checks import check_batches, check_recipe
+    from clockhands.training.model import build, read_begin_weights
+    from clockhands.training.schedule import fill_in_for_text
 
     check_recipe(recipe)
     material = prepare(recipe)

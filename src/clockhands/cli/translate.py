@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-import argparse
+import contextlib
+import importlib
 import json
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Any
 
-from clockhands.cli.common import add_device, add_search, as_int, check_file, make_search, prepare
+from clockhands.cli.common import Device, Searching, check_file, prepare
+from clockhands.cli.flags import POSITIONAL
 from clockhands.errors import ClockhandsError, UsageError
 from clockhands.files import PART, open_growing, write_text
 from clockhands.streams import get_raw_output
@@ -17,8 +20,6 @@ from clockhands.streams import get_raw_output
 if TYPE_CHECKING:
     from clockhands.generation import Translation
     from clockhands.runs import Run
-
-__all__ = ["EXAMPLES", "arguments", "run"]
 
 EXAMPLES = (
     'clockhands translate runs/tour "zweihundertdrei"',
@@ -28,32 +29,33 @@ EXAMPLES = (
 )
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options."""
-    parser.add_argument("run", help="the folder of a trained run")
-    parser.add_argument(
-        "text", nargs="*", help="the sentences to translate; without any, --input or standard input is read"
-    )
-    parser.add_argument("--input", metavar="FILE", help="translate a file with one sentence a line (.gz too)")
-    parser.add_argument(
-        "--output",
-        metavar="FILE",
-        help="write the translations to FILE instead of standard output; until the last one is done, those that are "
-        "done are in FILE.part",
-    )
-    parser.add_argument(
-        "--overwrite", action="store_true", help="replace the files of --output and --attention if they exist"
-    )
-    parser.add_argument("--json", action="store_true", help="write JSON Lines with source, translation and score")
-    parser.add_argument(
-        "--attention", metavar="SVG", help="also draw to which source tokens each target token attends, to an SVG file"
-    )
-    parser.add_argument("--batch", type=as_int, metavar="N", help="translate N sentences at a time (default: 64)")
-    add_search(parser)
-    add_device(parser)
+@dataclass(frozen=True, kw_only=True)
+class Options(Searching, Device):
+    """What to translate, and where to.
+
+    Args:
+        run: the folder of a trained run
+        text: the sentences to translate; without any, --input or standard input is read
+        input: translate a file with one sentence a line (.gz too)
+        output: write the translations to FILE instead of standard output; until the last one is done, those that are
+            done are in FILE.part
+        overwrite: replace the files of --output and --attention if they exist
+        json: write JSON Lines with source, translation and score
+        attention: also draw to which source tokens each target token attends, to an SVG file
+        batch: translate N sentences at a time (default: 64)
+    """
+
+    run: Annotated[str, POSITIONAL]
+    text: Annotated[tuple[str, ...], POSITIONAL] = ()
+    input: Annotated[str | None, "FILE"] = None
+    output: Annotated[str | None, "FILE"] = None
+    overwrite: bool = False
+    json: bool = False
+    attention: Annotated[str | None, "SVG"] = None
+    batch: Annotated[int | None, "N"] = None
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: Options) -> int:
     """Translate sentences, a file or standard input, and print or write the translations."""
     if options.text and options.input:
         raise UsageError("give sentences or --input, not both")
@@ -67,12 +69,15 @@ def run(options: argparse.Namespace) -> int:
             f"{part} exists (what an interrupted translation left); name another file, or pass --overwrite"
         )
     prepare(options)
+    _import_engine()
     from clockhands.generation import translate
     from clockhands.runs import open_run
 
-    opened = open_run(options.run, device=options.device)
+    # Drawing needs the whole run, and so does another device; a path is opened in the quickest way.
+    whole = options.attention is not None or options.device is not None
+    opened: Any = open_run(options.run, device=options.device) if whole else options.run
     sentences = _get_only_sentence(_read_sentences(options)) if options.attention else _read_sentences(options)
-    done = translate(opened, sentences, make_search(options))
+    done = translate(opened, sentences, options.make_search(options.batch))
     if options.attention:
         done = iter([_draw(opened, next(done), options.attention)])
     lines = (
@@ -87,6 +92,19 @@ def run(options: argparse.Namespace) -> int:
     for line in lines:
         print(line, flush=True, file=get_raw_output())
     return 0
+
+
+def _import_engine() -> None:
+    """Import CTranslate2 without transformers, which its converters import and nothing here needs.
+
+    Only where this command is the whole process: somebody else may want to convert.
+    """
+    if Path(sys.argv[0]).name not in ("clockhands", "__main__.py") or "transformers" in sys.modules:
+        return
+    sys.modules["transformers"] = None  # type: ignore[assignment]
+    with contextlib.suppress(ImportError):
+        importlib.import_module("ctranslate2")
+    del sys.modules["transformers"]
 
 
 def _write(lines: Iterator[str], path: str) -> None:
@@ -108,7 +126,7 @@ def _write(lines: Iterator[str], path: str) -> None:
         raise said from fault
 
 
-def _read_sentences(options: argparse.Namespace) -> Iterator[str]:
+def _read_sentences(options: Options) -> Iterator[str]:
     from clockhands.reading import decode_text, split_lines, stream_lines
 
     if options.text:

@@ -19,8 +19,6 @@ from clockhands.comparison.trial import STATUSES, Job
 from clockhands.comparison.workers import TrialProgress
 from clockhands.progress import print_sentence
 
-__all__ = ["TrialTable", "describe", "duration", "print_verdicts"]
-
 
 def describe(plan: Plan, workers: int, threads: int) -> int:
     """Print what would be trained: parameters, steps and an estimate of the time, from a few steps and a scoring.

@@ -14,8 +14,8 @@ from clockhands.comparison.trial import Job
 from clockhands.comparison.workers import TrialProgress, Workers
 from clockhands.devices import check_threads, open_device, use_threads
 from clockhands.errors import UsageError
+from clockhands.files import lock_folder
 from clockhands.findings import Findings
-from clockhands.locking import lock_folder
 from clockhands.runs.recipe import Recipe, vary_recipe
 
 RUNNING = "running"

@@ -19,9 +19,8 @@ from clockhands.comparison.plan import UNHASHED, Plan
 from clockhands.comparison.results import Comparison, Cost, describe_fault, read_plan_and_costs
 from clockhands.comparison.trial import Trial
 from clockhands.errors import DataError, UsageError
-from clockhands.files import write_text
+from clockhands.files import LOCK, write_text
 from clockhands.findings import join_words
-from clockhands.locking import LOCK
 from clockhands.reading import parse_json, read_json, stream_lines
 
 PLAN, RESULTS = "plan.json", "results.jsonl"

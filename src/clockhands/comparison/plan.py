@@ -15,9 +15,9 @@ from clockhands.comparison.trial import validate
 from clockhands.data import CORPORA
 from clockhands.errors import ConfigError, UsageError, describe_unknown, show_value
 from clockhands.findings import Number
+from clockhands.model.config_fields import SIDES
 from clockhands.options import LARGEST_SEED, check_value, fits
 from clockhands.runs.recipe import Recipe, load_recipe, make_recipe, vary_recipe
-from clockhands.runs.recipe.keys import SIDES
 
 METRICS = {"exact": "exact match %", "bleu": "BLEU", "chrf": "chrF of a sentence", "loss": "loss, nats per token"}
 """What variants are judged by: the name in a plan, and on pages."""

@@ -32,10 +32,10 @@ from typing import Any
 from clockhands.comparison.plan import Plan, Variant, make_plan
 from clockhands.errors import ConfigError, describe_unknown, show_value
 from clockhands.files import find_recipe
-from clockhands.options import check_value, fits, options_of, parse
+from clockhands.options import check_value, fits, options_of, parse, split_outside
 from clockhands.reading import read_toml
 from clockhands.runs.recipe import Recipe
-from clockhands.runs.recipe.keys import find_keys
+from clockhands.runs.recipe.tables import find_keys
 
 LOOSE = {"inside": Sequence[str], **dict.fromkeys(("vary", "budget", "despite"), Mapping[str, Any])}
 """Keys of which more is checked than their type, with messages of their own."""
@@ -127,5 +127,5 @@ def read_grid(written: Sequence[str], recipe: Recipe) -> dict[str, list[Any]]:
         table, _, name = key.strip().rpartition(".")
         known = find_keys(recipe.tables, table) if table.split(".")[0] in recipe.tables else {}
         kind = known[name].type if name in known else Any
-        grid[key.strip()] = [parse(value.strip(), kind) for value in values.split(",") if value.strip()]
+        grid[key.strip()] = [parse(value.strip(), kind) for value in split_outside(values, ",") if value.strip()]
     return grid

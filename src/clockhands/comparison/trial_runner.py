@@ -27,9 +27,9 @@ from clockhands.machine import describe_machine
 from clockhands.runs import Run, open_run
 from clockhands.runs.recipe import make_recipe, vary_recipe
 from clockhands.training import Diverged, Recipe, TrainingData, TrainingStopped, prepare, train
-from clockhands.training.begin_weights import load_begin_weights
-from clockhands.training.defaults import export_last
+from clockhands.training.model import load_begin_weights
 from clockhands.training.precision import choose_trial_precision
+from clockhands.training.schedule import export_last
 
 if TYPE_CHECKING:
     from clockhands.model.huggingface_base import ClockhandsPreTrainedModel

@@ -26,15 +26,21 @@ UsageError; each names file and line, or the option.
 from clockhands.data.batches import LengthBatches, PlannedBatches, RandomBatches, padding_share
 from clockhands.data.catalogue import CORPORA, CorpusEntry, corpus, corpus_options, open_corpus
 from clockhands.data.ceiling import find_ceiling
-from clockhands.data.collate import Batch, MaskedCollator, PairCollator, WindowCollator
-from clockhands.data.datasets import IGNORED_LABEL, Example, PairDataset, WindowDataset
+from clockhands.data.datasets import (
+    IGNORED_LABEL,
+    Batch,
+    Example,
+    MaskedCollator,
+    PairCollator,
+    PairDataset,
+    WindowCollator,
+    WindowDataset,
+)
 from clockhands.data.encoding import encode_documents, encode_pairs, encode_stream, encode_texts
 from clockhands.data.kinds import Normalisation, TokenKind
-from clockhands.data.pairs import Pair
-from clockhands.data.population import Ceiling
+from clockhands.data.population import Ceiling, Pair
 from clockhands.data.splits import Corpus, Task
-from clockhands.data.tokenizer_opening import open_tokenizer
-from clockhands.data.tokens import Tokenizers, TokenizerTask, train_tokenizer, train_tokenizers
+from clockhands.data.tokens import Tokenizers, TokenizerTask, open_tokenizer, train_tokenizer, train_tokenizers
 
 __all__ = [
     "CORPORA",

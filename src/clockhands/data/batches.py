@@ -16,8 +16,6 @@ from torch.utils.data import Sampler
 
 from clockhands.errors import UsageError
 
-__all__ = ["MIXED", "Indices", "LengthBatches", "PlannedBatches", "RandomBatches", "padding_share"]
-
 Indices: TypeAlias = NDArray[np.int64]
 MIXED = 1.0
 """How many batches an example is moved at most from its place in the sorted epoch, so that epochs differ."""

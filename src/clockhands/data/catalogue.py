@@ -12,17 +12,6 @@ from clockhands.data.splits import Corpus, Task
 from clockhands.errors import ConfigError
 from clockhands.options import Option, check_options, options_of
 
-__all__ = [
-    "CORPORA",
-    "CorpusEntry",
-    "Opener",
-    "TaskOf",
-    "corpus",
-    "corpus_options",
-    "find_task_of_columns",
-    "open_corpus",
-]
-
 Opener = TypeVar("Opener", bound=Callable[..., Corpus])
 TaskOf: TypeAlias = Callable[[Mapping[str, Any]], Task]
 
@@ -56,7 +45,7 @@ class CorpusEntry:
 
 CORPORA: Catalogue[CorpusEntry] = Catalogue(
     "corpus",
-    modules=("clockhands.data.corpora", "clockhands.data.sources", "clockhands.data.hub"),
+    modules=("clockhands.data.corpora", "clockhands.data.sources"),
     describe=lambda entry: get_first_sentence(entry.open),
 )
 

@@ -21,9 +21,6 @@ if TYPE_CHECKING:
     from clockhands.data.splits import Corpus
     from clockhands.data.tokens import Tokenizers
 
-__all__ = ["MOST_TOKENS", "find_ceiling"]
-
-
 MOST_TOKENS = 1_000_000
 """The most tokens of a text that are read."""
 

@@ -10,23 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clockhands.data.datasets import PairDataset, Ragged
-from clockhands.data.pairs import Pair
+from clockhands.data.population import Pair
 from clockhands.errors import ClockhandsWarning, DataError, UsageError, describe_unknown
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
     from clockhands.data.tokens import Tokenizers
-
-__all__ = [
-    "CHUNK",
-    "LONGEST",
-    "encode_documents",
-    "encode_pairs",
-    "encode_stream",
-    "encode_texts",
-    "shorten_rows",
-]
 
 LONGEST = 1024
 """The most tokens of a text that are read where no other bound is given."""

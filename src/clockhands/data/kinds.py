@@ -13,18 +13,6 @@ from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_toke
 
 from clockhands.errors import UsageError, describe_unknown
 
-__all__ = [
-    "EVERYTHING",
-    "KINDS",
-    "LOOKS_SPECIAL",
-    "SPECIAL",
-    "USUAL_VOCABULARY",
-    "WORD",
-    "Normalisation",
-    "TokenKind",
-    "make_normalizer",
-]
-
 Normalisation: TypeAlias = Literal["none", "nfc", "nfkc"]
 TokenKind: TypeAlias = Literal["bpe", "unigram", "word", "character", "morpheme"]
 SPECIAL = {"pad_token": "<pad>", "bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>", "mask_token": "<mask>"}

@@ -18,8 +18,6 @@ from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 
 from clockhands.data.kinds import SPECIAL
 
-__all__ = ["Morphemes", "find_roots", "make_tokenizer"]
-
 
 @dataclass(frozen=True)
 class Morphemes:

@@ -11,34 +11,36 @@ import math
 import random
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from clockhands.data.pairs import Pair
 from clockhands.devices import require_memory
 from clockhands.errors import UsageError
 from clockhands.reading import BYTES_A_LINE
 
-__all__ = [
-    "DRAWS",
-    "NORMAL",
-    "Bags",
-    "Ceiling",
-    "Composed",
-    "Drawn",
-    "Listed",
-    "Population",
-    "check_sentences",
-    "permute",
-]
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A sentence and its translation.
+
+    ``group``: pairs with the same number belong together, such as twins that differ only in the order of their words,
+    and statistics resample them together; a pair with None belongs to no other. ``==`` does not compare groups.
+    """
+
+    source: str
+    target: str
+    group: int | None = field(default=None, compare=False)
+
 
 Bags: TypeAlias = Callable[[Sequence[str]], NDArray[np.uint64]]
 """One number for each text: the same for texts with the same bag of tokens, and for no others (but by a chance of
 2^-64); that of a text cut in two is the sum of both, where no token crosses the cut."""
 DRAWS = 400
+SAYS_NOTHING = 0.99
+"""The share above which the ceiling bounds nothing: of real text, most bags of tokens stand there once."""
 NORMAL = 1.96
 """Standard errors on both sides of a mean that hold 95 % of a normal distribution."""
 
@@ -59,6 +61,11 @@ class Ceiling:
     @property
     def sentence(self) -> str:
         """The ceiling in one sentence, and over what it was computed."""
+        if self.share > SAYS_NOTHING:
+            return (
+                f"A model that ignores word order could get nearly all of these {self.noun} right ({self.population}): "
+                "hardly any two have the same tokens in another order and different answers, so that this is no bound."
+            )
         drawn = "" if self.low == self.high else f"; 95 % interval {100 * self.low:.1f} to {100 * self.high:.1f}"
         return (
             f"A model that ignores word order can get at most {100 * self.share:.1f} % of these {self.noun} right "

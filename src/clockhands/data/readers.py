@@ -7,12 +7,10 @@ from itertools import chain
 from pathlib import Path
 from typing import Literal, cast, get_args
 
-from clockhands.data.pairs import Pair
+from clockhands.data.population import Pair
 from clockhands.data.splits import Items
 from clockhands.errors import DataError, UsageError, describe_unknown
 from clockhands.reading import read_text, stream_lines
-
-__all__ = ["Unit", "collect_items", "make_pairs", "read_documents", "read_lines", "read_parallel"]
 
 Unit = Literal["line", "paragraph", "file"]
 

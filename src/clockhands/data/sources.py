@@ -7,19 +7,18 @@ of the training text is held out; a hash of the text itself chooses it, so that 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from clockhands.data.catalogue import corpus, find_task_of_columns
-from clockhands.data.pairs import Pair
+from clockhands.data.population import Pair
 from clockhands.data.readers import Unit, collect_items, read_documents, read_parallel
 from clockhands.data.splits import Corpus, Items, Task
-from clockhands.data.table_readers import read_texts
-from clockhands.errors import DataError, UsageError
-
-__all__ = ["HOLDOUT", "Paths", "hold_out", "make_corpus", "parallel", "table", "text"]
+from clockhands.data.table_readers import pick_texts, read_texts
+from clockhands.errors import DataError, MissingPackageError, UsageError, describe_unknown
+from clockhands.pretrained import load_data_set
 
 Paths: TypeAlias = str | Path | list[str]
 HOLDOUT = 0.02
@@ -191,3 +190,55 @@ def _list_paths(paths: Paths) -> Sequence[str | Path]:
 
 def _join_names(paths: Paths) -> str:
     return ", ".join(Path(path).name for path in _list_paths(paths))
+
+
+@corpus("huggingface", find_task_of_columns)
+def huggingface(
+    *,
+    dataset: str,
+    subset: str | None = None,
+    revision: str | None = None,
+    source: str = "source",
+    target: str = "target",
+    text: str | None = None,
+    train: str = "train",
+    validation: str | None = "validation",
+    test: str | None = "test",
+    holdout: float = HOLDOUT,
+    skip_blank: bool = False,
+) -> Corpus:
+    """Open the splits of a data set, by the names they have there; ``validation`` and ``test`` may be missing.
+
+    ``dataset`` is a hub name or a local folder (of data files, or written by ``save_to_disk``). Columns inside others
+    are written ``translation.de``. With ``text`` the corpus is one of documents. Nothing but a hub name reaches the
+    network, and no code of the data set's is run.
+
+    Raises UsageError where the ``datasets`` package is not installed, for an unknown split; DataError where the data
+    set cannot be opened, for a missing column and for blank sides (unless ``skip_blank``).
+    """
+    opened = _open(dataset, subset, revision)
+    if train not in opened:
+        raise UsageError(f"data set {dataset!r}: {describe_unknown('split', train, opened)}")
+    columns = {"source": source, "target": target} if text is None else {"text": text}
+    wanted = {"train": train, "validation": validation, "test": test}
+    splits: dict[str, Items] = {}
+    for split, there in wanted.items():
+        if there is not None and there in opened:
+            rows = _read_rows(opened[there], f"{dataset}[{there}]")
+            splits[split] = collect_items(pick_texts(rows, columns), skip_blank)
+    name = dataset if subset is None else f"{dataset}/{subset}"
+    return make_corpus("huggingface", find_task_of_columns({"text": text}), splits, holdout, name)
+
+
+def _open(name: str, subset: str | None, revision: str | None) -> Mapping[str, Any]:
+    """Open a data set: its splits by name."""
+    try:
+        opened = load_data_set(name, subset, revision)
+    except ImportError as fault:
+        raise MissingPackageError("a Hugging Face data set", "datasets", "datasets") from fault
+    return opened if isinstance(opened, dict) else {"train": opened}
+
+
+def _read_rows(data: Any, place: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    for number, row in enumerate(data):
+        yield f"{place}, row {number}", row

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, TypeAlias, TypeVar, overload
 
 from clockhands.data.morphemes import Morphemes
-from clockhands.data.pairs import Pair
-from clockhands.data.population import Population
+from clockhands.data.population import Pair, Population
 from clockhands.errors import UsageError, describe_unknown
-
-__all__ = ["ITEMS", "Corpus", "Fact", "Items", "Made", "Task"]
 
 Task: TypeAlias = Literal["translation", "language modelling"]
 ITEMS: dict[Task, str] = {"translation": "pairs", "language modelling": "documents"}
@@ -127,3 +125,25 @@ class Corpus:
             needs = "pairs of source and target" if task == "translation" else "documents"
             raise UsageError(f"corpus {self.name!r} is for {self.task}; this needs one that holds {needs}")
         return self[split]
+
+
+FEWEST_ITEMS = 20
+"""Of fewer, a draw with replacement leaves out so much that it is hardly a text like the whole."""
+
+
+def redraw_training(corpus: Corpus, number: int) -> Items:
+    """Return another draw of the training split, of the same size, that ``number`` decides; the corpus stays as it is.
+
+    Raises UsageError for a text of fewer than ``FEWEST_ITEMS`` documents or pairs that cannot be drawn anew.
+    """
+    if corpus.redraw is not None:
+        return corpus.redraw(number)
+    items = corpus["train"]
+    if len(items) < FEWEST_ITEMS:
+        raise UsageError(
+            f"corpus {corpus.name!r} has {len(items)} {corpus.items} to train on, too few to draw another text from "
+            f"them by training.text_seed: at least {FEWEST_ITEMS} are needed. Cut the text into smaller ones (as "
+            "data.unit = 'paragraph' does for plain text), or leave training.text_seed out"
+        )
+    rng = random.Random(f"redrawn:{number}")
+    return rng.choices(items, k=len(items))  # type: ignore[return-value]

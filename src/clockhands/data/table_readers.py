@@ -15,8 +15,6 @@ from clockhands.errors import DataError, UsageError, describe_unknown, show_valu
 from clockhands.options import fits
 from clockhands.reading import LONGEST_LINE, parse_json, stream_lines
 
-__all__ = ["FORMATS", "STANDS_FOR_CR", "SUFFIXES", "pick_texts", "read_rows", "read_texts"]
-
 FORMATS = ("csv", "jsonl", "tsv")
 SUFFIXES = {".tsv": "tsv", ".tab": "tsv", ".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl"}
 STANDS_FOR_CR = "\udc0d"

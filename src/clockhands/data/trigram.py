@@ -23,8 +23,6 @@ from clockhands.data.splits import Corpus
 from clockhands.data.tokens import Tokenizers
 from clockhands.errors import UsageError
 
-__all__ = ["MARGIN", "ORDER", "Floor", "find_floor", "score_trigram"]
-
 ORDER = 3
 MARGIN = 0.4
 """Nats per token that a model has to be below the trigram before a claim about length is made of it."""

@@ -27,7 +27,21 @@ __all__ = [
     "convert",
     "describe",
     "describe_difference",
+    "explain",
     "list_warnings",
     "read_positions",
     "to_json",
 ]
+
+
+def explain(file: str, other: str | None = None, *, program: str = "transformers5", length: int | None = None) -> str:
+    """Explain a position configuration, or the first difference of two, in the words of ``clockhands explain``.
+
+    ``file``: a config.json or its folder, a hub name, a .gguf file, ...; ``program``: as which it is read; ``length``:
+    that of the text, for angles that depend on it. Raises what ``read_positions`` raises.
+    """
+    first = read_positions(file, program)
+    if other is None:
+        return describe(first, length)
+    second = read_positions(other, program)
+    return describe_difference(compare(first, second, length), first, second)

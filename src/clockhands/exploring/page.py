@@ -16,6 +16,7 @@ from clockhands.exploring.model_data import MOST_TOKENS, ExplorerModel, describe
 from clockhands.exploring.recorded import record_model
 from clockhands.exploring.story import compose_findings
 from clockhands.exploring.support import check_support
+from clockhands.files import write_text
 from clockhands.inspection import Subject, open_subject
 from clockhands.inspection.during_training import MEASURE_FUNCTIONS
 from clockhands.inspection.run import DEFAULT_COUNT
@@ -25,7 +26,7 @@ from clockhands.pretrained import is_own
 from clockhands.report.explorer_page import make_explorer_page
 from clockhands.runs import Run, open_run
 from clockhands.studies.question import read_questions
-from clockhands.studies.tour import run_tour
+from clockhands.studies.tour import tour
 from clockhands.studies.tour.training import FOLDERS, MAIN, NO_SCALE, ROLES, ROLES_BLIND
 
 LABELS = {
@@ -40,13 +41,13 @@ LABELS = {
 def find_tour_models(out: Path, *, show: bool, say: Callable[[str], None]) -> dict[tuple[str, str], Run]:
     """Return the runs of the tour in ``out`` by key and label; the tour is run there if the folder does not exist.
 
-    Raises UsageError if the folder holds something else, and whatever ``run_tour`` raises.
+    Raises UsageError if the folder holds something else, and whatever ``tour`` raises.
     """
     if not out.exists():
         from clockhands.report import write
 
         say(f"there is no tour in {out} yet: it is run first")
-        write(run_tour(out, show=show, say=say), out, name="report.html")
+        write(tour(out, show=show, say=say), out, name="report.html")
     return {LABELS[variant]: Run.from_folder(out / FOLDERS[variant]) for variant in LABELS}
 
 
@@ -167,6 +168,29 @@ def _read_held_out(run: Run, corpus: Corpus) -> tuple[str, list[Pair]]:
     if run.architecture == "decoder":
         return task, cut_next_tokens(run, corpus.documents(split), HELD_OUT)
     return task, corpus.pairs(split)[:HELD_OUT]
+
+
+def explore(
+    models: Sequence[str | Path],
+    out: str | Path = "explore.html",
+    *,
+    texts: Sequence[str] = (),
+    device: str | None = None,
+    labels: Sequence[tuple[str, str]] = (),
+    say: Callable[[str], None] = lambda text: None,
+    command: str = "",
+) -> tuple[Path, list[ExplorerModel]]:
+    """Write the page in which these runs, folders or hub names run; return its path, and the models on it.
+
+    ``texts``: sentences whose attention is recorded of a model that the page cannot run. ``labels``: key and label of
+    each model (default: of its path). ``say`` is told what is being done. Raises what ``prepare_checkpoint`` raises.
+    """
+    named = labels or [(name, name) for name in name_models(models)]
+    prepared = []
+    for (name, label), source in zip(named, models, strict=True):
+        say(f"measuring {label}")
+        prepared.append(prepare_checkpoint(str(source), name, label, texts, device=device))
+    return write_text(out, make_page(prepared, command)), prepared
 
 
 def make_page(models: Sequence[ExplorerModel], command: str, answers_at: str = "") -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from clockhands.errors import UsageError
 from clockhands.exploring.tokenizer_rules import find_tokenizer_faults
 from clockhands.model import TransformerConfig
-from clockhands.model.config_types import StackSide
+from clockhands.model.config_fields import StackSide
 from clockhands.options import options_of
 from clockhands.runs import Run
 from clockhands.schemes import CATALOGUE

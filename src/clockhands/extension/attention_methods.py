@@ -20,7 +20,7 @@ from clockhands.attention import attend
 from clockhands.errors import UsageError
 from clockhands.model.position_config import PositionConfig
 from clockhands.models import LanguageModel, is_run
-from clockhands.runs.changed_positions import change_scheme
+from clockhands.runs.opening import change_scheme
 from clockhands.schemes import CATALOGUE, Scheme, Sizes, build
 from clockhands.schemes.rotary.trained_length import choose_window
 from clockhands.shapes import Tensor

@@ -68,7 +68,7 @@ def extend(
     plan: Plan,
     folder: Path,
     *,
-    write_page: Callable[[Findings], object],
+    write_page: Callable[[Findings], object] = lambda findings: None,
     progress: CountProgress = ignore_count,
 ) -> Findings:
     """Measure a model, choose what makes it read further, train it if asked, and write model, card and page.

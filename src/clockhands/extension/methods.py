@@ -17,7 +17,7 @@ from clockhands.extension.attention_methods import Method, find_refusal, lay_sch
 from clockhands.models import LanguageModel, is_run
 from clockhands.models.language_model import count_rows_before, find_position_table
 from clockhands.models.positions import change_foreign_positions, count_rotated_channels, find_rope_table
-from clockhands.runs.changed_positions import change_options, change_table, find_table_length
+from clockhands.runs.opening import change_options, change_table, find_table_length
 from clockhands.schemes.rotary.spectra import make_spectrum
 from clockhands.shapes import Float, Tensor
 

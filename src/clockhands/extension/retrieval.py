@@ -26,7 +26,7 @@ import torch
 from clockhands.data.corpora.facts import NAMES, VALUES
 from clockhands.errors import DataError, PositionError
 from clockhands.extension.reading import Stream, can_read, choose_batch_tokens, compute_tail_logits, get_answer_ids
-from clockhands.model.huggingface_cache import get_cache, name_cache
+from clockhands.model.huggingface_base import get_cache, name_cache
 from clockhands.models import LanguageModel
 from clockhands.progress import CountProgress, ignore_count
 from clockhands.shapes import Float, Int, Tensor

@@ -19,12 +19,12 @@ from clockhands.extension.attention_methods import Method
 from clockhands.extension.methods import apply, changes_by_cache, read_by_cache
 from clockhands.extension.retrieval import can_branch
 from clockhands.files import UNFINISHED, write_text
-from clockhands.model.huggingface_cache import get_cache, name_cache
+from clockhands.model.huggingface_base import get_cache, name_cache
 from clockhands.models import LanguageModel, is_run, open_language_model
 from clockhands.models.language_model import count_rows_before, find_position_table
 from clockhands.models.positions import change_foreign_positions
 from clockhands.pretrained import CONFIG, read_json
-from clockhands.runs.changed_positions import change_positions
+from clockhands.runs.opening import change_positions
 
 CONFIG4 = "config.transformers4.json"
 """The same configuration in the spelling of transformers 4, which is not read from the usual file."""

@@ -10,6 +10,10 @@
     evaluate("runs/mine", [Pair("ein Hund", "a dog")]).scores
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 from clockhands.generation.cross_attention import compute_cross_attention, draw_cross_attention
 from clockhands.generation.engines import ENGINES, DecodedSequence, DecodingOptions, Engine
 from clockhands.generation.evaluate import evaluate, measure_pair_loss
@@ -17,7 +21,9 @@ from clockhands.generation.generate import generate
 from clockhands.generation.perplexity import evaluate_windows
 from clockhands.generation.score import Evaluation, Loss, Score, compute_exact_match, score_translations
 from clockhands.generation.translate import Search, Translation, translate
-from clockhands.models import to_language_model
+
+if TYPE_CHECKING:
+    from clockhands.models import to_language_model
 
 __all__ = [
     "ENGINES",
@@ -40,3 +46,11 @@ __all__ = [
     "to_language_model",
     "translate",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name != "to_language_model":
+        raise AttributeError(f"module 'clockhands.generation' has no attribute {name!r}")
+    from clockhands.models import to_language_model  # late, as transformers is with it
+
+    return to_language_model

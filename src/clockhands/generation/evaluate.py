@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -11,17 +12,19 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 
 from clockhands.data import IGNORED_LABEL, Pair, encode_pairs
-from clockhands.data.collate import Batch, PairCollator
+from clockhands.data.datasets import Batch, PairCollator
 from clockhands.data.encoding import LONGEST
 from clockhands.errors import DataError, UsageError
 from clockhands.findings import Table
 from clockhands.generation.perplexity import evaluate_windows
 from clockhands.generation.score import Evaluation, Loss, make_bleu, match_exactly, score_translations
 from clockhands.generation.translate import Search, Translation, translate
-from clockhands.models import LanguageModel, to_language_model
 from clockhands.progress import CountProgress, ignore_count
 from clockhands.runs import Run, open_run
 from clockhands.shapes import Float, Tensor
+
+if TYPE_CHECKING:
+    from clockhands.models import LanguageModel
 
 WINDOW_LENGTH = 128
 """The tokens of a window in which a language model reads documents, where no length is given."""
@@ -68,6 +71,8 @@ def evaluate(
     pairs, documents = _split_by_type(text)
     if pairs:
         return _evaluate_pairs(_open_translator(run), pairs, search or Search(), tokenize, lowercase, buckets, progress)
+    from clockhands.models import to_language_model
+
     model, length = to_language_model(run, "evaluate continuations"), WINDOW_LENGTH if length is None else length
     return evaluate_windows(model, documents, length, stride=stride, batch=batch, buckets=buckets, progress=progress)
 
@@ -90,6 +95,8 @@ def _split_by_type(text: Sequence[Pair] | Sequence[str]) -> tuple[list[Pair], li
 
 def _open_translator(run: str | Path | Run | LanguageModel) -> Run:
     """Return an opened run that translates. Raises UsageError for any other model."""
+    from clockhands.models import LanguageModel
+
     if isinstance(run, LanguageModel):
         raise UsageError(
             f"cannot evaluate translations with {run.source}, a language model; give documents, each a str, "

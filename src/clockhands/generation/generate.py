@@ -7,14 +7,16 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from clockhands.errors import ClockhandsWarning, UsageError
 from clockhands.generation.memory_check import check_memory
-from clockhands.models import LanguageModel, to_language_model
 from clockhands.runs import Run
+
+if TYPE_CHECKING:
+    from clockhands.models import LanguageModel
 
 LEAST_VALUES = {"tokens": 1, "temperature": 0, "top_k": 0, "beam": 1, "samples": 1, "max_prompt": 1}
 """The least value of each argument but ``top_p``."""
@@ -65,6 +67,8 @@ def generate(
     _check_ranges(tokens=tokens, beam=beam, samples=samples, max_prompt=max_prompt, **sampling_options)
     if not sampling:
         _check_sampling_options(beam, **sampling_options, seed=seed)
+    from clockhands.models import to_language_model  # late, as transformers is with it
+
     model = to_language_model(run, "generate")
     ids = _encode_prompt(model, prompt, max_prompt)
     length, rows = len(ids) + tokens, max(beam, samples)

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from clockhands.devices import require_memory
 from clockhands.model import Transformer
 from clockhands.model.kv_cache import find_window
 from clockhands.model.stack import Stack
-from clockhands.models.streaming import find_device
+from clockhands.runs.plain import PlainModel
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 
-def estimate_bytes(model: PreTrainedModel, *, batch: int, beam: int, length: int, source_length: int = 0) -> int:
+def estimate_bytes(
+    model: PreTrainedModel | PlainModel, *, batch: int, beam: int, length: int, source_length: int = 0
+) -> int:
     """Return a lower bound of the memory, in bytes, that a search takes, so that nothing is refused that would fit.
 
     The bound is for a search in the type of the weights; ``ctranslate2`` with a smaller ``compute_type`` may take less.
@@ -30,9 +32,9 @@ def estimate_bytes(model: PreTrainedModel, *, batch: int, beam: int, length: int
         source_length: the tokens of a source; 0: the model has no encoder.
     """
     if not hasattr(model.config, "transformer_config"):
-        return _estimate_foreign_bytes(model, batch * beam * length)
+        return _estimate_foreign_bytes(cast("PreTrainedModel", model), batch * beam * length)
     config = model.config.transformer_config
-    decoder = cast(Transformer, model.transformer).get_stack("decoder")
+    decoder = cast(Transformer, cast(Any, model).transformer).get_stack("decoder")
     # If nothing can be cached, one layer at a time has keys and values.
     layers = 1 if must_reread_text(decoder) else config.decoder_layers
     # Numbers in the keys and values of a token. In self-attention values may have a width of their own.
@@ -76,7 +78,7 @@ def _estimate_foreign_bytes(model: PreTrainedModel, tokens: int) -> int:
 
 
 def check_memory(
-    model: PreTrainedModel,
+    model: PreTrainedModel | PlainModel,
     *,
     batch: int,
     beam: int,
@@ -91,4 +93,10 @@ def check_memory(
     needed = estimate_bytes(model, batch=batch, beam=beam, length=length, source_length=source_length)
     texts, need = ("1 text", "needs") if batch * beam == 1 else (f"{batch * beam:,} texts", "need")
     what = f"{texts} of {max(length, source_length):,} tokens at a time {need}"
-    require_memory(needed, what, f"lower {advice}", find_device(model))
+    if isinstance(model, PlainModel):
+        device = model.device
+    else:
+        from clockhands.models.streaming import find_device  # late, as transformers is with it
+
+        device = find_device(model)
+    require_memory(needed, what, f"lower {advice}", device)

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -17,9 +18,11 @@ from clockhands.errors import ShortTextError, UsageError
 from clockhands.findings import Table
 from clockhands.generation.score import Evaluation, Loss, Score
 from clockhands.machine import format_bytes, measure_free_memory
-from clockhands.models import LanguageModel
 from clockhands.progress import CountProgress, ignore_count
 from clockhands.shapes import Float, Int, Tensor
+
+if TYPE_CHECKING:
+    from clockhands.models import LanguageModel
 
 MOST_WINDOWS = 32
 """The most windows that are read at a time where the caller gives no number."""

@@ -11,12 +11,13 @@ from pathlib import Path
 import numpy as np
 
 from clockhands.data import encode_texts
-from clockhands.data.collate import pad
+from clockhands.data.datasets import pad
 from clockhands.data.encoding import LONGEST, shorten_rows
 from clockhands.errors import UsageError
 from clockhands.generation.engines import ENGINES, DecodingOptions, Engine, choose_engine
 from clockhands.generation.memory_check import check_memory
 from clockhands.runs import Run, open_run
+from clockhands.runs.plain import PlainRun, open_plain
 
 MOST_POOL_BATCHES = 32
 """The most batches in a pool, which is what is read at a time and sorted by length: a larger pool needs less padding.
@@ -103,7 +104,12 @@ class Search:
         if self.engine is not None:
             ENGINES[self.engine].refuse_compute_type(self.compute_type)
 
-    def make_engine(self, run: Run) -> Engine:
+    @property
+    def runs_elsewhere(self) -> bool:
+        """Whether an engine that needs no transformers may serve: greedy search, where no other engine is named."""
+        return self.beam == 1 and self.engine in (None, "ctranslate2") and self.compute_type is None
+
+    def make_engine(self, run: Run | PlainRun) -> Engine:
         """Make the engine for a run. Raises UsageError if it is not installed or cannot run the model."""
         return ENGINES[self.engine or choose_engine(run.model, self.beam)](run.model, self.compute_type)
 
@@ -117,17 +123,27 @@ def translate(run: str | Path | Run, sources: Iterable[str], search: Search | No
     one translation of ``max_length`` tokens fits the memory, and what ``open_run`` raises. During the iteration, raises
     UsageError for a batch that does not fit the memory, and PositionError for tokens beyond a scheme's last position.
     """
+    search = search or Search()
+    plain = open_plain(Path(run)) if isinstance(run, (str, Path)) and search.runs_elsewhere else None
+    if plain is not None and choose_engine(plain.model, search.beam) == "ctranslate2":
+        return _translate_checked(plain, iter(sources), search)
     run = open_run(run)
     run.require("encoder-decoder", "translate")
-    search = search or Search()
+    return _translate_checked(run, iter(sources), search)
+
+
+def _translate_checked(run: Run | PlainRun, sources: Iterator[str], search: Search) -> Iterator[Translation]:
+    """Make the engine and yield translations. Raises UsageError if not even one of ``max_length`` fits the memory."""
     if search.max_length is not None:
         # A model that never writes an end token goes on to this length, and with too large a bound would not return.
         advice = "max_length (--max-length)"
         check_memory(run.model, batch=1, beam=search.beam, length=search.max_length, advice=advice)
-    return _translate_stream(run, search.make_engine(run), iter(sources), search)
+    return _translate_stream(run, search.make_engine(run), sources, search)
 
 
-def _translate_stream(run: Run, engine: Engine, stream: Iterator[str], search: Search) -> Iterator[Translation]:
+def _translate_stream(
+    run: Run | PlainRun, engine: Engine, stream: Iterator[str], search: Search
+) -> Iterator[Translation]:
     """Yield the translations of a stream, in pools that grow up to ``MOST_POOL_BATCHES`` batches."""
     batches = 1
     while pool := list(islice(stream, search.batch * batches)):
@@ -135,7 +151,7 @@ def _translate_stream(run: Run, engine: Engine, stream: Iterator[str], search: S
         batches = min(2 * batches, MOST_POOL_BATCHES)
 
 
-def _translate_pool(run: Run, engine: Engine, pool: list[str], search: Search) -> list[Translation]:
+def _translate_pool(run: Run | PlainRun, engine: Engine, pool: list[str], search: Search) -> list[Translation]:
     """Translate in batches of similar lengths, and return the translations in the order of their sources."""
     nonempty = [index for index, source in enumerate(pool) if source.strip()]
     encoded = encode_texts(run.tokenizers.source, [pool[i] for i in nonempty])
@@ -175,7 +191,7 @@ def _split_into_batches(items: Iterable[int], size: int) -> Iterator[list[int]]:
 
 
 def _translate_batch(
-    run: Run, engine: Engine, rows: list[list[int]], bound: int, search: Search
+    run: Run | PlainRun, engine: Engine, rows: list[list[int]], bound: int, search: Search
 ) -> tuple[list[str], list[float]]:
     """Translate the token ids of sources, each into at most ``bound`` tokens.
 

@@ -9,8 +9,8 @@ from typing import Any, TypeAlias
 import torch
 
 from clockhands.errors import ConfigError
-from clockhands.model.layer_schemes import list_layer_specs
 from clockhands.model.position_config import PositionConfig
+from clockhands.model.side_schemes import list_layer_specs
 from clockhands.options import defaults_of, options_of
 from clockhands.schemes import CATALOGUE, RoPE, read_part
 

@@ -7,11 +7,10 @@ from typing import Any, NamedTuple
 
 import torch
 
+from clockhands.model.attention import LatentAttention
 from clockhands.model.block import Block, ResidualConnection
 from clockhands.model.config import TransformerConfig
-from clockhands.model.experts import ExpertMixture
-from clockhands.model.feed_forward import FeedForward
-from clockhands.model.latent_attention import LatentAttention
+from clockhands.model.layers import ExpertMixture, FeedForward
 from clockhands.model.transformer import Transformer
 from clockhands.schemes import Composition, Learned, Sinks, T5Bias
 from clockhands.shapes import Tensor

@@ -18,8 +18,8 @@ from clockhands.explanation.table import Layer
 from clockhands.interchange.architectures import ARCHITECTURES
 from clockhands.interchange.layer_parts import FAULT_SOURCE, Parts, describe_parts, have_equal_effect, list_parts
 from clockhands.interchange.position_table import TWO_SIDED, read_position_table
+from clockhands.model.config import read_config
 from clockhands.model.position_config import PositionConfig
-from clockhands.model.validation_cache import get_validated_config
 from clockhands.pretrained import read_configuration, read_json
 from clockhands.pretrained.files import OWN
 from clockhands.schemes import RoPE
@@ -66,7 +66,7 @@ def convert_position_keys(source: str | Path, model_type: str) -> dict[str, Any]
     path = Path(source)
     raw = read_json(path) if path.is_file() else read_configuration(source)
     if raw.get("model_type") == OWN:
-        config = get_validated_config(raw.get("transformer") or {})
+        config = read_config(raw.get("transformer") or {})
         if config.architecture == "encoder-decoder":
             sentence = f"{source} has an encoder and a decoder, and a configuration of {model_type} describes one stack"
             raise UsageError(f"{sentence}; give a model with one stack")

@@ -26,10 +26,10 @@ from clockhands.interchange.fields import (
 from clockhands.interchange.pairs import pair_parameters
 from clockhands.interchange.position_keys import make_position_keys
 from clockhands.interchange.position_table import read_position_table
+from clockhands.model.attention import LatentAttention
 from clockhands.model.config import TransformerConfig
 from clockhands.model.huggingface import ClockhandsForCausalLM, ClockhandsForMaskedLM
 from clockhands.model.huggingface_config import SPECIAL_TOKEN_IDS, ClockhandsConfig
-from clockhands.model.latent_attention import LatentAttention
 from clockhands.model.transformer import Transformer
 from clockhands.pretrained.models import build_model
 from clockhands.schemes import Composition, RoPE

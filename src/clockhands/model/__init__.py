@@ -17,9 +17,8 @@ input, attention, block, stack, transformer.
 logits.
 """
 
-from clockhands.model.config import TransformerConfig
+from clockhands.model.config import PRESETS, TransformerConfig, make_preset
 from clockhands.model.position_config import PositionConfig
-from clockhands.model.presets import PRESETS, make_preset
 from clockhands.model.token_batch import EncodedSource, TokenBatch
 from clockhands.model.transformer import Transformer
 

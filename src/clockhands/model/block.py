@@ -6,17 +6,11 @@ from collections.abc import Callable
 
 from torch import nn
 
-from clockhands.model.attention import AttentionContext, SelfAttention
+from clockhands.model.attention import AttentionContext, CrossAttention, LatentAttention, SelfAttention
 from clockhands.model.config import TransformerConfig
-from clockhands.model.config_types import StackSide
-from clockhands.model.cross_attention import CrossAttention
-from clockhands.model.experts import ExpertMixture
-from clockhands.model.feed_forward import FeedForward
-from clockhands.model.latent_attention import LatentAttention
-from clockhands.model.norms import make_norm
+from clockhands.model.config_fields import StackSide
+from clockhands.model.layers import ExpertMixture, FeedForward, make_norm
 from clockhands.shapes import Float, Tensor
-
-__all__ = ["Block", "ResidualConnection"]
 
 
 class ResidualConnection(nn.Module):

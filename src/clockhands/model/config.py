@@ -4,65 +4,81 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, get_args
+from typing import Any
 
-from clockhands.errors import ConfigError, show_value
-from clockhands.model.config_fields import TransformerFields
-from clockhands.model.config_types import Side
-from clockhands.model.faults import find_faults, find_vocabulary_faults
-from clockhands.model.layer_schemes import BuiltSchemes
+from clockhands.catalogue import Catalogue
+from clockhands.errors import ConfigError, Fault, show_value
+from clockhands.model.config_fields import SIDES, SIDES_BY_ARCHITECTURE, Side, TransformerFields
+from clockhands.model.faults import find_faults, find_position_faults, find_vocabulary_faults
 from clockhands.model.position_config import PositionConfig
-from clockhands.model.position_faults import find_position_faults_without_sizes
-from clockhands.model.scheme_factory import SchemeFactory
-from clockhands.model.scheme_summary import SchemeSummary
-from clockhands.options import check_options, options_of
+from clockhands.model.side_schemes import BuiltSchemes, SchemeFactory, SchemeSummary
+from clockhands.settings import check_fields, settings
 
-__all__ = ["TransformerConfig"]
+DECIDE_SCHEMES = frozenset(
+    ("kind", "d_model", "num_heads", "num_kv_heads", "head_dim", "encoder_layers", "decoder_layers", "causal_encoder")
+)
+"""Fields from which schemes are built: where one is wrong, schemes are not judged with its default in its place."""
 
 
-@dataclass(frozen=True)
+@settings
 class TransformerConfig(TransformerFields):
     """A Transformer of "Attention Is All You Need" (Vaswani et al. 2017); the defaults are the paper's base model.
 
     Two defaults are not the paper's: ``vocab_size`` is smaller than its 37,000 tokens, and ``norm_eps`` is PyTorch's.
-    The fields are described in ``TransformerFields``, and further ones, which known models need, in ``LayerOptions``.
-
     Raises ConfigError, which lists all values of a wrong type or range, or else those that contradict each other.
+
+    The fields are described in ``TransformerFields``.
     """
 
-    def __post_init__(self) -> None:
-        faults = find_faults(self, self._scheme_factory)
-        if faults:
-            raise ConfigError(faults, "the model")
+    ORIGIN = "the model"
+
+    def find_faults(self) -> list[str]:
+        """Return what contradicts each other, one sentence each: sizes, ties, schemes and where they act."""
+        return find_faults(self, self._scheme_factory)
 
     @classmethod
-    def from_dict(cls, table: object, origin: str = "the model") -> TransformerConfig:
+    def from_dict(
+        cls,
+        table: object,
+        origin: str = "the model",
+        *,
+        prefix: str = "",
+        noun: str = "option of the model",
+        unknown: frozenset[str] = frozenset(),
+    ) -> TransformerConfig:
         """Make a configuration from a table as in a recipe or a config.json; a side may be a name or a table.
 
-        ``origin``: where the table comes from, for messages. Raises ConfigError naming every unknown key (with the
-        nearest name) and every value that is not valid.
+        ``origin``, ``prefix`` and ``noun`` say in messages where the table comes from, what stands before a field's
+        name, and what one is called. ``unknown``: fields whose values are not known to be right, so that nothing is
+        said of what follows from them. Raises ConfigError naming every unknown key (with the nearest name) and every
+        value that is not valid, and no fault that follows from another.
         """
         if not isinstance(table, Mapping):
             raise ConfigError([f"{origin} is {show_value(table)}, but must be a table"], origin)
-        options = {name: option for name, option in options_of(cls).items() if name not in get_args(Side)}
-        without_sides = {key: value for key, value in table.items() if key not in get_args(Side)}
-        values, faults = check_options(without_sides, options, "the model", prefix="")
-        for side in get_args(Side):
+        sides: dict[str, Any] = {}
+        faults: list[str] = []
+        for side in [side for side in SIDES if side in table]:
             try:
-                values |= {side: PositionConfig.from_dict(table[side], side)} if side in table else {}
+                sides[side] = PositionConfig.from_dict(table[side], side)
             except ConfigError as error:
                 faults += error.faults
-        # Without a valid value for every field nothing can be constructed, but some other faults can be found.
-        if any(key in options_of(cls) and key not in values for key in table):
-            raise ConfigError(faults + find_position_faults_without_sizes(table, values), origin)
+        values, wrong = check_fields(cls, {k: v for k, v in table.items() if k not in SIDES}, prefix, noun)
+        faults = wrong + faults
+        replaced = {fault.keys[0] for fault in wrong if isinstance(fault, Fault)} & table.keys() | unknown
+        if replaced & DECIDE_SCHEMES:
+            # What needs no sizes can be told of the schemes all the same.
+            if "kind" not in replaced:
+                faults += [f for s in SIDES_BY_ARCHITECTURE[values.get("kind", "encoder-decoder")] if s in sides
+                           for f in find_position_faults(sides[s], s)]  # fmt: skip
+            sides = {side: PositionConfig() for side in SIDES}
         try:
-            config = cls(**values)
+            config = cls(**values, **sides)
         except ConfigError as error:
-            raise ConfigError(faults + list(error.faults), origin) from error
-        if faults:
+            faults += [f for f in error.faults if not (isinstance(f, Fault) and replaced.intersection(f.keys))]
+        if faults or replaced:
             raise ConfigError(faults, origin)
         return config
 
@@ -84,7 +100,7 @@ class TransformerConfig(TransformerFields):
     def to_dict(self) -> dict[str, Any]:
         """Return plain data that ``from_dict`` reads back, ready for JSON or TOML."""
         table = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
-        for side in get_args(Side):
+        for side in SIDES:
             table[side] = table[side].to_dict()
         return {**table, "dropout_places": list(self.dropout_places)}
 
@@ -107,3 +123,59 @@ class TransformerConfig(TransformerFields):
         It is no field, so that it is neither compared nor saved.
         """
         return SchemeFactory()
+
+
+KEPT_CONFIGS = 64
+"""Configurations that ``read_config`` keeps; one more and the oldest is dropped."""
+_CONFIGS: dict[str, TransformerConfig] = {}
+
+
+def read_config(table: Any, origin: str = "config.transformer") -> TransformerConfig:
+    """Return the configuration of a table, validated once for all tables that are equal.
+
+    transformers copies and reads a configuration many times. ``origin``: where the table comes from, for messages.
+    Raises ConfigError.
+    """
+    try:
+        key = json.dumps(table, sort_keys=True)
+    except (TypeError, ValueError, RecursionError):
+        return TransformerConfig.from_dict(table, origin)  # not JSON, so from_dict says what is wrong
+    if key not in _CONFIGS:
+        keep_config(TransformerConfig.from_dict(table, origin), table)
+    return _CONFIGS[key]
+
+
+def keep_config(config: TransformerConfig, table: Any) -> None:
+    """Keep a validated configuration under its table."""
+    if len(_CONFIGS) >= KEPT_CONFIGS:
+        del _CONFIGS[next(iter(_CONFIGS))]
+    _CONFIGS[json.dumps(table, sort_keys=True)] = config
+
+
+_TUTORIAL_POSITION = {"scheme": "sinusoidal", "layout": "half"}
+
+PRESETS: Catalogue[dict[str, Any]] = Catalogue("preset", {
+    # Vaswani et al. 2017, table 3, row "base", with a smaller vocabulary.
+    "paper-base": {},
+    # The TensorFlow tutorial's Portuguese-to-English model: heads as wide as the model, three separate matrices,
+    # dropout on the attention weights and after the feed-forward layers but not after attention, Keras' epsilon.
+    "tutorial": {
+        "d_model": 128, "num_heads": 8, "head_dim": 128, "d_ff": 512, "encoder_layers": 4, "decoder_layers": 4,
+        "norm_eps": 1e-3, "attention_bias": True, "tying": "none", "output_bias": True, "initialisation": "xavier",
+        "dropout_places": ("embedding", "attention", "ffn-residual"),
+        "encoder": _TUTORIAL_POSITION, "decoder": _TUTORIAL_POSITION,
+    },
+    # Small enough to train in seconds on a laptop: what the tour and the examples use.
+    "tiny": {
+        "d_model": 64, "num_heads": 4, "d_ff": 256, "encoder_layers": 2, "decoder_layers": 2, "norm": "pre",
+        "dropout": 0.0,
+    },
+})  # fmt: skip
+
+
+def make_preset(name: str, overrides: Mapping[str, Any] | None = None) -> TransformerConfig:
+    """Make a configuration from the name of a preset and overrides of its fields.
+
+    Raises UnknownNameError for an unknown preset, and ConfigError for overrides that are not valid.
+    """
+    return TransformerConfig.from_dict({**PRESETS[name], **(overrides or {})}, f"preset {name!r}")

@@ -1,34 +1,51 @@
-"""The fields of a Transformer's configuration, and what follows from them alone."""
+"""The fields of a Transformer's configuration, their types, and what follows from them alone."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Annotated, Literal
+from dataclasses import field
+from typing import Annotated, Literal, TypeAlias, get_args
 
-from clockhands.model.config_layers import LayerOptions
-from clockhands.model.config_types import (
-    SIDES_BY_ARCHITECTURE,
-    Architecture,
-    DropoutPlace,
-    FeedForwardWidth,
-    HeadCount,
-    HeadWidth,
-    LayerCount,
-    Side,
-    StackSide,
-    VocabularySize,
-    Width,
-)
 from clockhands.model.position_config import SINUSOIDAL, PositionConfig
 from clockhands.options import Positive, Range, Share
 from clockhands.schemes import Sizes
+from clockhands.settings import settings
 
-__all__ = ["TransformerFields"]
+LARGEST_HEAD_WIDTH, LARGEST_NUM_HEADS = 2**17, 2**16
+"""The largest sizes that are accepted, on any machine. No known model reaches one of them."""
+Architecture = Literal["encoder-decoder", "decoder", "encoder"]
+"""Which stacks of layers a model has."""
+Side = Literal["encoder", "decoder", "cross"]
+"""Where attention is, and so where position can enter; ``cross`` is cross-attention."""
+SIDES: tuple[Side, ...] = get_args(Side)
+StackSide = Literal["encoder", "decoder"]
+"""The sides that have a stack of layers. Cross-attention has none of its own: it is in the decoder's layers."""
+SIDES_BY_ARCHITECTURE: dict[Architecture, tuple[Side, ...]] = {
+    "encoder-decoder": ("encoder", "decoder", "cross"),
+    "decoder": ("decoder",),
+    "encoder": ("encoder",),
+}
+DropoutPlace = Literal["embedding", "residual", "ffn-residual", "attention", "activation"]
+"""Where dropout may act; ``TransformerConfig`` says what each place is."""
+DROPOUT_PLACES: tuple[DropoutPlace, ...] = get_args(DropoutPlace)
+VocabularySize: TypeAlias = Annotated[int, Range(least=1, most=2**31 - 1)]
+"""The number of tokens in a vocabulary."""
+Width: TypeAlias = Annotated[int, Range(least=1, most=2**20)]
+"""The width of the states, d_model."""
+HeadCount: TypeAlias = Annotated[int, Range(least=1, most=LARGEST_NUM_HEADS)]
+"""The number of heads of queries, or of keys and values."""
+HeadWidth: TypeAlias = Annotated[int, Range(least=1, most=LARGEST_HEAD_WIDTH)]
+"""The width of one head, d_head."""
+FeedForwardWidth: TypeAlias = Annotated[int, Range(least=1, most=2**22)]
+"""The width inside a feed-forward layer."""
+LayerCount: TypeAlias = Annotated[int, Range(least=0, most=2_000)]
+"""The number of layers of a stack. The deepest published Transformer has 1,000 (Wang et al. 2022, DeepNet)."""
+ExpertCount: TypeAlias = Annotated[int, Range(least=0, most=2**12)]
+GroupCount: TypeAlias = Annotated[int, Range(least=1, most=2**12)]
 
 
-@dataclass(frozen=True)
-class TransformerFields(LayerOptions):
-    """The fields of a ``TransformerConfig``, which validates them; nothing is validated here.
+@settings
+class TransformerFields:
+    """The fields of a ``TransformerConfig``, each right by itself; what they are together is not judged here.
 
     Args:
         kind: the architecture: ``encoder-decoder``, ``decoder`` (language model) or ``encoder`` (masked language
@@ -77,8 +94,29 @@ class TransformerFields(LayerOptions):
         causal_encoder: whether the encoder has a causal mask; on in experiments on the position that a mask reveals.
         parallel: attention and feed-forward layer read the same x, and both are added to it (GPT-NeoX); needs ``pre``.
         encoder, decoder, cross: the positional encoding of each side, not the side itself; in the paper cross has none.
-
-    ``LayerOptions`` has further options, which known models need.
+        first_norm: whether a norm precedes the attention of the first layer; off in ModernBERT, where that layer reads
+            the normalised embedding. Off needs ``norm`` = ``pre`` or ``sandwich``, and layers that are not parallel.
+        latent_width: keys and values of self-attention are projected from a state of so many channels with a norm of
+            its own (multi-head latent attention, MLA; DeepSeek-AI 2024); None: from the layer's input. The KV cache
+            holds keys and values of all heads, not that state.
+        latent_query_width: the same for queries, with a state of their own; None: they are projected from the input.
+        shared_key_dim: the first channels of a key that all heads share, projected from the layer's input: with
+            ``latent_width``, the slice that a scheme rotates (decoupled RoPE).
+        value_dim: width of a head's values with ``latent_width``; None: that of its keys.
+        experts: number of feed-forward networks in a layer, of which each token is read by some; 0: one network reads
+            all. Training adds no loss that divides the tokens evenly among them.
+        experts_per_token: number of experts that read a token: those with the highest router logits, or with the
+            router ``sigmoid`` those with the highest sums of sigmoid and constant in the chosen groups.
+        expert_width: width inside an expert; None: ``d_ff``.
+        expert_layers: the layers that have experts, counted from 0; None: all.
+        shared_expert_width: width of a further network that reads all tokens beside the experts; 0: there is none.
+        router: ``softmax`` (Mixtral, gpt-oss): outputs of the experts times the softmax of the chosen logits;
+            ``sigmoid`` (DeepSeek-V3): times their sigmoids, which sum to ``router_scale``, and a constant for each
+            expert is added before choosing; ``sigmoid-input`` (Llama 4): it multiplies the input of the expert.
+        expert_groups: with the router ``sigmoid``, the experts are in so many groups of equal size, and a token's
+            experts come from the ``expert_groups_per_token`` groups whose two best experts are the best together.
+        expert_groups_per_token: number of groups from which the experts of a token come.
+        router_scale: what the factors of a token's experts sum to with the router ``sigmoid``.
     """
 
     kind: Architecture = "encoder-decoder"
@@ -117,6 +155,20 @@ class TransformerFields(LayerOptions):
     encoder: PositionConfig = SINUSOIDAL
     decoder: PositionConfig = SINUSOIDAL
     cross: PositionConfig = field(default_factory=PositionConfig)
+    first_norm: bool = True
+    latent_width: Width | None = None
+    latent_query_width: Width | None = None
+    shared_key_dim: Annotated[int, Range(least=0, most=LARGEST_HEAD_WIDTH)] = 0
+    value_dim: HeadWidth | None = None
+    experts: ExpertCount = 0
+    experts_per_token: GroupCount = 1
+    expert_width: FeedForwardWidth | None = None
+    expert_layers: tuple[int, ...] | None = None
+    shared_expert_width: Annotated[int, Range(least=0, most=2**22)] = 0
+    router: Literal["softmax", "sigmoid", "sigmoid-input"] = "softmax"
+    expert_groups: GroupCount = 1
+    expert_groups_per_token: GroupCount = 1
+    router_scale: Positive = 1.0
 
     @property
     def architecture(self) -> Architecture:
@@ -182,3 +234,7 @@ class TransformerFields(LayerOptions):
             num_heads=self.num_heads, head_dim=self.resolved_head_dim, num_layers=self.count_layers(side),
             causal=self.is_causal(side),
         )  # fmt: skip
+
+    def has_experts(self, layer: int) -> bool:
+        """Return whether the feed-forward layer of a layer, counted from 0, consists of experts."""
+        return self.experts > 0 and (self.expert_layers is None or layer in self.expert_layers)

@@ -2,36 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import fields
 from typing import Any, ClassVar, TypeVar
 
 import torch
 from torch import nn
 from transformers import GenerationMixin, PreTrainedModel
 from transformers import initialization as hf_initialization
+from transformers.cache_utils import Cache, DynamicLayer, DynamicSlidingWindowLayer
 from transformers.generation.configuration_utils import GenerationMode
+from transformers.modeling_outputs import CausalLMOutputWithPast
 
 from clockhands.errors import CheckpointError, PositionError, UsageError
-from clockhands.model.config_types import Architecture
-from clockhands.model.huggingface_cache import CACHE_NAME
+from clockhands.model.config_fields import Architecture
 from clockhands.model.huggingface_config import ClockhandsConfig
-from clockhands.model.loss import LabelSmoothing, cross_entropy
+from clockhands.model.kv_cache import find_window
+from clockhands.model.loss import LabelSmoothing
+from clockhands.model.loss import cross_entropy as compute_cross_entropy
+from clockhands.model.masks import has_padding_after_tokens
+from clockhands.model.stack import Stack
 from clockhands.model.transformer import Transformer
-from clockhands.model.window_cache import keep_windows, may_drop_keys
 from clockhands.schemes import Scheme
+from clockhands.shapes import Bool, Num, Tensor
 
-__all__ = [
-    "MODEL_CLASSES",
-    "CacheAwareGenerationMixin",
-    "ClockhandsPreTrainedModel",
-    "PaddingMask",
-    "check_padding_mask",
-    "is_loaded",
-    "register_model",
-    "reset_missing_parameters",
-    "to_state_tuple",
-]
+CACHE_NAME = "cache" if "cache" in {field.name for field in fields(CausalLMOutputWithPast)} else "past_key_values"
+"""``cache`` since transformers 5.24, which takes the older name too and warns; ``past_key_values`` before."""
 
+
+def choose_cache(cache: Cache | None, past_key_values: Cache | None) -> Cache | None:
+    """Return the KV cache that was passed under either name, or None. Raises UsageError for one under each."""
+    if cache is not None and past_key_values is not None:
+        raise UsageError("cache and past_key_values are two names of the same KV cache; pass one of them")
+    return past_key_values if cache is None else cache
+
+
+def name_cache(cache: Any) -> dict[str, Any]:
+    """Return a KV cache as the named argument, or the field of an output, that transformers calls it."""
+    return {CACHE_NAME: cache}
+
+
+def get_cache(output: Any) -> Any:
+    """Return the KV cache of an output of ``forward`` or ``generate``; None where it has none."""
+    return getattr(output, CACHE_NAME, None)
+
+
+# It would be compiled again for every batch, as the number of labelled rows differs. Here, since the compiler is
+# imported with transformers in any case, and takes three seconds.
+cross_entropy = torch.compiler.disable(compute_cross_entropy)
 PaddingMask = torch.Tensor | None
 """[B, T], 1 or True at tokens and 0 or False at padding; None: there is no padding."""
 
@@ -249,3 +267,52 @@ def check_padding_mask(mask_BT: PaddingMask) -> PaddingMask:
 def to_state_tuple(layer_states: list[torch.Tensor] | None) -> tuple[torch.Tensor, ...] | None:
     """Return the states of all layers as the outputs of transformers hold them; None if they were not collected."""
     return None if layer_states is None else tuple(layer_states)
+
+
+class WindowLayer(DynamicSlidingWindowLayer):
+    """The keys and values of the last tokens, as many as later queries can attend to (``kv_cache.find_window``).
+
+    The tokens that it drops have to be outside the window of every later query. For that, ``keep_windows`` looks at the
+    schemes, the transform and the axes of positions, ``may_drop_keys`` looks at the first mask and positions, and
+    ``kv_cache.refuse_padding_after_tokens`` looks at every later mask. Caches with sliding windows that somebody else
+    made are refused as soon as they have dropped a key.
+    """
+
+    is_window_layer = True
+
+
+def keep_windows(cache: Cache, stack: Stack) -> None:
+    """Let a cache that is still empty keep only the windows of those layers of a stack that have one.
+
+    The caller has asked ``may_drop_keys`` before. The cache stays as it is if a transform moves positions or a position
+    has several coordinates: then a window of positions may reach tokens that are further back in the row.
+    """
+    windows = [find_window(stack.schemes.get_scheme(layer)) for layer in range(len(stack.blocks))]
+    if stack.transform is None and stack.schemes.axes in (None, 1) and any(window is not None for window in windows):
+        # A layer of transformers keeps one token less than the window that it is given, because that window counts the
+        # query itself. So with ``window`` + 1 it keeps ``window`` tokens. Here it keeps at least one.
+        cache.layers = [DynamicLayer() if window is None else WindowLayer(max(window, 1) + 1) for window in windows]
+
+
+def may_drop_keys(inputs: Mapping[str, Any], prefix: str = "") -> bool:
+    """Return whether a window of n positions never reaches further back than the last n places of a row.
+
+    So it is if no padding follows a token, and if positions, where they are given, grow by at least 1 from token to
+    token. ``inputs``: the inputs of a model by name; those that are read are ``attention_mask`` and ``position_ids``,
+    [B, T] each, if present, with ``prefix`` before their names.
+    """
+    mask_BT, pos_BT = inputs.get(f"{prefix}attention_mask"), inputs.get(f"{prefix}position_ids")
+    mask_BT = None if mask_BT is None else mask_BT.bool()
+    if mask_BT is not None and mask_BT.dim() != 2:
+        return False
+    if mask_BT is not None and has_padding_after_tokens(mask_BT):
+        return False
+    return pos_BT is None or (pos_BT.dim() == 2 and _are_growing(pos_BT, mask_BT))
+
+
+def _are_growing(pos_BT: Num[Tensor, "B T"], mask_BT: Bool[Tensor, "B T2"] | None) -> bool:
+    """Return whether each token's position is at least 1 above that of the token before it."""
+    steps = pos_BT[:, 1:] - pos_BT[:, :-1] >= 1
+    if mask_BT is not None and mask_BT.shape == pos_BT.shape:
+        steps = steps | ~mask_BT[:, :-1]  # padding has no position
+    return bool(torch.all(steps))

@@ -8,11 +8,8 @@ from typing import Any, cast, get_args
 from transformers import AutoConfig, PreTrainedConfig
 
 from clockhands.errors import ConfigError, describe_unknown
-from clockhands.model.config import TransformerConfig
+from clockhands.model.config import TransformerConfig, keep_config, read_config
 from clockhands.model.loss import LabelSmoothing, SmoothingMode
-from clockhands.model.validation_cache import get_validated_config, store_config
-
-__all__ = ["SPECIAL_TOKEN_IDS", "ClockhandsConfig", "find_id_faults", "find_loss_faults"]
 
 SPECIAL_TOKEN_IDS = ("pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id")
 """Keys of a configuration that hold the id of a token, or several."""
@@ -55,9 +52,9 @@ class ClockhandsConfig(PreTrainedConfig):
         **kwargs: Any,
     ) -> None:
         is_validated = isinstance(transformer, TransformerConfig)
-        validated = transformer if is_validated else get_validated_config(transformer or {})
+        validated = transformer if is_validated else read_config(transformer or {})
         self.transformer = validated.to_dict()
-        store_config(validated, self.transformer)
+        keep_config(validated, self.transformer)
         self.label_smoothing, self.smoothing, self.use_cache = label_smoothing, smoothing, use_cache
         self.pad_token_id, self.bos_token_id, self.eos_token_id = pad_token_id, bos_token_id, eos_token_id
         self.decoder_start_token_id, self.tokenizer_fingerprint = decoder_start_token_id, tokenizer_fingerprint
@@ -87,7 +84,7 @@ class ClockhandsConfig(PreTrainedConfig):
     @property
     def transformer_config(self) -> TransformerConfig:
         """The validated configuration of the ``Transformer``."""
-        return get_validated_config(self.transformer)
+        return read_config(self.transformer)
 
     @property
     def training_smoothing(self) -> LabelSmoothing:

@@ -8,11 +8,9 @@ import torch
 from torch import nn
 
 from clockhands.model.config import TransformerConfig
-from clockhands.model.config_types import StackSide
-from clockhands.model.norms import make_norm
+from clockhands.model.config_fields import StackSide
+from clockhands.model.layers import make_norm
 from clockhands.shapes import Float, Int, Tensor
-
-__all__ = ["InputLayer"]
 
 
 class InputLayer(nn.Module):

@@ -19,25 +19,6 @@ from clockhands.schemes.distance import DistanceBias
 from clockhands.schemes.scheme import KeyPositions
 from clockhands.shapes import Bool, Float, Num, Tensor
 
-__all__ = [
-    "KVCache",
-    "acts_in_attention",
-    "append_positions",
-    "choose_position_dtype",
-    "count_cached_tokens",
-    "find_window",
-    "get_cache_capacity",
-    "keeps_window",
-    "may_share_keys",
-    "needs_stored_positions",
-    "read_coordinates",
-    "refuse_padding_after_tokens",
-    "refuse_quantized_cache",
-    "refuse_sliding_cache",
-    "split_positions",
-]
-
-
 OUTSIDE_OF_WEIGHTS = frozenset({"encode", "rotate", "rotate_values", "rotate_back"})
 """Hooks that read no keys to which a query does not attend."""
 

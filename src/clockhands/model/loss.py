@@ -9,8 +9,6 @@ import torch
 
 from clockhands.shapes import Float, Int, Tensor
 
-__all__ = ["CHUNK_ROWS", "IGNORED_LABEL", "LabelSmoothing", "SmoothingMode", "compute_chunk_loss", "cross_entropy"]
-
 IGNORED_LABEL = -100
 """The label of a token that is not to be learnt, as in PyTorch."""
 CHUNK_ROWS = 512
@@ -46,7 +44,6 @@ class LabelSmoothing:
         return 1 - self.rate - share, share
 
 
-@torch.compiler.disable  # It would be compiled again for every batch, as the number of labelled rows differs.
 def cross_entropy(
     states_ND: Float[Tensor, "*N D"],
     weight_VD: Float[Tensor, "V D"],

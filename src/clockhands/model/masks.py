@@ -16,19 +16,6 @@ from clockhands.model.token_batch import EncodedSource, TokenBatch
 from clockhands.schemes.scheme import KeyPositions, Positions
 from clockhands.shapes import Bool, Tensor
 
-__all__ = [
-    "Placement",
-    "count_positions",
-    "expand_key_mask",
-    "has_padding",
-    "has_padding_after_tokens",
-    "make_cross_placement",
-    "make_padding_mask",
-    "make_self_mask",
-    "make_static_cache_mask",
-    "select_mask_of_new_tokens",
-]
-
 
 @dataclass(frozen=True)
 class Placement:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import copy
 import dataclasses
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal, TypeAlias
 
 from clockhands.errors import ConfigError, show_value
-from clockhands.options import Count, check_options, options_of
+from clockhands.options import Count, options_of, split_outside
 from clockhands.positions import Transform, make_transform
+from clockhands.schemes import read_part
 from clockhands.schemes.position_presets import POSITION_PRESETS
-
-__all__ = ["ELLIPSIS", "SINUSOIDAL", "LayerEntry", "PositionConfig", "spell_out_short_forms"]
+from clockhands.settings import check_fields, settings
 
 LayerEntry: TypeAlias = str | Mapping[str, Any]
 """What one layer has: a scheme's name or table, a table ``{schemes = [...]}``, or the name of an entry of ``kinds``."""
@@ -25,12 +25,12 @@ A pattern repeats with and without it.
 """
 
 
-@dataclass(frozen=True)
+@settings
 class PositionConfig:
     """The configuration of the positional encoding of one side.
 
-    It does not check itself, because which values are valid depends on the side and on the sizes of the model. The
-    ``TransformerConfig`` that contains it checks it.
+    It checks the types of its fields; which of their values are valid depends on the side and on the sizes of the
+    model, and the ``TransformerConfig`` that contains it checks that.
 
     Args:
         scheme: a name of the catalogue of schemes.
@@ -75,26 +75,19 @@ class PositionConfig:
         if isinstance(table, PositionConfig):
             return table
         if isinstance(table, str):
-            return cls(scheme=table)
+            table = {"scheme": table}
         if not isinstance(table, Mapping):
             raise ConfigError([f"{origin} is {show_value(table)}, but must be the name of a scheme or a table"], origin)
         table = spell_out_short_forms(table)
         if "preset" in table:
             raise ConfigError([f"{origin}.preset: {POSITION_PRESETS.describe_unknown_name(table['preset'])}"], origin)
-        tables = {name: table.get(name, {}) for name in ("options", "transform_options", "kinds")}
-        fields = {name: option for name, option in options_of(cls).items() if name not in tables}
-        values, faults = check_options({key: table[key] for key in table if key in fields}, fields, origin)
-        # The contents of the tables are checked later, with their schemes and transform (find_position_faults).
-        faults += [
-            f"{origin}.{name} is {show_value(content)}, but must be a table"
-            for name, content in tables.items()
-            if not isinstance(content, Mapping)
-        ]
+        own = options_of(cls)
+        scheme_options = {key: value for key, value in table.items() if key not in own}
+        fields = {key: value for key, value in table.items() if key in own}
+        values, faults = check_fields(cls, fields, f"{origin}.")
         if faults:
             raise ConfigError(faults, origin)
-        scheme_options = {key: value for key, value in table.items() if key not in (*fields, *tables)}
-        options = {**tables.pop("options"), **scheme_options}
-        return cls(options=options, kinds=tables["kinds"], transform_options=tables["transform_options"], **values)
+        return cls(**{**values, "options": {**values.get("options", {}), **scheme_options}})
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data that ``from_dict`` reads back; a layer schedule is left out where there is none."""
@@ -148,14 +141,46 @@ SINUSOIDAL = PositionConfig("sinusoidal")
 def spell_out_short_forms(table: Mapping[str, Any]) -> dict[str, Any]:
     """Return a position table with what its short forms stand for: ``preset``, ``schemes``, ``layers`` without scheme.
 
-    A ``preset`` that does not exist is left in the table, and the caller refuses it.
+    Schemes as messages print them, ``rope + window(left=511)``, are a short form too. A ``preset`` that does not exist
+    is left in the table, and the caller refuses it.
     """
+    if _is_printed(table.get("scheme")):
+        table = {**_read_printed(table["scheme"]), **{key: value for key, value in table.items() if key != "scheme"}}
     preset = POSITION_PRESETS.find(table.get("preset"))
     if preset is not None:
         table = {**copy.deepcopy(preset), **{key: value for key, value in table.items() if key != "preset"}}
+    if isinstance(table.get("layers"), (list, tuple)):
+        table = {**table, "layers": [_spell_out_entry(entry) for entry in table["layers"]]}
+    if isinstance(table.get("kinds"), Mapping):
+        table = {**table, "kinds": {name: _spell_out_entry(entry) for name, entry in table["kinds"].items()}}
     if "scheme" not in table and "schemes" in table:
         return {"scheme": "composition", **table}
     return {"scheme": "none", **table} if "scheme" not in table and "layers" in table else dict(table)
+
+
+def _is_printed(name: object) -> bool:
+    """Return whether a name is that of schemes with options or of several, as messages print them."""
+    return isinstance(name, str) and any(mark in name for mark in "+|(")
+
+
+def _read_printed(text: str) -> dict[str, Any]:
+    """Return the table of schemes as messages print them; between ``|`` stand layers that take turns."""
+    layers = [part.strip() for part in split_outside(text, "|")]
+    if len(layers) > 1:
+        return {"layers": [*map(_spell_out_entry, layers), ELLIPSIS]}
+    try:
+        name, options = read_part(text)
+    except ConfigError:
+        return {"scheme": text}  # which is no scheme, as is told where it is looked up
+    return {"scheme": name, **options}
+
+
+def _spell_out_entry(entry: LayerEntry) -> LayerEntry:
+    """Return an entry of ``layers`` as a table where it is schemes as messages print them."""
+    if not _is_printed(entry):
+        return entry
+    table = _read_printed(str(entry))
+    return {"schemes": table["schemes"]} if "schemes" in table else table
 
 
 def _name_entry(entry: LayerEntry) -> str:

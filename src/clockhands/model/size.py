@@ -11,9 +11,7 @@ import torch
 
 from clockhands.machine import format_bytes, measure_free_memory
 from clockhands.model.config import TransformerConfig
-from clockhands.model.config_types import Side, StackSide
-
-__all__ = ["LAYER_OVERHEAD", "MEMORY_FACTOR", "TRAINING_COPIES", "count_bytes", "count_parameters", "find_memory_fault"]
+from clockhands.model.config_fields import Side, StackSide
 
 LAYER_OVERHEAD = 2**17
 """Bytes that the Python objects of one layer take besides its parameters, rounded up."""

@@ -14,19 +14,17 @@ from clockhands.errors import PositionError
 from clockhands.model.attention import AttentionContext
 from clockhands.model.block import Block
 from clockhands.model.config import TransformerConfig
-from clockhands.model.config_types import Side, StackSide
+from clockhands.model.config_fields import Side, StackSide
 from clockhands.model.input import InputLayer
 from clockhands.model.kv_cache import KVCache
+from clockhands.model.layers import make_norm
 from clockhands.model.masks import Placement
-from clockhands.model.norms import make_norm
 from clockhands.model.token_batch import EncodedSource
 from clockhands.schemes import NoPosition, Scheme
 from clockhands.schemes.composition_rules import combine_declarations
 from clockhands.schemes.frequencies import take_shared_row
 from clockhands.schemes.scheme import Declares, Positions
 from clockhands.shapes import Bool, Float, Int, Tensor
-
-__all__ = ["CacheLimit", "SideSchemes", "Stack"]
 
 
 class SideSchemes(nn.ModuleList):

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from clockhands.schemes.scheme import KeyPositions
 from clockhands.shapes import Bool, Float, Int, Num, Tensor
 
-__all__ = ["EncodedSource", "TokenBatch"]
-
 
 @dataclass(frozen=True)
 class TokenBatch:

@@ -19,8 +19,8 @@ from clockhands.models.positions import change_foreign_positions
 from clockhands.models.streaming import find_device
 from clockhands.pretrained import CONFIG, is_known, is_own, load_tokenizer, read_configuration
 from clockhands.runs import Run, open_run
-from clockhands.runs.changed_positions import find_table_length
 from clockhands.runs.folder import RECIPE
+from clockhands.runs.opening import find_table_length
 from clockhands.shapes import Float, Int, Tensor
 
 _LENGTH_KEYS = ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "n_ctx")

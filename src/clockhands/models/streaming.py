@@ -18,7 +18,7 @@ from torch.utils._pytree import tree_leaves
 from clockhands.errors import UsageError
 from clockhands.machine import measure_free_memory
 from clockhands.pretrained import load_model, refuse_not_finite
-from clockhands.quiet import quiet
+from clockhands.progress import quiet
 
 __all__ = ["decide_streaming", "find_device", "fits", "is_streamed", "open_streamed"]
 

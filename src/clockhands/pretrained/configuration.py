@@ -20,7 +20,7 @@ from clockhands.pretrained.files import (
     first_line,
     forbid_questions,
 )
-from clockhands.quiet import quiet
+from clockhands.progress import quiet
 from clockhands.reading import read_json, refuse_strange_file
 
 MOST = {

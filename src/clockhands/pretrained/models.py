@@ -15,7 +15,7 @@ from safetensors import safe_open
 from clockhands.errors import CheckpointError, ClockhandsError
 from clockhands.machine import measure_free_memory
 from clockhands.pretrained.files import ADAPTER, CONFIG, INDEX, PICKLES, WEIGHTS, first_line, forbid_questions
-from clockhands.quiet import quiet, without_bars
+from clockhands.progress import quiet, without_bars
 from clockhands.reading import read_json, refuse_strange_file
 from clockhands.shapes import Tensor
 

@@ -6,9 +6,8 @@ from functools import partial
 from pathlib import Path
 
 from clockhands.errors import DataError, UsageError
-from clockhands.files import write_bytes
+from clockhands.files import lock_folder, write_bytes
 from clockhands.findings import Finding, Findings
-from clockhands.locking import lock_folder
 from clockhands.report.page import PAPER_WIDTHS, PREVIEW, compose, draw_figures
 from clockhands.report.render import GENERATOR
 from clockhands.report.tables import read_values, to_csv

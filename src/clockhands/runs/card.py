@@ -14,11 +14,9 @@ from clockhands.errors import ClockhandsWarning, DataError
 from clockhands.files import write_text
 from clockhands.findings import Findings
 from clockhands.model.config import TransformerConfig
-from clockhands.model.config_types import Architecture
+from clockhands.model.config_fields import Architecture
 from clockhands.runs.folder import CARD, CARD_MARK, is_generated_card
 from clockhands.runs.run import ACTIONS, COMMANDS, Run
-
-__all__ = ["FINDINGS", "describe_perplexity", "make_card", "write_card"]
 
 FINDINGS = "findings.json"
 """Where ``inspect --out RUN``, ``evaluate --out`` and the tour put what they measured."""

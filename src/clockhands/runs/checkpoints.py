@@ -22,25 +22,6 @@ from clockhands.pretrained import PICKLES, WEIGHTS, explain_faults, load_state, 
 from clockhands.reading import read_json, refuse_strange_file
 from clockhands.shapes import Tensor
 
-__all__ = [
-    "ALLOWED_PICKLES",
-    "DELETING",
-    "LOSS",
-    "PREFIX",
-    "STAGING",
-    "STATE",
-    "average_weights",
-    "check_resumable",
-    "get_step",
-    "list_checkpoints",
-    "read_loss",
-    "read_state",
-    "read_weights",
-    "remove_checkpoint",
-    "remove_leftovers",
-    "stage_checkpoint",
-]
-
 PREFIX = "checkpoint-"
 """What the name of a checkpoint begins with; its step follows."""
 STAGING, DELETING = ".saving", ".deleting"
@@ -135,14 +116,11 @@ def read_weights(checkpoint: Path) -> dict[str, Tensor]:
         ) from fault
 
 
-def read_loss(checkpoint: Path) -> tuple[list[float], int] | None:
+def read_loss(checkpoint: Path) -> tuple[list[float], int]:
     """Read the sum of the losses since the last log line, one of each process, and the step of that line.
 
-    Returns None for a checkpoint of an earlier version, which was always saved right after a log line. Raises
-    CheckpointError for a damaged one.
+    Raises CheckpointError for a damaged checkpoint.
     """
-    if not (checkpoint / LOSS).exists():
-        return None
     saved = read_json(checkpoint / LOSS)
     try:
         sums, step = [float(value) for value in saved["sums"]], int(saved["logged"])

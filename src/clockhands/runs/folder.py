@@ -29,35 +29,11 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from clockhands.errors import CheckpointError, DataError, UsageError
-from clockhands.files import UNFINISHED, apply_umask, remove_unfinished, write_text
-from clockhands.locking import LOCK
+from clockhands.files import LOCK, UNFINISHED, apply_umask, remove_unfinished, write_text
 from clockhands.options import Range, check_options, options_of
 from clockhands.pretrained import CONFIG, GENERATION, LOADING_CODE, TOKENIZER, WEIGHTS
 from clockhands.reading import parse_json, read_json, stream_lines
 from clockhands.runs import checkpoints
-
-__all__ = [
-    "BEGIN",
-    "CARD",
-    "CARD_MARK",
-    "CURVES",
-    "EXPORTING",
-    "METRICS",
-    "RECIPE",
-    "RECORD",
-    "RUN_FILES",
-    "STARTING",
-    "add_facts",
-    "describe_missing",
-    "find_model_folder",
-    "is_generated_card",
-    "read_metrics",
-    "read_record",
-    "refuse_existing",
-    "refuse_obstacles",
-    "start_folder",
-    "tidy_folder",
-]
 
 RECIPE, RECORD, METRICS, CURVES = "recipe.toml", "run.json", "metrics.jsonl", "curves.svg"
 CARD = "README.md"

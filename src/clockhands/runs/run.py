@@ -29,11 +29,9 @@ from clockhands.runs.recipe import Recipe, make_recipe, read_tables
 from clockhands.schemes.rotary.trained_length import lacks_trained_length
 
 if TYPE_CHECKING:
-    from clockhands.model.config_types import Architecture
+    from clockhands.model.config_fields import Architecture
     from clockhands.model.huggingface_base import ClockhandsPreTrainedModel
 
-
-__all__ = ["Run", "open_run"]
 
 ACTIONS = {
     "encoder-decoder": "translates",

@@ -27,7 +27,13 @@ from clockhands.schemes.bias.sandwich import Sandwich
 from clockhands.schemes.bias.swin import LogCPB, SwinTable
 from clockhands.schemes.bias.t5 import T5Bias
 from clockhands.schemes.bias.window import Window
-from clockhands.schemes.catalogue import Sizes, build, find_option_faults, list_sizes, read_part
+from clockhands.schemes.catalogue import (
+    Sizes,
+    build,
+    find_option_faults,
+    list_sizes,
+    read_part,
+)
 from clockhands.schemes.composition import Composition
 from clockhands.schemes.content.carope import CARoPE
 from clockhands.schemes.content.cope import CoPE

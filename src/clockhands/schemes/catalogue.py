@@ -1,7 +1,7 @@
 """Build a scheme from its name in the catalogue, the sizes of a model and the user's options, or tell every fault.
 
 Every scheme that is not made by its own constructor is made by ``build``. A ``TransformerConfig`` judges its options
-once, and then builds the schemes of a side by ``model.layer_schemes.build_side``, which calls ``build`` for each.
+once, and then builds the schemes of a side by ``model.side_schemes.build_side``, which calls ``build`` for each.
 """
 
 from __future__ import annotations

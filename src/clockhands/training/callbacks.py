@@ -4,26 +4,76 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import signal
+import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from clockhands.errors import ClockhandsError
 from clockhands.files import write_text
+from clockhands.progress import describe_time_left
 from clockhands.runs import checkpoints
 from clockhands.runs.folder import METRICS, read_metrics
 from clockhands.runs.recipe.sections import Training
+from clockhands.streams import make_console
 from clockhands.training import keeping
-from clockhands.training.stop_signal import Stop
 
 if TYPE_CHECKING:
     from clockhands.training.trainer import ClockhandsTrainer
 
-__all__ = ["Diverged", "Flow", "Health", "Record", "TrainingStopped", "Watcher", "cut_metrics"]
+
+class Stop:
+    """A flag that SIGINT (Ctrl-C), SIGTERM and SIGHUP (a closed terminal) set while a run trains.
+
+    The run then ends after the current step, with a checkpoint. A second Ctrl-C stops at once, and loses what was
+    trained since the last checkpoint. A second SIGHUP does not: when a terminal is closed, both the system and the
+    shell send one.
+    """
+
+    def __init__(self) -> None:
+        self.is_set = False
+        self.terminals: list[int] = []
+
+    @contextmanager
+    def listen(self) -> Iterator[None]:
+        """Let signals set the flag inside this context; outside the main thread, do nothing."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        self.terminals = [descriptor for descriptor in (1, 2) if os.isatty(descriptor)]
+        before = {signal_number: signal.signal(signal_number, self._handle) for signal_number in _list_signals()}
+        try:
+            yield
+        finally:
+            for signal_number, handler in before.items():
+                signal.signal(signal_number, handler)
+
+    def _handle(self, signal_number: int, _: Any) -> None:
+        """Set the flag; raise KeyboardInterrupt at the second SIGINT or SIGTERM."""
+        # A write to a terminal that was closed would raise an error, and the run would end without a checkpoint.
+        for descriptor in [descriptor for descriptor in self.terminals if not os.isatty(descriptor)]:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)
+        if self.is_set and signal_number in (signal.SIGINT, signal.SIGTERM):
+            raise KeyboardInterrupt
+        self.is_set = True
+
+
+def _list_signals() -> list[signal.Signals]:
+    """Return the signals that stop a run after its step; under ``nohup`` the end of the terminal is not one of them."""
+    numbers = [signal.SIGINT, signal.SIGTERM]
+    if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        numbers.append(signal.SIGHUP)
+    return numbers
+
 
 NAMES = {"eval_loss": "validation_loss", "loss": "loss", "learning_rate": "learning_rate", "grad_norm": "grad_norm"}
 MAX_SAVING_SHARE = 0.02
@@ -193,3 +243,79 @@ def cut_metrics(path: Path, step: int) -> None:
     """Remove the lines of a ``metrics.jsonl`` after the step from which training resumes."""
     kept = [line for line in read_metrics(path) if line["step"] <= step]
     write_text(path, "".join(json.dumps(line) + "\n" for line in kept))
+
+
+REFRESH = 0.1
+"""Seconds between two updates of the bar, so that it does not slow down short steps."""
+
+
+class ProgressBar(Watcher):
+    """Shows step, loss, validation loss, target tokens per second and the time left."""
+
+    def __init__(self, console: Console | None = None) -> None:
+        self.console = console or make_console(errors=True)
+        self.bar: Progress | None = None
+        self.task = TaskID(0)
+        self.updated = 0.0
+        self.logged = (0.0, 0)
+        self.begun = (0.0, 0)
+        self.texts: dict[str, str] = {}
+
+    def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        """Show an empty bar, or how many steps there are."""
+        self.logged = (time.monotonic(), 0)
+        self.begun = (time.monotonic(), state.global_step)
+        if not state.is_world_process_zero or not self.console.is_terminal:
+            return
+        columns = (MofNCompleteColumn(), BarColumn(), TextColumn("{task.fields[text]}"), TimeRemainingColumn())
+        self.bar = Progress("step", *columns, console=self.console, transient=True)
+        self.task = self.bar.add_task("", total=state.max_steps, completed=state.global_step, text="")
+        self.bar.start()
+
+    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        """Move the bar, at most ten times a second."""
+        if self.bar is not None and time.monotonic() - self.updated > REFRESH:
+            self.updated = time.monotonic()
+            self.bar.update(self.task, completed=state.global_step)
+
+    def on_log(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        logs: Mapping[str, float] | None = None,
+        **_: Any,
+    ) -> None:
+        """Show the new numbers in the bar; without a bar, print them."""
+        logs = logs or {}
+        if not state.is_world_process_zero or not {"loss", "eval_loss"} & set(logs):
+            return
+        if "loss" in logs:
+            self.texts["loss"] = f"loss {logs['loss']:.4f}"
+            self.texts["speed"] = f"{self._speed():,.0f} tokens/s"
+        if "eval_loss" in logs:
+            self.texts["validation"] = f"validation loss {logs['eval_loss']:.4f}"
+        new = ("validation",) if "eval_loss" in logs else ("loss", "speed")
+        shown = new if self.bar is None else ("loss", "validation", "speed")
+        text = "  ".join(self.texts[name] for name in shown if name in self.texts)
+        if self.bar is not None:
+            self.bar.update(self.task, completed=state.global_step, text=text)
+        else:
+            started, first = self.begun
+            left = describe_time_left(state.global_step - first, state.max_steps - first, time.monotonic() - started)
+            parts = (f"step {state.global_step:,} of {state.max_steps:,}", text, left)
+            self.console.print("  ".join(part for part in parts if part), highlight=False)
+
+    def close(self) -> None:
+        """Remove the bar."""
+        if self.bar is not None:
+            self.bar.stop()
+            self.bar = None
+
+    def _speed(self) -> float:
+        """Return the target tokens per second since the last call."""
+        tokens = int(self.trainer.tokens)
+        now = time.monotonic()
+        speed = (tokens - self.logged[1]) / max(now - self.logged[0], 1e-9)
+        self.logged = (now, tokens)
+        return speed

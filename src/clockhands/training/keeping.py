@@ -13,18 +13,6 @@ from typing import Any
 from clockhands.runs import checkpoints
 from clockhands.runs.recipe.sections import Training
 
-__all__ = [
-    "describe_rise",
-    "discard",
-    "is_exhausted",
-    "is_lowest",
-    "rank_best",
-    "read_losses",
-    "select_averaged",
-    "select_lowest",
-    "select_planned",
-]
-
 SMALL_RISE = 1.02
 """A validation loss that ends at less than this many times its lowest value has not risen: that much is noise."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import platform
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from transformers import PreTrainedModel, TrainerCallback, TrainerState, Trainin
 
 from clockhands import __version__
 from clockhands.errors import UsageError
+from clockhands.files import write_bytes
 from clockhands.generation.score import describe_uniform_guess
 from clockhands.progress import print_sentence
 from clockhands.runs import Run, checkpoints
@@ -22,20 +24,51 @@ from clockhands.runs.export import export_model
 from clockhands.runs.folder import CURVES, METRICS, add_facts
 from clockhands.runs.recipe import Recipe
 from clockhands.training import keeping
-from clockhands.training.architecture import build
-from clockhands.training.begin_weights import load_begin_weights, remove_begin_weights
-from clockhands.training.callbacks import Flow, Health, Record, TrainingStopped, Watcher, cut_metrics
-from clockhands.training.curves import draw_curves
-from clockhands.training.defaults import count_updates
-from clockhands.training.progress_bar import ProgressBar
-from clockhands.training.stop_signal import Stop
+from clockhands.training.callbacks import Flow, Health, ProgressBar, Record, Stop, TrainingStopped, Watcher, cut_metrics
+from clockhands.training.model import build, load_begin_weights, remove_begin_weights
+from clockhands.training.schedule import count_updates
 from clockhands.training.trainer import ClockhandsTrainer
 from clockhands.training.training_data import TrainingData
 
 if TYPE_CHECKING:
     from clockhands.shapes import Tensor
 
-__all__ = ["Session"]
+
+def draw_curves(metrics: Sequence[Mapping[str, Any]], path: Path, title: str) -> Path | None:
+    """Draw the curves to an SVG or PNG file, as the suffix of ``path`` says; None if there is nothing to draw."""
+    lines = {name: _list_points(metrics, name) for name in ("loss", "validation_loss", "learning_rate")}
+    if not lines["loss"] and not lines["validation_loss"]:
+        return None
+    import matplotlib
+
+    # Without pyplot: no window system is asked for, and nothing of the user's settings changes.
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    # Text stays text and identifiers stay the same, so that equal runs make equal files.
+    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "clockhands"}):
+        figure = Figure(figsize=(8, 4.5), layout="constrained")
+        FigureCanvasAgg(figure)
+        axes = figure.add_subplot()
+        if lines["loss"]:
+            axes.plot(*zip(*lines["loss"], strict=True), label="training loss", lw=1.5)
+        if lines["validation_loss"]:
+            axes.plot(*zip(*lines["validation_loss"], strict=True), label="validation loss", marker=".", lw=1.5)
+        axes.set(xlabel="step", ylabel="loss of a target token (nats)", title=title)
+        axes.grid(alpha=0.3)
+        axes.legend(loc="upper right")
+        if lines["learning_rate"]:
+            rates = axes.twinx()
+            rates.plot(*zip(*lines["learning_rate"], strict=True), color="grey", lw=0.8, ls=":")
+            rates.set(ylabel="learning rate (dotted)", ylim=(0, None))
+        file = io.BytesIO()
+        figure.savefig(file, format=path.suffix[1:], metadata={"Date": None} if path.suffix == ".svg" else None)
+    return write_bytes(path, file.getvalue())
+
+
+def _list_points(metrics: Sequence[Mapping[str, Any]], name: str) -> list[tuple[int, float]]:
+    """Return the steps at which a number was recorded, with its values."""
+    return [(line["step"], line[name]) for line in metrics if name in line]
 
 
 @dataclass

@@ -21,8 +21,6 @@ from clockhands.model import Transformer
 from clockhands.shapes import Tensor
 from clockhands.training.trainer import ClockhandsTrainer
 
-__all__ = ["ShardedTrainer", "average_gradient", "divide_like", "divide_model", "divide_moments", "gather_whole"]
-
 
 class ShardedTrainer(ClockhandsTrainer):
     """Divides the model before it makes the optimiser, and puts together what it saves."""

@@ -12,27 +12,24 @@ from transformers.utils import logging
 
 from clockhands.devices import get_rank, use_threads
 from clockhands.errors import CheckpointError, UsageError
-from clockhands.files import write_text
-from clockhands.locking import lock_folder
+from clockhands.files import lock_folder, write_text
 from clockhands.progress import ignore_sentence, print_sentence
 from clockhands.runs import Run, checkpoints
 from clockhands.runs.folder import RECIPE, add_facts, refuse_existing, refuse_obstacles, start_folder, tidy_folder
 from clockhands.runs.recipe import Recipe, load_recipe, make_recipe
 from clockhands.runs.recipe.sections import Training
-from clockhands.training.begin_weights import (
+from clockhands.training.checks import check_before_reading, check_material, check_resumed
+from clockhands.training.model import (
     read_begin_weights,
     refuse_itself,
     remove_begin_weights,
     store_begin_weights,
 )
-from clockhands.training.checks import check_before_reading, check_material, check_resumed
-from clockhands.training.defaults import fill_in_auto, fill_in_for_text
 from clockhands.training.precision import Precision, choose_precision, read_precision
+from clockhands.training.schedule import fill_in_auto, fill_in_for_text
 from clockhands.training.session import Session
-from clockhands.training.trainer_arguments import complete_arguments, make_arguments
+from clockhands.training.trainer import complete_arguments, make_arguments
 from clockhands.training.training_data import TrainingData, prepare
-
-__all__ = ["CHANGEABLE", "resume", "train"]
 
 CHANGEABLE = (
     "max_steps",
@@ -154,8 +151,7 @@ def resume(run: str | Path, overrides: Mapping[str, Any] | None = None, *, progr
         refuse_obstacles(opened.path)
         last = _check_last(opened)
         progress_line = print_sentence if progress and get_rank() == 0 else ignore_sentence
-        began_with = opened.record.get("data")
-        material = prepare(recipe, opened.tokenizers, fingerprint=began_with, progress=progress_line)
+        material = prepare(recipe, opened.tokenizers, progress=progress_line)
         check_resumed(opened, recipe, material, last)
         if arguments.process_index == 0:
             # In this order: a process killed in between leaves an unfinished run with its former recipe, which resumes.

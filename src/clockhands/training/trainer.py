@@ -11,21 +11,70 @@ import torch
 from torch.utils.data import DataLoader
 from transformers import Trainer, TrainerCallback, TrainingArguments
 from transformers.trainer_callback import PrinterCallback
+from transformers.trainer_utils import IntervalStrategy
 
 from clockhands.data import IGNORED_LABEL, PlannedBatches
 from clockhands.files import write_text
 from clockhands.pretrained import explain_faults
 from clockhands.runs import checkpoints
 from clockhands.runs.recipe import Recipe
+from clockhands.runs.recipe.sections import Training
 from clockhands.shapes import Tensor
 from clockhands.training import keeping
-from clockhands.training.schedules import make_rate
+from clockhands.training.precision import Precision
+from clockhands.training.schedule import make_rate
 from clockhands.training.training_data import Data, TrainingData
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-__all__ = ["RANK_STRIDE", "ClockhandsTrainer", "EpochLoader"]
+
+def make_arguments(training: Training, folder: Path) -> TrainingArguments:
+    """Translate a recipe into the arguments of the Trainer. ``folder`` is where checkpoints go."""
+    arguments = TrainingArguments(
+        output_dir=str(folder),
+        seed=training.seed,
+        max_steps=training.max_steps or -1,
+        num_train_epochs=training.epochs or 1.0,
+        learning_rate=training.rate,
+        optim="adamw_torch_fused",
+        adam_beta1=training.beta1,
+        adam_beta2=training.beta2,
+        adam_epsilon=training.epsilon,
+        weight_decay=training.weight_decay,
+        max_grad_norm=training.clip,
+        gradient_accumulation_steps=training.accumulate,
+        use_cpu=training.device == "cpu" or not torch.cuda.is_available(),
+        torch_compile=training.compile,
+        logging_steps=training.log_steps,
+        logging_nan_inf_filter=False,
+        save_strategy="steps" if training.save_steps else "no",
+        save_steps=training.save_steps or 500,
+        report_to=list(training.report_to),
+        run_name=folder.parent.name,
+        disable_tqdm=True,
+        ddp_find_unused_parameters=False,
+        log_level="error",
+        log_level_replica="error",
+    )
+    # Several GPUs without torchrun would be driven by DataParallel, which computes something else.
+    arguments._n_gpu = min(arguments.n_gpu, 1)
+    _set_evaluations(arguments, training)
+    return arguments
+
+
+def complete_arguments(arguments: TrainingArguments, training: Training, precision: Precision) -> None:
+    """Set what is known only once the text is read, in arguments that exist: length, evaluations and precision."""
+    arguments.max_steps = training.max_steps or -1
+    arguments.bf16 = precision.name == "bf16"
+    arguments.mixed_precision = "bf16" if arguments.bf16 else arguments.mixed_precision
+    _set_evaluations(arguments, training)
+
+
+def _set_evaluations(arguments: TrainingArguments, training: Training) -> None:
+    arguments.eval_steps = training.evaluation_interval
+    arguments.eval_strategy = IntervalStrategy.STEPS if training.evaluation_interval else IntervalStrategy.NO
+
 
 RANK_STRIDE = 1_000_003
 """The distance between the seeds of two processes, so that their dropout differs."""
@@ -145,10 +194,9 @@ class ClockhandsTrainer(Trainer):
         return None if steps < 1 else float(self._gather_losses().mean()) / steps
 
     def restore_loss(self) -> None:
-        """Restore the sum of the losses from the checkpoint; one of an earlier version was saved after a log line."""
-        saved = None if self.last is None else checkpoints.read_loss(self.last)
-        if saved is not None:
-            sums, self._globalstep_last_logged = saved
+        """Restore the sum of the losses since the last log line from the checkpoint."""
+        if self.last is not None:
+            sums, self._globalstep_last_logged = checkpoints.read_loss(self.last)
             fits, place = len(sums) == self.args.world_size, self.args.process_index
             self._tr_loss.fill_(sums[place] if fits else sum(sums) / len(sums))
 

@@ -32,13 +32,11 @@ from clockhands.data import (
     train_tokenizers,
 )
 from clockhands.data.encoding import LONGEST
-from clockhands.data.redrawing import redraw_training
+from clockhands.data.splits import redraw_training
 from clockhands.data.trigram import Floor, find_floor
 from clockhands.errors import DataError, UsageError
 from clockhands.progress import SentenceProgress, ignore_sentence
 from clockhands.runs.recipe import Recipe
-
-__all__ = ["EVALUATED", "Data", "TrainingData", "prepare"]
 
 Data = PairDataset | WindowDataset
 EVALUATED = 4
@@ -146,13 +144,11 @@ def prepare(
     recipe: Recipe,
     tokenizers: Tokenizers | None = None,
     *,
-    fingerprint: str | None = None,
     progress: SentenceProgress = ignore_sentence,
 ) -> TrainingData:
     """Read the corpus, learn or open the tokenizers (unless given) and encode; ``progress`` gets a sentence on each.
 
-    ``fingerprint``: that of the data with which a resumed run began. A run from before pairs had a usual bound was
-    trained on all of them, and is resumed so. Raises DataError and UsageError.
+    Raises DataError and UsageError.
     """
     progress(f"reading the text ({recipe.corpus})")
     corpus = open_corpus(recipe.corpus, **recipe.corpus_options)
@@ -163,7 +159,7 @@ def prepare(
         tokenizers = _open_tokenizers(recipe, corpus)
     progress(f"encoding the text with {len(tokenizers.target):,} tokens")
     if corpus.task == "translation":
-        return _prepare_pairs(recipe, corpus, tokenizers, fingerprint)
+        return _prepare_pairs(recipe, corpus, tokenizers)
     window, tokenizer = recipe.batches.window, tokenizers.source
     drawn = _draw_text(recipe, corpus)
     train = WindowDataset(encode_stream(tokenizer, drawn.documents("train")), window, stride=1)
@@ -183,22 +179,12 @@ def _draw_text(recipe: Recipe, corpus: Corpus) -> Corpus:
     return replace(corpus, splits={**corpus.splits, "train": redraw_training(corpus, number)})
 
 
-def _prepare_pairs(recipe: Recipe, corpus: Corpus, tokenizers: Tokenizers, fingerprint: str | None) -> TrainingData:
-    """Encode the pairs with the bound of the recipe, or the usual one; a run from before that keeps all its pairs."""
+def _prepare_pairs(recipe: Recipe, corpus: Corpus, tokenizers: Tokenizers) -> TrainingData:
+    """Encode the pairs with the bound of the recipe, or the usual one."""
     batching = recipe.batches
+    limits: dict[str, Any] = {"max_length": LONGEST, "longer": "drop", "option": "batches.max_length"}
     if batching.max_length is not None:
-        return _encode(recipe, corpus, tokenizers, max_length=batching.max_length, longer=batching.longer)
-    if fingerprint is not None:
-        # First, since what is left out is said: a run that had everything must not be told that it has less.
-        whole = _encode(recipe, corpus, tokenizers)
-        if whole.fingerprint == fingerprint:
-            return whole
-    return _encode(recipe, corpus, tokenizers, max_length=LONGEST, longer="drop")
-
-
-def _encode(recipe: Recipe, corpus: Corpus, tokenizers: Tokenizers, **limits: Any) -> TrainingData:
-    """Encode the pairs, bounded by ``max_length`` and ``longer`` where they are given."""
-    limits["option"] = "batches.max_length"
+        limits |= {"max_length": batching.max_length, "longer": batching.longer}
     drawn = _draw_text(recipe, corpus)
     train = encode_pairs(drawn.pairs("train"), tokenizers, **limits)
     if recipe.tokenizer.kind == "morpheme":

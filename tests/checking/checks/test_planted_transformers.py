@@ -26,7 +26,7 @@ from clockhands.checking.checks.check import select
 from clockhands.checking.models.make_subjects import from_build, from_model
 from clockhands.checking.models.tiny import Build, build_model, find, tiny_config
 from clockhands.checking.verdict.judge import run_checks
-from clockhands.model.huggingface_cache import CACHE_NAME, get_cache
+from clockhands.model.huggingface_base import CACHE_NAME, get_cache
 from tests.checking.checks import planted
 
 # What the library itself does wrong, with or without a planted bug.

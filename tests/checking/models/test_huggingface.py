@@ -13,7 +13,7 @@ from clockhands.checking.models.huggingface import HFModel, _vocabularies, fixed
 from clockhands.checking.models.make_subjects import from_model
 from clockhands.checking.models.tiny import build_model, find, tiny_config
 from clockhands.checking.verdict.judge import run_checks
-from clockhands.model.huggingface_cache import CACHE_NAME, name_cache
+from clockhands.model.huggingface_base import CACHE_NAME, name_cache
 
 
 def test_every_row_gets_the_same_text_of_sixteen_tokens_and_so_it_stays() -> None:

@@ -15,7 +15,7 @@ from transformers import AutoModelForCausalLM, DynamicCache, GPT2Config, LlamaCo
 
 from clockhands.checking.models.tiny import make_position_audible
 from clockhands.checking.runtimes.naming import permute
-from clockhands.model.huggingface_cache import get_cache, name_cache
+from clockhands.model.huggingface_base import get_cache, name_cache
 
 TRACED = 16  # what a frozen table knows
 YARN = {"rope_type": "yarn", "rope_theta": 500_000.0, "factor": 4.0, "original_max_position_embeddings": 32}

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from clockhands.data import open_corpus
-from clockhands.data.redrawing import redraw_training
+from clockhands.data.splits import redraw_training
 from clockhands.errors import DataError, UsageError
 
 

@@ -11,10 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clockhands.errors import ConfigError, DataError
+from clockhands.errors import ConfigError, DataError, Fault
+from clockhands.model.config import TransformerConfig
 from clockhands.options import fits
 from clockhands.runs.recipe import make_recipe
-from clockhands.runs.recipe.keys import find_keys
+from clockhands.runs.recipe.tables import find_keys
 from clockhands.training import Recipe, load_recipe, vary_recipe
 from tests.training.tiny import TABLES
 
@@ -22,6 +23,7 @@ REPOSITORY = Path(__file__).resolve().parents[3]
 # Plans of `compare` lie there too; they name a recipe instead of being one.
 RECIPES = sorted(path for path in (REPOSITORY / "recipes").glob("*.toml") if "\n[data]" in path.read_text("utf8"))
 NUMBERS: dict[str, Any] = {"data": {"corpus": "numbers"}, "model": {"preset": "tiny"}, "training": {"max_steps": 9}}
+NAMED: dict[str, Any] = {"data": {"corpus": "numbers"}, "training": {"max_steps": 9}}
 
 
 def faults(tables: dict[str, Any], settings: dict[str, Any] | None = None, *, written: bool = False) -> tuple[str, ...]:
@@ -77,7 +79,6 @@ def test_all_faults_are_reported_together_with_the_nearest_names() -> None:
         ),
         ({"tokenizer": {"target_name": "x"}}, "tokenizer.target_name needs tokenizer.name"),
         ({"training": {"max_steps": 1, "epochs": 2}}, "both say how long; give one of them"),
-        ({"training": {}}, "training.max_steps is missing, or training.epochs"),
         ({"training": {"max_steps": 1, "schedule": "paper"}}, "the schedule 'paper' needs training.warmup_steps"),
         ({"training": {"max_steps": 1, "final_rate": 1e-5}}, "training.final_rate is of the schedule 'cosine' alone"),
         ({"training": {"max_steps": 1, "average": "last"}}, "training.average needs checkpoints"),
@@ -407,3 +408,69 @@ def test_a_new_training_gives_each_scheme_that_asks_its_trained_length() -> None
     for scheme in ("fope", "dual-chunk", "rerope", "self-extend"):
         told = faults({**NUMBERS, "position": {"scheme": scheme}})
         assert any(f"{scheme}." in fault and "is not given" in fault for fault in told)
+
+
+@pytest.mark.parametrize(
+    ("model", "key"),
+    [
+        ({"num_heads": "x", "d_model": 12}, "num_heads"),
+        ({"head_dim": "x", "num_heads": 7}, "head_dim"),
+        ({"num_kv_heads": 3, "num_heads": "x"}, "num_heads"),
+        ({"norm": "x", "parallel": True, "kind": "decoder"}, "norm"),
+        ({"kind": "x", "parallel": True, "norm": "pre"}, "kind"),
+    ],
+)
+def test_a_value_that_is_wrong_by_itself_is_the_only_fault(model: dict[str, Any], key: str) -> None:
+    data = {"data": {"corpus": "stdlib"}} if model.get("kind") == "decoder" else {}
+    (fault,) = faults({**NAMED, "model": model, **data})
+    assert fault.startswith(f"model.{key} is 'x', but must be")
+
+
+def test_faults_that_do_not_follow_from_each_other_are_all_reported() -> None:
+    position = {"combine": "concatenate", "width": 600}
+    found = faults({**NAMED, "model": {"dropout": 7.0, "activation": "x"}, "position": position})
+    assert set(found) == {
+        "model.dropout is 7.0, but must be from 0 to below 1",
+        "model.activation is 'x', but must be one of 'relu', 'gelu', 'gelu-tanh', 'silu', 'clamped-silu', 'identity'",
+        "position.width (d_p) is 600, but d_model is 512; d_p must leave channels to the tokens",
+    }
+
+
+@pytest.mark.parametrize(
+    ("table", "keys"),
+    [
+        ({"d_model": 10, "num_heads": 4}, {"d_model", "num_heads", "head_dim"}),
+        ({"num_heads": 8, "num_kv_heads": 3}, {"num_kv_heads", "num_heads"}),
+        ({"kind": "decoder", "parallel": True}, {"parallel", "norm"}),
+        ({"norm": "pre", "parallel": True}, {"parallel", "kind"}),
+        ({"source_vocab_size": 9}, {"tying", "kind", "vocab_size", "source_vocab_size"}),
+        (
+            {"kind": "decoder", "decoder": {"scheme": "sinusoidal", "combine": "concatenate", "width": 8}},
+            {"tying", "kind", "d_model"},
+        ),
+    ],
+)
+def test_a_fault_between_fields_names_every_field_that_could_mend_it(table: dict[str, Any], keys: set[str]) -> None:
+    with pytest.raises(ConfigError) as caught:
+        TransformerConfig.from_dict(table)
+    (fault,) = [fault for fault in caught.value.faults if isinstance(fault, Fault)]
+    assert set(fault.keys) == keys
+
+
+@pytest.mark.parametrize(
+    "position",
+    [
+        {"scheme": "rope + window(left=5)"}, {"decoder": "rope + window(left=5)"},
+        {"decoder": {"layers": ["rope + window(left=5)"]}},
+    ],
+)  # fmt: skip
+def test_what_is_printed_of_schemes_is_understood(position: dict[str, Any]) -> None:
+    """The name of what was read is what was written, but for the options."""
+    overrides = {f"position.{key}": value for key, value in position.items() if key == "scheme"}
+    recipe = make_recipe(NUMBERS if overrides else {**NUMBERS, "position": position}, overrides, written=True)
+    assert recipe.model.decoder.name == "rope + window"
+    parts = recipe.model.build_schemes("decoder").modules[-1].parts
+    assert [type(part).__name__ for part in parts] == ["RoPE", "Window"] and parts[1].left == 5
+    again = make_recipe(NUMBERS, {"position.scheme": recipe.model.decoder.name})
+    assert again.model.decoder.name == recipe.model.decoder.name
+    assert Recipe.from_tables(tomllib.loads(recipe.to_toml())).model == recipe.model

@@ -10,7 +10,6 @@ import pytest
 from clockhands.cli import main
 from clockhands.errors import UsageError
 from clockhands.findings import Finding, Findings
-from clockhands.studies.tour.demonstration import run_tour
 from tests.studies.tour.short import make_tour
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -31,7 +30,7 @@ def test_every_part_is_there_and_the_run_is_usable(tmp_path_factory: pytest.Temp
     assert (tour / "model.safetensors").is_file()
     assert (tour / "variants" / "no-scale" / "recipe.toml").is_file()
     with pytest.raises(UsageError, match="already holds a run"):
-        run_tour(tour)
+        tour(tour)
 
 
 def quote(page: Path, finding: Finding) -> str:

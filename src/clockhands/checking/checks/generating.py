@@ -10,7 +10,7 @@ from torch import Tensor
 from clockhands.checking.checks.check import Inapplicable, Measurement, check, difference, largest
 from clockhands.checking.models.huggingface import KV_CACHES
 from clockhands.checking.models.subject import Subject
-from clockhands.model.huggingface_cache import get_cache, name_cache
+from clockhands.model.huggingface_base import get_cache, name_cache
 
 _NEW = 6
 

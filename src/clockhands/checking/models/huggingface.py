@@ -10,7 +10,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from clockhands.checking.models.tiny import multimodal
-from clockhands.model.huggingface_cache import CACHE_NAME
+from clockhands.model.huggingface_base import CACHE_NAME
 from clockhands.models.facts import list_arguments, list_special_ids
 
 KV_CACHES = tuple(dict.fromkeys((CACHE_NAME, "past_key_values")))

@@ -19,7 +19,7 @@ from clockhands.checking.checks.caching import read_moved
 from clockhands.checking.checks.check import TOLERANCE, difference
 from clockhands.checking.models.subject import Subject
 from clockhands.checking.runtimes.program import LENGTH, MARGIN, score_tokens
-from clockhands.model.huggingface_cache import get_cache, name_cache
+from clockhands.model.huggingface_base import get_cache, name_cache
 
 _CHUNK, _PADS, _SCANNED, _SHORT = 7, 9, 256, 64
 _Guess = tuple[str, Callable[[], Tensor]]

@@ -20,7 +20,7 @@ from clockhands.checking.runtimes.program import Program
 from clockhands.checking.verdict.known_faults import find_fault
 from clockhands.checking.verdict.outcome import Outcome, Verdict
 from clockhands.checking.verdict.properties import find_property
-from clockhands.quiet import without_bars
+from clockhands.progress import without_bars
 
 _AUDIBLE = "with weights drawn so that position is audible"
 FAR = 0.1  # a hundred times the tolerance

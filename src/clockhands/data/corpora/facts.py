@@ -18,8 +18,6 @@ from clockhands.data.splits import Corpus, Fact
 from clockhands.errors import UsageError
 from clockhands.options import Count, Fraction, Seed
 
-__all__ = ["FACT", "FACT_AND_NAME", "LONGEST_LINE", "NAMES", "VALUES", "facts"]
-
 _PLANTS_AND_ANIMALS = (
     "alder aspen beech cedar cypress elder hazel holly juniper larch laurel linden maple myrtle olive poplar "
     "rowan spruce walnut willow badger beaver bison camel donkey falcon ferret gopher heron jackal lemur "

@@ -16,8 +16,6 @@ from clockhands.data.catalogue import corpus
 from clockhands.data.splits import Corpus, Fact
 from clockhands.errors import DataError, UsageError
 
-__all__ = ["LEFT_OUT", "stdlib"]
-
 LEFT_OUT = frozenset({"site-packages", "dist-packages", "test", "tests", "idle_test", "__pycache__", "ensurepip"})
 
 

@@ -27,7 +27,7 @@ from clockhands.inspection.reading.attention_hooks import ComputedAttention, ign
 from clockhands.inspection.reading.layer import Layer, find_input, get_input
 from clockhands.inspection.reading.repeated_texts import Repeats, find_repeats
 from clockhands.machine import format_bytes
-from clockhands.model.cross_attention import CrossAttention
+from clockhands.model.attention import CrossAttention
 from clockhands.models.input_table import Forward
 from clockhands.pretrained import first_line
 from clockhands.shapes import Bool, Float, Int, Tensor

@@ -1,7 +1,6 @@
 """Recipes: everything that a training needs, as TOML; validated once, when a file or tables become a ``Recipe``."""
 
 from clockhands.runs.recipe.inheritance import inherit_tables
-from clockhands.runs.recipe.overrides import apply_overrides
 from clockhands.runs.recipe.recipe import (
     Recipe,
     load_recipe,
@@ -10,6 +9,7 @@ from clockhands.runs.recipe.recipe import (
     read_training_overrides,
     vary_recipe,
 )
+from clockhands.runs.recipe.tables import apply_overrides
 
 __all__ = [
     "Recipe",

@@ -12,21 +12,12 @@ from typing import Any
 
 from clockhands.errors import CheckpointError
 from clockhands.model.config import TransformerConfig
+from clockhands.model.config_fields import SIDES
 from clockhands.model.position_config import PositionConfig
 from clockhands.pretrained import CONFIG, TOKENIZER
 from clockhands.runs.folder import find_model_folder
 from clockhands.runs.opening import read_clockhands_config
-from clockhands.runs.recipe.keys import FROM_DATA, SIDES, Tables, list_model_options, make_absolute
-
-__all__ = [
-    "find_tokenizer_folder",
-    "inherit_tables",
-    "make_model_table",
-    "make_position_table",
-    "make_tokenizer_table",
-    "read_model_config",
-    "require_model_folder",
-]
+from clockhands.runs.recipe.tables import FROM_DATA, Tables, list_model_options, make_absolute
 
 
 def inherit_tables(tables: Tables, overrides: Mapping[str, Any]) -> Tables:
@@ -36,16 +27,14 @@ def inherit_tables(tables: Tables, overrides: Mapping[str, Any]) -> Tables:
     nothing out, such as the resolved one of a run, is returned as it is, and nothing is opened. Raises CheckpointError
     if the folder has no model of this project.
     """
-    training = tables.get("training")
-    in_table = training.get("begin_from") if isinstance(training, Mapping) else None
-    begin_from = overrides.get("training.begin_from", in_table)
+    begin_from = overrides.get("training.begin_from", tables.get("training", {}).get("begin_from"))
     if not isinstance(begin_from, (str, Path)) or begin_from == "none":
         return tables
     tables, begin_from = dict(tables), Path(make_absolute(begin_from, Path.cwd()))
     model, position = tables.get("model", {}), tables.get("position", {})
-    if isinstance(model, Mapping) and "preset" not in model and not _is_complete(model):
+    if "preset" not in model and not _is_complete(model):
         tables["model"] = {**make_model_table(read_model_config(begin_from)), **model}
-    if isinstance(position, Mapping) and not {"scheme", *SIDES} & position.keys():
+    if not {"scheme", *SIDES} & position.keys():
         tables["position"] = {**make_position_table(read_model_config(begin_from)), **position}
     if not tables.get("tokenizer") and not any(key.startswith("tokenizer.") for key in overrides):
         tables["tokenizer"] = make_tokenizer_table(begin_from)

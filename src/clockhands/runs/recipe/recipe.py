@@ -1,7 +1,12 @@
-"""A recipe: read from TOML, validated, and written as TOML with every default into the folder of its run."""
+"""A recipe: everything that a training needs, as TOML; validated once, and written with every default into its run.
+
+``make_recipe`` goes one way: tables, what a run to begin from adds, overrides (``tables``), absolute paths, and then
+``Recipe.from_tables``, which reads one table after the other and tells all faults together.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -10,50 +15,41 @@ from typing import Any
 import tomli_w
 
 from clockhands.data import CORPORA, Task
-from clockhands.errors import ConfigError, describe_unknown
+from clockhands.data.splits import ITEMS
+from clockhands.errors import ConfigError, describe_unknown, show_value
 from clockhands.files import find_recipe
-from clockhands.model.config import TransformerConfig
-from clockhands.options import parse
+from clockhands.model.config import PRESETS, TransformerConfig
+from clockhands.model.config_fields import SIDES
+from clockhands.options import MISSING, check_options, defaults_of, parse
 from clockhands.reading import read_toml
 from clockhands.runs.folder import RECIPE
 from clockhands.runs.recipe.inheritance import inherit_tables
-from clockhands.runs.recipe.keys import (
+from clockhands.runs.recipe.sections import Batching, Tokenization, Training
+from clockhands.runs.recipe.tables import (
     FROM_DATA,
     SECTIONS,
-    SIDES,
     TABLES,
     Tables,
     add_default_position,
     add_default_tokenizer,
+    apply_overrides,
     find_keys,
+    list_model_options,
+    list_position_options,
     make_absolute,
     make_paths_absolute,
-)
-from clockhands.runs.recipe.overrides import try_overrides
-from clockhands.runs.recipe.sections import Batching, Tokenization, Training
-from clockhands.runs.recipe.validation import (
-    check_tokenizer,
-    choose_architecture,
-    fill_in_options,
-    read_corpus,
-    read_model,
-    read_section,
     select_tables,
+    split_by_side,
 )
+from clockhands.schemes import CATALOGUE
+from clockhands.schemes.position_presets import POSITION_PRESETS
 from clockhands.schemes.rotary.trained_length import add_trained_length
-
-__all__ = [
-    "DEFAULT_SIZES",
-    "Recipe",
-    "load_recipe",
-    "make_recipe",
-    "read_tables",
-    "read_training_overrides",
-    "vary_recipe",
-]
+from clockhands.settings import check_fields
 
 DEFAULT_SIZES = {"encoder-decoder": 64, "decoder": 16, "encoder": 64}
 """Pairs or windows in a batch by default: about 2,000 predicted tokens, or 1,200 of a masked language model."""
+DEFAULT_ARCHITECTURES: dict[Task, str] = {"translation": "encoder-decoder", "language modelling": "decoder"}
+"""The architecture for a task where the recipe names none."""
 
 
 @dataclass(frozen=True)
@@ -88,35 +84,33 @@ class Recipe:
         return _find_text_length(self.batches, self.model.architecture)
 
     @classmethod
-    def from_tables(cls, tables: Mapping[str, Any], source: str = "the recipe") -> Recipe:
+    def from_tables(
+        cls, tables: Mapping[str, Any], source: str = "the recipe", faults: list[str] | None = None
+    ) -> Recipe:
         """Make a recipe of plain tables, and validate it.
 
-        ``source`` names the tables in messages. Raises ConfigError with every fault at once, each with the nearest
-        valid name.
+        ``source`` names the tables in messages; ``faults`` are those that are known already. Raises ConfigError with
+        every fault at once, each with the nearest valid name.
         """
-        faults = [describe_unknown("table", name, TABLES) for name in tables if name not in TABLES]
-        known, wrong = select_tables(tables)
-        faults += wrong
-        recipe_tables = add_default_tokenizer(add_default_position({name: known.get(name, {}) for name in TABLES}))
-        recipe_tables["position"] = fill_in_options(recipe_tables["position"])
-        before = len(faults)
-        corpus, data = read_corpus(recipe_tables, faults)
-        data_is_valid = len(faults) == before
-        sections = {name: read_section(recipe_tables, name, faults) for name in SECTIONS}
-        faults += check_tokenizer(corpus, sections["tokenizer"])
+        faults = [] if faults is None else faults
+        known = select_tables(tables, faults)
+        known = add_default_tokenizer(add_default_position({name: known.get(name, {}) for name in TABLES}))
+        known["position"] = _fill_in_options(known["position"])
+        corpus, data, task = _read_corpus(known["data"], faults)
+        sections = {name: _read_section(known, name, faults) for name in SECTIONS}
+        faults += _check_tokenizer(corpus, sections["tokenizer"])
         if sections["batches"] is not None:
-            length = _find_text_length(sections["batches"], choose_architecture(recipe_tables, corpus, data))
-            recipe_tables["position"] = _fill_in_length(recipe_tables, length)
-        model = read_model(recipe_tables, corpus, data, faults, data_is_valid=data_is_valid)
+            known["position"] = _fill_in_length(known, sections["batches"], task)
+        model = _read_model(known, corpus, task, faults)
         if faults or model is None:
             raise ConfigError(list(dict.fromkeys(faults)), source)
-        if not {"tokens", "size"} & set(recipe_tables["batches"]):
+        if not {"tokens", "size"} & set(known["batches"]):
             sections["batches"] = replace(sections["batches"], size=DEFAULT_SIZES[model.architecture])
         resolved = {
             "data": {"corpus": corpus, **data},
             "tokenizer": asdict(sections["tokenizer"]),
             "model": {key: value for key, value in model.to_dict().items() if key not in (*SIDES, *FROM_DATA)},
-            "position": recipe_tables["position"],
+            "position": known["position"],
             "batches": asdict(sections["batches"]),
             "training": asdict(sections["training"]),
         }
@@ -151,19 +145,11 @@ def make_recipe(
     text, parsed first; ``source`` names the tables in messages. Raises ConfigError with the faults of both together,
     CheckpointError if there is no model to begin from, DataError if the recipe of that run cannot be read.
     """
-    known, faults = select_tables(tables)
-    unknown = {name: table for name, table in tables.items() if name not in TABLES}
-    tables = inherit_tables({**known, **unknown}, overrides)
-    tables, wrong = try_overrides(tables, overrides, written=written)
-    tables = _add_length_before(tables)
-    faults += wrong
-    try:
-        recipe = Recipe.from_tables(make_paths_absolute(tables, Path.cwd()), source)
-    except ConfigError as fault:
-        raise ConfigError([*faults, *fault.faults], source) from fault
-    if faults:
-        raise ConfigError(faults, source)
-    return recipe
+    faults: list[str] = []
+    known = inherit_tables(select_tables(tables, faults), overrides)
+    known = apply_overrides(known, overrides, written=written, faults=faults)
+    known = make_paths_absolute(_add_length_before(known), Path.cwd())
+    return Recipe.from_tables(known, source, faults)
 
 
 def _add_length_before(tables: Tables) -> Tables:
@@ -171,8 +157,7 @@ def _add_length_before(tables: Tables) -> Tables:
 
     Raises DataError or ConfigError if the recipe of that run cannot be read.
     """
-    training, position = tables.get("training"), tables.get("position")
-    begin_from = training.get("begin_from") if isinstance(training, Mapping) else None
+    begin_from, position = tables.get("training", {}).get("begin_from"), tables.get("position")
     if not isinstance(begin_from, (str, Path)) or add_trained_length(position, 1) == position:
         return tables
     path = Path(make_absolute(begin_from, Path.cwd())) / RECIPE
@@ -208,19 +193,150 @@ def read_training_overrides(written: Mapping[str, str]) -> dict[str, Any]:
     return {key: parse(value, known.get(key, Any)) for key, value in written.items()}
 
 
+def _read_corpus(table: Mapping[str, Any], faults: list[str]) -> tuple[str, dict[str, Any], Task | None]:
+    """Read the name of the corpus, its options and its task, which is None where anything of that is wrong."""
+    name = table.get("corpus")
+    if name is None:
+        faults.append(f"data.corpus is missing; choose one of {', '.join(CORPORA)}")
+        return "", {}, None
+    if not isinstance(name, str) or name not in CORPORA:
+        wrong_type = f"data.corpus is {show_value(name)}, but must be the name of a corpus"
+        faults.append(CORPORA.describe_unknown_name(name) if isinstance(name, str) else wrong_type)
+        return str(name), {}, None
+    known = find_keys({"data": table}, "data")
+    values, wrong = check_options(table, known, "data", noun="key in [data]")
+    faults += wrong
+    options = {key: value for key, value in {**defaults_of(known), **values}.items() if key != "corpus"}
+    return name, options, None if wrong else CORPORA[name].find_task(options)
+
+
+def _read_section(tables: Tables, name: str, faults: list[str]) -> Any:
+    """Read one of ``SECTIONS``; None if anything is wrong with it, which joins ``faults``."""
+    kind = SECTIONS[name]
+    values, wrong = check_fields(kind, tables[name], f"{name}.", f"key in [{name}]")
+    try:
+        section = None if wrong else kind(**values)
+    except ConfigError as fault:
+        section, wrong = None, list(fault.faults)
+    faults += wrong
+    return section
+
+
+def _check_tokenizer(corpus: str, tokenization: Tokenization | None) -> list[str]:
+    """Return a fault if the tokenizer is of kind ``morpheme`` and the corpus has no list of morphemes."""
+    entry = CORPORA.find(corpus)
+    if entry is None or tokenization is None or tokenization.kind != "morpheme" or entry.tokenizer == "morpheme":
+        return []
+    return [
+        f"tokenizer.kind is 'morpheme', and corpus {corpus!r} has no list of morphemes; take bpe, word or character"
+    ]
+
+
+def _choose_architecture(tables: Tables, task: Task | None) -> Any:
+    """Return ``kind`` of [model] or of its preset, unchecked, or else the architecture for a task."""
+    preset = PRESETS.find(tables["model"].get("preset")) or {}
+    return {"kind": DEFAULT_ARCHITECTURES[task or "translation"], **preset, **tables["model"]}["kind"]
+
+
 def _find_text_length(batches: Batching, architecture: object) -> int | None:
     """Return the most tokens that a text can have; None for pairs without a bound."""
     return batches.max_length if architecture == "encoder-decoder" else batches.window
 
 
-def _fill_in_length(tables: Tables, length: int | None) -> dict[str, Any]:
+def _fill_in_length(tables: Tables, batches: Batching, task: Task | None) -> dict[str, Any]:
     """Return ``[position]`` with the trained length where a scheme asks for it and this training is what gives it.
 
     A model to begin from was trained on texts of another length, which ``make_recipe`` reads where it is known.
     """
+    length = _find_text_length(batches, _choose_architecture(tables, task))
     position: dict[str, Any] = tables["position"]
     begins_anew = tables["training"].get("begin_from") in (None, "none")
     return position if length is None or not begins_anew else add_trained_length(position, length)
+
+
+def _read_model(tables: Tables, corpus: str, task: Task | None, faults: list[str]) -> TransformerConfig | None:
+    """Read the model; what is wrong with it joins ``faults``, once, for the key that causes it."""
+    position, known = tables["position"], list_model_options()
+    own = {key: value for key, value in tables["model"].items() if key != "preset"}
+    preset = tables["model"].get("preset")
+    unknown = {"kind"} if task is None and "kind" not in own else set()
+    if preset is not None and PRESETS.find(preset) is None:
+        faults.append(PRESETS.describe_unknown_name(preset))
+        unknown = set(known)  # the sizes that the preset would have given: nothing fits or fails to fit them
+    faults += [describe_unknown("key in [model]", key, known) for key in own if key not in known]
+    sides, wrong = _read_sides(position)
+    faults += wrong
+    table = {
+        **(PRESETS.find(preset) or {}), **{key: value for key, value in own.items() if key in known},
+        "kind": _choose_architecture(tables, task), **sides,
+    }  # fmt: skip
+    try:
+        config = TransformerConfig.from_dict(table, prefix="model.", unknown=frozenset(unknown))
+    except ConfigError as fault:
+        faults += [_name_key_of_recipe(text, position) for text in fault.faults]
+        return None
+    if task is not None:
+        faults += _find_task_faults(config, corpus, task, position)
+    return config
+
+
+def _read_sides(position: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """Return the position table of each side, and what is wrong with them; one with faults gets the scheme ``none``."""
+    sides: dict[str, Any] = {}
+    faults: list[str] = []
+    for side, table in split_by_side(position):
+        name = f"position.{side}" if side in position else "position"
+        scheme = table.get("scheme", "none")
+        if "preset" in table:
+            faults.append(f"{name}.preset: {POSITION_PRESETS.describe_unknown_name(table.pop('preset'))}")
+        if CATALOGUE.find(scheme) is None:
+            wrong_type = f"{name}.scheme is {show_value(scheme)}, but must be the name of a scheme"
+            faults.append(
+                f"{name}.scheme: {CATALOGUE.describe_unknown_name(scheme)}" if isinstance(scheme, str) else wrong_type
+            )
+            sides[side] = {"scheme": "none"}
+        elif table:
+            values, wrong = check_options(table, list_position_options(table), name, noun=f"key in [{name}]")
+            faults += wrong
+            sides[side] = {"scheme": "none"} if wrong else values
+    return sides, faults
+
+
+def _name_key_of_recipe(fault: str, position: Mapping[str, Any]) -> str:
+    """Rewrite a fault of the model's ``encoder.width`` with the key that a recipe has: ``position.width``."""
+
+    def rename(side: re.Match[str]) -> str:
+        return f"position.{side[0]}" if side[1] in position else "position."
+
+    return re.sub(rf"\b({'|'.join(SIDES)})\.(?=\w)", rename, fault)
+
+
+def _find_task_faults(config: TransformerConfig, corpus: str, task: Task, position: Mapping[str, Any]) -> list[str]:
+    """Return why the model does not fit the corpus, and which sides have positions that the model does not have."""
+    needs: Task = "translation" if config.architecture == "encoder-decoder" else "language modelling"
+    has, kind = " and ".join(config.sides), f"model.kind is {config.architecture!r}"
+    return [
+        *([] if needs == task else [f"{kind}, which reads {ITEMS[needs]}, and corpus {corpus!r} has none"]),
+        *(
+            f"position.{side} is given, but {kind}, which has no side but {has}"
+            for side in SIDES
+            if side in position and side not in config.sides
+        ),
+    ]
+
+
+def _fill_in_options(position: Mapping[str, Any] | str) -> dict[str, Any]:
+    """Return a position table, and those of the sides within it, with the defaults of all options of their schemes.
+
+    Options whose default is None or an empty table are left out.
+    """
+    table = {"scheme": position} if isinstance(position, str) else dict(position)
+    own = list_position_options(table) if "scheme" in table else {}
+    fixed: tuple[Any, ...] = (MISSING, {}, None)
+    defaults = {name: option.default for name, option in own.items() if option.default not in fixed}
+    sides = {side: _fill_in_options(table[side]) for side in SIDES if side in table}
+    first = {"scheme": table["scheme"]} if "scheme" in table else {}
+    return {**first, **defaults, **table, **sides}
 
 
 def _make_writable(table: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,23 +1,21 @@
-"""The tables [tokenizer], [batches] and [training] of a recipe as frozen dataclasses; their fields are the keys."""
+"""The tables [tokenizer], [batches] and [training] of a recipe as settings; their fields are the keys."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal, TypeAlias
 
 from clockhands.data import Normalisation, TokenKind
 from clockhands.model.loss import SmoothingMode
-from clockhands.options import Count, NotNegative, Positive, Range, Seed, Share
-
-__all__ = ["Batching", "BoundedCount", "Logger", "Tokenization", "Training"]
+from clockhands.options import Count, NotNegative, Positive, Range, Seed, Share, defaults_of, options_of
+from clockhands.settings import settings
 
 Logger = Literal["tensorboard", "wandb", "mlflow", "trackio"]
 BoundedCount: TypeAlias = Annotated[int, Range(least=1, most=10_000_000)]
 """A number of tokens, or of occurrences of one; the largest vocabularies in use have a quarter of a million tokens."""
 
 
-@dataclass(frozen=True)
+@settings
 class Tokenization:
     """``[tokenizer]``: learned from the training text, or an existing one by name.
 
@@ -36,29 +34,32 @@ class Tokenization:
     name: str | None = None
     target_name: str | None = None
 
+    ORIGIN = "[tokenizer]"
+
     def find_faults(self) -> list[str]:
         """Return which values contradict each other, one sentence each."""
-        learned = ("kind", "vocabulary", "shared", "lowercase", "normalisation", "min_frequency")
-        default = Tokenization()
+        defaults = defaults_of(options_of(Tokenization))
+        changed = [name for name, default in defaults.items() if getattr(self, name) != default]
         faults: list[str] = []
         if self.kind == "morpheme":
-            changed = [key for key in ("vocabulary", "min_frequency") if getattr(self, key) != getattr(default, key)]
             faults += [
                 f"tokenizer.{key} is for a tokenizer that is learned, and kind 'morpheme' is a closed list; "
                 "leave it out, or set tokenizer.kind"
-                for key in changed
+                for key in ("vocabulary", "min_frequency")
+                if key in changed
             ]
         if self.name is not None:
-            changed = [key for key in learned if getattr(self, key) != getattr(default, key)]
             faults += [
-                f"tokenizer.{key} is for a tokenizer learned here, but tokenizer.name is given" for key in changed
+                f"tokenizer.{key} is for a tokenizer learned here, but tokenizer.name is given"
+                for key in changed
+                if key not in ("name", "target_name")
             ]
         elif self.target_name is not None:
             faults.append("tokenizer.target_name needs tokenizer.name beside it, for the source")
         return faults
 
 
-@dataclass(frozen=True)
+@settings
 class Batching:
     """``[batches]``: how examples are put together. ``tokens`` or ``size`` bounds a batch over all processes.
 
@@ -78,6 +79,8 @@ class Batching:
     per_epoch: Count = 1000
     masked: Annotated[float, Range(above=0, below=1)] = 0.15
 
+    ORIGIN = "[batches]"
+
     def find_faults(self) -> list[str]:
         """Return which values contradict each other, one sentence each."""
         faults = []
@@ -90,7 +93,7 @@ class Batching:
         return faults
 
 
-@dataclass(frozen=True)
+@settings
 class Training:
     """``[training]``: from which weights, how long, how fast, how often.
 
@@ -100,10 +103,12 @@ class Training:
     ``text_seed``: train on another draw of the training text, which this number decides: other items of a corpus that
     is made, or items of your text drawn with replacement. Tokenizer, validation and test are those of the first text.
 
-    Length: ``max_steps`` or ``epochs``. ``learning_rate`` is the peak; ``auto`` takes one that fits the model
-    (``clockhands.training.defaults``). For ``paper`` it is the factor of d_model^-0.5·min(s^-0.5, s·warmup^-1.5), where
-    ``auto`` is 1. During ``warmup_steps`` the rate rises linearly from ``warmup_from``; ``auto`` is a tenth of all
-    steps, at most 4000, and more with post-norm (for a deep model that is trained for a short time: all steps).
+    Length: ``max_steps`` or ``epochs``. Without either, training stops by itself: when the validation loss has not
+    fallen for ``patience`` evaluations (then 3), at the latest after 40 epochs or 20,000 steps.
+    ``learning_rate`` is the peak; ``auto`` takes one that fits the model (``clockhands.training.schedule``). For
+    ``paper`` it is the factor of d_model^-0.5·min(s^-0.5, s·warmup^-1.5), where ``auto`` is 1. During ``warmup_steps``
+    the rate rises linearly from ``warmup_from``; ``auto`` is a tenth of all steps, at most 4000, and more with
+    post-norm (for a deep model that is trained for a short time: all steps).
     ``inverse-sqrt`` falls as 1/√s from the peak at the end of the warm-up; ``cosine`` falls to ``final_rate``.
     ``clip`` bounds the norm of the gradient (0: no bound).
     The probability ``label_smoothing`` is spread over the tokens that ``smoothing`` names (``all``, ``others``,
@@ -115,6 +120,7 @@ class Training:
     ``last`` step, or those of the evaluation with the ``lowest`` validation loss; ``auto`` is the lowest wherever there
     are several evaluations and ``average`` is not given. ``average``: the saved weights are the mean of the ``keep``
     last or best checkpoints. ``device`` is ``auto``, ``cpu``, ``cuda``.
+    ``report_to``: where losses and rates are logged besides the run's own files, by integrations of transformers.
     ``precision`` is ``fp32``, ``bf16`` or ``auto``: bf16 where the hardware multiplies in it (a GPU; a CPU with
     AVX512-BF16 or AMX, for models at least 128 wide); the run keeps what was decided. ``sharded``: the processes that
     torchrun or accelerate started keep a part of the model each (FSDP2) instead of a copy (DDP).
@@ -130,7 +136,7 @@ class Training:
     seed: Seed = 0
     text_seed: Seed | None = None
     optimizer: Literal["adamw"] = "adamw"
-    learning_rate: Positive | Literal["auto"] | None = "auto"
+    learning_rate: Positive | Literal["auto"] = "auto"
     schedule: Literal["paper", "inverse-sqrt", "cosine", "constant"] = "inverse-sqrt"
     warmup_steps: Annotated[int, Range(least=0)] | Literal["auto"] = "auto"
     warmup_from: NotNegative = 0.0
@@ -163,11 +169,8 @@ class Training:
     def rate(self) -> float:
         """The peak learning rate, or the factor of the paper's schedule.
 
-        Where ``learning_rate`` is None, it is the default of the schedule, as in runs older than ``auto``. Raises
-        ValueError while ``learning_rate`` is still ``auto``.
+        Raises ValueError while ``learning_rate`` is still ``auto``.
         """
-        if self.learning_rate is None:
-            return 1.0 if self.schedule == "paper" else 5e-4
         if isinstance(self.learning_rate, str):
             raise ValueError("training.learning_rate is 'auto'; training.defaults.fill_in_auto puts a number there")
         return self.learning_rate
@@ -181,7 +184,7 @@ class Training:
 
     @property
     def evaluation_interval(self) -> int | None:
-        """The number of steps between evaluations; None: only at the end, also in runs older than ``auto``."""
+        """The number of steps between evaluations; None: only at the end."""
         return None if isinstance(self.eval_steps, str) else self.eval_steps
 
     @property
@@ -189,60 +192,37 @@ class Training:
         """Whether checkpoints are saved at intervals; when training is stopped, one is saved in any case."""
         return bool(self.save_steps) or self.save_minutes > 0
 
+    ORIGIN = "[training]"
+
     def find_faults(self) -> list[str]:
         """Return which values contradict each other, one sentence each."""
-        clashes = (*self._list_schedule_clashes(), *self._list_saving_clashes())
-        return [fault for is_so, fault in clashes if is_so]
-
-    def _list_schedule_clashes(self) -> tuple[tuple[bool, str], ...]:
-        """Return what the length and the learning rate must not be, each with whether it is so."""
-        lengths = (self.max_steps, self.epochs)
-        has_start, is_paper = self.warmup_from > 0, self.schedule == "paper"
-        return (
-            (None not in lengths, "training.max_steps and training.epochs both say how long; give one of them"),
-            (lengths == (None, None), "training.max_steps is missing, or training.epochs"),
-            (
-                is_paper and self.warmup_steps in (0, "auto"),
-                "the schedule 'paper' needs training.warmup_steps (4000 in the paper)",
-            ),
-            (
-                has_start and self.warmup_steps == 0,
-                "training.warmup_from means nothing without training.warmup_steps",
-            ),
-            (
-                has_start and is_paper,
-                "training.warmup_from means nothing in the schedule 'paper', which starts at 0",
-            ),
-            (
-                self.final_rate > 0 and self.schedule != "cosine",
-                "training.final_rate is of the schedule 'cosine' alone",
-            ),
-        )
-
-    def _list_saving_clashes(self) -> tuple[tuple[bool, str], ...]:
-        """Return what evaluations, checkpoints and the exported weights must not be, each with whether it is so."""
+        is_paper, has_start = self.schedule == "paper", self.warmup_from > 0
         save_steps, eval_steps = self.save_steps, self.eval_steps
-        has_unevaluated_saves = bool(save_steps) and (
-            not isinstance(eval_steps, int) or bool((save_steps or 0) % eval_steps)
-        )
-        return (
-            (
-                self.average != "none" and not save_steps,
-                "training.average needs checkpoints at fixed steps: give training.save_steps",
-            ),
-            (bool(self.patience) and not eval_steps, "training.patience counts evaluations: give training.eval_steps"),
-            (
-                self.average == "best" and has_unevaluated_saves,
+        faults = []
+        if None not in (self.max_steps, self.epochs):
+            faults.append("training.max_steps and training.epochs both say how long; give one of them")
+        if is_paper and self.warmup_steps in (0, "auto"):
+            faults.append("the schedule 'paper' needs training.warmup_steps (4000 in the paper)")
+        if has_start and self.warmup_steps == 0:
+            faults.append("training.warmup_from means nothing without training.warmup_steps")
+        if has_start and is_paper:
+            faults.append("training.warmup_from means nothing in the schedule 'paper', which starts at 0")
+        if self.final_rate > 0 and self.schedule != "cosine":
+            faults.append("training.final_rate is of the schedule 'cosine' alone")
+        if self.average != "none" and not save_steps:
+            faults.append("training.average needs checkpoints at fixed steps: give training.save_steps")
+        if self.patience and not eval_steps:
+            faults.append("training.patience counts evaluations: give training.eval_steps")
+        if self.average == "best" and save_steps and (not isinstance(eval_steps, int) or save_steps % eval_steps):
+            faults.append(
                 "training.average = 'best' needs a validation loss of every checkpoint: training.save_steps must be a "
-                "multiple of training.eval_steps",
-            ),
-            (
-                self.export == "lowest" and not eval_steps,
-                "training.export = 'lowest' needs several evaluations: give training.eval_steps",
-            ),
-            (
-                self.export == "lowest" and self.average != "none",
+                "multiple of training.eval_steps"
+            )
+        if self.export == "lowest" and not eval_steps:
+            faults.append("training.export = 'lowest' needs several evaluations: give training.eval_steps")
+        if self.export == "lowest" and self.average != "none":
+            faults.append(
                 "training.export = 'lowest' saves the weights of one evaluation, and training.average the mean of "
-                "several; give one of them",
-            ),
-        )
+                "several; give one of them"
+            )
+        return faults

@@ -1,5 +1,5 @@
 """The main job, once through: train a small translator, use it, and see what its positional encoding does."""
 
-from clockhands.studies.tour.demonstration import run_tour
+from clockhands.studies.tour.demonstration import tour
 
-__all__ = ["run_tour"]
+__all__ = ["tour"]

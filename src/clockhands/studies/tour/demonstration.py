@@ -7,9 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from clockhands import __version__
+from clockhands.files import lock_folder
 from clockhands.findings import Finding, Findings, join_words
 from clockhands.inspection import inspect
-from clockhands.locking import lock_folder
 from clockhands.model import TransformerConfig
 from clockhands.studies.tour.encoding_findings import find_encoding, find_loudness
 from clockhands.studies.tour.result_findings import (
@@ -37,7 +37,7 @@ COMMAND = "clockhands tour"
 Say = Callable[[str], None]
 
 
-def run_tour(
+def tour(
     out: str | Path = "runs/tour", *, overwrite: bool = False, show: bool = False, say: Say = lambda text: None
 ) -> Findings:
     """Train the translator of *numbers* into ``out``, and its variants into ``out/variants``; measure all.

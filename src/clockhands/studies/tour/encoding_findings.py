@@ -32,7 +32,7 @@ from clockhands.runs import Run
 from clockhands.schemes import Sinusoidal
 from clockhands.shapes import Float, Tensor
 from clockhands.studies.tour.training import MAIN, NO_SCALE, Translator, Translators
-from clockhands.training.architecture import build
+from clockhands.training.model import build
 
 GROUP = "The encoding"
 EXACT = 1e-5

@@ -16,7 +16,7 @@ from clockhands.generation import Evaluation, Score, evaluate
 from clockhands.runs import Run, open_run
 from clockhands.studies.study import Study, read_study
 from clockhands.training import train
-from clockhands.training.defaults import export_last
+from clockhands.training.schedule import export_last
 
 HERE = Path(__file__).parent
 TOUR: Catalogue[Study] = Catalogue(

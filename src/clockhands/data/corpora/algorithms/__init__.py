@@ -30,8 +30,7 @@ from zlib import crc32
 
 from clockhands.data.catalogue import corpus
 from clockhands.data.corpora.algorithms.tasks import TASKS, Name, Task
-from clockhands.data.pairs import Pair
-from clockhands.data.population import Drawn, check_sentences
+from clockhands.data.population import Drawn, Pair, check_sentences
 from clockhands.data.splits import Corpus
 from clockhands.errors import UsageError
 from clockhands.options import Count, Seed

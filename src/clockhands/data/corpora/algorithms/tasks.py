@@ -13,9 +13,7 @@ from functools import partial
 from math import isqrt
 from typing import Literal, TypeAlias, get_args
 
-from clockhands.data.pairs import Pair
-
-__all__ = ["BITS", "MODULUS", "TASKS", "Name", "Symbols", "Task"]
+from clockhands.data.population import Pair
 
 Symbols: TypeAlias = list[str]
 """A string, symbol by symbol."""

@@ -13,11 +13,15 @@ from itertools import islice
 from typing import Annotated
 
 from clockhands.data.catalogue import corpus
-from clockhands.data.corpora.numbers.number_words import list_languages, list_morphemes, make_pair
-from clockhands.data.corpora.numbers.others import OtherNumbers
-from clockhands.data.corpora.numbers.populations import make_populations, plan_quotas
-from clockhands.data.pairs import Pair
-from clockhands.data.population import check_sentences
+from clockhands.data.corpora.numbers.populations import (
+    OtherNumbers,
+    list_languages,
+    list_morphemes,
+    make_pair,
+    make_populations,
+    plan_quotas,
+)
+from clockhands.data.population import Pair, check_sentences
 from clockhands.data.splits import Corpus, Fact, Items, Made
 from clockhands.errors import UsageError, describe_unknown
 from clockhands.options import Count, Range, Seed

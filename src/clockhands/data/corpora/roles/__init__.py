@@ -17,8 +17,7 @@ from functools import partial
 
 from clockhands.data.catalogue import corpus
 from clockhands.data.corpora.roles.grammar import Grammar
-from clockhands.data.pairs import Pair
-from clockhands.data.population import Drawn, check_sentences
+from clockhands.data.population import Drawn, Pair, check_sentences
 from clockhands.data.splits import Corpus
 from clockhands.errors import UsageError
 from clockhands.options import Count, Fraction, Seed

@@ -6,22 +6,7 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from clockhands.data.pairs import Pair
-
-__all__ = [
-    "ADJECTIVES",
-    "NAMES",
-    "NOUNS",
-    "PLACES",
-    "PREPOSITIONS",
-    "REARRANGED",
-    "VERBS",
-    "Clause",
-    "Grammar",
-    "Phrase",
-    "Sentence",
-    "rearrange",
-]
+from clockhands.data.population import Pair
 
 NAMES = {
     "Tom": "Tomo", "Anna": "Anna", "Peter": "Petro", "Maria": "Maria",

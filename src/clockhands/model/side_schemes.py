@@ -1,0 +1,358 @@
+"""Which schemes act in which layer of a side: read from its ``PositionConfig``, checked, built and summarised."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from clockhands.errors import ConfigError, describe_unknown, show_value
+from clockhands.model.config_fields import Side, TransformerFields
+from clockhands.model.position_config import ELLIPSIS, LayerEntry, PositionConfig
+from clockhands.schemes import (
+    CATALOGUE,
+    Composition,
+    Scheme,
+    Sizes,
+    build,
+    find_option_faults,
+    read_part,
+)
+from clockhands.schemes.composition_rules import combine_declarations, list_schemes_of_fewer_axes
+from clockhands.schemes.scheme import Declares
+
+SMALL_TABLE_BYTES = 2**26
+"""To be summarised, a scheme is built with all its values if none of its tables can have more bytes than this. Else it
+is built on the meta device, where tensors have no values; PyTorch takes a second to use that device the first time."""
+BYTES_OF_FLOAT32 = 4
+
+
+@dataclass(frozen=True)
+class SchemeSpec:
+    """One scheme of a layer as a configuration names it: its name and its options."""
+
+    scheme: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+def read_entry(entry: LayerEntry, kinds: Mapping[str, LayerEntry]) -> list[SchemeSpec]:
+    """Return the schemes that an entry of ``layers`` names: a kind of layer, a scheme, or a table of one or several.
+
+    Raises ConfigError for an entry of another form.
+    """
+    if isinstance(entry, str) and entry in kinds:
+        return read_entry(kinds[entry], {})  # without kinds: a kind cannot name another
+    if isinstance(entry, Mapping) and "schemes" in entry and "scheme" not in entry:
+        other_keys = [key for key in entry if key != "schemes"]
+        if other_keys or not isinstance(entry["schemes"], (list, tuple)):
+            raise ConfigError(
+                [f"{show_value(entry)} must be a table with a list of schemes and nothing else"], "layers"
+            )
+        return [SchemeSpec(*read_part(part)) for part in entry["schemes"]]
+    return [SchemeSpec(*read_part(entry))]
+
+
+def list_layer_specs(position: PositionConfig, num_layers: int) -> list[tuple[SchemeSpec, ...]]:
+    """Return the schemes that each layer has besides the one that all layers have; a valid configuration is assumed."""
+    if not position.layers:
+        return [()] * num_layers
+    pattern = position.pattern
+    return [
+        tuple(spec for spec in read_entry(pattern[layer % len(pattern)], position.kinds) if spec.scheme != "none")
+        for layer in range(num_layers)
+    ]
+
+
+def find_layer_faults(position: PositionConfig, side: str) -> list[str]:
+    """Return what is wrong with the names and options in a layer schedule, one sentence each.
+
+    The number of layers is not needed.
+    """
+    faults = []
+    if position.kinds and not position.layers:
+        faults.append(
+            f"{side}.kinds is given and {side}.layers is not; name in {side}.layers which layer is of which kind"
+        )
+    if position.layers and position.skip_every:
+        faults.append(f"{side}.skip_every and {side}.layers both say which layers have a position; give one of them")
+    used = {entry for entry in position.layers or () if isinstance(entry, str)}
+    faults += [f"{side}.kinds.{name} is in no entry of {side}.layers" for name in position.kinds if name not in used]
+    for name, entry in position.kinds.items():
+        faults += [f"{side}.kinds.{name}: {fault}" for fault in _find_entry_faults(entry, {})]
+    for index, entry in enumerate(position.layers or ()):
+        is_kind = isinstance(entry, str) and entry in position.kinds
+        if entry != ELLIPSIS and not is_kind:
+            faults += [f"{side}.layers[{index}]: {fault}" for fault in _find_entry_faults(entry, position.kinds)]
+        elif entry == ELLIPSIS and index != len(position.layers or ()) - 1:
+            faults.append(f"{side}.layers[{index}] is '{ELLIPSIS}', which can only be the last entry")
+    return faults
+
+
+def _find_entry_faults(entry: LayerEntry, kinds: Mapping[str, LayerEntry]) -> list[str]:
+    """Return what is wrong with one entry of ``layers`` or of ``kinds``."""
+    try:
+        specs = read_entry(entry, kinds)
+    except ConfigError as fault:
+        return list(fault.faults)
+    faults = []
+    for spec in specs:
+        if spec.scheme not in CATALOGUE and isinstance(entry, str) and kinds:
+            faults.append(describe_unknown("kind of layer or scheme", spec.scheme, [*kinds, *CATALOGUE]))
+        elif spec.scheme == "composition":
+            faults.append("name the parts of a composition as schemes = [...]")
+        else:
+            faults += find_option_faults(CATALOGUE, spec.scheme, spec.options)
+    return faults
+
+
+def find_layer_count_faults(position: PositionConfig, side: str, num_layers: int) -> list[str]:
+    """Return why a layer schedule does not fit the number of layers, as a list of at most one sentence."""
+    if position.layers is None:
+        return []
+    count = len(position.pattern)
+    subject = f"{side}.layers has {count} {'entry' if count == 1 else 'entries'}"
+    if not count:
+        return [f"{side}.layers is empty; name a scheme for each layer, or leave it out"]
+    if ELLIPSIS in position.layers:
+        return []
+    if count > num_layers:
+        return [
+            f"{subject} and there are {num_layers} layers; give one for each layer, a shorter pattern, or end it with "
+            f"'{ELLIPSIS}', so that it is cut at the last layer"
+        ]
+    if num_layers % count:
+        return [
+            f"{subject}, a pattern whose length does not divide the {num_layers} layers; give one for each layer, or "
+            f"end the pattern with '{ELLIPSIS}', so that its last repetition is cut at the last layer"
+        ]
+    return []
+
+
+@dataclass(frozen=True)
+class BuiltSchemes:
+    """The schemes of a side.
+
+    ``modules``: the distinct instances; compositions may share parts, whose parameters one of them owns
+    (``Composition.borrow``). ``module_of_layer``: for each layer, the index of its scheme among them. ``at_input``: the
+    scheme that acts at the token embedding.
+    """
+
+    modules: Sequence[Scheme]
+    module_of_layer: Sequence[int]
+    at_input: Scheme
+
+
+def build_side(position: PositionConfig, num_layers: int, sizes: Sizes, first: Scheme | None = None) -> BuiltSchemes:
+    """Build the schemes of a side: one for all layers with equal entries, or one for each if a part is ``per_layer``.
+
+    A part that is ``per_layer`` (``Scheme``) has parameters of its own in every layer. Of any other part there is one
+    instance: for all layers if ``scheme`` names it, and for all layers with the same entry if ``layers`` does.
+    ``first``: an instance of the scheme that all layers have, built before; None: it is built here. A valid
+    configuration is assumed; raises ConfigError where schemes refuse the sizes, or each other.
+    """
+
+    def build_common() -> Scheme:
+        return build(CATALOGUE, position.scheme, sizes, position.options, validated=True)
+
+    # The scheme that all layers have: one instance for all, or, with a part that is ``per_layer``, the first layer's.
+    first = build_common() if first is None else first
+    if position.layers is None:
+        return _build_without_schedule(first, build_common, num_layers)
+    modules: list[Scheme] = [] if first.per_layer else [first]
+    module_of_layer, module_of_key = [], dict[str, int]()
+    for layer, specs in enumerate(list_layer_specs(position, num_layers)):
+        # Layers with equal entries share one scheme, unless a part of it is ``per_layer``.
+        key = json.dumps([[spec.scheme, dict(spec.options)] for spec in specs], sort_keys=True)
+        earlier = modules[module_of_key[key]] if key in module_of_key else None
+        if earlier is None or earlier.per_layer:
+            common = first if layer == 0 or not first.per_layer else build_common()
+            own_parts = [build(CATALOGUE, spec.scheme, sizes, spec.options, validated=True) for spec in specs]
+            scheme = _join_common_and_own(first, common, own_parts)
+            if earlier is not None:
+                _share_parts(earlier, scheme)
+            if scheme not in modules:
+                modules.append(scheme)
+            module_of_key.setdefault(key, modules.index(scheme))
+            module_of_layer.append(modules.index(scheme))
+        else:
+            module_of_layer.append(module_of_key[key])
+    # With a part that is ``per_layer``, ``first`` is not among the modules; its parts are in the first layer's scheme.
+    return BuiltSchemes(modules, module_of_layer, modules[module_of_layer[0]] if first.per_layer else first)
+
+
+def _build_without_schedule(first: Scheme, build_common: Callable[[], Scheme], num_layers: int) -> BuiltSchemes:
+    """Return ``first`` for all layers, or with a part that is ``per_layer`` a new instance for each later layer."""
+    others = [build_common() for _ in range(num_layers - 1 if first.per_layer else 0)]
+    for scheme in others:
+        _share_parts(first, scheme)
+    return BuiltSchemes([first, *others], [layer if others else 0 for layer in range(num_layers)], first)
+
+
+def _join_common_and_own(first: Scheme, common: Scheme, own_parts: list[Scheme]) -> Scheme:
+    """Return the scheme of one layer: ``common``, the scheme that all layers have, with the layer's own parts.
+
+    ``first`` is the instance of that scheme in the first layer. ``common`` is the same instance, or with a part that is
+    ``per_layer`` another one, which then uses the parts of ``first`` that are not ``per_layer``.
+    """
+    if not own_parts:
+        _share_parts(first, common)
+        return common
+    if not common.active_hooks():
+        return own_parts[0] if len(own_parts) == 1 else Composition(schemes=own_parts)
+    first_parts = first.parts if isinstance(first, Composition) else (first,)
+    common_parts = common.parts if isinstance(common, Composition) else (common,)
+    scheme = Composition(schemes=[*common_parts, *own_parts])
+    # Shared parts have one owner, from which all others borrow them. Without a part that is ``per_layer`` that is
+    # ``first``, and every layer borrows. With one, it is the scheme of layer 0, where ``common`` is ``first``.
+    if common is not first or not first.per_layer:
+        scheme.borrow({index: part for index, part in enumerate(first_parts) if not part.per_layer})
+    return scheme
+
+
+def _share_parts(source: Scheme, target: Scheme) -> None:
+    """Let ``target`` use the parts of ``source``, a composition of the same schemes, that are not ``per_layer``."""
+    if target is not source and isinstance(source, Composition) and isinstance(target, Composition):
+        target.borrow({index: part for index, part in enumerate(source.parts) if not part.per_layer})
+
+
+@dataclass(frozen=True)
+class SchemeSummary:
+    """What validation and parameter counts need to know about one side's schemes.
+
+    ``num_parameters``: the number of all parameters of the side's schemes, or, if ``per_layer`` is set, of those of one
+    layer; then every layer has as many. ``hooks``: the names of the hooks that are active in any of the schemes.
+    ``declares``: what the schemes promise together.
+    """
+
+    num_parameters: int
+    per_layer: bool
+    hooks: frozenset[str]
+    declares: Declares
+
+    @classmethod
+    def from_scheme(cls, scheme: Scheme) -> SchemeSummary:
+        """Summarise the scheme of a side that has one scheme of the catalogue."""
+        num_parameters = sum(parameter.numel() for parameter in scheme.parameters())
+        return cls(num_parameters, scheme.per_layer, scheme.active_hooks(), scheme.declares)
+
+    @classmethod
+    def from_schemes(cls, built: BuiltSchemes) -> SchemeSummary:
+        """Summarise all schemes of a side. Raises ConfigError where layers read different numbers of coordinates."""
+        used = [built.at_input, *(built.modules[index] for index in dict.fromkeys(built.module_of_layer))]
+        _refuse_different_axes(used)
+        owned = {id(parameter): parameter.numel() for scheme in built.modules for parameter in scheme.parameters()}
+        hooks = frozenset[str]().union(*(scheme.active_hooks() for scheme in used))
+        return cls(sum(owned.values()), per_layer=False, hooks=hooks, declares=combine_declarations(used))
+
+
+def _refuse_different_axes(used: Sequence[Scheme]) -> None:
+    """Raise ConfigError where the layers of a side read different numbers of coordinates.
+
+    A window takes positions of more coordinates than it reads; most schemes do not, whatever other layers read.
+    """
+    axes = sorted({scheme.declares.axes for scheme in used if scheme.declares.axes is not None})
+    refusing = list_schemes_of_fewer_axes(used)
+    if refusing:
+        counts = " and ".join(map(str, axes))
+        advice = "".join(f", or {text}" for text in sorted({scheme.axes_advice for scheme in refusing} - {""}))
+        sentence = (
+            f"the layers read positions of {counts} coordinates, and all layers of a side share the positions; "
+            f"choose schemes with equally many{advice}"
+        )
+        raise ConfigError([sentence], "the layer schedule")
+
+
+class SchemeFactory:
+    """Builds and summarises the schemes of one configuration's sides.
+
+    What a scheme declares is known only of an instance, so validation builds those of each side and keeps a summary.
+    Where a side has a single scheme (``PositionConfig.has_single_scheme``), that instance is kept for the first model
+    of the configuration, which uses it if it equals a new one: if it has no parameters, its tables have values, and
+    PyTorch's default device, default dtype and inference mode are still the same. All other schemes are built again for
+    every model, which takes milliseconds.
+
+    A scheme with parameters is never kept, so that the first model of a configuration has the same parameters as a
+    later one with the same seed: every module draws its random numbers when it is built, in the order of the model.
+    """
+
+    def __init__(self) -> None:
+        self._summaries: dict[Side, SchemeSummary] = {}
+        self._kept: dict[Side, tuple[Scheme, object]] = {}
+
+    def build(self, config: TransformerFields, side: Side) -> BuiltSchemes:
+        """Build the schemes of a side for a model.
+
+        Raises ConfigError where they refuse the sizes or each other, and what PyTorch, or a scheme of another package,
+        raises for sizes that it cannot build.
+        """
+        position, num_layers = config.get_position_config(side), config.count_layers(side)
+        return build_side(position, num_layers, config.get_sizes(side), self._take_kept_scheme(side))
+
+    def summarise(self, config: TransformerFields, side: Side) -> SchemeSummary:
+        """Return the summary of a side's schemes, which the first call builds. Raises what ``build`` raises."""
+        if side not in self._summaries:
+            position, sizes = config.get_position_config(side), config.get_sizes(side)
+            # With a single scheme, all layers that do not skip it have equal instances, and one of them is enough.
+            num_layers = 1 if position.has_single_scheme else config.count_layers(side)
+            with avoid_large_tables(position, sizes):
+                built = build_side(position, num_layers, sizes)
+            if position.has_single_scheme:
+                self._summaries[side] = SchemeSummary.from_scheme(built.at_input)
+                self._keep_scheme(side, built.at_input)
+            else:
+                self._summaries[side] = SchemeSummary.from_schemes(built)
+        return self._summaries[side]
+
+    def _keep_scheme(self, side: Side, scheme: Scheme) -> None:
+        """Keep the scheme of a side for a model if it has no parameters and its tables have values."""
+        if next(scheme.parameters(), None) is None and not any(table.is_meta for table in scheme.buffers()):
+            self._kept[side] = scheme, _read_torch_defaults()
+
+    def _take_kept_scheme(self, side: Side) -> Scheme | None:
+        """Return the scheme kept for a side, and keep it no longer.
+
+        None if there is none, or if the settings of PyTorch have changed since.
+        """
+        scheme, defaults = self._kept.pop(side, (None, None))
+        return scheme if defaults == _read_torch_defaults() else None
+
+
+def _read_torch_defaults() -> tuple[object, ...]:
+    """Return the settings of PyTorch that decide how a scheme's tables are made."""
+    return torch.get_default_device(), torch.get_default_dtype(), torch.is_inference_mode_enabled()
+
+
+@contextmanager
+def avoid_large_tables(position: PositionConfig, sizes: Sizes) -> Iterator[None]:
+    """Build schemes inside the block on the meta device if their tables could be large; keep the random state."""
+    could_be_large = BYTES_OF_FLOAT32 * _bound_table_entries(position, sizes) > SMALL_TABLE_BYTES
+    with torch.random.fork_rng(devices=[]), torch.device("meta") if could_be_large else nullcontext():
+        yield
+
+
+def _bound_table_entries(position: PositionConfig, sizes: Sizes) -> int:
+    """Return the most entries that a table can have: the product of the two largest integers among sizes and options.
+
+    Options that keep their defaults are not among them: with those, a table is small unless the sizes alone are large.
+    A scheme of another package may have a larger table, and is then not built on the meta device.
+    """
+    dimensions = [sizes.width, sizes.d_model, sizes.num_heads * sizes.head_dim]
+    tables = (position.options, position.layers or (), position.kinds)
+    dimensions += [abs(int(value)) for table in tables for value in _find_integers(table)]
+    first, second = sorted([*dimensions, 1], reverse=True)[:2]
+    return first * second
+
+
+def _find_integers(value: Any) -> Iterator[int]:
+    """Yield all integers in an option, also those in lists and tables."""
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    if isinstance(value, (list, tuple)):
+        for item in value:
+            yield from _find_integers(item)
+    elif isinstance(value, int):
+        yield value

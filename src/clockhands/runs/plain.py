@@ -1,0 +1,159 @@
+"""A run that translates, opened without transformers: its weights, configuration and tokenizers alone.
+
+Importing transformers takes longer than to translate a few sentences. A run is opened so only where everything is as
+training wrote it, down to the fingerprint of its tokenizers; ``open_run`` opens all others, and says what is wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from tokenizers import Tokenizer
+from torch import nn
+
+from clockhands.data import Tokenizers
+from clockhands.errors import ClockhandsError
+from clockhands.model.config import TransformerConfig
+from clockhands.model.size import find_memory_fault
+from clockhands.model.transformer import Transformer
+from clockhands.pretrained import GENERATION, TOKENIZER, WEIGHTS, check_weights, refuse_not_finite
+from clockhands.reading import read_json
+from clockhands.runs.folder import RECIPE
+from clockhands.runs.opening import read_clockhands_config
+
+TOKENIZER_CLASSES = ("PreTrainedTokenizerFast", "TokenizersBackend")
+"""The class that training saves tokenizers as, by its names in transformers."""
+USUAL_GENERATION = {
+    "_from_model_config", "transformers_version", "use_cache", "output_attentions", "output_hidden_states",
+    "pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id",
+}  # fmt: skip
+"""The keys that training writes into ``generation_config.json``."""
+
+
+class PlainTokenizer:
+    """A tokenizer of tokenizers as those of transformers are called: ids of texts, and texts of ids."""
+
+    is_fast = True
+
+    def __init__(self, backend: Tokenizer, settings: Mapping[str, Any]) -> None:
+        self.backend_tokenizer = backend
+        self.pad_token_id = backend.token_to_id(settings["pad_token"])
+        self.eos_token_id = backend.token_to_id(settings["eos_token"])
+
+    def __len__(self) -> int:
+        return self.backend_tokenizer.get_vocab_size(with_added_tokens=True)
+
+    def __call__(self, text: str) -> dict[str, list[int]]:
+        """Return the ids of a text under ``input_ids``, with those that end it."""
+        return {"input_ids": self.backend_tokenizer.encode(text).ids}
+
+    def get_vocab(self) -> dict[str, int]:
+        """Return the id of each token."""
+        return self.backend_tokenizer.get_vocab(with_added_tokens=True)
+
+    def decode(self, ids: Sequence[int], skip_special_tokens: bool = False) -> str:
+        """Return the text of ids."""
+        return self.backend_tokenizer.decode(list(ids), skip_special_tokens=skip_special_tokens)
+
+    def batch_decode(self, rows: Sequence[Sequence[int]], skip_special_tokens: bool = False) -> list[str]:
+        """Return the texts of several rows of ids."""
+        return self.backend_tokenizer.decode_batch([*map(list, rows)], skip_special_tokens=skip_special_tokens)
+
+
+@dataclass(frozen=True)
+class PlainConfig:
+    """What an engine asks of a configuration."""
+
+    transformer_config: TransformerConfig
+    eos_token_id: int
+    decoder_start_token_id: int
+
+    @property
+    def vocab_size(self) -> int:
+        """The number of tokens that the model writes."""
+        return self.transformer_config.vocab_size
+
+    def find_start_token(self) -> int:
+        """Return the token from which the decoder starts."""
+        return self.decoder_start_token_id
+
+
+class PlainModel(nn.Module):
+    """A ``Transformer`` on the CPU with its configuration."""
+
+    device = torch.device("cpu")
+
+    def __init__(self, config: PlainConfig) -> None:
+        super().__init__()
+        self.config, self.model = config, Transformer(config.transformer_config)
+
+    @property
+    def transformer(self) -> Transformer:
+        """The ``Transformer`` inside."""
+        return self.model
+
+
+@dataclass(frozen=True)
+class PlainRun:
+    """What ``translate`` asks of a run."""
+
+    path: Path
+    model: Any
+    tokenizers: Tokenizers
+
+
+def open_plain(folder: Path) -> PlainRun | None:
+    """Open a run that translates without transformers; None where anything is not as training wrote it."""
+    try:
+        raw, config = read_clockhands_config(folder)
+        ids = [raw.get(name) for name in ("eos_token_id", "decoder_start_token_id")]
+        if (
+            config.architecture != "encoder-decoder"
+            or not all(type(token) is int and 0 <= token < config.vocab_size for token in ids)
+            or raw.get("dtype") != "float32"
+            or not all((folder / name).is_file() for name in (RECIPE, WEIGHTS))
+            or ((folder / GENERATION).exists() and read_json(folder / GENERATION).keys() - USUAL_GENERATION)
+            or find_memory_fault(config) is not None
+        ):
+            return None
+        check_weights(folder, raw)
+        tokenizers = _open_tokenizers(folder)
+        if tokenizers is None or tokenizers.fingerprint != raw.get("tokenizer_fingerprint"):
+            return None
+        return PlainRun(folder, _open_model(folder, PlainConfig(config, *ids)), tokenizers)  # type: ignore[arg-type]
+    except (ClockhandsError, OSError, SafetensorError, RuntimeError, KeyError, TypeError):
+        return None  # the ordinary way of opening says what it is
+
+
+def _open_tokenizers(folder: Path) -> Tokenizers | None:
+    source = _open_tokenizer(folder)
+    target = _open_tokenizer(folder / "target") if (folder / "target" / TOKENIZER).is_file() else source
+    return None if source is None or target is None else Tokenizers(source, target)
+
+
+def _open_tokenizer(folder: Path) -> Any:
+    """Open a tokenizer that training saved; None for one of another class, which may do more than its file says."""
+    settings = read_json(folder / TOKENIZER)
+    if settings.get("tokenizer_class") not in TOKENIZER_CLASSES or settings.get("clean_up_tokenization_spaces"):
+        return None
+    backend = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    return PlainTokenizer(backend, settings)
+
+
+def _open_model(folder: Path, config: PlainConfig) -> PlainModel:
+    """Build the model and load its weights. Raises RuntimeError unless they are all there, and are its own."""
+    with torch.random.fork_rng(devices=[]):
+        model = PlainModel(config).eval()
+    weights = load_file(folder / WEIGHTS)
+    report = model.load_state_dict(weights, strict=False)
+    tied = {f"model.{name}" for name in model.model.map_tied_parameters()}
+    if report.unexpected_keys or set(report.missing_keys) - tied:
+        raise RuntimeError("other weights than those of the model")
+    refuse_not_finite(model.named_parameters(), folder)
+    return model

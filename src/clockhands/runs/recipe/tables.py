@@ -1,0 +1,270 @@
+"""The tables of a recipe: which keys each takes, and how keys are set by their dotted names."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+from clockhands.data import CORPORA
+from clockhands.errors import ConfigError, UsageError, describe_unknown, show_value
+from clockhands.model.config import PRESETS, TransformerConfig
+from clockhands.model.config_fields import SIDES
+from clockhands.model.position_config import PositionConfig, spell_out_short_forms
+from clockhands.options import Option, convert, options_of, parse, takes_path
+from clockhands.runs.recipe.sections import Batching, Tokenization, Training
+from clockhands.schemes import CATALOGUE, Composition
+
+Tables = dict[str, dict[str, Any]]
+"""The tables of a recipe by name; values are plain data."""
+SECTIONS: dict[str, type[Any]] = {"tokenizer": Tokenization, "batches": Batching, "training": Training}
+"""The tables that are read into settings each."""
+TABLES = ("data", "tokenizer", "model", "position", "batches", "training")
+"""All tables, in the order in which they are written."""
+FROM_DATA = ("vocab_size", "source_vocab_size")
+"""Fields of the model that follow from the tokenizer, so that no recipe has them."""
+_SELECTORS = {"data": ("corpus",), "model": ("preset",), "position": ("scheme", "schemes", "preset")}
+"""By table, the keys on which its other keys depend; changing one resets those."""
+_KEPT = (*SIDES, "combine", "width", "every_layer", "skip_every", "transform", "transform_options")
+"""Keys of ``[position]`` that stay when its scheme changes: they say how the encoding enters the model."""
+_EXCLUSIVE = (("batches.tokens", "batches.size"), ("training.max_steps", "training.epochs"))
+"""Pairs of keys of which a recipe may set one; an override of one alone removes the other."""
+_BESIDE_MORPHEMES = {"data.corpus", "tokenizer.name", "tokenizer.vocabulary", "tokenizer.min_frequency"}
+"""Keys whose override removes the kind ``morpheme``, which the former corpus gave its tokenizer."""
+_INDEXED = r"\.(?:layers|schemes)\[\d+\]"
+_PART = re.compile(
+    rf"position(?:\.(?:{'|'.join(SIDES)}))?(?:\.kinds\.[^.\[]+(?:{_INDEXED})?|{_INDEXED}(?:\.schemes\[\d+\])?)"
+)
+"""A dotted name of one scheme among several: ``position.encoder.layers[0]``, ``position.kinds.local.schemes[1]``."""
+
+
+def list_model_options() -> dict[str, Option]:
+    """Return the keys of ``[model]`` besides ``preset``."""
+    hidden = (*FROM_DATA, *SIDES)
+    return {name: option for name, option in options_of(TransformerConfig).items() if name not in hidden}
+
+
+def list_position_options(table: Mapping[str, Any]) -> Mapping[str, Option]:
+    """Return the keys of a ``[position]`` table: how the encoding enters, and the options of its scheme."""
+    own = {name: option for name, option in options_of(PositionConfig).items() if name != "options"}
+    scheme = CATALOGUE.find(table.get("scheme"))
+    return {**({} if scheme is None else options_of(scheme)), **own}
+
+
+def find_keys(tables: Mapping[str, Any], table: str) -> Mapping[str, Option]:
+    """Return the keys that a table (``training``, ``position.encoder``) takes, given what the recipe says so far."""
+    preset = Option("preset", str, None)
+    if table in SECTIONS:
+        return options_of(SECTIONS[table])
+    if table == "data":
+        corpus = CORPORA.find(tables.get("data", {}).get("corpus"))
+        return {"corpus": Option("corpus", str, None), **({} if corpus is None else corpus.options)}
+    if table == "model":
+        return {"preset": preset, **list_model_options()}
+    own = list_position_options({"scheme": _get_scheme(tables, table)})
+    return {**own, "preset": preset, "schemes": options_of(Composition)["schemes"]}
+
+
+def _get_scheme(tables: Mapping[str, Any], table: str) -> Any:
+    """Return the scheme of ``position``, or of ``position.encoder``: its own, or else the one of ``[position]``."""
+    common = tables.get("position", {})
+    own = _as_table(common.get(table.removeprefix("position."), {}) if "." in table else {})
+    return own.get("scheme", common.get("scheme"))
+
+
+def _as_table(side: Any) -> dict[str, Any]:
+    """Return the table of a side, which may be written as the name of its scheme; empty for anything else."""
+    written = {"scheme": side} if isinstance(side, str) else side
+    return spell_out_short_forms(written) if isinstance(written, Mapping) else {}
+
+
+def has_unknown_selector(tables: Mapping[str, Any], table: str) -> bool:
+    """Return whether the scheme or corpus of a table is unknown, so that none of its keys can be judged."""
+    if table == "data":
+        name = tables.get("data", {}).get("corpus")
+        return name is not None and CORPORA.find(name) is None
+    name = _get_scheme(tables, table) if table.startswith("position") else None
+    return name is not None and CATALOGUE.find(name) is None
+
+
+def select_tables(tables: Mapping[str, Any], faults: list[str]) -> Tables:
+    """Return the values that are tables of a recipe; what is none, or of no recipe, joins ``faults``."""
+    faults += [describe_unknown("table", name, TABLES) for name in tables if name not in TABLES]
+    known = {name: dict(tables[name]) for name in TABLES if isinstance(tables.get(name), Mapping)}
+    for name in [name for name in TABLES if name in tables and name not in known]:
+        faults.append(f"[{name}] is {show_value(tables[name])}, but must be a table")
+    position = known.get("position", {})
+    for side in [side for side in SIDES if not isinstance(position.get(side, {}), (str, Mapping))]:
+        faults.append(
+            f"position.{side} is {show_value(position.pop(side))}, but must be the name of a scheme or a table"
+        )
+    return known
+
+
+def add_default_position(tables: Tables) -> Tables:
+    """Return the tables with the preset's scheme, or the paper's, where ``[position]`` names none.
+
+    What short forms of ``[position]`` stand for is spelled out.
+    """
+    position, model = spell_out_short_forms(tables.get("position", {})), tables.get("model", {})
+    for side in [side for side in SIDES if side in position]:
+        written = position[side]
+        spelled = _as_table(written)
+        position[side] = written if spelled in (written, {"scheme": written}) else spelled
+    if not ("scheme" in position or {"encoder", "decoder"} <= set(position)):
+        preset = PRESETS.find(model.get("preset")) or {}
+        position = {**spell_out_short_forms(preset.get("decoder", {"scheme": "sinusoidal"})), **position}
+    return {**tables, "position": position}
+
+
+def add_default_tokenizer(tables: Tables) -> Tables:
+    """Return the tables with the corpus's kind of tokenizer where ``[tokenizer]`` asks for no kind, size or name."""
+    table, corpus = tables.get("tokenizer", {}), CORPORA.find(tables.get("data", {}).get("corpus"))
+    if corpus is None or {"kind", "vocabulary", "min_frequency", "name"} & table.keys():
+        return tables
+    return {**tables, "tokenizer": {"kind": corpus.tokenizer, **table}}
+
+
+def split_by_side(position: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the whole table of each side: what ``[position]`` says of all, and what ``[position.encoder]`` says of one.
+
+    A side with a scheme of its own takes nothing from the common table. Cross-attention has position only if
+    ``[position.cross]`` gives it.
+    """
+    common = {key: value for key, value in position.items() if key not in SIDES}
+    for side in SIDES:
+        own = _as_table(position.get(side, {}))
+        alone = side == "cross" or own.get("scheme", common.get("scheme")) != common.get("scheme")
+        yield side, own if alone else {**common, **own}
+
+
+def make_paths_absolute(tables: Tables, base: Path) -> Tables:
+    """Return the tables with every relative path in ``[data]`` and ``[training]`` taken from ``base``, as strings."""
+    moved = dict(tables)
+    for table in [name for name in ("data", "training") if isinstance(tables.get(name), Mapping)]:
+        known = find_keys(tables, table)
+        moved[table] = {
+            key: make_absolute(value, base) if key in known and takes_path(known[key].type) else value
+            for key, value in tables[table].items()
+        }
+    return moved
+
+
+def make_absolute(value: Any, base: Path) -> Any:
+    """Return a path, or a list of paths, as text, taken from ``base`` where relative; any other value as it is."""
+    if isinstance(value, (list, tuple)):
+        return [make_absolute(item, base) for item in value]
+    if not isinstance(value, (str, Path)):
+        return value
+    # os.path, unlike pathlib, leaves the home of somebody who does not exist as it is written.
+    return str((base / os.path.expanduser(value)).absolute())  # noqa: PTH111
+
+
+def apply_overrides(
+    tables: Tables, overrides: Mapping[str, Any], *, written: bool = False, faults: list[str] | None = None
+) -> Tables:
+    """Return a copy of the tables with these dotted keys set; ``written``: their values are text, parsed first.
+
+    Keys on which others depend come first, whatever the order of ``overrides``: corpus and preset, then schemes. What
+    cannot be set joins ``faults``, and raises ConfigError where no list is given.
+    """
+    changed, wrong = deepcopy(tables), [] if faults is None else faults
+    first = [key for key in overrides if key in ("data.corpus", "model.preset")]
+    ends = (".scheme", ".schemes", ".preset")
+    schemes = [key for key in overrides if key.startswith("position.") and key.endswith(ends) and not _is_part(key)]
+    rest = [key for key in overrides if key not in (*first, *schemes)]
+    for keys in (first, sorted(schemes, key=len), rest):
+        for dotted in keys:
+            try:
+                _set_key(changed, dotted, overrides[dotted], written=written)
+            except UsageError as fault:
+                wrong.append(f"cannot set {dotted!r}: {fault}")
+        changed = add_default_position(changed)
+    for pair in _EXCLUSIVE:
+        for dotted, alternative in (pair, pair[::-1]):
+            table, _, key = dotted.partition(".")
+            if dotted in overrides and alternative not in overrides and changed.get(table, {}).get(key) is not None:
+                changed[table].pop(alternative.partition(".")[2], None)
+    kind_is_left = "tokenizer.kind" not in overrides and _BESIDE_MORPHEMES & overrides.keys()
+    if changed.get("tokenizer", {}).get("kind") == "morpheme" and kind_is_left:
+        del changed["tokenizer"]["kind"]
+    if wrong and faults is None:
+        raise ConfigError(wrong, "the overrides")
+    return changed
+
+
+def _is_part(table: str) -> bool:
+    """Return whether a dotted name is that of one scheme among several, or of a kind of layer."""
+    return _PART.fullmatch(table) is not None
+
+
+def _set_key(tables: Tables, dotted: str, value: Any, *, written: bool) -> None:
+    """Set one key. Raises UsageError, with the nearest name, for a table or a key that does not exist."""
+    table, _, key = dotted.rpartition(".")
+    if _is_part(table):
+        _set_in_part(tables["position"], table, key, value, written=written)
+        return
+    places = {"position.transform_options", *(f"position.{side}" for side in SIDES)}
+    if not table:
+        raise UsageError(f"write the table before the key, as in {_guess_table(key)}.{dotted} ({', '.join(TABLES)})")
+    if table not in TABLES and table not in places:
+        raise UsageError(describe_unknown("table", table, (*TABLES, *sorted(places))))
+    known = {} if table == "position.transform_options" else find_keys(tables, table)
+    is_side = table == "position" and key in SIDES
+    if known and key not in known and not is_side and not has_unknown_selector(tables, table):
+        raise UsageError(describe_unknown(f"key in [{table}]", key, known))
+    type_ = known[key].type if key in known else Any
+    place: dict[str, Any] = tables
+    for name in table.split("."):
+        inner = place.setdefault(name, {})
+        if isinstance(inner, str) and name in SIDES:
+            inner = place[name] = {"scheme": inner}
+        if not isinstance(inner, dict):
+            raise UsageError(f"{table} is {show_value(inner)}, and must be a table")
+        place = inner
+    value = convert(parse(value, type_) if written else value, type_)
+    # The other keys of a table belong to its scheme, corpus or preset, and go when that is another one.
+    if key in _SELECTORS.get(table.split(".")[0], ()) and place.get(key) != value:
+        for other in [name for name in place if name not in _KEPT]:
+            del place[other]
+    place[key] = value
+
+
+def _guess_table(key: str) -> str:
+    """Return the table that has such a key, for advice: ``training`` for ``max_steps``."""
+    return next((table for table in TABLES if key in find_keys({}, table)), "training")
+
+
+def _set_in_part(position: dict[str, Any], table: str, key: str, value: Any, *, written: bool) -> None:
+    """Set an option of one scheme among several: ``position.kinds.local.base``, ``position.decoder.layers[0].left``.
+
+    Raises UsageError for a part that is not there, and for an option that its scheme does not have.
+    """
+    place: Any = {"position": position}
+    for name, number in re.findall(r"([^.\[\]]+)|\[(\d+)\]", table):
+        place = _enter(place, name or int(number))
+    scheme = CATALOGUE.find(place.get("scheme"))
+    known: Mapping[str, Option] = {} if scheme is None else options_of(scheme)
+    if key in ("scheme", "schemes"):
+        place.clear()
+    elif "scheme" not in place:
+        raise UsageError(f"{table} has several schemes; say which, as in {table}.schemes[0].{key}")
+    elif known and key not in known:
+        raise UsageError(describe_unknown(f"option of {place['scheme']}", key, known))
+    type_ = known[key].type if key in known else Any
+    place[key] = convert(parse(value, type_) if written else value, type_)
+
+
+def _enter(place: Any, name: str | int) -> Any:
+    """Return what stands under a key or an index; the name of a scheme there becomes its table ``{scheme = ...}``."""
+    is_there = name in place if isinstance(place, dict) else isinstance(place, list) and name in range(len(place))
+    if not is_there:
+        raise UsageError(f"there is no {name!r} in {show_value(place)}")
+    if isinstance(place[name], tuple):
+        place[name] = list(place[name])
+    if isinstance(place[name], str):
+        place[name] = {"scheme": place[name]}
+    return place[name]

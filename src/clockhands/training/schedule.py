@@ -1,0 +1,216 @@
+"""What ``auto`` stands for in a recipe: the learning rate, its warm-up, evaluations, and which weights are exported.
+
+docs/lab/training-defaults.md has the grid search behind them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING
+
+from clockhands.errors import ConfigError
+from clockhands.model.config import TransformerConfig
+from clockhands.runs.recipe import Recipe
+from clockhands.runs.recipe.sections import Training
+
+if TYPE_CHECKING:
+    from clockhands.training.training_data import TrainingData
+
+NARROW = 64
+"""The width of the models in the grid search; a narrower model gets no higher rate."""
+PEAKS = {"encoder-decoder": 8e-3, "decoder": 8e-3, "encoder": 16e-3}
+"""The peak at that width with pre-norm, by architecture."""
+PAPER_WARMUP, PAPER_LAYERS = 4000, 6
+WARMUP_SHARE = 0.1
+"""The share of all updates that are warm-up."""
+POST_NORM_WARMUP = 1000
+"""Updates of the shortest warm-up of a post-norm model with the paper's six layers; fewer layers need less."""
+EVALUATIONS, SHORTEST_INTERVAL = 10, 100
+"""How many evaluations a training has, and the fewest steps between two of them."""
+LONGEST, SHORTEST, LONGEST_EPOCHS, PATIENCE = 20_000, 1_000, 40, 3
+"""Where a recipe says no length: the bounds of the steps that are made at most, and the evaluations without a lower
+validation loss after which training stops."""
+FINE_TUNING_DIVISOR = 4.0
+"""How many times lower the peak is for a training that begins with trained weights."""
+
+
+def compute_peak_rate(model: TransformerConfig) -> float:
+    """Return the peak learning rate for a model that is trained from its beginning, with a warm-up.
+
+    With pre-norm it falls as 1 / d_model (Yang et al. 2022, "Tensor Programs V", table 3: Adam's rate for matrices).
+    With post-norm it is that of the paper at the end of its warm-up, (4000 · d_model)^-0.5 (Vaswani et al. 2017,
+    equation 3), times six layers over those of this model, since deeper post-norm stacks stand lower rates
+    (Liu et al. 2020, "Understanding the difficulty of training Transformers"); never more than with pre-norm.
+    """
+    peak = PEAKS[model.architecture] * min(1.0, NARROW / model.d_model)
+    if model.norm != "post":
+        return peak
+    return min(peak, (PAPER_WARMUP * model.d_model) ** -0.5 * PAPER_LAYERS / max(1, _count_depth(model)))
+
+
+def compute_warmup_steps(updates: int, model: TransformerConfig, schedule: str = "inverse-sqrt") -> int:
+    """Return the length of the warm-up: a tenth of the training, and at most the paper's 4000 updates.
+
+    Post-norm needs a slow rise, since at first its gradients are large near the output (Xiong et al. 2020, "On Layer
+    Normalization in the Transformer Architecture"), the deeper the slower: at least 1000 updates times its layers over
+    six. A shorter training rises to its end, to half of the peak or more; with cosine at most to its middle.
+    """
+    usual = min(PAPER_WARMUP, int(WARMUP_SHARE * updates))
+    if model.norm != "post":
+        return usual
+    longest = updates // 2 if schedule == "cosine" else 2 * updates
+    return max(usual, min(longest, POST_NORM_WARMUP * _count_depth(model) // PAPER_LAYERS))
+
+
+def fill_in_auto(recipe: Recipe, updates: int | None = None, *, validates: bool | None = None) -> Recipe:
+    """Return the recipe with numbers in place of ``auto``: what a run keeps, so that it goes on with them.
+
+    ``updates``: how many there will be; where ``training.max_steps`` does not say it and it is not given, the warm-up
+    stays open. ``validates``: whether the text has a validation split; where that is not known, the evaluations and
+    what is exported stay open.
+    """
+    training = recipe.training
+    updates = training.max_steps or updates
+    if training.learning_rate == "auto":
+        training = replace(training, learning_rate=_compute_rate(recipe))
+    if training.warmup_steps == "auto" and updates is not None:
+        training = replace(training, warmup_steps=compute_warmup_steps(updates, recipe.model, training.schedule))
+    if validates is not None and updates is not None:
+        training = _choose_export(training, updates, validates=validates)
+    return _put_training(recipe, training)
+
+
+def fill_in_for_text(recipe: Recipe, material: TrainingData) -> Recipe:
+    """Return the recipe with numbers in place of ``auto``, all of them, for a training on this text.
+
+    One that says no length gets ``patience`` and a bound. Raises ConfigError where no validation loss could end it.
+    """
+    training = recipe.training
+    if (training.max_steps, training.epochs) == (None, None):
+        if material.validation is None:
+            missing = "training.max_steps is missing, or training.epochs: there is no validation split to stop by"
+            raise ConfigError([missing], "the recipe")
+        longest = min(LONGEST, max(SHORTEST, LONGEST_EPOCHS * _count_epoch(recipe, material)))
+        patience, interval = training.patience or PATIENCE, max(SHORTEST_INTERVAL, longest // (2 * EVALUATIONS))
+        eval_steps = interval if training.eval_steps == "auto" else training.eval_steps
+        training = replace(training, max_steps=longest, patience=patience, eval_steps=eval_steps)
+        recipe = _put_training(recipe, training)
+    return fill_in_auto(recipe, count_updates(recipe, material), validates=material.validation is not None)
+
+
+def export_last(recipe: Recipe) -> Recipe:
+    """Return the recipe with the weights of the last step as its model, and no evaluations, wherever it says ``auto``
+    and asks for nothing that needs several evaluations.
+
+    Comparisons train so: an equal number of steps is part of what they compare.
+    """
+    training = recipe.training
+    needs_several = bool(training.patience) or training.export == "lowest"
+    eval_steps = None if training.eval_steps == "auto" and not needs_several else training.eval_steps
+    export = "last" if training.export == "auto" else training.export
+    return _put_training(recipe, replace(training, eval_steps=eval_steps, export=export))
+
+
+def _choose_export(training: Training, updates: int, *, validates: bool) -> Training:
+    """Return the training with its evaluations and what it exports; of one evaluation there is no lowest loss."""
+    eval_steps = training.eval_steps
+    if eval_steps == "auto":
+        # Whoever asks for what needs several evaluations gets them in a short training too.
+        is_needed = bool(training.patience) or training.export == "lowest"
+        interval = max(1 if is_needed else SHORTEST_INTERVAL, math.ceil(updates / EVALUATIONS))
+        eval_steps = interval if validates and interval < updates else None
+    export = training.export
+    if export == "auto":
+        has_lowest = validates and eval_steps is not None and training.average == "none" and training.is_saved_regularly
+        export = "lowest" if has_lowest else "last"
+    return replace(training, eval_steps=eval_steps, export=export)
+
+
+def _put_training(recipe: Recipe, training: Training) -> Recipe:
+    return replace(recipe, training=training, tables={**recipe.tables, "training": asdict(training)})
+
+
+def count_updates(recipe: Recipe, material: TrainingData) -> int:
+    """Return how many updates the recipe makes with this text, as the Trainer of transformers counts them.
+
+    Any number of processes makes as many: they share every batch.
+    """
+    if recipe.training.max_steps is not None:
+        return recipe.training.max_steps
+    return math.ceil((recipe.training.epochs or 0) * _count_epoch(recipe, material))
+
+
+def _count_epoch(recipe: Recipe, material: TrainingData) -> int:
+    """Count the updates of one epoch."""
+    return max(1, -(-len(material.batches(recipe)) // recipe.training.accumulate))
+
+
+def _count_depth(model: TransformerConfig) -> int:
+    """Count the layers of the deepest stack."""
+    return max(model.count_layers(side) for side in model.sides)
+
+
+def _compute_rate(recipe: Recipe) -> float:
+    """Return the number that stands for ``learning_rate = "auto"``, rounded to four digits."""
+    if recipe.training.schedule == "paper":
+        return 1.0  # the factor of equation 3
+    peak = compute_peak_rate(recipe.model)
+    return float(f"{peak if recipe.training.begin_from is None else peak / FINE_TUNING_DIVISOR:.4g}")
+
+
+Rate = Callable[[int], float]
+
+
+def paper(factor: float, d_model: int, warmup: int) -> Rate:
+    """Return the schedule of the paper: lr(s) = factor · d_model^-0.5 · min(s^-0.5, s · warmup^-1.5).
+
+    That is equation 3 of Vaswani et al. 2017, which has ``factor`` 1.
+    """
+    return lambda s: factor * d_model**-0.5 * min(s**-0.5, s * warmup**-1.5)
+
+
+def inverse_sqrt(peak: float, warmup: int, start: float = 0.0) -> Rate:
+    """Return a rate that rises linearly from ``start`` to ``peak`` at update ``warmup``, then is peak · √(warmup / s).
+
+    This is the inverse_sqrt schedule of fairseq.
+    """
+    return _add_warmup(peak, warmup, start, lambda s: peak * math.sqrt(max(warmup, 1) / s))
+
+
+def cosine(peak: float, warmup: int, total: int, final: float = 0.0, start: float = 0.0) -> Rate:
+    """Return a rate that rises linearly to ``peak`` at update ``warmup``, then falls as half a cosine.
+
+    It reaches ``final`` at update ``total`` (Loshchilov & Hutter 2017, equation 5, without restarts).
+    """
+
+    def fall(s: int) -> float:
+        share = min(1.0, (s - warmup) / max(1, total - warmup))
+        return final + (peak - final) * 0.5 * (1 + math.cos(math.pi * share))
+
+    return _add_warmup(peak, warmup, start, fall)
+
+
+def constant(peak: float, warmup: int = 0, start: float = 0.0) -> Rate:
+    """Return a rate that rises linearly from ``start`` to ``peak`` at update ``warmup``, and stays there."""
+    return _add_warmup(peak, warmup, start, lambda _: peak)
+
+
+def make_rate(training: Training, d_model: int, total: int) -> Rate:
+    """Make the learning rate of a ``[training]`` as a function of the update, counted from 1 to ``total``.
+
+    Its ``learning_rate`` and ``warmup_steps`` must be numbers, not ``auto``.
+    """
+    if training.schedule == "paper":
+        return paper(training.rate, d_model, training.warmup)
+    if training.schedule == "inverse-sqrt":
+        return inverse_sqrt(training.rate, training.warmup, training.warmup_from)
+    if training.schedule == "cosine":
+        return cosine(training.rate, training.warmup, total, training.final_rate, training.warmup_from)
+    return constant(training.rate, training.warmup, training.warmup_from)
+
+
+def _add_warmup(peak: float, warmup: int, start: float, after: Rate) -> Rate:
+    """Return a rate that rises linearly from ``start`` to ``peak``, and is ``after`` from update ``warmup`` on."""
+    return lambda s: start + (peak - start) * s / warmup if s < warmup else after(s)
