@@ -44,7 +44,7 @@ MISTAKES: list[tuple[Any, str]] = [
         r"queries must be a tensor \[batch, tokens\], and this is 10; make them with",
     ),
     (tried(Alibi(8)), "Alibi was made for 8 heads, and queries have 4; set num_heads=4"),
-    (tried(Composition(RoPE(16), Window(8))), "Window was made for 8 heads, and queries have 4"),
+    (tried(Composition(RoPE(16), Window(8))), "Composition was made for 8 heads, and queries have 4"),
     (tried(RoPE(16), mask=torch.ones(2, 1, 10, 10, dtype=torch.long)), r"mask is torch.int64, .* as mask.bool\(\)"),
     (
         tried(RoPE(16), mask=torch.ones(2, 10).bool()),

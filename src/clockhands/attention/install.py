@@ -12,7 +12,7 @@ import re
 import weakref
 from collections.abc import Collection
 from types import TracebackType
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, cast
 
 import torch
 from torch import nn
@@ -106,7 +106,7 @@ class Installed:
 
         Raises UsageError where the model has been given another attention since, which would not know the scheme.
         """
-        now = self.whole.config._attn_implementation
+        now = cast(Any, self.whole).config._attn_implementation
         if now != NAME:
             names = f"{type(self.scheme).__name__} is installed in {type(self.model).__name__}"
             raise UsageError(
