@@ -211,10 +211,10 @@ def _list_keys_of_gguf(positions: Positions, program: str) -> tuple[str, dict[st
     in_code |= dict.fromkeys(("cohere2", "exaone4"), windowless)
     if still and still != list(in_code.get(find_architecture(positions.model) or "", ())):
         _refuse(f"no key of llama.cpp says that {len(still)} layers do not rotate")
-    tensors = {"llama3": "rope_freqs.weight", "longrope": "rope_factors_long.weight, rope_factors_short.weight"}
-    if rotation.rule in tensors or rotation.factors:
-        tensor = tensors.get(rotation.rule, "rope_freqs.weight")
-        _refuse(f"llama.cpp takes the factors of this rule from tensors ({tensor}), not from keys or flags")
+    lists = {"llama3": ("Llama 3's rule", "rope_freqs.weight"), "longrope": ("LongRoPE", "rope_factors_long.weight, …")}
+    if rotation.rule in lists or rotation.factors:
+        what, tensor = lists.get(rotation.rule, ("these frequencies", "rope_freqs.weight"))
+        _refuse(f"llama.cpp takes the factors of {what} from tensors ({tensor}), not from keys or flags")
     name = find_architecture(positions.model or "llama")
     if name is None:
         _refuse(f"llama.cpp has no architecture for {positions.model!r}")
