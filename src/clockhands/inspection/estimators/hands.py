@@ -95,6 +95,7 @@ def read_period(orbit_N2: Float[Tensor, "N two"]) -> float | None:
     if float(radius.std()) >= 1e-3 * float(radius.mean()):
         return None
     angle = torch.atan2(orbit_N2[:, 1], orbit_N2[:, 0])
+    # The short way round, from −π to π: a hand of fewer than two rows a turn would be seen to turn backwards.
     steps = torch.remainder(angle.diff() + math.pi, 2 * math.pi) - math.pi
     slope, r2 = fit_line(torch.cat([angle[:1], angle[0] + steps.cumsum(0)]))
     return 2 * math.pi / abs(slope) if r2 > 0.9999 and slope != 0 else None
@@ -222,6 +223,7 @@ def _make_line(
     frequency: float, plane_2D: Array, variance: float, agreement: float, error: float,
     columns: tuple[int, ...] | None = None,
 ) -> SpectralLine:  # fmt: skip
+    # The orbit of a cos ωt + b sin ωt is an ellipse whose half axes are the singular values of [a, b].
     axes = np.linalg.svd(plane_2D, compute_uv=False)
     roundness = float(axes[-1] / axes[0]) if len(axes) > 1 and axes[0] > 0 else 0.0
     share = float((axes**2).sum() / 2 / variance)
@@ -351,6 +353,7 @@ def _gather_hands(lines: list[SpectralLine], num_rows: int) -> list[SpectralLine
     for line in sorted(lines, key=lambda line: -line.frequency):
         last = groups[-1][-1] if groups else line
         reach = max(SAME_HAND_TURNS * 2 * np.pi / num_rows, SAME_HAND_SPEED * line.frequency)
+        # |⟨a, b⟩| / (|a| |b|) of complex amplitudes is 1 in one plane turning one way, 0 in another or the other way.
         sizes = np.linalg.norm(last.amplitude_D) * np.linalg.norm(line.amplitude_D)
         in_plane = float(np.abs(np.vdot(last.amplitude_D, line.amplitude_D))) > 0.5 * sizes
         if groups and last.frequency - line.frequency < reach and in_plane:

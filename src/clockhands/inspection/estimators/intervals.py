@@ -32,6 +32,7 @@ def bootstrap_ratio(
 ) -> tuple[float, float]:
     """Return the 95 % percentile interval of Σ numerator / Σ denominator over N texts (Efron 1979)."""
     drawn = draw_texts(len(numerator_N), draws)
+    # Texts are drawn, not tokens: those of one text hang together. A ratio of sums weights texts by their size.
     ratios = numerator_N.double()[drawn].sum(1) / denominator_N.double()[drawn].sum(1).clamp_min(1e-30)
     return compute_central_range(ratios)
 
@@ -41,6 +42,7 @@ def bootstrap_layer_mean(
 ) -> tuple[float, float]:
     """Return the 95 % percentile interval of Σ numerator / Σ denominator over N texts, averaged over L layers."""
     drawn = draw_texts(numerator_LN.shape[1], draws)
+    # The same texts are drawn for every layer, so that what a text does to all of them stays together.
     numerators, denominators = numerator_LN.double()[:, drawn].sum(-1), denominator_LN.double()[:, drawn].sum(-1)
     return compute_central_range((numerators / denominators.clamp_min(1e-30)).mean(0))
 
@@ -66,6 +68,7 @@ def bound_exactly(interval: tuple[float, float], share: float, num_texts: int) -
     """Return ``interval``, or for a share of 0 or 1 over ``num_texts`` texts the exact one (Clopper & Pearson)."""
     if 0 < share < 1:
         return interval
+    # All N texts succeed with probability pᴺ; the lowest p with which that is no rarer than 2.5 % is the bound.
     bound = 0.025 ** (1 / num_texts)
     return (bound, 1.0) if share >= 1 else (0.0, 1 - bound)
 
@@ -78,6 +81,7 @@ def compute_t_factor(degrees: int) -> float:
 def estimate_mean_interval(values_N: Float[Tensor, " N"]) -> tuple[float, float]:
     """Return the 95 % interval of the mean of N ≥ 2 independent values, by Student's t."""
     count = len(values_N)
+    # The standard error of a mean is s / √N.
     half = compute_t_factor(count - 1) * float(values_N.double().std()) / count**0.5
     mean = float(values_N.double().mean())
     return mean - half, mean + half
@@ -95,6 +99,7 @@ def jackknife(texts_NT: Tensor, estimate: Callable[[Tensor], float], groups: int
     """
     count = min(groups, len(texts_NT))
     group_N = torch.arange(len(texts_NT)) % count
+    # Groups are taken in turn, so that neighbouring texts fall into different ones.
     without = torch.tensor([estimate(texts_NT[group_N != group]) for group in range(count)], dtype=torch.float64)
     return compute_jackknife_interval(estimate(texts_NT), without)
 
@@ -115,5 +120,6 @@ def compute_jackknife_error(without: Float[Tensor, "n ..."]) -> Tensor:
 
     Source: Tukey 1958; in float64 where the estimates are.
     """
+    # The estimates without a group are (n−1) times as close together as n independent ones would be.
     groups = len(without)
     return ((groups - 1) / groups * (without - without.mean(0)).square().sum(0)).sqrt()

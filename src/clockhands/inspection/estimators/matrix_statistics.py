@@ -24,6 +24,7 @@ def compute_participation(rows_ND: Float[Tensor, "N D"]) -> float:
     It is the number of directions that equal variance would fill: 1 if the rows lie on a line, at most min(N − 1, D).
     Raises ValueError for rows that are all equal, which fill none.
     """
+    # (Σλ)²/Σλ² is k for k equal eigenvalues and zeros beside them.
     values_D = torch.linalg.eigvalsh(compute_covariance(rows_ND))
     if float(values_D.sum()) <= 1e-12 * float(rows_ND.double().square().sum(-1).max()):
         raise ValueError(f"{len(rows_ND)} equal rows have no direction to vary in")
@@ -45,6 +46,7 @@ def fit_line(y_N: Float[Tensor, " N"]) -> tuple[float, float]:
     """Fit a straight line over 0, 1, 2 … N−1 and return its slope and its R² (0 for values that do not vary)."""
     x = torch.arange(len(y_N), dtype=torch.float64)
     x, y = x - x.mean(), y_N.double() - y_N.double().mean()
+    # Least squares of centred values: slope Σxy / Σx², and no intercept.
     slope = float((x * y).sum() / x.square().sum())
     total = float(y.square().sum())
     return slope, 1 - float((y - slope * x).square().sum()) / total if total > 0 else 0.0
@@ -52,7 +54,11 @@ def fit_line(y_N: Float[Tensor, " N"]) -> tuple[float, float]:
 
 def average_diagonals(matrix_NN: Float[Tensor, "N N"]) -> Float[Tensor, " R"]:
     """Return the mean of each diagonal above the main one: entry k−1 belongs to distance k, from 1 to N−1."""
-    return torch.stack([torch.diagonal(matrix_NN, k).mean() for k in range(1, len(matrix_NN))])
+    size = len(matrix_NN)
+    row, column = torch.triu_indices(size, size, 1)
+    # All diagonals in one pass: Σ of the values at each distance, over how many pairs have it.
+    sums_R = torch.bincount(column - row - 1, matrix_NN[row, column].double(), minlength=size - 1)
+    return sums_R / torch.arange(size - 1, 0, -1)
 
 
 def compute_toeplitz_r2(matrix_NN: Float[Tensor, "N N"]) -> float:
@@ -63,6 +69,7 @@ def compute_toeplitz_r2(matrix_NN: Float[Tensor, "N N"]) -> float:
     size = len(matrix_NN)
     upper = torch.triu_indices(size, size, 1)
     values = matrix_NN[upper[0], upper[1]].double()
+    # The best guess from the distance alone is the mean of its diagonal.
     fitted = average_diagonals(matrix_NN)[upper[1] - upper[0] - 1].double()
     total = (values - values.mean()).square().sum()
     return float(1 - (values - fitted).square().sum() / total.clamp_min(1e-30))

@@ -89,6 +89,7 @@ def solve_ridge(gram_DD: Float[Tensor, "D D"], cross_DC: Float[Tensor, "D C"]) -
     scale = float(gram_DD.diagonal().mean())
     if not scale > 0:
         return torch.zeros_like(cross_DC)
+    # The penalty grows with the states, so that it is the same for a model whose states are all twice as long.
     penalty = STRENGTH * scale * torch.eye(len(gram_DD), dtype=gram_DD.dtype, device=gram_DD.device)
     return torch.linalg.solve(gram_DD + penalty, cross_DC)
 
@@ -116,8 +117,10 @@ class Ridge:
         sums = [_sum_products(x_NTD[block] - x_offset, self.y_NTC[block] - y_offset) for block in self.splits.blocks]
         totals = [torch.stack(parts).sum(0) for parts in zip(*sums, strict=True)]
         for blocks, (fitted, held_out) in zip(self.splits.held_out_blocks, self.splits, strict=True):
+            # A split is all blocks less those held out: their sums are subtracted, and nothing is summed again.
             gram, cross, x_sum, y_sum = (total - sum(sums[b][i] for b in blocks) for i, total in enumerate(totals))
             count = len(fitted) * x_NTD.shape[1]
+            # Σ(x−x̄)(y−ȳ)ᵀ = Σxyᵀ − Σx Σyᵀ / n.
             gram, cross = gram - x_sum[:, None] * x_sum / count, cross - x_sum[:, None] * y_sum / count
             weights = solve_ridge(gram, cross).float()
             x_mean, y_mean = (x_offset + x_sum / count).float(), (y_offset + y_sum / count).float()
@@ -146,6 +149,7 @@ def compute_corrected_interval(scores_n: Float[Tensor, " n"], held_out_ratio: fl
     num_splits, mean = len(scores_n), float(scores_n.double().mean())
     if num_splits < 2:
         return mean, mean
+    # Splits share texts, so that their scores vary less than independent ones would: ρ / (1−ρ) is added to 1/n.
     error = (float(scores_n.double().var()) * (1 / num_splits + held_out_ratio)) ** 0.5
     half = compute_t_factor(num_splits - 1) * error
     return mean - half, mean + half

@@ -110,6 +110,7 @@ def measure_step(rows_ND: Float[Tensor, "N D"], step: int) -> StepErrors:
         fitted = ~(left_out[:-step] | left_out[step:])
         mean, axes = _find_principal_axes(rows_ND[~left_out])
         points = [(part - mean) @ axes for part in (source, target)]
+        # Errors are relative to the squared length of a row, as it is in these axes.
         scale = ((rows_ND - mean) @ axes).square().sum(1).mean().clamp_min(1e-300)
         predictions = _predict(points[0][fitted], points[1][fitted], points[0][held_out])
         errors.append([float((guess - points[1][held_out]).square().sum(1).mean() / scale) for guess in predictions])
@@ -122,6 +123,7 @@ def _predict(source: Tensor, target: Tensor, judged: Tensor) -> tuple[Tensor, ..
     source, target, centred = source - source_mean, target - target_mean, judged - source_mean
     linear = torch.linalg.lstsq(source, target, driver="gelsd").solution
     u, _, vt = torch.linalg.svd(source.T @ target)  # orthogonal Procrustes: the best is u vᵀ, reflections included
+    # The best factor of a row is ⟨p_t, p_t+k⟩ / ⟨p_t, p_t⟩ over all of them.
     multiple = (source * target).sum() / source.square().sum().clamp_min(1e-300)
     return target_mean + centred @ linear, target_mean + centred @ (u @ vt), judged, target_mean + multiple * centred
 
@@ -130,6 +132,7 @@ def _find_principal_axes(rows_ND: Tensor) -> tuple[Tensor, Tensor]:
     """Return the mean and the leading principal axes: 99 % of the variance, at most a quarter as many as rows."""
     mean = rows_ND.mean(0)
     _, s, vt = torch.linalg.svd(rows_ND - mean, full_matrices=False)
+    # More axes than a quarter of the rows would leave a map free to fit them all.
     count = count_leading(s.square(), 0.99)
     return mean, vt[: max(1, min(count, MOST_COMPONENTS, len(rows_ND) // 4))].T
 

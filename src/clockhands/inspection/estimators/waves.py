@@ -46,8 +46,10 @@ class WaveModel:
         """Return the normal matrix [F, F] and the right side [F] of Gauss-Newton, the amplitudes solved for."""
         count, times = len(self.frequencies), make_times(len(self.residual))
         angle = np.outer(times, self.frequencies)
+        # ∂/∂ω of a cos ωt + b sin ωt is t (−a sin ωt + b cos ωt).
         slopes = (np.stack([-np.sin(angle), np.cos(angle)], axis=2) * times[:, None, None]).reshape(len(times), -1)
         gradient = ((slopes.T @ self.residual) * self.amplitudes).reshape(count, -1).sum(1)
+        # What the amplitudes could take up at once is no change of a frequency (Kaufman 1975).
         slopes -= self.basis @ (self.basis.T @ slopes)
         products = (slopes.T @ slopes) * (self.amplitudes @ self.amplitudes.T)
         return products.reshape(count, 2, count, 2).sum((1, 3)), gradient
@@ -87,6 +89,7 @@ def make_waves(times: Array, frequencies: Array) -> Array:
 
 def fit_waves(rows: Array, frequencies: Array, trend: Array) -> WaveModel:
     """Fit amplitudes of these frequencies [F], and the trend [N, columns], to rows [N, D] by least squares."""
+    # With X = QR the fit is QQᵀ rows, and the amplitudes solve R a = Qᵀ rows.
     basis, upper = np.linalg.qr(np.concatenate([trend, make_waves(make_times(len(rows)), frequencies)], axis=1))
     coordinates = basis.T @ rows
     amplitudes = np.linalg.lstsq(upper, coordinates, rcond=1e-8)[0][trend.shape[1] :]
@@ -157,6 +160,7 @@ def measure_agreement(rows: Array, frequencies: Array, *, steep: bool = False) -
         basis = np.concatenate([trend, make_waves(times[end], frequencies)], axis=1)
         solution = np.linalg.lstsq(basis, rows[end], rcond=1e-6)[0][trend.shape[1] :]
         amplitudes.append(solution.reshape(len(frequencies), -1))
+    # 2 Re⟨c₁, c₂⟩ / (|c₁|² + |c₂|²): 1 only if size and phase are the same in every channel.
     first, last = amplitudes
     return 2 * (first * last).sum(1) / np.maximum((first**2 + last**2).sum(1), 1e-300)
 
@@ -170,6 +174,7 @@ def measure_surrogates(noise: Array, seed: int, *, steep: bool = False) -> Itera
     rng, spectrum = np.random.default_rng(seed), np.fft.rfft(noise, axis=0)
     trend = np.linalg.qr(make_trend(len(noise), steep=steep))[0]
     for _ in range(SURROGATES):
+        # The same power at every frequency, and nothing that holds together from row to row.
         phases = np.exp(2j * np.pi * rng.random(spectrum.shape))
         rows = np.fft.irfft(spectrum * phases, len(noise), axis=0)
         rows = rows - trend @ (trend.T @ rows)
