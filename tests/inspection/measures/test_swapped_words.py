@@ -15,7 +15,7 @@ from clockhands.data import open_corpus, train_tokenizer
 from clockhands.findings import Finding
 from clockhands.inspection import Subject
 from clockhands.inspection.measures import MEASURES
-from clockhands.inspection.measures.swapped_words import compute_mean_state
+from clockhands.inspection.measures.swapped_words import compute_mean_states
 from clockhands.inspection.reading.reading import Reading
 from clockhands.inspection.reading.sentences import make_english_swaps
 from clockhands.inspection.reading.windows import encode_bare, find_special_tokens
@@ -93,8 +93,8 @@ def test_special_tokens_are_no_part_of_the_mean() -> None:
     assert len(before) + len(after) > 0
     states = subject.forward(torch.tensor([ids]))[-1][0]
     inner = torch.stack([states[t] for t in range(len(before), len(ids) - len(after))])
-    torch.testing.assert_close(compute_mean_state(subject, ids, None), inner.mean(0))
-    assert not torch.allclose(compute_mean_state(subject, ids, None), states.mean(0), atol=1e-3)
+    torch.testing.assert_close(compute_mean_states(subject, [(ids, None)])[0], inner.mean(0))
+    assert not torch.allclose(compute_mean_states(subject, [(ids, None)])[0], states.mean(0), atol=1e-3)
 
 
 def test_a_text_without_sentences(german: Any) -> None:

@@ -15,7 +15,7 @@ from clockhands.findings import SHARE, Figure, Finding, Panel, Reference, Table,
 from clockhands.inspection.drawing import LARGEST_INT16, pack_int16
 from clockhands.inspection.estimators.intervals import compute_central_range
 from clockhands.inspection.measures.measure import MASKED_WINDOWS, SENTENCES_HEADING, Measure
-from clockhands.inspection.measures.swapped_words import compute_mean_state
+from clockhands.inspection.measures.swapped_words import compute_mean_states
 from clockhands.inspection.number_format import format_percent, format_percent_range
 from clockhands.inspection.reading.interventions import LEAST_CHANGE, measure_squared_distance
 from clockhands.inspection.reading.reading import Reading
@@ -30,8 +30,6 @@ from clockhands.inspection.reading.sentences import (
     swap_words,
 )
 from clockhands.inspection.reading.windows import encode_text
-from clockhands.models.subject import Subject
-from clockhands.shapes import Tensor
 
 MOST_NUMBERS = 240_000
 """Numbers of all sentences that a page carries, two bytes each; heads beyond are left out, and the page says so."""
@@ -146,7 +144,16 @@ class SentenceAttention(Measure):
             unit=SHARE,
             references=(Reference("other texts", other_texts, (low, high)),),
             light="info",
-            table=_make_table(reading.sentences, layers_by_sentence),
+            # The fifth share is zero unless layers add tokens × distance.
+            table=Table.of(
+                ("sentence", "layer", "head", *SENTENCE_TERMS),
+                [
+                    (sentence.text, index + 1, head, *row)
+                    for sentence, layers in zip(reading.sentences, layers_by_sentence, strict=True)
+                    for index, layer in enumerate(layers)
+                    for head, row in enumerate(layer.shares_Ht, 1)
+                ],
+            ),
             figure=_draw_figure(reading.sentences, layers_by_sentence),
             details={"view": make_attention_view(reading.sentences, layers_by_sentence)},
         )
@@ -169,19 +176,6 @@ def _describe(sentence: Sentence, layers: Sequence[SentenceLayer]) -> str:
         f"“{sentence.text}”: tokens alone account for {format_percent(tokens)} of the logits' variance, tokens with "
         f"positions {format_percent(cross)}, positions alone {format_percent(position)}{rest}; positions do most in "
         f"layer {layer + 1} head {head + 1} ({format_percent(float(grid_LH.max()))})."
-    )
-
-
-def _make_table(sentences: Sequence[Sentence], layers_by_sentence: Sequence[Sequence[SentenceLayer]]) -> Table:
-    """List the shares of ``SENTENCE_TERMS`` of every head; the fifth is zero unless layers add tokens × distance."""
-    return Table.of(
-        ("sentence", "layer", "head", *SENTENCE_TERMS),
-        [
-            (sentence.text, index + 1, head, *row)
-            for sentence, layers in zip(sentences, layers_by_sentence, strict=True)
-            for index, layer in enumerate(layers)
-            for head, row in enumerate(layer.shares_Ht, 1)
-        ],
     )
 
 
@@ -282,41 +276,30 @@ def _measure(reading: Reading, sentence: Sentence) -> Changes | str:
     if not pairs:
         return "not measured: it has no two different words"
     rows_NT, source_NS = make_comparison_rows(sentence, reading.windows, MOST_OTHERS)
-    others_ND = torch.stack(
-        [
-            compute_mean_state(
-                subject, row.tolist(), None if source_NS is None else source_NS[index][source_NS[index] >= 0].tolist()
-            )
-            for index, row in enumerate(rows_NT)
-            if index > 1
-        ]
-    )
+    sources = [None] * len(rows_NT) if source_NS is None else [row_S[row_S >= 0].tolist() for row_S in source_NS]
+    others_ND = compute_mean_states(subject, [*zip(rows_NT.tolist(), sources, strict=True)][2:])
     distance = measure_squared_distance(others_ND)
     if distance == 0.0:
         return "not measured: all other texts have the same mean output, so there is no distance to measure by"
-    before_D = compute_mean_state(subject, sentence.ids, sentence.source)
-    changes = {pair: _measure_change(subject, sentence, pair, before_D) for pair in pairs}
-    fitting = {pair: change / distance for pair, change in changes.items() if change is not None}
-    return fitting or "not measured: every swap makes it longer than the model reads"
+    encoded = {pair: encode_text(subject, swap_words(sentence.text, *pair))[0] for pair in pairs}
+    # A swapped text may have more tokens than the model reads.
+    fitting = {
+        pair: ids for pair, ids in encoded.items() if subject.max_length is None or len(ids) <= subject.max_length
+    }
+    if not fitting:
+        return "not measured: every swap makes it longer than the model reads"
+    texts = [(sentence.ids, sentence.source), *((ids, sentence.source or sentence.ids) for ids in fitting.values())]
+    before_D, *after = compute_mean_states(subject, texts)
+    changes = {}
+    for (pair, ids), after_D in zip(fitting.items(), after, strict=True):
+        changes[pair] = 0.0 if ids == sentence.ids else float((after_D - before_D).square().sum()) / distance
+    return changes
 
 
 def _list_pairs(sentence: Sentence) -> list[tuple[int, int]]:
     """Return the indices of every two different words among the first ``MOST_WORDS`` of a sentence."""
     words = list_words(sentence.text)[:MOST_WORDS]
     return [(i, j) for i, j in combinations(range(len(words)), 2) if words[i] != words[j]]
-
-
-def _measure_change(subject: Subject, sentence: Sentence, pair: tuple[int, int], before_D: Tensor) -> float | None:
-    """Return the squared change of the mean state when two words are swapped: 0 where the token ids stay the same.
-
-    It is None where the swapped text has more tokens than the model reads, so that nothing can be measured.
-    """
-    ids, _ = encode_text(subject, swap_words(sentence.text, *pair))
-    if subject.max_length is not None and len(ids) > subject.max_length:
-        return None
-    if ids == sentence.ids:
-        return 0.0
-    return float((compute_mean_state(subject, ids, sentence.source or sentence.ids) - before_D).square().sum())
 
 
 def _describe_swap(sentence: Sentence, changes: Changes | str) -> str:

@@ -32,7 +32,7 @@ from clockhands.inspection.number_format import format_percent, format_percent_r
 from clockhands.inspection.reading.capture import BATCH, FIRST_POSITION_NOTE, Capture
 from clockhands.inspection.reading.reading import Reading
 from clockhands.models.subject import Subject
-from clockhands.shapes import Float, Int, Tensor
+from clockhands.shapes import Float, Tensor
 
 MOST_TEXTS = 48
 """Texts that probes are fitted and judged on: a probe that is fitted on more texts scores higher."""
@@ -91,13 +91,29 @@ def probe_layers(subject: Subject, capture: Capture) -> ProbeScores:
     types, labels = ids.unique(return_inverse=True)
     rows = subject.read_token_table()[types].float()
     rows = rows - rows.mean(0)
+    indicators_NTT = torch.eye(ids.shape[1]).expand(len(ids), -1, -1)
     shares_by_split, token_shares = [], []
     for hidden in capture.hidden:
         states = hidden[: splits.num_texts, capture.measured_T].float()
-        shares_by_split.append(probe_positions(states, splits))
-        token_shares.append(_probe_tokens(states, labels, rows, splits))
+        # Both probes read the same states, and what is solved for one serves the other: they are fitted as one.
+        wanted, generator = torch.cat([indicators_NTT, rows[labels]], dim=-1), torch.Generator().manual_seed(0)
+        hits, named = [], []
+        for held_out, guess in Ridge(states, wanted, splits).predict():
+            positions, vectors = guess.split([ids.shape[1], rows.shape[1]], dim=-1)
+            hits.append(_count_hits(positions))
+            # A token is read back if its own embedding is nearest to the one predicted.
+            judged = torch.randperm(vectors.shape[0] * vectors.shape[1], generator=generator)[:MOST_JUDGED]
+            nearest = find_nearest_row(vectors.flatten(0, 1)[judged], rows)
+            named.append(float((nearest == labels[held_out].flatten()[judged]).float().mean()))
+        shares_by_split.append(torch.tensor(hits))
+        token_shares.append(sum(named) / len(named))
     permuted_share = float(probe_positions(states, splits, permuted=True).mean())
     return ProbeScores(tuple(shares_by_split), token_shares, permuted_share, splits)
+
+
+def _count_hits(guess_NTT: Float[Tensor, "N T T"]) -> float:
+    """Return the share of the positions that are read back: of which the indicator is the largest."""
+    return float((guess_NTT.argmax(-1) == torch.arange(guess_NTT.shape[1])).float().mean())
 
 
 def draw_splits(capture: Capture) -> CrossValidation:
@@ -110,13 +126,9 @@ def probe_positions(
 ) -> Float[Tensor, " n"]:
     """Return the share of tokens whose position is read back exactly, for each of n splits.
 
-    A ridge regression predicts one indicator for each of T positions, and the largest is the position read back (Alain
-    & Bengio 2016).
-
-    Args:
-        states_NTD: states of N texts at T positions, in float32.
-        splits: the texts to fit on and those held out.
-        permuted: whether the states of the texts to fit on are in random order, which gives chance.
+    A ridge regression predicts one indicator for each of T positions from states in float32, and the largest is the
+    position read back (Alain & Bengio 2016). ``permuted``: whether the states of the texts to fit on are in random
+    order, which gives chance.
     """
     num_texts, length, _ = states_NTD.shape
     indicators_NTT = torch.eye(length).expand(num_texts, -1, -1)
@@ -125,17 +137,7 @@ def probe_positions(
         generator = torch.Generator().manual_seed(0)
         fit_NTD = torch.stack([states_TD[torch.randperm(length, generator=generator)] for states_TD in states_NTD])
     predictions = Ridge(states_NTD, indicators_NTT, splits, fit_NTD).predict()
-    return torch.tensor([float((guess.argmax(-1) == torch.arange(length)).float().mean()) for _, guess in predictions])
-
-
-def _probe_tokens(states_NTD: Tensor, labels_NT: Int[Tensor, "N T"], rows_VD: Tensor, splits: CrossValidation) -> float:
-    """Return the share of tokens whose own embedding is nearest to the one predicted, the mean over the splits."""
-    generator, scores = torch.Generator().manual_seed(0), []
-    for held_out, guess in Ridge(states_NTD, rows_VD[labels_NT], splits).predict():
-        predictions, labels = guess.flatten(0, 1), labels_NT[held_out].flatten()
-        judged = torch.randperm(len(predictions), generator=generator)[:MOST_JUDGED]
-        scores.append(float((find_nearest_row(predictions[judged], rows_VD) == labels[judged]).float().mean()))
-    return sum(scores) / len(scores)
+    return torch.tensor([_count_hits(guess_NTT) for _, guess_NTT in predictions])
 
 
 def fit_position_network(capture: Capture, layer: int) -> float:
@@ -286,13 +288,11 @@ def _describe_without_residuals(
     """Say what is left of the positions without residual connections; empty where these cannot be removed."""
     if not shares_by_split:
         return ""
-    share = format_percent(float(shares_by_split[-1].mean()))
+    share, start = format_percent(float(shares_by_split[-1].mean())), " With the residual connections removed,"
     if compute_corrected_interval(shares_by_split[-1], held_out_ratio)[0] > chance:
-        return f" With the residual connections removed, {share} of positions are read back after the last layer."
-    return (
-        " With the residual connections removed, it is undecided whether any position can be read back after the last "
-        f"layer ({share}; chance {format_percent(chance)})."
-    )
+        return f"{start} {share} of positions are read back after the last layer."
+    unsure = f"it is undecided whether any position can be read back after the last layer ({share}; chance"
+    return f"{start} {unsure} {format_percent(chance)})."
 
 
 def _draw_figure(

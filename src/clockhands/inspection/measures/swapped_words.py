@@ -11,6 +11,7 @@ from clockhands.findings import SHARE, Finding, Reference, Table
 from clockhands.inspection.measures.measure import OUTPUT_HEADING, TASK, Measure
 from clockhands.inspection.measures.order import bootstrap_change
 from clockhands.inspection.number_format import format_percent, format_percent_range
+from clockhands.inspection.reading.capture import BATCH
 from clockhands.inspection.reading.interventions import LEAST_CHANGE, divide_by_distance, measure_squared_distance
 from clockhands.inspection.reading.reading import Reading
 from clockhands.inspection.reading.sentences import (
@@ -65,8 +66,8 @@ class SwappedWords(Measure):
 
     def _compare(self, subject: Subject, swaps: Sequence[Swap], sentences: str) -> Finding:
         """Compare the mean outputs of the sentences before and after; ``sentences`` is what the verdict calls them."""
-        before_ND = torch.stack([compute_mean_state(subject, swap.before, swap.source) for swap in swaps])
-        after_ND = torch.stack([compute_mean_state(subject, swap.after, swap.source or swap.before) for swap in swaps])
+        before_ND = compute_mean_states(subject, [(swap.before, swap.source) for swap in swaps])
+        after_ND = compute_mean_states(subject, [(swap.after, swap.source or swap.before) for swap in swaps])
         distance = measure_squared_distance(before_ND)
         if distance == 0.0:
             return self.skip("All sentences have the same output, so there is no distance to measure by.")
@@ -122,12 +123,25 @@ def _find_fault(subject: Subject, swaps: list[Swap], *, is_english: bool) -> str
     return ""
 
 
-def compute_mean_state(subject: Subject, ids: list[int], source: list[int] | None) -> Float[Tensor, " D"]:
-    """Return the mean last state of the tokens between the special ones that the tokenizer puts around a text.
+def compute_mean_states(
+    subject: Subject, texts: Sequence[tuple[Sequence[int], Sequence[int] | None]]
+) -> Float[Tensor, "N D"]:
+    """Return the mean last state of the tokens between the special ones that the tokenizer puts around each text.
 
-    ``source`` are the ids that the encoder reads for a decoder, by default ``ids`` themselves; other models read none.
+    With its token ids a text has those that the encoder reads for a decoder, by default (None) the same ones; other
+    models read none. Texts of one length are run at once.
     """
-    options = {"source_BS": torch.tensor([source])} if subject.reads_source and source is not None else {}
     before, after = find_special_tokens(subject.tokenizer, subject.start_token)
-    states_TD = subject.forward(torch.tensor([ids]), **options)[-1][0]
-    return states_TD[len(before) : len(ids) - len(after)].mean(0).float().cpu()
+    groups: dict[tuple[int, int], list[int]] = {}
+    for index, (ids, source) in enumerate(texts):
+        groups.setdefault((len(ids), -1 if source is None else len(source)), []).append(index)
+    means: dict[int, Tensor] = {}
+    for (length, source_length), indices in groups.items():
+        for some in torch.tensor(indices).split(BATCH):
+            options = {}
+            if subject.reads_source and source_length >= 0:
+                options["source_BS"] = torch.tensor([texts[index][1] for index in some.tolist()])
+            states_BTD = subject.forward(torch.tensor([texts[index][0] for index in some.tolist()]), **options)[-1]
+            mean_BD = states_BTD[:, len(before) : length - len(after)].mean(1).float().cpu()
+            means.update(zip(some.tolist(), mean_BD, strict=True))
+    return torch.stack([means[index] for index in range(len(texts))])
