@@ -75,6 +75,14 @@ def test_the_heads_that_are_removed_are_those_and_no_others() -> None:
     assert torch.allclose(removed[..., half:], mean, atol=1e-6)
 
 
+def test_heads_whose_outputs_meet_outside_of_their_module_are_not_removed() -> None:
+    """The last matrix of BERT's attention makes values; its input has a width that heads divide too."""
+    subject, recorded = planted.subject_of(planted.bert())
+    reading = planted_gpt2.read(subject.model, recorded.ids_NT)
+    with pytest.raises(ValueError, match="BertSelfAttention ends with no projection"), remove_heads(reading, [(0, 0)]):
+        pass
+
+
 def test_without_the_previous_token_there_is_no_induction() -> None:
     """The second layer is the same: it finds no token that knows what stands before it."""
     for first in ("uniform", "first position"):

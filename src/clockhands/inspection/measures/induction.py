@@ -19,7 +19,7 @@ from clockhands.inspection.drawing import draw_head_grid
 from clockhands.inspection.estimators.intervals import estimate_mean_interval
 from clockhands.inspection.measures.measure import LAYERS_HEADING, MASKED_WINDOWS, Measure
 from clockhands.inspection.number_format import format_percent
-from clockhands.inspection.reading.attention_hooks import ComputedAttention
+from clockhands.inspection.reading.attention_hooks import ComputedAttention, listen
 from clockhands.inspection.reading.capture import BATCH, Capture
 from clockhands.inspection.reading.head_statistics import run_attention
 from clockhands.inspection.reading.reading import Reading
@@ -115,11 +115,11 @@ class Induction(Measure):
         lows = torch.tensor([[estimate_mean_interval(row)[0] for row in layer] for layer in scores_LHN - control_LHN])
         found = [(layer, head) for layer, head in ((score_LH >= LEAST_SCORE) & (lows > 0)).nonzero().tolist()]
         previous = list_previous_token_heads(reading, found)
-        ablation = ablate(reading, texts, found, previous) if found and previous else None
+        ablation = ablate(reading, texts, found, previous) if previous else None
         best = divmod(int(score_LH.argmax()), score_LH.shape[1])
         figure = draw_head_grid(score_LH, "Attention to what followed the same token before")
         return self.make_finding(
-            _describe(score_LH, chance_LH, found, previous) + _describe_ablation(ablation),
+            _describe(score_LH, chance_LH, found, previous) + (_describe_ablation(ablation) if previous else ""),
             float(len(found)),
             unit="heads",
             references=(Reference("first half in another order", float(chance_LH[best])),),
@@ -180,7 +180,7 @@ def _average_pairs(attention: ComputedAttention, pairs: tuple[Tensor, Tensor, Te
 
 
 def list_previous_token_heads(reading: Reading, found: Sequence[Head]) -> list[Head]:
-    """Return the heads before the last of those ``found`` that give half of their attention to the previous token."""
+    """Return the heads of layers before the last ``found`` one that give the previous token half of their attention."""
     last = max((layer for layer, _ in found), default=0)
     return [
         (layer, head)
@@ -194,8 +194,8 @@ def list_previous_token_heads(reading: Reading, found: Sequence[Head]) -> list[H
 def remove_heads(reading: Reading, heads: Sequence[Head]) -> Iterator[None]:
     """Inside the block, the output of each of these heads is its mean over the tokens and texts of a batch.
 
-    The output of all heads, side by side, is the input of the projection that ends an attention module: the last of its
-    parts with weights to run. There the channels of a head are replaced. Raises ValueError for a module without one.
+    The output of all heads, side by side, is the input of the projection that ends an attention module. There the
+    channels of a head are replaced. Raises ValueError for a module without such a projection.
     """
     with ExitStack() as stack:
         for layer in {layer for layer, _ in heads}:
@@ -220,23 +220,26 @@ def _make_mean_hook(heads: Sequence[int], count: int) -> Callable[[nn.Module, tu
 
 
 def _find_output_projection(reading: Reading, layer: int) -> nn.Module:
-    """Return the last module with weights of its own that runs inside an attention module, if heads divide its input.
+    """Return the last matrix that an attention module multiplies with after it has attended, if heads divide its input.
 
-    Raises ValueError where there is none, as in a module whose projection lies outside of it.
+    Raises ValueError where there is none: the projection of BERT's heads lies outside of the module that attends.
     """
     attention, ran = reading.capture.layers[layer].module, list[tuple[nn.Module, int]]()
-    parts = [part for part in attention.modules() if part is not attention and [*part.parameters(recurse=False)]]
 
     def note(module: nn.Module, args: tuple[Any, ...]) -> None:
         if args and isinstance(args[0], Tensor):
             ran.append((module, args[0].shape[-1]))
 
-    hooks = [part.register_forward_pre_hook(note) for part in parts]
-    try:
+    def forget(computed: ComputedAttention) -> None:
+        if computed.module is attention:  # what ran before made queries, keys and values
+            ran.clear()
+
+    matrices = [part for part in attention.modules() if any(own.ndim == 2 for own in part.parameters(recurse=False))]
+    with ExitStack() as stack:
+        for part in matrices:
+            stack.callback(part.register_forward_pre_hook(note).remove)
+        stack.enter_context(listen(reading.subject.model, forget))
         reading.subject.forward(reading.capture.ids_NT[:1], **reading.capture.make_forward_options(slice(1)))
-    finally:
-        for hook in hooks:
-            hook.remove()
     if not ran or ran[-1][1] % reading.logit_splits[layer].var_NH.shape[1]:
         raise ValueError(f"{type(attention).__name__} ends with no projection of its heads")
     return ran[-1][0]
@@ -327,7 +330,7 @@ def _name(head: Head) -> str:
 def _describe_ablation(ablation: Ablation | None) -> str:
     """Say what removing the previous-token heads does to the score, and whether that is more than other heads do."""
     if ablation is None:
-        return ""
+        return " Whether it uses them was not measured: heads cannot be removed from this model."
     whole, without, others = (format_percent(value) for value in ablation.scores_N3.mean(0).tolist())
     heads, other = ("that head", "another head") if len(ablation.removed) == 1 else ("these heads", "as many others")
     start = f" With {heads} removed, the induction heads give {without} of their attention there in place of {whole}"
