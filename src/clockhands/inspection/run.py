@@ -23,13 +23,13 @@ from clockhands.inspection.measures.survival import MOST_TEXTS as CONTROL_TEXTS
 from clockhands.inspection.reading.capture import BATCH
 from clockhands.inspection.reading.head_statistics import TEXT_GROUPS
 from clockhands.inspection.reading.reading import Reading, read_model
-from clockhands.inspection.reading.sentences import check_sentence_lengths, encode_sentences
+from clockhands.inspection.reading.sentences import Sentence, check_sentence_lengths, encode_sentences
 from clockhands.inspection.reading.windows import Ids, Windows, check_counts, read_ids
 from clockhands.inspection.text_choice import choose_windows, describe_origin
 from clockhands.models.door import open_subject, open_tokenizer
 from clockhands.models.subject import Side, Subject
 from clockhands.pretrained import first_line
-from clockhands.progress import ProgressCounter, ignore_count
+from clockhands.progress import CountProgress, ProgressCounter, ignore_count
 from clockhands.shapes import Tensor
 
 ModelSource: TypeAlias = nn.Module | Subject | str | Path
@@ -61,21 +61,19 @@ def inspect(
 
     Args:
         model: a model of ``transformers`` or of this project, a ``Subject``, a folder, or a hub name.
-        tokenizer: an opened one, or the folder or hub name of one, in place of the model's own.
-        texts: one string, or several that are joined, cut into windows (default: the training text of a run, else
-            English); or token ids as a tensor, as ``ids`` takes them.
+        tokenizer: an opened one, or its folder or hub name, in place of the model's own.
+        texts: strings, joined and cut into windows (default: the training text of a run, else English); or token ids.
         ids: token ids in place of texts: a tensor, an array or the path of a ``.npy`` file. [texts, tokens] are used as
             they are, or their first ``length`` tokens; [tokens] is one long text, which is cut into windows.
-        length: tokens in a window (default: 128, or as many as the model reads if these are fewer; on the training text
-            of a run this is lowered to the length that nine of ten texts do not exceed, but not below 16).
+        length: tokens in a window (default: 128, or as many as the model reads; on the training text of a run no more
+            than nine of ten texts have, but at least 16).
         count: the most windows.
-        sentences: shown one by one: their attention, its logits in four terms (and a fifth where layers add
-            tokens × distance), and what swapping two words changes.
-        control: also measure the same class with fresh weights, which measures compare with as the reference
-            "untrained" (default: unless the model has 400 million parameters or more).
+        sentences: shown one by one: their attention, the terms of its logits, and what swapping two words changes.
+        control: also measure the same class with fresh weights, the reference "untrained" (default: unless the model
+            has 400 million parameters or more).
         name: what to call the model on the page.
-        side: which stack of an encoder-decoder (default: the encoder). A decoder is measured with the sources of its
-            texts where a run knows them, else with the same text as source.
+        side: which stack of an encoder-decoder (default: the encoder). A decoder reads the sources of its texts where a
+            run knows them, else the same text.
         device: where a folder or hub name is opened (default: the CPU); an opened model is measured where it is.
         trust_remote_code: run code that a checkpoint brings.
         progress: tell on standard error how much is done.
@@ -86,36 +84,21 @@ def inspect(
             with NaN or infinite states, or whose untrained control cannot be built.
         DataError: too little text, or ids that are no token ids of this model.
         UsageError: a sentence that is empty, has one token or more than the model reads; fewer than 3 windows, or
-            windows of fewer than 4 tokens, longer than the model reads, or too large for the memory or the disk; texts
-            or sentences without a tokenizer; a side that the model does not have, both texts and ids, or an argument
-            that an opened model or a ``Subject`` brings itself.
+            windows of fewer than 4 tokens, longer than the model reads, or too large for memory or disk; text without a
+            tokenizer; a side that there is not; an argument that an opened model brings; both texts and ids.
     """
     check_counts(length, count)
     texts = [texts] if isinstance(texts, str) else texts
     given_text = _choose_text(texts, ids)
-    with (
-        _use_evaluation_mode(model),
-        ProgressCounter() if progress else nullcontext(ignore_count) as tell,
-        torch.no_grad(),
-    ):
+    shown = ProgressCounter() if progress else nullcontext(ignore_count)
+    with _use_evaluation_mode(model), shown as tell, torch.no_grad():
         as_stored = _open(model, tokenizer, name, device, trust_remote_code, side)
         subject = as_stored.to_float32()
-        sentences_read = encode_sentences(subject, sentences)
-        windows = choose_windows(subject, given_text, length, count)
-        check_sentence_lengths(sentences_read, windows)
-        subject.check_ids(windows.ids_NT)
-        check_memory(subject, windows)
+        windows, sentences_read = _read_texts(subject, given_text, sentences, length, count)
         reading = read_model(subject, windows, tell)
-        if (
-            sum(weight.numel() for weight in subject.model.parameters()) < MOST_PARAMETERS
-            if control is None
-            else control
-        ):
-            # As many windows as probes are fitted and judged on: more would change no probe.
-            reading.control = read_model(_build_untrained(subject), windows.take_first(CONTROL_TEXTS), tell)
-        reading.sentences = sentences_read
+        reading.control = _read_control(subject, windows, control, tell)
+        reading.sentences, reading.texts = sentences_read, None if isinstance(texts, Tensor) else texts
         reading.origin = describe_origin(subject, windows, given_text is None)
-        reading.texts = texts if not isinstance(texts, Tensor) else None
         basis = read_basis(reading, given_text)
         for number, measure in enumerate(MEASURES.values()):
             tell("measuring", number, len(MEASURES))
@@ -199,15 +182,35 @@ def _refuse_options(what: str, **options: Any) -> None:
             )
 
 
-def _build_untrained(subject: Subject) -> Subject:
-    """Return the same class with fresh weights. Raises CheckpointError where it cannot be built."""
+def _read_texts(
+    subject: Subject, texts: Sequence[str] | Ids | None, sentences: Sequence[str], length: int | None, count: int
+) -> tuple[Windows, list[Sentence]]:
+    """Return the windows and the sentences as the model reads them; errors as ``inspect``."""
+    encoded = encode_sentences(subject, sentences)
+    windows = choose_windows(subject, texts, length, count)
+    check_sentence_lengths(encoded, windows)
+    subject.check_ids(windows.ids_NT)
+    check_memory(subject, windows)
+    return windows, encoded
+
+
+def _read_control(subject: Subject, windows: Windows, control: bool | None, tell: CountProgress) -> Reading | None:
+    """Return the same class with fresh weights, read on the first windows; None where it is not wanted.
+
+    They are as many as probes are fitted and judged on: more would change no probe. Raises CheckpointError where such a
+    model cannot be built.
+    """
+    is_small = sum(weight.numel() for weight in subject.model.parameters()) < MOST_PARAMETERS
+    if not (is_small if control is None else control):
+        return None
     try:
-        return subject.build_untrained()
+        untrained = subject.build_untrained()
     except Exception as fault:  # foreign code, run in a way that it may not have been written for
         raise CheckpointError(
             f'a {subject.class_name} with fresh weights, the reference "untrained", cannot be built '
             f"({type(fault).__name__}: {first_line(fault)}); leave it out with --no-control (control=False)"
         ) from fault
+    return read_model(untrained, windows.take_first(CONTROL_TEXTS), tell)
 
 
 MOST_COMPARED = 1000

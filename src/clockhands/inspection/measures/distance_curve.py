@@ -17,7 +17,6 @@ from clockhands.inspection.estimators.intervals import compute_central_range
 from clockhands.inspection.measures.measure import ATTENTION_HEADING, WINDOWS, Measure, make_untrained_reference
 from clockhands.inspection.measures.rotation import RotationHands, read_rotation_hands
 from clockhands.inspection.number_format import describe_untrained, format_percent, format_percent_range
-from clockhands.inspection.reading.layer import Layer
 from clockhands.inspection.reading.logit_split import (
     DISTANCE,
     ROUNDING,
@@ -28,7 +27,6 @@ from clockhands.inspection.reading.logit_split import (
     sum_groups,
 )
 from clockhands.inspection.reading.reading import Reading
-from clockhands.models.subject import Subject
 from clockhands.shapes import Float, Tensor
 
 MOST_NUMBERS = 60_000
@@ -105,18 +103,20 @@ def group_layers(hands: Sequence[RotationHands | None]) -> list[dict[str, Any]]:
     for number, rotation in enumerate(hands, 1):
         if rotation is None:
             continue
-        same = (layers for frequencies, layers in kinds if _rotate_alike(frequencies, rotation.frequencies_F))
-        layers = next(same, None)
+        turning_F = rotation.frequencies_F
+        layers = next(
+            (
+                layers
+                for known_F, layers in kinds
+                if known_F.shape == turning_F.shape and torch.allclose(known_F, turning_F, rtol=ALIKE, atol=1e-7)
+            ),
+            None,
+        )
         if layers is None:
-            kinds.append((rotation.frequencies_F, [number]))
+            kinds.append((turning_F, [number]))
         else:
             layers.append(number)
     return [{"layers": layers, "frequencies": frequencies.tolist()} for frequencies, layers in kinds]
-
-
-def _rotate_alike(one_F: Float[Tensor, " F"], other_F: Float[Tensor, " F"]) -> bool:
-    """Tell whether two layers rotate at the same frequencies, but for rounding."""
-    return one_F.shape == other_F.shape and torch.allclose(one_F, other_F, rtol=ALIKE, atol=1e-7)
 
 
 DISTANCE_MECHANISMS = {"rotary", "alibi", "buckets", "disentangled", "transformer-xl", "attention"}
@@ -155,9 +155,17 @@ class DistanceCurve(Measure):
         untrained_shares = _find_shares(reading.control.logit_splits) if reading.control else None
         largest = max(range(len(shares)), key=shares.__getitem__)
         untrained = untrained_shares[largest] if untrained_shares else None
-        curves, spreads, hands = zip(*(_read_layer(subject, layer) for layer in reading.capture.layers), strict=True)
+        curves, spreads, hands = [], [], []
+        for layer in reading.capture.layers:
+            parts = split_first_batch(layer)
+            curve_HJ, spread = compute_distance_curve(parts)
+            curves.append(curve_HJ)
+            spreads.append(spread)
+            hands.append(read_rotation_hands(subject, layer, parts))
         low, high = compute_group_interval(splits[largest], DISTANCE)
-        shuffled_n = _shuffle_distances(curves, splits)
+        # The layer of the value is the one with the largest share, and so is that of every shuffle.
+        shuffled = [compute_shuffled_shares(curve_HJ, split) for curve_HJ, split in zip(curves, splits, strict=True)]
+        shuffled_n = torch.stack(shuffled).amax(0)
         chance = compute_central_range(shuffled_n)
         exceeds_chance = low > max(chance[1], ROUNDING)
         numbers = (
@@ -183,12 +191,6 @@ class DistanceCurve(Measure):
                 "beyond": exceeds_chance,
             },
         )
-
-
-def _read_layer(subject: Subject, layer: Layer) -> tuple[Float[Tensor, "H J"], float, RotationHands | None]:
-    """Return what ``compute_distance_curve`` and ``read_rotation_hands`` return of a layer, from one split of it."""
-    parts = split_first_batch(layer)
-    return *compute_distance_curve(parts), read_rotation_hands(subject, layer, parts)
 
 
 def _find_shares(splits: Sequence[LogitSplit]) -> list[float]:
@@ -247,16 +249,6 @@ def _measure_spread(diagonal_Hn: Float[Tensor, "H n"]) -> float:
     """Return how far the logits of one diagonal lie from the first that the mask allows; 0 where it allows none."""
     first_H1 = diagonal_Hn.isfinite().int().argmax(-1, keepdim=True)
     return float((diagonal_Hn - diagonal_Hn.gather(-1, first_H1)).nan_to_num().abs().max())
-
-
-def _shuffle_distances(curves: Sequence[Float[Tensor, "H J"]], splits: Sequence[LogitSplit]) -> Float[Tensor, " n"]:
-    """Return the largest share of any layer in each shuffle of the distances.
-
-    The layer of the value is the one with the largest share, and so is that of every shuffle.
-    """
-    return torch.stack(
-        [compute_shuffled_shares(curve_HJ, split) for curve_HJ, split in zip(curves, splits, strict=True)]
-    ).amax(0)
 
 
 def compute_shuffled_shares(curve_HJ: Float[Tensor, "H J"], split: LogitSplit) -> Float[Tensor, " n"]:

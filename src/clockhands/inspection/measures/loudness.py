@@ -211,7 +211,7 @@ def _describe_outliers(tables: Tables) -> str:
     rows = find_outlier_rows(tables)
     if not rows:
         return ""
-    numbers = ", ".join(str(row) for row in rows[:MOST_NAMED]) + (" …" if len(rows) > MOST_NAMED else "")
+    numbers = ", ".join(map(str, rows[:MOST_NAMED])) + (" …" if len(rows) > MOST_NAMED else "")
     return f" Outlying position rows, over three times as long as the median row or under a third of it: {numbers}."
 
 

@@ -137,14 +137,6 @@ def _describe_change(change_N: Float[Tensor, " N"]) -> str:
     )
 
 
-def _name_obstacle(reading: Reading) -> str:
-    """Return " in windows of this length" if positions can be shifted by 1 in half a window; else an empty string."""
-    capture = reading.capture
-    half_1T = capture.ids_NT[:1, : capture.length // 2]
-    shifted = reading.subject.run_shifted(half_1T, 1, **capture.make_forward_options(slice(1)))
-    return "" if shifted is None else " in windows of this length"
-
-
 def _describe_shifts(reading: Reading, interventions: Interventions, attends_by_distance: bool) -> str:
     """Say what a shift of all positions does.
 
@@ -158,7 +150,12 @@ def _describe_shifts(reading: Reading, interventions: Interventions, attends_by_
     if not shifts and subject.has_no_absolute_positions:
         return f" There are no absolute positions to shift{ending}"
     if not shifts:
-        return f" Its positions cannot be shifted from outside{_name_obstacle(reading)}."
+        capture = reading.capture
+        half_1T = capture.ids_NT[:1, : capture.length // 2]
+        shifted = subject.run_shifted(half_1T, 1, **capture.make_forward_options(slice(1)))
+        return (
+            f" Its positions cannot be shifted from outside{'' if shifted is None else ' in windows of this length'}."
+        )
     for step, effect in shifts.items():
         change_N = effect.mean_state_change_N
         if change_N is not None and max(effect.token_change, float(change_N.mean())) >= LEAST_CHANGE:

@@ -11,7 +11,7 @@ from typing import TypeAlias
 import torch
 from torch.nn import functional as F
 
-from clockhands.findings import SHARE, Figure, Finding, Reference, Table, draw_columns
+from clockhands.findings import SHARE, Finding, Reference, Table, draw_columns
 from clockhands.inspection.estimators.intervals import bootstrap_hit_share
 from clockhands.inspection.estimators.probes import find_nearest_row
 from clockhands.inspection.measures.measure import INPUT_HEADING, WINDOWS, Measure
@@ -84,7 +84,21 @@ class Recovery(Measure):
                 ("position multiplied by", "words recovered", "with a random vector"),
                 [(factor, hits.mean(), noise_hits.mean()) for factor, hits, noise_hits in sweep],
             ),
-            figure=_draw_figure(sweep),
+            figure=draw_columns(
+                "line",
+                [f"{factor:g}" for factor in FACTORS],
+                {
+                    "position added": [float(with_position.mean()) for _, with_position, _ in sweep],
+                    "random vector added": [float(with_noise.mean()) for _, _, with_noise in sweep],
+                },
+                title="Tokens recognised after a position was added",
+                main="position added",
+                reference=("random vector added",),
+                height=0.4,
+                xlabel="position multiplied by",
+                ylabel="share nearest to itself",
+                ylim=(0, 1.02),
+            ),
             details={"neighbours_kept": kept, "neighbours_kept_by_chance": kept_by_chance},
         )
 
@@ -164,22 +178,3 @@ def draw_sample(subject: Subject, capture: Capture) -> Sample | str:
     noise = F.normalize(torch.randn(position.shape, generator=torch.Generator().manual_seed(0)), dim=-1)
     noise = noise * position.norm(dim=-1, keepdim=True)
     return Sample(rows - rows.mean(0), targets, drawn // len(measured), position, noise)
-
-
-def _draw_figure(sweep: Sweep) -> Figure:
-    """Draw the share of tokens recovered by factor, with positions and with random vectors."""
-    return draw_columns(
-        "line",
-        [f"{factor:g}" for factor, _, _ in sweep],
-        {
-            "position added": [float(hits.mean()) for _, hits, _ in sweep],
-            "random vector added": [float(hits.mean()) for _, _, hits in sweep],
-        },
-        title="Tokens recognised after a position was added",
-        main="position added",
-        reference=("random vector added",),
-        height=0.4,
-        xlabel="position multiplied by",
-        ylabel="share nearest to itself",
-        ylim=(0, 1.02),
-    )

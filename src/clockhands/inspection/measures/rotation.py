@@ -202,12 +202,21 @@ class RotationFrequencies(Measure):
         shares = [compute_pair_shares(*layer_sums) for layer_sums in sums]
         ordered = [shares_F[order_F] for shares_F, order_F in zip(shares, order_by_layer.values(), strict=True)]
         quarters = [order_F[: max(1, len(order_F) // 4)] for order_F in order_by_layer.values()]
-        fresh = None if reading.control is None else _compute_untrained_shares(subject, reading.control, order_by_layer)
+        fresh = None
+        if reading.control is not None:  # the same pairs of the same layers, in the same order
+            fresh = [
+                compute_pair_shares(
+                    *compute_pair_sums(subject, reading.control.capture.layers[index], capture.ordinary_T)
+                )[order_F]
+                for index, order_F in order_by_layer.items()
+            ]
         unrotated = [compute_unrotated_r2(capture.layers[index], capture.ordinary_T) for index in order_by_layer]
         share, untrained = _average_quarter(ordered), None if fresh is None else _average_quarter(fresh)
-        sizes = [len(pairs) / len(order_F) for pairs, order_F in zip(quarters, order_by_layer.values(), strict=True)]
-        equal = sum(sizes) / len(sizes)
-        low, high = _bootstrap_quarters(sums, quarters)
+        equal = sum(len(pairs) / len(shares_F) for pairs, shares_F in zip(quarters, ordered, strict=True)) / len(sums)
+        low, high = bootstrap_layer_mean(
+            torch.stack([products_NF[:, pairs].sum(1) for (products_NF, _), pairs in zip(sums, quarters, strict=True)]),
+            torch.stack([squares_N for _, squares_N in sums]),
+        )
         return self.make_finding(
             f"The fastest quarter of the rotated pairs carries {format_percent(share)} of the logits' variance (95 % "
             f"interval {format_percent_range(low, high)}; {format_percent(equal)} if all pairs carried the same"
@@ -248,27 +257,6 @@ def describe_resting_pairs(read: Mapping[int, tuple[Int[Tensor, " F"] | None, in
 def _average_quarter(ordered: Sequence[Float[Tensor, " F"]]) -> float:
     """Return the share of the fastest quarter of the pairs, the mean over layers; pairs are the fastest first."""
     return sum(float(shares_F[: max(1, len(shares_F) // 4)].sum()) for shares_F in ordered) / len(ordered)
-
-
-def _compute_untrained_shares(
-    subject: Subject, control: Reading, order_by_layer: Mapping[int, Int[Tensor, " F"]]
-) -> list[Float[Tensor, " F"]]:
-    """Return the shares of the same pairs of the same layers in the untrained model, in the same order."""
-    ordinary_T = control.capture.ordinary_T
-    return [
-        compute_pair_shares(*compute_pair_sums(subject, control.capture.layers[index], ordinary_T))[order_F]
-        for index, order_F in order_by_layer.items()
-    ]
-
-
-def _bootstrap_quarters(
-    sums: Sequence[tuple[Tensor, Tensor]], quarters: Sequence[Int[Tensor, " q"]]
-) -> tuple[float, float]:
-    """Return the 95 % interval of the share of these pairs of each layer, the mean over layers, texts resampled."""
-    return bootstrap_layer_mean(
-        torch.stack([products_NF[:, pairs].sum(1) for (products_NF, _), pairs in zip(sums, quarters, strict=True)]),
-        torch.stack([squares_N for _, squares_N in sums]),
-    )
 
 
 def _describe_left_out(orders: Mapping[int, Int[Tensor, " F"] | None]) -> str:

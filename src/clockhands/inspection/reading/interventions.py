@@ -5,10 +5,9 @@ In names of tensors ``N`` are texts, ``t`` their ordinary tokens.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import overload
+from typing import Any
 
 import torch
 from torch.nn import functional as F
@@ -69,32 +68,11 @@ class Effect:
         return None if self.mean_state_change_N is None else float(self.mean_state_change_N.mean())
 
 
-ShiftFunction = Callable[..., tuple[Tensor, ...] | None]
-"""From token ids to hidden states, as ``Subject.run_shifted``: None where positions cannot be shifted so far."""
-
-
-@overload
-def run_last_states(run: Forward, capture: Capture, ids_NT: Int[Tensor, "N T"]) -> Float[Tensor, "N t D"]: ...
-
-
-@overload
-def run_last_states(
-    run: ShiftFunction, capture: Capture, ids_NT: Int[Tensor, "N T"]
-) -> Float[Tensor, "N t D"] | None: ...
-
-
-def run_last_states(
-    run: Forward | ShiftFunction, capture: Capture, ids_NT: Int[Tensor, "N T"]
-) -> Float[Tensor, "N t D"] | None:
-    """Return the last states of the ordinary tokens (t of T); None if ``run`` returns None.
-
-    ``ids_NT`` may be shorter than the windows of ``capture``.
-    """
+def run_last_states(run: Forward, capture: Capture, ids_NT: Int[Tensor, "N T"]) -> Float[Tensor, "N t D"]:
+    """Return the last states of the ordinary tokens (t of T) of texts that may be shorter than those of ``capture``."""
     batches, ordinary_T = [], capture.ordinary_T[: ids_NT.shape[1]]
     for rows in torch.arange(len(ids_NT)).split(BATCH):
         states = run(ids_NT[rows], **capture.make_forward_options(rows))
-        if states is None:
-            return None
         batches.append(states[-1].float().cpu()[:, ordinary_T])
     return torch.cat(batches)
 
@@ -229,8 +207,9 @@ def _shift(subject: Subject, capture: Capture, ids_NT: Tensor, step: int, before
     cut = length if subject.max_length is None else min(length, subject.max_length - step)
     if cut < length / 2:
         return None
-    after = run_last_states(partial(subject.run_shifted, step=step), capture, ids_NT[:, :cut])
-    if after is None:
+    if subject.run_shifted(ids_NT[:1, :cut], step, **capture.make_forward_options(slice(1))) is None:
         return None
+    shift: Any = partial(subject.run_shifted, step=step)  # it was just seen to shift so far
+    after = run_last_states(shift, capture, ids_NT[:, :cut])
     unshifted = before_NtD if cut == length else run_last_states(subject.forward, capture, ids_NT[:, :cut])
     return compare_states(f"shifted by {step}", unshifted, after)
