@@ -151,14 +151,14 @@ def measure_pair_loss(
     nats_N, tokens_N = np.zeros(len(order)), np.zeros(len(order), np.int64)
     for index, indices in enumerate(np.split(order, range(batch, len(order), batch))):
         progress("measuring the loss", index * batch, len(order))
-        loss_BS = compute_token_losses(run, collate([dataset[int(i)] for i in indices]))
+        loss_BS = _compute_token_losses(run, collate([dataset[int(i)] for i in indices]))
         nats_N[indices] = loss_BS.sum(-1).cpu().numpy()
         tokens_N[indices] = dataset.lengths[indices, 1]
     return Loss(nats_N, tokens_N)
 
 
 @torch.inference_mode()
-def compute_token_losses(run: Run, batch: Batch) -> Float[Tensor, "B S"]:
+def _compute_token_losses(run: Run, batch: Batch) -> Float[Tensor, "B S"]:
     """Compute the loss of every label of a translator in nats, and 0 for labels that are ignored: [B, S].
 
     ``batch`` holds what the model's ``forward`` reads, the labels included, as ``PairCollator`` makes it.

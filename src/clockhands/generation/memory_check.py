@@ -36,7 +36,7 @@ def estimate_bytes(
     config = model.config.transformer_config
     decoder = cast(Transformer, cast(Any, model).transformer).get_stack("decoder")
     # If nothing can be cached, one layer at a time has keys and values.
-    layers = 1 if must_reread_text(decoder) else config.decoder_layers
+    layers = 1 if _must_reread_text(decoder) else config.decoder_layers
     # Numbers in the keys and values of a token. In self-attention values may have a width of their own.
     heads, head_dim = config.resolved_num_kv_heads, config.resolved_head_dim
     numbers_per_layer = heads * (head_dim + (config.value_dim or head_dim))
@@ -52,7 +52,7 @@ def estimate_bytes(
     return int(next(model.parameters()).element_size() * max(encoder_numbers, decoder_numbers))
 
 
-def must_reread_text(decoder: Stack) -> bool:
+def _must_reread_text(decoder: Stack) -> bool:
     """Return whether every step reads the whole text, because positions or schemes depend on the text's length."""
     schemes = [*decoder.schemes.used, *(decoder.cross_schemes.used if decoder.cross_schemes is not None else ())]
     by_scheme = any(scheme.declares.depends_on_length for scheme in schemes)

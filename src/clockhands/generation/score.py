@@ -100,7 +100,7 @@ def compute_exact_match(hypotheses: Sequence[str], references: Sequence[str]) ->
     """
     _check_counts(hypotheses, references)
     is_exact_N = match_exactly(hypotheses, references)
-    low, high = compute_exact_interval(int(is_exact_N.sum()), len(is_exact_N))
+    low, high = _compute_exact_interval(int(is_exact_N.sum()), len(is_exact_N))
     return Score("exact", 100 * float(is_exact_N.mean()), low, high, "nrefs:1|ci:exact")
 
 
@@ -112,7 +112,7 @@ def _check_counts(hypotheses: Sequence[str], references: Sequence[str]) -> None:
         raise DataError("there is nothing to score: no translation and no reference")
 
 
-def compute_exact_interval(right: int, count: int) -> tuple[float, float]:
+def _compute_exact_interval(right: int, count: int) -> tuple[float, float]:
     """Compute the exact 95 % interval of ``right`` successes among ``count``, in percent (Clopper & Pearson 1934)."""
     from scipy.stats import binomtest
 

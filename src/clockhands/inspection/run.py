@@ -106,7 +106,7 @@ def inspect(
                 details = {**finding.details, "group": measure.heading}
                 rests_on = {key: basis[key] for key in measure.rests_on}
                 reading.findings[finding.name] = replace(finding, command=command, details=details, basis=rests_on)
-        facts = list_facts(reading, as_stored, control)
+        facts = _list_facts(reading, as_stored, control)
     return Findings(
         title=f"What position does inside {subject.label}",
         items=tuple(reading.findings.values()),
@@ -251,7 +251,7 @@ def _digest(value: object) -> str:
     return hashlib.sha256(repr(value).encode("utf8", "surrogatepass")).hexdigest()[:12]
 
 
-def list_facts(reading: Reading, as_stored: Subject, control: bool | None) -> dict[str, str | int]:
+def _list_facts(reading: Reading, as_stored: Subject, control: bool | None) -> dict[str, str | int]:
     """Return the lines on top of the page, by name.
 
     ``as_stored`` is the model as it was opened or given, before it was read in float32; ``control`` is what the caller

@@ -59,7 +59,7 @@ class CTranslate2Engine(Engine):
 
     def __init__(self, model: ClockhandsPreTrainedModel, compute_type: str | None = None) -> None:
         super().__init__(model, compute_type)
-        self.package = import_package()
+        self.package = _import_package()
         self.end_tokens = get_end_tokens(model)
         obstacles = list_obstacles(model.transformer)
         if not self.end_tokens:
@@ -203,7 +203,7 @@ def _list_stacks(transformer: Transformer) -> list[tuple[str, Stack]]:
     return [(side, stack) for side, stack in sides if stack is not None]
 
 
-def import_package() -> Any:
+def _import_package() -> Any:
     """Import ctranslate2, which is optional. Raises MissingPackageError if it is not installed."""
     try:
         import ctranslate2
@@ -223,7 +223,7 @@ def save_model(
     that is not an encoder-decoder or names no start token. What else CTranslate2 cannot run is not noticed here: ask
     ``list_obstacles`` first.
     """
-    specs = import_package().specs
+    specs = _import_package().specs
     transformer = model.transformer
     if transformer.encoder is None or transformer.decoder is None:
         raise UsageError(
@@ -259,7 +259,7 @@ def save_model(
 
 def _convert_stack(make_spec: Any, stack: Stack, config: TransformerConfig, table_length: int) -> Any:
     """Convert one side; ``make_spec`` is the class of its specification in CTranslate2."""
-    common = import_package().specs.common_spec
+    common = _import_package().specs.common_spec
     scheme = stack.schemes.at_input
     rotary = {}
     if isinstance(scheme, RoPE):

@@ -84,7 +84,7 @@ class CrossValidation:
             yield torch.cat(fitted), torch.cat([self.blocks[index] for index in blocks])
 
 
-def solve_ridge(gram_DD: Float[Tensor, "D D"], cross_DC: Float[Tensor, "D C"]) -> Float[Tensor, "D C"]:
+def _solve_ridge(gram_DD: Float[Tensor, "D D"], cross_DC: Float[Tensor, "D C"]) -> Float[Tensor, "D C"]:
     """Return the ridge weights from centred sums Σ x xᵀ and Σ x yᵀ; zero where x does not vary."""
     scale = float(gram_DD.diagonal().mean())
     if not scale > 0:
@@ -122,7 +122,7 @@ class Ridge:
             count = len(fitted) * x_NTD.shape[1]
             # Σ(x−x̄)(y−ȳ)ᵀ = Σxyᵀ − Σx Σyᵀ / n.
             gram, cross = gram - x_sum[:, None] * x_sum / count, cross - x_sum[:, None] * y_sum / count
-            weights = solve_ridge(gram, cross).float()
+            weights = _solve_ridge(gram, cross).float()
             x_mean, y_mean = (x_offset + x_sum / count).float(), (y_offset + y_sum / count).float()
             yield held_out, (self.x_NTD[held_out] - x_mean) @ weights + y_mean
 

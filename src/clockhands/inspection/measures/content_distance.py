@@ -68,7 +68,7 @@ def separate_terms(layer: Layer) -> tuple[Float[Tensor, "B H S T"], Float[Tensor
     return f_BHST, g_BHST
 
 
-def sum_products(layer: Layer, ordinary_T: Bool[Tensor, " T"]) -> Sums:
+def _sum_products(layer: Layer, ordinary_T: Bool[Tensor, " T"]) -> Sums:
     """Compute Σ f · logit, Σ g · logit and Σ logit² of the first ``layer.batch`` texts, at ordinary tokens; float64."""
     real = layer.replay(layer.inputs_NTD[: layer.batch])
     logits = centre_logits(real.logits_BHST, real.mark_ordinary_pairs(ordinary_T)).double()
@@ -118,7 +118,7 @@ class ContentDistance(Measure):
             )
         if any(layer.needs_freezing for layer in capture.layers):
             return self.skip("Queries and keys are normalised here, so that what is added is not affine in the input.")
-        sums = [sum_products(layer, capture.ordinary_T) for layer in capture.layers]
+        sums = [_sum_products(layer, capture.ordinary_T) for layer in capture.layers]
         shares = _compute_shares(sums, splits)
         low, high = bootstrap_layer_mean(
             torch.stack([query_N + key_N for query_N, key_N, _ in sums]),
@@ -127,7 +127,7 @@ class ContentDistance(Measure):
         query, key = (sum(row[column] for row in shares) / len(shares) for column in (0, 1))
         untrained = None
         if control:
-            fresh_sums = [sum_products(layer, control.capture.ordinary_T) for layer in control.capture.layers]
+            fresh_sums = [_sum_products(layer, control.capture.ordinary_T) for layer in control.capture.layers]
             fresh = _compute_shares(fresh_sums, control.logit_splits)
             untrained = sum(row[0] + row[1] for row in fresh) / len(fresh)
         numbers = f"95 % interval {format_percent_range(low, high)}{describe_untrained(untrained)}"

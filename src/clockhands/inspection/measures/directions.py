@@ -46,7 +46,7 @@ def compute_overlap(tokens_DD: Float[Tensor, "D D"], positions_DD: Float[Tensor,
     return overlap, traces[0] * traces[1] / width / norms, max(spread / norms, 1e-12)
 
 
-def compute_principal_angles(first_Dk: Float[Tensor, "D k"], second_Dn: Float[Tensor, "D n"]) -> Float[Tensor, " a"]:
+def _compute_principal_angles(first_Dk: Float[Tensor, "D k"], second_Dn: Float[Tensor, "D n"]) -> Float[Tensor, " a"]:
     """Return the min(k, n) angles in degrees between two subspaces with orthonormal bases, the smallest first."""
     return torch.linalg.svdvals(first_Dk.T @ second_Dn).clamp(max=1).acos().rad2deg()
 
@@ -140,11 +140,11 @@ def _compute_token_covariance(tables: Tables, ids_NT: Int[Tensor, "N T"]) -> Flo
 def _compare_angles(tokens_DD: Tensor, positions_DD: Tensor) -> tuple[Table, float, float]:
     """Return a table of the smallest and the median angle beside random ones; the smallest, and its mean by chance."""
     first, second = find_subspace(tokens_DD, TOKEN_SHARE), find_subspace(positions_DD, POSITION_SHARE)
-    angles = compute_principal_angles(first, second)
+    angles = _compute_principal_angles(first, second)
     middle = len(angles) // 2
     generator = torch.Generator().manual_seed(0)
     drawn = (torch.randn(second.shape, generator=generator, dtype=second.dtype) for _ in range(SUBSPACES))
-    chance = torch.stack([compute_principal_angles(first, torch.linalg.qr(rows).Q)[[0, middle]] for rows in drawn])
+    chance = torch.stack([_compute_principal_angles(first, torch.linalg.qr(rows).Q)[[0, middle]] for rows in drawn])
     rows: list[tuple[str | float | Tensor | None, ...]] = []
     for name, angle, random in (("smallest", angles[0], chance[:, 0]), ("median", angles[middle], chance[:, 1])):
         rows.append((f"{name} angle (degrees)", angle, random.mean(), *compute_central_range(random)))

@@ -164,7 +164,7 @@ class DistanceCurve(Measure):
             hands.append(read_rotation_hands(subject, layer, parts))
         low, high = compute_group_interval(splits[largest], DISTANCE)
         # The layer of the value is the one with the largest share, and so is that of every shuffle.
-        shuffled = [compute_shuffled_shares(curve_HJ, split) for curve_HJ, split in zip(curves, splits, strict=True)]
+        shuffled = [_compute_shuffled_shares(curve_HJ, split) for curve_HJ, split in zip(curves, splits, strict=True)]
         shuffled_n = torch.stack(shuffled).amax(0)
         chance = compute_central_range(shuffled_n)
         exceeds_chance = low > max(chance[1], ROUNDING)
@@ -251,7 +251,7 @@ def _measure_spread(diagonal_Hn: Float[Tensor, "H n"]) -> float:
     return float((diagonal_Hn - diagonal_Hn.gather(-1, first_H1)).nan_to_num().abs().max())
 
 
-def compute_shuffled_shares(curve_HJ: Float[Tensor, "H J"], split: LogitSplit) -> Float[Tensor, " n"]:
+def _compute_shuffled_shares(curve_HJ: Float[Tensor, "H J"], split: LogitSplit) -> Float[Tensor, " n"]:
     """Compute the share of the logits that the curves would have with their distances in n = 200 random orders."""
     allowed = ~curve_HJ.isnan().any(0)
     curve_Hj, sums_Hj = curve_HJ[:, allowed].double(), split.logit_sums_by_offset_HJ[:, allowed]

@@ -109,13 +109,13 @@ class Induction(Measure):
         texts = draw_halves(reading.capture)
         if isinstance(texts, str):
             return self.skip(texts)
-        scores_LHN = score_heads(reading, texts, texts.ids_NT)
-        control_LHN = score_heads(reading, texts, texts.control_NT)
+        scores_LHN = _score_heads(reading, texts, texts.ids_NT)
+        control_LHN = _score_heads(reading, texts, texts.control_NT)
         score_LH, chance_LH = scores_LHN.mean(-1), control_LHN.mean(-1)
         lows = torch.tensor([[estimate_mean_interval(row)[0] for row in layer] for layer in scores_LHN - control_LHN])
         found = [(layer, head) for layer, head in ((score_LH >= LEAST_SCORE) & (lows > 0)).nonzero().tolist()]
-        previous = list_previous_token_heads(reading, found)
-        ablation = ablate(reading, texts, found, previous) if previous else None
+        previous = _list_previous_token_heads(reading, found)
+        ablation = _ablate(reading, texts, found, previous) if previous else None
         best = divmod(int(score_LH.argmax()), score_LH.shape[1])
         figure = draw_head_grid(score_LH, "Attention to what followed the same token before")
         return self.make_finding(
@@ -162,7 +162,7 @@ def draw_halves(capture: Capture) -> InductionTexts | str:
     return InductionTexts(ids_NT, control_NT, torch.stack(queries), torch.stack(targets))
 
 
-def score_heads(reading: Reading, texts: InductionTexts, ids_NT: Int[Tensor, "N T"]) -> Float[Tensor, "L H N"]:
+def _score_heads(reading: Reading, texts: InductionTexts, ids_NT: Int[Tensor, "N T"]) -> Float[Tensor, "L H N"]:
     """Return the mean attention from the queries of each text to their targets, by layer and head."""
     capture, batches = reading.capture, []
     for rows in torch.arange(len(ids_NT)).split(BATCH):
@@ -179,7 +179,7 @@ def _average_pairs(attention: ComputedAttention, pairs: tuple[Tensor, Tensor, Te
     return attention.weights_BHST.cpu()[text, :, queries, targets].double().mean(1).T
 
 
-def list_previous_token_heads(reading: Reading, found: Sequence[Head]) -> list[Head]:
+def _list_previous_token_heads(reading: Reading, found: Sequence[Head]) -> list[Head]:
     """Return the heads of layers before the last ``found`` one that give the previous token half of their attention."""
     last = max((layer for layer, _ in found), default=0)
     return [
@@ -246,7 +246,9 @@ def _find_output_projection(reading: Reading, layer: int) -> nn.Module:
 
 
 @torch.no_grad()
-def ablate(reading: Reading, texts: InductionTexts, found: Sequence[Head], previous: Sequence[Head]) -> Ablation | None:
+def _ablate(
+    reading: Reading, texts: InductionTexts, found: Sequence[Head], previous: Sequence[Head]
+) -> Ablation | None:
     """Remove the previous-token heads, then as many others of the same layers; None where a head cannot be removed.
 
     The others are neither heads of induction nor previous-token heads themselves.
@@ -280,7 +282,7 @@ def _measure(
     The probability is NaN for a model without an output layer.
     """
     with remove_heads(reading, removed) if removed else nullcontext():
-        scores_LHN = score_heads(reading, texts, texts.ids_NT)
+        scores_LHN = _score_heads(reading, texts, texts.ids_NT)
         probability_N = _read_probability(reading, texts)
     return torch.stack([scores_LHN[layer, head] for layer, head in found]).mean(0), probability_N
 

@@ -169,14 +169,14 @@ def _judge(levels: Levels) -> tuple[Light, str]:
     part = levels.position / (levels.position + levels.token)
     if part < LEAST_PART:
         few = f", and positions have less than {format_percent(LEAST_PART)} of the variance of both"
-        return "bad", describe_levels(levels) + few
+        return "bad", _describe_levels(levels) + few
     if part > MOST_PART:
         much = f", and positions have more than {format_percent(MOST_PART)} of the variance of both"
-        return "warn", describe_levels(levels) + much
-    return "good", describe_levels(levels)
+        return "warn", _describe_levels(levels) + much
+    return "good", _describe_levels(levels)
 
 
-def describe_levels(levels: Levels) -> str:
+def _describe_levels(levels: Levels) -> str:
     """Say how many times as long a token is as a position, and how many times as much tokens vary."""
     return (
         f"a token is {format_ratio(levels.length)} times as long as a position, and tokens vary "

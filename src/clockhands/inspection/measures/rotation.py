@@ -64,7 +64,7 @@ def remove_rotation(layer: Layer) -> Layer | None:
     return replace(layer, kwargs={**layer.kwargs, "position_embeddings": zero_angles})
 
 
-def pair_channels(vectors_HTK: Float[Tensor, "H T K"], interleaved: bool) -> Num[Tensor, "H T F"]:
+def _pair_channels(vectors_HTK: Float[Tensor, "H T K"], interleaved: bool) -> Num[Tensor, "H T F"]:
     """Return the F = K / 2 pairs of channels that rotate together as complex numbers, in float64, on the CPU."""
     vectors = vectors_HTK.double().cpu()
     pairs = vectors.unflatten(-1, (-1, 2)) if interleaved else vectors.unflatten(-1, (2, -1)).transpose(-1, -2)
@@ -94,7 +94,7 @@ def estimate_frequencies(rotating_HTF: Num[Tensor, "H T F"]) -> Float[Tensor, " 
     return frequencies_F.masked_fill(~coherent_F, torch.nan)
 
 
-def measure_turns(subject: Subject, layer: Layer) -> tuple[Float[Tensor, " F"], Bool[Tensor, " F"]] | None:
+def _measure_turns(subject: Subject, layer: Layer) -> tuple[Float[Tensor, " F"], Bool[Tensor, " F"]] | None:
     """Return how fast every pair of a layer turns (NaN without one speed), and which pairs are zero.
 
     It is read from queries and keys with and without the rotation; None where that cannot be taken away, or where
@@ -110,8 +110,8 @@ def measure_turns(subject: Subject, layer: Layer) -> tuple[Float[Tensor, " F"], 
     width = find_rotated_width(subject, layer, rotated.q_BHSK.shape[-1])
     turns_HTF = torch.cat(
         [
-            pair_channels(after[0, ..., :width], subject.interleaved)
-            * pair_channels(before[0, ..., :width], subject.interleaved).conj()
+            _pair_channels(after[0, ..., :width], subject.interleaved)
+            * _pair_channels(before[0, ..., :width], subject.interleaved).conj()
             for before, after in ((unrotated.q_BHSK, rotated.q_BHSK), (unrotated.k_BHTK, rotated.k_BHTK))
         ]
     )
@@ -125,7 +125,7 @@ def order_pairs(subject: Subject, layer: Layer) -> tuple[Int[Tensor, " F"] | Non
     The numbers are None unless each pair has one speed. Where the speeds cannot be read, or a pair is zero, pairs are
     in the order of their channels, as RoPE has them, and none is said to stand still.
     """
-    turns = measure_turns(subject, layer)
+    turns = _measure_turns(subject, layer)
     if turns is None:
         width = find_rotated_width(subject, layer, layer.replay(layer.inputs_NTD[:1]).q_BHSK.shape[-1])
         return torch.arange(width // 2), 0
@@ -158,7 +158,7 @@ def read_rotation_hands(subject: Subject, layer: Layer, parts: LogitParts) -> Ro
         return None
     width = find_rotated_width(subject, layer, parts.q["constant"].shape[-1])
     queries, keys = (
-        pair_channels(part["constant"][0, ..., :width], subject.interleaved) for part in (parts.q, parts.k)
+        _pair_channels(part["constant"][0, ..., :width], subject.interleaved) for part in (parts.q, parts.k)
     )
     frequencies_F = estimate_frequencies(torch.cat([queries, keys]))
     if bool(frequencies_F.isnan().any()) or not bool(frequencies_F.any()):

@@ -140,7 +140,7 @@ def probe_positions(
     return torch.tensor([_count_hits(guess_NTT) for _, guess_NTT in predictions])
 
 
-def fit_position_network(capture: Capture, layer: int) -> float:
+def _fit_position_network(capture: Capture, layer: int) -> float:
     """Return R² of the position from the states after a layer, by a network; the mean over ``NETWORKS`` splits.
 
     ``layer`` is an index of ``Capture.hidden``: 0 is the embedding.
@@ -160,7 +160,7 @@ def fit_position_network(capture: Capture, layer: int) -> float:
     return sum(scores) / len(scores)
 
 
-def probe_without_residuals(subject: Subject, capture: Capture) -> tuple[Float[Tensor, " n"], ...]:
+def _probe_without_residuals(subject: Subject, capture: Capture) -> tuple[Float[Tensor, " n"], ...]:
     """Probe the positions of every layer, split by split, when no layer adds its input to its output.
 
     Empty for a model whose residual connections cannot be removed (any that is not of this project).
@@ -214,7 +214,7 @@ class Survival(Measure):
         trained = probe_layers(subject, capture)
         untrained = probe_layers(control.subject, control.capture) if control else None
         chance = 1 / int(capture.measured_T.sum())
-        shares_by_split_without_residuals = probe_without_residuals(subject, capture)
+        shares_by_split_without_residuals = _probe_without_residuals(subject, capture)
         without_residuals = [float(shares_n.mean()) for shares_n in shares_by_split_without_residuals]
         empty = [None] * len(trained.position_shares)
         columns: dict[str, Sequence[float | None]] = {  # saved tables keep these names, in which a token is a word
@@ -275,7 +275,7 @@ def _describe_network(trained: ProbeScores, capture: Capture, chance: float) -> 
     if max(trained.position_shares) >= max(3 * chance, LEAST_LINEAR):
         return ""
     layer = max(1, len(capture.hidden) - 2)
-    r2 = max(0.0, fit_position_network(capture, layer))
+    r2 = max(0.0, _fit_position_network(capture, layer))
     return (
         f" After layer {layer} a two-layer network, which is also given the length of each state less the mean, "
         f"predicts the position with R² {r2:.2f} (0: no better than the mean position)."

@@ -103,15 +103,15 @@ class TableHands(Measure):
         """Find hands in a table of which not every pair of columns is one."""
         rows_ND = rows.centred_ND.numpy()
         lines = find_lines(rows_ND)
-        slow_share = compute_slow_share(rows_ND, lines)
-        hands = [(line.period, compute_orbit(rows_ND, lines, line)) for line in lines.rotating]
+        slow_share = _compute_slow_share(rows_ND, lines)
+        hands = [(line.period, _compute_orbit(rows_ND, lines, line)) for line in lines.rotating]
         return self.make_finding(
             " ".join(
                 sentence
                 for sentence in (
                     describe_lines(lines, len(rows_ND), slow_share),
-                    describe_untold(rows_ND, lines),
-                    describe_resting(rows.added_ND),
+                    _describe_untold(rows_ND, lines),
+                    _describe_resting(rows.added_ND),
                 )
                 if sentence
             ),
@@ -157,14 +157,14 @@ def _make_row(line: SpectralLine) -> tuple[float | str | None, ...]:
     fast, slow = (line.frequency + sign * 1.96 * line.error for sign in (1, -1))
     low = None if line.parts else 2 * math.pi / fast
     high = None if line.parts or slow <= 0 else 2 * math.pi / slow  # the interval of the frequency may reach zero
-    fastest, slowest = find_period_range(line) if line.parts else (None, None)
+    fastest, slowest = _find_period_range(line) if line.parts else (None, None)
     rotation = "turns, its speed or size varies" if line.parts else "turns"
     motion = "swings" if line.roundness < LEAST_ROUNDNESS else rotation
     origin = f"columns {join_words(map(str, line.columns))}" if line.columns else "a plane across columns"
     return (line.period, low, high, line.share, line.agreement, line.roundness, motion, origin, fastest, slowest)
 
 
-def compute_slow_share(rows_ND: Array, lines: TableLines) -> float:
+def _compute_slow_share(rows_ND: Array, lines: TableLines) -> float:
     """Return the share of the variance that is slower than two turns within the table, the lines taken out.
 
     It is what a constant, a straight line and one to three half waves hold, beyond what white noise would have there.
@@ -181,7 +181,7 @@ def _add_lines(rows_ND: Array, lines: tuple[SpectralLine, ...]) -> Array:
     return sum((line.compute_rows(len(rows_ND)) for line in lines), np.zeros_like(rows_ND))
 
 
-def compute_orbit(rows_ND: Array, lines: TableLines, line: SpectralLine) -> Float[Tensor, "N two"]:
+def _compute_orbit(rows_ND: Array, lines: TableLines, line: SpectralLine) -> Float[Tensor, "N two"]:
     """Return the rows of the table in the plane of one line, without the other lines and the trend."""
     others = tuple(other for other in (*lines.rotating, *lines.oscillating) if other is not line)
     rest = rows_ND - _add_lines(rows_ND, others)
@@ -191,7 +191,7 @@ def compute_orbit(rows_ND: Array, lines: TableLines, line: SpectralLine) -> Floa
     return torch.from_numpy(rest @ axes.T)
 
 
-def describe_untold(rows_ND: Array, lines: TableLines) -> str:
+def _describe_untold(rows_ND: Array, lines: TableLines) -> str:
     """Say how many hands between the slowest one named and the length of the table were not told apart, at least.
 
     What the lines leave is fitted with the waves that make 1, 2, ... turns within the table, up to the slowest line. Of
@@ -222,7 +222,7 @@ def describe_untold(rows_ND: Array, lines: TableLines) -> str:
     )
 
 
-def describe_resting(added_ND: Float[Tensor, "N D"]) -> str:
+def _describe_resting(added_ND: Float[Tensor, "N D"]) -> str:
     """Say how many columns are the same in every row; empty where none is."""
     low_D, high_D = added_ND.aminmax(dim=0)
     resting, width = int((low_D == high_D).sum()), added_ND.shape[1]
@@ -269,8 +269,8 @@ def _describe_varying(hands: Sequence[SpectralLine], num_rows: int) -> str:
     varying: dict[str, list[str]] = {}
     for line in hands:
         if line.parts:
-            periods = "{:.1f} to {:.1f}".format(*find_period_range(line))
-            varying.setdefault(find_variation(line, num_rows), []).append(periods)
+            periods = "{:.1f} to {:.1f}".format(*_find_period_range(line))
+            varying.setdefault(_find_variation(line, num_rows), []).append(periods)
     sentences = []
     for quantity, ranges in varying.items():
         whose = f"Its {quantity} varies" if len(hands) == 1 else f"The {quantity} of {len(ranges)} of them varies"
@@ -279,7 +279,7 @@ def _describe_varying(hands: Sequence[SpectralLine], num_rows: int) -> str:
     return " ".join(sentences)
 
 
-def find_variation(line: SpectralLine, num_rows: int) -> str:
+def _find_variation(line: SpectralLine, num_rows: int) -> str:
     """Return what of a hand with parts varies: ``speed``, ``size``, or ``speed or size`` where that is not clear.
 
     The logarithm of its path is the logarithm of its size plus i times its angle. What varies ``CLEAR`` times as much
@@ -301,7 +301,7 @@ def _describe_oscillating(lines: Sequence[SpectralLine]) -> str:
     return f"{swings} back and forth without turning, once in {_list_periods(lines)} tokens."
 
 
-def find_period_range(line: SpectralLine) -> tuple[float, float]:
+def _find_period_range(line: SpectralLine) -> tuple[float, float]:
     """Return the shortest and the longest period of the lines of a hand with parts, in tokens per turn."""
     periods = [line.period, *(part.period for part in line.parts)]
     return min(periods), max(periods)

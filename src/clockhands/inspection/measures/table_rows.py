@@ -109,12 +109,12 @@ class TableSimilarity(Measure):
         chance = torch.tensor([compute_toeplitz_r2(compute_cosines(shuffled)) for shuffled in shuffles])
         low, high = compute_central_range(chance)
         value, mean_cosines_R = compute_toeplitz_r2(cosines_NN), average_diagonals(cosines_NN)
-        monotonicity = compute_monotonicity(mean_cosines_R)
+        monotonicity = _compute_monotonicity(mean_cosines_R)
         neighbours = format_decimal(float(mean_cosines_R[0]))
         return self.make_finding(
             f"{_describe_share(value, low, high)}; neighbours have cosine {neighbours}, and similarity "
             f"{_describe_trend(monotonicity)} with distance up to half the length."
-            f"{describe_rank(rows.centred_ND)}",
+            f"{_describe_rank(rows.centred_ND)}",
             value,
             unit=SHARE,
             references=(Reference("rows shuffled", float(chance.mean()), (low, high)),),
@@ -125,7 +125,7 @@ class TableSimilarity(Measure):
         )
 
 
-def describe_rank(centred_ND: Float[Tensor, "N D"]) -> str:
+def _describe_rank(centred_ND: Float[Tensor, "N D"]) -> str:
     """Say in how few directions most of a table lies, where these are few of those that its rows could fill."""
     room, squares = min(len(centred_ND) - 1, centred_ND.shape[1]), torch.linalg.svdvals(centred_ND).square()
     count = count_leading(squares, RANK_SHARE)
@@ -156,7 +156,7 @@ def _describe_trend(correlation: float) -> str:
     return f"{trend} (ρ = {format_decimal(correlation)})"
 
 
-def compute_monotonicity(mean_cosines_R: Float[Tensor, " R"]) -> float:
+def _compute_monotonicity(mean_cosines_R: Float[Tensor, " R"]) -> float:
     """Return the Spearman correlation of mean cosine and distance, up to half the length; −1 for a steady fall.
 
     ``mean_cosines_R`` are the mean cosines at distances 1 to R. Source: Wang et al. 2021.

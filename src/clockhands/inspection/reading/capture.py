@@ -76,7 +76,7 @@ class ModuleCall:
     kwargs: dict[str, Any]
 
 
-def record_calls(
+def _record_calls(
     model: nn.Module, run: Callable[[], object], shape: tuple[int, int]
 ) -> tuple[list[ModuleCall], list[nn.Module], str]:
     """Run the model, and return the calls of its self-attention in order, and the modules of cross-attention.
@@ -100,7 +100,7 @@ def record_calls(
     finally:
         for hook in hooks:
             hook.remove()
-    cross_modules = [call.module for call in recorded if is_cross_attention(call.module, call.kwargs)]
+    cross_modules = [call.module for call in recorded if _is_cross_attention(call.module, call.kwargs)]
     faults = [(call, _explain_fault(call, model, shape)) for call in recorded if call.module not in cross_modules]
     readable = [call for call, fault in faults if not fault]
     fault = next((fault for _, fault in faults if fault), "")
@@ -158,7 +158,7 @@ def _explain_fault(call: ModuleCall, model: nn.Module, shape: tuple[int, int]) -
     if hidden is None or tuple(hidden.shape[:-1]) not in (shape, shape[::-1]):
         return f"the attention of {name} is not given one vector per token"
     count, length = shape
-    layer = Layer(0, call.module, hidden, model, call.args, call.kwargs, is_time_first(hidden, length, model))
+    layer = Layer(0, call.module, hidden, model, call.args, call.kwargs, _is_time_first(hidden, length, model))
     try:
         logits = layer.replay(hidden.transpose(0, 1) if layer.time_first else hidden).logits_BHST
     except Exception as fault:  # foreign code, run in a way that it was not written for
@@ -173,13 +173,13 @@ def _is_cache(value: object) -> bool:
     return type(value).__name__.endswith("Cache")
 
 
-def is_cross_attention(module: nn.Module, kwargs: dict[str, Any]) -> bool:
+def _is_cross_attention(module: nn.Module, kwargs: dict[str, Any]) -> bool:
     """Tell whether a call is one of cross-attention: the module reads the states of another text."""
     sources = ("key_value_states", "encoder_hidden_states")
     return isinstance(module, CrossAttention) or any(kwargs.get(name) is not None for name in sources)
 
 
-def is_time_first(hidden: Tensor, length: int, model: nn.Module) -> bool:
+def _is_time_first(hidden: Tensor, length: int, model: nn.Module) -> bool:
     """Tell whether the first axis of an input is time. Where there are as many texts as tokens, the class decides."""
     return hidden.shape[0] == length and (hidden.shape[1] != length or "xlnet" in type(model).__name__.lower())
 
@@ -268,7 +268,7 @@ def capture(
     result = Capture(ids_NT, [], [], ordinary, source_NS)
     batch = min(batch, len(ids_NT))
     run = partial(forward, ids_NT[:batch], **result.make_forward_options(slice(batch)))
-    calls, result.cross_modules, result.unread_reason = record_calls(model, run, (batch, ids_NT.shape[1]))
+    calls, result.cross_modules, result.unread_reason = _record_calls(model, run, (batch, ids_NT.shape[1]))
     states = forward(ids_NT[:1], **result.make_forward_options(slice(1)))
     _check_lengths(states, result.length, model)
     storage = TensorStorage(
@@ -314,7 +314,7 @@ def _make_layer(index: int, call: ModuleCall, ids_NT: Tensor, model: nn.Module, 
     hidden = get_input(call.args, call.kwargs)
     count, length = ids_NT.shape
     inputs = storage.allocate((count, length, hidden.shape[-1]), hidden.dtype)
-    return Layer(index, call.module, inputs, model, call.args, call.kwargs, is_time_first(hidden, length, model))
+    return Layer(index, call.module, inputs, model, call.args, call.kwargs, _is_time_first(hidden, length, model))
 
 
 @contextlib.contextmanager
@@ -323,7 +323,7 @@ def _store_inputs(layers: list[Layer], rows: Tensor) -> Iterator[None]:
     remaining = iter(layers)
 
     def store(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        if not is_cross_attention(module, kwargs):
+        if not _is_cross_attention(module, kwargs):
             layer = next(remaining)
             x = get_input(args, kwargs)
             layer.inputs_NTD[rows] = (x.transpose(0, 1) if layer.time_first else x).to(layer.inputs_NTD.device)

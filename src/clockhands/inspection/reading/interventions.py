@@ -68,7 +68,7 @@ class Effect:
         return None if self.mean_state_change_N is None else float(self.mean_state_change_N.mean())
 
 
-def run_last_states(run: Forward, capture: Capture, ids_NT: Int[Tensor, "N T"]) -> Float[Tensor, "N t D"]:
+def _run_last_states(run: Forward, capture: Capture, ids_NT: Int[Tensor, "N T"]) -> Float[Tensor, "N t D"]:
     """Return the last states of the ordinary tokens (t of T) of texts that may be shorter than those of ``capture``."""
     batches, ordinary_T = [], capture.ordinary_T[: ids_NT.shape[1]]
     for rows in torch.arange(len(ids_NT)).split(BATCH):
@@ -89,7 +89,7 @@ def divide_by_distance(change_N: Float[Tensor, " N"], distance: float) -> Float[
     return change_N / distance if distance > 0 else torch.zeros_like(change_N)
 
 
-def compare_states(name: str, before_NtD: Tensor, after_NtD: Tensor) -> Effect:
+def _compare_states(name: str, before_NtD: Tensor, after_NtD: Tensor) -> Effect:
     """Compare the states of every token, and their means over a text, before and after an intervention.
 
     Both are N × t × D, at the same tokens.
@@ -148,16 +148,16 @@ class Interventions:
 def intervene(subject: Subject, capture: Capture) -> Interventions:
     """Run every intervention that this model allows."""
     ids = capture.ids_NT[:MOST_TEXTS]
-    before = run_last_states(subject.forward, capture, ids)
+    before = _run_last_states(subject.forward, capture, ids)
     effects = [_shift(subject, capture, ids, step, before) for step in STEPS]
     if subject.read_tables() is not None:
         with subject.average_positions(capture.length):
-            after = run_last_states(subject.forward, capture, ids)
-        effects.append(compare_states(MEAN_ROW, before, after))
+            after = _run_last_states(subject.forward, capture, ids)
+        effects.append(_compare_states(MEAN_ROW, before, after))
     generator = torch.Generator().manual_seed(0)
     effects.append(_permute(subject, capture, ids, before, generator))
     effects.append(_permute_others(subject, capture, ids, before, generator))
-    effects.append(compare_states(ANOTHER_TEXT, before, before.roll(1, dims=0)))
+    effects.append(_compare_states(ANOTHER_TEXT, before, before.roll(1, dims=0)))
     return Interventions(
         tuple(effect for effect in effects if effect is not None),
         token_distance=measure_squared_distance(before.flatten(0, 1)),
@@ -178,9 +178,9 @@ def _permute(
     order_Nt = draw_orders(int(ordinary.sum()), len(ids_NT), generator)
     permuted = ids_NT.clone()
     permuted[:, ordinary] = ids_NT[:, ordinary].gather(1, order_Nt)
-    after = run_last_states(subject.forward, capture, permuted)
+    after = _run_last_states(subject.forward, capture, permuted)
     moved = before_NtD.gather(1, order_Nt[:, :, None].expand_as(before_NtD))
-    return compare_states(PERMUTED, moved, after)
+    return _compare_states(PERMUTED, moved, after)
 
 
 def _permute_others(
@@ -193,7 +193,7 @@ def _permute_others(
     moving = positions[~stays]
     permuted = ids_NT.clone()
     permuted[:, moving] = ids_NT[:, moving].gather(1, draw_orders(len(moving), len(ids_NT), generator))
-    after = run_last_states(subject.forward, capture, permuted)
+    after = _run_last_states(subject.forward, capture, permuted)
     change = (after - before_NtD)[:, stays].square().sum(-1).mean(1)
     return Effect(OTHERS_PERMUTED, divide_by_distance(change, measure_squared_distance(before_NtD.flatten(0, 1))), None)
 
@@ -210,6 +210,6 @@ def _shift(subject: Subject, capture: Capture, ids_NT: Tensor, step: int, before
     if subject.run_shifted(ids_NT[:1, :cut], step, **capture.make_forward_options(slice(1))) is None:
         return None
     shift: Any = partial(subject.run_shifted, step=step)  # it was just seen to shift so far
-    after = run_last_states(shift, capture, ids_NT[:, :cut])
-    unshifted = before_NtD if cut == length else run_last_states(subject.forward, capture, ids_NT[:, :cut])
-    return compare_states(f"shifted by {step}", unshifted, after)
+    after = _run_last_states(shift, capture, ids_NT[:, :cut])
+    unshifted = before_NtD if cut == length else _run_last_states(subject.forward, capture, ids_NT[:, :cut])
+    return _compare_states(f"shifted by {step}", unshifted, after)

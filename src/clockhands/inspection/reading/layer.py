@@ -27,7 +27,7 @@ ProductBias: TypeAlias = Callable[[Tensor, Tensor, float], Tensor]
 """From queries, keys and the layer's factor on q·k to what is added to the logits for them."""
 
 
-def list_norms(module: nn.Module) -> list[nn.Module]:
+def _list_norms(module: nn.Module) -> list[nn.Module]:
     """Return the normalisation layers inside an attention module, except those on values.
 
     One after the attention is in the list too, but a replay never reaches it.
@@ -47,7 +47,7 @@ class FrozenNormsAndPositions:
     """Records the divisors of norms and the positions of tokens for one input, then applies them to other inputs."""
 
     def __init__(self, module: nn.Module, scheme: Scheme | None = None) -> None:
-        self.norms = list_norms(module)
+        self.norms = _list_norms(module)
         self.reciprocals: dict[nn.Module, list[Tensor]] = {}
         self.calls: dict[nn.Module, int] = {}
         self.scheme = scheme if scheme is not None and "locate" in scheme.active_hooks() else None

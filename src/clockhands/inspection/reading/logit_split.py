@@ -231,13 +231,13 @@ def split_logits(
         rows.append(batch)
         cov.append(_compute_covariances(parts, logits).cpu())
         var.append(logits.double().square().sum((-1, -2)).cpu())
-        sums_HJ = sums_HJ + sum_by_offset(logits.sum(0, dtype=torch.float64)).cpu()
+        sums_HJ = sums_HJ + _sum_by_offset(logits.sum(0, dtype=torch.float64)).cpu()
         error = max(error, parts.measure_error())
     order = torch.cat(rows).argsort()  # the halves of the texts came one after the other
     return LogitSplit(torch.cat(cov)[order], torch.cat(var)[order], error, sums_HJ)
 
 
-def sum_by_offset(matrix_HTT: Float[Tensor, "H T T"]) -> Float[Tensor, "H J"]:
+def _sum_by_offset(matrix_HTT: Float[Tensor, "H T T"]) -> Float[Tensor, "H J"]:
     """Sum each diagonal, from the one T-1 below the main diagonal to the one T-1 above it."""
     heads, length, _ = matrix_HTT.shape
     positions = torch.arange(length, device=matrix_HTT.device)

@@ -103,7 +103,7 @@ def _list_swaps(subject: Subject, sentences: Iterable[tuple[str | None, str]]) -
         if len(words) < LEAST_WORDS:
             short.append((source, text))
         if LEAST_WORDS <= len(words) <= MOST_WORDS:
-            i, j = find_two_longest(words)
+            i, j = _find_two_longest(words)
             words[i], words[j] = words[j], words[i]
             other = " ".join(words)
             before, after = encode_text(subject, text)[0], encode_text(subject, other)[0]
@@ -129,7 +129,7 @@ def _encode_source(subject: Subject, source: str) -> list[int] | None:
     return list(subject.source_tokenizer(source)["input_ids"]) if subject.source_tokenizer is not None else None
 
 
-def find_two_longest(words: Sequence[str]) -> tuple[int, int]:
+def _find_two_longest(words: Sequence[str]) -> tuple[int, int]:
     """Return the indices of the two longest different words, of two equal ones if all are; words of letters first."""
     order = sorted(range(len(words)), key=lambda index: (not words[index].isalpha(), -len(words[index]), index))
     first = order[0]
@@ -319,7 +319,7 @@ def _cut_word(piece: str) -> tuple[str, str, str]:
 def swap_longest_words(text: str) -> str:
     """Return the text with its two longest different words swapped; empty where it has no two different words."""
     words = list_words(text)
-    return swap_words(text, *find_two_longest(words)) if len(set(words)) > 1 else ""
+    return swap_words(text, *_find_two_longest(words)) if len(set(words)) > 1 else ""
 
 
 def decode_tokens(tokenizer: Any, ids: Sequence[int]) -> list[str]:
