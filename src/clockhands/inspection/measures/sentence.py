@@ -276,7 +276,9 @@ def _measure(reading: Reading, sentence: Sentence) -> Changes | str:
     if not pairs:
         return "not measured: it has no two different words"
     rows_NT, source_NS = make_comparison_rows(sentence, reading.windows, MOST_OTHERS)
-    sources = [None] * len(rows_NT) if source_NS is None else [row_S[row_S >= 0].tolist() for row_S in source_NS]
+    sources: list[list[int] | None] = [None] * len(rows_NT)
+    if source_NS is not None:
+        sources = [row_S[row_S >= 0].tolist() for row_S in source_NS]
     others_ND = compute_mean_states(subject, [*zip(rows_NT.tolist(), sources, strict=True)][2:])
     distance = measure_squared_distance(others_ND)
     if distance == 0.0:

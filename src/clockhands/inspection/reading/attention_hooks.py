@@ -66,8 +66,10 @@ class ComputedAttention:
 
     def take_first(self, count: int) -> ComputedAttention:
         """Return the attention of the first texts."""
-        tensors = {name: value[:count] for name, value in vars(self).items() if isinstance(value, Tensor)}
-        return replace(self, **tensors)  # type: ignore[arg-type]
+        tensors: dict[str, Any] = {
+            name: value[:count] for name, value in vars(self).items() if isinstance(value, Tensor)
+        }
+        return replace(self, **tensors)
 
 
 Receiver = Callable[[ComputedAttention], None]

@@ -175,11 +175,8 @@ class Layer:
         x = x_NTD.to(recorded)
         x = x.transpose(0, 1) if self.time_first else x.contiguous()
         # The other input stands wherever the recorded one stood: for queries, keys and values.
-        args, kwargs = [*self.args], dict(self.kwargs)
-        for arguments, places in ((args, range(len(args))), (kwargs, self.kwargs)):
-            for place in places:
-                if arguments[place] is recorded:  # type: ignore[index, call-overload]
-                    arguments[place] = x  # type: ignore[index, call-overload]
+        args = tuple(x if value is recorded else value for value in self.args)
+        kwargs = {name: x if value is recorded else value for name, value in self.kwargs.items()}
 
         def keep(computed: ComputedAttention) -> None:
             seen.append(computed)
