@@ -52,7 +52,7 @@ def bert() -> tuple[torch.Tensor, Any, Finding]:
     with torch.no_grad():
         x_NTD = model.embeddings(planted.ids()).double()
     finding = MEASURES["logits.layers"].run(planted_gpt2.read(model, planted.ids()))
-    return x_NTD, model.double().encoder.layer[0].attention.self, finding
+    return x_NTD, model.double().requires_grad_(False).encoder.layer[0].attention.self, finding
 
 
 def test_the_share_of_position_in_the_logits(bert: tuple[torch.Tensor, Any, Finding]) -> None:
