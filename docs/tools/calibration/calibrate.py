@@ -102,7 +102,7 @@ equivalent.
 
 Where nearly all is right, the worse variant also varies by seed, as any with a share below 99 % does here.
 
-What was not tried: differences on longer text; seeds of two kinds among the worse variant alone.
+What was not tried: {untried}differences on longer text; seeds of two kinds among the worse variant alone.
 
 Written by `python docs/tools/calibration/calibrate.py`; `--measure` measures what is missing. `{signature}`
 """
@@ -218,7 +218,10 @@ def write_page() -> str:
     power = describe_power(ordered)
     equality = {(row.law, row.seeds, row.variants): row for row in read_equality()}
     rows = [equality[name] for name in names if name in equality]
+    missing = dict.fromkeys(name[0] for name in names if name not in equality)
+    untried = f"equality in all cells of *{'*, *'.join(missing)}*;\n" if missing else ""
     tail = TAIL.format(
+        untried=untried,
         draws=describe_draws(cells.values()), power=power,
         aims=describe_aims(ordered), again=describe_again(first, again), signature=signature,
         margin=MARGIN, equality="\n".join(map(_equality_row, rows)), equal_aims=describe_equality(rows),
