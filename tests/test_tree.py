@@ -27,7 +27,7 @@ ELSEWHERE = {
         "schemes/test_parity_rotary.py inspection/test_every_family.py inspection/test_planted.py "
         "inspection/test_schemes.py checking/checks/test_planted.py "
         "checking/checks/test_planted_transformers.py checking/scratch/test_faults.py "
-        "checking/scratch/test_planted.py checking/scratch/test_ports.py "
+        "checking/scratch/test_planted.py checking/scratch/test_ports.py checking/fitting/test_mirrors.py "
         "checking/checks/test_refusals.py checking/test_own_models.py checking/test_regressions.py "
         "explanation/test_threads.py"
     ),

@@ -217,8 +217,8 @@ def test_a_source_that_was_encoded_before_is_told_from_its_ids(cls: type, verdic
 
 def test_every_check_has_a_planted_bug() -> None:
     by_hand = {"inputs.encoder_outputs", "deterministic", "length.beyond", "packing.mask", "packing.cache", "size.odd"}
-    # Planted by test_axes.py, models/test_adapter.py, the tests of programs, and cli/test_check_results.py.
+    # Planted by test_axes.py, test_spectra.py, test_adapter.py, cli/test_check_results.py, the tests of programs.
     elsewhere = {each.name for each in select(["axes"])}
-    elsewhere |= {"order.places", "cache.reused", "cache.moved", "cache.across"}
+    elsewhere |= {"order.places", "spectrum.apart", "cache.reused", "cache.moved", "cache.across"}
     broken = set().union(*PLANTED.values(), *planted.PLANTED.values()) | by_hand | elsewhere
     assert {each.name for each in select()} - broken == set()
