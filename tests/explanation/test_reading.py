@@ -15,6 +15,8 @@ from clockhands.explanation import read_positions
 from tests.explanation.test_llama_cpp import write
 
 LLAMA: dict[str, Any] = {"model_type": "llama", "hidden_size": 512, "num_attention_heads": 8, "num_hidden_layers": 2}
+LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
+"""Without its length, of which transformers remarks something, in a log."""
 PARAMS = {"dim": 512, "n_layers": 2, "n_heads": 8, "rope_theta": 1e6}
 MEGATRON = "--num-layers 2 --hidden-size 512 --num-attention-heads 8"
 
@@ -55,6 +57,11 @@ def test_what_cannot_be_read_is_one_sentence(tmp_path: Path) -> None:
     ("name", "content", "left_out"),
     [
         ("config.json", json.dumps(LLAMA), {"torch"}),
+        (
+            "config.json",
+            json.dumps({**LLAMA, "original_max_position_embeddings": 8192, "rope_scaling": LLAMA3}),
+            {"torch"},
+        ),
         ("params.json", json.dumps(PARAMS), {"torch", "transformers", "numpy"}),
         ("train.sh", f"{MEGATRON} --position-embedding-type rope", {"torch", "transformers", "numpy"}),
     ],

@@ -204,6 +204,8 @@ def _rename_for_llama(raw: Mapping[str, Any], source: str) -> dict[str, Any]:
 @contextmanager
 def quiet() -> Iterator[None]:
     """Keep transformers from logging what it thinks of a configuration: what is wrong is raised."""
+    import transformers  # noqa: F401 (which sets the level of its logger when it is imported first)
+
     logger = logging.getLogger("transformers")
     before = logger.level
     logger.setLevel(logging.ERROR)
