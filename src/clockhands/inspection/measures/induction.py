@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import torch
 from torch import nn
 
-from clockhands.findings import Finding, Panel, Reference, Table, join_words, make_mark
+from clockhands.findings import Finding, Mark, Panel, Reference, Table, join_words, make_mark
 from clockhands.inspection.drawing import draw_head_grid
 from clockhands.inspection.estimators.intervals import estimate_mean_interval
 from clockhands.inspection.measures.measure import LAYERS_HEADING, MASKED_WINDOWS, Measure
@@ -367,7 +367,7 @@ def _draw_ablation(ablation: Ablation) -> Panel:
     measured = {"score of the induction heads": ablation.scores_N3}
     if ablation.probabilities_N3 is not None:
         measured["probability of the copied token"] = ablation.probabilities_N3
-    marks = []
+    marks: list[Mark] = []
     for label, values_N3 in measured.items():
         ends = [estimate_mean_interval(column) for column in values_N3.T[: len(shown)]]
         low, high = zip(*ends, strict=True)

@@ -259,8 +259,10 @@ def _compute_covariances(parts: LogitParts, logits: Tensor) -> Tensor:
             columns.append(parts.scale * column)
     for term in (*(parts.added[part] for part in PARTS), parts.data_dependent):
         # Most terms that a layer could add are zero, and no product with them is formed.
-        is_zero = term is None or not bool(term.any())
-        columns.append(torch.zeros_like(columns[0]) if is_zero else (term * logits).sum((-1, -2), dtype=torch.float64))
+        if term is None or not bool(term.any()):
+            columns.append(torch.zeros_like(columns[0]))
+        else:
+            columns.append((term * logits).sum((-1, -2), dtype=torch.float64))
     return torch.stack(columns, dim=-1)
 
 
