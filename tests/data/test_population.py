@@ -109,7 +109,7 @@ def test_fewer_longer_numbers_than_none_are_refused() -> None:
 
 def test_of_text_whose_every_bag_of_words_stands_there_once_nothing_is_bounded() -> None:
     text = [Pair(f"word {number}", str(number)) for number in range(200)]
-    said = Listed(text, "200 pairs").measure(letters).sentence
+    said = Listed(text, "200 pairs").measure(whole_texts).sentence
     assert "at most" not in said and "could get nearly all of these items right (200 pairs)" in said
     swapped = [Pair("ab", "1"), Pair("ba", "2")]
     assert "at most 50.0 % of these items right" in Listed(swapped, "2 pairs").measure(letters).sentence
