@@ -207,9 +207,10 @@ def _list_keys_of_gguf(positions: Positions, program: str) -> tuple[str, dict[st
     rotation = _get_only_rotation(positions, program)
     still = [index for index, layer in enumerate(positions.layers) if layer.attends and layer.rotation is None]
     windowless = [index for index, layer in enumerate(positions.layers) if layer.window is None]
-    in_code = {"smollm3": range(3, len(positions.layers), 4), "llama4": range(3, len(positions.layers), 4)}
+    every_fourth = list(range(3, len(positions.layers), 4))
+    in_code = {"smollm3": every_fourth, "llama4": every_fourth}
     in_code |= dict.fromkeys(("cohere2", "exaone4"), windowless)
-    if still and still != list(in_code.get(find_architecture(positions.model) or "", ())):
+    if still and still != in_code.get(find_architecture(positions.model) or ""):
         _refuse(f"no key of llama.cpp says that {len(still)} layers do not rotate")
     lists = {"llama3": ("Llama 3's rule", "rope_freqs.weight"), "longrope": ("LongRoPE", "rope_factors_long.weight, …")}
     if rotation.rule in lists or rotation.factors:

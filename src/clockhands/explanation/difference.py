@@ -104,7 +104,7 @@ def _compare_entries(first: Positions, second: Positions) -> Difference | None:
     if both[0] != both[1]:
         return Difference(None, "", (), f"positions enter by {both[0]} against {both[1]}")
     if first.entry and lengths[0] != lengths[1]:
-        cause = ("claimed length", *map(_format_side, lengths))
+        cause = ("claimed length", _format_side(lengths[0]), _format_side(lengths[1]))
         return Difference(None, "", (), "the lengths of what is added for positions differ", causes=(cause,))
     return None
 

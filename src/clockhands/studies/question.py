@@ -61,7 +61,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, TypeAlias, get_args
 
 from clockhands.comparison.verdicts import Kind
 from clockhands.errors import ConfigError, describe_unknown
@@ -79,8 +79,8 @@ SLOT = re.compile(r"\[\[([\w.-]+)/(.+?)\]\]", re.DOTALL)
 EXACT = "exact"
 ORDERED = "ordered"
 """What stands in a slot in place of a study for the difference of two variants that ``[[ordered]]`` names."""
-Rest = Kind | Literal["later", "grows", "holds", "more", "less"]
-Rests = Mapping[str, Mapping[str, Rest | Sequence[Rest]]]
+Rest: TypeAlias = Kind | Literal["later", "grows", "holds", "more", "less"]
+Rests: TypeAlias = Mapping[str, Mapping[str, Rest | Sequence[Rest]]]
 """Verdicts by study and variant, without which a sentence falls; "later": it reaches the target later (`pace.py`);
 "grows", "holds": its loss on longer text (`literature.py`)."""
 
