@@ -33,9 +33,8 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 from clockhands.data.corpora.facts import NAMES, VALUES
 from clockhands.extension import Method, apply, choose_lengths, choose_method, list_methods, measure, split_stream
 from clockhands.extension.attention_methods import NAME
-from clockhands.extension.facts import TASKS
 from clockhands.extension.reading import measure_losses
-from clockhands.extension.retrieval import choose_writing, measure_retrieval
+from clockhands.extension.retrieval import TASKS, choose_writing, measure_retrieval
 from clockhands.extension.trial import cut_trial_texts
 from clockhands.models import open_language_model
 

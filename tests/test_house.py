@@ -5,16 +5,16 @@ from __future__ import annotations
 from tests.house import list_functions, measure
 
 MOST: dict[str, float] = {
-    "lines": 72_000,
-    "tokens of code": 484_000,
-    "files": 549,
+    "lines": 70_600,
+    "tokens of code": 483_100,
+    "files": 446,
     "lines of the longest file": 450,
-    "modules with one importer": 184,
-    "public names": 1_850,
+    "modules with one importer": 140,
+    "public names": 1_775,
     "depth of imports": 31,
     "lines of a function, median": 8,
     "lines of the longest function": 75,
-    "lines of tests": 55_500,
+    "lines of tests": 57_400,
     "megabytes of docs": 5.0,
 }
 """The figures of today, rounded up. Whoever makes one smaller lowers it here; whoever needs more says why in the

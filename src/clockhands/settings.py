@@ -45,10 +45,10 @@ def settings(kind: Kind) -> Kind:
     made: Any = validated_dataclass(kind, frozen=True, config=STRICT)
     validate, names = made.__init__, [field.name for field in dataclasses.fields(made)]
 
-    def __init__(self: Any, *given: Any, **named: Any) -> None:
-        values, faults = check_fields(type(self), dict(zip(names, given, strict=False)) | named)
+    def __init__(self: Any, *values: Any, **named: Any) -> None:
+        known, faults = check_fields(type(self), dict(zip(names, values, strict=False)) | named)
         if not faults:
-            validate(self, **values)
+            validate(self, **known)
             faults = list(getattr(self, "find_faults", list)())
         if faults:
             raise ConfigError(faults, getattr(type(self), "ORIGIN", made.__name__))
@@ -80,7 +80,9 @@ def check_fields(
         elif name not in values:
             sentence = f"{prefix}{name} is missing ({describe(known[name].type)})"
         else:
-            told = check_value(f"{prefix}{name}", values[name], known[name].type)
-            sentence = told[0] if told else f"{prefix}{name} is {show_value(values[name])}, which does not fit"
+            sentences = check_value(f"{prefix}{name}", values[name], known[name].type)
+            sentence = (
+                sentences[0] if sentences else f"{prefix}{name} is {show_value(values[name])}, which does not fit"
+            )
         faults.append(Fault(sentence, name))
     return {name: value for name, value in values.items() if name not in wrong}, faults

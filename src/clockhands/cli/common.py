@@ -90,8 +90,8 @@ class Searching:
         """Make the ``Search`` that the options describe. Raises UsageError as it does."""
         from clockhands.generation import Search
 
-        given: dict[str, Any] = {name: getattr(self, name) for name in options_of(Searching)}
-        return Search(**(given if batch is None else {**given, "batch": batch}))
+        search: dict[str, Any] = {name: getattr(self, name) for name in options_of(Searching)}
+        return Search(**(search if batch is None else {**search, "batch": batch}))
 
 
 def prepare(options: Device) -> None:

@@ -72,8 +72,8 @@ def declare(parser: argparse.ArgumentParser, kind: type) -> None:
 def read_options(parser: argparse.ArgumentParser, kind: type[Options], words: Sequence[str] | None) -> Options:
     """Read words into a dataclass whose flags were declared. What is not given has the default of its field."""
     # Options may stand between the words: `clockhands translate runs/tour --beam 4 "zwei"`.
-    given = {name: value for name, value in vars(parser.parse_intermixed_args(words)).items() if value is not None}
-    return kind(**{name: tuple(value) if isinstance(value, list) else value for name, value in given.items()})
+    values = {name: value for name, value in vars(parser.parse_intermixed_args(words)).items() if value is not None}
+    return kind(**{name: tuple(value) if isinstance(value, list) else value for name, value in values.items()})
 
 
 def write_command(verb: str, options: Any, leave_out: Iterable[str] = ()) -> str:
@@ -91,7 +91,7 @@ def write_command(verb: str, options: Any, leave_out: Iterable[str] = ()) -> str
         elif isinstance(value, bool):
             words.append(flag if value else f"--no-{flag[2:]}")
         elif REPEATED in marks:
-            words += [word for one in shown for word in (flag, one)]
+            words += [word for part in shown for word in (flag, part)]
         else:
             words += [flag, *shown]
     return shlex.join(words)

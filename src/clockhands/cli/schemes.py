@@ -161,8 +161,8 @@ def _read(name: str, written: Sequence[str]) -> tuple[str, dict[str, Any], dict[
              if not (isinstance(value, int) and value > 0)]  # fmt: skip
     if wrong:
         raise ConfigError(wrong, f"scheme {name!r}")
-    given = {key: parse(value, known[key].type) if key in known else value for key, value in values.items()}
-    return name, {**table, **given}, sizes
+    parsed = {key: parse(value, known[key].type) if key in known else value for key, value in values.items()}
+    return name, {**table, **parsed}, sizes
 
 
 def _list(everything: list[Page]) -> None:

@@ -110,7 +110,7 @@ class TrialTable(TrialProgress):
                 f"{len(self.ended)} of {len(self.plan.trials)} trials are kept; the same command goes on"
             )
 
-    def tell(self, sentence: str) -> None:
+    def say(self, sentence: str) -> None:
         """Print what is done before the first trial begins."""
         if not self.quiet:
             self.console.print(Text(sentence))

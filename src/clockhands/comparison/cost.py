@@ -38,12 +38,12 @@ CLOSE = 0.005
 """Parameters differ by at most this share where they are matched: one unit of a feed-forward layer is a step."""
 
 
-def measure_costs(plan: Plan, tell: SentenceProgress = ignore_sentence) -> dict[str, Cost]:
-    """Build and time every variant, and find what is to be matched. ``tell``: is called with what happens now.
+def measure_costs(plan: Plan, progress: SentenceProgress = ignore_sentence) -> dict[str, Cost]:
+    """Build and time every variant, and find what is to be matched. ``progress``: is called with what happens now.
 
     Raises ConfigError naming the variants that cannot be built, UsageError where they cannot be made equal.
     """
-    tell("preparing the text")
+    progress("preparing the text")
     materials: dict[str, TrainingData] = {}
     recipes = {variant.name: plan.get_recipe(variant.name, plan.seeds[0]) for variant in plan.variants}
     for recipe in recipes.values():
@@ -60,7 +60,7 @@ def measure_costs(plan: Plan, tell: SentenceProgress = ignore_sentence) -> dict[
     recipes = {name: vary_recipe(recipe, matched[name]) for name, recipe in recipes.items()}
     measured = {}
     for number, (name, recipe) in enumerate(recipes.items(), 1):
-        tell(f"timing a step of {name}, {number} of {len(recipes)} variants")
+        progress(f"timing a step of {name}, {number} of {len(recipes)} variants")
         measured[name] = _measure(recipe, material[name])
     return _add_steps(plan, recipes, material, measured, matched)
 

@@ -59,7 +59,7 @@ def _open(plan: Plan, folder: ComparisonFolder, threads: int, progress: TrialPro
     from clockhands.comparison.cost import measure_costs
 
     with use_threads(threads):
-        return folder.open(plan, measure_costs(plan, progress.tell))
+        return folder.open(plan, measure_costs(plan, progress.say))
 
 
 def _run(

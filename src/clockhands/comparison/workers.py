@@ -21,7 +21,7 @@ DEATHS = 2
 class TrialProgress:
     """Is told what happens, and of every trial that begins and ends; this one shows nothing."""
 
-    def tell(self, sentence: str) -> None:
+    def say(self, sentence: str) -> None:
         """Take in what is done before the first trial begins."""
 
     def begin(self, job: Job) -> None:

@@ -237,14 +237,14 @@ def _write_gguf(positions: Positions) -> str:
     """Write keys of a GGUF file, one a line; windows too, and the claimed length."""
     name, keys = _list_keys_of_gguf(positions, "a GGUF file without a list of layers")
     windows = [layer.window for layer in positions.layers]
-    told: dict[str, Any] = {"context_length": positions.claimed_length} if positions.claimed_length else {}
-    told |= keys
+    entries: dict[str, Any] = {"context_length": positions.claimed_length} if positions.claimed_length else {}
+    entries |= keys
     if len(set(windows) - {None}) > 1:
         _refuse("a GGUF file has one window for all layers that have any")
     if any(windows):
-        told["attention.sliding_window"] = max(filter(None, windows))
-        told |= {} if all(windows) else {"attention.sliding_window_pattern": json.dumps([bool(w) for w in windows])}
-    shown = {key: f"{value:.10g}" if isinstance(value, float) else value for key, value in told.items()}
+        entries["attention.sliding_window"] = max(filter(None, windows))
+        entries |= {} if all(windows) else {"attention.sliding_window_pattern": json.dumps([bool(w) for w in windows])}
+    shown = {key: f"{value:.10g}" if isinstance(value, float) else value for key, value in entries.items()}
     return "\n".join(f"{name}.{key} = {value}" for key, value in shown.items())
 
 

@@ -125,8 +125,8 @@ def read_gguf(path: Path, flags: str = "") -> Positions:
     pattern = keys.get("attention.sliding_window_pattern")
     has_window = _list_windows(pattern, model, count) if window else [False] * count
     if flags and rotation is not None:
-        told, origin = _parse_flags(flags, model)
-        keys = _Keys({**values, **told}, source, model, keys.used)
+        entries, origin = _parse_flags(flags, model)
+        keys = _Keys({**values, **entries}, source, model, keys.used)
         rotation = make_llama_rotation(keys, width, channels, tensors)
         rotation = dataclasses.replace(rotation, origin={**rotation.origin, **origin})
         if all(has_window):
@@ -206,12 +206,12 @@ def make_llama_rotation(keys: _Keys, width: int, channels: int, tensors: Mapping
     both, short, long = (tensors.get(name, ()) for name in FACTORS)
     rule = "yarn" if extrapolation else "linear" if factor != 1 else "longrope" if long and not both else "default"
     amplitude, logit_factor = _compute_amplitudes(keys, factor, ramp=bool(extrapolation))
-    given = {
+    origins = {
         name: f"{model}.{key}" if keys.get(key) is not None else "llama.cpp's default" for name, key in NAMES.items()
     }
-    given |= {"factors": FACTORS[0] if both else FACTORS[1], "long_factors": FACTORS[2]}
+    origins |= {"factors": FACTORS[0] if both else FACTORS[1], "long_factors": FACTORS[2]}
     all_dim = rule == "yarn" and keys.get("rope.scaling.yarn_log_multiplier")
-    given["amplitude"] = (
+    origins["amplitude"] = (
         f"{model}.rope.scaling.yarn_log_multiplier" if all_dim
         else "0.1 ln(factor) + 1" if rule == "yarn" else f"{model}.rope.scaling.attn_factor, yarn_attn_factor"
     )  # fmt: skip
@@ -232,7 +232,7 @@ def make_llama_rotation(keys: _Keys, width: int, channels: int, tensors: Mapping
         amplitude=amplitude,
         logit_factor=logit_factor,
         pairing=pairing,
-        origin=given,
+        origin=origins,
     )
 
 
@@ -268,9 +268,9 @@ def list_llama_keys(rotation: Rotation) -> dict[str, float | int | str]:
     fields += ["rule", "factor"] if rotation.rule in ("linear", "yarn") else []
     fields += ["original_length", "beta_fast", "beta_slow"] if yarn else []
     fields += ["extrapolation"] if yarn and rotation.extrapolation != 1 else []
-    told = {NAMES[name]: getattr(rotation, name) for name in fields if getattr(rotation, name) is not None}
+    entries = {NAMES[name]: getattr(rotation, name) for name in fields if getattr(rotation, name) is not None}
     beside = rotation.amplitude / (temperature_of(rotation.factor, 1.0) if yarn else 1.0)
-    return told | ({NAMES["amplitude"]: beside} if abs(beside - 1) > 1e-9 else {})
+    return entries | ({NAMES["amplitude"]: beside} if abs(beside - 1) > 1e-9 else {})
 
 
 def read_llama_keys(keys: Mapping[str, float | int | str], model: str, rotation: Rotation) -> Rotation:
@@ -284,12 +284,12 @@ def write_llama_flags(keys: Mapping[str, float | int | str], model: str) -> str:
 
     The amplitude has none, as ``--yarn-attn-factor`` counts only without a ramp: the key of the file is overridden.
     """
-    told = {NAMES["rule"]: "none", **keys}
+    entries = {NAMES["rule"]: "none", **keys}
     by_key = {NAMES[name]: flag for name, flag in FLAGS.items() if name in NAMES}
-    flags = [f"{flag} {told[key] if isinstance(told[key], str) else format(told[key], '.10g')}"
-             for key, flag in by_key.items() if key in told]  # fmt: skip
-    if NAMES["amplitude"] in told:
-        flags.append(f"--override-kv {model}.{NAMES['amplitude']}=float:{told[NAMES['amplitude']]:.10g}")
+    flags = [f"{flag} {entries[key] if isinstance(entries[key], str) else format(entries[key], '.10g')}"
+             for key, flag in by_key.items() if key in entries]  # fmt: skip
+    if NAMES["amplitude"] in entries:
+        flags.append(f"--override-kv {model}.{NAMES['amplitude']}=float:{entries[NAMES['amplitude']]:.10g}")
     return " ".join(flags)
 
 
@@ -339,7 +339,7 @@ def apply_llama_flags(positions: Positions, text: str) -> Positions:
     UsageError for a flag that is not of this kind, CheckpointError for a rule that llama.cpp does not have.
     """
     model = find_architecture(positions.model) or "llama"
-    told, origin = _parse_flags(text, model)
+    entries, origin = _parse_flags(text, model)
     mixed = len({layer.window is None for layer in positions.layers if layer.rotation}) > 1
 
     def apply(rotation: Rotation) -> Rotation:
@@ -351,7 +351,9 @@ def apply_llama_flags(positions: Positions, text: str) -> Positions:
             plain = dataclasses.replace(rotation, rule="default").frequencies()
             factors = tuple(a / b for a, b in zip(plain, rotation.frequencies(), strict=True))
         tensors = {FACTORS[1] if rotation.long_factors else FACTORS[0]: factors, FACTORS[2]: rotation.long_factors}
-        made = make_llama_rotation(_Keys({**own, **told}, text, model), rotation.head_dim, rotation.channels, tensors)
+        made = make_llama_rotation(
+            _Keys({**own, **entries}, text, model), rotation.head_dim, rotation.channels, tensors
+        )
         kept = {name: rotation.origin[name] for name in rotation.origin.keys() - origin.keys() if name != "amplitude"}
         if made.rule == "yarn" and rotation.rule != "yarn":
             kept["original_length"] = "the trained length"

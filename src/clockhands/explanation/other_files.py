@@ -93,8 +93,8 @@ def _read_meta(params: _Params, program: str) -> Positions:
     factor = params.number(*factor_keys, default=16.0 if fourth else 8.0)
     high = params.number("high_freq_factor", "rope_high_freq_factor", default=1.0 if fourth else 4.0)
     if scaled:
-        given = factor_keys[0] if params.raw.get(factor_keys[0]) is not None else f"{program}'s code"
-        origin |= {"rule": "use_scaled_rope", "factor": given, "original_length": f"{program}'s code"}
+        origin_of_factor = factor_keys[0] if params.raw.get(factor_keys[0]) is not None else f"{program}'s code"
+        origin |= {"rule": "use_scaled_rope", "factor": origin_of_factor, "original_length": f"{program}'s code"}
         rotation = dataclasses.replace(
             rotation, rule="llama3", factor=factor, original_length=8192, high_frequency_factor=high
         )
@@ -291,8 +291,8 @@ def _make_megatron_rotation(known: argparse.Namespace, kind: str) -> Rotation:
         origin=origin,
     )
     if known.use_rope_scaling:  # Megatron has Llama 3.1's numbers in its code
-        given = "default of Megatron" if known.rope_scaling_factor is None else "--rope-scaling-factor"
-        origin |= {"rule": "--use-rope-scaling", "factor": given}
+        origin_of_factor = "default of Megatron" if known.rope_scaling_factor is None else "--rope-scaling-factor"
+        origin |= {"rule": "--use-rope-scaling", "factor": origin_of_factor}
         factor = 8.0 if known.rope_scaling_factor is None else known.rope_scaling_factor
         return dataclasses.replace(rotation, rule="llama3", factor=factor, original_length=8192)
     if kind == "yarn" or (latent and known.rope_type != "rope"):

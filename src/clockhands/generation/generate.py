@@ -80,8 +80,8 @@ def generate(
     check_memory(model.model, batch=1, beam=rows, length=length, advice="tokens, beam or samples")
     options: dict[str, Any] = {"max_new_tokens": tokens, "num_beams": beam, "do_sample": sampling}
     if sampling:
-        given = {name: value for name, value in sampling_options.items() if value is not None}
-        options |= SAMPLING_DEFAULTS | given
+        chosen = {name: value for name, value in sampling_options.items() if value is not None}
+        options |= SAMPLING_DEFAULTS | chosen
     tokenizer = model.tokenizer
     pad = tokenizer.eos_token_id if tokenizer.pad_token_id is None else tokenizer.pad_token_id
     ids_BS = torch.tensor([ids], device=model.device)

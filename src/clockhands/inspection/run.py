@@ -91,17 +91,17 @@ def inspect(
     texts = [texts] if isinstance(texts, str) else texts
     given_text = _choose_text(texts, ids)
     shown = ProgressCounter() if progress else nullcontext(ignore_count)
-    with _use_evaluation_mode(model), shown as tell, torch.no_grad():
+    with _use_evaluation_mode(model), shown as counter, torch.no_grad():
         as_stored = _open(model, tokenizer, name, device, trust_remote_code, side)
         subject = as_stored.to_float32()
         windows, sentences_read = _read_texts(subject, given_text, sentences, length, count)
-        reading = read_model(subject, windows, tell)
-        reading.control = _read_control(subject, windows, control, tell)
+        reading = read_model(subject, windows, counter)
+        reading.control = _read_control(subject, windows, control, counter)
         reading.sentences, reading.texts = sentences_read, None if isinstance(texts, Tensor) else texts
         reading.origin = describe_origin(subject, windows, given_text is None)
         basis = read_basis(reading, given_text)
         for number, measure in enumerate(MEASURES.values()):
-            tell("measuring", number, len(MEASURES))
+            counter("measuring", number, len(MEASURES))
             for finding in measure.answer(reading):
                 details = {**finding.details, "group": measure.heading}
                 rests_on = {key: basis[key] for key in measure.rests_on}
@@ -194,7 +194,7 @@ def _read_texts(
     return windows, encoded
 
 
-def _read_control(subject: Subject, windows: Windows, control: bool | None, tell: CountProgress) -> Reading | None:
+def _read_control(subject: Subject, windows: Windows, control: bool | None, counter: CountProgress) -> Reading | None:
     """Return the same class with fresh weights, read on the first windows; None where it is not wanted.
 
     They are as many as probes are fitted and judged on: more would change no probe. Raises CheckpointError where such a
@@ -210,7 +210,7 @@ def _read_control(subject: Subject, windows: Windows, control: bool | None, tell
             f'a {subject.class_name} with fresh weights, the reference "untrained", cannot be built '
             f"({type(fault).__name__}: {first_line(fault)}); leave it out with --no-control (control=False)"
         ) from fault
-    return read_model(untrained, windows.take_first(CONTROL_TEXTS), tell)
+    return read_model(untrained, windows.take_first(CONTROL_TEXTS), counter)
 
 
 MOST_COMPARED = 1000

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from clockhands.errors import MissingPackageError, UsageError, describe_unknown
-from clockhands.generation.engines import (
+from clockhands.generation.engines.engine import (
     DecodedSequence,
     DecodingOptions,
     Engine,
@@ -36,7 +36,7 @@ from clockhands.model.kv_cache import acts_in_attention
 from clockhands.model.stack import Stack
 from clockhands.schemes import NoPosition, RoPE, Scheme
 from clockhands.schemes.position_checks import check_length
-from clockhands.schemes.rotary.spectrum import Spectrum
+from clockhands.schemes.rotary.spectrum import Plain
 from clockhands.shapes import Bool, Int, Tensor
 
 if TYPE_CHECKING:
@@ -123,8 +123,8 @@ class CTranslate2Engine(Engine):
         """
         declared = [stack.schemes.at_input.declares for _, stack in _list_stacks(self.model.transformer)]
         limits = [
-            sys.maxsize if given.max_length is None or given.beyond != "raise" else given.max_length
-            for given in declared
+            sys.maxsize if scheme.max_length is None or scheme.beyond != "raise" else scheme.max_length
+            for scheme in declared
         ]
         needed = [source_length, min(target_length, limits[1])]
         if any(length > table for length, table in zip(needed, self.table_lengths, strict=True)):
@@ -194,7 +194,7 @@ def _is_plain_rope(scheme: Scheme) -> bool:
     """Return whether a scheme is RoPE with the frequencies of its paper, no learned factors, and values as they are."""
     if type(scheme) is not RoPE or scheme.rotates_values:
         return False
-    return type(scheme.spectrum) is Spectrum and scheme.alpha_F is None
+    return type(scheme.spectrum) is Plain and scheme.alpha_F is None
 
 
 def _list_stacks(transformer: Transformer) -> list[tuple[str, Stack]]:

@@ -9,7 +9,7 @@ from transformers import GenerationConfig
 from transformers.modeling_outputs import BaseModelOutput
 
 from clockhands.errors import UsageError
-from clockhands.generation.engines import (
+from clockhands.generation.engines.engine import (
     DecodedSequence,
     DecodingOptions,
     Engine,

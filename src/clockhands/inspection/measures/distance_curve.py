@@ -103,17 +103,18 @@ def group_layers(hands: Sequence[RotationHands | None]) -> list[dict[str, Any]]:
     for number, rotation in enumerate(hands, 1):
         if rotation is None:
             continue
-        turning_F = rotation.frequencies_F
+        frequencies_F = rotation.frequencies_F
         layers = next(
             (
                 layers
                 for known_F, layers in kinds
-                if known_F.shape == turning_F.shape and torch.allclose(known_F, turning_F, rtol=ALIKE, atol=1e-7)
+                if known_F.shape == frequencies_F.shape
+                and torch.allclose(known_F, frequencies_F, rtol=ALIKE, atol=1e-7)
             ),
             None,
         )
         if layers is None:
-            kinds.append((turning_F, [number]))
+            kinds.append((frequencies_F, [number]))
         else:
             layers.append(number)
     return [{"layers": layers, "frequencies": frequencies.tolist()} for frequencies, layers in kinds]

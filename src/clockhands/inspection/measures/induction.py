@@ -113,14 +113,14 @@ class Induction(Measure):
         control_LHN = _score_heads(reading, texts, texts.control_NT)
         score_LH, chance_LH = scores_LHN.mean(-1), control_LHN.mean(-1)
         lows = torch.tensor([[estimate_mean_interval(row)[0] for row in layer] for layer in scores_LHN - control_LHN])
-        found = [(layer, head) for layer, head in ((score_LH >= LEAST_SCORE) & (lows > 0)).nonzero().tolist()]
-        previous = _list_previous_token_heads(reading, found)
-        ablation = _ablate(reading, texts, found, previous) if previous else None
+        induction = [(layer, head) for layer, head in ((score_LH >= LEAST_SCORE) & (lows > 0)).nonzero().tolist()]
+        previous = _list_previous_token_heads(reading, induction)
+        ablation = _ablate(reading, texts, induction, previous) if previous else None
         best = divmod(int(score_LH.argmax()), score_LH.shape[1])
         figure = draw_head_grid(score_LH, "Attention to what followed the same token before")
         return self.make_finding(
-            _describe(score_LH, chance_LH, found, previous) + (_describe_ablation(ablation) if previous else ""),
-            float(len(found)),
+            _describe(score_LH, chance_LH, induction, previous) + (_describe_ablation(ablation) if previous else ""),
+            float(len(induction)),
             unit="heads",
             references=(Reference("first half in another order", float(chance_LH[best])),),
             light="info",
@@ -179,9 +179,9 @@ def _average_pairs(attention: ComputedAttention, pairs: tuple[Tensor, Tensor, Te
     return attention.weights_BHST.cpu()[text, :, queries, targets].double().mean(1).T
 
 
-def _list_previous_token_heads(reading: Reading, found: Sequence[Head]) -> list[Head]:
-    """Return the heads of layers before the last ``found`` one that give the previous token half of their attention."""
-    last = max((layer for layer, _ in found), default=0)
+def _list_previous_token_heads(reading: Reading, induction: Sequence[Head]) -> list[Head]:
+    """Return the heads before the last induction head that give the previous token half of their attention."""
+    last = max((layer for layer, _ in induction), default=0)
     return [
         (layer, head)
         for layer, statistics in enumerate(reading.head_statistics[:last])
@@ -247,7 +247,7 @@ def _find_output_projection(reading: Reading, layer: int) -> nn.Module:
 
 @torch.no_grad()
 def _ablate(
-    reading: Reading, texts: InductionTexts, found: Sequence[Head], previous: Sequence[Head]
+    reading: Reading, texts: InductionTexts, induction: Sequence[Head], previous: Sequence[Head]
 ) -> Ablation | None:
     """Remove the previous-token heads, then as many others of the same layers; None where a head cannot be removed.
 
@@ -255,13 +255,13 @@ def _ablate(
     """
     layers = sorted({layer for layer, _ in previous})
     every = [(layer, head) for layer in layers for head in range(reading.logit_splits[layer].var_NH.shape[1])]
-    others = [at for at in every if at not in previous and at not in found]
+    others = [at for at in every if at not in previous and at not in induction]
     generator = torch.Generator().manual_seed(0)
     draws = [torch.randperm(len(others), generator=generator)[: len(previous)].tolist() for _ in range(DRAWS)]
     drawn = [[others[index] for index in draw] for draw in draws] if len(others) >= len(previous) else []
     try:
-        whole, without = (_measure(reading, texts, found, heads) for heads in ((), previous))
-        controls = [_measure(reading, texts, found, heads) for heads in drawn]
+        whole, without = (_measure(reading, texts, induction, heads) for heads in ((), previous))
+        controls = [_measure(reading, texts, induction, heads) for heads in drawn]
     except ValueError:
         return None
     nothing = torch.full_like(whole[0], torch.nan)
@@ -275,7 +275,7 @@ def _ablate(
 
 
 def _measure(
-    reading: Reading, texts: InductionTexts, found: Sequence[Head], removed: Sequence[Head]
+    reading: Reading, texts: InductionTexts, induction: Sequence[Head], removed: Sequence[Head]
 ) -> tuple[Float[Tensor, " N"], Float[Tensor, " N"]]:
     """Return the mean score of the induction heads and the copied token's probability in each text, without heads.
 
@@ -284,7 +284,7 @@ def _measure(
     with remove_heads(reading, removed) if removed else nullcontext():
         scores_LHN = _score_heads(reading, texts, texts.ids_NT)
         probability_N = _read_probability(reading, texts)
-    return torch.stack([scores_LHN[layer, head] for layer, head in found]).mean(0), probability_N
+    return torch.stack([scores_LHN[layer, head] for layer, head in induction]).mean(0), probability_N
 
 
 def _read_probability(reading: Reading, texts: InductionTexts) -> Float[Tensor, " N"]:
@@ -305,15 +305,15 @@ def _read_probability(reading: Reading, texts: InductionTexts) -> Float[Tensor, 
     return sums_N / counts_N.clamp_min(1)
 
 
-def _describe(score_LH: Tensor, chance_LH: Tensor, found: Sequence[Head], previous: Sequence[Head]) -> str:
+def _describe(score_LH: Tensor, chance_LH: Tensor, induction: Sequence[Head], previous: Sequence[Head]) -> str:
     """Name the heads that do induction and the previous-token heads before them; or the head that comes nearest."""
-    heads = found or [divmod(int(score_LH.argmax()), score_LH.shape[1])]
+    heads = induction or [divmod(int(score_LH.argmax()), score_LH.shape[1])]
     named = [
         f"{_name(head)} ({format_percent(float(score_LH[head]))} of its attention; "
         f"{format_percent(float(chance_LH[head]))} with the first half in another order)"
         for head in heads
     ]
-    if not found:
+    if not induction:
         return f"No head was found that looks at what followed the same token before; the nearest is {named[0]}."
     more = f"; and {len(named) - MOST_NAMED} more" if len(named) > MOST_NAMED else ""
     count = f"{len(named)} heads look" if len(named) > 1 else "One head looks"

@@ -46,8 +46,6 @@ class Spectrum:
     @classmethod
     def kinds(cls) -> dict[str, type[Spectrum]]:
         """Return every spectrum by the name that recipes have for it; ``options_of`` reads their options from here."""
-        from clockhands.schemes.rotary.spectra import SPECTRA
-
         return SPECTRA
 
     def frequencies(self, channels: int, base: float, length_B: Length = None, device: Device = None) -> Frequencies:
@@ -90,6 +88,10 @@ class Spectrum:
         own = [f"{field.name}={options[field.name]!r}" for field in dataclasses.fields(self)
                if options[field.name] != field.default]  # fmt: skip
         return f"{type(self).__name__}({', '.join(own)})"
+
+
+SPECTRA: dict[str, type[Spectrum]] = {}
+"""The spectra by the names that recipes have for them; ``spectra.py``, which knows all of them, fills it."""
 
 
 @dataclass(frozen=True, repr=False)
