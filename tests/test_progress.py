@@ -14,6 +14,9 @@ from clockhands.checking import examine
 from clockhands.models.door import open_subject
 from clockhands.progress import ProgressCounter, describe_time_left, without_bars
 from clockhands.runs import Run, open_run
+from tests.generation.conftest import translator
+
+__all__ = ["translator"]
 
 
 @pytest.mark.parametrize(

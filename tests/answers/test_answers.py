@@ -19,6 +19,7 @@ from exact import FACTS
 from kept import list_kept, read_kept
 
 from clockhands.checking.checks.check import CHECKS
+from clockhands.cli.flags import declare, read_options
 from clockhands.studies import STUDIES
 from clockhands.studies.question import Question, read_questions
 from clockhands.studies.soundness import describe_earlier_plan
@@ -163,8 +164,8 @@ def test_the_command_of_a_page_is_one(question: Question) -> None:
     _, verb, *words = shlex.split(command)
     parser = argparse.ArgumentParser()
     module = importlib.import_module(f"clockhands.cli.{verb}")
-    module.arguments(parser)
-    parsed = parser.parse_args(words)
+    declare(parser, module.Options)
+    parsed = read_options(parser, module.Options, words)
     if verb == "study":
         assert STUDIES[parsed.name].make_plan(size=parsed.scale)
     if verb == "check":

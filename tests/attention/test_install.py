@@ -139,9 +139,9 @@ def test_generating_with_a_cache_and_left_padding_is_what_the_whole_text_gives(s
     model, ids = build("llama"), tokens()
     mask = torch.ones_like(ids)
     mask[0, :4] = 0
-    plain = model.generate(ids, attention_mask=mask, max_new_tokens=6, do_sample=False)
+    plain = model.generate(ids, attention_mask=mask, min_new_tokens=6, max_new_tokens=6, do_sample=False)
     with install(model, scheme, rotary=rotary):
-        options: dict[str, Any] = {"max_new_tokens": 6, "do_sample": False}
+        options: dict[str, Any] = {"min_new_tokens": 6, "max_new_tokens": 6, "do_sample": False}
         cached = model.generate(ids, attention_mask=mask, **options)
         assert torch.equal(cached, model.generate(ids, attention_mask=mask, use_cache=False, **options))
         # Each row alone, without the padding.
@@ -151,7 +151,7 @@ def test_generating_with_a_cache_and_left_padding_is_what_the_whole_text_gives(s
             ids, attention_mask=mask, cache_implementation="static", disable_compile=True, **options
         )
         assert torch.equal(cached, static)
-    assert torch.equal(plain, model.generate(ids, attention_mask=mask, max_new_tokens=6, do_sample=False))
+    assert torch.equal(plain, model.generate(ids, attention_mask=mask, **options))
 
 
 @torch.no_grad()

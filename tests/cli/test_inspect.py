@@ -37,7 +37,7 @@ def test_a_page_with_its_findings_figures_and_tables(
     check_page(tmp_path / "report", capsys.readouterr().out)
     findings = Findings.load(tmp_path / "report" / "findings.json")
     assert findings.command.startswith(f"clockhands inspect {small[0]} --text ")
-    assert findings.command.endswith(" --length 16 --texts 8 --no-control")
+    assert findings.command.endswith(" --texts 8 --length 16 --no-control")
 
 
 @pytest.mark.slow

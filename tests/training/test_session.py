@@ -8,7 +8,7 @@ import pytest
 
 from clockhands.cli.train import _describe_model_loss
 from clockhands.runs.card import make_card
-from clockhands.training import Recipe, prepare, progress_bar, session, train
+from clockhands.training import Recipe, callbacks, prepare, session, train
 from clockhands.training.session import draw_curves
 from tests.training.test_start import compute_validation_loss
 from tests.training.tiny import tables
@@ -46,7 +46,7 @@ def test_a_bar_is_made_only_where_progress_is_to_be_shown(
 ) -> None:
     made = []
 
-    class Counted(progress_bar.ProgressBar):
+    class Counted(callbacks.ProgressBar):
         def __init__(self) -> None:
             super().__init__()
             made.append(self)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import clockhands
 from clockhands.cli import main
 from clockhands.errors import UsageError
 from clockhands.findings import Finding, Findings
@@ -30,7 +31,7 @@ def test_every_part_is_there_and_the_run_is_usable(tmp_path_factory: pytest.Temp
     assert (tour / "model.safetensors").is_file()
     assert (tour / "variants" / "no-scale" / "recipe.toml").is_file()
     with pytest.raises(UsageError, match="already holds a run"):
-        tour(tour)
+        clockhands.tour(tour)
 
 
 def quote(page: Path, finding: Finding) -> str:
