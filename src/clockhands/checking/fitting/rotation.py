@@ -82,7 +82,7 @@ class Rotation:
     def matrices_at(self, places: Tensor) -> Tensor:
         """Return the linear map of each place, [..., width, width], also of places beyond those that were read."""
         flat = places.flatten().double()[:, None]
-        first, second = (part[:1] + flat * fit_speeds(part) for part in (self.first_SC, self.second_SC))
+        first, second = (part[:1] + flat * _sharpen(fit_speeds(part)) for part in (self.first_SC, self.second_SC))
         return replace(self, first_SC=first, second_SC=second).matrices().unflatten(0, places.shape)
 
     def move(self, x_BHSK: Tensor, by_BS: Tensor) -> Tensor:
@@ -174,6 +174,16 @@ def fit_speeds(angles_SC: Tensor) -> Tensor:
     for place in range(2, len(rotated)):
         speed = speed + _wrap(rotated[place] - place * speed) / place
     return speed
+
+
+def _sharpen(speeds_C: Tensor) -> Tensor:
+    """Return speeds that are powers of a base as exact powers: far out, at place 40,000, what is read is too coarse."""
+    places = torch.arange(8, dtype=torch.float64, device=speeds_C.device)[:, None]
+    base = find_base(speeds_C.abs(), places * speeds_C.abs())
+    if base is None:
+        return speeds_C
+    powers = torch.arange(len(speeds_C), dtype=torch.float64, device=speeds_C.device) / len(speeds_C)
+    return speeds_C.sign() * base**-powers
 
 
 def _wrap(angle: Tensor) -> Tensor:
