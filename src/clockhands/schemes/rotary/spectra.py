@@ -6,7 +6,8 @@ import dataclasses
 from typing import Any
 
 from clockhands.errors import ConfigError
-from clockhands.schemes.rotary.spectrum import NTK, SPECTRA, Dynamic, HoPE, Linear, Plain, Proportional, Spectrum
+from clockhands.schemes.rotary.spectrum import NTK, Dynamic, HoPE, Linear, Plain, Proportional, Spectrum
+from clockhands.schemes.rotary.spectrum import SPECTRA as SPECTRA
 from clockhands.schemes.rotary.yarn import Llama3, LongRoPE, YaRN
 
 SPECTRA |= {
