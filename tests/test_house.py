@@ -6,7 +6,7 @@ from tests.house import list_functions, measure
 
 MOST: dict[str, float] = {
     "lines": 70_600,
-    "tokens of code": 483_100,
+    "tokens of code": 483_070,
     "files": 446,
     "lines of the longest file": 450,
     "modules with one importer": 140,

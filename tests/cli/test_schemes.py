@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from clockhands.cli import main
-from clockhands.cli.schemes import BARS, _choose_symbol
+from clockhands.cli.schemes import BARS, _choose_symbol, _find_kept
 from clockhands.model import PositionConfig
 from clockhands.model.faults import find_position_faults
 from clockhands.options import options_of
@@ -190,6 +190,8 @@ def test_what_was_told_is_told_again_without_torch(
     assert main(["schemes", "rope", "base=500"]) == 0
     assert capsys.readouterr().out == first
     assert json.loads((tmp_path / "clockhands" / "schemes.json").read_text())["texts"]
+    monkeypatch.setenv("XDG_CACHE_HOME", "here")
+    assert _find_kept().is_absolute()
 
 
 @pytest.mark.parametrize("written", [["window(left=7)"], ["window", "left=7"]])

@@ -255,7 +255,7 @@ def draw_survival() -> Figure:
     return figure
 
 
-@picture("learned-or-fixed", "A sinusoid knows how places are related before training; a table begins as noise")
+@picture("learned-or-fixed", "A sinusoid begins in the order of places; a table as noise")
 def draw_tables() -> Figure:
     """Cosines between the rows of a sinusoid and of a fresh table."""
     figure, panels = start(2, width=5.6, height=2.9)

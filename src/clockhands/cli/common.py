@@ -114,8 +114,6 @@ def prepare(options: Device) -> None:
 
 SCALINGS = ("linear", "ntk", "dynamic", "yarn")
 """RoPE scalings that change nothing with a factor of 1, their default."""
-RUN_OR_MODEL = "the folder of a trained run, or the folder or hub name of any causal Hugging Face model"
-"""The help of the argument that ``open_model`` opens."""
 
 
 @dataclass(frozen=True, kw_only=True)

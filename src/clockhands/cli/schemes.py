@@ -94,8 +94,9 @@ def _read_kept(place: Path, stamp: str) -> dict[str, str]:
 
 
 def _find_kept() -> Path:
-    """Return the file in the user's cache that holds what was printed of schemes."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "clockhands" / "schemes.json"
+    """Return the file in the user's cache that holds what was printed of schemes; a relative XDG_CACHE_HOME is none."""
+    named = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    return (named if named.is_absolute() else Path("~/.cache").expanduser()) / "clockhands" / "schemes.json"
 
 
 def _stamp_package() -> str:

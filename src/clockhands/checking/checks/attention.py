@@ -85,7 +85,7 @@ def _build_with(adapter: Any, name: str) -> Any:
 
 
 def _masks(ids: Tensor) -> dict[str, Tensor | None]:
-    right, left = (torch.ones(ids.shape, dtype=torch.bool, device=ids.device) for _ in range(2))
+    right, left = (torch.ones_like(ids, dtype=torch.bool) for _ in range(2))
     right[0, -6:] = False
     left[0, :6] = False
     return {"no padding": None, "pads on the right": right, "pads on the left": left}

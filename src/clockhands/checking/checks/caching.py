@@ -149,7 +149,7 @@ _PADDED = 4
 def ones(subject: Subject) -> Measurement:
     """Read a prompt and single tokens with the mask that a tokenizer gives."""
     ids = subject.tokens(2, _MASKED)
-    return _in_steps(subject, ids, torch.ones(ids.shape, dtype=torch.bool, device=ids.device))
+    return _in_steps(subject, ids, torch.ones_like(ids, dtype=torch.bool))
 
 
 @check(
@@ -163,7 +163,7 @@ def ones(subject: Subject) -> Measurement:
 def left_mask(subject: Subject) -> Measurement:
     """Compare with the same padded rows in one pass, so that it does not matter whether pads count as positions."""
     ids = subject.tokens(2, _MASKED)
-    mask = torch.ones(ids.shape, dtype=torch.bool, device=ids.device)
+    mask = torch.ones_like(ids, dtype=torch.bool)
     mask[0, :_PADDED] = False
     return _in_steps(subject, ids, mask)
 
@@ -188,7 +188,7 @@ def _in_steps(subject: Subject, ids: Tensor, mask: Tensor) -> Measurement:
 def prefill(subject: Subject) -> Measurement:
     """Read two rows, one with pads on the left, in chunks of seven; the first chunk of a row may be pads alone."""
     ids, pads = subject.tokens(2, _MASKED), 8
-    mask = torch.ones(ids.shape, dtype=torch.bool, device=ids.device)
+    mask = torch.ones_like(ids, dtype=torch.bool)
     mask[0, :pads] = False
     positions, cache, actual = subject.positions(mask), _new(subject), []
     for start, stop in pairwise([0, 7, 14, 21, _MASKED]):

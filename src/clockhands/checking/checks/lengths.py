@@ -59,7 +59,7 @@ def full_mask(subject: Subject) -> Measurement:
     if limit > _LARGEST:
         raise Inapplicable(f"{limit} tokens are too many to try here")
     ids = subject.tokens(1, limit - subject.facts.first)
-    mask = torch.ones(ids.shape, dtype=torch.bool, device=ids.device)
+    mask = torch.ones_like(ids, dtype=torch.bool)
     return Measurement(difference(subject.logits(ids, mask), subject.logits(ids)), f"{ids.shape[1]} tokens")
 
 

@@ -190,7 +190,7 @@ def positions_only(subject: Subject) -> Measurement:
 def with_mask(subject: Subject) -> Measurement:
     """Pack them with a mask of ones, which must change nothing."""
     ids = subject.tokens(1, sum(_SIZES))
-    return _packed(subject, mask=torch.ones(ids.shape, dtype=torch.bool, device=ids.device))
+    return _packed(subject, mask=torch.ones_like(ids, dtype=torch.bool))
 
 
 @check(
