@@ -26,13 +26,13 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "docs" / "tools" / "answers")]
 
 from docs.scheme_advice import write_advice  # noqa: E402
+from docs.tools.catalogue.catalogue_page import make_catalogue_page  # noqa: E402
 from scheme_results import RULE  # noqa: E402
 
 from clockhands import positions  # noqa: E402
 from clockhands.attention import attend  # noqa: E402
 from clockhands.errors import PositionError  # noqa: E402
 from clockhands.files import write_text  # noqa: E402
-from clockhands.report.catalogue_page import make_catalogue_page  # noqa: E402
 from clockhands.report.figures import draw, make_file  # noqa: E402
 from clockhands.scheme_pages.effect import make_positions  # noqa: E402
 from clockhands.scheme_pages.left_out import LEFT_OUT  # noqa: E402

@@ -42,7 +42,7 @@ ELSEWHERE = {
     REPOSITORY: (
         "answers/test_answers.py answers/test_models.py checking/test_defects.py "
         "checking/test_schema.py "
-        "report/test_matrix_page.py exploring/test_vectors.py extension/test_regret.py "
+        "report/test_catalogue_page.py report/test_matrix_page.py exploring/test_vectors.py extension/test_regret.py "
         "studies/test_studies.py test_architecture.py "
         "test_gpu_benchmark.py test_hops.py test_house.py test_mutants.py test_packaging.py test_traps.py test_tree.py "
         "test_tutorials.py test_words.py"

@@ -35,7 +35,6 @@ are, and why)"""
 EMPTY = ("one", "found", "each", "given", "asked", "told")
 IN_FILES = {
     ("data/corpora/facts.py", "asked"): "an option of recipes: the share of names that are asked about",
-    ("studies/question.py", "asked"): "a key of the files of questions: the question as people ask it",
 }
 """Names of variables that say nothing, and those of them that stand in files that people have, with what they mean."""
 

@@ -7,14 +7,14 @@ from dataclasses import replace
 
 import pytest
 from answer_page import fill, format_fact, make_plain, write_answers
+from gaps import describe_gap
 from kept import Facts, Measured
+from question import Claim, Example, Numbers, Pair, Question
 
 from clockhands.comparison import Comparison
 from clockhands.errors import ConfigError
 from clockhands.runs.recipe import vary_recipe
 from clockhands.studies import STUDIES
-from clockhands.studies.literature import describe_gap
-from clockhands.studies.question import Claim, Example, Numbers, Pair, Question
 from clockhands.studies.study import Ordering, Study
 from tests.comparison.planted import results
 

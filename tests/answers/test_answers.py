@@ -17,12 +17,12 @@ import pytest
 from answer_page import describe_verdict
 from exact import FACTS
 from kept import list_kept, read_kept
+from measurement_notes import describe_earlier_plan
+from question import Question, read_questions
 
 from clockhands.checking.checks.check import CHECKS
 from clockhands.cli.flags import declare, read_options
 from clockhands.studies import STUDIES
-from clockhands.studies.question import Question, read_questions
-from clockhands.studies.soundness import describe_earlier_plan
 
 DOCS = Path(__file__).parent.parent.parent / "docs"
 PAGES = DOCS / "answers"

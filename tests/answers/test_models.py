@@ -8,8 +8,7 @@ from collections.abc import Mapping
 
 import pytest
 from docs.make_models import MODELS, STEPS, list_names, read_models, train_models, write_live_page
-
-from clockhands.studies.question import read_questions
+from question import read_questions
 
 KEPT = {model.data["id"]: model for model in read_models()}
 MOST_BYTES = 2_500_000

@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import generate
 import pytest
+
+from clockhands.comparison import Comparison
+from clockhands.comparison.folder import ComparisonFolder
+from clockhands.comparison.trial import Trial
+from clockhands.errors import UsageError
+from tests.comparison.test_folder import COSTS, plan
 
 
 def test_every_sentence_of_the_answers_is_what_the_results_say() -> None:
@@ -25,3 +33,12 @@ def test_the_generator_writes_nothing_that_was_not_asked_for(capsys: pytest.Capt
         with pytest.raises(SystemExit, match="2"):
             generate.parse(words)
         assert said in capsys.readouterr().err
+
+
+def test_a_comparison_that_was_kept_goes_on_in_a_new_folder(tmp_path: Path) -> None:
+    kept = Comparison(plan(), COSTS, (Trial("learned", 1, "failed", error="no memory"),))
+    generate.give(Comparison.from_json(kept.to_json()), tmp_path / "new")
+    opened = ComparisonFolder(tmp_path / "new").open(plan(), None)
+    assert opened is not None and opened.trials == kept.trials and len(opened.missing) == 3
+    with pytest.raises(UsageError, match="holds a comparison already; choose another folder"):
+        generate.give(kept, tmp_path / "new")

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 from kept import Measured, read_kept
+from question import Claim, Numbers, Pair, Question, read_questions
 from rests import check_rests, count_comparisons, count_growths, find_range
 
 from clockhands.comparison import Comparison
 from clockhands.errors import ConfigError
 from clockhands.studies import STUDIES
-from clockhands.studies.question import Claim, Numbers, Pair, Question, read_questions
 from clockhands.studies.study import Ordering, Study
 from tests.answers.test_answer_page import ASKED
 from tests.comparison.planted import results

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from clockhands.comparison.execution import run_plan
-from clockhands.comparison.folder import PLAN, ComparisonFolder, read_comparison, write_comparison
-from clockhands.comparison.results import Comparison, Cost
+from clockhands.comparison.folder import PLAN, ComparisonFolder, read_comparison
+from clockhands.comparison.results import Cost
 from clockhands.comparison.trial import Trial
 from clockhands.errors import DataError, UsageError
 from tests.comparison.planted import plan
@@ -63,15 +63,6 @@ def test_more_seeds_go_on_in_the_same_folder(tmp_path: Path) -> None:
     store.add(Trial("learned", 1, "failed", error="no memory"))
     more = store.open(plan(seeds=3), COSTS)
     assert more is not None and len(more.missing) == 5 and ("learned", 1) not in more.missing
-
-
-def test_a_comparison_that_was_kept_goes_on_in_a_new_folder(tmp_path: Path) -> None:
-    kept = Comparison(plan(), COSTS, (Trial("learned", 1, "failed", error="no memory"),))
-    write_comparison(tmp_path / "new", Comparison.from_json(kept.to_json()))
-    opened = ComparisonFolder(tmp_path / "new").open(plan(), None)
-    assert opened is not None and opened.trials == kept.trials and len(opened.missing) == 3
-    with pytest.raises(UsageError, match="holds a comparison already; choose another folder"):
-        write_comparison(tmp_path / "new", kept)
 
 
 def test_fewer_seeds_leave_the_trials_of_the_others_where_they_are(tmp_path: Path) -> None:

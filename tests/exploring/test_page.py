@@ -7,6 +7,8 @@ import hashlib
 import html
 import json
 import re
+import tomllib
+from importlib.resources import files
 from pathlib import Path
 
 import pytest
@@ -20,7 +22,6 @@ from clockhands.inspection import open_subject
 from clockhands.inspection.run import DEFAULT_COUNT
 from clockhands.inspection.text_choice import choose_windows
 from clockhands.runs import Run
-from clockhands.studies.question import read_questions
 from tests.exploring.models import PAIRS, make_run
 from tests.studies.tour.short import shorten_tour
 
@@ -62,9 +63,11 @@ def test_what_was_measured_stands_there_without_script(model: ExplorerModel, pag
 
 def test_the_answers_to_the_questions_stand_there_without_script(model: ExplorerModel, page: str) -> None:
     told = html.unescape(page[: page.index('<script type="application/json"')])
-    for name, question in read_questions().items():
+    for file in (files("clockhands.studies") / "questions").iterdir():
+        name, question = file.name.removesuffix(".toml"), tomllib.loads(file.read_text("utf8"))
         section = told[told.index(f'id="answer-{name}"') :]
-        assert section.index(question.asked) < section.index(question.answer) < section.index(f"docs/answers/{name}.md")
+        places = [section.index(text) for text in (question["asked"], question["answer"], f"docs/answers/{name}.md")]
+        assert places == sorted(places)
     assert "[" not in told[told.index('id="answers"') :], "an interval of an evidence page"
     assert '<a href="answers/scale.html">' in make_page([model], "make docs", answers_at="answers")
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
+from docs.tools.catalogue.catalogue_page import make_catalogue_page
 
-from clockhands.report.catalogue_page import make_catalogue_page
 from tests.report.chromium import Browser
 from tests.report.html_tree import Tree
 
@@ -21,11 +20,6 @@ def test_choices_are_the_values_of_a_column_and_hostile_text_is_text() -> None:
     assert tree.words["td"] == [cell for row in ROWS for cell in row]
     assert [link["href"] for link in tree.every("a")] == [f"{name}.md" for name, *_ in ROWS]
     assert len(tree.every("script")) == 1
-
-
-def test_a_filter_that_is_no_column_is_refused() -> None:
-    with pytest.raises(ValueError, match="length"):
-        make_catalogue_page(COLUMNS, ROWS, ("length",))
 
 
 def test_a_reader_filters_rows(browser: Browser, tmp_path: Path) -> None:

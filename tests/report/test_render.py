@@ -8,12 +8,12 @@ import json
 
 import jinja2
 import pytest
+from docs.tools.catalogue.catalogue_page import make_catalogue_page
 from hypothesis import given
 from hypothesis import strategies as st
 
 from clockhands.findings import Finding, Findings
 from clockhands.report import make_page
-from clockhands.report.catalogue_page import make_catalogue_page
 from clockhands.report.render import make_policy, render
 from tests.conformance import matrix
 from tests.report.html_tree import Tree

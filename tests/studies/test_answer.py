@@ -15,7 +15,7 @@ from clockhands.comparison import Comparison
 from clockhands.comparison.task_findings import find_plan_ceiling
 from clockhands.comparison.trial import Trial
 from clockhands.studies import STUDIES
-from clockhands.studies.answer import answer_question, conclude_study, describe_missing
+from clockhands.studies.answer import answer_question, conclude_study
 from clockhands.studies.study import Conclusion, Ordering
 from tests.answers import kept
 from tests.comparison.planted import results
@@ -165,15 +165,3 @@ def test_the_answer_is_the_first_finding() -> None:
     findings = conclude_study(study, comparison, "clockhands study order-at-all")
     assert (findings.items[0].question, findings.items[0].verdict) == (study.question, answer("order-at-all"))
     assert findings.items[1].name == "compare.verdict"
-
-
-def test_what_has_not_been_run_is_told() -> None:
-    whole = results(seeds=6)
-    assert describe_missing(whole) == ""
-    one = replace(whole, trials=tuple(trial for trial in whole.trials if trial.seed == 1))
-    assert describe_missing(one) == (
-        "Not all of it has been run: 1 of 6 seeds of each variant so far (4 of 24 trainings). Fewer than 5 seeds "
-        "decide nothing, whatever the scores are."
-    )
-    nearly = replace(whole, trials=whole.trials[1:])
-    assert describe_missing(nearly).endswith("5 to 6 of 6 seeds of each variant so far (23 of 24 trainings).")

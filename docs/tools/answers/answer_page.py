@@ -6,17 +6,15 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from exact import FACTS
-from kept import Facts, Measured
-from measurement_notes import describe_measurements
-from rests import check_rests, count_comparisons, count_growths, judge_once
+from gaps import describe_gap
+from kept import Facts, Measured, judge_once
+from measurement_notes import describe_earlier_plan, describe_measurements, describe_missing
+from question import EXACT, ORDERED, SLOT, Claim, Question
+from rests import check_rests, count_comparisons, count_growths
 
 from clockhands.comparison import Comparison
 from clockhands.studies import STUDIES
-from clockhands.studies.answer import describe_missing
-from clockhands.studies.literature import describe_gap
-from clockhands.studies.question import EXACT, ORDERED, SLOT, Claim, Question
 from clockhands.studies.slots import fill_slots
-from clockhands.studies.soundness import describe_earlier_plan
 
 TOPICS = {
     "input": "The input: words and positions",

@@ -23,15 +23,16 @@ from exact import FACTS
 from exact.trained import measure_trained_encoder
 from kept import STUDY_PAGES as HERE
 from kept import Facts, Measured, keep, list_kept, read_kept
+from question import read_questions
+from study_figure import draw_study
 from study_page import select_sizes, write_study
 
-from clockhands.comparison import read_comparison
-from clockhands.comparison.folder import write_comparison
-from clockhands.errors import ClockhandsError
+from clockhands.comparison import Comparison, read_comparison
+from clockhands.comparison.folder import PLAN, ComparisonFolder
+from clockhands.errors import ClockhandsError, UsageError
 from clockhands.files import write_text
 from clockhands.findings import Findings
-from clockhands.studies import STUDIES, draw_study
-from clockhands.studies.question import read_questions
+from clockhands.studies import STUDIES
 
 ANSWERS = HERE.parent / "answers"
 BODIES = Path(__file__).parent / "pages"
@@ -149,6 +150,19 @@ def write_pictures() -> None:
         write_text(HERE / "figures" / f"{name}.svg", make_file(draw(figure, name)))
 
 
+def give(comparison: Comparison, folder: Path) -> None:
+    """Write a comparison into a new folder, so that the trials which it does not have yet can be run there.
+
+    Raises UsageError if there is something in the folder already.
+    """
+    if (folder / PLAN).exists():
+        raise UsageError(f"{folder} holds a comparison already; choose another folder")
+    target = ComparisonFolder(folder)
+    target.open(comparison.plan, comparison.costs)
+    for trial in (*comparison.trials, *comparison.outside):
+        target.add(trial)
+
+
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
     """Return what is to be done: at most one of the options, each with what it needs."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -167,7 +181,7 @@ def main(arguments: Sequence[str]) -> int:
     options = parse(arguments)
     if options.give is not None:
         name, folder = options.give
-        write_comparison(folder, read_kept(name))
+        give(read_kept(name), Path(folder))
         return 0
     if options.take is not None:
         name, folder = options.take

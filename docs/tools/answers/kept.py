@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from clockhands.comparison import Comparison
+from clockhands.comparison import Comparison, judge
+from clockhands.comparison.verdicts import Verdict
 from clockhands.studies import STUDIES
 
 STUDY_PAGES = Path(__file__).parents[2] / "studies"
@@ -37,3 +38,13 @@ def read_kept(name: str) -> Comparison:
 def keep(name: str, comparison: Comparison) -> None:
     """Keep a comparison; the same one gives the same bytes."""
     (RESULTS / f"{name}.json.gz").write_bytes(gzip.compress(comparison.to_json().encode("utf8"), mtime=0))
+
+
+_JUDGED: dict[str, tuple[Comparison, list[Verdict]]] = {}
+
+
+def judge_once(name: str, comparison: Comparison) -> list[Verdict]:
+    """Return the verdicts of a comparison, computed once for all slots and guards of a page."""
+    if name not in _JUDGED or _JUDGED[name][0] is not comparison:
+        _JUDGED[name] = (comparison, judge(comparison))
+    return _JUDGED[name][1]

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 
-from kept import Measured
-from rests import judge_once
+from kept import Measured, judge_once
+from question import SLOT, Question
 
 from clockhands.comparison import Comparison, Plan
 from clockhands.comparison.learning import score_matrix
 from clockhands.comparison.statistics.paired import MIN_SEEDS
-from clockhands.studies import STUDIES
-from clockhands.studies.question import SLOT, Question
+from clockhands.comparison.task_findings import describe_ceiling
+from clockhands.errors import show_value
+from clockhands.studies import STUDIES, Study
+from clockhands.studies.soundness import find_ceiling_once
 
 
 def describe_measurements(question: Question, measured: Measured) -> list[str]:
@@ -72,3 +74,50 @@ def _count_seeds(comparison: Comparison) -> str:
     most = max(len(comparison.get_trials(variant.name)) for variant in comparison.plan.variants)
     planned = len(comparison.plan.seeds)
     return f"{most} of {planned} planned" if comparison.missing else f"{planned}"
+
+
+def describe_missing(comparison: Comparison) -> str:
+    """Return a sentence on the trials that have not been run, and what follows from it; "" where all have."""
+    if not comparison.missing:
+        return ""
+    counts = [len(comparison.get_trials(variant.name)) for variant in comparison.plan.variants]
+    least, most = min(counts), max(counts)
+    seeds = f"{least}" if least == most else f"{least} to {most}"
+    few = f" Fewer than {MIN_SEEDS} seeds decide nothing, whatever the scores are." if least < MIN_SEEDS else ""
+    return (
+        f"Not all of it has been run: {seeds} of {len(comparison.plan.seeds)} seeds of each variant so far "
+        f"({len(comparison.trials)} of {len(comparison.plan.trials)} trainings).{few}"
+    )
+
+
+def describe_earlier_plan(study: Study, comparison: Comparison, size: str = "cpu") -> str:
+    """Return a sentence on results of another task than the study has now, naming what differs; "" for the same.
+
+    ``size``: in which the study was run.
+    """
+    planned = study.planned if size == "cpu" else study.make_plan(size=size)
+    then, now = (plan.to_dict()["recipe"] for plan in (comparison.plan, planned))  # with the names of given files alone
+    changed = [
+        f"{table}.{key} was {show_value(then[table].get(key))}, now {show_value(now[table].get(key))}"
+        for table in ("data", "tokenizer")
+        for key in sorted({*then[table], *now[table]})
+        if then[table].get(key) != now[table].get(key)
+    ]
+    if not changed:
+        return ""
+    return (
+        f"The results of the study {study.name} are of an earlier task "
+        f"({'; '.join(changed)}); until it is run again, no conclusion here rests on its scores."
+    )
+
+
+def describe_order_blind(study: Study, plan: Plan) -> str:
+    """Return whether the task can be done without order: the ceiling, or why it says nothing of this task.
+
+    Where it says nothing it is not computed: the text may not be on this machine, or be another on another machine.
+    """
+    reason = (plan.despite or study.despite).get("ceiling")
+    if reason is not None:
+        return reason
+    sentence = describe_ceiling(find_ceiling_once(plan)).verdict
+    return f"{sentence} No model of this study is scored." if study.unscored else sentence

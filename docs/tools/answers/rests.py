@@ -10,16 +10,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from kept import Facts, Measured
+from gaps import GROWS, HOLDS, judge_longer_text
+from kept import Facts, Measured, judge_once
+from measurement_notes import describe_earlier_plan
+from question import SLOT, Question, Rest, Rests
 
 from clockhands.comparison import Comparison
-from clockhands.comparison.verdicts import Verdict, judge
 from clockhands.errors import ConfigError
 from clockhands.studies import STUDIES
-from clockhands.studies.literature import GROWS, HOLDS, check_ordering, judge_longer_text, list_tried
-from clockhands.studies.question import SLOT, Question, Rest, Rests
+from clockhands.studies.literature import check_ordering, list_tried
 from clockhands.studies.slots import LATER, fill_slots, find_pace_verdict
-from clockhands.studies.soundness import describe_earlier_plan
 
 
 def check_rests(questions: Iterable[Question], measured: Measured, facts: Facts = MappingProxyType({})) -> None:
@@ -33,16 +33,6 @@ def check_rests(questions: Iterable[Question], measured: Measured, facts: Facts 
             faults += _find_fallen(question, f"{question.name}: {claim.says!r}", claim.rests, measured, facts)
     if faults:
         raise ConfigError(faults, "the answers")
-
-
-_JUDGED: dict[str, tuple[Comparison, list[Verdict]]] = {}
-
-
-def judge_once(name: str, comparison: Comparison) -> list[Verdict]:
-    """Return the verdicts of a comparison, computed once for all slots and guards of a page."""
-    if name not in _JUDGED or _JUDGED[name][0] is not comparison:
-        _JUDGED[name] = (comparison, judge(comparison))
-    return _JUDGED[name][1]
 
 
 def count_comparisons(question: Question, name: str, comparison: Comparison) -> int:

@@ -8,15 +8,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from kept import Measured
-from rests import find_range, judge_once
+from gaps import HOLDS, judge_longer_text
+from kept import Measured, judge_once
+from rests import find_range
 from scheme_use import SchemeUse, read_uses
 
 from clockhands.comparison import Comparison, Plan
 from clockhands.comparison.plan import METRICS
 from clockhands.comparison.verdicts import Verdict, format_score
 from clockhands.studies import STUDIES
-from clockhands.studies.literature import HOLDS, judge_longer_text
 from clockhands.studies.slots import fill_slots
 
 __all__ = [

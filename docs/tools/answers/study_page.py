@@ -7,16 +7,15 @@ from typing import Any
 
 from answer_page import write_table
 from kept import Measured
+from measurement_notes import describe_earlier_plan, describe_missing, describe_order_blind
 
 from clockhands.comparison import Comparison, Plan, conclude
 from clockhands.comparison.formats import write_markdown
 from clockhands.comparison.plan import METRICS
 from clockhands.findings import Finding
 from clockhands.studies import Study, answer_question
-from clockhands.studies.answer import describe_missing
 from clockhands.studies.literature import INSIDE, check_ordering, list_tried
 from clockhands.studies.scaling import SIZES
-from clockhands.studies.soundness import describe_earlier_plan, describe_order_blind
 
 
 def select_sizes(name: str, sized: Measured) -> dict[str, Comparison]:

@@ -77,18 +77,6 @@ class ComparisonFolder:
             raise UsageError(f"{self.folder} exists and holds no comparison; choose another folder")
 
 
-def write_comparison(folder: str | Path, comparison: Comparison) -> None:
-    """Write a comparison into a new folder, so that the trials which it does not have yet can be run there.
-
-    Raises UsageError if there is something in the folder already.
-    """
-    target = ComparisonFolder(folder)
-    if (target.folder / PLAN).exists():
-        raise UsageError(f"{folder} holds a comparison already; choose another folder")
-    target.open(comparison.plan, comparison.costs)
-    write_text(target.folder / RESULTS, "".join(map(_write_line, (*comparison.trials, *comparison.outside))))
-
-
 def read_comparison(folder: str | Path) -> Comparison:
     """Return the comparison in a folder, as far as it has run. Raises DataError if there is none."""
     folder = Path(folder)

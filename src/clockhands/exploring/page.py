@@ -7,6 +7,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+import clockhands.studies
 from clockhands import __version__
 from clockhands.data import Corpus, Pair, encode_texts, open_corpus
 from clockhands.errors import DataError, UsageError
@@ -23,9 +24,9 @@ from clockhands.inspection.run import DEFAULT_COUNT
 from clockhands.inspection.text_choice import choose_windows
 from clockhands.models import read_checked_config
 from clockhands.pretrained import is_own
+from clockhands.reading import read_toml
 from clockhands.report.explorer_page import make_explorer_page
 from clockhands.runs import Run, open_run
-from clockhands.studies.question import read_questions
 from clockhands.studies.tour import tour
 from clockhands.studies.tour.training import FOLDERS, MAIN, NO_SCALE, ROLES, ROLES_BLIND
 
@@ -209,13 +210,19 @@ def make_page(models: Sequence[ExplorerModel], command: str, answers_at: str = "
     weights = {model.data["weights"]["element"]: model.weights for model in models}
     return make_explorer_page(
         findings,
-        [(question.name, question.asked, question.answer) for question in read_questions().values()],
+        [(path.stem, question["asked"], question["answer"]) for path, question in _read_questions()],
         data,
         weights,
         answers_at=answers_at,
         script=_read_bundle("explorer.js"),
         style=_read_bundle("explorer.css"),
     )
+
+
+def _read_questions() -> list[tuple[Path, dict[str, Any]]]:
+    """Return the files of the questions that people ask, in the order of their names."""
+    folder = Path(clockhands.studies.__file__).parent / "questions"
+    return [(path, read_toml(path, "the question")) for path in sorted(folder.glob("*.toml"))]
 
 
 def _read_bundle(name: str) -> str:

@@ -18,11 +18,10 @@ from clockhands.studies.study import Study, read_study
 
 if TYPE_CHECKING:
     from clockhands.studies.answer import answer_question, conclude_study
-    from clockhands.studies.figure import draw_study
 
-__all__ = ["STUDIES", "Study", "answer_question", "conclude_study", "draw_study", "read_study"]
+__all__ = ["STUDIES", "Study", "answer_question", "conclude_study", "read_study"]
 
-_HOME = {"answer_question": "answer", "conclude_study": "answer", "draw_study": "figure"}
+_HOME = {"answer_question": "answer", "conclude_study": "answer"}
 
 
 def _read_all(folder: Path) -> dict[str, Study]:

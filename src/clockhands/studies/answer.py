@@ -7,7 +7,6 @@ from dataclasses import replace
 
 from clockhands.comparison import Comparison, conclude
 from clockhands.comparison.plan import METRICS
-from clockhands.comparison.statistics.paired import MIN_SEEDS
 from clockhands.comparison.verdicts import Verdict, format_score, judge
 from clockhands.findings import Finding, Findings, join_words
 from clockhands.studies.literature import check_ordering, tally_orderings
@@ -82,17 +81,3 @@ def conclude_study(study: Study, comparison: Comparison, command: str = "") -> F
         command=command,
     )
     return replace(findings, items=(answer, *findings.items))
-
-
-def describe_missing(comparison: Comparison) -> str:
-    """Return a sentence on the trials that have not been run, and what follows from it; "" where all have."""
-    if not comparison.missing:
-        return ""
-    counts = [len(comparison.get_trials(variant.name)) for variant in comparison.plan.variants]
-    least, most = min(counts), max(counts)
-    seeds = f"{least}" if least == most else f"{least} to {most}"
-    few = f" Fewer than {MIN_SEEDS} seeds decide nothing, whatever the scores are." if least < MIN_SEEDS else ""
-    return (
-        f"Not all of it has been run: {seeds} of {len(comparison.plan.seeds)} seeds of each variant so far "
-        f"({len(comparison.trials)} of {len(comparison.plan.trials)} trainings).{few}"
-    )

@@ -5,15 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
 
 from clockhands.comparison import Comparison
 from clockhands.comparison.learning import find_groups, find_top, score_matrix
 from clockhands.comparison.plan import MARGINS
-from clockhands.comparison.statistics.paired import ALPHA, MIN_SEEDS, Difference, estimate_difference
-from clockhands.comparison.verdicts import format_number, format_range
+from clockhands.comparison.statistics.paired import MIN_SEEDS, Difference, estimate_difference
 from clockhands.errors import ConfigError
-from clockhands.findings import choose_digits
 from clockhands.findings.text import join_words
 from clockhands.shapes import Float
 from clockhands.studies.study import Ordering, Study
@@ -54,8 +51,6 @@ def tally_orderings(study: Study, comparison: Comparison) -> str:
 
 INSIDE = ("before: ", "after: ")
 """How ``on`` begins for what was measured inside the models."""
-GROWS, HOLDS = "grows", "holds"
-"""What happens to the loss of a variant on longer text."""
 EQUAL = "equal"
 """How the verdict begins on a reported difference that is shown to be smaller than the margin, if there is any."""
 WORDS = {
@@ -77,46 +72,24 @@ def check_ordering(ordering: Ordering, comparison: Comparison, comparisons: int)
         fault = f"no margin was set for {ordering.on!r}, so that no two variants can be shown to be equal"
         raise ConfigError([fault], "the ordering")
     if ordering.in_every_seed:
-        above, seeds = _count_seeds_above(ordering, comparison)
+        above, seeds = count_seeds_above(ordering, comparison)
         verdict = {seeds: "reproduced", 0: "contradicted"}.get(above, "undecided")
         verdict = verdict if seeds >= MIN_SEEDS else "undecided"
         return CheckedOrdering(ordering.claim, ordering.source, f"{above} of {seeds} seeds", verdict)
-    gap = _estimate_gap(ordering, comparison, comparisons)
+    gap = estimate_gap(ordering, comparison, comparisons)
     if isinstance(gap, int):
         few = f"undecided: too few seeds of both finished ({gap} of at least {MIN_SEEDS})"
         return CheckedOrdering(ordering.claim, ordering.source, "", few)
     measured = f"{first} − {second}, {ordering.on}: {gap.value:+.3g} [{gap.low:+.3g}, {gap.high:+.3g}]"
-    margin = _find_margin(ordering, comparison)
+    margin = find_margin(ordering, comparison)
     return CheckedOrdering(ordering.claim, ordering.source, measured, _describe_agreement(ordering, gap, margin))
 
 
-def describe_gap(ordering: Ordering, comparison: Comparison, comparisons: int) -> str:
-    """Return the first variant minus the second as text, with its interval over so many comparisons together.
-
-    Of a claim of equality both ends with their signs, and the margin where they are shown to lie inside it; of a claim
-    on every seed, in how many it holds.
-    """
-    if ordering.in_every_seed:
-        return "{} of {}".format(*_count_seeds_above(ordering, comparison))
-    gap = _estimate_gap(ordering, comparison, comparisons)
-    if isinstance(gap, int):
-        return "(not measured)"
-    scored = ordering.on == "score"
-    digits = comparison.plan.digits if scored else 2 if ordering.on.startswith(INSIDE) else 3
-    if not ordering.alike:
-        digits = choose_digits(gap.low, gap.high, digits, format_number)
-        return f"{format_number(gap.value, digits)} [{gap.low:.{digits}f}, {gap.high:.{digits}f}]".replace("-", "−")
-    margin, unit = _find_margin(ordering, comparison), comparison.plan.unit if scored else "nats"
-    within = gap.is_within(margin)
-    low, high = format_range(*(gap.inner if within else (gap.low, gap.high)), digits)
-    return f"from {low} to {high} {unit}" + (f", within ±{margin:g}" if within else "")
-
-
-def _estimate_gap(ordering: Ordering, comparison: Comparison, comparisons: int) -> Difference | int:
+def estimate_gap(ordering: Ordering, comparison: Comparison, comparisons: int) -> Difference | int:
     """Return the first variant minus the second, or how many seeds of both finished where those are too few."""
     whole = ordering.on == "score"
     groups, top = (find_groups(comparison), find_top(comparison.plan)) if whole else (None, None)
-    values = [_list_values(comparison, variant, ordering.on) for variant in ordering.variants]
+    values = [list_values(comparison, variant, ordering.on) for variant in ordering.variants]
     seeds = sorted(set.intersection(*map(set, values)))
     if len(seeds) < MIN_SEEDS:
         return len(seeds)
@@ -124,42 +97,16 @@ def _estimate_gap(ordering: Ordering, comparison: Comparison, comparisons: int) 
     return estimate_difference(higher, lower, comparisons, groups=groups, top=top)
 
 
-def _count_seeds_above(ordering: Ordering, comparison: Comparison) -> tuple[int, int]:
+def count_seeds_above(ordering: Ordering, comparison: Comparison) -> tuple[int, int]:
     """Return in how many seeds the first variant is above the second, and how many both finished."""
-    first, second = (_list_values(comparison, variant, ordering.on) for variant in ordering.variants)
+    first, second = (list_values(comparison, variant, ordering.on) for variant in ordering.variants)
     seeds = first.keys() & second.keys()
     return sum(float(first[seed].mean()) > float(second[seed].mean()) for seed in seeds), len(seeds)
 
 
-def _find_margin(ordering: Ordering, comparison: Comparison) -> float:
+def find_margin(ordering: Ordering, comparison: Comparison) -> float:
     """Return within which two scores are equal by the plan, or two losses on longer text."""
     return comparison.plan.equal_within if ordering.on == "score" else MARGINS["loss"]
-
-
-def judge_longer_text(comparison: Comparison, variant: str, growths: int = 1, split: str = "") -> str:
-    """Return whether the loss of a variant ``grows`` on longer text, or ``holds``; or ``undecided``.
-
-    It grows where the 95 % interval of its growth over seeds is above 0, and holds where the 90 % interval ends below
-    the margin of a loss, which is one of two one-sided tests: it may fall. ``growths``: over how many growths these
-    intervals hold together (Bonferroni). ``split``: the longer text; the longest if it is not given.
-    """
-    split = split or find_longest(comparison, variant)
-    by_seed = _list_values(comparison, variant, f"{split}, growth") if split else {}
-    if len(by_seed) < MIN_SEEDS:
-        return "undecided"
-    growth_S = np.array([float(value[0]) for value in by_seed.values()])
-    error = growth_S.std(ddof=1) / len(growth_S) ** 0.5
-    levels = 1 - ALPHA / growths / 2, 1 - ALPHA / growths
-    wide, narrow = (float(stats.t.ppf(level, len(growth_S) - 1)) * error for level in levels)
-    if growth_S.mean() - wide > 0:
-        return GROWS
-    return HOLDS if growth_S.mean() + narrow < MARGINS["loss"] else "undecided"
-
-
-def find_longest(comparison: Comparison, variant: str) -> str:
-    """Return the name of the longest text that a variant was tried on; "" if there is none."""
-    splits = [split for trial in comparison.get_trials(variant) for split in trial.longer]
-    return splits[-1] if splits else ""
 
 
 def _describe_agreement(ordering: Ordering, gap: Difference, margin: float) -> str:
@@ -177,7 +124,7 @@ def _describe_agreement(ordering: Ordering, gap: Difference, margin: float) -> s
     return f"{EQUAL} within ±{margin:g}" if within else "undecided"
 
 
-def _list_values(comparison: Comparison, variant: str, on: str) -> dict[int, Float[np.ndarray, " N"]]:
+def list_values(comparison: Comparison, variant: str, on: str) -> dict[int, Float[np.ndarray, " N"]]:
     """Return the metric of every test item by seed; or one number: a loss on a longer split, its growth, a measure.
 
     A seed whose model refused the longer text is left out.

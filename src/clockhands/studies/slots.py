@@ -13,9 +13,10 @@ from clockhands.comparison import Comparison
 from clockhands.comparison.learning import score_matrix
 from clockhands.comparison.statistics.exact import compare_ranks
 from clockhands.comparison.statistics.paired import ALPHA, bound_mean
+from clockhands.comparison.trial_runner import load_material
 from clockhands.comparison.verdicts import Verdict, format_p, format_score, judge
 from clockhands.findings import choose_digits
-from clockhands.studies.soundness import count_vocabulary, find_ceiling_once
+from clockhands.studies.soundness import find_ceiling_once
 
 SLOT = re.compile(r"\[\[(\w+)(?::(.+?))?\]\]")
 FILLED = re.compile(SLOT.pattern + r"( %)?")
@@ -79,7 +80,9 @@ def _find_measured(slot: str, rest: str, comparison: Comparison, verdicts: Mappi
     if slot == "items":
         return f"{score_matrix(comparison, comparison.plan.baseline).shape[1]:,}"
     if slot == "vocabulary":
-        return f"{count_vocabulary(comparison):,}"
+        plan = comparison.plan
+        material = load_material(plan.get_recipe(plan.baseline, plan.seeds[0]))
+        return f"{len(material.tokenizers.source):,}"
     if slot == "alone":
         ratios = _list_values("before", "word over position", comparison, verdicts[rest].variant)
         return format_interval([100 * share_scores(ratio)[2] for ratio in ratios], 1)

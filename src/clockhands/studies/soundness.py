@@ -6,11 +6,10 @@ from clockhands.comparison import Comparison, Plan
 from clockhands.comparison.cost import make_material_key
 from clockhands.comparison.learning import score_matrix
 from clockhands.comparison.plan import METRICS
-from clockhands.comparison.task_findings import describe_ceiling, find_plan_ceiling, list_above
-from clockhands.comparison.trial_runner import load_material
+from clockhands.comparison.task_findings import find_plan_ceiling, list_above
 from clockhands.data import Ceiling
 from clockhands.data.trigram import Floor
-from clockhands.errors import ClockhandsError, UsageError, show_value
+from clockhands.errors import ClockhandsError, UsageError
 from clockhands.studies.study import Study
 
 MOST_BLIND = 60.0
@@ -85,27 +84,6 @@ def check_floor(study: Study, comparison: Comparison, floor: Floor | None) -> No
         )
 
 
-def describe_earlier_plan(study: Study, comparison: Comparison, size: str = "cpu") -> str:
-    """Return a sentence on results of another task than the study has now, naming what differs; "" for the same.
-
-    ``size``: in which the study was run.
-    """
-    planned = study.planned if size == "cpu" else study.make_plan(size=size)
-    then, now = (plan.to_dict()["recipe"] for plan in (comparison.plan, planned))  # with the names of given files alone
-    changed = [
-        f"{table}.{key} was {show_value(then[table].get(key))}, now {show_value(now[table].get(key))}"
-        for table in ("data", "tokenizer")
-        for key in sorted({*then[table], *now[table]})
-        if then[table].get(key) != now[table].get(key)
-    ]
-    if not changed:
-        return ""
-    return (
-        f"The results of the study {study.name} are of an earlier task "
-        f"({'; '.join(changed)}); until it is run again, no conclusion here rests on its scores."
-    )
-
-
 _CEILINGS: dict[str, Ceiling] = {}
 
 
@@ -115,21 +93,3 @@ def find_ceiling_once(plan: Plan) -> Ceiling:
     if key not in _CEILINGS:
         _CEILINGS[key] = find_plan_ceiling(plan)
     return _CEILINGS[key]
-
-
-def describe_order_blind(study: Study, plan: Plan) -> str:
-    """Return whether the task can be done without order: the ceiling, or why it says nothing of this task.
-
-    Where it says nothing it is not computed: the text may not be on this machine, or be another on another machine.
-    """
-    reason = (plan.despite or study.despite).get("ceiling")
-    if reason is not None:
-        return reason
-    sentence = describe_ceiling(find_ceiling_once(plan)).verdict
-    return f"{sentence} No model of this study is scored." if study.unscored else sentence
-
-
-def count_vocabulary(comparison: Comparison) -> int:
-    """Return how many tokens the baseline's tokenizer of sources has."""
-    plan = comparison.plan
-    return len(load_material(plan.get_recipe(plan.baseline, plan.seeds[0])).tokenizers.source)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from question import read_question, read_questions
 
 from clockhands.errors import ConfigError
-from clockhands.studies.question import read_question, read_questions
 
 TEXT = """
 asked = "Why?"

@@ -7,9 +7,10 @@ from dataclasses import replace
 from statistics import fmean
 
 import pytest
+from study_figure import draw_study
 
 from clockhands.comparison import Comparison
-from clockhands.studies import STUDIES, draw_study
+from clockhands.studies import STUDIES
 from tests.answers import kept
 
 

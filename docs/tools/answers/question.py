@@ -1,4 +1,4 @@
-"""A question that people ask and its answer as a TOML file of the folder ``questions``, from which its page is written.
+"""A question that people ask and its answer as a TOML file, from which its page is written.
 
 ::
 
@@ -63,11 +63,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
 
+import clockhands.studies
 from clockhands.comparison.verdicts import Kind
 from clockhands.errors import ConfigError, describe_unknown
 from clockhands.reading import read_toml
 from clockhands.studies.study import Ordering
 
+QUESTIONS = Path(clockhands.studies.__file__).parent / "questions"
 Judgement = Literal["true", "false", "depends", "undecided"]
 """Undecided: what was measured allows both, or nothing was measured that could tell."""
 Topic = Literal["input", "layers", "rotation"]
@@ -81,8 +83,8 @@ ORDERED = "ordered"
 """What stands in a slot in place of a study for the difference of two variants that ``[[ordered]]`` names."""
 Rest: TypeAlias = Kind | Literal["later", "grows", "holds", "more", "less"]
 Rests: TypeAlias = Mapping[str, Mapping[str, Rest | Sequence[Rest]]]
-"""Verdicts by study and variant, without which a sentence falls; "later": it reaches the target later (`pace.py`);
-"grows", "holds": its loss on longer text (`literature.py`)."""
+"""Verdicts by study and variant, without which a sentence falls; "later": it reaches the target later (`slots.py`);
+"grows", "holds": its loss on longer text (`gaps.py`)."""
 
 
 @dataclass(frozen=True)
@@ -164,7 +166,7 @@ KEYS = (*REQUIRED, "table", "claim", "studies", "details", "longer", "rests", "o
 
 def read_questions(folder: str | Path | None = None) -> dict[str, Question]:
     """Return the questions of a folder (default: the built-in ones) by name. Raises as `read_question` does."""
-    paths = sorted((Path(__file__).parent / "questions" if folder is None else Path(folder)).glob("*.toml"))
+    paths = sorted((QUESTIONS if folder is None else Path(folder)).glob("*.toml"))
     return {path.stem: read_question(path) for path in paths}
 
 
