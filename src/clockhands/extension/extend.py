@@ -10,7 +10,13 @@ from clockhands import __version__
 from clockhands.errors import UsageError
 from clockhands.extension.archive import Archive, make_signature
 from clockhands.extension.card import make_cache_finding, make_engine_finding, write_card
-from clockhands.extension.choice_findings import compare_tuned, make_choice_findings, make_tuning_finding, measure_short
+from clockhands.extension.choice_findings import (
+    compare_tuned,
+    make_choice_finding,
+    make_trial_finding,
+    make_tuning_finding,
+    measure_short,
+)
 from clockhands.extension.choose import Choice, choose_method
 from clockhands.extension.measure import DRIFT_MARGIN, Measurement, choose_lengths, make_measure_findings, measure
 from clockhands.extension.methods import apply, find_dependence, list_methods
@@ -119,7 +125,7 @@ def _write(
 ) -> tuple[list[Finding], dict[str, str]]:  # fmt: skip
     """Train the chosen model if that is asked for, write it, and return what there is to say of choice and model."""
     chosen, tuning = choice.chosen, plan.tuning
-    made = list(make_choice_findings(choice))
+    made = [make_choice_finding(choice), make_trial_finding(choice)]
     if tuning is None and chosen is choice.judged[0]:
         return made, {}
     if tuning is None:

@@ -14,7 +14,7 @@ from clockhands.errors import ConfigError, Fault, show_value
 from clockhands.model.config_fields import SIDES, SIDES_BY_ARCHITECTURE, Side, TransformerFields
 from clockhands.model.faults import find_faults, find_position_faults, find_vocabulary_faults
 from clockhands.model.position_config import PositionConfig
-from clockhands.model.side_schemes import BuiltSchemes, SchemeFactory, SchemeSummary
+from clockhands.model.side_schemes import BuiltSchemes, SchemeSummary, build_side, summarise_side
 from clockhands.settings import check_fields, settings
 
 DECIDE_SCHEMES = frozenset(
@@ -37,7 +37,7 @@ class TransformerConfig(TransformerFields):
 
     def find_faults(self) -> list[str]:
         """Return what contradicts each other, one sentence each: sizes, ties, schemes and where they act."""
-        return find_faults(self, self._scheme_factory)
+        return find_faults(self)
 
     @classmethod
     def from_dict(
@@ -110,19 +110,19 @@ class TransformerConfig(TransformerFields):
         Those of the architecture's sides are validated. Raises ConfigError for those of another side where they refuse
         the sizes or each other.
         """
-        return self._scheme_factory.build(self, side)
+        return build_side(self.get_position_config(side), self.count_layers(side), self.get_sizes(side))
 
     def summarise_schemes(self, side: Side) -> SchemeSummary:
-        """Return the summary of a side's schemes. Raises ConfigError as ``build_schemes``."""
-        return self._scheme_factory.summarise(self, side)
+        """Return the summary of a side's schemes, which the first call makes. Raises what ``summarise_side`` does."""
+        if side not in self._summaries:
+            position, layers = self.get_position_config(side), self.count_layers(side)
+            self._summaries[side] = summarise_side(position, layers, self.get_sizes(side))
+        return self._summaries[side]
 
     @cached_property
-    def _scheme_factory(self) -> SchemeFactory:
-        """The factory that builds the schemes of this configuration and keeps their summaries.
-
-        It is no field, so that it is neither compared nor saved.
-        """
-        return SchemeFactory()
+    def _summaries(self) -> dict[Side, SchemeSummary]:
+        """The summaries of the schemes; no field, so that they are neither compared nor saved."""
+        return {}
 
 
 KEPT_CONFIGS = 64

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from clockhands.errors import ConfigError, Fault
-from clockhands.model.config_fields import LARGEST_HEAD_WIDTH, LARGEST_NUM_HEADS, Side, StackSide, TransformerFields
+from clockhands.model.config_fields import LARGEST_HEAD_WIDTH, LARGEST_NUM_HEADS, Side, TransformerFields
 from clockhands.model.position_config import PositionConfig
 from clockhands.model.side_schemes import (
-    SchemeFactory,
     SchemeSummary,
     find_layer_count_faults,
     find_layer_faults,
@@ -18,12 +18,14 @@ from clockhands.options import check_options, options_of
 from clockhands.positions import TRANSFORMS
 from clockhands.schemes import CATALOGUE, find_option_faults
 
+if TYPE_CHECKING:
+    from clockhands.model.config import TransformerConfig
 
-def find_faults(config: TransformerFields, factory: SchemeFactory) -> list[str]:
+
+def find_faults(config: TransformerConfig) -> list[str]:
     """Return what is wrong with a configuration, one sentence each; empty if nothing is.
 
     Each field is right by itself. Whether the model's sizes suit a scheme is only checked if they suit each other.
-    ``factory``: that of the configuration, which builds the schemes for this check.
     """
     size_faults = find_size_faults(config)
     faults: list[str] = [*size_faults, *find_vocabulary_faults(config)]
@@ -31,7 +33,7 @@ def find_faults(config: TransformerFields, factory: SchemeFactory) -> list[str]:
         side_faults = find_position_faults(config.get_position_config(side), side) + find_width_faults(config, side)
         if not side_faults and not size_faults:
             # To check this the scheme is built, which needs valid options and sizes.
-            side_faults = find_scheme_faults(config, side, factory)
+            side_faults = find_scheme_faults(config, side)
         faults += side_faults
     return faults
 
@@ -84,24 +86,15 @@ def find_vocabulary_faults(config: TransformerFields) -> list[Fault]:
         faults.append(Fault(sentence, "tying", "kind", "vocab_size", "source_vocab_size"))
     for side in config.stack_sides:
         untied = side == "encoder" and reads_source and config.tying != "three-way"
-        if not untied and config.tying != "none":
-            faults += _find_tying_faults(config, side)
+        width = config.get_position_config(side).compute_token_width(config.d_model)
+        # A width that leaves no channels to the tokens is told by ``find_width_faults``.
+        if not untied and config.tying != "none" and 0 < width != config.d_model:
+            sentence = (
+                f"tying is {config.tying!r}, but {side}.combine = 'concatenate' leaves {width} channels to the tokens "
+                f"and the output needs {config.d_model}; set tying = 'none', or {side}.combine = 'project'"
+            )
+            faults.append(Fault(sentence, "tying", "kind", "d_model"))
     return faults
-
-
-def _find_tying_faults(config: TransformerFields, side: StackSide) -> list[Fault]:
-    """Return why the token embedding of a side cannot be tied to the output matrix: ``concatenate`` makes it narrower.
-
-    A width that leaves no channels to the tokens is no fault here (``find_width_faults``).
-    """
-    width = config.get_position_config(side).compute_token_width(config.d_model)
-    if width == config.d_model or width <= 0:
-        return []
-    sentence = (
-        f"tying is {config.tying!r}, but {side}.combine = 'concatenate' leaves {width} channels to the tokens "
-        f"and the output needs {config.d_model}; set tying = 'none', or {side}.combine = 'project'"
-    )
-    return [Fault(sentence, "tying", "kind", "d_model")]
 
 
 def find_layer_option_faults(config: TransformerFields) -> Iterator[Fault]:
@@ -211,17 +204,14 @@ def find_transform_faults(position: PositionConfig, side: Side) -> list[str]:
     return []
 
 
-def find_scheme_faults(config: TransformerFields, side: Side, factory: SchemeFactory) -> list[str]:
-    """Return why the scheme of a side refuses the sizes of the model, or cannot act on that side.
-
-    ``factory``: that of the configuration, which builds the schemes for this check.
-    """
+def find_scheme_faults(config: TransformerConfig, side: Side) -> list[str]:
+    """Return why the scheme of a side refuses the sizes of the model, or cannot act on that side."""
     position = config.get_position_config(side)
     count_faults = find_layer_count_faults(position, side, config.count_layers(side))
     if count_faults:
         return count_faults
     try:
-        summary = factory.summarise(config, side)
+        summary = config.summarise_schemes(side)
     except ConfigError as error:
         return [f"{side}: {sentence}" for sentence in error.faults]
     except (RuntimeError, TypeError, ValueError, ArithmeticError, MemoryError) as error:

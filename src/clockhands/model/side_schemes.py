@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,7 +11,6 @@ from typing import Any
 import torch
 
 from clockhands.errors import ConfigError, describe_unknown, show_value
-from clockhands.model.config_fields import Side, TransformerFields
 from clockhands.model.position_config import ELLIPSIS, LayerEntry, PositionConfig
 from clockhands.schemes import (
     CATALOGUE,
@@ -146,22 +145,24 @@ class BuiltSchemes:
     at_input: Scheme
 
 
-def build_side(position: PositionConfig, num_layers: int, sizes: Sizes, first: Scheme | None = None) -> BuiltSchemes:
+def build_side(position: PositionConfig, num_layers: int, sizes: Sizes) -> BuiltSchemes:
     """Build the schemes of a side: one for all layers with equal entries, or one for each if a part is ``per_layer``.
 
     A part that is ``per_layer`` (``Scheme``) has parameters of its own in every layer. Of any other part there is one
     instance: for all layers if ``scheme`` names it, and for all layers with the same entry if ``layers`` does.
-    ``first``: an instance of the scheme that all layers have, built before; None: it is built here. A valid
-    configuration is assumed; raises ConfigError where schemes refuse the sizes, or each other.
+    A valid configuration is assumed; raises ConfigError where schemes refuse the sizes, or each other.
     """
 
     def build_common() -> Scheme:
         return build(CATALOGUE, position.scheme, sizes, position.options, validated=True)
 
     # The scheme that all layers have: one instance for all, or, with a part that is ``per_layer``, the first layer's.
-    first = build_common() if first is None else first
+    first = build_common()
     if position.layers is None:
-        return _build_without_schedule(first, build_common, num_layers)
+        others = [build_common() for _ in range(num_layers - 1 if first.per_layer else 0)]
+        for scheme in others:
+            _share_parts(first, scheme)
+        return BuiltSchemes([first, *others], [layer if others else 0 for layer in range(num_layers)], first)
     modules: list[Scheme] = [] if first.per_layer else [first]
     module_of_layer, module_of_key = [], dict[str, int]()
     for layer, specs in enumerate(list_layer_specs(position, num_layers)):
@@ -182,14 +183,6 @@ def build_side(position: PositionConfig, num_layers: int, sizes: Sizes, first: S
             module_of_layer.append(module_of_key[key])
     # With a part that is ``per_layer``, ``first`` is not among the modules; its parts are in the first layer's scheme.
     return BuiltSchemes(modules, module_of_layer, modules[module_of_layer[0]] if first.per_layer else first)
-
-
-def _build_without_schedule(first: Scheme, build_common: Callable[[], Scheme], num_layers: int) -> BuiltSchemes:
-    """Return ``first`` for all layers, or with a part that is ``per_layer`` a new instance for each later layer."""
-    others = [build_common() for _ in range(num_layers - 1 if first.per_layer else 0)]
-    for scheme in others:
-        _share_parts(first, scheme)
-    return BuiltSchemes([first, *others], [layer if others else 0 for layer in range(num_layers)], first)
 
 
 def _join_common_and_own(first: Scheme, common: Scheme, own_parts: list[Scheme]) -> Scheme:
@@ -223,107 +216,41 @@ def _share_parts(source: Scheme, target: Scheme) -> None:
 class SchemeSummary:
     """What validation and parameter counts need to know about one side's schemes.
 
-    ``num_parameters``: the number of all parameters of the side's schemes, or, if ``per_layer`` is set, of those of one
-    layer; then every layer has as many. ``hooks``: the names of the hooks that are active in any of the schemes.
+    ``num_parameters``: of all layers. ``hooks``: the names of the hooks that are active in any of the schemes.
     ``declares``: what the schemes promise together.
     """
 
     num_parameters: int
-    per_layer: bool
     hooks: frozenset[str]
     declares: Declares
 
-    @classmethod
-    def from_scheme(cls, scheme: Scheme) -> SchemeSummary:
-        """Summarise the scheme of a side that has one scheme of the catalogue."""
-        num_parameters = sum(parameter.numel() for parameter in scheme.parameters())
-        return cls(num_parameters, scheme.per_layer, scheme.active_hooks(), scheme.declares)
 
-    @classmethod
-    def from_schemes(cls, built: BuiltSchemes) -> SchemeSummary:
-        """Summarise all schemes of a side. Raises ConfigError where layers read different numbers of coordinates."""
-        used = [built.at_input, *(built.modules[index] for index in dict.fromkeys(built.module_of_layer))]
-        _refuse_different_axes(used)
-        owned = {id(parameter): parameter.numel() for scheme in built.modules for parameter in scheme.parameters()}
-        hooks = frozenset[str]().union(*(scheme.active_hooks() for scheme in used))
-        return cls(sum(owned.values()), per_layer=False, hooks=hooks, declares=combine_declarations(used))
+def summarise_side(position: PositionConfig, num_layers: int, sizes: Sizes) -> SchemeSummary:
+    """Build the schemes of a side to look at them: what a scheme declares is known only of an instance.
 
-
-def _refuse_different_axes(used: Sequence[Scheme]) -> None:
-    """Raise ConfigError where the layers of a side read different numbers of coordinates.
-
-    A window takes positions of more coordinates than it reads; most schemes do not, whatever other layers read.
+    Raises ConfigError where they refuse the sizes or each other, or read different numbers of coordinates, and what
+    PyTorch, or a scheme of another package, raises for sizes that it cannot build.
     """
-    axes = sorted({scheme.declares.axes for scheme in used if scheme.declares.axes is not None})
+    # With a single scheme, all layers that do not skip it have equal instances, and one of them is enough.
+    with avoid_large_tables(position, sizes):
+        built = build_side(position, 1 if position.has_single_scheme else num_layers, sizes)
+    used = [built.at_input, *(built.modules[index] for index in dict.fromkeys(built.module_of_layer))]
+    owned = {id(parameter): parameter.numel() for scheme in built.modules for parameter in scheme.parameters()}
+    if position.has_single_scheme:
+        layers = max(num_layers, 1) if built.at_input.per_layer else 1
+        return SchemeSummary(layers * sum(owned.values()), built.at_input.active_hooks(), built.at_input.declares)
     refusing = list_schemes_of_fewer_axes(used)
     if refusing:
-        counts = " and ".join(map(str, axes))
+        # A window takes positions of more coordinates than it reads; most schemes do not, whatever other layers read.
+        axes = sorted({scheme.declares.axes for scheme in used if scheme.declares.axes is not None})
         advice = "".join(f", or {text}" for text in sorted({scheme.axes_advice for scheme in refusing} - {""}))
         sentence = (
-            f"the layers read positions of {counts} coordinates, and all layers of a side share the positions; "
-            f"choose schemes with equally many{advice}"
+            f"the layers read positions of {' and '.join(map(str, axes))} coordinates, and all layers of a side share "
+            f"the positions; choose schemes with equally many{advice}"
         )
         raise ConfigError([sentence], "the layer schedule")
-
-
-class SchemeFactory:
-    """Builds and summarises the schemes of one configuration's sides.
-
-    What a scheme declares is known only of an instance, so validation builds those of each side and keeps a summary.
-    Where a side has a single scheme (``PositionConfig.has_single_scheme``), that instance is kept for the first model
-    of the configuration, which uses it if it equals a new one: if it has no parameters, its tables have values, and
-    PyTorch's default device, default dtype and inference mode are still the same. All other schemes are built again for
-    every model, which takes milliseconds.
-
-    A scheme with parameters is never kept, so that the first model of a configuration has the same parameters as a
-    later one with the same seed: every module draws its random numbers when it is built, in the order of the model.
-    """
-
-    def __init__(self) -> None:
-        self._summaries: dict[Side, SchemeSummary] = {}
-        self._kept: dict[Side, tuple[Scheme, object]] = {}
-
-    def build(self, config: TransformerFields, side: Side) -> BuiltSchemes:
-        """Build the schemes of a side for a model.
-
-        Raises ConfigError where they refuse the sizes or each other, and what PyTorch, or a scheme of another package,
-        raises for sizes that it cannot build.
-        """
-        position, num_layers = config.get_position_config(side), config.count_layers(side)
-        return build_side(position, num_layers, config.get_sizes(side), self._take_kept_scheme(side))
-
-    def summarise(self, config: TransformerFields, side: Side) -> SchemeSummary:
-        """Return the summary of a side's schemes, which the first call builds. Raises what ``build`` raises."""
-        if side not in self._summaries:
-            position, sizes = config.get_position_config(side), config.get_sizes(side)
-            # With a single scheme, all layers that do not skip it have equal instances, and one of them is enough.
-            num_layers = 1 if position.has_single_scheme else config.count_layers(side)
-            with avoid_large_tables(position, sizes):
-                built = build_side(position, num_layers, sizes)
-            if position.has_single_scheme:
-                self._summaries[side] = SchemeSummary.from_scheme(built.at_input)
-                self._keep_scheme(side, built.at_input)
-            else:
-                self._summaries[side] = SchemeSummary.from_schemes(built)
-        return self._summaries[side]
-
-    def _keep_scheme(self, side: Side, scheme: Scheme) -> None:
-        """Keep the scheme of a side for a model if it has no parameters and its tables have values."""
-        if next(scheme.parameters(), None) is None and not any(table.is_meta for table in scheme.buffers()):
-            self._kept[side] = scheme, _read_torch_defaults()
-
-    def _take_kept_scheme(self, side: Side) -> Scheme | None:
-        """Return the scheme kept for a side, and keep it no longer.
-
-        None if there is none, or if the settings of PyTorch have changed since.
-        """
-        scheme, defaults = self._kept.pop(side, (None, None))
-        return scheme if defaults == _read_torch_defaults() else None
-
-
-def _read_torch_defaults() -> tuple[object, ...]:
-    """Return the settings of PyTorch that decide how a scheme's tables are made."""
-    return torch.get_default_device(), torch.get_default_dtype(), torch.is_inference_mode_enabled()
+    hooks = frozenset[str]().union(*(scheme.active_hooks() for scheme in used))
+    return SchemeSummary(sum(owned.values()), hooks, combine_declarations(used))
 
 
 @contextmanager

@@ -32,8 +32,12 @@ from clockhands.shapes import Float, Tensor
 
 def list_initialisers(
     model: nn.Module, config: TransformerConfig, tied: Collection[str], *, schemes: bool = False
-) -> Iterator[tuple[str, Callable[[], None]]]:
+) -> Iterator[tuple[str, Callable[[], object]]]:
     """Yield the name of every module of a model that draws parameters, and the function that draws them.
+
+    With ``initialisation`` "paper" embeddings are drawn from N(0, 1/d_model), so that tokens times √d_model have
+    channels of variance 1; with "normal02" from N(0, 0.02²), with "unit" from N(0, 1), with "xavier" from Xavier's
+    uniform distribution (Glorot & Bengio 2010).
 
     ``tied``: names of the parameters whose matrix belongs to another one (``Transformer.map_tied_parameters``).
     ``schemes``: whether schemes, which initialise themselves at construction, are among the modules. A composition is
@@ -51,7 +55,9 @@ def list_initialisers(
         elif name in tied_modules:
             yield name, partial(zero_bias, module)
         elif isinstance(module, nn.Embedding):
-            yield name, partial(initialise_embedding, module, config)
+            std = {"normal02": 0.02, "unit": 1.0}.get(config.initialisation, config.d_model**-0.5)
+            draw = nn.init.xavier_uniform_ if config.initialisation == "xavier" else partial(nn.init.normal_, std=std)
+            yield name, partial(draw, module.weight)
         elif isinstance(module, nn.Linear):
             yield name, partial(initialise_linear, module, config)
         elif isinstance(module, InputLayer):
@@ -65,19 +71,6 @@ def copy_tables(source: nn.Module, target: nn.Module) -> None:
         for name in module._non_persistent_buffers_set:
             table, old_table = getattr(module, name), getattr(target_module, name)
             setattr(target_module, name, None if table is None else table.to(old_table.device, copy=True))
-
-
-def initialise_embedding(module: nn.Embedding, config: TransformerConfig) -> None:
-    """Draw an embedding as ``config.initialisation`` says.
-
-    With "paper" from N(0, 1/d_model), so that tokens times √d_model have channels of variance 1; with "normal02" from
-    N(0, 0.02²), with "unit" from N(0, 1), with "xavier" from Xavier's uniform distribution (Glorot & Bengio 2010).
-    """
-    if config.initialisation == "xavier":
-        nn.init.xavier_uniform_(module.weight)
-    else:
-        std = {"normal02": 0.02, "unit": 1.0}.get(config.initialisation, config.d_model**-0.5)
-        nn.init.normal_(module.weight, std=std)
 
 
 @torch.no_grad()
@@ -212,7 +205,7 @@ class Transformer(nn.Module):
         for _, draw in self.list_initialisers():
             draw()
 
-    def list_initialisers(self, *, schemes: bool = False) -> Iterator[tuple[str, Callable[[], None]]]:
+    def list_initialisers(self, *, schemes: bool = False) -> Iterator[tuple[str, Callable[[], object]]]:
         """Yield the name of every module that draws parameters, and the function that draws them.
 
         ``schemes``: whether schemes are among them.
