@@ -18,6 +18,8 @@ __all__ = [
     "UsageError",
     "cut_long_line",
     "describe_unknown",
+    "refuse",
+    "refuse_faults",
     "show_value",
     "suggest_nearest",
 ]
@@ -80,6 +82,22 @@ class ConfigError(UsageError):
         self.source = source
         count = "1 fault" if len(self.faults) == 1 else f"{len(self.faults)} faults"
         super().__init__(f"{source} has {count}:\n" + "\n".join(f"  - {fault}" for fault in self.faults))
+
+
+def refuse(failed: object, sentence: str) -> None:
+    """Raise ConfigError with this sentence, about a scheme, if what it says is so."""
+    refuse_faults((failed, sentence))
+
+
+def refuse_faults(*checks: tuple[object, str], source: str = "the scheme") -> None:
+    """Raise ConfigError with the sentence of every check that is true, if any is.
+
+    A check of a number is written ``not x > 0`` instead of ``x <= 0``: every comparison with NaN is false, and NaN must
+    be refused.
+    """
+    faults = [sentence for failed, sentence in checks if failed]
+    if faults:
+        raise ConfigError(faults, source)
 
 
 class DataError(ClockhandsError):

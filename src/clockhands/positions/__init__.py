@@ -7,7 +7,6 @@ masked away, and 0 is inside every table.
 ``TRANSFORMS`` are the changes of positions that a configuration can name, for the encoder and the decoder.
 """
 
-from clockhands.positions.drawn import Jittered, RandomFloat, Skipping
 from clockhands.positions.making import (
     TokenMask,
     centre,
@@ -26,8 +25,19 @@ from clockhands.positions.making import (
     repeat_on_axes,
     shift,
 )
-from clockhands.positions.transform import Transform, TransformContext
-from clockhands.positions.transforms import TRANSFORMS, Cape, Randomised, Scaled, Shifted, make_transform
+from clockhands.positions.transforms import (
+    TRANSFORMS,
+    Cape,
+    Jittered,
+    RandomFloat,
+    Randomised,
+    Scaled,
+    Shifted,
+    Skipping,
+    Transform,
+    TransformContext,
+    make_transform,
+)
 
 __all__ = [
     "TRANSFORMS",

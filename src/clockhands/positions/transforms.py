@@ -12,22 +12,63 @@ once; the exceptions say so through ``depends_on_length``.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
 import torch
 
 from clockhands.catalogue import Catalogue
-from clockhands.errors import ConfigError, PositionError
+from clockhands.errors import ConfigError, PositionError, refuse_faults
 from clockhands.options import Seed, check_options, options_of
-from clockhands.positions.drawn import Jittered, RandomFloat, Skipping
-from clockhands.positions.faults import refuse_faults
-from clockhands.positions.making import centre, interpolate, shift
-from clockhands.positions.transform import Transform, TransformContext
+from clockhands.positions.making import TokenMask, centre, interpolate, shift
 from clockhands.shapes import Float, Int, Num, Tensor
+
+_refuse = partial(refuse_faults, source="the transform of positions")
+
+
+@dataclass(frozen=True)
+class TransformContext:
+    """What a transform is told besides the positions.
+
+    ``mask_BS`` is False at padding; None: there is none. ``generator`` draws what training draws; None: PyTorch's own.
+    """
+
+    mask_BS: TokenMask | None = None
+    training: bool = False
+    generator: torch.Generator | None = None
+
+
+class Transform(ABC):
+    """A change of positions. A subclass is a frozen dataclass whose fields are its options, and has ``apply``."""
+
+    @property
+    def depends_on_length(self) -> bool:
+        """Whether a token's new position depends on the tokens after it, so that cached keys become stale."""
+        return False
+
+    @property
+    def real_valued(self) -> bool:
+        """Whether the new positions lie between the integers: tables cannot take them."""
+        return False
+
+    @abstractmethod
+    def apply(self, pos_BS: Num[Tensor, "B S *A"], context: TransformContext) -> Num[Tensor, "B S *A"]:
+        """Return the positions to use in place of ``pos_BS``."""
+
+    def __call__(
+        self,
+        pos_BS: Num[Tensor, "B S *A"],
+        mask_BS: TokenMask | None = None,
+        *,
+        training: bool = False,
+        generator: torch.Generator | None = None,
+    ) -> Num[Tensor, "B S *A"]:
+        """Return the positions to use in place of ``pos_BS``; the arguments are those of ``TransformContext``."""
+        return self.apply(pos_BS, TransformContext(mask_BS, training, generator))
 
 
 @dataclass(frozen=True)
@@ -41,10 +82,9 @@ class Shifted(Transform):
     test: int | None = None
 
     def __post_init__(self) -> None:
-        refuse_faults("shifted", (self.maximum < 0, f"maximum is {self.maximum}, but must be 0 or more"))
+        _refuse((self.maximum < 0, f"shifted.maximum is {self.maximum}, but must be 0 or more"))
 
     def apply(self, pos_BS: Num[Tensor, "B S *A"], context: TransformContext) -> Num[Tensor, "B S *A"]:
-        """Add the row's offset to every position."""
         if not context.training:
             return shift(pos_BS, self.maximum if self.test is None else self.test)
         offset_B = torch.randint(0, self.maximum + 1, (pos_BS.shape[0],), generator=context.generator)
@@ -69,11 +109,13 @@ class Randomised(Transform):
 
     def __post_init__(self) -> None:
         length = 1 if self.length is None else self.length
-        refuse_faults(
-            "randomised",
-            (self.maximum < 1, f"maximum is {self.maximum}, but must be at least 1"),
-            (length < 1, f"length is {length}, but must be at least 1"),
-            (length > self.maximum >= 1, f"length is {length}, but must be at most maximum, which is {self.maximum}"),
+        _refuse(
+            (self.maximum < 1, f"randomised.maximum is {self.maximum}, but must be at least 1"),
+            (length < 1, f"randomised.length is {length}, but must be at least 1"),
+            (
+                length > self.maximum >= 1,
+                f"randomised.length is {length}, but must be at most maximum, which is {self.maximum}",
+            ),
         )
 
     @property
@@ -82,7 +124,6 @@ class Randomised(Transform):
         return self.length is None
 
     def apply(self, pos_BS: Int[Tensor, "B S"], context: TransformContext) -> Int[Tensor, "B S"]:
-        """Replace positions by numbers of the subset: [B, S]. Raises PositionError where one does not fit."""
         needed = int(pos_BS.max()) + 1
         length = needed if self.length is None else self.length
         if length > self.maximum or needed > length:
@@ -124,10 +165,12 @@ class Cape(Transform):
 
     def __post_init__(self) -> None:
         shifts = (self.max_global_shift, self.max_local_shift)
-        refuse_faults(
-            "cape",
-            (not all(largest >= 0 for largest in shifts), f"the largest shifts are {shifts}, but must be 0 or more"),
-            (not self.max_scale >= 1, f"max_scale is {self.max_scale}, but must be at least 1"),
+        _refuse(
+            (
+                not all(largest >= 0 for largest in shifts),
+                f"cape: the largest shifts are {shifts}, but must be 0 or more",
+            ),
+            (not self.max_scale >= 1, f"cape.max_scale is {self.max_scale}, but must be at least 1"),
         )
 
     @property
@@ -136,7 +179,6 @@ class Cape(Transform):
         return self.centre
 
     def apply(self, pos_BS: Num[Tensor, "B S *A"], context: TransformContext) -> Float[Tensor, "B S *A"]:
-        """Centre positions, and in training shift, jitter and stretch them, in float32."""
         pos = centre(pos_BS, context.mask_BS) if self.centre else pos_BS.float()
         if not context.training:
             return pos
@@ -157,11 +199,146 @@ class Scaled(Transform):
     real_valued = True
 
     def __post_init__(self) -> None:
-        refuse_faults("scaled", (not self.factor > 0, f"factor is {self.factor}, but must be above 0"))
+        _refuse((not self.factor > 0, f"scaled.factor is {self.factor}, but must be above 0"))
 
     def apply(self, pos_BS: Num[Tensor, "B S *A"], context: TransformContext) -> Float[Tensor, "B S *A"]:
-        """Divide positions by ``factor``."""
         return interpolate(pos_BS, self.factor)
+
+
+@dataclass(frozen=True)
+class RandomFloat(Transform):
+    """Random float sampling (Shimizu et al. 2026): position p is the p-th smallest of uniform draws from [0, maximum).
+
+    As in ``randomised``, but between the integers: drawn once for a batch, in training and at test time. There are
+    ``length`` draws; None is as many as the batch's longest row counts: then a later token changes every position, and
+    decoding needs ``length`` to be fixed. Outside training the draw is a function of ``seed``.
+
+    Raises PositionError where a position does not fit the draws.
+    """
+
+    maximum: float = 512.0
+    length: int | None = None
+    seed: Seed = 0
+    real_valued = True
+
+    def __post_init__(self) -> None:
+        _refuse(
+            (not self.maximum > 0, f"random-float.maximum is {self.maximum}, but must be above 0"),
+            (
+                self.length is not None and self.length < 1,
+                f"random-float.length is {self.length}, but must be at least 1",
+            ),
+        )
+
+    @property
+    def depends_on_length(self) -> bool:
+        """Whether ``length`` is None: then a later token changes every position."""
+        return self.length is None
+
+    def apply(self, pos_BS: Int[Tensor, "B S"], context: TransformContext) -> Float[Tensor, "B S"]:
+        needed = int(pos_BS.max()) + 1
+        length = needed if self.length is None else self.length
+        if needed > length:
+            raise PositionError(f"{needed} positions do not fit {length} draws; raise random-float.length")
+        if context.training:
+            drawn_L = (
+                (torch.rand(length, generator=context.generator, dtype=torch.float64) * self.maximum).sort().values
+            )
+        else:
+            drawn_L = _draw_numbers_once(self.maximum, length, self.seed)
+        return drawn_L.to(pos_BS.device)[pos_BS]
+
+
+@lru_cache(maxsize=64)
+def _draw_numbers_once(maximum: float, length: int, seed: int) -> Float[Tensor, " L"]:
+    """Draw the sorted numbers that are used outside training: [L], float64, the same for the same arguments."""
+    drawn = np.sort(np.random.RandomState(seed).uniform(0, maximum, length))
+    with torch.inference_mode(False):
+        return torch.as_tensor(drawn, dtype=torch.float64, device="cpu")
+
+
+@dataclass(frozen=True)
+class Skipping(Transform):
+    """PoSE's skip-wise positions (Zhu et al. 2024, section 3): a short text stands in pieces all over a longer one.
+
+    In training a row's tokens are cut into ``chunks`` at random places, and chunk n gets p + u_n with 0 = u_0 <= u_1 <=
+    ..., each drawn from {u_(n-1), ..., maximum - L}, where L is the row's own length: positions below ``maximum``, the
+    length to be extended to, are all met, in windows of the trained length. Outside training nothing changes.
+
+    Raises PositionError for a text that is longer than ``maximum``, and for positions of several coordinates.
+    """
+
+    maximum: int = 2048
+    chunks: int = 2
+
+    def __post_init__(self) -> None:
+        _refuse(
+            (self.maximum < 1, f"skipping.maximum is {self.maximum}, but must be at least 1"),
+            (self.chunks < 1, f"skipping.chunks is {self.chunks}, but must be at least 1"),
+        )
+
+    def apply(self, pos_BS: Int[Tensor, "B S *A"], context: TransformContext) -> Int[Tensor, "B S"]:
+        if pos_BS.dim() != 2:
+            raise PositionError(
+                f"skipping takes positions of one coordinate, [B, S], and these have the shape {list(pos_BS.shape)}; "
+                f"choose another transform, such as shifted or cape"
+            )
+        if not context.training:
+            return pos_BS
+        rows = [self._skip(length, context.generator) for length in (pos_BS.amax(-1) + 1).tolist()]
+        added_BP = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True).to(pos_BS.device)
+        return pos_BS + added_BP.gather(1, pos_BS)
+
+    def _skip(self, length: int, generator: torch.Generator | None) -> Int[Tensor, " L"]:
+        """Return what is added to each position of a row of this length."""
+        room = self.maximum - length
+        if room < 0:
+            raise PositionError(f"a text of {length} tokens does not fit skipping.maximum, which is {self.maximum}")
+        cuts = torch.randint(0, length + 1, (self.chunks - 1,), generator=generator).sort().values.tolist()
+        added_L, least = torch.zeros(length, dtype=torch.int64), 0
+        for start in cuts:
+            least = int(torch.randint(least, room + 1, (1,), generator=generator))
+            added_L[start:] = least
+        return added_L
+
+
+@dataclass(frozen=True)
+class Jittered(Transform):
+    """DINOv3's augmentation of coordinates in [-1, 1] (Siméoni et al. 2025), in training: shift, jitter, rescale.
+
+    Each is None, or draws once for a batch: a shift from U(-shift, shift) and a factor e^U(-ln jitter, ln jitter) for
+    each axis, and one factor e^U(-ln rescale, ln rescale) for all. Positions are those of ``make_patch_centres``;
+    outside training nothing changes.
+    """
+
+    shift: float | None = None
+    jitter: float | None = None
+    rescale: float | None = 2.0
+    real_valued = True
+
+    def __post_init__(self) -> None:
+        _refuse(
+            (not (self.shift or 0) >= 0, f"jittered.shift is {self.shift}, but must be 0 or more"),
+            *(
+                (factor is not None and not factor >= 1, f"jittered.{name} is {factor}, but must be at least 1")
+                for name, factor in (("jitter", self.jitter), ("rescale", self.rescale))
+            ),
+        )
+
+    def apply(self, pos_BS: Num[Tensor, "B S *A"], context: TransformContext) -> Float[Tensor, "B S *A"]:
+        pos = pos_BS.float()
+        if not context.training:
+            return pos
+
+        def draw(most: float, *shape: int) -> Tensor:
+            return torch.empty(shape).uniform_(-most, most, generator=context.generator).to(pos.device)
+
+        axes = pos.shape[2:]
+        if self.shift is not None:
+            pos = pos + draw(self.shift, 1, *axes)
+        if self.jitter is not None:
+            pos = pos * draw(math.log(self.jitter), 1, *axes).exp()
+        return pos if self.rescale is None else pos * draw(math.log(self.rescale), 1).exp()
 
 
 TRANSFORMS: Catalogue[type[Transform]] = Catalogue(

@@ -63,11 +63,21 @@ from clockhands.schemes.rotary.rerope import ReRoPE
 from clockhands.schemes.rotary.rope import RoPE
 from clockhands.schemes.rotary.rotation import compile_rotation
 from clockhands.schemes.rotary.self_extend import SelfExtend
-from clockhands.schemes.rotary.spectrum import NTK, Dynamic, HoPE, Linear, Plain, Proportional, Spectrum
+from clockhands.schemes.rotary.spectra import (
+    NTK,
+    Dynamic,
+    HoPE,
+    Linear,
+    Llama3,
+    LongRoPE,
+    Plain,
+    Proportional,
+    Spectrum,
+    YaRN,
+)
 from clockhands.schemes.rotary.ssmax import SSMax
 from clockhands.schemes.rotary.temperature import Temperature
 from clockhands.schemes.rotary.xpos import XPos
-from clockhands.schemes.rotary.yarn import Llama3, LongRoPE, YaRN
 from clockhands.schemes.scheme import AttentionInputs, Declares, Scheme
 
 CATALOGUE: Catalogue[type[Scheme]] = Catalogue(

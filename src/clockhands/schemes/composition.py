@@ -118,7 +118,6 @@ class Composition(Scheme):
             part.encoded = value
 
     def extra_repr(self) -> str:
-        """Show nothing of its own: its parts are shown."""
         return ""
 
     def borrow(self, shared: Mapping[int, Scheme]) -> None:
@@ -128,11 +127,9 @@ class Composition(Scheme):
 
     @property
     def declares(self) -> Declares:
-        """The promises that hold for all parts together."""
         return combine_declarations(self.parts)
 
     def active_hooks(self) -> frozenset[str]:
-        """Return the hooks of all parts."""
         return frozenset().union(*(part.active_hooks() for part in self.parts))
 
     def scale(self, head_dim: int) -> float:
@@ -141,7 +138,6 @@ class Composition(Scheme):
         return next((own for part in self.parts if (own := part.scale(head_dim)) != usual), usual)
 
     def after_rotation(self) -> Scheme:
-        """Return what is left to do after ``rotate`` as one scheme, which more kernels may serve."""
         return self if self._after_rotation[0] is None else self._after_rotation[0]
 
     def split_sinks(self) -> tuple[Scheme, Float[Tensor, " H"]] | None:
@@ -159,10 +155,8 @@ class Composition(Scheme):
         return find_scheme_after_rotation(others) or Composition(schemes=others)
 
     def to_hf_config(self) -> dict[str, Any] | None:
-        """Return the keys of all parts; None where transformers has no equal of one of them.
-
-        Nor has it windows or chunks over several coordinates: it counts places in the row.
-        """
+        """Return the keys of all parts; None where transformers has no equal of one of them."""
+        # transformers counts places in the row, and has no window over several coordinates.
         if self._positions.axes > 1 and any(part.masks for part in self.parts):
             return None
         tables = [part.to_hf_config() for part in self.parts if part.active_hooks()]
@@ -172,22 +166,15 @@ class Composition(Scheme):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """Draw the parameters of the parts that this composition owns."""
         for part in self.own.values():
             cast(Scheme, part).reset_parameters()
 
     def encode(self, pos_BS: Positions, layer: int = 0) -> Float[Tensor, "B S P"] | None:
-        """Return the sum of the vectors of all parts that add some: [B, S, P]."""
         placed = [(part, pos) for part in self.parts for pos in self._positions.select(part, pos_BS)]
         encodings = [encoding for part, pos in placed if (encoding := part.encode(pos, layer)) is not None]
         return sum(encodings[1:], encodings[0]) if encodings else None
 
     def locate(self, x_BSD: States, pos_BS: Positions, past_BHTA: Places | None) -> Float[Tensor, "B H S A"] | None:
-        """Return the coordinates of the part that places tokens, and behind them the positions that others read.
-
-        Raises PositionError for real-valued positions where a part takes whole ones, and for several coordinates where
-        they are read as one.
-        """
         return self._positions.locate(x_BSD, pos_BS, past_BHTA)
 
     def rotate(self, q_BHSK: Queries, k_BHTK: Keys, qpos: Positions, kpos: KeyPositions) -> Rotated:
@@ -208,19 +195,18 @@ class Composition(Scheme):
         return at_q, at_k
 
     def rotate_values(self, v_BHTK: Values, qpos: Positions, kpos: KeyPositions) -> Values:
-        """Rotate values by the part that does; [B, H, T, Kv]."""
         for part in self._rotating_values:
             v_BHTK = part.rotate_values(v_BHTK, *self._positions.select(part, qpos, kpos))
         return v_BHTK
 
     def rotate_back(self, out_BHSK: Values, qpos: Positions, kpos: KeyPositions) -> Values:
-        """Rotate the output back by the part that rotated the values; [B, H, S, Kv]."""
         for part in self._rotating_values:
             out_BHSK = part.rotate_back(out_BHSK, *self._positions.select(part, qpos, kpos))
         return out_BHSK
 
     def bias(self, at: AttentionInputs) -> Float[Tensor, "#B #H S T"] | None:
         """Return the sum of the biases, [B, H, S, T]; without windows where a part reads whole rows of logits."""
+        # Windows wait for the parts that read whole rows: those are told by the mask, and -inf would spoil their sums.
         late = "logits" in self.active_hooks()
         return self._sum_biases([part for part in self.parts if not (late and part.masks)], at)
 
@@ -239,13 +225,11 @@ class Composition(Scheme):
         return at._replace(qpos=qpos, kpos=kpos)
 
     def logits(self, logits_BHST: Logits, mask_BHST: MaskedPairs, at: AttentionInputs) -> Logits:
-        """Return what the parts that read whole rows make of the logits, one after the other.
-
-        They see what windows hide as masked, and it stays hidden whatever they make of it.
-        """
+        """Return what the parts that read whole rows make of the logits, one after the other."""
         readers = [part for part in self.parts if "logits" in part.active_hooks()]
         if not readers:
             return logits_BHST
+        # What windows hide is masked for every reader, and hidden again whatever the readers make of it.
         hidden = self._sum_biases([part for part in self.parts if part.masks], at)
         mask = mask_BHST if hidden is None else mask_BHST & (hidden == 0)
         for part in readers:
@@ -260,7 +244,6 @@ class Composition(Scheme):
     def values(
         self, out_BHSK: Float[Tensor, "B H S K"], weights_BHST: Float[Tensor, "B H S T"], at: AttentionInputs
     ) -> Float[Tensor, "B H S K"]:
-        """Return the attended values with what each part adds to them: [B, H, S, K]."""
         for part in self.parts:
             if "values" in part.active_hooks():
                 out_BHSK = part.values(out_BHSK, weights_BHST, self._select(part, at))
@@ -269,7 +252,6 @@ class Composition(Scheme):
     def score_mod(
         self, qpos: Positions, kpos: KeyPositions, q_BHSK: Queries | None = None, k_BHTK: Keys | None = None
     ) -> ScoreMod:
-        """Return the biases of all parts as one FlexAttention ``score_mod``. Raises PositionError as its parts do."""
         changes = []
         for part in self.parts:
             if "bias" in part.active_hooks():

@@ -23,6 +23,7 @@ def compute_row_order(head_dim: int, rotated: int, to: Layout) -> Int[Tensor, " 
     if rotated % 2 or not 0 < rotated <= head_dim:
         raise CheckpointError(f"{rotated} of {head_dim} channels cannot be rotated in pairs")
     pairs_F = torch.arange(rotated // 2)
+    # Halves are all first channels of the pairs, then all second ones; and the other way round.
     if to == "half":
         order = torch.cat([2 * pairs_F, 2 * pairs_F + 1])
     else:

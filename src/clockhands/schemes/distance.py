@@ -31,7 +31,7 @@ class DistanceBias(Scheme):
     def compute_curve(self, distance_R: Num[Tensor, " R"]) -> Float[Tensor, "H R"]:
         """Return the bias at each distance query position - key position: [H, R], float32.
 
-        It is differentiable in the parameters.
+        It is differentiable in the parameters. Raises PositionError for real-valued distances where it looks them up.
         """
         raise NotImplementedError(f"{type(self).__name__} must give its curve")
 
@@ -74,10 +74,6 @@ class DistanceBias(Scheme):
     def score_mod(
         self, qpos: Positions, kpos: KeyPositions, q_BHSK: Queries | None = None, k_BHTK: Keys | None = None
     ) -> ScoreMod:
-        """Make a FlexAttention ``score_mod`` for integer positions: it looks the curve up by distance.
-
-        Raises PositionError for real-valued positions.
-        """
         if qpos.is_floating_point() or kpos.is_floating_point():
             raise PositionError("score_mod looks distances up in a table and needs integer positions")
         q_BS, k_BT, curve = self.place_on_line(qpos, kpos)
@@ -104,7 +100,6 @@ class DistanceBiasSum(DistanceBias):
         self.queries_share_bias_row = all(part.queries_share_bias_row for part in parts)
 
     def compute_curve(self, distance_R: Num[Tensor, " R"]) -> Float[Tensor, "H R"]:
-        """Return the sum of the curves of all parts: [H, R]."""
         curves = [cast(DistanceBias, part).compute_curve(distance_R) for part in self.parts]
         return sum(curves[1:], curves[0])
 

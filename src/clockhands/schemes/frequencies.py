@@ -11,7 +11,7 @@ from typing import Literal
 
 import torch
 
-from clockhands.errors import ConfigError, PositionError
+from clockhands.errors import PositionError, refuse
 from clockhands.shapes import Float, Num, Tensor
 
 Exponent = Literal["paper", "tensor2tensor"]
@@ -35,14 +35,14 @@ def compute_frequencies(
     """
     half = width // 2
     device = torch.device("cpu" if device is None else device)
+    # tensor2tensor: the last of the pairs has exactly 1/base; one pair alone has 1.
     index_F = torch.arange(half, dtype=choose_angle_dtype(device), device=device)
     return torch.pow(base, -2 * index_F / width if exponent == "paper" else -index_F / max(half - 1, 1))
 
 
 def check_above_zero(option: str, value: float) -> float:
     """Return the value of an option. Raises ConfigError unless it is above 0."""
-    if not value > 0:
-        raise ConfigError([f"{option} is {value}, but must be above 0"], "the scheme")
+    refuse(not value > 0, f"{option} is {value}, but must be above 0")
     return value
 
 
@@ -162,8 +162,7 @@ def pair_coordinates(
 
 def check_axis(scheme: str, axis: int | None) -> int | None:
     """Return the index of a coordinate that an option holds. Raises ConfigError for one below 0."""
-    if axis is not None and axis < 0:
-        raise ConfigError([f"{scheme}.axis is {axis}; coordinates are counted from 0"], "the scheme")
+    refuse(axis is not None and axis < 0, f"{scheme}.axis is {axis}; coordinates are counted from 0")
     return axis
 
 

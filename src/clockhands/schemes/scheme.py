@@ -201,6 +201,8 @@ class Scheme(nn.Module, metaclass=_SchemeType):
         """Return vectors for the input layer to add or concatenate, [B, S, P]; None where the scheme adds nothing.
 
         ``layer`` is the layer before which they are added: 0, or any where a model adds them again at every layer.
+        Raises PositionError for positions that the scheme does not read: real-valued ones where it looks them up, those
+        outside its table, and another number of coordinates. So do the other hooks that read positions.
         """
         return None
 
@@ -310,6 +312,7 @@ def softmax(logits_BHST: Float[Tensor, "B H S T"]) -> Float[Tensor, "B H S T"]:
 
     A row of -inf, which is masked whole, becomes zeros, and so do its gradients.
     """
+    # -inf less the largest, -inf too, would be NaN: such rows get other logits, and then zeros.
     masked_BHS1 = logits_BHST.amax(dim=-1, keepdim=True) == -torch.inf
     return torch.softmax(logits_BHST.masked_fill(masked_BHS1, 0.0), dim=-1).masked_fill(masked_BHS1, 0.0)
 

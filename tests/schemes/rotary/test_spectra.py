@@ -10,8 +10,7 @@ from transformers import LlamaConfig
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
 from clockhands.schemes import RoPE
-from clockhands.schemes.rotary.spectrum import Dynamic, Proportional, Spectrum
-from clockhands.schemes.rotary.yarn import LongRoPE, YaRN
+from clockhands.schemes.rotary.spectra import Dynamic, LongRoPE, Proportional, Spectrum, YaRN
 
 HEAD_DIM, BASE = 16, 100.0
 

@@ -36,7 +36,7 @@ from clockhands.model.kv_cache import acts_in_attention
 from clockhands.model.stack import Stack
 from clockhands.schemes import NoPosition, RoPE, Scheme
 from clockhands.schemes.position_checks import check_length
-from clockhands.schemes.rotary.spectrum import Plain
+from clockhands.schemes.rotary.spectra import Plain
 from clockhands.shapes import Bool, Int, Tensor
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import final
 
 import torch
 
-from clockhands.errors import ConfigError
+from clockhands.errors import refuse
 from clockhands.schemes.frequencies import (
     ChannelLayout,
     check_above_zero,
@@ -59,26 +59,21 @@ class SinusoidalAxes(Scheme):
         amplitude: float = 1.0,
     ) -> None:
         super().__init__()
-        if axes < 1 or width % (2 * axes):
-            raise ConfigError(
-                [f"sinusoidal-axes shares its channels out in pairs: width {width} is no multiple of 2 x {axes} axes"],
-                "the scheme",
-            )
+        refuse(
+            axes < 1 or width % (2 * axes),
+            f"sinusoidal-axes shares its channels out in pairs: width {width} is no multiple of 2 x {axes} axes",
+        )
         self.base = check_above_zero("sinusoidal-axes.base", base)
         self.width, self.axes, self.layout, self.start, self.amplitude = width, axes, layout, start, amplitude
 
     @property
     def declares(self) -> Declares:
-        """The promises of this instance: real-valued positions of ``axes`` coordinates."""
         return Declares(axes=self.axes, real_valued=True)
 
     def encode(self, pos_BS: Positions, layer: int = 0) -> Float[Tensor, "B S P"]:
-        """Return the sinusoids of every coordinate side by side: [B, S, P].
-
-        Raises PositionError for positions with another number of coordinates.
-        """
         pos_BSA = check_axes(pos_BS, self.axes, "sinusoidal-axes")
         shares = [self._encode_axis(take_shared_row(pos_BSA[..., axis])) for axis in range(self.axes)]
+        # A row that all texts share was computed once, and is shown to each of them again.
         return (self.amplitude * torch.cat(shares, dim=-1)).expand(pos_BS.shape[0], -1, -1)
 
     def _encode_axis(self, pos_BS: Tensor) -> Float[Tensor, "B S Pa"]:

@@ -7,7 +7,7 @@ from typing import final
 
 import torch
 
-from clockhands.errors import ConfigError
+from clockhands.errors import refuse_faults
 from clockhands.schemes.frequencies import check_axes, choose_angle_dtype
 from clockhands.schemes.scheme import Declares, Positions, Scheme
 from clockhands.shapes import Float, Tensor
@@ -42,27 +42,21 @@ class FourierBands(Scheme):
         super().__init__()
         fit = (width // axes - 1) // 2 if axes >= 1 else 0
         self.width, self.axes, self.resolution, self.bands = width, axes, resolution, fit if bands is None else bands
-        wrong = []
-        if not 1 <= self.bands <= fit:
-            wrong.append(
+        refuse_faults(
+            (
+                not 1 <= self.bands <= fit,
                 f"fourier-bands.bands is {self.bands}, but {axes} axes with a coordinate and two waves a band leave "
-                f"room for 1 to {fit} in width {width}"
-            )
-        if resolution < 2:
-            wrong.append(f"fourier-bands.resolution is {resolution}, but must be at least 2")
-        if wrong:
-            raise ConfigError(wrong, "the scheme")
+                f"room for 1 to {fit} in width {width}",
+            ),
+            (resolution < 2, f"fourier-bands.resolution is {resolution}, but must be at least 2"),
+        )
 
     @property
     def declares(self) -> Declares:
-        """The promises of linear bands: real-valued positions of ``axes`` coordinates."""
         return Declares(real_valued=True, axes=self.axes)
 
     def encode(self, pos_BS: Positions, layer: int = 0) -> Float[Tensor, "B S P"]:
-        """Return coordinates, sines and cosines, and zeros up to the width: [B, S, P], float32.
-
-        Raises PositionError for positions with another number of coordinates.
-        """
+        """Return coordinates, sines and cosines, and zeros up to the width: [B, S, P], float32."""
         own_BSA = check_axes(pos_BS, self.axes, "fourier-bands").to(choose_angle_dtype(pos_BS.device))
         # From 0 .. resolution - 1 to -1 .. 1.
         x_BSA = own_BSA * (2 / (self.resolution - 1)) - 1

@@ -6,7 +6,7 @@ from typing import Literal, final
 
 import torch
 
-from clockhands.errors import ConfigError
+from clockhands.errors import refuse
 from clockhands.schemes.frequencies import drop_axis
 from clockhands.schemes.position_checks import check_integer, check_length
 from clockhands.schemes.scheme import Declares, Positions, Scheme
@@ -43,23 +43,17 @@ class Binary(Scheme):
         amplitude: float = 1.0,
     ) -> None:
         super().__init__()
-        if not 1 <= digits <= min(width, 62):
-            raise ConfigError(
-                [f"binary.digits is {digits}, but must be between 1 and the width, which is {width} (62 at most)"],
-                "the scheme",
-            )
+        refuse(
+            not 1 <= digits <= min(width, 62),
+            f"binary.digits is {digits}, but must be between 1 and the width, which is {width} (62 at most)",
+        )
         self.width, self.digits, self.digit_values, self.amplitude = width, digits, values, amplitude
 
     @property
     def declares(self) -> Declares:
-        """The promises of this instance: at most 2^digits positions; others are refused."""
         return Declares(max_length=2**self.digits, beyond="raise")
 
     def encode(self, pos_BS: Positions, layer: int = 0) -> Float[Tensor, "B S P"]:
-        """Return the binary digits of each position: [B, S, P].
-
-        Raises PositionError for positions that are real-valued, negative or too large.
-        """
         pos = drop_axis(pos_BS, "binary")
         check_integer(pos, "binary")
         check_length(pos, 2**self.digits, "binary", "digits")

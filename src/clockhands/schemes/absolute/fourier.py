@@ -8,7 +8,7 @@ from typing import final
 import torch
 from torch import nn
 
-from clockhands.errors import ConfigError
+from clockhands.errors import refuse
 from clockhands.schemes.frequencies import check_axes, choose_angle_dtype, take_shared_row
 from clockhands.schemes.scheme import Declares, Positions, Scheme
 from clockhands.shapes import Float, Tensor
@@ -38,14 +38,11 @@ class LearnableFourier(Scheme):
 
     def __init__(self, width: int, *, axes: int = 1, features: int = 64, hidden: int = 32, gamma: float = 10.0) -> None:
         super().__init__()
-        if features < 2 or features % 2 or gamma <= 0 or axes < 1:
-            raise ConfigError(
-                [
-                    f"learnable-fourier needs an even number of features, gamma above 0 and an axis; got {features}, "
-                    f"{gamma} and {axes}"
-                ],
-                "the scheme",
-            )
+        refuse(
+            features < 2 or features % 2 or gamma <= 0 or axes < 1,
+            f"learnable-fourier needs an even number of features, gamma above 0 and an axis; got {features}, "
+            f"{gamma} and {axes}",
+        )
         self.axes, self.gamma = axes, gamma
         self.frequency_FA = nn.Parameter(torch.empty(features // 2, axes))
         self.first, self.second = nn.Linear(features, hidden), nn.Linear(hidden, width)
@@ -53,16 +50,12 @@ class LearnableFourier(Scheme):
 
     @property
     def declares(self) -> Declares:
-        """The promises of this instance: real-valued positions of ``axes`` coordinates."""
         return Declares(axes=self.axes, real_valued=True)
 
     def encode(self, pos_BS: Positions, layer: int = 0) -> Float[Tensor, "B S P"]:
-        """Return the network's output at each position, from angles in float64: [B, S, P].
-
-        Raises PositionError for positions with another number of coordinates.
-        """
         pos_BSA = take_shared_row(check_axes(pos_BS, self.axes, "learnable-fourier"))
         dtype = choose_angle_dtype(pos_BS.device)
+        # W_r p in float64: of a large position the angle would lose its digits in float32.
         angle_BSF = pos_BSA.to(dtype) @ self.frequency_FA.to(dtype).T
         waves_BSF = torch.cat([angle_BSF.cos(), angle_BSF.sin()], dim=-1)
         # The mean square of F cosines and F sines is 1/2: divided by √(2F), the vector has the length 1/√2.
@@ -72,7 +65,6 @@ class LearnableFourier(Scheme):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """Draw W_r from N(0, γ^-2) and the linear layers as PyTorch does."""
         nn.init.normal_(self.frequency_FA, std=1 / self.gamma)
         self.first.reset_parameters()
         self.second.reset_parameters()

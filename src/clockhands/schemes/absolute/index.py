@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from clockhands.errors import ConfigError
+from clockhands.errors import refuse_faults
 from clockhands.options import Seed
 from clockhands.schemes.frequencies import drop_axis
 from clockhands.schemes.scheme import Declares, Positions, Scheme
@@ -56,27 +56,22 @@ class Index(Scheme):
         amplitude: float = 1.0,
     ) -> None:
         super().__init__()
-        wrong = []
-        if learned_direction and form != "direction":
-            wrong.append(f"index.learned_direction needs form 'direction', and form is {form!r}")
-        if max_length < 2:
-            wrong.append(f"index.max_length is {max_length}, but must be at least 2")
-        if wrong:
-            raise ConfigError(wrong, "the scheme")
+        refuse_faults(
+            (
+                learned_direction and form != "direction",
+                f"index.learned_direction needs form 'direction', and form is {form!r}",
+            ),
+            (max_length < 2, f"index.max_length is {max_length}, but must be at least 2"),
+        )
         self.width, self.form, self.normalise, self.max_length = width, form, normalise, max_length
         self.seed, self.amplitude = seed, amplitude
         self.direction_P = nn.Parameter(self._fixed_direction()) if learned_direction else None
 
     @property
     def declares(self) -> Declares:
-        """The promises of this instance; divided by the length of the row, positions depend on that length."""
         return Declares(real_valued=True, depends_on_length=self.normalise == "length")
 
     def encode(self, pos_BS: Positions, layer: int = 0) -> Float[Tensor, "B S P"]:
-        """Return the number times the direction: [B, S, P].
-
-        Raises PositionError for positions of several coordinates.
-        """
         # In float32: bfloat16 cannot tell 257 from 256.
         number_BS = drop_axis(pos_BS, "index").to(torch.float32)
         if self.normalise == "length":
@@ -98,6 +93,5 @@ class Index(Scheme):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """Set a learned direction back to where it starts."""
         if self.direction_P is not None:
             self.direction_P.copy_(self._fixed_direction())

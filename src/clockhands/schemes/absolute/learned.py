@@ -7,7 +7,7 @@ from typing import Any, Literal, final
 import torch
 from torch import nn
 
-from clockhands.errors import ConfigError
+from clockhands.errors import refuse
 from clockhands.schemes.frequencies import drop_axis
 from clockhands.schemes.position_checks import check_integer, check_length
 from clockhands.schemes.scheme import Declares, Positions, Scheme
@@ -47,35 +47,29 @@ class Learned(Scheme):
         offset: int = 0,
     ) -> None:
         super().__init__()
-        if max_length < 1 or offset < 0:
-            raise ConfigError(
-                [f"learned needs max_length of at least 1 and offset of at least 0; got {max_length} and {offset}"],
-                "the scheme",
-            )
+        refuse(
+            max_length < 1 or offset < 0,
+            f"learned needs max_length of at least 1 and offset of at least 0; got {max_length} and {offset}",
+        )
         self.max_length, self.beyond, self.std, self.offset = max_length, beyond, std, offset
         self.table_LP = nn.Parameter(torch.empty(max_length + offset, width))
         self.reset_parameters()
 
     @property
     def declares(self) -> Declares:
-        """The promises of this instance: a table of ``max_length`` positions, and what happens beyond it."""
         return Declares(max_length=self.max_length, beyond=self.beyond)
 
     def encode(self, pos_BS: Positions, layer: int = 0) -> Float[Tensor, "B S P"]:
-        """Look up the vector of each position: [B, S, P].
-
-        Raises PositionError for real-valued positions and, unless ``beyond`` is ``clamp``, for those outside the table.
-        """
         pos = drop_axis(pos_BS, "learned")
         check_integer(pos, "learned")
         if self.beyond == "clamp":
             pos = pos.clamp(0, self.max_length - 1)
         check_length(pos, self.max_length, "learned")
+        # The rows before the offset are what other code keeps for padding.
         return nn.functional.embedding(pos + self.offset, self.table_LP)
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """Draw the table from N(0, std²)."""
         nn.init.normal_(self.table_LP, std=self.std)
 
     def to_hf_config(self) -> dict[str, Any] | None:

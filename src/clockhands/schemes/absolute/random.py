@@ -8,7 +8,7 @@ from typing import Literal, final
 import numpy as np
 import torch
 
-from clockhands.errors import ConfigError
+from clockhands.errors import refuse_faults
 from clockhands.options import Seed
 from clockhands.schemes.frequencies import drop_axis
 from clockhands.schemes.position_checks import check_integer, check_length
@@ -70,26 +70,18 @@ class RandomVectors(Scheme):
         amplitude: float = 1.0,
     ) -> None:
         super().__init__()
-        wrong = []
-        if max_length < 1:
-            wrong.append(f"random.max_length is {max_length}, but must be at least 1")
-        if rows == "shuffled" and width % 2:
-            wrong.append(f"shuffled rows of sinusoids need an even width; width is {width}")
-        if wrong:
-            raise ConfigError(wrong, "the scheme")
+        refuse_faults(
+            (max_length < 1, f"random.max_length is {max_length}, but must be at least 1"),
+            (rows == "shuffled" and width % 2, f"shuffled rows of sinusoids need an even width; width is {width}"),
+        )
         self.width, self.rows, self.max_length, self.beyond = width, rows, max_length, beyond
         self.seed, self.amplitude = seed, amplitude
 
     @property
     def declares(self) -> Declares:
-        """The promises of this instance: a table of ``max_length`` positions, and what happens beyond it."""
         return Declares(max_length=self.max_length, beyond=self.beyond)
 
     def encode(self, pos_BS: Positions, layer: int = 0) -> Float[Tensor, "B S P"]:
-        """Look up the vector of each position: [B, S, P].
-
-        Raises PositionError for real-valued positions and, unless ``beyond`` is ``clamp``, for those outside the table.
-        """
         pos = drop_axis(pos_BS, "random")
         check_integer(pos, "random")
         if self.beyond == "clamp":

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from clockhands.errors import ConfigError
+from clockhands.errors import refuse_faults
 from clockhands.options import Seed
 from clockhands.schemes.frequencies import (
     ChannelLayout,
@@ -100,15 +100,13 @@ class Sinusoidal(Scheme):
 
     def frequencies(self, device: torch.device | str | None = None) -> Float[Tensor, " F"]:
         """Return the radians per position of each pair (of each channel, with one kind of wave): [F], in float64."""
+        # With one kind of wave alone every channel has a frequency of its own, and not every pair.
         count = self.width // 2 if self.waves == "both" else self.width
         omega_F = compute_frequencies(2 * count, self.base, self.exponent, device)
         return omega_F if self.wavelength is None else torch.full_like(omega_F, 2 * math.pi / self.wavelength)
 
     def encode(self, pos_BS: Positions, layer: int = 0) -> Float[Tensor, "B S P"]:
-        """Return the sinusoids of each position, with angles in float64 and rounded once: [B, S, P].
-
-        Raises PositionError for positions of several coordinates.
-        """
+        """Return the sinusoids of each position, with angles in float64 and rounded once: [B, S, P]."""
         pos = take_shared_row(drop_axis(pos_BS, "sinusoidal"))
         omega_F = self.frequencies(pos.device)
         if self.waves == "both" and self.layout == "interleaved":
@@ -135,18 +133,16 @@ class Sinusoidal(Scheme):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """Set a learned amplitude back to ``amplitude``."""
         if isinstance(self.amplitude, nn.Parameter):
             self.amplitude.fill_(self._amplitude)
 
 
 def _check(width: int, base: float, wavelength: float | None, waves: str) -> None:
-    wrong = []
-    if width % 2 and waves == "both":
-        wrong.append(f"sinusoidal pairs its channels and needs an even width; width is {width}")
-    if not base > 0:
-        wrong.append(f"sinusoidal.base is {base}, but must be above 0")
-    if wavelength is not None and wavelength <= 0:
-        wrong.append(f"sinusoidal.wavelength is {wavelength}, but must be above 0 tokens")
-    if wrong:
-        raise ConfigError(wrong, "the scheme")
+    refuse_faults(
+        (width % 2 and waves == "both", f"sinusoidal pairs its channels and needs an even width; width is {width}"),
+        (not base > 0, f"sinusoidal.base is {base}, but must be above 0"),
+        (
+            wavelength is not None and wavelength <= 0,
+            f"sinusoidal.wavelength is {wavelength}, but must be above 0 tokens",
+        ),
+    )

@@ -7,7 +7,7 @@ from typing import Literal, final
 import torch
 from torch import nn
 
-from clockhands.errors import ConfigError
+from clockhands.errors import refuse
 from clockhands.schemes.frequencies import (
     check_above_zero,
     choose_angle_dtype,
@@ -54,8 +54,7 @@ class Time2Vec(Scheme):
         base: float = 10_000.0,
     ) -> None:
         super().__init__()
-        if width < 2:
-            raise ConfigError([f"time2vec needs a width of at least 2; width is {width}"], "the scheme")
+        refuse(width < 2, f"time2vec needs a width of at least 2; width is {width}")
         self.wave, self.start, self.base = wave, start, check_above_zero("time2vec.base", base)
         self.omega_P = nn.Parameter(torch.empty(width))
         self.phase_P = nn.Parameter(torch.empty(width))
@@ -64,10 +63,6 @@ class Time2Vec(Scheme):
     declares = Declares(real_valued=True)
 
     def encode(self, pos_BS: Positions, layer: int = 0) -> Float[Tensor, "B S P"]:
-        """Return one linear channel and the waves of each position, with angles in float64: [B, S, P].
-
-        Raises PositionError for positions of several coordinates.
-        """
         pos = take_shared_row(drop_axis(pos_BS, "time2vec"))
         dtype = choose_angle_dtype(pos.device)
         angle_BSP = pos.to(dtype)[..., None] * self.omega_P.to(dtype) + self.phase_P.to(dtype)
@@ -77,7 +72,6 @@ class Time2Vec(Scheme):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """Draw frequencies and phases as ``start`` says."""
         if self.start == "geometric":
             # The linear channel comes first and gets the lowest frequency; the others run from high to low.
             omega_P = compute_frequencies(2 * len(self.omega_P), self.base, device=self.omega_P.device)

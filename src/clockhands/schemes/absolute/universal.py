@@ -6,7 +6,7 @@ from typing import final
 
 import torch
 
-from clockhands.errors import ConfigError
+from clockhands.errors import refuse
 from clockhands.schemes.frequencies import (
     ChannelLayout,
     Exponent,
@@ -56,18 +56,13 @@ class Universal(Scheme):
         start: int = 1,
     ) -> None:
         super().__init__()
-        if width % 2:
-            raise ConfigError([f"universal pairs its channels and needs an even width; width is {width}"], "the scheme")
+        refuse(width % 2, f"universal pairs its channels and needs an even width; width is {width}")
         self.width, self.layout, self.exponent, self.start = width, layout, exponent, start
         self.base = check_above_zero("universal.base", base)
 
     declares = Declares(real_valued=True)
 
     def encode(self, pos_BS: Positions, layer: int = 0) -> Float[Tensor, "B S P"]:
-        """Return the sinusoid of each position plus the sinusoid of the layer: [B, S, P].
-
-        Raises PositionError for positions of several coordinates.
-        """
         pos = take_shared_row(drop_axis(pos_BS, "universal"))
         # The layer counts as a position of its own axis, and both waves are added.
         step = torch.full((1, 1), layer + self.start, device=pos.device)

@@ -8,7 +8,7 @@ from typing import Any, Literal, final
 import torch
 from torch import nn
 
-from clockhands.errors import ConfigError
+from clockhands.errors import refuse
 from clockhands.schemes.distance import DistanceBias
 from clockhands.schemes.scheme import Declares
 from clockhands.shapes import Float, Num, Tensor
@@ -76,8 +76,10 @@ class Alibi(DistanceBias):
         if form == "auto":
             form = "causal" if causal else "symmetric"
         self.form = form
-        if self.form == "asymmetric" and num_heads % 2:
-            raise ConfigError([f"form 'asymmetric' gives each side half of the heads, but there are {num_heads}"])
+        refuse(
+            self.form == "asymmetric" and num_heads % 2,
+            f"form 'asymmetric' gives each side half of the heads, but there are {num_heads}",
+        )
         self.num_heads, self.rule = num_heads, slopes
         sides = 2 if self.form == "two-sided" else 1
         start_OH = torch.empty(sides, num_heads)
@@ -98,7 +100,6 @@ class Alibi(DistanceBias):
 
     @property
     def declares(self) -> Declares:
-        """The promises of this instance: only distances matter; ``causal`` says nothing of keys to the right."""
         return Declares(translation_invariant=True, causal_only=self.form == "causal", real_valued=True)
 
     @property
@@ -120,7 +121,6 @@ class Alibi(DistanceBias):
         return {"attn_config": {"alibi": True}} if same and (power or self.rule == "paper") else None
 
     def compute_curve(self, distance_R: Num[Tensor, " R"]) -> Float[Tensor, "H R"]:
-        """Return -m_h·distance in the chosen form: [H, R], float32."""
         # A learned slope below 0 would reward distance.
         slopes_OH = self.slopes_OH.float().abs()
         distance_R = distance_R.float()
@@ -129,7 +129,9 @@ class Alibi(DistanceBias):
         left_R = (distance_R > 0).float()
         # The first row of slopes is for keys to the left, the last for those to the right.
         steepness_HR = slopes_OH[-1, :, None] * (1 - left_R) + slopes_OH[0, :, None] * left_R
-        bias_HR = -steepness_HR * (distance_R.abs() - (0.5 * left_R if self.form == "broken" else 0.0))
+        # ``broken``: half a step nearer on the left, so that no distance counts as much on both sides.
+        nearer_R = 0.5 * left_R if self.form == "broken" else 0.0
+        bias_HR = -steepness_HR * (distance_R.abs() - nearer_R)
         if self.form == "asymmetric":
             left_only_H = torch.arange(self.num_heads, device=bias_HR.device) < self.num_heads // 2
             other_side_HR = torch.where(left_only_H[:, None], distance_R < 0, distance_R > 0)

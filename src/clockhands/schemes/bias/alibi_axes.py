@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, final
 
-from clockhands.errors import ConfigError
+from clockhands.errors import refuse
 from clockhands.schemes.bias.alibi import alibi_slopes
 from clockhands.schemes.frequencies import check_axes, choose_angle_dtype
 from clockhands.schemes.scheme import AttentionInputs, Declares, Scheme
@@ -35,20 +35,14 @@ class AlibiAxes(Scheme):
 
     def __init__(self, num_heads: int, *, axes: int = 2, norm: Literal["euclidean", "manhattan"] = "euclidean") -> None:
         super().__init__()
-        if axes < 1:
-            raise ConfigError([f"alibi-axes needs positions of at least one coordinate; axes is {axes}"], "the scheme")
+        refuse(axes < 1, f"alibi-axes needs positions of at least one coordinate; axes is {axes}")
         self.num_heads, self.axes, self.norm = num_heads, axes, norm
 
     @property
     def declares(self) -> Declares:
-        """The promises of this instance: only differences matter, in any direction; positions may be real-valued."""
         return Declares(translation_invariant=True, real_valued=True, axes=self.axes)
 
     def bias(self, at: AttentionInputs) -> Float[Tensor, "B H S T"]:
-        """Return -m_h·distance of each pair: [B, H, S, T], float32, from distances in float64.
-
-        Raises PositionError for positions with another number of coordinates.
-        """
         dtype = choose_angle_dtype(at.q.device)
         q = check_axes(at.qpos, self.axes, "alibi-axes").to(dtype)
         k = check_axes(at.kpos, self.axes, "alibi-axes").to(dtype)

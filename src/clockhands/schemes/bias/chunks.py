@@ -9,7 +9,7 @@ from typing import Any, final
 
 import torch
 
-from clockhands.errors import ConfigError
+from clockhands.errors import refuse
 from clockhands.schemes.frequencies import check_axis, pair_coordinates, take_axis
 from clockhands.schemes.scheme import (
     AttentionInputs,
@@ -54,25 +54,17 @@ class Chunks(Scheme):
 
     def __init__(self, *, size: int = 8192, axis: int | None = None) -> None:
         super().__init__()
-        if size < 1:
-            raise ConfigError([f"chunks.size is {size}; a chunk has 1 token or more"], "the scheme")
+        refuse(size < 1, f"chunks.size is {size}; a chunk has 1 token or more")
         self.size, self.axis = size, check_axis("chunks", axis)
 
     @property
     def declares(self) -> Declares:
-        """The promises of chunks, of as many coordinates as there are: where a text begins decides where they end."""
         return Declares(real_valued=True, axes=(self.axis or 0) + 1, more_axes=True)
 
     def to_hf_config(self) -> dict[str, Any] | None:
-        """Return ``attention_chunk_size``, as in Llama 4; None with ``axis``."""
         return {"attention_chunk_size": self.size} if self.axis is None else None
 
     def bias(self, at: AttentionInputs) -> Float[Tensor, "#B 1 S T"]:
-        """Return 0 between tokens of one chunk and -∞ between others: [B, 1, S, T].
-
-        Raises PositionError where queries and keys have different numbers of coordinates, and for positions without the
-        coordinate ``axis``.
-        """
         pairs = self._number(at.qpos, at.kpos)
         # Rows that are one expanded row are compared once.
         if all(query_BS.stride(0) == key_BT.stride(0) == 0 for query_BS, key_BT in pairs):
@@ -84,10 +76,6 @@ class Chunks(Scheme):
     def score_mod(
         self, qpos: Positions, kpos: KeyPositions, q_BHSK: Queries | None = None, k_BHTK: Keys | None = None
     ) -> ScoreMod:
-        """Make a FlexAttention ``score_mod`` that compares the chunks of query and key.
-
-        Raises PositionError as ``bias`` does.
-        """
         pairs = self._number(qpos, kpos)
         return lambda score, b, h, i, j: torch.where(
             reduce(and_, [query_BS[b, i] == key_BT[b, j] for query_BS, key_BT in pairs]), score, -math.inf

@@ -7,7 +7,7 @@ from typing import Literal, final
 import torch
 from torch import nn
 
-from clockhands.errors import ConfigError, PositionError
+from clockhands.errors import PositionError, refuse
 from clockhands.schemes.distance import compute_distances
 from clockhands.schemes.frequencies import drop_axis
 from clockhands.schemes.position_checks import check_integer, check_length
@@ -54,10 +54,7 @@ class DIET(Scheme):
         rank: int = 64,
     ) -> None:
         super().__init__()
-        if max_length < 1 or rank < 1:
-            raise ConfigError(
-                [f"diet needs max_length and rank of at least 1; got {max_length} and {rank}"], "the scheme"
-            )
+        refuse(max_length < 1 or rank < 1, f"diet needs max_length and rank of at least 1; got {max_length} and {rank}")
         self.form, self.max_length = form, max_length
         if form == "absolute":
             self.query_HPR = nn.Parameter(torch.empty(num_heads, max_length, rank))
@@ -68,23 +65,17 @@ class DIET(Scheme):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """Draw the tables from N(0, 0.02²)."""
         for table in self.parameters():
             nn.init.normal_(table, std=0.02)
 
     @property
     def declares(self) -> Declares:
-        """The promises of this instance: positions of the tables, or distances between them."""
         relative = self.form == "relative"
         return Declares(
             translation_invariant=relative, max_length=None if relative else self.max_length, beyond="raise"
         )
 
     def bias(self, at: AttentionInputs) -> Float[Tensor, "B H S T"]:
-        """Return the learned logit of each pair of positions: [B, H, S, T].
-
-        Raises PositionError for positions or distances outside the tables, real-valued ones, and several coordinates.
-        """
         qpos, kpos = drop_axis(at.qpos, "diet"), drop_axis(at.kpos, "diet")
         for pos in (qpos, kpos):
             check_integer(pos, "diet")

@@ -60,7 +60,6 @@ class Fire(Scheme):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """Set c and the factor on L to where they start, and draw the network as PyTorch draws linear layers."""
         self.c.fill_(self.start)
         self.factor.fill_(1.0)
         self.mlp.reset_parameters()
@@ -69,13 +68,10 @@ class Fire(Scheme):
 
     def psi(self, x: Num[Tensor, "*any"]) -> Float[Tensor, "*any"]:
         """Compute ln(|c·x| + 1), in float32."""
+        # log1p keeps the digits of ln(1 + x) where x is small.
         return torch.log1p((self.c.float() * x).abs())
 
     def bias(self, at: AttentionInputs) -> Float[Tensor, "#B H S T"]:
-        """Return the network's output for every pair: [B, H, S, T]; B is 1 where all rows are one expanded row.
-
-        Raises PositionError for positions of several coordinates.
-        """
         return self.curve(compute_distances(at.qpos, at.kpos).float(), at.qpos.float())
 
     def curve(self, distance_BST: Float[Tensor, "#B S T"], qpos: Float[Tensor, "B S"]) -> Float[Tensor, "#B H S T"]:

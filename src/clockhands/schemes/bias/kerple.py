@@ -65,10 +65,10 @@ class Kerple(DistanceBias):
     declares = Declares(translation_invariant=True, real_valued=True)
 
     def compute_curve(self, distance_R: Num[Tensor, " R"]) -> Float[Tensor, "H R"]:
-        """Return the penalty at each distance: [H, R], float32."""
         # The paper's kernel is symmetric; the mask makes it causal.
         far_R = distance_R.abs().float()
         size_H1 = clamp_keeping_gradient(self.size_H, SMALLEST)[:, None]
         if self.form == "log":
+            # log1p keeps the digits of ln(1 + x) where x is small.
             return -size_H1 * torch.log1p(clamp_keeping_gradient(self.shape_H, SMALLEST)[:, None] * far_R)
         return -size_H1 * far_R ** clamp_keeping_gradient(self.shape_H, SMALLEST, 2.0)[:, None]

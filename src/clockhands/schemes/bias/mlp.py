@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from clockhands.errors import ConfigError
+from clockhands.errors import refuse
 from clockhands.schemes.distance import DistanceBias
 from clockhands.schemes.scheme import Declares
 from clockhands.shapes import Float, Num, Tensor
@@ -51,6 +51,7 @@ class Perceptron(nn.Module):
         x = x_IN.to(torch.promote_types(x_IN.dtype, torch.float32))
         for at, layer in enumerate(self.linears()):
             x = self.activation(x) if at else x
+            # W·X of inputs that are columns: no axis has to be moved, and so no copy is made.
             x = layer.weight.to(x.dtype) @ x
             x = x if layer.bias is None else x + layer.bias.to(x.dtype)[:, None]
         return x
@@ -107,20 +108,17 @@ class DynamicPositionBias(DistanceBias):
 
     def __init__(self, num_heads: int, *, hidden: int = 64, depth: int = 2, log_distance: bool = False) -> None:
         super().__init__()
-        if depth < 1 or hidden < 1:
-            raise ConfigError([f"{depth} hidden layers of width {hidden}; at least 1 of each is needed"], "dynamic")
+        refuse(depth < 1 or hidden < 1, f"{depth} hidden layers of width {hidden}; at least 1 of each is needed")
         self.log_distance = log_distance
         self.mlp = Perceptron(1, *[hidden] * depth, num_heads)
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """Draw the weights as PyTorch draws linear layers."""
         self.mlp.reset_parameters()
 
     declares = Declares(translation_invariant=True, real_valued=True)
 
     def compute_curve(self, distance_R: Num[Tensor, " R"]) -> Float[Tensor, "H R"]:
-        """Return the network's output at each distance: [H, R], float32."""
         far_R = distance_R.float()
         if self.log_distance:
             # Far distances count by their logarithm, with their sign.

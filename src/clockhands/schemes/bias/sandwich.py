@@ -6,7 +6,7 @@ from typing import final
 
 import torch
 
-from clockhands.errors import ConfigError
+from clockhands.errors import refuse
 from clockhands.schemes.distance import DistanceBias
 from clockhands.schemes.frequencies import check_above_zero
 from clockhands.schemes.scheme import Declares
@@ -35,17 +35,12 @@ class Sandwich(DistanceBias):
 
     def __init__(self, num_heads: int, *, size: int = 128, base: float = 10_000.0) -> None:
         super().__init__()
-        if size < 2 or size % 2:
-            raise ConfigError([f"size is {size}; the width of the sinusoids must be even and at least 2"], "sandwich")
+        refuse(size < 2 or size % 2, f"size is {size}; the width of the sinusoids must be even and at least 2")
         self.num_heads, self.size, self.base = num_heads, size, check_above_zero("sandwich.base", base)
 
     declares = Declares(translation_invariant=True, real_valued=True)
 
     def compute_curve(self, distance_R: Num[Tensor, " R"]) -> Float[Tensor, "H R"]:
-        """Return the inner product of two sinusoids at each distance: [H, R], float32.
-
-        Angles are in float64: a distance of 100,000 would lose three digits of its angle in float32.
-        """
         device = distance_R.device
         hand_F = torch.arange(self.size // 2, device=device, dtype=torch.float64)
         angle_RF = distance_R.double()[:, None] * self.base ** (-2 * hand_F / self.size)

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, final
 import torch
 from torch import nn
 
-from clockhands.errors import ConfigError, PositionError
+from clockhands.errors import PositionError, refuse
 from clockhands.schemes.bias.mlp import Perceptron
 from clockhands.schemes.distance import DistanceBias
 from clockhands.schemes.position_checks import check_integer
@@ -32,17 +32,14 @@ class GridBias(DistanceBias):
     def place_on_line(
         self, qpos: Positions, kpos: KeyPositions
     ) -> tuple[Int[Tensor, "B S"], Int[Tensor, "B T"], Callable[[Tensor], Tensor]]:
-        """Put the cells of the grid on a line, on which a distance stands for one offset.
-
-        Raises PositionError for positions that are not pairs of integers.
-        """
+        """Put the cells of the grid on a line, on which a distance stands for one offset."""
         for pos in (qpos, kpos):
             check_row_and_column(pos, self.name)
             check_integer(pos, self.name)
         batch = qpos.shape[0]
         if qpos.stride(0) == 0 and kpos.stride(0) == 0:
             qpos, kpos = qpos[:1], kpos[:1]
-        (q_low, q_high), (k_low, k_high) = (pos[..., 1].aminmax(dim=1) for pos in (qpos, kpos))
+        (q_low, q_high), (k_low, k_high) = qpos[..., 1].aminmax(dim=1), kpos[..., 1].aminmax(dim=1)
         reach = max(int((q_high - k_low).max()), int((k_high - q_low).max()))
         # row·step + column with a step wider than any difference of columns: one number for both offsets.
         step = 2 * reach + 1
@@ -52,14 +49,11 @@ class GridBias(DistanceBias):
             row_R = (distance_R + reach).div(step, rounding_mode="floor")
             return self.surface(torch.stack([row_R, distance_R - row_R * step], dim=-1))
 
-        q_BS, k_BT = (pos[..., 0] * step + pos[..., 1] for pos in (qpos, kpos))
+        q_BS = qpos[..., 0] * step + qpos[..., 1]
+        k_BT = kpos[..., 0] * step + kpos[..., 1]
         return q_BS.expand(batch, -1), k_BT.expand(batch, -1), curve
 
     def bias(self, at: AttentionInputs) -> Float[Tensor, "#B H S T"]:
-        """Return the surface at the offset of every pair: [B, H, S, T].
-
-        Raises PositionError for positions that are not pairs of row and column.
-        """
         for pos in (at.qpos, at.kpos):
             check_row_and_column(pos, self.name)
         if not (at.qpos.is_floating_point() or torch.compiler.is_compiling()):
@@ -103,8 +97,7 @@ class SwinTable(GridBias):
     def __init__(self, num_heads: int, *, rows: int = 7, columns: int | None = None) -> None:
         super().__init__()
         self.window = (rows, rows if columns is None else columns)
-        if min(self.window) < 1:
-            raise ConfigError([f"a window of {self.window[0]} x {self.window[1]}; both must be at least 1"], "swin")
+        refuse(min(self.window) < 1, f"a window of {self.window[0]} x {self.window[1]}; both must be at least 1")
         self.table_RH = nn.Parameter(torch.empty((2 * self.window[0] - 1) * (2 * self.window[1] - 1), num_heads))
         self.reset_parameters()
 
@@ -116,14 +109,9 @@ class SwinTable(GridBias):
     declares = Declares(translation_invariant=True, axes=2, beyond="raise")
 
     def to_hf_config(self) -> dict[str, Any] | None:
-        """Return ``window_size`` of Swin, whose windows are square; None for others."""
         return {"window_size": self.window[0]} if self.window[0] == self.window[1] else None
 
     def surface(self, offset_R2: Num[Tensor, "R 2"]) -> Float[Tensor, "H R"]:
-        """Look up the number of each offset: [H, R], float32.
-
-        Raises PositionError for real-valued offsets, and for one that the window does not have.
-        """
         check_integer(offset_R2, self.name)
         rows, columns = self.window
         if not torch.compiler.is_compiling() and offset_R2.numel():
@@ -133,6 +121,7 @@ class SwinTable(GridBias):
                     f"tokens are {reach[0]} rows and {reach[1]} columns apart, but the window of swin is "
                     f"{rows} x {columns}; enlarge it or split the input into windows"
                 )
+        # The place of (Δrow, Δcolumn), each moved to begin at 0, in a table whose rows have 2C - 1 numbers.
         index_R = (offset_R2[:, 0] + rows - 1) * (2 * columns - 1) + offset_R2[:, 1] + columns - 1
         return nn.functional.embedding(index_R, self.table_RH).float().T
 
@@ -167,20 +156,19 @@ class LogCPB(GridBias):
     def __init__(self, num_heads: int, *, rows: int = 8, columns: int | None = None, hidden: int = 512) -> None:
         super().__init__()
         self.window = (rows, rows if columns is None else columns)
-        if min(self.window) < 1:
-            raise ConfigError([f"a window of {self.window[0]} x {self.window[1]}; both must be at least 1"], "log-cpb")
+        refuse(min(self.window) < 1, f"a window of {self.window[0]} x {self.window[1]}; both must be at least 1")
         self.mlp = Perceptron(2, hidden, num_heads, activation=nn.ReLU, last_bias=False)
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """Draw the weights as PyTorch draws linear layers."""
         self.mlp.reset_parameters()
 
     declares = Declares(translation_invariant=True, axes=2, real_valued=True)
 
     def surface(self, offset_R2: Num[Tensor, "R 2"]) -> Float[Tensor, "H R"]:
-        """Compute the network's output for the logarithm of each offset: [H, R], float32."""
         reach = torch.tensor([max(side - 1, 1) for side in self.window], device=offset_R2.device)
         scaled_R2 = offset_R2 / reach * 8
+        # log2(1 + 8|Δ|)/log2(8): 0 at no distance, and about 1 at the edge of the window; log2(8) is 3.
         scaled_R2 = scaled_R2.sign() * torch.log2(scaled_R2.abs() + 1) / 3
+        # Bounded as the authors bound it: between 0 and 16.
         return 16 * torch.sigmoid(self.mlp(scaled_R2)).T

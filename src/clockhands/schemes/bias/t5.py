@@ -8,7 +8,7 @@ from typing import Literal, final
 import torch
 from torch import nn
 
-from clockhands.errors import ConfigError
+from clockhands.errors import refuse_faults
 from clockhands.schemes.distance import DistanceBias
 from clockhands.schemes.position_checks import check_integer
 from clockhands.schemes.scheme import Declares
@@ -85,13 +85,16 @@ class T5Bias(DistanceBias):
         self.reset_parameters()
 
     def _check(self) -> None:
-        wrong = []
-        if self.num_buckets < 4 or (self.bidirectional and self.num_buckets % 2):
-            wrong.append(f"num_buckets is {self.num_buckets}; it must be at least 4, and even for both directions")
-        if self.max_distance <= self.one_side // 2:
-            wrong.append(f"max_distance is {self.max_distance}; it must exceed the {self.one_side // 2} exact buckets")
-        if wrong:
-            raise ConfigError(wrong, "scheme 't5'")
+        refuse_faults(
+            (
+                self.num_buckets < 4 or (self.bidirectional and self.num_buckets % 2),
+                f"num_buckets is {self.num_buckets}; it must be at least 4, and even for both directions",
+            ),
+            (
+                self.max_distance <= self.one_side // 2,
+                f"max_distance is {self.max_distance}; it must exceed the {self.one_side // 2} exact buckets",
+            ),
+        )
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
@@ -102,7 +105,6 @@ class T5Bias(DistanceBias):
 
     @property
     def declares(self) -> Declares:
-        """The promises of this instance: integer distances; without ``bidirectional``, keys to the left only."""
         return Declares(translation_invariant=True, causal_only=not self.bidirectional)
 
     def scale(self, head_dim: int) -> float:
@@ -111,21 +113,17 @@ class T5Bias(DistanceBias):
 
     def bucket(self, distance_R: Num[Tensor, "*R"]) -> Int[Tensor, "*R"]:
         """Return the bucket of each distance i - j; those of keys to the right come after those of keys to the left."""
+        # right=True: a distance that begins a bucket belongs to it.
         if not self.bidirectional:
             return torch.bucketize(distance_R.clamp(min=0).contiguous(), self.starts_N, right=True)
         one_side_R = torch.bucketize(distance_R.abs().contiguous(), self.starts_N, right=True)
         return one_side_R + (distance_R < 0) * self.one_side
 
     def compute_curve(self, distance_R: Num[Tensor, " R"]) -> Float[Tensor, "H R"]:
-        """Look up the number of each distance's bucket: [H, R], float32.
-
-        Raises PositionError for real-valued distances.
-        """
         check_integer(distance_R, "t5")
         return self.table_HN.float()[:, self.bucket(distance_R)] * self.bias_scale
 
     def to_hf_config(self) -> dict[str, int]:
-        """Return the number of buckets and the largest distance, under the keys of T5."""
         return {
             "relative_attention_num_buckets": self.num_buckets,
             "relative_attention_max_distance": self.max_distance,

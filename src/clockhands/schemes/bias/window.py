@@ -9,7 +9,7 @@ from typing import Any, final
 
 import torch
 
-from clockhands.errors import ConfigError
+from clockhands.errors import refuse
 from clockhands.schemes.distance import DistanceBias, compute_distances
 from clockhands.schemes.frequencies import check_axis, pair_coordinates
 from clockhands.schemes.scheme import AttentionInputs, Declares, KeyPositions, Keys, Positions, Queries, ScoreMod
@@ -53,38 +53,27 @@ class Window(DistanceBias):
         super().__init__()
         self.axis = check_axis("window", axis)
         self.left, self.right = left, left if right is None else right
-        if self.left < 0 or self.right < 0:
-            raise ConfigError(
-                [f"a window of {self.left} left and {self.right} right; both must be 0 or more"], "window"
-            )
+        refuse(
+            self.left < 0 or self.right < 0,
+            f"a window of {self.left} left and {self.right} right; both must be 0 or more",
+        )
         self.num_heads = num_heads
 
     @property
     def declares(self) -> Declares:
-        """The promises of a window: only distances matter, also real-valued, along as many coordinates as there are."""
         return Declares(translation_invariant=True, real_valued=True, axes=(self.axis or 0) + 1, more_axes=True)
 
     def to_hf_config(self) -> dict[str, Any] | None:
-        """Return ``sliding_window``, as in Mistral, which counts the query's own token; None with ``axis``.
-
-        What the window reaches to the right is left out: there a causal mask hides all keys.
-        """
+        """Return ``sliding_window``, as in Mistral, which counts the query's own token; None with ``axis``."""
         return {"sliding_window": self.left + 1} if self.axis is None else None
 
     def compute_curve(self, distance_R: Num[Tensor, " R"]) -> Float[Tensor, "H R"]:
-        """Return 0 at distances inside the window and -∞ outside: [H, R]."""
         return _mask(self._is_inside(distance_R)).expand(self.num_heads, -1)
 
     def is_on_line(self, qpos: Positions, kpos: KeyPositions) -> bool:
-        """Return whether one distance decides: positions have one coordinate, or ``axis`` chooses one."""
         return self.axis is not None or not qpos.dim() == kpos.dim() == 3
 
     def bias(self, at: AttentionInputs) -> Float[Tensor, "#B #H S T"]:
-        """Return 0 inside the window and -∞ outside: [B, H, S, T], sizes of 1 for what is the same.
-
-        Raises PositionError where queries and keys have different numbers of coordinates, and for positions without the
-        coordinate ``axis``.
-        """
         if self.is_on_line(at.qpos, at.kpos):
             return super().bias(at)
         distances = (compute_distances(q_BS, k_BT) for q_BS, k_BT in pair_coordinates(at.qpos, at.kpos, "window"))
@@ -93,10 +82,6 @@ class Window(DistanceBias):
     def score_mod(
         self, qpos: Positions, kpos: KeyPositions, q_BHSK: Queries | None = None, k_BHTK: Keys | None = None
     ) -> ScoreMod:
-        """Make a FlexAttention ``score_mod``: of one coordinate it looks distances up, of several it compares each.
-
-        Raises PositionError as ``bias`` does, and for real-valued positions of one coordinate.
-        """
         if self.is_on_line(qpos, kpos):
             return super().score_mod(qpos, kpos, q_BHSK, k_BHTK)
         coordinates, inside = pair_coordinates(qpos, kpos, "window"), self._is_inside

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from clockhands.errors import ConfigError
+from clockhands.errors import refuse
 from clockhands.schemes.content.running_sum import accumulate, read_sums
 from clockhands.schemes.frequencies import choose_working_dtype
 from clockhands.schemes.rotary.rotation import Layout, rotate_pairs
@@ -46,18 +46,16 @@ class CARoPE(Scheme):
         self, d_model: int, num_heads: int, head_dim: int, *, first_power: int = 1, layout: Layout = "half"
     ) -> None:
         super().__init__()
-        if head_dim % 2 or first_power not in (0, 1):
-            raise ConfigError(
-                [f"carope rotates pairs by powers from 0 or 1; head_dim is {head_dim}, first {first_power}"],
-                "carope",
-            )
+        refuse(
+            head_dim % 2 or first_power not in (0, 1),
+            f"carope rotates pairs by powers from 0 or 1; head_dim is {head_dim}, first {first_power}",
+        )
         self.layout, self.first_power, self.pairs = layout, first_power, head_dim // 2
         self.turn_HD = nn.Parameter(torch.empty(num_heads, d_model))
         self.reset_parameters()
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """Draw the weights from N(0, 0.02²)."""
         nn.init.normal_(self.turn_HD, std=0.02)
 
     declares = Declares(translation_invariant=True, causal_only=True, real_valued=True, axes=None)
@@ -70,7 +68,6 @@ class CARoPE(Scheme):
         return accumulate(base_BHS[..., None] ** power_F, past_BHTA)
 
     def rotate(self, q_BHSK: Queries, k_BHTK: Keys, qpos: Positions, kpos: KeyPositions) -> Rotated:
-        """Rotate queries [B, H, S, K] and keys [B, H, T, K] by the angles that ``locate`` gave them."""
         qangle_BHSF, kangle_BHTF = read_sums(qpos), read_sums(kpos)
         return rotate_by_angles(q_BHSK, qangle_BHSF, self.layout), rotate_by_angles(k_BHTK, kangle_BHTF, self.layout)
 

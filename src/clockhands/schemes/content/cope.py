@@ -67,10 +67,12 @@ def _read_at_counts(
 ) -> Float[Tensor, "*any S T"]:
     """Return q_i·e(p_ij), [..., S, T]: the counts p of the logits' gates, and between q·e of the two next to each."""
     gate_ST = torch.sigmoid(logits_ST.float()).masked_fill(~mask_ST, 0.0)
+    # Σ_{t=j..i} g_it (equation 4): a running sum from the query back, which is one of the reversed row.
     count_ST = gate_ST.flip(-1).cumsum(-1).flip(-1).clamp(max=at_SP.shape[-1] - 1)
     low_ST = count_ST.floor()
     index_ST = low_ST.long()
     # The step after the last vector is never taken: there the count is a whole number.
     step_SP = torch.nn.functional.pad(at_SP.diff(dim=-1), (0, 1))
     share_ST = (count_ST - low_ST).to(at_SP.dtype)
+    # (1 - s)·a + s·b as a + s·(b - a).
     return torch.addcmul(at_SP.gather(-1, index_ST), share_ST, step_SP.gather(-1, index_ST))

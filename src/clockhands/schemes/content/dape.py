@@ -60,17 +60,14 @@ class DAPE(Scheme):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """Draw the bias as it draws itself, and the network as PyTorch draws linear layers."""
         self.base.reset_parameters()
         self.mlp.reset_parameters()
 
     @property
     def declares(self) -> Declares:
-        """The promises of the bias that this instance adapts."""
         return self.base.declares
 
     def logits(self, logits_BHST: Logits, mask_BHST: MaskedPairs, at: AttentionInputs) -> Logits:
-        """Add the bias, and what the network makes of logits and bias, to the logits: [B, H, S, T]."""
         bias_BHST = self.base.bias(at).expand_as(logits_BHST)
         if not reads_in_pieces(logits_BHST, bias_BHST, *self.parameters()):
             # Logits and biases of all heads are the 2H inputs of a small network, pair by pair.

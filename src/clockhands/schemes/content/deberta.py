@@ -8,7 +8,7 @@ from typing import Any, Literal, final
 import torch
 from torch import nn
 
-from clockhands.errors import ConfigError
+from clockhands.errors import refuse
 from clockhands.schemes.distance import compute_distances
 from clockhands.schemes.position_checks import check_integer
 from clockhands.schemes.scheme import AttentionInputs, Declares, Scheme
@@ -75,11 +75,10 @@ class DeBERTa(Scheme):
         p2c: Literal["paper", "code"] = "paper",
     ) -> None:
         super().__init__()
-        if span < 1 or buckets < 0 or buckets % 2 or (buckets and not 2 <= buckets // 2 < span - 1):
-            raise ConfigError(
-                [f"span {span} with {buckets} buckets; buckets are 0, or even, at least 4 and below 2·(span - 1)"],
-                "deberta",
-            )
+        refuse(
+            span < 1 or buckets < 0 or buckets % 2 or (buckets and not 2 <= buckets // 2 < span - 1),
+            f"span {span} with {buckets} buckets; buckets are 0, or even, at least 4 and below 2·(span - 1)",
+        )
         self.head_dim, self.num_heads, self.terms, self.p2c = head_dim, num_heads, terms.split("+"), p2c
         self.span, self.buckets = span, buckets
         self.side = buckets or span
@@ -123,14 +122,12 @@ class DeBERTa(Scheme):
         if self.buckets:
             far = torch.bucketize(distance_BST.abs().contiguous(), self.ends_N)
             bucket = torch.where(far == 0, distance_BST.abs(), far + self.buckets // 2)
+            # Buckets are counted by |i - j|, and the sign says on which side.
             distance_BST = bucket * distance_BST.sign()
         return (distance_BST + self.side).clamp(0, 2 * self.side - 1)
 
     def bias(self, at: AttentionInputs) -> Float[Tensor, "B H S T"]:
-        """Return content-to-position and position-to-content, scaled: [B, H, S, T].
-
-        Raises PositionError for real-valued positions and for several coordinates.
-        """
+        """Return content-to-position and position-to-content, scaled: [B, H, S, T]."""
         distance_BST = compute_distances(at.qpos, at.kpos)
         check_integer(distance_BST, "deberta")
         terms = []
@@ -149,5 +146,6 @@ class DeBERTa(Scheme):
         """Multiply x with every projected position of the table, and gather the one of each pair: [B, H, S, T]."""
         dtype = x_BHSK.dtype
         table_RD = nn.functional.linear(self.table_RD.to(dtype), layer.weight.to(dtype), layer.bias.to(dtype))
+        # Every row of the table is multiplied once, and pairs look the product up: 2k columns, and no vector a pair.
         at_BHSR = x_BHSK @ table_RD.unflatten(-1, (self.num_heads, self.head_dim)).permute(1, 2, 0)
         return at_BHSR.gather(-1, row_BST[:, None].expand(*x_BHSK.shape[:3], row_BST.shape[-1]))

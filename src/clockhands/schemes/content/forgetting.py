@@ -52,7 +52,6 @@ class Forgetting(Scheme):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """Draw the weights from N(0, 0.02²) and set the biases to ``start``."""
         nn.init.normal_(self.gate_HD, std=0.02)
         if self.start_H is not None:
             self.start_H.fill_(self.start)
@@ -68,5 +67,5 @@ class Forgetting(Scheme):
         return accumulate(step_BHS[..., None], past_BHTA)
 
     def bias(self, at: AttentionInputs) -> Float[Tensor, "B H S T"]:
-        """Return c_i - c_j of every pair: [B, H, S, T]."""
+        # ln Π f = Σ ln f: what lies between two tokens is the difference of their running sums.
         return subtract_sums(at.qpos, at.kpos)

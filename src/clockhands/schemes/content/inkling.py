@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from clockhands.errors import ConfigError
+from clockhands.errors import refuse
 from clockhands.schemes.frequencies import drop_axis
 from clockhands.schemes.position_checks import check_integer
 from clockhands.schemes.scheme import (
@@ -68,41 +68,38 @@ class Inkling(Scheme):
     ) -> None:
         super().__init__()
         self.num_heads, self.extent, self.sharpen_after, self.slope = num_heads, extent, sharpen_after, slope
-        if sharpen_after is not None and sharpen_after < 1:
-            raise ConfigError([f"inkling.sharpen_after is {sharpen_after}, but must be at least 1"], "the scheme")
+        refuse(
+            sharpen_after is not None and sharpen_after < 1,
+            f"inkling.sharpen_after is {sharpen_after}, but must be at least 1",
+        )
         self.mixture_GD = nn.Parameter(torch.empty(num_heads * rank, d_model))
         self.basis_GR = nn.Parameter(torch.empty(rank, extent))
         self.reset_parameters()
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """Draw mixtures and basis from N(0, 0.02²)."""
         for parameter in self.parameters():
             nn.init.normal_(parameter, std=0.02)
 
     @property
     def declares(self) -> Declares:
-        """The promises of Inkling: only distances matter, and they are integers; τ depends on the query's position."""
         return Declares(translation_invariant=self.sharpen_after is None)
 
     def active_hooks(self) -> frozenset[str]:
         return type(self).hooks() - (frozenset({"rotate"}) if self.sharpen_after is None else frozenset())
 
     def rotate(self, q_BHSK: Queries, k_BHTK: Keys, qpos: Positions, kpos: KeyPositions) -> Rotated:
-        """Multiply queries [B, H, S, K] by τ; keys stay as they are."""
         if self.sharpen_after is None:
             return q_BHSK, k_BHTK
         return (q_BHSK.float() * self._tau(qpos)).to(q_BHSK.dtype), k_BHTK
 
     def _tau(self, place_BHSA: Tensor) -> Float[Tensor, "B H S 1"]:
+        # (p + 1)/n0, and 1 up to n0 tokens, whose logarithm is 0.
         count_BHS1 = (place_BHSA[..., :1] + 1) / (self.sharpen_after or 1)
         return 1 + self.slope * torch.log(count_BHS1.clamp(min=1.0))
 
     def locate(self, x_BSD: States, pos_BS: Positions, past_BHTA: Places | None) -> Float[Tensor, "B H S A"]:
-        """Return position and mixture of each token, in float32: [B, H, S, 1 + rank].
-
-        Raises PositionError for real-valued positions and for several coordinates.
-        """
+        """Return position and mixture of each token, in float32: [B, H, S, 1 + rank]."""
         check_integer(pos_BS, "inkling")
         # In float32, since coordinates are cached in it.
         mixture_BSG = F.linear(x_BSD.float(), self.mixture_GD.float())
@@ -112,8 +109,10 @@ class Inkling(Scheme):
 
     def bias(self, at: AttentionInputs) -> Float[Tensor, "B H S T"]:
         """Return each query's mixture of the basis at the distance of each key: [B, H, S, T]; 0 outside the basis."""
+        # The logit of each distance for each query; pairs look it up by their distance.
         profile_BHSR = at.qpos[..., 1:] @ self.basis_GR.float()
         distance_BHST = (at.qpos[..., :1] - at.kpos[..., :1].transpose(-1, -2)).long()
         inside_BHST = (distance_BHST >= 0) & (distance_BHST < self.extent)
         bias_BHST = profile_BHSR.gather(-1, distance_BHST.clamp(0, self.extent - 1)).where(inside_BHST, 0.0)
+        # τ multiplies all of a logit: q·k through the query, and the bias here.
         return bias_BHST if self.sharpen_after is None else bias_BHST * self._tau(at.qpos)

@@ -67,7 +67,6 @@ class PaTH(Scheme):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """Draw the weights as PyTorch draws linear layers and convolutions of one channel."""
         for layer in (self.beta, self.down, self.up, self.gate):
             if layer is not None:
                 layer.reset_parameters()
@@ -76,13 +75,11 @@ class PaTH(Scheme):
     declares = Declares(translation_invariant=True, causal_only=True, real_valued=True)
 
     def locate(self, x_BSD: States, pos_BS: Positions, past_BHTA: Places | None) -> Float[Tensor, "B H S A"]:
-        """Return position, β, w, w before the convolution, and the gates' sums, in float32: [B, H, S, 2 + 2K], or + 2.
-
-        Raises PositionError for positions of several coordinates.
-        """
+        """Return position, β, w, w before the convolution, and the gates' sums: [B, H, S, 2 + 2K], or + 2, float32."""
         x, width = x_BSD.float(), self.head_dim
         raw_BSD = F.linear(F.linear(x, self.down.weight.float()), self.up.weight.float())
         raw_BHSK = raw_BSD.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+        # β between 0 and 2: a reflection multiplies w by 1 - β, which lies between -1 and 1.
         beta_BSH = 2 * torch.sigmoid(F.linear(x, self.beta.weight.float(), self.beta.bias.float()))
         pos_BHS1 = drop_axis(pos_BS, "path").float()[:, None, :, None].expand(-1, self.num_heads, -1, -1)
         sums = 0 if self.gate is None else 2

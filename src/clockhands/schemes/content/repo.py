@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from clockhands.errors import ConfigError
+from clockhands.errors import refuse
 from clockhands.schemes.content.carope import rotate_by_angles
 from clockhands.schemes.frequencies import check_above_zero, compute_angles, compute_frequencies
 from clockhands.schemes.rotary.rotation import Layout
@@ -54,8 +54,7 @@ class RePo(Scheme):
         layout: Layout = "half",
     ) -> None:
         super().__init__()
-        if head_dim % 2:
-            raise ConfigError([f"repo rotates pairs of channels; head_dim is {head_dim}, which is odd"], "repo")
+        refuse(head_dim % 2, f"repo rotates pairs of channels; head_dim is {head_dim}, which is odd")
         self.head_dim, self.base, self.layout = head_dim, check_above_zero("repo.base", base), layout
         hidden = max(d_model // 8, 1) if hidden is None else hidden
         self.gate = nn.Linear(d_model, hidden, bias=False)
@@ -64,14 +63,12 @@ class RePo(Scheme):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """Draw the weights as PyTorch draws linear layers."""
         for layer in (self.gate, self.content, self.place):
             layer.reset_parameters()
 
     declares = Declares(translation_invariant=True, real_valued=True, axes=None)
 
     def locate(self, x_BSD: States, pos_BS: Positions, past_BHTA: Places | None) -> Float[Tensor, "B H S 1"]:
-        """Return the place of each token for each head, in float32: [B, H, S, 1]."""
         x = x_BSD.float()
         gate = F.linear(x, self.gate.weight.float())
         content = F.linear(x, self.content.weight.float())

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from clockhands.errors import ConfigError
+from clockhands.errors import refuse
 from clockhands.schemes.content.carope import rotate_by_angles
 from clockhands.schemes.content.running_sum import accumulate, read_sums
 from clockhands.schemes.frequencies import check_above_zero, compute_frequencies, drop_axis
@@ -85,14 +85,11 @@ class SelectiveRoPE(Scheme):
         gated: bool = False,
     ) -> None:
         super().__init__()
-        if head_dim % 2 or d_model % num_heads or rank < 1 or taps < 1:
-            raise ConfigError(
-                [
-                    f"selective-rope needs an even head_dim ({head_dim}), heads that divide d_model ({num_heads}, "
-                    f"{d_model}), and a rank and taps of at least 1 ({rank}, {taps})"
-                ],
-                "selective-rope",
-            )
+        refuse(
+            head_dim % 2 or d_model % num_heads or rank < 1 or taps < 1,
+            f"selective-rope needs an even head_dim ({head_dim}), heads that divide d_model ({num_heads}, "
+            f"{d_model}), and a rank and taps of at least 1 ({rank}, {taps})",
+        )
         self.num_heads, self.head_dim, self.base = num_heads, head_dim, check_above_zero("selective-rope.base", base)
         self.down = nn.Linear(d_model, rank, bias=False)
         self.up = nn.Linear(rank, num_heads * head_dim // 2, bias=False)
@@ -102,7 +99,6 @@ class SelectiveRoPE(Scheme):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """Draw the weights as PyTorch draws linear layers and convolutions of one channel."""
         for layer in (self.down, self.up, self.gate):
             if layer is not None:
                 layer.reset_parameters()
@@ -111,10 +107,7 @@ class SelectiveRoPE(Scheme):
     declares = Declares(translation_invariant=True, causal_only=True, real_valued=True)
 
     def locate(self, x_BSD: States, pos_BS: Positions, past_BHTA: Places | None) -> Float[Tensor, "B H S A"]:
-        """Return position, running sums as two parts, and the numbers before the convolution: [B, H, S, 1 + 3F].
-
-        Raises PositionError for positions of several coordinates.
-        """
+        """Return position, running sums as two parts, and the numbers before the convolution: [B, H, S, 1 + 3F]."""
         x = F.normalize(x_BSD.float().unflatten(-1, (self.num_heads, -1)), dim=-1).flatten(-2)
         step = F.linear(F.linear(x, self.down.weight.float()), self.up.weight.float())
         step_BHSF = step.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
@@ -129,7 +122,6 @@ class SelectiveRoPE(Scheme):
         return torch.cat([pos_BHS1, accumulate(smooth_BHSF, past[1]), step_BHSF], dim=-1)
 
     def rotate(self, q_BHSK: Queries, k_BHTK: Keys, qpos: Positions, kpos: KeyPositions) -> Rotated:
-        """Rotate queries [B, H, S, K] and keys [B, H, T, K] by the running sums times the temperatures."""
         return self._rotate(q_BHSK, qpos), self._rotate(k_BHTK, kpos)
 
     def _rotate(self, x_BHSK: Tensor, pos_BHSA: Tensor) -> Tensor:

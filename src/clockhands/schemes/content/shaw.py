@@ -7,7 +7,7 @@ from typing import Any, final
 import torch
 from torch import nn
 
-from clockhands.errors import ConfigError
+from clockhands.errors import refuse
 from clockhands.schemes.distance import compute_distances
 from clockhands.schemes.position_checks import check_integer
 from clockhands.schemes.scheme import AttentionInputs, Declares, KeyPositions, Positions, Scheme
@@ -45,8 +45,7 @@ class Shaw(Scheme):
 
     def __init__(self, head_dim: int, *, clip: int = 16, values: bool = True) -> None:
         super().__init__()
-        if clip < 0:
-            raise ConfigError([f"clip is {clip}; the furthest distance told apart must be 0 or more"], "scheme 'shaw'")
+        refuse(clip < 0, f"clip is {clip}; the furthest distance told apart must be 0 or more")
         self.clip, self.head_dim = clip, head_dim
         self.keys_RK = nn.Parameter(torch.empty(2 * clip + 1, head_dim))
         self.values_RK = nn.Parameter(torch.empty(2 * clip + 1, head_dim)) if values else None
@@ -61,7 +60,6 @@ class Shaw(Scheme):
     declares = Declares(translation_invariant=True)
 
     def active_hooks(self) -> frozenset[str]:
-        """Return ``bias``, and ``values`` where the values have a table."""
         return frozenset({"bias"} if self.values_RK is None else {"bias", "values"})
 
     def to_hf_config(self) -> dict[str, Any] | None:
@@ -82,6 +80,7 @@ class Shaw(Scheme):
 
     def bias(self, at: AttentionInputs) -> Float[Tensor, "B H S T"]:
         """Return q_i·a^K_w/√d_head, gathered from the product with the whole table: [B, H, S, T]."""
+        # A query is multiplied with each of the 2k + 1 vectors once, and pairs look the product up.
         at_BHSR = at.q @ self.keys_RK.to(at.q.dtype).T * self.scale(self.head_dim)
         index_BHST = self.index(at.qpos, at.kpos).expand(*at_BHSR.shape[:3], at.k.shape[2])
         return at_BHSR.gather(-1, index_BHST)
@@ -89,10 +88,7 @@ class Shaw(Scheme):
     def values(
         self, out_BHSK: Float[Tensor, "B H S K"], weights_BHST: Float[Tensor, "B H S T"], at: AttentionInputs
     ) -> Float[Tensor, "B H S K"]:
-        """Add Σ_j α_ij a^V_w to the values: [B, H, S, K].
-
-        The weights are collected by distance first, so that no S x T x K tensor exists.
-        """
+        """Add Σ_j α_ij a^V_w to the values: [B, H, S, K]."""
         if self.values_RK is None:
             return out_BHSK
         collected_BHSR = weights_BHST.new_zeros(*weights_BHST.shape[:3], 2 * self.clip + 1)

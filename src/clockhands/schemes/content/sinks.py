@@ -46,7 +46,6 @@ class Sinks(Scheme):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """Set the logits of all sinks to ``start``."""
         self.sink_H.fill_(self.start)
 
     declares = Declares(translation_invariant=True, real_valued=True, axes=None)
@@ -62,6 +61,7 @@ class Sinks(Scheme):
 
 def softmax_with_sinks(logits_BHST: Float[Tensor, "B H S T"], sink_H: Float[Tensor, " H"]) -> Float[Tensor, "B H S T"]:
     """Return the softmax over the keys and a sink of each head, without the sink: [B, H, S, T]."""
+    # e^s joins the denominator as one more column, and the column is cut off again.
     sink_BHS1 = sink_H.to(logits_BHST.dtype)[:, None, None].expand(*logits_BHST.shape[:3], 1)
     return torch.softmax(torch.cat([logits_BHST, sink_BHS1], dim=-1), dim=-1)[..., :-1]
 

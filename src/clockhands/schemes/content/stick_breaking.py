@@ -41,10 +41,7 @@ class StickBreaking(Scheme):
     declares = Declares(translation_invariant=True, causal_only=True, real_valued=True)
 
     def weigh(self, logits_BHST: Logits, at: AttentionInputs) -> Logits:
-        """Return the weights, from the query backwards: [B, H, S, T]; a masked key takes nothing and lets all pass.
-
-        Products are computed as sums of logarithms.
-        """
+        """Return the weights, from the query backwards: [B, H, S, T]; a masked key takes nothing and lets all pass."""
         q_at, k_at = drop_axis(at.qpos, "stick-breaking"), drop_axis(at.kpos, "stick-breaking")
         masked = logits_BHST == -torch.inf
         if not self.attend_current:
@@ -54,4 +51,5 @@ class StickBreaking(Scheme):
         left_BHST = F.logsigmoid(-logits).masked_fill(masked, 0.0)
         # The sum over the keys between this one and the query, from the right.
         between_BHST = left_BHST.flip(-1).cumsum(-1).flip(-1) - left_BHST
+        # σ(z)·Π (1 - σ(z)) as the exponential of a sum of logarithms: a product of many factors would be rounded to 0.
         return torch.exp(F.logsigmoid(logits) + between_BHST).masked_fill(masked, 0.0)

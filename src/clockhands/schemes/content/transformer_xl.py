@@ -7,7 +7,7 @@ from typing import final
 import torch
 from torch import nn
 
-from clockhands.errors import ConfigError
+from clockhands.errors import refuse
 from clockhands.schemes.frequencies import (
     check_above_zero,
     choose_working_dtype,
@@ -50,8 +50,7 @@ class TransformerXL(Scheme):
 
     def __init__(self, d_model: int, num_heads: int, head_dim: int, *, base: float = 10_000.0) -> None:
         super().__init__()
-        if d_model % 2:
-            raise ConfigError([f"the sinusoid needs an even width, but d_model is {d_model}"], "transformer-xl")
+        refuse(d_model % 2, f"the sinusoid needs an even width, but d_model is {d_model}")
         self.head_dim, self.base, self.d_model = head_dim, check_above_zero("transformer-xl.base", base), d_model
         self.project_HKD = nn.Parameter(torch.empty(num_heads, head_dim, d_model))
         self.u_HK = nn.Parameter(torch.empty(num_heads, head_dim))
@@ -67,20 +66,16 @@ class TransformerXL(Scheme):
     declares = Declares(translation_invariant=True, real_valued=True)
 
     def bias(self, at: AttentionInputs) -> Float[Tensor, "B H S T"]:
-        """Return u·k_j + (q_i + v)·W_R R_{i-j}, scaled: [B, H, S, T].
-
-        By the addition theorem the second term is the product of W_Rᵀ(q_i + v), rotated to the query's position, with
-        the sinusoid of the key's position: no table of distances, and no limit on what positions are.
-        """
+        """Return u·k_j + (q_i + v)·W_R R_{i-j}, scaled: [B, H, S, T]."""
         dtype, omega_F = at.q.dtype, compute_frequencies(self.d_model, self.base, device=at.q.device)
         qpos, kpos = drop_axis(at.qpos, "transformer-xl"), drop_axis(at.kpos, "transformer-xl")
-        (q_cos, q_sin), (k_cos, k_sin) = (
-            compute_cos_sin(pos, omega_F, choose_working_dtype(dtype)) for pos in (qpos, kpos)
-        )
+        wide = choose_working_dtype(dtype)
+        q_cos, q_sin = compute_cos_sin(qpos, omega_F, wide)
+        k_cos, k_sin = compute_cos_sin(kpos, omega_F, wide)
+        q_cos, q_sin = q_cos[:, None], q_sin[:, None]
         # W_R is applied to the query once, and not to every R_{i-j}.
         query_BHSD = (at.q + self.v_HK.to(dtype)[:, None]) @ self.project_HKD.to(dtype)
-        sine_BHSF, cosine_BHSF = query_BHSD.to(choose_working_dtype(dtype)).chunk(2, dim=-1)
-        q_cos, q_sin = q_cos[:, None], q_sin[:, None]
+        sine_BHSF, cosine_BHSF = query_BHSD.to(wide).chunk(2, dim=-1)
         # sin(iω)cos(jω) - cos(iω)sin(jω) = sin((i - j)ω): the sinusoid of the distance by the addition theorem.
         rotated_BHSD = torch.cat(
             [sine_BHSF * q_sin + cosine_BHSF * q_cos, cosine_BHSF * q_sin - sine_BHSF * q_cos], dim=-1

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from clockhands.errors import ConfigError
+from clockhands.errors import refuse
 from clockhands.schemes.bias.t5 import T5Bias
 from clockhands.schemes.frequencies import drop_axis
 from clockhands.schemes.position_checks import check_integer, check_length
@@ -58,8 +58,7 @@ class TUPE(Scheme):
         untie_first: bool = True,
     ) -> None:
         super().__init__()
-        if max_length < 1:
-            raise ConfigError([f"max_length is {max_length}; the table needs at least one position"], "tupe")
+        refuse(max_length < 1, f"max_length is {max_length}; the table needs at least one position")
         self.head_dim, self.num_heads, self.max_length, self.untie_first = head_dim, num_heads, max_length, untie_first
         self.table_PD = nn.Parameter(torch.empty(max_length + (2 if untie_first else 0), d_model))
         self.norm = nn.LayerNorm(d_model)
@@ -70,7 +69,6 @@ class TUPE(Scheme):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """Draw the table from N(0, 0.02²), and the rest as PyTorch does."""
         nn.init.normal_(self.table_PD, std=0.02)
         for part in (self.norm, self.to_query, self.to_key, self.relative):
             if part is not None:
@@ -78,7 +76,6 @@ class TUPE(Scheme):
 
     @property
     def declares(self) -> Declares:
-        """The promises of this instance: a table of ``max_length`` positions; others are refused."""
         return Declares(max_length=self.max_length, beyond="raise")
 
     def scale(self, head_dim: int) -> float:
@@ -87,22 +84,16 @@ class TUPE(Scheme):
 
     def correlation(self) -> Float[Tensor, "H P P"]:
         """Return (p U_Q)(p U_K)ᵀ/√(2d) for all rows of the table: [H, P, P], at least in float32."""
-        norm, wide = self.norm, torch.promote_types(self.table_PD.dtype, torch.float32)
+        norm, heads, wide = self.norm, self.num_heads, torch.promote_types(self.table_PD.dtype, torch.float32)
         table_PD = self.table_PD.to(wide)
         p_PD = F.layer_norm(table_PD, table_PD.shape[-1:], norm.weight.to(wide), norm.bias.to(wide), norm.eps)
-        query, key = (
-            F.linear(p_PD, layer.weight.to(wide), layer.bias.to(wide))
-            .unflatten(-1, (self.num_heads, -1))
-            .transpose(0, 1)
-            for layer in (self.to_query, self.to_key)
-        )
-        return query @ key.transpose(-1, -2) * self.scale(self.head_dim)
+        query_PE = F.linear(p_PD, self.to_query.weight.to(wide), self.to_query.bias.to(wide))
+        key_PE = F.linear(p_PD, self.to_key.weight.to(wide), self.to_key.bias.to(wide))
+        query_HPK = query_PE.unflatten(-1, (heads, -1)).transpose(0, 1)
+        key_HPK = key_PE.unflatten(-1, (heads, -1)).transpose(0, 1)
+        return query_HPK @ key_HPK.transpose(-1, -2) * self.scale(self.head_dim)
 
     def bias(self, at: AttentionInputs) -> Float[Tensor, "#B H S T"]:
-        """Return the correlation of the positions of every pair: [B, H, S, T].
-
-        Raises PositionError for positions that are real-valued, of several coordinates, or outside the table.
-        """
         qpos, kpos = drop_axis(at.qpos, "tupe"), drop_axis(at.kpos, "tupe")
         for pos in (qpos, kpos):
             check_integer(pos, "tupe")

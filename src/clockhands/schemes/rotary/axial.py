@@ -95,7 +95,6 @@ class Axial(Rotary):
 
     @property
     def declares(self) -> Declares:
-        """The promises of this instance: only differences matter; real-valued positions of ``axes`` coordinates."""
         return Declares(translation_invariant=True, real_valued=True, axes=self.axes)
 
     def frequencies(self, axis: int, device: torch.device | str | None = None) -> Float[Tensor, " F"]:
@@ -106,10 +105,6 @@ class Axial(Rotary):
         return compute_frequencies(self.shares[axis], self.bases[axis], device=device) * self.unit
 
     def compute_cos_sin(self, pos: Num[Tensor, "B ..."], dtype: torch.dtype) -> CosSin:
-        """Return cosine and sine of every pair's angle, [#B, #H, S, F], from angles in float64.
-
-        Raises PositionError for positions with another number of coordinates.
-        """
         own = take_shared_row(check_axes(pos, self.axes, "axial"))
         waves = [
             compute_cos_sin(own[..., axis], self.frequencies(axis, own.device), dtype) for axis in range(self.axes)

@@ -7,7 +7,7 @@ from typing import final
 
 import torch
 
-from clockhands.errors import ConfigError
+from clockhands.errors import refuse
 from clockhands.schemes.rotary.rotation import Layout
 from clockhands.schemes.rotary.trained_length import require_trained_length
 from clockhands.schemes.rotary.two_rotations import FarPairs, TwoRotations
@@ -59,19 +59,15 @@ class DualChunk(TwoRotations):
         super().__init__("dual-chunk", head_dim, base, layout)
         self.length = require_trained_length("dual-chunk", original_length, least=2)
         self.chunk = 3 * self.length // 4 if chunk is None else chunk
-        if not 1 <= self.chunk < self.length:
-            raise ConfigError(
-                [
-                    f"dual-chunk.chunk is {self.chunk}, but must be at least 1 and below original_length, which is "
-                    f"{self.length}"
-                ],
-                "the scheme",
-            )
+        refuse(
+            not 1 <= self.chunk < self.length,
+            f"dual-chunk.chunk is {self.chunk}, but must be at least 1 and below original_length, which is "
+            f"{self.length}",
+        )
 
     declares = Declares(causal_only=True, real_valued=True)
 
     def list_far_pairs(self, qpos: Num[Tensor, "B S"], kpos: Num[Tensor, "B T"]) -> Iterator[FarPairs]:
-        """Return where queries and keys stand for keys of the chunk before, and for those of all earlier chunks."""
         qchunk_BS = torch.div(qpos, self.chunk, rounding_mode="floor")
         kchunk_BT = torch.div(kpos, self.chunk, rounding_mode="floor")
         # 0: the same chunk, 1: neighbours, more: far.

@@ -8,7 +8,7 @@ from typing import Literal, final
 import torch
 from torch import nn
 
-from clockhands.errors import ConfigError
+from clockhands.errors import refuse
 from clockhands.schemes.frequencies import check_above_zero, compute_angles, compute_frequencies, drop_axis
 from clockhands.schemes.rotary.rotation import CosSin, Layout, Rotary, check_pairs
 from clockhands.schemes.rotary.trained_length import require_trained_length
@@ -72,13 +72,13 @@ class FoPE(Rotary):
         self.normalise, self.rest = normalise, rest
         self.original_length = require_trained_length("fope", original_length)
         slowest = 2 * math.pi / self.original_length
+        # Frequencies that come round at least once within L: θ_f >= 2π/L.
         self.kept = sum(base ** (-2 * c / head_dim) >= slowest for c in range(head_dim // 2))
         self.waving = min(self.kept, head_dim // 4)
-        if self.waving < 1:
-            raise ConfigError(
-                [f"fope keeps no frequency: none comes round within original_length, which is {self.original_length}"],
-                "the scheme",
-            )
+        refuse(
+            self.waving < 1,
+            f"fope keeps no frequency: none comes round within original_length, which is {self.original_length}",
+        )
         shape = (num_heads, self.kept, self.waving)
         self.cos_HFG = nn.Parameter(torch.empty(shape), requires_grad=learned)
         self.sin_HFG = nn.Parameter(torch.empty(shape), requires_grad=learned)
@@ -87,24 +87,17 @@ class FoPE(Rotary):
     declares = Declares(real_valued=True)
 
     def compute_cos_sin(self, pos: Num[Tensor, "B ..."], dtype: torch.dtype) -> CosSin:
-        """Return the sums that stand for cosine and sine of every pair: [#B, H, S, F].
-
-        Raises PositionError for positions of several coordinates.
-        """
         own = drop_axis(pos, "fope")
         omega_F = compute_frequencies(self.head_dim, self.base, device=own.device)[: self.kept]
         angle = compute_angles(own[:, None] if own.dim() == 2 else own, omega_F)
         # Each pair is a sum of waves: its own and a little of the others.
-        mixed = (
-            wave @ self._coefficients(by_HFG, wave.dtype)
-            for wave, by_HFG in ((angle.cos(), self.cos_HFG), (angle.sin(), self.sin_HFG))
-        )
-        spare = (0, self.head_dim // 2 - self.waving)
-        cos, sin = (wave.to(dtype) for wave in mixed)
-        cos = torch.nn.functional.pad(cos, spare, value=1.0)
-        return cos, torch.nn.functional.pad(sin, spare, value=1.0 if self.rest == "code" else 0.0)
+        cos = (angle.cos() @ self._coefficients(self.cos_HFG, angle.dtype)).to(dtype)
+        sin = (angle.sin() @ self._coefficients(self.sin_HFG, angle.dtype)).to(dtype)
+        spare, rest = (0, self.head_dim // 2 - self.waving), 1.0 if self.rest == "code" else 0.0
+        return nn.functional.pad(cos, spare, value=1.0), nn.functional.pad(sin, spare, value=rest)
 
     def _coefficients(self, by_HFG: Tensor, dtype: torch.dtype) -> Tensor:
+        # Divided by their sum, the cosines of a pair add up to 1 at position 0, as one cosine does.
         by_HFG = by_HFG.to(dtype)
         return by_HFG / by_HFG.sum(-2, keepdim=True) if self.normalise else by_HFG
 

@@ -7,7 +7,7 @@ from typing import Literal, final
 import torch
 from torch import nn
 
-from clockhands.errors import ConfigError
+from clockhands.errors import refuse
 from clockhands.schemes.frequencies import (
     check_above_zero,
     choose_angle_dtype,
@@ -63,8 +63,7 @@ class GRAPE(Scheme):
         base: float = 10_000.0,
     ) -> None:
         super().__init__()
-        if form == "planes" and head_dim % 2:
-            raise ConfigError([f"planes pair channels; head_dim is {head_dim}, which is odd"], "grape")
+        refuse(form == "planes" and head_dim % 2, f"planes pair channels; head_dim is {head_dim}, which is odd")
         self.form, self.head_dim, self.base = form, head_dim, check_above_zero("grape.base", base)
         self.rotates_by_head = per_head or form == "rank-2"
         heads = num_heads if self.rotates_by_head else 1

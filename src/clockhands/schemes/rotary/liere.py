@@ -8,7 +8,7 @@ from typing import Literal, final
 import torch
 from torch import nn
 
-from clockhands.errors import ClockhandsWarning, ConfigError
+from clockhands.errors import ClockhandsWarning, refuse_faults
 from clockhands.schemes.frequencies import check_axes, choose_angle_dtype, choose_working_dtype, take_shared_row
 from clockhands.schemes.scheme import Declares, KeyPositions, Keys, Positions, Queries, Rotated, Scheme
 from clockhands.shapes import Float, Num, Tensor
@@ -61,15 +61,14 @@ class LieRE(Scheme):
     ) -> None:
         super().__init__()
         blocks = head_dim // block if block > 1 and head_dim % block == 0 else 0
-        wrong = (
-            [] if blocks else [f"liere.block is {block}, but must be above 1 and divide head_dim, which is {head_dim}"]
+        refuse_faults(
+            (not blocks, f"liere.block is {block}, but must be above 1 and divide head_dim, which is {head_dim}"),
+            (axes < 1, f"liere.axes is {axes}, but must be at least 1"),
+            (
+                form == "partition" and blocks < axes,
+                f"liere.form 'partition' gives each of {axes} axes a block, and there are {blocks} of {block}",
+            ),
         )
-        if axes < 1:
-            wrong.append(f"liere.axes is {axes}, but must be at least 1")
-        if form == "partition" and blocks < axes:
-            wrong.append(f"liere.form 'partition' gives each of {axes} axes a block, and there are {blocks} of {block}")
-        if wrong:
-            raise ConfigError(wrong, "the scheme")
         self.axes, self.block, self.form, self.std = axes, block, form, std
         several = axes if form == "free" else 1
         self.generator_HANCC = nn.Parameter(torch.empty(num_heads, several, blocks, block, block))
@@ -78,14 +77,12 @@ class LieRE(Scheme):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """Draw the numbers of A from N(0, std²), and θ of the form ``dependent`` from N(0, 1)."""
         nn.init.normal_(self.generator_HANCC, std=self.std)
         if self.rate_HAN is not None:
             nn.init.normal_(self.rate_HAN)
 
     @property
     def declares(self) -> Declares:
-        """The promises of this instance: only differences matter where the rotations of the axes commute."""
         commutes = self.form != "free" or self.axes == 1
         return Declares(translation_invariant=commutes, real_valued=True, axes=self.axes)
 

@@ -8,7 +8,7 @@ from typing import final
 import torch
 from torch import nn
 
-from clockhands.errors import ConfigError
+from clockhands.errors import refuse
 from clockhands.schemes.frequencies import check_above_zero, check_axes, choose_angle_dtype
 from clockhands.schemes.rotary.rotation import CosSin, Layout, Rotary
 from clockhands.schemes.scheme import Declares
@@ -45,8 +45,7 @@ class Mixed(Rotary):
 
     def __init__(self, num_heads: int, head_dim: int, *, base: float = 10.0, layout: Layout = "interleaved") -> None:
         super().__init__(layout)
-        if head_dim % 4:
-            raise ConfigError([f"mixed needs head_dim divisible by 4; it is {head_dim}"], "the scheme")
+        refuse(head_dim % 4, f"mixed needs head_dim divisible by 4; it is {head_dim}")
         self.base = check_above_zero("mixed.base", base)
         self.omega_HAF = nn.Parameter(torch.empty(num_heads, 2, head_dim // 2))
         self.reset_parameters()
@@ -54,10 +53,6 @@ class Mixed(Rotary):
     declares = Declares(translation_invariant=True, real_valued=True, axes=2)
 
     def compute_cos_sin(self, pos: Num[Tensor, "B ..."], dtype: torch.dtype) -> CosSin:
-        """Return cosine and sine of every pair's angle, [#B, #H, S, F], from angles in float64.
-
-        Raises PositionError for positions without two coordinates.
-        """
         own = check_axes(pos, 2, "mixed")
         own_BHSA = own[:, None] if own.dim() == 3 else own
         angle_BHSF = own_BHSA.to(choose_angle_dtype(own.device)) @ self.omega_HAF.to(choose_angle_dtype(own.device))
@@ -67,6 +62,7 @@ class Mixed(Rotary):
     def reset_parameters(self) -> None:
         """Draw one random direction for each head; the frequencies lie along it and at right angles to it."""
         heads, _, pairs = self.omega_HAF.shape
+        # base^(-4c/d), c = 0 .. d/4 - 1; there are d/2 pairs.
         length_F = self.base ** (-2 * torch.arange(pairs // 2, device=self.omega_HAF.device) / pairs)
         # Two vectors at right angles, so that no direction of the image is blind at the start.
         direction_H1 = torch.rand(heads, 1, device=self.omega_HAF.device) * 2 * math.pi

@@ -7,7 +7,7 @@ from typing import Any, Literal, final
 
 import torch
 
-from clockhands.errors import ConfigError
+from clockhands.errors import refuse
 from clockhands.schemes.frequencies import check_above_zero, check_axes, compute_frequencies, take_shared_row
 from clockhands.schemes.rotary.rotation import CosSin, Layout, Rotary, add_head_axis, check_pairs
 from clockhands.schemes.scheme import Declares
@@ -59,16 +59,14 @@ class MRoPE(Rotary):
         # Three eighths are more than the third that an axis can have when the three take turns.
         side = 3 * pairs // 8 if order == "block" else 5 * pairs // 16
         chosen = tuple(sections) if sections is not None else (pairs - 2 * side, side, side)
-        if len(chosen) != 3 or sum(chosen) != pairs or min(chosen) < 0:
-            raise ConfigError(
-                [f"mrope.sections is {list(chosen)}, but must be 3 numbers that add up to {pairs} pairs"],
-                "the scheme",
-            )
-        if order == "interleaved" and 3 * max(chosen[1:]) > pairs:
-            raise ConfigError(
-                [f"mrope.sections {list(chosen)} cannot be interleaved: h and w get every third of {pairs} pairs"],
-                "the scheme",
-            )
+        refuse(
+            len(chosen) != 3 or sum(chosen) != pairs or min(chosen) < 0,
+            f"mrope.sections is {list(chosen)}, but must be 3 numbers that add up to {pairs} pairs",
+        )
+        refuse(
+            order == "interleaved" and 3 * max(chosen[1:]) > pairs,
+            f"mrope.sections {list(chosen)} cannot be interleaved: h and w get every third of {pairs} pairs",
+        )
         self.head_dim, self.base, self.sections, self.order = (
             head_dim,
             check_above_zero("mrope.base", base),
@@ -88,10 +86,6 @@ class MRoPE(Rotary):
         ]
 
     def compute_cos_sin(self, pos: Num[Tensor, "B ..."], dtype: torch.dtype) -> CosSin:
-        """Return cosine and sine of every pair's angle, [#B, #H, S, F], from angles in float64.
-
-        Raises PositionError for positions without three coordinates.
-        """
         own = take_shared_row(check_axes(pos, 3, "mrope"))
         omega_F = compute_frequencies(self.head_dim, self.base, device=own.device)
         axis_of_F = torch.tensor(self.list_axes_of_pairs(), device=own.device)
@@ -100,7 +94,6 @@ class MRoPE(Rotary):
         return add_head_axis(angle.cos().to(dtype), angle.sin().to(dtype))
 
     def to_hf_config(self) -> dict[str, Any] | None:
-        """Return ``rope_parameters`` of Qwen2-VL or, interleaved, of Qwen3-VL."""
         parameters: dict[str, Any] = {"rope_type": "default", "rope_theta": self.base}
         parameters["mrope_section"] = list(self.sections)
         return {"rope_parameters": parameters}

@@ -63,10 +63,7 @@ class PoPE(Scheme):
     declares = Declares(translation_invariant=True, real_valued=True)
 
     def rotate(self, q_BHSK: Queries, k_BHTK: Keys, qpos: Positions, kpos: KeyPositions) -> Rotated:
-        """Turn channels into polar coordinates, which doubles the width: [B, H, S, 2K] and [B, H, T, 2K].
-
-        Raises PositionError for positions of several coordinates.
-        """
+        """Turn channels into polar coordinates, which doubles the width: [B, H, S, 2K] and [B, H, T, 2K]."""
         dtype = choose_working_dtype(q_BHSK.dtype)
         cos, sin = self._memo(kpos, (dtype,), self._compute_cos_sin)
         delta_HK = self.delta_HK.to(dtype).clamp(-2 * math.pi, 0)[:, None]
@@ -80,12 +77,12 @@ class PoPE(Scheme):
     def _compute_cos_sin(self, pos: Num[Tensor, "B ..."], dtype: torch.dtype) -> CosSin:
         """Return cosine and sine of each channel's angle, without δ: [B, 1, S, K]."""
         own = drop_axis(pos, "pope")
+        # base^(-c/d): every channel is a hand, so that there are as many as in a head of 2d channels.
         omega_K = compute_frequencies(2 * self.head_dim, self.base, device=own.device)
         return add_head_axis(*compute_cos_sin(own, omega_K, dtype))
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """Set the phases to 0, or draw them from U(-2π, 0), as ``start`` says."""
         if self.start == "zero":
             self.delta_HK.zero_()
         else:

@@ -7,7 +7,7 @@ from typing import final
 
 import torch
 
-from clockhands.errors import ConfigError
+from clockhands.errors import refuse
 from clockhands.schemes.rotary.rotation import Layout
 from clockhands.schemes.rotary.trained_length import choose_window
 from clockhands.schemes.rotary.two_rotations import FarPairs, TwoRotations
@@ -58,20 +58,20 @@ class ReRoPE(TwoRotations):
     ) -> None:
         super().__init__("rerope", head_dim, base, layout)
         window = choose_window("rerope", window, original_length)
-        if window < 1 or (factor is not None and factor < 1):
-            raise ConfigError(
-                [f"rerope needs window and factor of at least 1; got {window} and {factor}"], "the scheme"
-            )
+        refuse(
+            window < 1 or (factor is not None and factor < 1),
+            f"rerope needs window and factor of at least 1; got {window} and {factor}",
+        )
         self.window, self.factor = window, factor
 
     declares = Declares(translation_invariant=True, causal_only=True, real_valued=True)
 
     def list_far_pairs(self, qpos: Num[Tensor, "B S"], kpos: Num[Tensor, "B T"]) -> Iterator[FarPairs]:
-        """Return where queries and keys stand for distances from the window on."""
         far_BST = qpos[:, :, None] - kpos[:, None, :] >= self.window
         if self.factor is None:
             yield torch.full_like(qpos, self.window), torch.zeros_like(kpos), far_BST
         else:
             # Beyond the window distances grow more slowly, or not at all.
+            # w + (r - w)/k for r = i - j is the query at w + (i - w)/k less the key at j/k.
             new_qpos_BS = self.window + (qpos.double() - self.window) / self.factor
             yield new_qpos_BS, kpos.double() / self.factor, far_BST

@@ -30,8 +30,7 @@ from clockhands.schemes.rotary.rotation import (
     check_pairs,
     make_table,
 )
-from clockhands.schemes.rotary.spectra import make_spectrum
-from clockhands.schemes.rotary.spectrum import Frequencies, Plain, Spectrum
+from clockhands.schemes.rotary.spectra import Frequencies, Plain, Spectrum, make_spectrum
 from clockhands.schemes.scheme import Declares, KeyPositions, Positions, Values
 from clockhands.shapes import Float, Num, Tensor
 
@@ -126,14 +125,12 @@ class RoPE(Rotary):
 
         Raises ConfigError for options that the spectrum does not have or needs, and for values that it cannot take.
         """
-        own = {
-            name: options.pop(name) for name in ("base", "layout", "fraction", "learned", "values") if name in options
-        }
+        kept = ("base", "layout", "fraction", "learned", "values")
+        own = {name: options.pop(name) for name in kept if name in options}
         return cls(head_dim, **own, spectrum=make_spectrum(spectrum, None, options))
 
     @property
     def declares(self) -> Declares:
-        """The promises of this instance; under ``dynamic`` and ``longrope`` angles depend on the length of the row."""
         by_length = self.spectrum.depends_on_length
         return Declares(
             translation_invariant=not by_length,
@@ -144,7 +141,6 @@ class RoPE(Rotary):
         )
 
     def active_hooks(self) -> frozenset[str]:
-        """Return ``rotate``, and the two hooks of values where they are rotated."""
         return self._hooks
 
     def scale(self, head_dim: int) -> float:
@@ -159,10 +155,6 @@ class RoPE(Rotary):
         return omega_F if self.alpha_F is None else omega_F * self.alpha_F.to(omega_F.device, omega_F.dtype).exp()
 
     def compute_cos_sin(self, pos: Num[Tensor, "B ..."], dtype: torch.dtype) -> CosSin:
-        """Return cosine and sine of every pair's angle, [#B, #H, S, F], from angles in float64.
-
-        Raises PositionError for positions of several coordinates.
-        """
         if self._fixed_F is not None and pos.dim() == 2 and pos.device.type == "cpu" and pos.numel() < 256:
             # What follows without its cases: in float64, where a million times θ is exact to the tenth digit.
             angle_BSF = pos.to(torch.float64)[..., None] * self._fixed_F
@@ -223,19 +215,11 @@ class RoPE(Rotary):
         return torch.stack(torch.broadcast_tensors(*most)).amax(0)
 
     def rotate_values(self, v_BHTK: Values, qpos: Positions, kpos: KeyPositions) -> Values:
-        """Rotate values [B, H, T, Kv] to their positions, if they are to be rotated; [B, H, T, Kv].
-
-        The value at t_j is rotated by R(t_j), as its key is, and the output of the query at t_i by R(-t_i): what
-        arrives of a value is R(t_j - t_i) v_j, which depends on the distance alone. Raises PositionError for positions
-        of several coordinates, UsageError for values that are too narrow.
-        """
+        """Rotate values [B, H, T, Kv] to their positions, if they are to be rotated; [B, H, T, Kv]."""
+        # R(t_j) here and R(-t_i) on the output: what arrives of a value is R(t_j - t_i)·v_j, by the distance alone.
         return self._rotate_values(v_BHTK, kpos, qpos, _FORWARD) if self.rotates_values else v_BHTK
 
     def rotate_back(self, out_BHSK: Values, qpos: Positions, kpos: KeyPositions) -> Values:
-        """Rotate outputs [B, H, S, Kv] back by the angles of their queries, if values are rotated; [B, H, S, Kv].
-
-        Raises what ``rotate_values`` raises.
-        """
         return self._rotate_values(out_BHSK, qpos, kpos, _BACK) if self.rotates_values else out_BHSK
 
     def _rotate_values(self, x_BHSK: Tensor, own: Positions, other: KeyPositions, way: int) -> Tensor:
@@ -254,10 +238,8 @@ class RoPE(Rotary):
         return apply_rotation(tables[way], x_BHSK)[0]
 
     def to_hf_config(self) -> dict[str, Any] | None:
-        """Return ``rope_parameters``; None with learned frequencies or rotated values.
-
-        A checkpoint with interleaved pairs has to pass through ``schemes.convert`` besides.
-        """
+        """Return ``rope_parameters``; None with learned frequencies or rotated values."""
+        # A checkpoint with interleaved pairs has to pass through ``schemes.convert`` besides.
         if self.alpha_F is not None or self.rotates_values:
             return None
         parameters = self.spectrum.to_hf_config(self.base, self.channels)
@@ -267,7 +249,6 @@ class RoPE(Rotary):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """Set learned factors of the frequencies back to 1."""
         if self.alpha_F is not None:
             self.alpha_F.zero_()
 

@@ -22,7 +22,7 @@ from typing import Any, Literal, NamedTuple, cast
 
 import torch
 
-from clockhands.errors import ConfigError, UsageError
+from clockhands.errors import UsageError, refuse
 from clockhands.schemes.frequencies import choose_working_dtype
 from clockhands.schemes.scheme import KeyPositions, Keys, Positions, Queries, Rotated, Scheme
 from clockhands.shapes import Float, Num, Tensor
@@ -332,10 +332,10 @@ class _Rotate(torch.autograd.Function):
 
 def check_pairs(scheme: str, channels: int, said: str) -> None:
     """Raise ConfigError unless ``channels`` is an even number above 0; ``said`` tells where it comes from."""
-    if channels < 2 or channels % 2:
-        raise ConfigError(
-            [f"{scheme} rotates pairs of channels, an even number: {said} is {channels} channels"], "the scheme"
-        )
+    refuse(
+        channels < 2 or channels % 2,
+        f"{scheme} rotates pairs of channels, an even number: {said} is {channels} channels",
+    )
 
 
 def add_head_axis(cos: Tensor, sin: Tensor) -> CosSin:

@@ -7,7 +7,7 @@ from typing import final
 
 import torch
 
-from clockhands.errors import ConfigError
+from clockhands.errors import refuse
 from clockhands.schemes.rotary.rotation import Layout
 from clockhands.schemes.rotary.trained_length import choose_window
 from clockhands.schemes.rotary.two_rotations import FarPairs, TwoRotations
@@ -59,16 +59,12 @@ class SelfExtend(TwoRotations):
     ) -> None:
         super().__init__("self-extend", head_dim, base, layout)
         window = choose_window("self-extend", window, original_length)
-        if window < 1 or group < 1:
-            raise ConfigError(
-                [f"self-extend needs window and group of at least 1; got {window} and {group}"], "the scheme"
-            )
+        refuse(window < 1 or group < 1, f"self-extend needs window and group of at least 1; got {window} and {group}")
         self.window, self.group = window, group
 
     declares = Declares(causal_only=True, real_valued=True)
 
     def list_far_pairs(self, qpos: Num[Tensor, "B S"], kpos: Num[Tensor, "B T"]) -> Iterator[FarPairs]:
-        """Return the groups' numbers, those of queries moved on, for distances from the window on."""
         far_BST = qpos[:, :, None] - kpos[:, None, :] >= self.window
         qgroup_BS = torch.div(qpos, self.group, rounding_mode="floor")
         kgroup_BT = torch.div(kpos, self.group, rounding_mode="floor")

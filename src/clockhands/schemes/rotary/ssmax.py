@@ -7,7 +7,7 @@ from typing import Literal, final
 import torch
 from torch import nn
 
-from clockhands.errors import ConfigError
+from clockhands.errors import refuse
 from clockhands.schemes.frequencies import check_axis, choose_working_dtype, take_axis
 from clockhands.schemes.scheme import (
     AttentionInputs,
@@ -65,10 +65,10 @@ class SSMax(Scheme):
         axis: int | None = None,
     ) -> None:
         super().__init__()
-        if axis is not None and count == "visible":
-            raise ConfigError(
-                [f"ssmax.axis is {axis}, but count 'visible' reads no position; leave axis out"], "the scheme"
-            )
+        refuse(
+            axis is not None and count == "visible",
+            f"ssmax.axis is {axis}, but count 'visible' reads no position; leave axis out",
+        )
         self.axis = check_axis("ssmax", axis)
         self.count, self.start, self.scales_queries = count, start, count == "position"
         self.slope_H = nn.Parameter(torch.empty(num_heads))
@@ -77,14 +77,12 @@ class SSMax(Scheme):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """Set s to ``start`` and b to 1."""
         self.slope_H.fill_(self.start)
         if self.bias_H is not None:
             self.bias_H.fill_(1.0)
 
     @property
     def declares(self) -> Declares:
-        """The promises of this instance; counting what is visible, it reads no position."""
         if self.count == "visible":
             return Declares(translation_invariant=True, real_valued=True, axes=None)
         return Declares(real_valued=True, axes=(self.axis or 0) + 1, more_axes=self.axis is not None)
@@ -94,18 +92,13 @@ class SSMax(Scheme):
         return frozenset({"rotate" if self.count == "position" else "logits"})
 
     def rotate(self, q_BHSK: Queries, k_BHTK: Keys, qpos: Positions, kpos: KeyPositions) -> Rotated:
-        """Multiply queries [B, H, S, K] by their factor, where n is counted by position; keys stay as they are.
-
-        Raises PositionError for positions of several coordinates of which ``axis`` chooses none, and for positions
-        without that coordinate.
-        """
         if self.count == "visible":
             return q_BHSK, k_BHTK
         pos = take_axis(qpos, self.axis, "ssmax", self.axes_advice)
+        # A query sees its own token too: n is its position plus 1.
         return self._sharpen(q_BHSK, (pos if pos.dim() == 3 else pos[:, None]) + 1), k_BHTK
 
     def logits(self, logits_BHST: Logits, mask_BHST: MaskedPairs, at: AttentionInputs) -> Logits:
-        """Multiply the logits of each query by its factor, where n is counted by the mask: [B, H, S, T]."""
         if self.count == "position":
             return logits_BHST
         return self._sharpen(logits_BHST, mask_BHST.sum(-1).clamp(min=1))

@@ -7,7 +7,7 @@ from typing import Any, Literal, final
 
 import torch
 
-from clockhands.errors import ConfigError
+from clockhands.errors import refuse_faults
 from clockhands.schemes.frequencies import check_axis, take_axis
 from clockhands.schemes.scheme import Declares, KeyPositions, Keys, Positions, Queries, Rotated, Scheme
 
@@ -57,21 +57,25 @@ class Temperature(Scheme):
         axis: int | None = None,
     ) -> None:
         super().__init__()
-        wrong = []
-        if (factor is not None) != (form == "constant"):
-            wrong.append(f"temperature.factor is {factor}; form 'constant' needs it, and no other takes it")
-        if axis is not None and form == "constant":
-            wrong.append(f"temperature.axis is {axis}, but form 'constant' reads no position; leave axis out")
-        if length < 1 or (factor is not None and factor < 1):
-            wrong.append(f"temperature needs length and factor of at least 1; got {length} and {factor}")
-        if wrong:
-            raise ConfigError(wrong, "the scheme")
+        refuse_faults(
+            (
+                (factor is not None) != (form == "constant"),
+                f"temperature.factor is {factor}; form 'constant' needs it, and no other takes it",
+            ),
+            (
+                axis is not None and form == "constant",
+                f"temperature.axis is {axis}, but form 'constant' reads no position; leave axis out",
+            ),
+            (
+                length < 1 or (factor is not None and factor < 1),
+                f"temperature needs length and factor of at least 1; got {length} and {factor}",
+            ),
+        )
         self.form, self.coefficient, self.length, self.factor = form, coefficient, length, factor
         self.axis = check_axis("temperature", axis)
 
     @property
     def declares(self) -> Declares:
-        """The promises of this instance; with the form ``constant`` no position is read at all."""
         if self.form == "constant":
             return Declares(translation_invariant=True, axes=None, real_valued=True)
         return Declares(axes=(self.axis or 0) + 1, more_axes=self.axis is not None, real_valued=True)
@@ -83,11 +87,6 @@ class Temperature(Scheme):
         return {"attn_temperature_tuning": True, "attn_scale": self.coefficient, "floor_scale": self.length}
 
     def rotate(self, q_BHSK: Queries, k_BHTK: Keys, qpos: Positions, kpos: KeyPositions) -> Rotated:
-        """Multiply queries [B, H, S, K] by their factor; keys stay as they are.
-
-        Raises PositionError for positions of several coordinates of which ``axis`` chooses none, and for positions
-        without that coordinate.
-        """
         if self.factor is not None:
             return q_BHSK * (1 + self.coefficient * math.log(self.factor)), k_BHTK
         pos = take_axis(qpos, self.axis, "temperature", self.axes_advice)

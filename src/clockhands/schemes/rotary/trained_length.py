@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from clockhands.errors import ConfigError
+from clockhands.errors import ConfigError, refuse
 from clockhands.schemes.rotary.spectra import NEEDS, SPECTRA
 
 LENGTHS = ("fope", "dual-chunk")
@@ -109,8 +109,7 @@ def require_trained_length(scheme: str, length: int | None, least: int = 1) -> i
     if length is None:
         sentence = f"{scheme}.original_length is not given, and {scheme} needs it: {NEEDS['original_length']}"
         raise ConfigError([f"{sentence}; write it as in original_length = 512"], "the scheme")
-    if length < least:
-        raise ConfigError([f"{scheme}.original_length is {length}, but must be at least {least}"], "the scheme")
+    refuse(length < least, f"{scheme}.original_length is {length}, but must be at least {least}")
     return length
 
 

@@ -40,10 +40,6 @@ class TwoRotations(Rotary):
         raise NotImplementedError(f"{type(self).__name__} must say which pairs are far")
 
     def compute_cos_sin(self, pos: Num[Tensor, "B ..."], dtype: torch.dtype) -> CosSin:
-        """Return cosine and sine of every pair's angle, [#B, #H, S, F], from angles in float64.
-
-        Raises PositionError for positions of several coordinates.
-        """
         own = take_shared_row(drop_axis(pos, self.name))
         return add_head_axis(
             *compute_cos_sin(own, compute_frequencies(self.head_dim, self.base, device=own.device), dtype)
