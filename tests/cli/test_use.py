@@ -23,7 +23,7 @@ def test_faults_are_one_line(translator: Run, tmp_path: Path, capsys: pytest.Cap
             "--input",
             "none.txt",
         ): "cannot read the file none.txt: there is no such file",
-        ("translate", str(translator.path), "x", "--beam", "0"): "beam is 0; it must be 1 or more",
+        ("translate", str(translator.path), "x", "--beam", "0"): "beam is 0, but must be at least 1",
         ("translate", str(translator.path), "x", "--engine", "ctranslate"): "unknown engine 'ctranslate'; did you mean",
         ("translate", str(translator.path), "x", "--threads", "0"): "--threads is 0; it must be 1 or more",
         ("evaluate", str(translator.path), "--source", "a"): "--source and --target go together",
@@ -32,7 +32,7 @@ def test_faults_are_one_line(translator: Run, tmp_path: Path, capsys: pytest.Cap
         ("generate", str(translator.path)): "the model there translates",
         ("evaluate", str(translator.path), "--tokenize", "zzz"): "unknown tokenization of sacreBLEU 'zzz'",
         ("translate", str(translator.path), "x", "--attention", "a.png"): "the format is SVG; name the file a.svg",
-        ("translate", str(translator.path), "x", "--max-length", "0"): "max_length is 0; it must be 1 or more",
+        ("translate", str(translator.path), "x", "--max-length", "0"): "max_length is 0, but must be at least 1",
         ("translate", str(translator.path), "x", "--length-penalty", "0.5"): "length_penalty is 0.5, but beam is 1",
         ("generate", str(translator.path), "--seed", "9" * 23): "must be a whole number of at most 64 bits",
         (

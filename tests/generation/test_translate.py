@@ -91,7 +91,7 @@ def test_an_empty_line_stays_an_empty_line(translator: Run) -> None:
 
 
 def test_what_cannot_be_asked_is_refused(translator: Run, writer: Run, tmp_path: object) -> None:
-    with pytest.raises(UsageError, match="beam is 0; it must be 1 or more"):
+    with pytest.raises(UsageError, match="beam is 0, but must be at least 1"):
         Search(beam=0)
     with pytest.raises(UsageError, match=r"the model there continues text; this needs one that translates"):
         next(translate(writer, ["x"]))
@@ -159,11 +159,11 @@ def test_positions_can_be_bent_at_load_time(writer: Run) -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"max_length": 0}, "max_length is 0; it must be 1 or more"),
-        ({"max_source": 0}, "max_source is 0; it must be 1 or more"),
-        ({"batch": 0}, "batch is 0; it must be 1 or more"),
-        ({"beam": 2, "length_penalty": math.nan}, "length_penalty is nan; it must be from -10 to 10"),
-        ({"beam": 2, "length_penalty": 1e300}, "length_penalty is 1e[+]300; it must be from -10 to 10"),
+        ({"max_length": 0}, "max_length is 0, but must be at least 1"),
+        ({"max_source": 0}, "max_source is 0, but must be at least 1"),
+        ({"batch": 0}, "batch is 0, but must be at least 1"),
+        ({"beam": 2, "length_penalty": math.nan}, "length_penalty is nan, but must be a finite number"),
+        ({"beam": 2, "length_penalty": 1e300}, "length_penalty is 1e[+]300, but must be from -10 to 10"),
         ({"length_penalty": 0.6}, "length_penalty is 0.6, but beam is 1, and the penalty compares"),
     ],
 )

@@ -141,7 +141,8 @@ def _evaluate_translator(opened: Run, options: Options, search: Search, progress
 
 def _evaluate_language_model(opened: Run | LanguageModel, options: Options, progress: CountProgress) -> Results:
     """Return what was read, its evaluation by the length of the windows, and the size of the vocabulary."""
-    from clockhands.generation import evaluate, to_language_model
+    from clockhands.generation import evaluate
+    from clockhands.models import to_language_model
 
     _refuse_translation(options)
     model = to_language_model(opened, "evaluate continuations")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from clockhands.cli.common import Device, Opening, open_model, prepare, report_new_folder
 from clockhands.cli.flags import POSITIONAL, write_command
 from clockhands.errors import UsageError
-from clockhands.options import Seed, defaults_of, options_of
+from clockhands.options import Count, Positive, Range, Seed, defaults_of, options_of
 
 if TYPE_CHECKING:
     from clockhands.extension import Plan, Tuning
@@ -45,27 +45,22 @@ class Options(Opening, Device):
     run: Annotated[str, "MODEL", POSITIONAL]
     to: Annotated[str, "LENGTH"] = "8x"
     only: Literal["measure"] | None = None
-    evaluations: Annotated[int, "N"] = 64
+    evaluations: Annotated[int, Range(least=0), "N"] = 64
     train: Annotated[int | None, "STEPS"] = None
     windows: Literal["skip", "full"] | None = None
     learning_rate: Annotated[float | None, "RATE"] = None
     text: Annotated[tuple[str, ...], "FILE"] = ()
-    texts: Annotated[int, "N"] = 32
-    items: Annotated[int, "N"] = 60
-    margin: Annotated[float, "NATS"] = 0.05
-    trained: Annotated[int | None, "TOKENS"] = None
+    texts: Annotated[int, Range(least=8), "N"] = 32
+    items: Annotated[int, Range(least=10), "N"] = 60
+    margin: Annotated[Positive, "NATS"] = 0.05
+    trained: Annotated[Count | None, "TOKENS"] = None
     seed: Annotated[Seed, "N"] = 0
     out: Annotated[str, "FOLDER"] = "extended"
     json: bool = False
 
 
 def validate(options: Options) -> None:
-    """Raise UsageError for options that exclude each other, and for numbers from which nothing could be concluded."""
-    for name, least in (("texts", 8), ("items", 10)):
-        if getattr(options, name) < least:
-            raise UsageError(f"--{name} is {getattr(options, name)}; at least {least} are needed for an interval")
-    if options.evaluations < 0:
-        raise UsageError(f"--evaluations is {options.evaluations}; give 0 for no search, or more")
+    """Raise UsageError for options that exclude each other, and for a folder that holds a model."""
     if options.only is None:
         from clockhands.extension.write import refuse_taken
 
@@ -73,10 +68,6 @@ def validate(options: Options) -> None:
     elif said := _list_said(options, ("evaluations",)):
         raise UsageError(f"--only measure stops before the search; leave out {said[0]}")
     make_tuning(options)
-    if options.trained is not None and options.trained < 1:
-        raise UsageError(f"--trained is {options.trained}; give the number of tokens of a trained text, 1 or more")
-    if not options.margin > 0:
-        raise UsageError(f"--margin is {options.margin}; give a number of nats above 0")
 
 
 def _list_said(options: Options, names: Iterable[str]) -> list[str]:
@@ -168,7 +159,7 @@ def _extend(options: Options, progress: ProgressCounter) -> Findings:
 def _open(options: Options) -> tuple[LanguageModel, Plan]:
     """Open the model, and say what is to be found out about it."""
     from clockhands.extension import Plan
-    from clockhands.generation import to_language_model
+    from clockhands.models import to_language_model
 
     model = to_language_model(open_model(options, {}, masked=True), "extend", masked=True)
     trained = _find_trained(model, options)

@@ -12,8 +12,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 from clockhands.generation.cross_attention import compute_cross_attention, draw_cross_attention
 from clockhands.generation.engines import ENGINES, DecodedSequence, DecodingOptions, Engine
 from clockhands.generation.evaluate import evaluate, measure_pair_loss
@@ -21,9 +19,6 @@ from clockhands.generation.generate import generate
 from clockhands.generation.perplexity import evaluate_windows
 from clockhands.generation.score import Evaluation, Loss, Score, compute_exact_match, score_translations
 from clockhands.generation.translate import Search, Translation, translate
-
-if TYPE_CHECKING:
-    from clockhands.models import to_language_model
 
 __all__ = [
     "ENGINES",
@@ -43,14 +38,5 @@ __all__ = [
     "generate",
     "measure_pair_loss",
     "score_translations",
-    "to_language_model",
     "translate",
 ]
-
-
-def __getattr__(name: str) -> Any:
-    if name != "to_language_model":
-        raise AttributeError(f"module 'clockhands.generation' has no attribute {name!r}")
-    from clockhands.models import to_language_model  # late, as transformers is with it
-
-    return to_language_model

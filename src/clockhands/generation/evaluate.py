@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 import torch.nn.functional as F
-from numpy.typing import NDArray
 
 from clockhands.data import IGNORED_LABEL, Pair, encode_pairs
-from clockhands.data.datasets import Batch, PairCollator
+from clockhands.data.datasets import PairCollator
 from clockhands.data.encoding import LONGEST
 from clockhands.errors import DataError, UsageError
 from clockhands.findings import Table
@@ -21,7 +20,6 @@ from clockhands.generation.score import Evaluation, Loss, make_bleu, match_exact
 from clockhands.generation.translate import Search, Translation, translate
 from clockhands.progress import CountProgress, ignore_count
 from clockhands.runs import Run, open_run
-from clockhands.shapes import Float, Tensor
 
 if TYPE_CHECKING:
     from clockhands.models import LanguageModel
@@ -127,7 +125,17 @@ def _evaluate_pairs(
     texts = [translation.text for translation in translations]
     scores = score_translations(texts, references, tokenize=tokenize, lowercase=lowercase)
     loss = measure_pair_loss(run, pairs, search.batch, search.max_source, progress, option="max_source")
-    table = _tabulate_by_length(loss, match_exactly(texts, references), buckets)
+    is_exact_N = match_exactly(texts, references)
+    # A bucket holds the lengths above one edge, up to and including the next, and about as many pairs as any other; if
+    # all lengths are equal there is one.
+    edges = np.unique(np.quantile(loss.tokens_N, np.linspace(0, 1, buckets + 1), method="nearest"))
+    rows = []
+    for low, high in zip([edges[0] - 1, *edges[1:-1]], edges[1:] if len(edges) > 1 else edges, strict=True):
+        inside_N = (loss.tokens_N > low) & (loss.tokens_N <= high)
+        if inside_N.any():
+            part = Loss(loss.nats_N[inside_N], loss.tokens_N[inside_N])
+            rows.append([f"{low + 1}-{high}", int(inside_N.sum()), part.mean, 100 * float(is_exact_N[inside_N].mean())])
+    table = Table.of(["target tokens", "pairs", "loss per token", "exact match %"], rows)
     return Evaluation((*scores, loss.to_score()), loss, table, tuple(translations))
 
 
@@ -151,31 +159,12 @@ def measure_pair_loss(
     nats_N, tokens_N = np.zeros(len(order)), np.zeros(len(order), np.int64)
     for index, indices in enumerate(np.split(order, range(batch, len(order), batch))):
         progress("measuring the loss", index * batch, len(order))
-        loss_BS = _compute_token_losses(run, collate([dataset[int(i)] for i in indices]))
+        inputs = {
+            name: value.to(run.model.device) for name, value in collate([dataset[int(i)] for i in indices]).items()
+        }
+        with torch.inference_mode():
+            logits_BVS = run.model(**inputs).logits.float().transpose(1, 2)
+        loss_BS = F.cross_entropy(logits_BVS, inputs["labels"], ignore_index=IGNORED_LABEL, reduction="none")
         nats_N[indices] = loss_BS.sum(-1).cpu().numpy()
         tokens_N[indices] = dataset.lengths[indices, 1]
     return Loss(nats_N, tokens_N)
-
-
-@torch.inference_mode()
-def _compute_token_losses(run: Run, batch: Batch) -> Float[Tensor, "B S"]:
-    """Compute the loss of every label of a translator in nats, and 0 for labels that are ignored: [B, S].
-
-    ``batch`` holds what the model's ``forward`` reads, the labels included, as ``PairCollator`` makes it.
-    """
-    batch = {name: value.to(run.model.device) for name, value in batch.items()}
-    logits_BSV = run.model(**batch).logits.float()
-    return F.cross_entropy(logits_BSV.transpose(1, 2), batch["labels"], ignore_index=IGNORED_LABEL, reduction="none")
-
-
-def _tabulate_by_length(loss: Loss, is_exact_N: NDArray[np.bool_], buckets: int) -> Table:
-    """Tabulate loss and exact match by target length, in buckets that hold about equally many pairs."""
-    # A bucket holds the lengths above one edge, up to and including the next; if all are equal there is one bucket.
-    edges = np.unique(np.quantile(loss.tokens_N, np.linspace(0, 1, buckets + 1), method="nearest"))
-    rows = []
-    for low, high in zip([edges[0] - 1, *edges[1:-1]], edges[1:] if len(edges) > 1 else edges, strict=True):
-        inside_N = (loss.tokens_N > low) & (loss.tokens_N <= high)
-        if inside_N.any():
-            part = Loss(loss.nats_N[inside_N], loss.tokens_N[inside_N])
-            rows.append([f"{low + 1}-{high}", int(inside_N.sum()), part.mean, 100 * float(is_exact_N[inside_N].mean())])
-    return Table.of(["target tokens", "pairs", "loss per token", "exact match %"], rows)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -85,23 +83,16 @@ def generate(
     tokenizer = model.tokenizer
     pad = tokenizer.eos_token_id if tokenizer.pad_token_id is None else tokenizer.pad_token_id
     ids_BS = torch.tensor([ids], device=model.device)
-    with _use_seed(seed, model.device), torch.inference_mode():
+    forked = [model.device] if model.device.type == "cuda" else []
+    # A seed leaves the caller's generators as they are.
+    with torch.random.fork_rng(forked, enabled=seed is not None), torch.inference_mode():
+        if seed is not None:
+            torch.manual_seed(seed)
         written_NS = model.model.generate(
             input_ids=ids_BS, attention_mask=torch.ones_like(ids_BS), pad_token_id=pad, num_return_sequences=samples,
             **options,
         )  # fmt: skip
     return [prompt + text for text in tokenizer.batch_decode(written_NS[:, len(ids) :], skip_special_tokens=True)]
-
-
-@contextmanager
-def _use_seed(seed: int | None, device: torch.device) -> Iterator[None]:
-    """Seed the random numbers inside the context, and restore the caller's generators afterwards; None: do nothing."""
-    if seed is None:
-        yield
-        return
-    with torch.random.fork_rng([device] if device.type == "cuda" else []):
-        torch.manual_seed(seed)
-        yield
 
 
 def _encode_prompt(model: LanguageModel, prompt: str, max_tokens: int) -> list[int]:

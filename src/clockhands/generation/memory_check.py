@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, cast
 from clockhands.devices import require_memory
 from clockhands.model import Transformer
 from clockhands.model.kv_cache import find_window
-from clockhands.model.stack import Stack
 from clockhands.runs.plain import PlainModel
 
 if TYPE_CHECKING:
@@ -35,8 +34,8 @@ def estimate_bytes(
         return _estimate_foreign_bytes(cast("PreTrainedModel", model), batch * beam * length)
     config = model.config.transformer_config
     decoder = cast(Transformer, cast(Any, model).transformer).get_stack("decoder")
-    # If nothing can be cached, one layer at a time has keys and values.
-    layers = 1 if _must_reread_text(decoder) else config.decoder_layers
+    # Where cached keys would be stale, one layer at a time has keys and values.
+    layers = config.decoder_layers if decoder.cache_limit is None else 1
     # Numbers in the keys and values of a token. In self-attention values may have a width of their own.
     heads, head_dim = config.resolved_num_kv_heads, config.resolved_head_dim
     numbers_per_layer = heads * (head_dim + (config.value_dim or head_dim))
@@ -50,13 +49,6 @@ def estimate_bytes(
     decoder_numbers = batch * beam * numbers_per_layer * tokens
     decoder_numbers += batch * source_length * (2 * heads * head_dim * layers + config.d_model)
     return int(next(model.parameters()).element_size() * max(encoder_numbers, decoder_numbers))
-
-
-def _must_reread_text(decoder: Stack) -> bool:
-    """Return whether every step reads the whole text, because positions or schemes depend on the text's length."""
-    schemes = [*decoder.schemes.used, *(decoder.cross_schemes.used if decoder.cross_schemes is not None else ())]
-    by_scheme = any(scheme.declares.depends_on_length for scheme in schemes)
-    return by_scheme or (decoder.transform is not None and decoder.transform.depends_on_length)
 
 
 def _estimate_foreign_bytes(model: PreTrainedModel, tokens: int) -> int:

@@ -19,7 +19,7 @@ from clockhands.findings import Table
 from clockhands.generation.score import Evaluation, Loss, Score
 from clockhands.machine import format_bytes, measure_free_memory
 from clockhands.progress import CountProgress, ignore_count
-from clockhands.shapes import Float, Int, Tensor
+from clockhands.shapes import Float, Int
 
 if TYPE_CHECKING:
     from clockhands.models import LanguageModel
@@ -111,13 +111,6 @@ def choose_batch(model: LanguageModel, length: int) -> int:
     return max(1, min(MOST_WINDOWS, int(LOGIT_SHARE * free) // window_bytes))
 
 
-def _compute_next_token_losses(model: LanguageModel, ids_BS: Int[Tensor, "B S"]) -> Float[Tensor, "B S-1"]:
-    """Compute the loss of every token but the first, in nats, each predicted from those before it: [B, S - 1]."""
-    logits_BSV = model.compute_logits(ids_BS)[:, :-1]
-    labels_BS = ids_BS[:, 1:].to(logits_BSV.device)
-    return F.cross_entropy(logits_BSV.transpose(1, 2), labels_BS, reduction="none")
-
-
 def evaluate_windows(
     model: LanguageModel,
     documents: Sequence[str],
@@ -153,7 +146,10 @@ def evaluate_windows(
     for first in range(0, len(windows), size):
         progress("reading windows", first, len(windows))
         ids_BS = torch.from_numpy(windows.ids_NS[first : first + size])
-        read.append(_compute_next_token_losses(model, ids_BS).double().cpu().numpy())
+        logits_BSV = model.compute_logits(ids_BS)[:, :-1]
+        labels_BS = ids_BS[:, 1:].to(logits_BSV.device)
+        loss_BS = F.cross_entropy(logits_BSV.transpose(1, 2), labels_BS, reduction="none")
+        read.append(loss_BS.double().cpu().numpy())
     progress("reading windows", len(windows), len(windows))
     losses_NS = np.concatenate(read)
     losses_NS = np.where(windows.counted_NS[:, 1:], losses_NS, 0.0)

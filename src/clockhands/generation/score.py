@@ -100,7 +100,10 @@ def compute_exact_match(hypotheses: Sequence[str], references: Sequence[str]) ->
     """
     _check_counts(hypotheses, references)
     is_exact_N = match_exactly(hypotheses, references)
-    low, high = _compute_exact_interval(int(is_exact_N.sum()), len(is_exact_N))
+    from scipy.stats import binomtest
+
+    interval = binomtest(int(is_exact_N.sum()), len(is_exact_N)).proportion_ci(0.95, "exact")
+    low, high = 100 * float(interval.low), 100 * float(interval.high)
     return Score("exact", 100 * float(is_exact_N.mean()), low, high, "nrefs:1|ci:exact")
 
 
@@ -110,14 +113,6 @@ def _check_counts(hypotheses: Sequence[str], references: Sequence[str]) -> None:
         raise DataError(f"{len(hypotheses)} translations for {len(references)} references; they must be as many")
     if not hypotheses:
         raise DataError("there is nothing to score: no translation and no reference")
-
-
-def _compute_exact_interval(right: int, count: int) -> tuple[float, float]:
-    """Compute the exact 95 % interval of ``right`` successes among ``count``, in percent (Clopper & Pearson 1934)."""
-    from scipy.stats import binomtest
-
-    interval = binomtest(right, count).proportion_ci(0.95, "exact")
-    return 100 * float(interval.low), 100 * float(interval.high)
 
 
 def match_exactly(hypotheses: Sequence[str], references: Sequence[str]) -> NDArray[np.bool_]:

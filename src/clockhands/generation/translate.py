@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby, islice
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from clockhands.data.encoding import LONGEST, shorten_rows
 from clockhands.errors import UsageError
 from clockhands.generation.engines import ENGINES, DecodingOptions, Engine, choose_engine
 from clockhands.generation.memory_check import check_memory
+from clockhands.options import Count, Range, check_options, options_of
 from clockhands.runs import Run, open_run
 from clockhands.runs.plain import PlainRun, open_plain
 
@@ -74,40 +76,30 @@ class Search:
     Raises UsageError for values out of range, an unknown engine, and a compute type that the engine has for no model.
     """
 
-    beam: int = 1
-    length_penalty: float = 1.0
-    batch: int = 64
-    max_length: int | None = None
+    beam: Count = 1
+    length_penalty: Annotated[float, Range(least=-LARGEST_PENALTY, most=LARGEST_PENALTY)] = 1.0
+    batch: Count = 64
+    max_length: Count | None = None
     engine: str | None = None
     compute_type: str | None = None
-    max_source: int = LONGEST
+    max_source: Count = LONGEST
 
     def __post_init__(self) -> None:
-        for name in ("beam", "batch", "max_length", "max_source"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise UsageError(f"{name} is {value}; it must be 1 or more")
-        if not math.isfinite(self.length_penalty) or abs(self.length_penalty) > LARGEST_PENALTY:
-            raise UsageError(
-                f"length_penalty is {self.length_penalty}; it must be from -{LARGEST_PENALTY} to {LARGEST_PENALTY}"
-            )
+        _, faults = check_options(vars(self), options_of(Search), "the search", prefix="")
         if self.beam == 1 and self.length_penalty != 1:
-            raise UsageError(
+            faults.append(
                 f"length_penalty is {self.length_penalty}, but beam is 1, and the penalty compares the hypotheses of a "
                 "beam; give a beam of 4 (--beam 4), or leave length_penalty out"
             )
         if self.compute_type is not None and self.engine is None:
-            raise UsageError(
+            faults.append(
                 f"compute_type is {self.compute_type}, but no engine is given; name one of {', '.join(ENGINES)} with "
                 "it (--engine)"
             )
         if self.engine is not None:
             ENGINES[self.engine].refuse_compute_type(self.compute_type)
-
-    @property
-    def runs_elsewhere(self) -> bool:
-        """Whether an engine that needs no transformers may serve: greedy search, where no other engine is named."""
-        return self.beam == 1 and self.engine in (None, "ctranslate2") and self.compute_type is None
+        if faults:
+            raise UsageError("; ".join(faults))
 
     def make_engine(self, run: Run | PlainRun) -> Engine:
         """Make the engine for a run. Raises UsageError if it is not installed or cannot run the model."""
@@ -124,24 +116,20 @@ def translate(run: str | Path | Run, sources: Iterable[str], search: Search | No
     UsageError for a batch that does not fit the memory, and PositionError for tokens beyond a scheme's last position.
     """
     search = search or Search()
-    plain = open_plain(Path(run)) if isinstance(run, (str, Path)) and search.runs_elsewhere else None
-    if plain is not None and choose_engine(plain.model, search.beam) == "ctranslate2":
-        return _translate_checked(plain, iter(sources), search)
-    run = open_run(run)
-    run.require("encoder-decoder", "translate")
-    return _translate_checked(run, iter(sources), search)
-
-
-def _translate_checked(run: Run | PlainRun, sources: Iterator[str], search: Search) -> Iterator[Translation]:
-    """Make the engine and yield translations. Raises UsageError if not even one of ``max_length`` fits the memory."""
+    # The engine that needs no transformers serves greedy search, where no other is named.
+    is_plain = search.beam == 1 and search.engine in (None, "ctranslate2") and search.compute_type is None
+    opened: Run | PlainRun | None = open_plain(Path(run)) if is_plain and isinstance(run, (str, Path)) else None
+    if opened is None or choose_engine(opened.model, search.beam) != "ctranslate2":
+        opened = open_run(run)
+        opened.require("encoder-decoder", "translate")
     if search.max_length is not None:
         # A model that never writes an end token goes on to this length, and with too large a bound would not return.
         advice = "max_length (--max-length)"
-        check_memory(run.model, batch=1, beam=search.beam, length=search.max_length, advice=advice)
-    return _translate_stream(run, search.make_engine(run), sources, search)
+        check_memory(opened.model, batch=1, beam=search.beam, length=search.max_length, advice=advice)
+    return _translate_pools(opened, search.make_engine(opened), iter(sources), search)
 
 
-def _translate_stream(
+def _translate_pools(
     run: Run | PlainRun, engine: Engine, stream: Iterator[str], search: Search
 ) -> Iterator[Translation]:
     """Yield the translations of a stream, in pools that grow up to ``MOST_POOL_BATCHES`` batches."""
@@ -159,11 +147,10 @@ def _translate_pool(run: Run | PlainRun, engine: Engine, pool: list[str], search
     translations = {index: Translation(source, "", 0.0) for index, source in enumerate(pool)}
     order = sorted(nonempty, key=lambda index: len(ids[index]))
     # Sources of one batch have the same bound, so that a translation that does not end does not depend on its batch.
-    batches = [
-        (bound, indices)
-        for bound, group in groupby(order, key=lambda index: bound_length(len(ids[index]), search.max_length))
-        for indices in _split_into_batches(group, search.batch)
-    ]
+    batches = []
+    for bound, group in groupby(order, key=lambda index: bound_length(len(ids[index]), search.max_length)):
+        alike = list(group)
+        batches += [(bound, alike[first : first + search.batch]) for first in range(0, len(alike), search.batch)]
     advice = "batch (--batch)" if search.beam == 1 else "beam (--beam) or batch (--batch)"
     for _, indices in batches:
         # Refused is what does not fit even if each translation is only as long as its source.
@@ -171,37 +158,19 @@ def _translate_pool(run: Run | PlainRun, engine: Engine, pool: list[str], search
         length = min(source_length, search.max_length or source_length)
         sizes = {"batch": len(indices), "beam": search.beam, "length": length, "source_length": source_length}
         check_memory(run.model, **sizes, advice=advice)
+    pad_id, device = run.tokenizers.source.pad_token_id, run.model.device
     for bound, indices in batches:
-        texts, scores = _translate_batch(run, engine, [ids[index] for index in indices], bound, search)
-        rows = zip(indices, texts, scores, strict=True)
-        translations |= {index: Translation(pool[index], text, score) for index, text, score in rows}
+        ids_BT, mask_BT = pad([np.asarray(ids[index], dtype=np.int32) for index in indices], pad_id)
+        decoding = DecodingOptions(bound, search.beam, search.length_penalty)
+        outputs = engine.generate(ids_BT.to(device), mask_BT.to(device).bool(), decoding)
+        tokens = [output.tokens for output in outputs]
+        texts = run.tokenizers.target.batch_decode(tokens, skip_special_tokens=True)
+        for index, text, output in zip(indices, texts, outputs, strict=True):
+            score = output.log_probability / len(output.tokens) ** search.length_penalty
+            translations[index] = Translation(pool[index], text, score)
     return [translations[index] for index in range(len(pool))]
 
 
 def bound_length(tokens: int, max_length: int | None = None) -> int:
     """Return the most tokens that the translation of a source of ``tokens`` tokens may have."""
     return max_length or 2 * LENGTH_BUCKET * math.ceil(tokens / LENGTH_BUCKET) + EXTRA_TOKENS
-
-
-def _split_into_batches(items: Iterable[int], size: int) -> Iterator[list[int]]:
-    """Yield the items in lists of ``size``; the last may be shorter."""
-    stream = iter(items)
-    while batch := list(islice(stream, size)):
-        yield batch
-
-
-def _translate_batch(
-    run: Run | PlainRun, engine: Engine, rows: list[list[int]], bound: int, search: Search
-) -> tuple[list[str], list[float]]:
-    """Translate the token ids of sources, each into at most ``bound`` tokens.
-
-    Returns the texts and their scores (``Translation.score``).
-    """
-    pad_id = run.tokenizers.source.pad_token_id
-    ids_BT, mask_BT = pad([np.asarray(row, dtype=np.int32) for row in rows], pad_id)
-    device = run.model.device
-    decoding = DecodingOptions(bound, search.beam, search.length_penalty)
-    outputs = engine.generate(ids_BT.to(device), mask_BT.to(device).bool(), decoding)
-    tokens = [output.tokens for output in outputs]
-    texts: list[str] = run.tokenizers.target.batch_decode(tokens, skip_special_tokens=True)
-    return texts, [output.log_probability / len(output.tokens) ** search.length_penalty for output in outputs]

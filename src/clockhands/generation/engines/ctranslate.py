@@ -23,13 +23,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from clockhands.errors import MissingPackageError, UsageError, describe_unknown
-from clockhands.generation.engines.engine import (
-    DecodedSequence,
-    DecodingOptions,
-    Engine,
-    get_end_tokens,
-    get_start_token,
-)
+from clockhands.generation.engines import DecodedSequence, DecodingOptions, Engine, get_end_tokens, get_start_token
 from clockhands.model import Transformer, TransformerConfig
 from clockhands.model.block import Block, ResidualConnection
 from clockhands.model.kv_cache import acts_in_attention
@@ -46,8 +40,6 @@ TABLE_LENGTH = 512
 """Positions in the first tables; for longer texts the model is converted again, with longer ones."""
 ACTIVATION_NAMES = {"relu": "RELU", "gelu": "GELU", "gelu-tanh": "GELUTanh", "silu": "SWISH"}
 """Our names of activations, each with its name in CTranslate2."""
-COMBINATIONS = {"concatenate": "concatenated", "project": "projected"}
-"""The participle in messages for a setting of ``combine`` that CTranslate2 does not have."""
 
 
 class CTranslate2Engine(Engine):
@@ -56,6 +48,8 @@ class CTranslate2Engine(Engine):
     Raises UsageError if the package is not installed, if CTranslate2 cannot run the model (with all reasons), if the
     model names no start token, or if CTranslate2 does not have the compute type on this device.
     """
+
+    usual_type = "float32"  # in which CTranslate2 gives the texts of ``generate``
 
     def __init__(self, model: ClockhandsPreTrainedModel, compute_type: str | None = None) -> None:
         super().__init__(model, compute_type)
@@ -79,10 +73,6 @@ class CTranslate2Engine(Engine):
         self.table_lengths = [0, 0]
         """The positions in the tables of source and target; 0 before the first batch."""
         self.translator: Any = None
-
-    def choose_compute_type(self, model: ClockhandsPreTrainedModel) -> str:
-        """Return ``float32``, in which CTranslate2 gives the texts of ``generate``."""
-        return "float32"
 
     def generate(
         self, ids_BT: Int[Tensor, "B T"], mask_BT: Bool[Tensor, "B T"] | None, decoding: DecodingOptions
@@ -174,7 +164,7 @@ def _list_side_obstacles(stack: Stack) -> Iterator[str]:
     """Yield why CTranslate2 cannot run the positional encoding of one side."""
     position = stack.position_config
     if position.combine != "add":
-        yield f"positions that are not added but {COMBINATIONS[position.combine]}"
+        yield f"positions that are not added but {'concatenated' if position.combine == 'concatenate' else 'projected'}"
     if position.every_layer:
         yield "positions that are added again at every layer (every_layer)"
     if position.skip_every:
@@ -186,15 +176,14 @@ def _list_side_obstacles(stack: Stack) -> Iterator[str]:
     schemes = stack.schemes.used
     if any(scheme.declares.depends_on_length for scheme in schemes):
         yield f"positions that depend on the length of the text ({position.name!r})"
-    elif any(map(acts_in_attention, schemes)) and not all(map(_is_plain_rope, schemes)):
+        return
+    # RoPE with the frequencies of its paper, no learned factors, and values as they are.
+    is_plain_rope = all(
+        type(scheme) is RoPE and not scheme.rotates_values and type(scheme.spectrum) is Plain and scheme.alpha_F is None
+        for scheme in schemes
+    )
+    if any(map(acts_in_attention, schemes)) and not is_plain_rope:
         yield f"positions of the scheme {position.name!r} (it has added encodings and plain rotary embedding only)"
-
-
-def _is_plain_rope(scheme: Scheme) -> bool:
-    """Return whether a scheme is RoPE with the frequencies of its paper, no learned factors, and values as they are."""
-    if type(scheme) is not RoPE or scheme.rotates_values:
-        return False
-    return type(scheme.spectrum) is Plain and scheme.alpha_F is None
 
 
 def _list_stacks(transformer: Transformer) -> list[tuple[str, Stack]]:
@@ -317,22 +306,16 @@ def _convert_layer(spec: Any, block: Block, scheme: Scheme) -> None:
         # Only models whose cross-attention has no position come here (``list_obstacles``).
         spec.attention.queries_scale = np.float32(block.cross.choose_scale(NoPosition()))
         _convert_norm(spec.attention.layer_norm, block.cross_residual)
-    _convert_feed_forward(spec.ffn, block)
-
-
-def _convert_feed_forward(spec: Any, block: Block) -> None:
-    """Fill in a feed-forward network; the two halves of a gated one are two matrices in CTranslate2."""
     network: Any = block.feed_forward
-    up = network.up
-    if network.gated:
-        gate, plain = up.weight.chunk(2)
-        spec.linear_0.weight, spec.linear_0_noact.weight = _to_array(gate), _to_array(plain)
-        if up.bias is not None:
-            spec.linear_0.bias, spec.linear_0_noact.bias = map(_to_array, up.bias.chunk(2))
+    if network.gated:  # its two halves are two matrices in CTranslate2
+        gate, plain = network.up.weight.chunk(2)
+        spec.ffn.linear_0.weight, spec.ffn.linear_0_noact.weight = _to_array(gate), _to_array(plain)
+        if network.up.bias is not None:
+            spec.ffn.linear_0.bias, spec.ffn.linear_0_noact.bias = map(_to_array, network.up.bias.chunk(2))
     else:
-        _convert_linear(spec.linear_0, up)
-    _convert_linear(spec.linear_1, network.down)
-    _convert_norm(spec.layer_norm, block.feed_forward_residual)
+        _convert_linear(spec.ffn.linear_0, network.up)
+    _convert_linear(spec.ffn.linear_1, network.down)
+    _convert_norm(spec.ffn.layer_norm, block.feed_forward_residual)
 
 
 def _convert_linear(spec: Any, module: nn.Linear) -> None:

@@ -9,13 +9,7 @@ from transformers import GenerationConfig
 from transformers.modeling_outputs import BaseModelOutput
 
 from clockhands.errors import UsageError
-from clockhands.generation.engines.engine import (
-    DecodedSequence,
-    DecodingOptions,
-    Engine,
-    get_end_tokens,
-    get_start_token,
-)
+from clockhands.generation.engines import DecodedSequence, DecodingOptions, Engine, get_end_tokens, get_start_token
 from clockhands.shapes import Bool, Int, Tensor
 
 if TYPE_CHECKING:
@@ -33,7 +27,7 @@ class TransformersEngine(Engine):
 
     def __init__(self, model: ClockhandsPreTrainedModel, compute_type: str | None = None) -> None:
         super().__init__(model, compute_type)
-        weight_type = self.choose_compute_type(model)
+        weight_type = str(next(model.parameters()).dtype).removeprefix("torch.")
         if self.compute_type != weight_type:
             raise UsageError(_describe_refusal(self.compute_type, f"the weights of this model are {weight_type}"))
         self.start_token, self.end_tokens = get_start_token(model), get_end_tokens(model)
@@ -67,16 +61,11 @@ class TransformersEngine(Engine):
         # generate repeats the states of the source for a beam in place, and they are needed once more.
         again = BaseModelOutput(last_hidden_state=source[0])
         written = model.generate(encoder_outputs=again, attention_mask=mask_BT, generation_config=config)
-        texts = [self._cut_at_end(row) for row in written[:, 1:].tolist()]
-        return [
-            DecodedSequence(text, log_p)
-            for text, log_p in zip(texts, self._score(source[0], mask_BT, texts), strict=True)
-        ]
-
-    def _cut_at_end(self, tokens: list[int]) -> list[int]:
-        """Return the tokens up to the first that ends a text, that token included."""
-        ends = (place for place, token in enumerate(tokens, 1) if token in self.end_tokens)
-        return tokens[: next(ends, len(tokens))]
+        texts = []
+        for row in written[:, 1:].tolist():
+            ends = (place for place, token in enumerate(row, 1) if token in self.end_tokens)
+            texts.append(row[: next(ends, len(row))])
+        return list(map(DecodedSequence, texts, self._score(source[0], mask_BT, texts)))
 
     def _score(self, states_BTD: Tensor, mask_BT: Tensor, texts: list[list[int]]) -> list[float]:
         """Return the log-probability of each text, by reading it once.
