@@ -13,12 +13,12 @@ from clockhands import positions
 from clockhands.attention import (
     attend,
     attend_reference,
-    extra_channel,
+    by_distance,
     far_blocks,
-    line,
     query_blocks,
     record,
-    tile_work,
+    request,
+    tiles,
     window_blocks,
 )
 from clockhands.errors import UsageError
@@ -32,11 +32,11 @@ D = HEADS * WIDTH
 @pytest.fixture(autouse=True)
 def _many_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tiles and blocks so small that every edge between them occurs at the lengths tested here."""
-    monkeypatch.setattr(tile_work, "ROWS", 16)
-    monkeypatch.setattr(tile_work, "ELEMENTS", 16 * 40 * 2)
+    monkeypatch.setattr(tiles, "ROWS", 16)
+    monkeypatch.setattr(tiles, "ELEMENTS", 16 * 40 * 2)
     monkeypatch.setattr(query_blocks, "ROWS", 24)
     monkeypatch.setattr(far_blocks, "ROWS", 9)
-    monkeypatch.setattr(extra_channel, "SHORT", 8)
+    monkeypatch.setattr(by_distance, "SHORT", 8)
     monkeypatch.setattr(window_blocks, "ROWS", 6)
     monkeypatch.setattr(query_blocks, "MANY_PAIRS", 64)
 
@@ -271,16 +271,16 @@ def test_no_scheme_with_sinks_makes_a_tensor_of_all_pairs(
 def test_tiles_skip_what_can_have_no_weight_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
     scheme, pos = make("alibi", True, learned=True), positions.count_up(1, 600)
     scheme.slopes_OH.data.mul_(8)
-    monkeypatch.setattr(extra_channel, "fits_channel", lambda row_BHT, dtype: torch.zeros(HEADS, dtype=torch.bool))
+    monkeypatch.setattr(by_distance, "fits_channel", lambda row_BHT, dtype: torch.zeros(HEADS, dtype=torch.bool))
     leaves = [torch.randn(1, HEADS, 600, WIDTH).requires_grad_() for _ in range(3)]
     pairs: list[int] = []
-    logits = tile_work.TileWork.compute_logits
+    logits = tiles.TileWork.compute_logits
 
     def counted(self: Any, tile: Any) -> Tensor:
         pairs.append(logits(self, tile).numel())
         return logits(self, tile)
 
-    monkeypatch.setattr(tile_work.TileWork, "compute_logits", counted)
+    monkeypatch.setattr(tiles.TileWork, "compute_logits", counted)
     fast = attend(scheme, *leaves, pos, pos, causal=True)
     slow = attend_reference(scheme, *leaves, pos, pos, causal=True).out_BHSK
     assert sum(pairs) < 0.75 * HEADS * 600 * 616 / 2, "a slope of 2 reaches some 60 tokens, one of 1/32 all"
@@ -299,7 +299,7 @@ def test_tiles_of_a_grid_are_the_reference(name: str, rows: int, columns: int, k
     visible = mask(kind, 2, 40, 40)
     for causal in (True, False):
         scheme = make(name, causal, rows=rows + 1, columns=columns + 2)
-        assert line.find_line(*scheme.place_on_line(pos, pos)[:2]) is not None
+        assert request.find_line(*scheme.place_on_line(pos, pos)[:2]) is not None
         qkv = [torch.randn(2, HEADS, 40, WIDTH).requires_grad_() for _ in range(3)]
         fast = attend(scheme, *qkv, pos, pos, visible, causal=causal)
         slow = attend_reference(scheme, *qkv, pos, pos, visible, causal=causal).out_BHSK
@@ -313,7 +313,7 @@ def test_cells_that_are_no_whole_grid_take_another_path_to_the_same_answer() -> 
     scheme, cells = make("swin", False, rows=8, columns=8), positions.make_grid(1, 6, 7)
     for pos in (cells[:, torch.randperm(42)], cells[:, :40], torch.cat([cells[:, :20], cells[:, 22:]], dim=1)):
         q, k, v = torch.randn(3, 1, HEADS, pos.shape[1], WIDTH).unbind(0)
-        assert line.find_line(*scheme.place_on_line(pos, pos)[:2]) is None
+        assert request.find_line(*scheme.place_on_line(pos, pos)[:2]) is None
         expected = attend_reference(scheme, q, k, v, pos, pos).out_BHSK
         torch.testing.assert_close(attend(scheme, q, k, v, pos, pos), expected, atol=1e-5, rtol=1e-5)
 
@@ -397,9 +397,9 @@ def test_heads_by_channel_and_by_tiles_are_the_reference(
 ) -> None:
     """No head, some and all of 6 (whose slopes do not fall in order) fit into a channel; positions far away,
     restarting, and in two runs as of a grid; a mask of its own for each head."""
-    monkeypatch.setattr(extra_channel, "WIDEST", widest)
-    monkeypatch.setattr(extra_channel, "WIDEST_LOW", widest)
-    monkeypatch.setattr(extra_channel, "has_fast_low_precision", lambda: True)
+    monkeypatch.setattr(by_distance, "WIDEST", widest)
+    monkeypatch.setattr(by_distance, "WIDEST_LOW", widest)
+    monkeypatch.setattr(by_distance, "has_fast_low_precision", lambda: True)
     scheme, far = Alibi(6), positions.count_up(2, 40, start=1_000_000)
     restarting = torch.cat([torch.arange(25), torch.arange(15)])[None].expand(2, -1)
     q, k, v = (x.to(dtype) for x in torch.randn(3, 2, 6, 40, WIDTH).unbind(0))

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from clockhands import positions
-from clockhands.attention import attend, attend_reference, extra_channel, window_blocks
+from clockhands.attention import attend, attend_reference, by_distance, window_blocks
 from clockhands.attention.request import make_request
 from clockhands.schemes import Composition, RoPE, Window
 
@@ -17,7 +17,7 @@ HEADS, WIDTH = 2, 8
 
 @pytest.fixture(autouse=True)
 def _small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(extra_channel, "SHORT", 8)
+    monkeypatch.setattr(by_distance, "SHORT", 8)
     monkeypatch.setattr(window_blocks, "ROWS", 4)
     monkeypatch.setattr(window_blocks, "WIDER", 2)
 

@@ -13,7 +13,7 @@ from transformers.models.qwen2_vl.modeling_qwen2_vl import Qwen2VLTextModel
 from transformers.models.swin.modeling_swin import window_partition
 
 from clockhands import positions
-from clockhands.attention import attend, attend_reference, by_distance, extra_channel, window_blocks
+from clockhands.attention import attend, attend_reference, by_distance, window_blocks
 from clockhands.attention.request import make_request
 from clockhands.errors import PositionError
 from clockhands.schemes import (
@@ -192,7 +192,7 @@ def test_blocks_of_a_window_serve_one_coordinate_that_is_a_text_and_nothing_else
         kernels = {"blocks": window_blocks, "distance": by_distance}
         return [name for name, kernel in kernels.items() if kernel.serves(request)]
 
-    assert length > extra_channel.SHORT
+    assert length > by_distance.SHORT
     assert serving(Window(HEADS, left=9, axis=1), texts["text"]) == ["blocks", "distance"]
     for scheme, name in ((Window(HEADS, left=9, axis=1), "grid"), *((Window(HEADS, left=9), name) for name in texts)):
         assert serving(scheme, texts[name]) == []

@@ -10,17 +10,7 @@ from typing import Protocol
 
 import torch
 
-from clockhands.attention import (
-    by_distance,
-    causal_tiles,
-    extra_channel,
-    far_blocks,
-    flex,
-    fused_kernel,
-    query_blocks,
-    reference,
-    window_blocks,
-)
+from clockhands.attention import by_distance, far_blocks, flex, fused_kernel, query_blocks, reference, window_blocks
 from clockhands.attention.reference import Recorder
 from clockhands.attention.request import (
     LOW_PRECISION,
@@ -51,14 +41,12 @@ KERNELS: tuple[Kernel, ...] = (
     reference,
     window_blocks,
     by_distance,
-    extra_channel,
     flex,
     query_blocks,
-    causal_tiles,
     fused_kernel,
 )
 """The kernels in the order in which they are asked; the last serves every request."""
-PLAIN_KERNELS: tuple[Kernel, ...] = (causal_tiles, fused_kernel)
+PLAIN_KERNELS: tuple[Kernel, ...] = (by_distance, fused_kernel)
 """Those for a scheme that has nothing left to do after ``rotate``; the first of them for types of 16 bits alone."""
 WHOLE_BIAS_KERNELS: tuple[Kernel, ...] = (reference, fused_kernel)
 """Those that take a bias whole, whatever it is."""

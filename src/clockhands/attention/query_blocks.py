@@ -10,14 +10,13 @@ import torch
 from torch.autograd.function import once_differentiable
 
 from clockhands.attention import fused_kernel
-from clockhands.attention.request import AttentionRequest
-from clockhands.attention.sinks import fuses_sinks
+from clockhands.attention.request import FEW_QUERIES, AttentionRequest
 from clockhands.shapes import Float, Tensor
 
-ROWS, ELEMENTS, ELEMENTS_OF_A_GPU = 256, 1 << 19, 1 << 24
-"""The most queries of a block, and about how many logits it has on a CPU and on a GPU."""
-FEW_QUERIES, MANY_PAIRS = 32, 1 << 22
-"""With no more queries, or no more entries of the whole bias [B, H, S, T], than this the bias is made in one piece."""
+ROWS = 256
+"""The most queries of a block."""
+MANY_PAIRS = 1 << 22
+"""With no more entries of the whole bias [B, H, S, T] than this it is made in one piece."""
 
 
 def serves(request: AttentionRequest) -> bool:
@@ -27,7 +26,7 @@ def serves(request: AttentionRequest) -> bool:
     """
     pairs = request.q_BHSK.shape[0] * request.q_BHSK.shape[1] * request.num_queries * request.num_keys
     return (
-        ("bias" in request.hooks or (request.sink_H is not None and not fuses_sinks(request)))
+        ("bias" in request.hooks or (request.sink_H is not None and not fused_kernel.fuses_sinks(request)))
         and request.scheme.rowwise
         and not torch.compiler.is_compiling()
         and pairs > MANY_PAIRS
@@ -61,23 +60,16 @@ class _Blocks:
     def cut(self, *inputs: Tensor) -> Iterator[tuple[int, list[Tensor]]]:
         """Yield the first query of each block, and its part of q, k, v and the positions."""
         q, k, v, qpos, kpos = inputs
-        queries, keys = q.shape[2], k.shape[2]
-        room = ELEMENTS if q.device.type == "cpu" else ELEMENTS_OF_A_GPU
-        rows = min(ROWS, max(16, room // max(1, q.shape[0] * q.shape[1] * keys)))
         axis = 2 if qpos.dim() == 4 else 1
-        for start in range(0, queries, rows):
-            count = min(rows, queries - start)
-            last = keys - queries + start + count if self.request.causal else keys
+        for start, count in self.request.list_blocks(ROWS):
+            last = self.request.count_keys(start + count)
             parts = [q.narrow(2, start, count), k.narrow(2, 0, last), v.narrow(2, 0, last)]
             yield start, [*parts, qpos.narrow(axis, start, count), kpos.narrow(axis, 0, last)]
 
     def compute(self, start: int, q: Tensor, k: Tensor, v: Tensor, qpos: Tensor, kpos: Tensor) -> Tensor:
         """Compute a block's values; the same weights are dropped whenever it is computed."""
-        mask, dropout = self.request.mask_BHST, self.request.dropout
-        if mask is not None:
-            rows = slice(start, start + q.shape[2]) if mask.shape[2] > 1 else slice(None)
-            mask = mask[:, :, rows, : k.shape[2]]
-        block = replace(self.request, q_BHSK=q, k_BHTK=k, v_BHTK=v, qpos=qpos, kpos=kpos, mask_BHST=mask)
+        dropout, whole = self.request.dropout, self.request.take_queries(start, q.shape[2])
+        block = replace(whole, q_BHSK=q, k_BHTK=k, v_BHTK=v, qpos=qpos, kpos=kpos)
         with torch.random.fork_rng([q.device] if q.device.type == "cuda" else [], enabled=dropout > 0):
             if dropout:
                 torch.manual_seed(self.seed + start)

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 
-from clockhands.attention.line import Line, find_line
 from clockhands.errors import PositionError, UsageError, show_value
 from clockhands.schemes.distance import Curve, DistanceBias
 from clockhands.schemes.position_checks import check_position_tensor
 from clockhands.schemes.scheme import AttentionInputs, KeyPositions, Positions, Scheme
-from clockhands.shapes import Bool, Float, Num, Tensor
+from clockhands.shapes import Bool, Float, Int, Num, Tensor
 
 GivenPositions = Positions | Num[Tensor, " S"]
 GivenKeyPositions = KeyPositions | Num[Tensor, " T"]
@@ -28,6 +28,10 @@ WHOLE_ROWS = frozenset({"logits", "weigh", "values"})
 """Hooks that need all logits or weights of a row, which no kernel but the reference has at once."""
 LOW_PRECISION = (torch.bfloat16, torch.float16)
 """Types of 16 bits, in which a bias and a softmax would be too coarse."""
+ELEMENTS, ELEMENTS_OF_A_GPU = 1 << 19, 1 << 24
+"""About how many logits a block of queries has on a CPU, whose cache holds them, and on a GPU."""
+FEW_QUERIES = 32
+"""With no more queries than this a bias is made in one piece."""
 
 
 def make_request(
@@ -244,6 +248,29 @@ class AttentionRequest:
             mask = torch.ones(1, 1, self.num_queries, self.num_keys, dtype=torch.bool, device=device)
         return mask.expand(-1, -1, self.num_queries, -1)
 
+    def list_blocks(self, most: int) -> Iterator[tuple[int, int]]:
+        """Yield the first query of each block and how many it has: ``most`` at most, and about ``ELEMENTS`` logits."""
+        room = ELEMENTS if self.q_BHSK.device.type == "cpu" else ELEMENTS_OF_A_GPU
+        rows = min(most, max(16, room // max(1, self.q_BHSK.shape[0] * self.q_BHSK.shape[1] * self.num_keys)))
+        for start in range(0, self.num_queries, rows):
+            yield start, min(rows, self.num_queries - start)
+
+    def count_keys(self, stop: int) -> int:
+        """Return how many keys the queries before ``stop`` may attend to: under a causal mask not the later ones."""
+        return self.num_keys - self.num_queries + stop if self.causal else self.num_keys
+
+    def take_queries(self, start: int, count: int) -> AttentionRequest:
+        """Return the request of some queries, with the keys up to the last that any of them may attend to."""
+        stop, last, axis = start + count, self.count_keys(start + count), 2 if self.qpos.dim() == 4 else 1
+        mask = self.mask_BHST
+        if mask is not None:
+            mask = (mask[:, :, start:stop] if mask.shape[2] > 1 else mask)[..., :last]
+        return replace(
+            self, q_BHSK=self.q_BHSK[:, :, start:stop], k_BHTK=self.k_BHTK[:, :, :last],
+            v_BHTK=self.v_BHTK[:, :, :last], qpos=self.qpos.narrow(axis, start, count),
+            kpos=self.kpos.narrow(axis, 0, last), mask_BHST=mask,
+        )  # fmt: skip
+
     # Cached, since a kernel reads them to decide whether it serves, and again to compute. The compiler cannot trace a
     # cached property, so a kernel that reads one serves no request while a model is compiled.
 
@@ -279,3 +306,46 @@ class AttentionRequest:
     def _whole_positions_and_curve(self) -> tuple[Tensor, Tensor, Curve]:
         """Whole positions of queries and of keys on a line, and the bias as a function of their distance."""
         return cast(DistanceBias, self.scheme).place_on_line(self.qpos, self.kpos)
+
+
+class Line(NamedTuple):
+    """Runs of ``run`` neighbours that begin ``step`` apart. A text is one run; a grid has one for each of its rows."""
+
+    run: int
+    step: int
+
+    def get_offset(self, token: int) -> int:
+        """Return how far a token, counted from 0, stands from the first."""
+        return token // self.run * self.step + token % self.run
+
+    def list_offsets(self, tokens: int, device: torch.device) -> Int[Tensor, " N"]:
+        """Return how far each of so many tokens stands from the first: [N]."""
+        token_N = torch.arange(tokens, device=device)
+        return token_N // self.run * self.step + token_N % self.run
+
+    def count_runs(self, tokens: int) -> tuple[int, int]:
+        """Return the number of runs that so many tokens fill, and the tokens in each."""
+        return (1, tokens) if tokens < self.run else (tokens // self.run, self.run)
+
+
+def find_line(q_BS: Positions, k_BT: KeyPositions) -> Line | None:
+    """Find how tokens at these positions stand, if all rows of the batch stand alike; None otherwise.
+
+    Either all keys are in one run, and the queries may be some of them, or queries and keys both stand in runs of one
+    length and distance.
+    """
+    if q_BS.dim() != 2:
+        return None
+    # A batch with stride 0 is one row expanded to all, so that one row is compared instead of all.
+    q_BS = q_BS[:1] if q_BS.stride(0) == 0 else q_BS
+    k_BT = k_BT[:1] if k_BT.stride(0) == 0 else k_BT
+    first_B, queries, keys = q_BS[:, 0] - k_BT[:, 0], q_BS.shape[1], k_BT.shape[1]
+    # The first jump in the positions of the keys ends the first run, and the next position begins the second.
+    jumps = (k_BT[0].diff() != 1).nonzero()
+    run = int(jumps[0]) + 1 if len(jumps) else keys
+    line = Line(run, int(k_BT[0, run] - k_BT[0, 0])) if run < keys else Line(max(queries, keys), 1)
+    if run < keys and (queries != keys or keys % run or line.step < run):
+        return None
+    offset_N = line.list_offsets(max(queries, keys), q_BS.device)
+    alike = all(bool((x - x[:, :1] == offset_N[: x.shape[1]]).all()) for x in (q_BS, k_BT))
+    return line if alike and bool((first_B == first_B[0]).all()) else None

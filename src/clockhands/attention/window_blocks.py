@@ -8,11 +8,9 @@ from typing import Any, cast
 import torch
 from torch.autograd.function import once_differentiable
 
-from clockhands.attention import extra_channel
-from clockhands.attention.fused_kernel import call_fused_kernel, spread_sinks
-from clockhands.attention.line import Line
-from clockhands.attention.request import AttentionRequest
-from clockhands.attention.sinks import fuses_sinks
+from clockhands.attention import by_distance
+from clockhands.attention.fused_kernel import call_fused_kernel, fuses_sinks, spread_sinks
+from clockhands.attention.request import AttentionRequest, Line
 from clockhands.schemes import Window
 from clockhands.shapes import Float, Tensor
 
@@ -30,11 +28,11 @@ def serves(request: AttentionRequest) -> bool:
         and request.mask_BHST is None
         and not request.dropout
         and request.q_BHSK.device.type == "cpu"
-        and request.num_keys > extra_channel.SHORT
+        and request.num_keys > by_distance.SHORT
         and request.num_keys >= request.num_queries
         and _count_blocks(request) > 0
         # In 16 bits matrix products are faster backwards, and tiles are where the processor has no fast ones.
-        and (not request.low_precision or (extra_channel.has_fast_low_precision() and not _needs_gradient(request)))
+        and (not request.low_precision or (by_distance.has_fast_low_precision() and not _needs_gradient(request)))
         and (request.sink_H is None or fuses_sinks(request))
         and not torch.compiler.is_compiling()
         and _is_text(request)
