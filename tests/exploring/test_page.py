@@ -19,8 +19,8 @@ from clockhands.exploring.controls import UNTOUCHED, measure
 from clockhands.exploring.model_data import ExplorerModel, describe_model
 from clockhands.exploring.page import LABELS, find_tour_models, make_page, name_models, prepare_model
 from clockhands.inspection import open_subject
+from clockhands.inspection.reading.windows import choose_windows
 from clockhands.inspection.run import DEFAULT_COUNT
-from clockhands.inspection.text_choice import choose_windows
 from clockhands.runs import Run
 from tests.exploring.models import PAIRS, make_run
 from tests.studies.tour.short import shorten_tour

@@ -13,8 +13,7 @@ from clockhands.inspection import Subject, inspect
 from clockhands.inspection.measures import cross_attention
 from clockhands.inspection.reading.capture import Capture, capture
 from clockhands.inspection.reading.logit_split import TERMS, split_by_batch
-from clockhands.inspection.reading.windows import cut_pair_windows
-from clockhands.inspection.text_choice import MOST_PIECE_CHARACTERS, choose_windows
+from clockhands.inspection.reading.windows import MOST_PIECE_CHARACTERS, choose_windows, cut_pair_windows
 from clockhands.model import PositionConfig, TokenBatch, Transformer, TransformerConfig
 from clockhands.models.influence import find_influence
 from clockhands.report import put_side_by_side

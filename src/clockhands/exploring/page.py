@@ -20,8 +20,8 @@ from clockhands.exploring.support import check_support
 from clockhands.files import write_text
 from clockhands.inspection import Subject, open_subject
 from clockhands.inspection.during_training import MEASURE_FUNCTIONS
+from clockhands.inspection.reading.windows import choose_windows
 from clockhands.inspection.run import DEFAULT_COUNT
-from clockhands.inspection.text_choice import choose_windows
 from clockhands.models import read_checked_config
 from clockhands.pretrained import is_own
 from clockhands.reading import read_toml

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import base64
+from typing import Any
 
 import torch
 
-from clockhands.findings import Figure, Panel, make_heatmap
+from clockhands.findings import Figure, draw_heatmap
 from clockhands.shapes import Float, Tensor
 
 
@@ -14,8 +15,8 @@ def draw_head_grid(grid_LH: Float[Tensor, "L H"], title: str) -> Figure:
     """Draw one number of every head of every layer as a heatmap; both are numbered from 1, each cell named."""
     layers, heads = (range(1, count + 1) for count in grid_LH.shape)
     names = tuple(f"layer {layer} head {head}" for layer in layers for head in heads)
-    picture = make_heatmap(grid_LH, x=tuple(heads), y=tuple(layers), names=names, label="share")
-    return Figure((Panel((picture,), xlabel="head", ylabel="layer"),), title=title)
+    where: dict[str, Any] = {"x": tuple(heads), "y": tuple(layers), "names": names}
+    return draw_heatmap(grid_LH, title=title, xlabel="head", ylabel="layer", label="share", **where)
 
 
 LARGEST_INT8, LARGEST_INT16 = 127, 32767

@@ -24,8 +24,7 @@ from clockhands.inspection.reading.capture import BATCH
 from clockhands.inspection.reading.head_statistics import TEXT_GROUPS
 from clockhands.inspection.reading.reading import Reading, read_model
 from clockhands.inspection.reading.sentences import Sentence, check_sentence_lengths, encode_sentences
-from clockhands.inspection.reading.windows import Ids, Windows, check_counts, read_ids
-from clockhands.inspection.text_choice import choose_windows, describe_origin
+from clockhands.inspection.reading.windows import Ids, Windows, check_counts, choose_windows, describe_origin, read_ids
 from clockhands.models.door import open_subject, open_tokenizer
 from clockhands.models.subject import Side, Subject
 from clockhands.pretrained import first_line

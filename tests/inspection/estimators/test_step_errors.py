@@ -5,7 +5,14 @@ from __future__ import annotations
 import pytest
 import torch
 
-from clockhands.inspection.estimators.step_errors import LINEAR, StepErrors, measure_random_split, measure_step
+from clockhands.inspection.estimators.step_errors import (
+    LINEAR,
+    ROTATION,
+    STANDING_STILL,
+    StepErrors,
+    measure_random_split,
+    measure_step,
+)
 
 from ..measures.tables import mixed
 
@@ -18,7 +25,7 @@ def _errors(rows_ND: torch.Tensor, step: int = 1) -> StepErrors:
 @pytest.mark.parametrize("step", [1, 4, 16])
 def test_a_clock_steps_by_one_rotation(step: int) -> None:
     errors = _errors(mixed(256, 64, [5.0, 9.0, 31.0], noise=0.0), step)
-    assert errors.linear < 1e-6 and errors.rotation < 0.02
+    assert errors.means[LINEAR] < 1e-6 and errors.means[ROTATION] < 0.02
     assert errors.estimate_gain(errors.reported_map)[0] > 0.05
 
 
@@ -28,7 +35,7 @@ def test_standing_still_is_what_it_is_called() -> None:
     errors = _errors(rows)
     centred = rows - rows.mean()
     still = (centred[1:] - centred[:-1]).square().sum() / 64
-    assert errors.standing_still == pytest.approx(float(still / centred.square().mean()), rel=0.15)
+    assert errors.means[STANDING_STILL] == pytest.approx(float(still / centred.square().mean()), rel=0.15)
 
 
 def test_noise_that_only_falls_back_to_its_mean_has_no_gain() -> None:

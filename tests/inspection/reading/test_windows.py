@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,14 @@ import torch
 
 from clockhands.errors import DataError, UsageError
 from clockhands.inspection import inspect
-from clockhands.inspection.reading.windows import cut_ids, cut_pair_windows, cut_windows, read_ids, select_one_length
+from clockhands.inspection.reading.windows import (
+    cut_ids,
+    cut_pair_windows,
+    cut_windows,
+    describe_origin,
+    read_ids,
+    select_one_length,
+)
 
 from .. import planted
 
@@ -210,3 +218,20 @@ def test_a_fault_without_words_is_named_by_its_type(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(np, "load", fail)
     with pytest.raises(DataError, match=r"is not a \.npy file of numbers .*: MemoryError$"):
         read_ids(tmp_path / "ids.npy")
+
+
+@pytest.mark.parametrize(
+    ("texts", "pairs", "default", "source", "told"),
+    [
+        (["a"], None, True, False, " of the text it was trained on"),
+        (None, None, True, False, " of Python's documentation"),
+        (None, [("a", "b")], True, True, " of the text it was trained on, with the sources that they translate"),
+        (None, None, True, True, " of Python's documentation, with the same text as source"),
+        (["a"], None, False, False, ""),
+        (None, [("a", "b")], False, True, ", with the same text as source"),
+    ],
+)
+def test_the_origin_of_the_text_is_told(texts: Any, pairs: Any, default: bool, source: bool, told: str) -> None:
+    subject: Any = SimpleNamespace(training_texts=texts, training_pairs=pairs)
+    data: Any = SimpleNamespace(source_NS=1 if source else None)
+    assert describe_origin(subject, data, default) == told

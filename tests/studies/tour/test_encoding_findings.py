@@ -10,8 +10,8 @@ from clockhands.findings import Findings
 from clockhands.inspection import inspect, open_subject
 from clockhands.inspection.during_training import MEASURE_FUNCTIONS
 from clockhands.inspection.number_format import format_ratio
+from clockhands.inspection.reading.windows import choose_windows
 from clockhands.inspection.run import DEFAULT_COUNT
-from clockhands.inspection.text_choice import choose_windows
 from clockhands.runs import open_run
 from clockhands.schemes import Sinusoidal
 from clockhands.studies.tour.encoding_findings import draw_classic, find_rotation, find_wavelengths

@@ -27,24 +27,16 @@ def compute_central_range(values_N: Float[Tensor, " N"]) -> tuple[float, float]:
     return low, high
 
 
-def bootstrap_ratio(
-    numerator_N: Float[Tensor, " N"], denominator_N: Float[Tensor, " N"], draws: int = DRAWS
-) -> tuple[float, float]:
-    """Return the 95 % percentile interval of Σ numerator / Σ denominator over N texts (Efron 1979)."""
-    drawn = draw_texts(len(numerator_N), draws)
-    # Texts are drawn, not tokens: those of one text hang together. A ratio of sums weights texts by their size.
-    ratios = numerator_N.double()[drawn].sum(1) / denominator_N.double()[drawn].sum(1).clamp_min(1e-30)
-    return compute_central_range(ratios)
+def bootstrap_ratio(numerator_N: Float[Tensor, "... N"], denominator_N: Float[Tensor, "... N"]) -> tuple[float, float]:
+    """Return the 95 % percentile interval of Σ numerator / Σ denominator over N texts (Efron 1979).
 
-
-def bootstrap_layer_mean(
-    numerator_LN: Float[Tensor, "L N"], denominator_LN: Float[Tensor, "L N"], draws: int = DRAWS
-) -> tuple[float, float]:
-    """Return the 95 % percentile interval of Σ numerator / Σ denominator over N texts, averaged over L layers."""
-    drawn = draw_texts(numerator_LN.shape[1], draws)
-    # The same texts are drawn for every layer, so that what a text does to all of them stays together.
-    numerators, denominators = numerator_LN.double()[:, drawn].sum(-1), denominator_LN.double()[:, drawn].sum(-1)
-    return compute_central_range((numerators / denominators.clamp_min(1e-30)).mean(0))
+    Of several rows, those of layers, it is that of the mean of their ratios.
+    """
+    # Texts are drawn, not tokens: those of one text hang together. A ratio of sums weights texts by their size. The
+    # same texts are drawn for every layer, so that what a text does to all of them stays together.
+    drawn = draw_texts(numerator_N.shape[-1])
+    numerators, denominators = (values.double()[..., drawn].sum(-1) for values in (numerator_N, denominator_N))
+    return compute_central_range((numerators / denominators.clamp_min(1e-30)).reshape(-1, DRAWS).mean(0))
 
 
 def bootstrap_hit_share(hits_n: Float[Tensor, " n"], texts_n: Int[Tensor, " n"]) -> tuple[float, float]:

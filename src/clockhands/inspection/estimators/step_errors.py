@@ -20,7 +20,8 @@ MOST_COMPONENTS = 64
 SAME_MAP_ERROR = 0.1
 """The held-out error, relative to the squared length, below which a step is said to be the same map everywhere."""
 LINEAR, ROTATION, STANDING_STILL, MULTIPLE = range(4)
-"""The columns of ``StepErrors.by_stretch_s4``: two maps, and two references."""
+"""The columns of ``StepErrors.by_stretch_s4``: two maps, the best affine one and the best orthogonal one (a rotation
+that may include a reflection) with a translation, and two references, the row itself and its best multiple."""
 
 
 @dataclass(frozen=True)
@@ -37,24 +38,9 @@ class StepErrors:
     by_stretch_s4: Float[Tensor, "s four"]
 
     @property
-    def linear(self) -> float:
-        """Mean error of the best affine map."""
-        return float(self.by_stretch_s4[:, LINEAR].mean())
-
-    @property
-    def rotation(self) -> float:
-        """Mean error of the best orthogonal map, a rotation that may include a reflection, with a translation."""
-        return float(self.by_stretch_s4[:, ROTATION].mean())
-
-    @property
-    def standing_still(self) -> float:
-        """Mean error of the row itself in the place of a later one."""
-        return float(self.by_stretch_s4[:, STANDING_STILL].mean())
-
-    @property
-    def multiple(self) -> float:
-        """Mean error of the best multiple of the row."""
-        return float(self.by_stretch_s4[:, MULTIPLE].mean())
+    def means(self) -> list[float]:
+        """The mean errors over the stretches, in the order of the columns."""
+        return [float(column_s.mean()) for column_s in self.by_stretch_s4.T]
 
     def estimate_gain(self, column: int) -> tuple[float, float]:
         """Return the 95 % interval of how much smaller the error of a map is than that of a reference.
@@ -76,14 +62,15 @@ class StepErrors:
 
         Much better: the error of the rotation is at least 0.02 more than twice that of the linear map.
         """
-        is_close = self.rotation < 2 * self.linear + 0.02
+        means = self.means
+        is_close = means[ROTATION] < 2 * means[LINEAR] + 0.02
         gains = self.estimate_gain(ROTATION)[0] > 0 or self.estimate_gain(LINEAR)[0] <= 0
         return ROTATION if is_close and gains else LINEAR
 
     @property
     def reported_error(self) -> float:
         """Mean error of the reported map."""
-        return self.rotation if self.reported_map == ROTATION else self.linear
+        return self.means[self.reported_map]
 
     @property
     def is_same_map(self) -> bool:

@@ -8,7 +8,7 @@ from typing import TypeAlias
 import torch
 
 from clockhands.findings import Finding, Table, draw_columns
-from clockhands.inspection.estimators.intervals import bootstrap_layer_mean
+from clockhands.inspection.estimators.intervals import bootstrap_ratio
 from clockhands.inspection.measures.measure import ATTENTION_HEADING, WINDOWS, Measure, make_untrained_reference
 from clockhands.inspection.number_format import describe_untrained, format_percent, format_percent_range
 from clockhands.inspection.reading.layer import Layer
@@ -120,7 +120,7 @@ class ContentDistance(Measure):
             return self.skip("Queries and keys are normalised here, so that what is added is not affine in the input.")
         sums = [_sum_products(layer, capture.ordinary_T) for layer in capture.layers]
         shares = _compute_shares(sums, splits)
-        low, high = bootstrap_layer_mean(
+        low, high = bootstrap_ratio(
             torch.stack([query_N + key_N for query_N, key_N, _ in sums]),
             torch.stack([squares_N for *_, squares_N in sums]),
         )

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from clockhands.findings import SHARE, Figure, Finding, Panel, Reference, Table, make_mark, make_reference_line
+from clockhands.findings import SHARE, Figure, Finding, Reference, Table, draw_columns, put_together
 from clockhands.inspection.drawing import LARGEST_INT16, pack_int8, pack_int16
 from clockhands.inspection.estimators.intervals import compute_central_range
 from clockhands.inspection.measures.measure import ATTENTION_HEADING, WINDOWS, Measure, make_untrained_reference
@@ -268,24 +268,26 @@ def _draw_figure(curve_HJ: Tensor, layer: int, shares: list[float], untrained: l
     near = slice(max(0, reach - DRAWN_OFFSETS), reach + DRAWN_OFFSETS + 1)
     offsets = torch.arange(-reach, reach + 1)[near]
     allowed = ~curve_HJ[:, near].isnan().all(0)
-    lines = [
-        make_mark("line", offsets[allowed], (curve_J - curve_J.nanmean())[near][allowed], label=f"head {head}")
-        for head, curve_J in enumerate(curve_HJ, 1)
-    ]
-    names = [str(index + 1) for index in range(len(shares))]
-    bars = [make_mark("bars", names, torch.tensor(shares), label="this model", emphasis="main")]
-    if untrained is not None:
-        bars.append(make_mark("points", names, torch.tensor(untrained), label="untrained", emphasis="reference"))
-    return Figure(
-        (
-            Panel(
-                (*lines[:DRAWN_HEADS], make_reference_line(0.0, "")),
-                title=f"Layer {layer + 1}",
-                xlabel="key position − query position",
-                ylabel="logit",
-            ),
-            Panel(tuple(bars), title="By layer", xlabel="layer", ylabel="share of logit variance"),
-        ),
-        columns=2,
-        title="What distance alone adds to the logits",
+    curves = draw_columns(
+        "line",
+        offsets[allowed],
+        {
+            f"head {head}": (curve_J - curve_J.nanmean())[near][allowed]
+            for head, curve_J in enumerate(curve_HJ[:DRAWN_HEADS], 1)
+        },
+        levels={"": 0.0},
+        panel=f"Layer {layer + 1}",
+        xlabel="key position − query position",
+        ylabel="logit",
     )
+    by_layer = draw_columns(
+        "bars",
+        [str(index + 1) for index in range(len(shares))],
+        {"this model": shares},
+        main="this model",
+        points={"untrained": untrained},
+        panel="By layer",
+        xlabel="layer",
+        ylabel="share of logit variance",
+    )
+    return put_together((curves, by_layer), columns=2, title="What distance alone adds to the logits")

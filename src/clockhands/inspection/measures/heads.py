@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import torch
 
-from clockhands.findings import Figure, Finding, Panel, Reference, Table, join_words, make_mark
+from clockhands.findings import Figure, Finding, Reference, Table, draw_columns, join_words, put_together
 from clockhands.inspection.drawing import draw_head_grid
 from clockhands.inspection.estimators.intervals import compute_central_range, draw_texts
 from clockhands.inspection.measures.measure import LAYERS_HEADING, MASKED_WINDOWS, Measure, make_untrained_reference
@@ -199,33 +199,27 @@ def _draw_figure(layers: Sequence[HeadStatistics]) -> Figure:
     The most local head is the one with the most attention at a single offset that at least half of the queries have.
     """
     step = max(1, -(-len(layers) // MOST_PANELS))
-    panels = []
+    figures = []
     for index in range(0, len(layers), step):
         layer = layers[index]
         allowed = layer.uniform_by_offset_J > 0  # by this layer's own mask, which may be a sliding window
-        offsets = torch.arange(-MAX_OFFSET, MAX_OFFSET + 1)[allowed]
         most_local = int(layer.favourite_share_H.argmax())
         most = format_percent(float(layer.favourite_share_H[most_local]))
-        panels.append(
-            Panel(
-                (
-                    make_mark(
-                        "line",
-                        offsets,
-                        layer.attention_by_offset_HJ.mean(0)[allowed],
-                        label="mean over heads",
-                        emphasis="main",
-                    ),
-                    make_mark(
-                        "line", offsets, layer.attention_by_offset_HJ[most_local][allowed], label="most local head"
-                    ),
-                    make_mark(
-                        "line", offsets, layer.uniform_by_offset_J[allowed], label="uniform", emphasis="reference"
-                    ),
-                ),
-                title=f"Layer {index + 1}, most local head {most_local + 1} ({most})",
+        columns = {
+            "mean over heads": layer.attention_by_offset_HJ.mean(0)[allowed],
+            "most local head": layer.attention_by_offset_HJ[most_local][allowed],
+            "uniform": layer.uniform_by_offset_J[allowed],
+        }
+        figures.append(
+            draw_columns(
+                "line",
+                torch.arange(-MAX_OFFSET, MAX_OFFSET + 1)[allowed],
+                columns,
+                main="mean over heads",
+                reference=("uniform",),
+                panel=f"Layer {index + 1}, most local head {most_local + 1} ({most})",
                 xlabel="key position − query position",
                 ylabel="share of attention",
             )
         )
-    return Figure(tuple(panels), columns=2, title="Attention by distance of the key")
+    return put_together(figures, columns=2, title="Attention by distance of the key")

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias
 
 import torch
 from torch import nn
 
-from clockhands.findings import Finding, Mark, Panel, Reference, Table, join_words, make_mark
+from clockhands.findings import Figure, Finding, Reference, Table, draw_columns, join_words, put_together
 from clockhands.inspection.drawing import draw_head_grid
 from clockhands.inspection.estimators.intervals import estimate_mean_interval
 from clockhands.inspection.measures.measure import LAYERS_HEADING, MASKED_WINDOWS, Measure
@@ -133,8 +133,8 @@ class Induction(Measure):
                     for head, score in enumerate(row)
                 ],
             ),
-            figure=figure if ablation is None else replace(
-                figure, panels=(*figure.panels, _draw_ablation(ablation)), columns=2
+            figure=figure if ablation is None else put_together(
+                (figure, _draw_ablation(ablation)), columns=2, title=figure.title
             ),
             details={} if ablation is None else _list_details(ablation),
         )  # fmt: skip
@@ -360,21 +360,26 @@ def _describe_probability(ablation: Ablation) -> str:
     )
 
 
-def _draw_ablation(ablation: Ablation) -> Panel:
+def _draw_ablation(ablation: Ablation) -> Figure:
     """Draw score and probability of the copied token as they are, and without heads."""
     names = ("as it is", "previous-token heads removed", "as many others removed")
     shown = names if ablation.has_control else names[:2]
-    measured = {"score of the induction heads": ablation.scores_N3}
+    measured = {"score of the induction heads": ablation.scores_N3[:, : len(shown)]}
     if ablation.probabilities_N3 is not None:
-        measured["probability of the copied token"] = ablation.probabilities_N3
-    marks: list[Mark] = []
-    for label, values_N3 in measured.items():
-        ends = [estimate_mean_interval(column) for column in values_N3.T[: len(shown)]]
-        low, high = zip(*ends, strict=True)
-        emphasis = "main" if not marks else ""
-        values = values_N3.mean(0)[: len(shown)]
-        marks.append(make_mark("bars", shown, values, low=low, high=high, label=label, emphasis=emphasis))
-    return Panel(tuple(marks), title="Without the heads that look one token back", ylabel="share")
+        measured["probability of the copied token"] = ablation.probabilities_N3[:, : len(shown)]
+    ends = {
+        label: torch.tensor([estimate_mean_interval(column) for column in values.T], dtype=torch.float64)
+        for label, values in measured.items()
+    }
+    return draw_columns(
+        "bars",
+        shown,
+        {label: values.mean(0) for label, values in measured.items()},
+        main="score of the induction heads",
+        intervals={label: (low_high[:, 0], low_high[:, 1]) for label, low_high in ends.items()},
+        panel="Without the heads that look one token back",
+        ylabel="share",
+    )
 
 
 def _list_details(ablation: Ablation) -> dict[str, Any]:

@@ -10,7 +10,18 @@ from dataclasses import dataclass
 
 import torch
 
-from clockhands.findings import SHARE, Figure, Finding, Light, Panel, Table, make_mark, make_reference_line
+from clockhands.findings import (
+    SHARE,
+    Figure,
+    Finding,
+    Light,
+    Panel,
+    Table,
+    draw_columns,
+    make_mark,
+    make_reference_line,
+    put_together,
+)
 from clockhands.inspection.estimators.intervals import bootstrap_ratio
 from clockhands.inspection.measures.measure import INPUT_HEADING, WINDOWS, Measure, make_untrained_reference
 from clockhands.inspection.number_format import describe_untrained, format_percent, format_percent_range, format_ratio
@@ -236,34 +247,32 @@ def _make_table(tables: Tables, trained: Levels, untrained: Levels | None) -> Ta
 
 def _draw_figure(tables: Tables, trained: Levels, untrained: Levels | None) -> Figure:
     """Draw the three shares as bars, and the length of every position row."""
-    parts = ("token", "position", "constant")
-    bars = []
-    for label, levels in (("trained", trained), ("untrained", untrained)):
-        if levels is not None:
-            shares = [part / levels.total for part in (levels.token, levels.position, levels.constant)]
-            bars.append(
-                make_mark("bars", parts, shares, label=label, emphasis="" if levels is trained else "reference")
-            )
+    shares = draw_columns(
+        "bars",
+        ("token", "position", "constant"),
+        {
+            name: levels and [part / levels.total for part in (levels.token, levels.position, levels.constant)]
+            for name, levels in (("trained", trained), ("untrained", untrained))
+        },
+        reference=("untrained",),
+        panel="Share of the input",
+        ylabel="share of squared length",
+    )
     norms = tables.positions_ND.double().norm(dim=-1)
     outliers = find_outlier_rows(tables)
     lengths = [make_mark("line", range(len(norms)), norms, label="position rows", emphasis="main")]
     if outliers:
         lengths.append(make_mark("points", outliers, norms[outliers], label="outliers"))
     lengths.append(make_reference_line(trained.token_length, "a token row, on average"))
-    return Figure(
-        (
-            Panel(tuple(bars), title="Share of the input", ylabel="share of squared length"),
-            Panel(
-                tuple(lengths),
-                title="Length of each position row",
-                xlabel="position",
-                ylabel="length",
-                ylim=(0.0, 1.08 * max(float(norms.max()), trained.token_length)),
-            ),
-        ),
-        columns=2,
-        title="Length of tokens and of positions at the input",
+    of_each_row = Panel(
+        tuple(lengths),
+        title="Length of each position row",
+        xlabel="position",
+        ylabel="length",
+        ylim=(0.0, 1.08 * max(float(norms.max()), trained.token_length)),
     )
+    title = "Length of tokens and of positions at the input"
+    return put_together((shares, Figure((of_each_row,))), columns=2, title=title)
 
 
 STILL = 0.1

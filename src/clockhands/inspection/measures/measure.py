@@ -62,6 +62,8 @@ class Measure(ABC):
 
     def answer(self, reading: Reading) -> Iterable[Finding]:
         """Yield the finding of this measure; none where the question does not arise for such a model."""
+        if self.heading == SENTENCES_HEADING and not reading.sentences:
+            return
         if self.reads_attention and not reading.capture.layers:
             yield self.skip(f"Not measured: {reading.capture.unread_reason or 'no self-attention was seen'}.")
         else:

@@ -13,11 +13,11 @@ import torch
 from torch.nn.utils.rnn import pad_sequence
 
 from clockhands.findings import SHARE, Finding, Reference, Table, draw_columns, join_words
-from clockhands.inspection.estimators.intervals import bootstrap_layer_mean
+from clockhands.inspection.estimators.intervals import bootstrap_ratio
 from clockhands.inspection.measures.measure import ATTENTION_HEADING, WINDOWS, Measure, make_untrained_reference
 from clockhands.inspection.number_format import describe_untrained, format_percent, format_percent_range
 from clockhands.inspection.reading.layer import Layer
-from clockhands.inspection.reading.logit_split import LogitParts, centre_logits
+from clockhands.inspection.reading.logit_split import LogitParts, centre_logits, compute_means
 from clockhands.inspection.reading.reading import Reading
 from clockhands.model.attention import AttentionContext
 from clockhands.models.subject import Subject
@@ -94,46 +94,33 @@ def estimate_frequencies(rotating_HTF: Num[Tensor, "H T F"]) -> Float[Tensor, " 
     return frequencies_F.masked_fill(~coherent_F, torch.nan)
 
 
-def _measure_turns(subject: Subject, layer: Layer) -> tuple[Float[Tensor, " F"], Bool[Tensor, " F"]] | None:
-    """Return how fast every pair of a layer turns (NaN without one speed), and which pairs are zero.
-
-    It is read from queries and keys with and without the rotation; None where that cannot be taken away, or where
-    tokens choose positions.
-    """
-    rotated = layer.replay(layer.inputs_NTD[:1])
-    unrotated_layer = None if layer.locates_tokens else remove_rotation(layer)
-    if unrotated_layer is None:
-        return None
-    unrotated = unrotated_layer.replay(layer.inputs_NTD[:1])
-    if unrotated.q_BHSK.shape != rotated.q_BHSK.shape:  # PoPE makes a pair of every channel
-        return None
-    width = find_rotated_width(subject, layer, rotated.q_BHSK.shape[-1])
-    turns_HTF = torch.cat(
-        [
-            _pair_channels(after[0, ..., :width], subject.interleaved)
-            * _pair_channels(before[0, ..., :width], subject.interleaved).conj()
-            for before, after in ((unrotated.q_BHSK, rotated.q_BHSK), (unrotated.k_BHTK, rotated.k_BHTK))
-        ]
-    )
-    zero_F = turns_HTF.abs().amax((0, 1)) <= LEAST_READ * turns_HTF.abs().amax()
-    return estimate_frequencies(turns_HTF), zero_F
+def _read_pairs(
+    subject: Subject, layer: Layer, q_HTK: Float[Tensor, "H T K"], k_HTK: Float[Tensor, "H T K"]
+) -> tuple[Num[Tensor, "H T F"], Num[Tensor, "H T F"]]:
+    """Return the pairs of channels of queries and keys that rotate together, as complex numbers."""
+    width = find_rotated_width(subject, layer, q_HTK.shape[-1])
+    queries, keys = (_pair_channels(vectors[..., :width], subject.interleaved) for vectors in (q_HTK, k_HTK))
+    return queries, keys
 
 
 def order_pairs(subject: Subject, layer: Layer) -> tuple[Int[Tensor, " F"] | None, int]:
     """Return the numbers of the pairs that a layer rotates, the fastest first, and how many of them stand still.
 
-    The numbers are None unless each pair has one speed. Where the speeds cannot be read, or a pair is zero, pairs are
-    in the order of their channels, as RoPE has them, and none is said to stand still.
+    Read from the queries and keys of one vector at every position, which turn and do nothing else. The numbers are None
+    unless each pair has one speed. Where tokens choose positions, or a pair is zero, pairs are in the order of their
+    channels, as RoPE has them; in the first case none is said to stand still.
     """
-    turns = _measure_turns(subject, layer)
-    if turns is None:
-        width = find_rotated_width(subject, layer, layer.replay(layer.inputs_NTD[:1]).q_BHSK.shape[-1])
-        return torch.arange(width // 2), 0
-    frequencies_F, zero_F = turns
+    constant = layer.replay(compute_means(layer, torch.arange(len(layer.inputs_NTD)))[0])
+    turns_HTF = torch.cat(_read_pairs(subject, layer, constant.q_BHSK[0], constant.k_BHTK[0]))
+    in_order_F = torch.arange(turns_HTF.shape[-1])
+    if layer.locates_tokens:
+        return in_order_F, 0
+    frequencies_F = estimate_frequencies(turns_HTF)
+    zero_F = turns_HTF.abs().amax((0, 1)) <= LEAST_READ * turns_HTF.abs().amax()
     known = frequencies_F[~zero_F]
     if bool(known.isnan().any()) or not bool(known.any()):
         return None, 0
-    order_F = torch.arange(len(zero_F)) if bool(zero_F.any()) else frequencies_F.argsort(descending=True, stable=True)
+    order_F = in_order_F if bool(zero_F.any()) else frequencies_F.argsort(descending=True, stable=True)
     return order_F, int((known == 0).sum())
 
 
@@ -156,10 +143,7 @@ def read_rotation_hands(subject: Subject, layer: Layer, parts: LogitParts) -> Ro
     """
     if "rotary" not in subject.mechanisms or subject.has_unlisted_architecture:
         return None
-    width = find_rotated_width(subject, layer, parts.q["constant"].shape[-1])
-    queries, keys = (
-        _pair_channels(part["constant"][0, ..., :width], subject.interleaved) for part in (parts.q, parts.k)
-    )
+    queries, keys = _read_pairs(subject, layer, parts.q["constant"][0], parts.k["constant"][0])
     frequencies_F = estimate_frequencies(torch.cat([queries, keys]))
     if bool(frequencies_F.isnan().any()) or not bool(frequencies_F.any()):
         return None
@@ -174,10 +158,10 @@ class RotationFrequencies(Measure):
     references = ("equal pairs", "untrained")
     method = (
         "The logit is a sum over the pairs of channels that rotate together: share of pair f = cov(s q_f·k_f, "
-        "logit)/var(logit), logits centred over keys. Which pairs are fastest is read from queries and keys with and "
-        "without rotation; layers in which a pair has no single speed, or none turns, are left out. 'Unrotated' is R² "
-        "of the logits on q·k as it would be without rotation. Interval: texts resampled. Equal pairs: the share of a "
-        "quarter of the pairs if all had the same. Untrained: fresh weights."
+        "logit)/var(logit), logits centred over keys. Which pairs are fastest is read from the queries and keys of one "
+        "vector at every position; layers in which a pair has no single speed, or none turns, are left out. "
+        "'Unrotated' is R² of the logits on q·k as it would be without rotation. Interval: texts resampled. Equal "
+        "pairs: the share of a quarter of the pairs if all had the same. Untrained: fresh weights."
     )
     source = "Su et al. 2021; shares after Barbero et al. 2024, who use norms"
     heading = ATTENTION_HEADING
@@ -213,7 +197,7 @@ class RotationFrequencies(Measure):
         unrotated = [compute_unrotated_r2(capture.layers[index], capture.ordinary_T) for index in order_by_layer]
         share, untrained = _average_quarter(ordered), None if fresh is None else _average_quarter(fresh)
         equal = sum(len(pairs) / len(shares_F) for pairs, shares_F in zip(quarters, ordered, strict=True)) / len(sums)
-        low, high = bootstrap_layer_mean(
+        low, high = bootstrap_ratio(
             torch.stack([products_NF[:, pairs].sum(1) for (products_NF, _), pairs in zip(sums, quarters, strict=True)]),
             torch.stack([squares_N for _, squares_N in sums]),
         )

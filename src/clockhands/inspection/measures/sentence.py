@@ -5,13 +5,13 @@ In names of tensors ``t`` are ``SENTENCE_TERMS``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import combinations
 from typing import Any, TypeAlias
 
 import torch
 
-from clockhands.findings import SHARE, Figure, Finding, Panel, Reference, Table, make_heatmap, make_mark
+from clockhands.findings import SHARE, Figure, Finding, Panel, Reference, Table, draw_heatmap, make_mark, put_together
 from clockhands.inspection.drawing import LARGEST_INT16, pack_int16
 from clockhands.inspection.estimators.intervals import compute_central_range
 from clockhands.inspection.measures.measure import MASKED_WINDOWS, SENTENCES_HEADING, Measure
@@ -27,6 +27,7 @@ from clockhands.inspection.reading.sentences import (
     SentenceLayer,
     list_words,
     make_comparison_rows,
+    split_sentence,
     swap_words,
 )
 from clockhands.inspection.reading.windows import encode_text
@@ -120,13 +121,11 @@ class SentenceAttention(Measure):
     rests_on = MASKED_WINDOWS
     reads_attention = True
 
-    def answer(self, reading: Reading) -> Iterable[Finding]:
-        """Yield the finding where sentences were asked about."""
-        return super().answer(reading) if reading.sentences else ()
-
     def run(self, reading: Reading) -> Finding:
         """Measure every sentence; the value is the share of position alone."""
-        layers_by_sentence = [reading.split_sentence(sentence) for sentence in reading.sentences]
+        layers_by_sentence = [
+            split_sentence(reading.subject, sentence, reading.windows) for sentence in reading.sentences
+        ]
         values = [_pool(layers)[POSITION_ALONE] for layers in layers_by_sentence]
         others_by_sentence = [
             torch.stack([layer.positional_N for layer in layers]).mean(0) for layers in layers_by_sentence
@@ -241,10 +240,6 @@ class SentenceSwap(Measure):
     heading = SENTENCES_HEADING
     rests_on = MASKED_WINDOWS
 
-    def answer(self, reading: Reading) -> Iterable[Finding]:
-        """Yield the finding where sentences were asked about."""
-        return super().answer(reading) if reading.sentences else ()
-
     def run(self, reading: Reading) -> Finding:
         """Run the model on every version of every sentence; the value is the largest change."""
         measured = [(sentence, _measure(reading, sentence)) for sentence in reading.sentences]
@@ -336,15 +331,23 @@ def _describe_swap(sentence: Sentence, changes: Changes | str) -> str:
 
 def _draw_figure_swap(changes_by_sentence: Sequence[tuple[Sentence, Changes]]) -> Figure:
     """Draw the changes of all pairs of words as one map a sentence."""
-    panels = []
+    figures = []
     for sentence, changes in changes_by_sentence:
         words = list_words(sentence.text)[:MOST_WORDS]
-        names = [f"{index} {word}" for index, word in enumerate(words, 1)]
-        z = [[changes.get((min(i, j), max(i, j))) for j in range(len(words))] for i in range(len(words))]
-        marks = (make_heatmap(z, x=tuple(names), y=tuple(names), label="share by which the output changes"),)
-        panels.append(Panel(marks, title=f"“{sentence.text}”", xlabel="word", ylabel="swapped with"))
-    return Figure(
-        tuple(panels),
+        names = tuple(f"{index} {word}" for index, word in enumerate(words, 1))
+        figures.append(
+            draw_heatmap(
+                [[changes.get((min(i, j), max(i, j))) for j in range(len(words))] for i in range(len(words))],
+                panel=f"“{sentence.text}”",
+                xlabel="word",
+                ylabel="swapped with",
+                x=names,
+                y=names,
+                label="share by which the output changes",
+            )
+        )
+    return put_together(
+        figures,
         caption="100 % is the mean squared distance between two other texts of that length.",
         height=0.5,
         title="How much swapping two words changes the output",

@@ -17,12 +17,10 @@ from clockhands.inspection.reading.reading import Reading
 from clockhands.inspection.reading.sentences import (
     MOST_WORDS,
     Swap,
-    compute_unknown_share,
-    find_largest_id,
     make_english_swaps,
     make_text_swaps,
 )
-from clockhands.inspection.reading.windows import find_special_tokens
+from clockhands.inspection.reading.windows import encode_bare, find_special_tokens
 from clockhands.models.subject import Subject
 from clockhands.shapes import Float, Tensor
 
@@ -103,12 +101,16 @@ def _name_units(swaps: Sequence[Swap]) -> str:
 
 def _find_fault(subject: Subject, swaps: list[Swap], *, is_english: bool) -> str:
     """Say why these sentences cannot be measured; empty where they can."""
-    if is_english and compute_unknown_share(subject, swaps) > MOST_UNKNOWN:
+    known = [token for swap in swaps for token in encode_bare(subject.tokenizer, swap.text)]
+    unknown_id = getattr(subject.tokenizer, "unk_token_id", None)
+    unknown = sum(token == unknown_id for token in known)
+    # A tokenizer that makes no token at all of them knows them no better.
+    if is_english and swaps and (not known or unknown > MOST_UNKNOWN * len(known)):
         return (
             "Its tokenizer does not know the words of the built-in English sentences; give a text of its own "
             "(--text, texts=...)."
         )
-    largest = find_largest_id(swaps)
+    largest = max((token for swap in swaps for token in (*swap.before, *swap.after)), default=-1)
     if subject.vocabulary_size is not None and largest >= subject.vocabulary_size:
         return (
             f"Its tokenizer gives the id {largest} in such sentences, and the model has {subject.vocabulary_size} rows "

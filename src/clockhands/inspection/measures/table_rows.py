@@ -10,18 +10,23 @@ from clockhands.findings import (
     SHARE,
     Figure,
     Finding,
-    Panel,
     Reference,
     Table,
     draw_columns,
+    draw_heatmap,
     join_words,
-    make_heatmap,
-    make_mark,
-    make_reference_line,
+    put_together,
 )
 from clockhands.inspection.estimators.intervals import compute_central_range, estimate_mean_interval
 from clockhands.inspection.estimators.matrix_statistics import average_diagonals, compute_toeplitz_r2, count_leading
-from clockhands.inspection.estimators.step_errors import ROTATION, SAME_MAP_ERROR, StepErrors, measure_step
+from clockhands.inspection.estimators.step_errors import (
+    MULTIPLE,
+    ROTATION,
+    SAME_MAP_ERROR,
+    STANDING_STILL,
+    StepErrors,
+    measure_step,
+)
 from clockhands.inspection.measures.measure import INPUT_HEADING, Measure
 from clockhands.inspection.number_format import format_decimal, format_percent, format_percent_range
 from clockhands.inspection.reading.reading import Reading
@@ -190,27 +195,32 @@ def _draw_figure(cosines_NN: Tensor, mean_cosines_R: Tensor) -> Figure:
     """Draw the cosines as a heatmap, and their mean by distance."""
     step = max(1, len(cosines_NN) // 128)
     ticks = tuple(range(1, len(cosines_NN) + 1, step))
-    cosines = make_heatmap(cosines_NN[::step, ::step], x=ticks, y=ticks, diverging=True)
-    distances = range(1, len(mean_cosines_R) + 1)
-    return Figure(
-        (
-            Panel((cosines,), title="Cosine of position rows, less their mean", xlabel="position", ylabel="position"),
-            Panel(
-                (
-                    make_mark("line", distances, mean_cosines_R, label="mean cosine", emphasis="main"),
-                    make_reference_line(0.0, "no similarity"),
-                ),
-                title="By distance",
-                xlabel="distance in tokens",
-                ylabel="cosine",
-            ),
-        ),
-        columns=2,
-        height=0.8,
-        title="Similarity of the rows of any two positions",
+    cosines = draw_heatmap(
+        cosines_NN[::step, ::step],
+        panel="Cosine of position rows, less their mean",
+        xlabel="position",
+        ylabel="position",
+        x=ticks,
+        y=ticks,
+        diverging=True,
+    )
+    by_distance = draw_columns(
+        "line",
+        range(1, len(mean_cosines_R) + 1),
+        {"mean cosine": mean_cosines_R},
+        main="mean cosine",
+        levels={"no similarity": 0.0},
+        panel="By distance",
+        xlabel="distance in tokens",
+        ylabel="cosine",
+    )
+    return put_together(
+        (cosines, by_distance), columns=2, height=0.8, title="Similarity of the rows of any two positions"
     )
 
 
+PREDICTIONS = ("linear map", "rotation", "standing still", "best multiple")
+"""What is judged, in the order of ``StepErrors.means``."""
 STEPS = (1, 2, 4, 8, 16)
 """Steps, in positions, that are measured; a table of fewer than four times as many rows is too short for one."""
 
@@ -243,32 +253,30 @@ class TableStep(Measure):
             return self.skip(rows)
         errors = [measure_step(rows.centred_ND, k) for k in STEPS if 4 * k <= len(rows.centred_ND)]
         first = errors[0]
-        columns = ("step", "linear map", "rotation", "standing still", "best multiple", "gain of the map, low", "high")
         return self.make_finding(
             _describe(errors),
             first.reported_error,
             unit=SHARE,
             interval=estimate_mean_interval(first.by_stretch_s4[:, first.reported_map]),
             references=(
-                Reference("standing still", first.standing_still),
-                Reference("best multiple of the row", first.multiple),
+                Reference("standing still", first.means[STANDING_STILL]),
+                Reference("best multiple of the row", first.means[MULTIPLE]),
             ),
             light="good" if first.is_same_map else "info",
             table=Table.of(
-                columns,
-                [
-                    (
-                        error.step,
-                        error.linear,
-                        error.rotation,
-                        error.standing_still,
-                        error.multiple,
-                        *error.estimate_gain(error.reported_map),
-                    )
-                    for error in errors
-                ],
+                ("step", *PREDICTIONS, "gain of the map, low", "high"),
+                [(error.step, *error.means, *error.estimate_gain(error.reported_map)) for error in errors],
             ),
-            figure=_draw_figure_step(errors),
+            figure=draw_columns(
+                "line",
+                [str(error.step) for error in errors],
+                dict(zip(PREDICTIONS, zip(*(error.means for error in errors), strict=True), strict=True)),
+                title="Error of the row k positions later, predicted from this one",
+                main="rotation",
+                reference=("standing still", "best multiple"),
+                xlabel="step k, in positions",
+                ylabel="share of squared length that is wrong",
+            ),
         )
 
 
@@ -280,7 +288,8 @@ def _describe(errors: list[StepErrors]) -> str:
     numbers = (
         f"on stretches of rows that it was not fitted on, the best {name} has an error of "
         f"{format_percent(first.reported_error)} of their squared length, standing still "
-        f"{format_percent(first.standing_still)}, the best multiple of the row {format_percent(first.multiple)}"
+        f"{format_percent(first.means[STANDING_STILL])}, the best multiple of the row "
+        f"{format_percent(first.means[MULTIPLE])}"
     )
     if first.is_same_map:
         longer = errors[1:]
@@ -296,23 +305,4 @@ def _describe(errors: list[StepErrors]) -> str:
     return (
         f"It is undecided whether one {name} predicts the next row better than both standing still and a multiple of "
         f"the row: {numbers}."
-    )
-
-
-def _draw_figure_step(errors: list[StepErrors]) -> Figure:
-    """Draw the errors of the maps and of the references by step."""
-    return draw_columns(
-        "line",
-        [str(error.step) for error in errors],
-        {
-            "linear map": [error.linear for error in errors],
-            "rotation": [error.rotation for error in errors],
-            "standing still": [error.standing_still for error in errors],
-            "best multiple": [error.multiple for error in errors],
-        },
-        title="Error of the row k positions later, predicted from this one",
-        main="rotation",
-        reference=("standing still", "best multiple"),
-        xlabel="step k, in positions",
-        ylabel="share of squared length that is wrong",
     )

@@ -72,15 +72,9 @@ class ComputedAttention:
         return replace(self, **tensors)
 
 
-Receiver = Callable[[ComputedAttention], None]
-"""A function that is called with every attention that is read."""
-
-
-def ignore_attention(computed: ComputedAttention) -> None:
-    """Stand for no receiver: the model then computes attention in the same way as when somebody reads it.
-
-    ``attention_hooks`` compares with it by identity, and builds no ``ComputedAttention`` where it is the receiver.
-    """
+Receiver = Callable[[ComputedAttention], None] | None
+"""A function that is called with every attention that is read. None: nothing is read, and the model computes attention
+in the same way as when somebody reads it."""
 
 
 INTERFACE_NAME = "clockhands"
@@ -99,15 +93,12 @@ def listen(model: nn.Module, receive: Receiver, within: nn.Module | None = None)
             with record(partial(_receive_clockhands, within, receive)):
                 yield
             return
+
         # Of the encoder that a decoder runs with, no module is running here, and its attention is not handed on.
-        with (
-            RunningModules(model) as running,
-            record(
-                lambda computed: _receive_clockhands(
-                    running.modules[-1][1] if running.modules else None, receive, computed
-                )
-            ),
-        ):
+        def hand_on(computed: RecordedAttention) -> None:
+            _receive_clockhands(running.modules[-1][1] if running.modules else None, receive, computed)
+
+        with RunningModules(model) as running, record(hand_on):
             yield
     elif getattr(type(model), "_can_set_attn_implementation", lambda: False)():
         with _use_interface(model, receive):
@@ -122,7 +113,7 @@ def listen(model: nn.Module, receive: Receiver, within: nn.Module | None = None)
 
 def _receive_tapped(attention: TappedAttention, receive: Receiver) -> None:
     """Hand on an attention that was read at its softmax."""
-    if receive is ignore_attention:
+    if receive is None:
         return
     logits, q, k = attention.logits_BHST, attention.q_BHSK, attention.k_BHTK
     weights = logits.softmax(-1, dtype=torch.promote_types(logits.dtype, torch.float32))
@@ -134,9 +125,7 @@ def _receive_clockhands(module: nn.Module | None, receive: Receiver, computed: R
 
     Nothing is handed on if that is no attention module.
     """
-    if module is None or receive is ignore_attention:
-        return
-    if not (isinstance(module, Attention) or is_installed(module)):
+    if module is None or receive is None or not (isinstance(module, Attention) or is_installed(module)):
         return
     products = computed.q_BHSK @ computed.k_BHTK.transpose(-1, -2) * computed.scale
     allowed = computed.mask_BHST & find_mask(computed.logits_BHST)
@@ -206,7 +195,7 @@ def _attend(
     """Compute attention for ``transformers`` by the class's own eager function, and hand it to the last receiver."""
     output, weights = _find_eager_function(module)(module, query, key, value, attention_mask, **options)
     receive, modules = _receivers[-1]
-    if receive is not ignore_attention and module in modules:
+    if receive is not None and module in modules:
         receive(_rebuild_attention(module, query, key, attention_mask, weights, options))
     return output, weights
 

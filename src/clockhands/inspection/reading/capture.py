@@ -13,17 +13,16 @@ from __future__ import annotations
 import contextlib
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 
 from clockhands.errors import CheckpointError, UsageError
-from clockhands.inspection.reading.attention_hooks import ComputedAttention, ignore_attention, listen
+from clockhands.inspection.reading.attention_hooks import ComputedAttention, listen
 from clockhands.inspection.reading.layer import Layer, find_input, get_input
 from clockhands.inspection.reading.repeated_texts import Repeats, find_repeats
 from clockhands.machine import format_bytes
@@ -36,75 +35,68 @@ MOST_IN_MEMORY = 2**30
 """The most bytes of recordings kept in memory; more go to temporary files, which the system pages in and out."""
 
 
-class TensorStorage:
-    """Tensors in memory, or in one temporary file each when together they would be too large."""
+def _make_allocator(total: int) -> Callable[[tuple[int, ...], torch.dtype], Tensor]:
+    """Return what makes uninitialised tensors on the CPU: in memory, or for ``total`` bytes too many in files.
 
-    def __init__(self, total: int) -> None:
-        """Prepare for ``total`` bytes. Raises UsageError if they do not fit the disk of temporary files."""
-        self.folder: tempfile.TemporaryDirectory[str] | None = None
-        self.count = 0
-        if total <= MOST_IN_MEMORY:
-            return
-        free = shutil.disk_usage(tempfile.gettempdir()).free
-        if total > free:
-            raise UsageError(
-                f"the states of these windows need {format_bytes(total)} in temporary files, and {format_bytes(free)} "
-                f"are free in {tempfile.gettempdir()}; lower --texts (count=...) or --length (length=...), or set "
-                "TMPDIR"
-            )
-        self.folder = tempfile.TemporaryDirectory(prefix="clockhands-")
+    A file has no name any more, and goes with its tensor. Raises UsageError if the disk has no room for all.
+    """
+    if total <= MOST_IN_MEMORY:
+        return lambda shape, dtype: torch.empty(shape, dtype=dtype)
+    free = shutil.disk_usage(tempfile.gettempdir()).free
+    if total > free:
+        raise UsageError(
+            f"the states of these windows need {format_bytes(total)} in temporary files, and {format_bytes(free)} "
+            f"are free in {tempfile.gettempdir()}; lower --texts (count=...) or --length (length=...), or set "
+            "TMPDIR"
+        )
 
-    def allocate(self, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
-        """Return an uninitialised tensor on the CPU, in memory or in a file of its own."""
-        if self.folder is None:
-            return torch.empty(shape, dtype=dtype)
-        self.count += 1
-        size = torch.Size(shape).numel()
-        path = Path(self.folder.name) / str(self.count)
-        flat = torch.from_file(str(path), shared=True, size=size, dtype=dtype)
-        # Keeps the folder as long as its tensors: a view keeps the tensor that it is a view of.
-        flat.storage_owner = self  # type: ignore[attr-defined]
-        return flat.view(shape)
+    def allocate(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+        with tempfile.NamedTemporaryFile(prefix="clockhands-") as file:
+            size = torch.Size(shape).numel()
+            return torch.from_file(file.name, shared=True, size=size, dtype=dtype).view(shape)
+
+    return allocate
 
 
-@dataclass(frozen=True)
-class ModuleCall:
-    """The arguments with which an attention module was called."""
-
-    module: nn.Module
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
-
-
-def _record_calls(
+def _record_layers(
     model: nn.Module, run: Callable[[], object], shape: tuple[int, int]
-) -> tuple[list[ModuleCall], list[nn.Module], str]:
-    """Run the model, and return the calls of its self-attention in order, and the modules of cross-attention.
+) -> tuple[list[Layer], list[nn.Module], str]:
+    """Run the model, and return its layers of self-attention, on one batch, and the modules of cross-attention.
 
     It runs twice: to see which modules compute attention, and to record the arguments of their calls. Each layer is
     then replayed, to see whether it can be run alone. The third value says why the attention of some module, self- or
     cross-attention, could not be read; it is empty if all could. Raises CheckpointError if no attention was seen.
     """
     modules, unread_reason = _find_readable(model, run, shape)
-    recorded: list[ModuleCall] = []
+    calls: list[tuple[nn.Module, tuple[Any, ...], dict[str, Any]]] = []
 
     def record(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         # A cache would grow with every replay.
         named = {name: None if _is_cache(value) else value for name, value in kwargs.items()}
-        recorded.append(ModuleCall(module, tuple(None if _is_cache(value) else value for value in args), named))
+        calls.append((module, tuple(None if _is_cache(value) else value for value in args), named))
 
-    hooks = [module.register_forward_pre_hook(record, with_kwargs=True) for module in modules]
-    try:
-        with listen(model, ignore_attention):
-            run()
-    finally:
-        for hook in hooks:
-            hook.remove()
-    cross_modules = [call.module for call in recorded if _is_cross_attention(call.module, call.kwargs)]
-    faults = [(call, _explain_fault(call, model, shape)) for call in recorded if call.module not in cross_modules]
-    readable = [call for call, fault in faults if not fault]
-    fault = next((fault for _, fault in faults if fault), "")
-    return readable, cross_modules, unread_reason or fault
+    with _hook(modules, record, with_kwargs=True), listen(model, None):
+        run()
+    cross_modules = [module for module, _, kwargs in calls if _is_cross_attention(module, kwargs)]
+    layers: list[Layer] = []
+    for module, args, kwargs in calls:
+        if module in cross_modules:
+            continue
+        layer = _make_layer(len(layers), module, args, kwargs, model, shape)
+        fault = layer if isinstance(layer, str) else _explain_fault(layer, shape)
+        if isinstance(layer, Layer) and not fault:
+            layers.append(layer)
+        unread_reason = unread_reason or fault
+    return layers, cross_modules, unread_reason
+
+
+@contextlib.contextmanager
+def _hook(modules: Iterable[nn.Module], hook: Callable[..., Any], **options: bool) -> Iterator[None]:
+    """Inside the block, ``hook`` is called before each of the modules runs."""
+    with contextlib.ExitStack() as stack:
+        for module in modules:
+            stack.callback(module.register_forward_pre_hook(hook, **options).remove)
+        yield
 
 
 def _find_readable(model: nn.Module, run: Callable[[], object], shape: tuple[int, int]) -> tuple[list[nn.Module], str]:
@@ -120,21 +112,14 @@ def _find_readable(model: nn.Module, run: Callable[[], object], shape: tuple[int
         has_all_queries = computed.logits_BHST.shape[0] == shape[0] and computed.logits_BHST.shape[2] == shape[1]
         complete[computed.module] = complete.get(computed.module, True) and has_all_queries
 
-    hooks = [
-        module.register_forward_pre_hook(lambda module, args: entered.setdefault(type(module).__name__))
-        for module in model.modules()
-        if "attention" in type(module).__name__.lower()
-    ]
+    named = [module for module in model.modules() if "attention" in type(module).__name__.lower()]
     unread_reason = ""
     try:
-        with listen(model, note_shape):
+        with _hook(named, lambda module, args: entered.setdefault(type(module).__name__)), listen(model, note_shape):
             run()
     except CheckpointError as fault:
         unread_reason = str(fault)
         complete.clear()
-    finally:
-        for hook in hooks:
-            hook.remove()
     if not complete and not entered and not unread_reason:
         raise CheckpointError(
             f"no attention was seen in {type(model).__name__}: it has none, or computes it in a way that neither the "
@@ -151,16 +136,24 @@ def _explain_unread(names: set[str]) -> str:
     return f"the attention of {listed} is not computed as logits of every token for every token" if names else ""
 
 
-def _explain_fault(call: ModuleCall, model: nn.Module, shape: tuple[int, int]) -> str:
-    """Return why a layer cannot be run again alone; empty if it can."""
-    name = type(call.module).__name__
-    hidden = find_input(call.args, call.kwargs)
+def _make_layer(
+    index: int, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], model: nn.Module,
+    shape: tuple[int, int],
+) -> Layer | str:  # fmt: skip
+    """Return the layer of a call, with the input of that call, or the reason why it cannot be run again."""
+    hidden = find_input(args, kwargs)
     if hidden is None or tuple(hidden.shape[:-1]) not in (shape, shape[::-1]):
-        return f"the attention of {name} is not given one vector per token"
-    count, length = shape
-    layer = Layer(0, call.module, hidden, model, call.args, call.kwargs, _is_time_first(hidden, length, model))
+        return f"the attention of {type(module).__name__} is not given one vector per token"
+    # Where there are as many texts as tokens, the class decides which axis is time.
+    time_first = hidden.shape[0] == shape[1] and (shape[0] != shape[1] or "xlnet" in type(model).__name__.lower())
+    return Layer(index, module, hidden.transpose(0, 1) if time_first else hidden, model, args, kwargs, time_first)
+
+
+def _explain_fault(layer: Layer, shape: tuple[int, int]) -> str:
+    """Return why a layer cannot be run again alone; empty if it can."""
+    name, (count, length) = type(layer.module).__name__, shape
     try:
-        logits = layer.replay(hidden.transpose(0, 1) if layer.time_first else hidden).logits_BHST
+        logits = layer.replay(layer.inputs_NTD).logits_BHST
     except Exception as fault:  # foreign code, run in a way that it was not written for
         return f"the attention of {name} cannot be run alone ({type(fault).__name__}: {first_line(fault)})"
     if logits.shape[0] != count or tuple(logits.shape[2:]) != (length, length):
@@ -177,11 +170,6 @@ def _is_cross_attention(module: nn.Module, kwargs: dict[str, Any]) -> bool:
     """Tell whether a call is one of cross-attention: the module reads the states of another text."""
     sources = ("key_value_states", "encoder_hidden_states")
     return isinstance(module, CrossAttention) or any(kwargs.get(name) is not None for name in sources)
-
-
-def _is_time_first(hidden: Tensor, length: int, model: nn.Module) -> bool:
-    """Tell whether the first axis of an input is time. Where there are as many texts as tokens, the class decides."""
-    return hidden.shape[0] == length and (hidden.shape[1] != length or "xlnet" in type(model).__name__.lower())
 
 
 FIRST_POSITION_NOTE = (
@@ -258,29 +246,28 @@ def capture(
     """Run ``forward`` over all windows, ``batch`` at once, and record what a replay of its attention needs.
 
     ``ordinary_T`` marks the positions without special tokens (default: all). ``source_NS`` goes to ``forward`` as
-    ``source_BS``, batch by batch. ``progress`` is called before each batch with
-    the number of texts that are done. Attention that is not computed as logits of
-    every token for every token is left out, and ``unread_reason`` says why. Raises CheckpointError if no attention was
-    seen in the model, or if it gives NaN or infinite states, or not one state per token; UsageError if the disk has no
-    room for the states.
+    ``source_BS``, batch by batch. ``progress`` is called before each batch with the number of texts that are done.
+    Attention that is not computed as logits of every token for every token is left out, and ``unread_reason`` says why.
+    Raises CheckpointError if no attention was seen in the model, or if it gives NaN or infinite states, or not one
+    state per token; UsageError if the disk has no room for the states.
     """
     ordinary = torch.ones(ids_NT.shape[1], dtype=torch.bool) if ordinary_T is None else ordinary_T
     result = Capture(ids_NT, [], [], ordinary, source_NS)
     batch = min(batch, len(ids_NT))
     run = partial(forward, ids_NT[:batch], **result.make_forward_options(slice(batch)))
-    calls, result.cross_modules, result.unread_reason = _record_calls(model, run, (batch, ids_NT.shape[1]))
+    layers, result.cross_modules, result.unread_reason = _record_layers(model, run, (batch, ids_NT.shape[1]))
     states = forward(ids_NT[:1], **result.make_forward_options(slice(1)))
     _check_lengths(states, result.length, model)
-    storage = TensorStorage(
-        (len(states) + len(calls)) * ids_NT.numel() * states[0].shape[-1] * states[0].element_size()
-    )
-    layers = [_make_layer(index, call, ids_NT, model, storage) for index, call in enumerate(calls)]
-    hidden = [storage.allocate((len(ids_NT), *state.shape[1:]), state.dtype) for state in states]
+    bytes_each = ids_NT.numel() * states[0].shape[-1] * states[0].element_size()
+    allocate = _make_allocator((len(states) + len(layers)) * bytes_each)
+    for layer in layers:
+        layer.inputs_NTD = allocate((*ids_NT.shape, layer.inputs_NTD.shape[-1]), layer.inputs_NTD.dtype)
+    hidden = [allocate((len(ids_NT), *state.shape[1:]), state.dtype) for state in states]
     for start in range(0, len(ids_NT), batch):
         progress(start)
         # The last text fills up the last batch: masks among the recorded arguments have the size of a batch.
         rows = torch.arange(start, start + batch).clamp(max=len(ids_NT) - 1)
-        with listen(model, ignore_attention), _store_inputs(layers, rows):
+        with listen(model, None), _store_inputs(layers, rows):
             states = forward(ids_NT[rows], **result.make_forward_options(rows))
         _store_states(hidden, states, rows, model)
     result.hidden, result.layers = hidden, layers
@@ -309,14 +296,6 @@ def _store_states(hidden: list[Tensor], states: tuple[Tensor, ...], rows: Tensor
         stored[rows] = state.to(stored.device)
 
 
-def _make_layer(index: int, call: ModuleCall, ids_NT: Tensor, model: nn.Module, storage: TensorStorage) -> Layer:
-    """Make the layer of a call, with storage for its inputs that is not filled yet."""
-    hidden = get_input(call.args, call.kwargs)
-    count, length = ids_NT.shape
-    inputs = storage.allocate((count, length, hidden.shape[-1]), hidden.dtype)
-    return Layer(index, call.module, inputs, model, call.args, call.kwargs, _is_time_first(hidden, length, model))
-
-
 @contextlib.contextmanager
 def _store_inputs(layers: list[Layer], rows: Tensor) -> Iterator[None]:
     """Inside the block, store the inputs of the attention layers of a forward pass over the texts ``rows``."""
@@ -328,10 +307,5 @@ def _store_inputs(layers: list[Layer], rows: Tensor) -> Iterator[None]:
             x = get_input(args, kwargs)
             layer.inputs_NTD[rows] = (x.transpose(0, 1) if layer.time_first else x).to(layer.inputs_NTD.device)
 
-    modules = dict.fromkeys(layer.module for layer in layers)
-    hooks = [module.register_forward_pre_hook(store, with_kwargs=True) for module in modules]
-    try:
+    with _hook(dict.fromkeys(layer.module for layer in layers), store, with_kwargs=True):
         yield
-    finally:
-        for hook in hooks:
-            hook.remove()

@@ -148,11 +148,6 @@ class HeadStatistics:
         return self.distance_NH.mean(0)
 
     @property
-    def first_token_H(self) -> Tensor:
-        """The mean attention of each head to the first token of the window."""
-        return self.place_shares_HT[:, 0]
-
-    @property
     def place_H(self) -> Tensor:
         """The position of the window that gets most of the attention of each head."""
         return self.place_shares_HT.argmax(-1)
@@ -271,11 +266,9 @@ def _average_offsets(mean_HST: Tensor, offset_ST: Tensor) -> Tensor:
 
     A pair that the mask forbids counts as well, with an attention of zero.
     """
-    columns = []
-    for offset in range(-MAX_OFFSET, MAX_OFFSET + 1):
-        pairs_ST = offset_ST == offset
-        columns.append(mean_HST[:, pairs_ST].mean(-1) if bool(pairs_ST.any()) else torch.zeros(len(mean_HST)).double())
-    return torch.stack(columns, dim=-1)
+    offsets = range(-MAX_OFFSET, MAX_OFFSET + 1)
+    # The mean of no pair at all, at offsets beyond the window, is NaN.
+    return torch.stack([mean_HST[:, offset_ST == offset].mean(-1) for offset in offsets], dim=-1).nan_to_num()
 
 
 MOST_TEXTS = 24

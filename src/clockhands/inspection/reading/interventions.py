@@ -119,11 +119,8 @@ class Interventions:
     text_distance: float
 
     def __getitem__(self, name: str) -> Effect:
-        """Return the effect of an intervention. Raises KeyError where the model does not allow it."""
-        effect = self.get(name)
-        if effect is None:
-            raise KeyError(f"no effect of {name!r} was measured; there are {[effect.name for effect in self.effects]}")
-        return effect
+        """Return the effect of an intervention that every model allows."""
+        return next(effect for effect in self.effects if effect.name == name)
 
     def get(self, name: str) -> Effect | None:
         """Return the effect of an intervention; None where the model does not allow it."""

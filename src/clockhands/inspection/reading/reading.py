@@ -13,7 +13,7 @@ from clockhands.inspection.reading.capture import Capture, capture
 from clockhands.inspection.reading.head_statistics import HeadStatistics, HeadSums, Sink, find_sinks
 from clockhands.inspection.reading.interventions import Interventions, intervene
 from clockhands.inspection.reading.logit_split import LogitSplit, split_logits
-from clockhands.inspection.reading.sentences import Sentence, SentenceLayer, split_sentence
+from clockhands.inspection.reading.sentences import Sentence
 from clockhands.inspection.reading.windows import Windows
 from clockhands.models.influence import Influence, find_influence
 from clockhands.models.subject import Subject
@@ -56,10 +56,6 @@ class Reading:
     def windows(self) -> Windows:
         """The windows of text that were read."""
         return Windows(self.capture.ids_NT, self.capture.ordinary_T, self.capture.source_NS)
-
-    def split_sentence(self, sentence: Sentence) -> list[SentenceLayer]:
-        """Run the model over one of the sentences, and return every attention layer on it."""
-        return split_sentence(self.subject, sentence, self.windows)
 
     @cached_property
     def influence(self) -> Influence:

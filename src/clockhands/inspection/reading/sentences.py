@@ -69,23 +69,6 @@ def make_english_swaps(subject: Subject) -> Iterator[Swap]:
                 yield Swap(before, after, first, second, source)
 
 
-def find_largest_id(swaps: Sequence[Swap]) -> int:
-    """Return the largest token id of all sentences; -1 of none."""
-    return max((token for swap in swaps for token in (*swap.before, *swap.after)), default=-1)
-
-
-def compute_unknown_share(subject: Subject, swaps: list[Swap]) -> float:
-    """Return the share of unknown tokens in the sentences before the swap.
-
-    It is 1 for sentences of which the tokenizer makes no token at all, and 0 where there are no sentences.
-    """
-    unknown = getattr(subject.tokenizer, "unk_token_id", None)
-    ids = [token for swap in swaps for token in encode_bare(subject.tokenizer, swap.text)]
-    if not ids:
-        return float(bool(swaps))
-    return ids.count(unknown) / len(ids) if unknown is not None else 0.0
-
-
 def make_text_swaps(subject: Subject, texts: Sequence[str] | None) -> Iterator[Swap] | None:
     """Return sentences of ``texts``, or of the training text, with two words swapped; None if there is neither."""
     chosen = texts if texts is not None else subject.training_texts

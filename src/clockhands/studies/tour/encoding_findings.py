@@ -25,8 +25,8 @@ from clockhands.inspection.during_training import read_input_levels
 from clockhands.inspection.measures import MEASURES
 from clockhands.inspection.measures.loudness import Levels, Loudness
 from clockhands.inspection.reading.reading import Reading
+from clockhands.inspection.reading.windows import choose_windows
 from clockhands.inspection.run import DEFAULT_COUNT
-from clockhands.inspection.text_choice import choose_windows
 from clockhands.positions import count_up
 from clockhands.runs import Run
 from clockhands.schemes import Sinusoidal
