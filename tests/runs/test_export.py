@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 import os
-import shutil
 import subprocess
 import sys
 import threading
@@ -239,16 +238,3 @@ def test_a_run_that_is_not_finished_and_links_are_not_sent(run: Run, tmp_path: P
             collect_files(run.path)
     finally:
         add_facts(run.path, finished=True)
-
-
-def test_an_older_run_gets_card_and_loading_code_and_its_folder_stays(run: Run, tmp_path: Path) -> None:
-    older = shutil.copytree(run.path, tmp_path / "run")
-    config = older / "config.json"
-    content, card = config.read_text("utf8"), (older / CARD).read_text("utf8")
-    old = {key: value for key, value in json.loads(content).items() if key != "auto_map"}
-    config.write_text(json.dumps(old))
-    (older / CARD).unlink()
-    (older / "modeling_clockhands.py").unlink()
-    files = collect_files(older)
-    assert json.loads(files["config.json"])["auto_map"] and files[CARD] == card.encode()
-    assert not (older / CARD).exists() and json.loads(config.read_text("utf8")) == old

@@ -292,7 +292,7 @@ def test_the_fingerprint_is_that_of_what_a_tokenizer_does(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize(("dtype", "size"), [("auto", 4), ("float32", 4), (torch.float16, 2), (torch.float64, 8)])
 def test_a_model_is_judged_by_the_bytes_of_its_weights_in_memory(
-    dtype: Any, size: int, monkeypatch: pytest.MonkeyPatch
+    dtype: Any, size: int, run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A checkpoint's own precision is not known yet where the size is judged: it counts as float32."""
     judged = []
@@ -301,5 +301,5 @@ def test_a_model_is_judged_by_the_bytes_of_its_weights_in_memory(
         judged.append(bytes_per_parameter)
 
     monkeypatch.setattr(opening, "find_memory_fault", judge)
-    opening._check_size(TransformerConfig(), Path("run"), dtype)
+    opening.open_model(run, dtype=dtype)
     assert judged == [size]

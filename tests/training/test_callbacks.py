@@ -34,27 +34,6 @@ def test_the_first_signal_sets_the_flag_and_the_second_stops_at_once(number: sig
     assert signal.getsignal(number) is before
 
 
-def test_a_closed_terminal_may_send_its_signal_twice() -> None:
-    stop, before = Stop(), signal.signal(signal.SIGHUP, signal.SIG_DFL)
-    try:
-        with stop.listen():
-            os.kill(os.getpid(), signal.SIGHUP)
-            os.kill(os.getpid(), signal.SIGHUP)
-        assert stop.is_set
-    finally:
-        signal.signal(signal.SIGHUP, before)
-
-
-def test_under_nohup_the_end_of_the_terminal_is_ignored() -> None:
-    stop, before = Stop(), signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    try:
-        with stop.listen():
-            os.kill(os.getpid(), signal.SIGHUP)
-        assert not stop.is_set
-    finally:
-        signal.signal(signal.SIGHUP, before)
-
-
 def test_another_thread_leaves_the_signals_as_they_are() -> None:
     before, during = signal.getsignal(signal.SIGTERM), []
 
@@ -80,18 +59,6 @@ def test_the_clock_saves_where_no_number_of_steps_does(fields: dict[str, Any], d
     flow.trainer = cast(Any, SimpleNamespace(saving_seconds=0.0))
     flow.saved = time.monotonic() - 120
     assert flow._is_due() is due
-
-
-def test_saving_takes_a_small_share_of_the_time() -> None:
-    """A checkpoint that takes a minute is not due before fifty have passed (2 %)."""
-    training: Any = SimpleNamespace(save_steps=None, is_saved_regularly=True, save_minutes=1.0)
-    flow = Flow(training, Stop(), validates=False)
-    flow.trainer = cast(Any, SimpleNamespace(saving_seconds=60.0))
-    due = []
-    for minutes in (49, 51):
-        flow.saved = time.monotonic() - 60 * minutes
-        due.append(flow._is_due())
-    assert due == [False, True]
 
 
 @pytest.mark.parametrize(("stop", "due", "last", "saves"), list(itertools.product([False, True], repeat=4)))

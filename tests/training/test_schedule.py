@@ -114,7 +114,7 @@ def test_a_training_of_no_length_stops_when_the_loss_falls_no_more(material: Tra
     recipe = Recipe.from_tables(tables(max_steps=None, save_steps=None, eval_steps=None, learning_rate=0.2))
     filled = fill_in_for_text(recipe, material).training
     assert (filled.max_steps, filled.patience, filled.eval_steps, filled.export) == (1000, 3, 100, "lowest")
-    given = Recipe.from_tables(tables(max_steps=None, save_steps=None, eval_steps=20, patience=1, learning_rate=0.05))
+    given = Recipe.from_tables(tables(max_steps=None, save_steps=None, eval_steps=20, patience=1, learning_rate=0.3))
     run = train(given, tmp_path / "run", material=material)
     step, losses = run.record["step"], run.validation_losses
     assert run.finished and 8 < step < 1000 and step == max(losses), "it ends with an evaluation, after many epochs"

@@ -61,23 +61,6 @@ def test_the_rate_is_that_of_the_schedule_at_every_update(make: Callable[..., Cl
     assert rates == pytest.approx([0.01 * s / 5 if s < 5 else 0.01 * math.sqrt(5 / s) for s in range(1, 25)])
 
 
-def test_the_validation_loss_is_the_mean_over_tokens(
-    make: Callable[..., ClockhandsTrainer], material: TrainingData
-) -> None:
-    """Pair by pair, without padding, batches, label smoothing or dropout."""
-    trainer = make(label_smoothing=0.3)
-    measured = trainer.evaluate()["eval_loss"]
-    model, nats, tokens = trainer.unwrap_model().eval(), 0.0, 0
-    validation = material.require_validation()
-    for index in range(len(validation)):
-        source, target = (torch.tensor(validation[index][name])[None].long() for name in ("input_ids", "labels"))
-        with torch.no_grad():
-            log_p_1SV = model(input_ids=source, labels=target).logits.log_softmax(-1)
-        nats -= float(log_p_1SV.gather(-1, target[..., None]).sum())
-        tokens += target.numel()
-    assert measured == pytest.approx(nats / tokens, rel=1e-5)
-
-
 def test_the_first_step_without_a_finite_loss_is_noted(
     make: Callable[..., ClockhandsTrainer], material: TrainingData
 ) -> None:

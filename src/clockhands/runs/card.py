@@ -13,7 +13,6 @@ from clockhands import __version__
 from clockhands.errors import ClockhandsWarning, DataError
 from clockhands.files import write_text
 from clockhands.findings import Findings
-from clockhands.model.config import TransformerConfig
 from clockhands.model.config_fields import Architecture
 from clockhands.runs.folder import CARD, CARD_MARK, is_generated_card
 from clockhands.runs.run import ACTIONS, COMMANDS, Run
@@ -61,6 +60,15 @@ def make_card(run: Run) -> str:
         pipeline_tag=PIPELINE_TAGS[architecture],
         tags=["clockhands", "positional-encoding", *tags],
     )
+    positions = ["| side | scheme | options |", "|---|---|---|"]
+    for side in recipe.model.sides:
+        position = recipe.model.get_position_config(side)
+        options = ", ".join(f"`{name} = {value!r}`" for name, value in position.options.items()) or "defaults"
+        positions.append(f"| {side} | {position.scheme} | {options} |")
+    kept = {name: recipe.tables[name] for name in ("tokenizer", "model", "position", "batches", "training")}
+    for table, key in (("tokenizer", "name"), ("training", "begin_from")):
+        if kept[table].get(key) is not None:
+            kept[table] = {**kept[table], key: Path(str(kept[table][key])).name}
     parts = [
         f"---\n{data.to_yaml()}\n---",
         CARD_MARK,
@@ -68,7 +76,7 @@ def make_card(run: Run) -> str:
         f"A Transformer ({architecture}) with {record.get('parameters', 0):,} parameters that {ACTIONS[architecture]}, "
         f"trained by clockhands {record.get('clockhands', __version__)}.",
         "## Positions",
-        _write_positions(recipe.model),
+        "\n".join(positions),
         "## Training",
         _describe_training(run),
         *_list_findings(run.path / FINDINGS),
@@ -76,19 +84,9 @@ def make_card(run: Run) -> str:
         _write_use(architecture, shared=run.tokenizers.shared),
         "## Settings",
         "The recipe, without the paths of the text:",
-        f"```toml\n{_write_settings(recipe.tables)}```",
+        f"```toml\n{tomli_w.dumps(_drop_none(kept))}```",
     ]
     return "\n\n".join(parts) + "\n"
-
-
-def _write_positions(model: TransformerConfig) -> str:
-    """Return a table with the schemes of each side and the options that were chosen for them."""
-    rows = ["| side | scheme | options |", "|---|---|---|"]
-    for side in model.sides:
-        position = model.get_position_config(side)
-        options = ", ".join(f"`{name} = {value!r}`" for name, value in position.options.items()) or "defaults"
-        rows.append(f"| {side} | {position.scheme} | {options} |")
-    return "\n".join(rows)
 
 
 def _describe_training(run: Run) -> str:
@@ -151,15 +149,6 @@ def _write_use(architecture: Architecture, *, shared: bool) -> str:
         if architecture not in COMMANDS
         else f"{code}\n\nOn the command line: `{COMMANDS[architecture].format('.')}`"
     )
-
-
-def _write_settings(tables: Any) -> str:
-    """Return the tables of a recipe that say how the model is built and trained, as TOML; None is left out."""
-    kept = {name: tables[name] for name in ("tokenizer", "model", "position", "batches", "training")}
-    for table, key in (("tokenizer", "name"), ("training", "begin_from")):
-        if kept[table].get(key) is not None:
-            kept[table] = {**kept[table], key: Path(str(kept[table][key])).name}
-    return tomli_w.dumps(_drop_none(kept))
 
 
 def _drop_none(table: Any) -> dict[str, Any]:

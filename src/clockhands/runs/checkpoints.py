@@ -9,7 +9,6 @@ import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -71,7 +70,15 @@ def stage_checkpoint(
             shutil.rmtree(staging, ignore_errors=True)
     except (OSError, SafetensorError, RuntimeError) as fault:
         shutil.rmtree(staging, ignore_errors=True)
-        raise CheckpointError(_describe_failure(folder, step, fault)) from fault
+        saved = list_checkpoints(folder)
+        kept = f"{saved[-1].name} is intact" if saved else "none was saved before"
+        # safetensors quotes the system's message; PyTorch says only that its writer failed.
+        marks = ("No space left", "quota exceeded", "PytorchStreamWriter failed writing")
+        full = getattr(fault, "errno", 0) in (errno.ENOSPC, errno.EDQUOT) or any(mark in str(fault) for mark in marks)
+        raise CheckpointError(
+            f"the checkpoint of step {step} cannot be saved in {folder}: {_describe(fault)}; {kept}. "
+            f"{'Make room' if full else 'Mend that'}, then: clockhands train --resume {folder.parent}"
+        ) from fault
 
 
 def remove_checkpoint(checkpoint: Path) -> None:
@@ -152,19 +159,14 @@ def check_resumable(checkpoint: Path) -> None:
     for path in (checkpoint / "optimizer.pt", checkpoint / "scheduler.pt", *sorted(checkpoint.glob("rng_state*.pth"))):
         try:
             state = load_state(path)
-            if path.suffix == ".pth":
-                _check_random_states(state)
+            if path.suffix == ".pth":  # loaded into new generators
+                random.Random().setstate(state["python"])
+                np.random.RandomState().set_state(state["numpy"])
+                torch.Generator().set_state(state["cpu"])
         except Exception as fault:  # what is in a file of somebody else's decides what torch raises
             raise CheckpointError(
                 f"{path} cannot be read ({_describe(fault)}); delete that checkpoint to continue from the one before"
             ) from fault
-
-
-def _check_random_states(state: dict[str, Any]) -> None:
-    """Load the states of random number generators into new generators; raises whatever the libraries raise."""
-    random.Random().setstate(state["python"])
-    np.random.RandomState().set_state(state["numpy"])
-    torch.Generator().set_state(state["cpu"])
 
 
 def average_weights(checkpoints: Sequence[Path]) -> dict[str, Tensor]:
@@ -184,38 +186,16 @@ def average_weights(checkpoints: Sequence[Path]) -> dict[str, Tensor]:
                 f"{path} holds other weights than {checkpoints[0]} ({differing}); they cannot be averaged"
             )
         for name, tensor in weights.items():
-            floating = tensor.is_floating_point()
-            total[name] = total[name] + tensor.double() if name in total and floating else _to_double(tensor)
+            if not tensor.is_floating_point():
+                total[name] = tensor
+            else:
+                total[name] = total[name] + tensor.double() if name in total else tensor.double()
     return {
         name: (tensor / len(checkpoints)).to(expected[name][1]) if tensor.is_floating_point() else tensor
         for name, tensor in total.items()
     }
 
 
-def _to_double(tensor: Tensor) -> Tensor:
-    """Return a floating-point tensor in float64, any other as it is."""
-    return tensor.double() if tensor.is_floating_point() else tensor
-
-
 def _describe(fault: Exception) -> str:
     """Return the first line of what a library says, or the type of the fault where it says nothing."""
     return getattr(fault, "strerror", None) or next(iter(str(fault).splitlines()), type(fault).__name__)
-
-
-def _is_disk_full(fault: Exception) -> bool:
-    """Return whether a library failed because nothing more can be written.
-
-    safetensors quotes the system's message; PyTorch says only that its writer failed.
-    """
-    marks = ("No space left", "quota exceeded", "PytorchStreamWriter failed writing")
-    return getattr(fault, "errno", None) in (errno.ENOSPC, errno.EDQUOT) or any(mark in str(fault) for mark in marks)
-
-
-def _describe_failure(folder: Path, step: int, fault: Exception) -> str:
-    """Return what was not saved and why, which checkpoint is intact, and how to continue."""
-    saved = list_checkpoints(folder)
-    kept = f"{saved[-1].name} is intact" if saved else "none was saved before"
-    return (
-        f"the checkpoint of step {step} cannot be saved in {folder}: {_describe(fault)}; {kept}. "
-        f"{'Make room' if _is_disk_full(fault) else 'Mend that'}, then: clockhands train --resume {folder.parent}"
-    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -41,7 +41,12 @@ def export_model(folder: Path, model: PreTrainedModel, weights: Mapping[str, Any
     try:
         shutil.rmtree(staging, ignore_errors=True)
         model.save_pretrained(staging, state_dict=None if weights is None else dict(weights))
-        _add_loading_code(staging, model)
+        auto_class = getattr(model, "auto_class", None)
+        if auto_class is not None:  # one of this project, opened without an import before
+            write_text(staging / LOADING_CODE, LOADER)
+            names = ("AutoConfig", auto_class.__name__)
+            config = {**read_json(staging / CONFIG), "auto_map": {name: OWN_AUTO_MAP[name] for name in names}}
+            write_text(staging / CONFIG, json.dumps(config, indent=2, sort_keys=True) + "\n")
         apply_umask(staging)
         # Without config.json no model is opened from the folder: never a mixture of the former files and the new ones.
         (folder / CONFIG).unlink(missing_ok=True)
@@ -53,25 +58,8 @@ def export_model(folder: Path, model: PreTrainedModel, weights: Mapping[str, Any
         shutil.rmtree(staging, ignore_errors=True)
 
 
-def _add_loading_code(folder: Path, model: PreTrainedModel) -> None:
-    """Make a saved model one that transformers opens with ``trust_remote_code=True``, without an import before.
-
-    A model of another project is left as it is.
-    """
-    if getattr(model, "auto_class", None) is None:
-        return
-    write_text(folder / LOADING_CODE, LOADER)
-    config = add_auto_map(read_json(folder / CONFIG), model)
-    write_text(folder / CONFIG, json.dumps(config, indent=2, sort_keys=True) + "\n")
-
-
-def add_auto_map(config: Mapping[str, Any], model: Any) -> dict[str, Any]:
-    """Return the content of ``config.json`` with the classes by which transformers opens a model of this project."""
-    names = ("AutoConfig", model.auto_class.__name__)
-    return {**config, "auto_map": {name: OWN_AUTO_MAP[name] for name in names}}
-
-
 UPLOADED = (
+    *(CARD, CONFIG, LOADING_CODE),
     *("model.safetensors", "model-*.safetensors", "model.safetensors.index.json", "generation_config.json"),
     *("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.json"),
     *("vocab.txt", "merges.txt", "tokenizer.model", "spiece.model", "sentencepiece.bpe.model", "target/*"),
@@ -89,11 +77,13 @@ def push(
     Raises UsageError for a name that the hub does not allow, CheckpointError for a run that is not finished or cannot
     be opened, ClockhandsError if the hub cannot be reached or refuses.
     """
-    from huggingface_hub import CommitOperationAdd, HfApi
+    from huggingface_hub import CommitOperationAdd, HfApi, constants
 
     refuse_name(name)
     files = collect_files(run)
-    _refuse_offline()
+    if constants.HF_HUB_OFFLINE:
+        said = "HF_HUB_OFFLINE" if os.environ.get("HF_HUB_OFFLINE") else "TRANSFORMERS_OFFLINE"
+        raise UsageError(f"{said} is set, so that nothing may reach the hub; unset it to upload")
     api = HfApi(library_name="clockhands")
     operations = [CommitOperationAdd(path_in_repo=path, path_or_fileobj=content) for path, content in files.items()]
     try:
@@ -115,33 +105,22 @@ def push(
 def collect_files(run: str | Path) -> dict[str, Path | bytes]:
     """Return what is uploaded of a run: for each path in the repository, a file or its content.
 
-    A run of an older version has no model card and no loading code: they are made here, and the folder stays as it is.
-    Raises CheckpointError if the run is not finished, or cannot be opened.
+    The model card is made again, unless it is somebody's own: something may have been found since. Raises
+    CheckpointError if the run is not finished, or cannot be opened.
     """
     opened = Run.from_folder(run)
     if not opened.finished:
         raise CheckpointError(f"{run} is not trained to its end; continue with: clockhands train --resume {run}")
-    model = open_run(opened, device="cpu").model
-    config: dict[str, Any] = read_json(opened.path / CONFIG)
-    card = opened.path / CARD
-    is_own_card = _lies_in(card, opened.path) and not is_generated_card(card)
-    files: dict[str, Path | bytes] = {
-        CARD: card if is_own_card else make_card(opened).encode(),
-        CONFIG: (json.dumps(add_auto_map(config, model), indent=2, sort_keys=True) + "\n").encode(),
-        LOADING_CODE: LOADER.encode(),
+    folder = open_run(opened, device="cpu").path
+    # No link is followed, which may lead anywhere.
+    uploaded: dict[str, Path | bytes] = {
+        path.relative_to(folder).as_posix(): path
+        for pattern in UPLOADED
+        for path in sorted(folder.glob(pattern))
+        if path.is_file() and path.resolve() == folder.resolve() / path.relative_to(folder)
     }
-    return files | {path.relative_to(opened.path).as_posix(): path for path in _list_uploaded(opened.path)}
-
-
-def _list_uploaded(folder: Path) -> Iterator[Path]:
-    """Yield the files of a run that are uploaded as they are."""
-    for pattern in UPLOADED:
-        yield from sorted(path for path in folder.glob(pattern) if _lies_in(path, folder))
-
-
-def _lies_in(path: Path, folder: Path) -> bool:
-    """Return whether a file itself lies in a folder: no link on the way is followed, which may lead anywhere."""
-    return path.is_file() and path.resolve() == folder.resolve() / path.relative_to(folder)
+    is_own_card = CARD in uploaded and not is_generated_card(folder / CARD)
+    return uploaded if is_own_card else {**uploaded, CARD: make_card(opened).encode()}
 
 
 def refuse_name(name: str) -> None:
@@ -153,15 +132,6 @@ def refuse_name(name: str) -> None:
         validate_repo_id(name)
     except HFValidationError as fault:
         raise UsageError(f"{name!r} is no name of a model on the hub: write USER/MODEL, such as me/numbers") from fault
-
-
-def _refuse_offline() -> None:
-    """Raise UsageError if the environment says that the hub must not be reached."""
-    from huggingface_hub import constants
-
-    if constants.HF_HUB_OFFLINE:
-        name = "HF_HUB_OFFLINE" if os.environ.get("HF_HUB_OFFLINE") else "TRANSFORMERS_OFFLINE"
-        raise UsageError(f"{name} is set, so that nothing may reach the hub; unset it to upload")
 
 
 def _describe_refusal(name: str, fault: Exception) -> str:

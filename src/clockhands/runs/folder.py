@@ -103,8 +103,15 @@ def start_folder(path: Path) -> Iterator[Path]:
     try:
         # Without recipe.toml the folder is not a run any more; .starting tells that what is in it may be deleted.
         (path / RECIPE).unlink(missing_ok=True)
-        for former in [item for item in path.iterdir() if item != staging and _is_run_file(item)]:
-            _remove(former)
+        for former in list(path.iterdir()):
+            is_run_file = any(fnmatchcase(former.name, pattern) for pattern in RUN_FILES)
+            is_own_card = former.name == CARD and not is_generated_card(former)  # somebody's
+            if former == staging or not is_run_file or is_own_card:
+                continue
+            if former.is_dir() and not former.is_symlink():
+                shutil.rmtree(former)
+            else:
+                former.unlink()
         (path / "checkpoints").mkdir()
         for file in sorted(staging.iterdir(), key=lambda file: file.name == RECIPE):
             file.replace(path / file.name)
@@ -130,21 +137,6 @@ def tidy_folder(path: Path) -> None:
 def is_generated_card(path: Path) -> bool:
     """Return whether training wrote a model card, and nobody has taken ``CARD_MARK`` out of it to keep it."""
     return path.is_file() and CARD_MARK.encode() in path.read_bytes()
-
-
-def _is_run_file(path: Path) -> bool:
-    """Return whether a file is one that a run writes. A model card may be somebody's own."""
-    return any(fnmatchcase(path.name, pattern) for pattern in RUN_FILES) and (
-        path.name != CARD or is_generated_card(path)
-    )
-
-
-def _remove(path: Path) -> None:
-    """Delete a file, a link, or a folder with all that is in it."""
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    else:
-        path.unlink()
 
 
 def add_facts(folder: Path, **facts: Any) -> None:
@@ -202,18 +194,15 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
             if number < len(lines):
                 raise DataError(f"{path}, line {number} is not JSON ({fault}); delete that line") from fault
         else:
-            if wrong := _describe_stray_value(values):
+            wrong = ""
+            if not isinstance(values, dict) or type(values.get("step")) is not int:
+                wrong = "it has no step"
+            elif stray := [name for name, value in values.items() if type(value) not in (int, float)]:
+                wrong = f"{reprlib.repr(stray[0])} is {reprlib.repr(values[stray[0]])}"
+            if wrong:
                 raise DataError(f"{path}, line {number} is not a step with its numbers: {wrong}; delete that line")
             metrics.append(values)
     return metrics
-
-
-def _describe_stray_value(values: Any) -> str:
-    """Return what a line of metrics must not hold, as a clause, or "" if it is a step with numbers and nothing else."""
-    if not isinstance(values, dict) or type(values.get("step")) is not int:
-        return "it has no step"
-    stray = next((name for name, value in values.items() if type(value) not in (int, float)), None)
-    return "" if stray is None else f"{reprlib.repr(stray)} is {reprlib.repr(values[stray])}"
 
 
 def describe_missing(path: Path, file: str) -> str:

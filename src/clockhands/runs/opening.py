@@ -86,8 +86,13 @@ def change_options(model: Any, overrides: Mapping[str, Any]) -> Any:
 
     Raises what ``change_positions`` raises.
     """
-    made = type(model)(change_positions(model.config, overrides))
-    made.load_state_dict(model.state_dict())
+    return _rebuild(model, change_positions(model.config, overrides), model.state_dict())
+
+
+def _rebuild(model: Any, config: ClockhandsConfig, state: Mapping[str, torch.Tensor]) -> Any:
+    """Return a model of another configuration with these weights, in evaluation mode."""
+    made = type(model)(config)
+    made.load_state_dict(state)
     return made.to(model.device, model.dtype).eval()
 
 
@@ -102,15 +107,14 @@ def change_table(model: Any, rows: int, stretch: Callable[[torch.Tensor, int], t
 
     Raises UsageError for a model without one.
     """
-    made = type(model)(change_positions(model.config, {"max_length": rows}))
+    config = change_positions(model.config, {"max_length": rows})
     state = model.state_dict()
     for name, part in model.named_modules():
         if isinstance(part, Learned):
             table_LP = part.table_LP.detach()
             longer_RP = stretch(table_LP[part.offset :], rows).to(table_LP.dtype)
             state[f"{name}.table_LP"] = torch.cat([table_LP[: part.offset], longer_RP])
-    made.load_state_dict(state)
-    return made.to(model.device, model.dtype).eval()
+    return _rebuild(model, config, state)
 
 
 def _change_options(position: Mapping[str, Any], overrides: Mapping[str, Any], known: set[str]) -> dict[str, Any]:
@@ -164,7 +168,10 @@ def open_model(
     _check_generation_config(folder, config)
     if position:
         config = change_positions(config, position)
-    _check_size(config.transformer_config, folder, dtype)
+    size = dtype.itemsize if isinstance(dtype, torch.dtype) else 4
+    fault = find_memory_fault(config.transformer_config, bytes_per_parameter=size)
+    if fault is not None:
+        raise CheckpointError(f"{folder / CONFIG}: {fault}")
     check_weights(folder, raw)
     with explain_faults(folder, "the model in"):
         model = load_model(
@@ -236,15 +243,6 @@ def _check_generation_config(folder: Path, config: ClockhandsConfig) -> None:
             f"{path} sets output_attentions = {settings['output_attentions']!r}, but no model of Clockhands returns "
             "its attention weights from generate; remove the key, and use clockhands.attention.record to see them"
         )
-
-
-def _check_size(transformer_config: TransformerConfig, folder: Path, dtype: str | torch.dtype) -> None:
-    """Raise CheckpointError if the model does not fit the memory; nothing of it but its schemes is built."""
-    fault = find_memory_fault(
-        transformer_config, bytes_per_parameter=dtype.itemsize if isinstance(dtype, torch.dtype) else 4
-    )
-    if fault is not None:
-        raise CheckpointError(f"{folder / CONFIG}: {fault}")
 
 
 def open_tokenizers(folder: Path, config: ClockhandsConfig) -> Tokenizers:

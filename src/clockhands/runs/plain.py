@@ -123,18 +123,23 @@ def open_plain(folder: Path) -> PlainRun | None:
         ):
             return None
         check_weights(folder, raw)
-        tokenizers = _open_tokenizers(folder)
-        if tokenizers is None or tokenizers.fingerprint != raw.get("tokenizer_fingerprint"):
+        source = _open_tokenizer(folder)
+        target = _open_tokenizer(folder / "target") if (folder / "target" / TOKENIZER).is_file() else source
+        if source is None or target is None:
             return None
-        return PlainRun(folder, _open_model(folder, PlainConfig(config, *ids)), tokenizers)  # type: ignore[arg-type]
+        tokenizers = Tokenizers(source, target)
+        if tokenizers.fingerprint != raw.get("tokenizer_fingerprint"):
+            return None
+        with torch.random.fork_rng(devices=[]):
+            model = PlainModel(PlainConfig(config, *ids)).eval()  # type: ignore[arg-type]
+        report = model.load_state_dict(load_file(folder / WEIGHTS), strict=False)
+        tied = {f"model.{name}" for name in model.model.map_tied_parameters()}
+        if report.unexpected_keys or set(report.missing_keys) - tied:
+            return None
+        refuse_not_finite(model.named_parameters(), folder)
+        return PlainRun(folder, model, tokenizers)
     except (ClockhandsError, OSError, SafetensorError, RuntimeError, KeyError, TypeError):
         return None  # the ordinary way of opening says what it is
-
-
-def _open_tokenizers(folder: Path) -> Tokenizers | None:
-    source = _open_tokenizer(folder)
-    target = _open_tokenizer(folder / "target") if (folder / "target" / TOKENIZER).is_file() else source
-    return None if source is None or target is None else Tokenizers(source, target)
 
 
 def _open_tokenizer(folder: Path) -> Any:
@@ -144,16 +149,3 @@ def _open_tokenizer(folder: Path) -> Any:
         return None
     backend = Tokenizer.from_file(str(folder / "tokenizer.json"))
     return PlainTokenizer(backend, settings)
-
-
-def _open_model(folder: Path, config: PlainConfig) -> PlainModel:
-    """Build the model and load its weights. Raises RuntimeError unless they are all there, and are its own."""
-    with torch.random.fork_rng(devices=[]):
-        model = PlainModel(config).eval()
-    weights = load_file(folder / WEIGHTS)
-    report = model.load_state_dict(weights, strict=False)
-    tied = {f"model.{name}" for name in model.model.map_tied_parameters()}
-    if report.unexpected_keys or set(report.missing_keys) - tied:
-        raise RuntimeError("other weights than those of the model")
-    refuse_not_finite(model.named_parameters(), folder)
-    return model

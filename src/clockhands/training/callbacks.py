@@ -8,7 +8,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,10 +19,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from clockhands.errors import ClockhandsError
-from clockhands.files import write_text
 from clockhands.progress import describe_time_left
 from clockhands.runs import checkpoints
-from clockhands.runs.folder import METRICS, read_metrics
+from clockhands.runs.folder import METRICS
 from clockhands.runs.recipe.sections import Training
 from clockhands.streams import make_console
 from clockhands.training import keeping
@@ -50,7 +49,11 @@ class Stop:
             yield
             return
         self.terminals = [descriptor for descriptor in (1, 2) if os.isatty(descriptor)]
-        before = {signal_number: signal.signal(signal_number, self._handle) for signal_number in _list_signals()}
+        signals = [signal.SIGINT, signal.SIGTERM]
+        # Under ``nohup`` the end of the terminal is no reason to stop.
+        if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+            signals.append(signal.SIGHUP)
+        before = {signal_number: signal.signal(signal_number, self._handle) for signal_number in signals}
         try:
             yield
         finally:
@@ -65,14 +68,6 @@ class Stop:
         if self.is_set and signal_number in (signal.SIGINT, signal.SIGTERM):
             raise KeyboardInterrupt
         self.is_set = True
-
-
-def _list_signals() -> list[signal.Signals]:
-    """Return the signals that stop a run after its step; under ``nohup`` the end of the terminal is not one of them."""
-    numbers = [signal.SIGINT, signal.SIGTERM]
-    if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
-        numbers.append(signal.SIGHUP)
-    return numbers
 
 
 NAMES = {"eval_loss": "validation_loss", "loss": "loss", "learning_rate": "learning_rate", "grad_norm": "grad_norm"}
@@ -94,6 +89,18 @@ class Watcher(TrainerCallback):
     """A callback that reads what its Trainer counts; ``trainer`` is set before training begins."""
 
     trainer: ClockhandsTrainer
+    counted = (0.0, 0)
+    """When the speed was last measured, and how many target tokens there were then."""
+
+    def on_train_begin(self, args: Any, state: TrainerState, control: Any, **_: Any) -> None:
+        """Start the clock."""
+        self.counted = (time.monotonic(), 0)
+
+    def measure_speed(self) -> float:
+        """Return the target tokens per second since the last call."""
+        (then, before), (now, tokens) = self.counted, (time.monotonic(), int(self.trainer.tokens))
+        self.counted = (now, tokens)
+        return (tokens - before) / max(now - then, 1e-9)
 
     def close(self) -> None:
         """Remove what the callback shows, such as a bar; called when training ends in any way."""
@@ -104,36 +111,17 @@ class Record(Watcher):
 
     def __init__(self, run: Path) -> None:
         self.path = run / METRICS
-        self.clock = time.monotonic()
-        self.seen = 0
 
-    def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        """Start the clock."""
-        self.clock, self.seen = time.monotonic(), 0
-
-    def on_log(
-        self,
-        args: TrainingArguments,
-        state: TrainerState,
-        control: TrainerControl,
-        logs: Mapping[str, float] | None = None,
-        **_: Any,
-    ) -> None:
+    def on_log(self, args: Any, state: TrainerState, control: Any, logs: Any = None, **_: Any) -> None:
         """Write a line for each log of the loss or the validation loss."""
-        known = {NAMES[name]: value for name, value in (logs or {}).items() if name in NAMES}
+        known = {NAMES[name]: value for name, value in logs.items() if name in NAMES}
         if not {"loss", "validation_loss"} & set(known) or not state.is_world_process_zero:
             return
         line = {"step": state.global_step, "epoch": round(state.epoch or 0.0, 4), **known}
         if "loss" in known:
-            line["tokens_per_second"] = self._speed(int(self.trainer.tokens))
+            line["tokens_per_second"] = round(self.measure_speed(), 1)
         with self.path.open("a", encoding="utf8") as stream:
             stream.write(json.dumps(line) + "\n")
-
-    def _speed(self, tokens: int) -> float:
-        now = time.monotonic()
-        speed = (tokens - self.seen) / max(now - self.clock, 1e-9)
-        self.clock, self.seen = now, tokens
-        return round(speed, 1)
 
 
 class Flow(Watcher):
@@ -202,17 +190,10 @@ class Health(Watcher):
     def __init__(self, training: Training, run: Path) -> None:
         self.training, self.run = training, run
 
-    def on_log(
-        self,
-        args: TrainingArguments,
-        state: TrainerState,
-        control: TrainerControl,
-        logs: Mapping[str, float] | None = None,
-        **_: Any,
-    ) -> None:
+    def on_log(self, args: Any, state: TrainerState, control: Any, logs: Any = None, **_: Any) -> None:
         """Judge the loss of a log line. Raises Diverged."""
-        if "loss" in (logs or {}):
-            self._judge(float((logs or {})["loss"]), state)
+        if "loss" in logs:
+            self._judge(float(logs["loss"]), state)
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         """Judge the losses that were not logged yet before a checkpoint is saved. Raises Diverged."""
@@ -225,24 +206,17 @@ class Health(Watcher):
         first = next((line["loss"] for line in state.log_history if "loss" in line), loss)
         if not math.isfinite(loss):
             bad = int(self.trainer.first_bad)
-            raise Diverged(self._advice(f"the loss at step {bad if bad >= 0 else state.global_step} is {loss}"))
-        if self.training.explosion and loss > self.training.explosion * first:
+            sentence = f"the loss at step {bad if bad >= 0 else state.global_step} is {loss}"
+        elif self.training.explosion and loss > self.training.explosion * first:
             sentence = f"the loss rose to {loss:.3g} at step {state.global_step}, from {first:.3g} at the start"
-            raise Diverged(self._advice(sentence))
-
-    def _advice(self, sentence: str) -> str:
+        else:
+            return
         there = checkpoints.list_checkpoints(self.run / "checkpoints")
         kept = f"the last good checkpoint is {there[-1]}" if there else "no checkpoint was saved before"
-        return (
+        raise Diverged(
             f"{sentence}; training stopped, {kept}. Try a lower training.learning_rate (now {self.training.rate:g}), "
             f"more training.warmup_steps (now {self.training.warmup}), training.clip = 1.0, or model.norm = 'pre'"
         )
-
-
-def cut_metrics(path: Path, step: int) -> None:
-    """Remove the lines of a ``metrics.jsonl`` after the step from which training resumes."""
-    kept = [line for line in read_metrics(path) if line["step"] <= step]
-    write_text(path, "".join(json.dumps(line) + "\n" for line in kept))
 
 
 REFRESH = 0.1
@@ -257,13 +231,12 @@ class ProgressBar(Watcher):
         self.bar: Progress | None = None
         self.task = TaskID(0)
         self.updated = 0.0
-        self.logged = (0.0, 0)
         self.begun = (0.0, 0)
         self.texts: dict[str, str] = {}
 
     def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         """Show an empty bar, or how many steps there are."""
-        self.logged = (time.monotonic(), 0)
+        super().on_train_begin(args, state, control)
         self.begun = (time.monotonic(), state.global_step)
         if not state.is_world_process_zero or not self.console.is_terminal:
             return
@@ -278,21 +251,13 @@ class ProgressBar(Watcher):
             self.updated = time.monotonic()
             self.bar.update(self.task, completed=state.global_step)
 
-    def on_log(
-        self,
-        args: TrainingArguments,
-        state: TrainerState,
-        control: TrainerControl,
-        logs: Mapping[str, float] | None = None,
-        **_: Any,
-    ) -> None:
+    def on_log(self, args: Any, state: TrainerState, control: Any, logs: Any = None, **_: Any) -> None:
         """Show the new numbers in the bar; without a bar, print them."""
-        logs = logs or {}
         if not state.is_world_process_zero or not {"loss", "eval_loss"} & set(logs):
             return
         if "loss" in logs:
             self.texts["loss"] = f"loss {logs['loss']:.4f}"
-            self.texts["speed"] = f"{self._speed():,.0f} tokens/s"
+            self.texts["speed"] = f"{self.measure_speed():,.0f} tokens/s"
         if "eval_loss" in logs:
             self.texts["validation"] = f"validation loss {logs['eval_loss']:.4f}"
         new = ("validation",) if "eval_loss" in logs else ("loss", "speed")
@@ -311,11 +276,3 @@ class ProgressBar(Watcher):
         if self.bar is not None:
             self.bar.stop()
             self.bar = None
-
-    def _speed(self) -> float:
-        """Return the target tokens per second since the last call."""
-        tokens = int(self.trainer.tokens)
-        now = time.monotonic()
-        speed = (tokens - self.logged[1]) / max(now - self.logged[0], 1e-9)
-        self.logged = (now, tokens)
-        return speed

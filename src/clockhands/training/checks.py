@@ -11,11 +11,9 @@ import torch
 from clockhands.data import WindowDataset
 from clockhands.devices import check_threads, open_device, require_memory
 from clockhands.errors import DataError, UsageError
-from clockhands.model.config import TransformerConfig
 from clockhands.model.size import count_bytes, find_memory_fault
 from clockhands.runs import Run, checkpoints
 from clockhands.runs.recipe import Recipe
-from clockhands.runs.recipe.sections import Training
 from clockhands.training.model import configure
 from clockhands.training.schedule import count_updates
 from clockhands.training.training_data import EVALUATED, TrainingData
@@ -29,13 +27,10 @@ def check_recipe(recipe: Recipe) -> None:
     if recipe.training.threads is not None:
         check_threads(recipe.training.threads, "training.threads")
     # A model that is divided among processes is not judged: how much each holds is known only later.
-    fault = (
-        None
-        if recipe.training.sharded
-        else find_memory_fault(recipe.model, training=True, device=find_training_device(recipe))
-    )
-    if fault is not None:
-        raise UsageError(fault)
+    if not recipe.training.sharded:
+        fault = find_memory_fault(recipe.model, training=True, device=find_training_device(recipe))
+        if fault is not None:
+            raise UsageError(fault)
 
 
 def check_batches(recipe: Recipe, material: TrainingData) -> None:
@@ -51,7 +46,9 @@ def check_batches(recipe: Recipe, material: TrainingData) -> None:
         what = f"batches.per_epoch x batches.size windows are {order // 8:,}, and their order alone needs"
         require_memory(order, what, "lower them", device)
     tokens = _count_largest_batch(recipe, material.train)
-    needed = count_bytes(core, training=True) + tokens * _count_bytes_a_token(core)
+    # The least that the backward pass keeps of a token: its states in every layer, in float32.
+    layers = max(core.count_layers(side) for side in core.stack_sides)
+    needed = count_bytes(core, training=True) + tokens * 4 * layers * (6 * core.d_model + core.d_ff)
     if material.validation is not None:
         evaluated = EVALUATED * _count_largest_batch(recipe, material.validation)
         needed = max(needed, count_bytes(core) + evaluated * 4 * core.d_model)
@@ -71,12 +68,6 @@ def _count_largest_batch(recipe: Recipe, data: TrainingData | object) -> int:
     return min(batching.tokens * 2 if batching.tokens else size * sum(longest), size * sum(longest))
 
 
-def _count_bytes_a_token(core: TransformerConfig) -> int:
-    """Return the least bytes that the backward pass keeps of one token: its states in every layer, in float32."""
-    layers = max(core.count_layers(side) for side in core.stack_sides)
-    return 4 * layers * (6 * core.d_model + core.d_ff)
-
-
 def find_training_device(recipe: Recipe) -> torch.device:
     """Return the device that the Trainer of transformers will use for a recipe."""
     usable = recipe.training.device != "cpu" and torch.cuda.is_available()
@@ -85,8 +76,23 @@ def find_training_device(recipe: Recipe) -> torch.device:
 
 def check_before_reading(recipe: Recipe) -> None:
     """Raise UsageError for what is wrong before any text is read: loggers, device, processes, memory."""
-    _check_loggers(recipe.training.report_to)
-    _check_launch(recipe.training)
+    training = recipe.training
+    missing = [name for name in training.report_to if importlib.util.find_spec(name) is None]
+    if missing:
+        raise UsageError(
+            f"training.report_to names {' and '.join(missing)}, not installed here: pip install {' '.join(missing)}"
+        )
+    if training.device != "auto":
+        open_device(training.device, "training.device")
+    if os.environ.get("ACCELERATE_USE_FSDP", "false").lower() == "true":
+        raise UsageError(
+            "accelerate's own FSDP (--use_fsdp) is not used here: leave it out, and set training.sharded = true"
+        )
+    if training.sharded and int(os.environ.get("WORLD_SIZE", "1")) < 2:
+        raise UsageError(
+            "training.sharded divides the model among processes, and there is one; start several: "
+            "torchrun --nproc-per-node 2 -m clockhands train ..."
+        )
     check_recipe(recipe)
 
 
@@ -95,7 +101,19 @@ def check_material(recipe: Recipe, material: TrainingData) -> None:
     configure(recipe, material.tokenizers)
     check_batches(recipe, material)
     material.batches(recipe)
-    _check_lengths(recipe, material)
+    splits = [split for split in (material.train, material.validation) if split is not None]
+    longest = [max(lengths) for lengths in zip(*(split.longest for split in splits), strict=True)]
+    # Pairs have two lengths, source and target; windows have one, whichever side reads them.
+    sides = {"encoder": longest[0], "decoder": longest[-1]}
+    for side in (side for side in recipe.model.sides if side in sides):
+        position = recipe.model.get_position_config(side)
+        declares = recipe.model.summarise_schemes(side).declares
+        limit = declares.max_length
+        if limit is not None and declares.beyond == "raise" and position.transform is None and sides[side] > limit:
+            raise UsageError(
+                f"the {side}'s {position.name} has {limit} positions and the longest example {sides[side]} tokens; "
+                f"raise position.max_length, or bound the examples (batches.max_length, batches.longer = 'drop')"
+            )
     training = recipe.training
     needed = {
         "eval_steps": training.evaluation_interval,
@@ -115,45 +133,4 @@ def check_resumed(run: Run, recipe: Recipe, material: TrainingData, last: Path |
         raise UsageError(
             f"{run.path} has made {made} steps already, and {total} are asked for; give training.max_steps = {made} "
             f"to end it there, or more to go on"
-        )
-
-
-def _check_lengths(recipe: Recipe, material: TrainingData) -> None:
-    """Raise UsageError if an example is longer than a position table that refuses positions beyond its end."""
-    splits = [split for split in (material.train, material.validation) if split is not None]
-    longest = [max(lengths) for lengths in zip(*(split.longest for split in splits), strict=True)]
-    # Pairs have two lengths, source and target; windows have one, whichever side reads them.
-    sides = {"encoder": longest[0], "decoder": longest[-1]}
-    for side in (side for side in recipe.model.sides if side in sides):
-        position = recipe.model.get_position_config(side)
-        declares = recipe.model.summarise_schemes(side).declares
-        limit = declares.max_length
-        if limit is not None and declares.beyond == "raise" and position.transform is None and sides[side] > limit:
-            raise UsageError(
-                f"the {side}'s {position.name} has {limit} positions and the longest example {sides[side]} tokens; "
-                f"raise position.max_length, or bound the examples (batches.max_length, batches.longer = 'drop')"
-            )
-
-
-def _check_loggers(loggers: tuple[str, ...]) -> None:
-    """Raise UsageError if a logger of the recipe is not installed."""
-    missing = [name for name in loggers if importlib.util.find_spec(name) is None]
-    if missing:
-        raise UsageError(
-            f"training.report_to names {' and '.join(missing)}, not installed here: pip install {' '.join(missing)}"
-        )
-
-
-def _check_launch(training: Training) -> None:
-    """Raise UsageError if the processes that were started, or this machine, are not those that the recipe asks for."""
-    if training.device != "auto":
-        open_device(training.device, "training.device")
-    if os.environ.get("ACCELERATE_USE_FSDP", "false").lower() == "true":
-        raise UsageError(
-            "accelerate's own FSDP (--use_fsdp) is not used here: leave it out, and set training.sharded = true"
-        )
-    if training.sharded and int(os.environ.get("WORLD_SIZE", "1")) < 2:
-        raise UsageError(
-            "training.sharded divides the model among processes, and there is one; start several: "
-            "torchrun --nproc-per-node 2 -m clockhands train ..."
         )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,6 +16,7 @@ from clockhands.data import Tokenizers
 from clockhands.errors import CheckpointError, ConfigError, UsageError
 from clockhands.files import write_bytes
 from clockhands.model.config import TransformerConfig
+from clockhands.model.config_fields import Side
 from clockhands.model.huggingface import MODEL_CLASSES
 from clockhands.model.huggingface_config import ClockhandsConfig
 from clockhands.runs import open_model, open_tokenizers
@@ -33,7 +33,6 @@ from clockhands.shapes import Tensor
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-    from clockhands.runs.recipe import Recipe
     from clockhands.training.training_data import TrainingData
 
 
@@ -84,8 +83,11 @@ class BeginWeights:
     @property
     def sentence(self) -> str:
         """One line about the weights that are not taken over; empty if all are."""
-        parts = [("new, with random weights", self.drawn), ("not taken over", self.left)]
-        said = [f"{what}: {', '.join(_shorten_names(names))}" for what, names in parts if names]
+        said = []
+        for what, names in (("new, with random weights", self.drawn), ("not taken over", self.left)):
+            # One name stands for the same weight of all layers.
+            short = dict.fromkeys(re.sub(r"\.\d+\.", ".*.", name.removeprefix("model.")) for name in names)
+            said += [f"{what}: {', '.join(short)}"] if names else []
         return f"beginning from {self.source}; {'; '.join(said)}" if said else ""
 
 
@@ -98,42 +100,48 @@ def read_begin_weights(recipe: Recipe, material: TrainingData) -> BeginWeights |
         return None
     source = Path(recipe.training.begin_from)
     config = read_model_config(source)
-    opened = _open(source)
-    tokenizers = open_tokenizers(find_tokenizer_folder(source), opened.config)  # type: ignore[arg-type]
-    _raise(
-        _find_vocabulary_faults(material.tokenizers, tokenizers, source)
-        + _find_model_faults(recipe.model, config, source)
-    )
-    old, new = dict(opened.named_parameters()), _list_parameters(recipe, material)
-    changed = tuple(_list_changed(recipe.model, config))
-    both = [name for name in new if name in old and not name.startswith(changed)]
-    _raise(
-        [
+    with torch.random.fork_rng(devices=[]):  # the random numbers that the new model will draw stay as they are
+        opened = open_model(require_model_folder(source), dtype=torch.float32)
+        with torch.device("meta"):
+            new = dict(build(recipe, material.tokenizers).named_parameters())
+    ours, theirs = material.tokenizers, open_tokenizers(find_tokenizer_folder(source), opened.config)
+    faults = []
+    for side in ("source",) if ours.shared and theirs.shared else ("source", "target"):
+        mine, other = getattr(ours, side), getattr(theirs, side)
+        if mine.get_vocab() != other.get_vocab():
+            faults.append(
+                f"the tokenizer of the {side} has another vocabulary here than in {source}: {len(mine):,} tokens and "
+                f"{len(other):,}; leave [tokenizer] out, and that one is used"
+            )
+    here, there = make_model_table(recipe.model), make_model_table(config)
+    faults += [
+        f"model.{name} is {here[name]!r}, and in {source} {there[name]!r}"
+        for name in here
+        if name not in FREE and here[name] != there[name]
+    ]
+    old, both = dict(opened.named_parameters()), []
+    if not faults:
+        changed = tuple(
+            "model.cross_schemes." if side == "cross" else f"model.{side}.schemes."
+            for side in recipe.model.sides
+            if _name_schemes(recipe.model, side) != _name_schemes(config, side)
+        )
+        both = [name for name in new if name in old and not name.startswith(changed)]
+        faults = [
             f"{name} has shape {list(new[name].shape)}, and in {source} {list(old[name].shape)}"
             for name in both
             if new[name].shape != old[name].shape
         ]
-    )
+    if faults:
+        raise ConfigError(faults, "training.begin_from")
     drawn, left = (tuple(name for name in names if name not in both) for names in (new, old))
     return BeginWeights(source, {name: old[name].detach().contiguous() for name in both}, drawn, left)
 
 
-def _open(source: Path) -> PreTrainedModel:
-    """Open the old model, and leave the random numbers that the new one will draw as they are."""
-    with torch.random.fork_rng(devices=[]):
-        return open_model(require_model_folder(source), dtype=torch.float32)
-
-
-def _list_parameters(recipe: Recipe, material: TrainingData) -> dict[str, Tensor]:
-    """Return the parameters of the new model, without storage."""
-    with torch.random.fork_rng(devices=[]), torch.device("meta"):
-        return dict(build(recipe, material.tokenizers).named_parameters())
-
-
-def _raise(faults: list[str]) -> None:
-    """Raise ConfigError if there are any faults."""
-    if faults:
-        raise ConfigError(faults, "training.begin_from")
+def _name_schemes(config: TransformerConfig, side: Side) -> tuple[object, ...]:
+    """Return what says which schemes a side has; where it differs, weights of schemes mean something else."""
+    position = config.get_position_config(side)
+    return position.name, position.layers, position.kinds.keys()
 
 
 def store_begin_weights(begin_weights: BeginWeights, run: Path, *, progress: bool) -> None:
@@ -170,43 +178,3 @@ def load_begin_weights(recipe: Recipe, model: PreTrainedModel, run: Path) -> Non
             f"{run / BEGIN}, the weights that this run began with, cannot be read ({fault}); train it anew"
         ) from fault
     model.load_state_dict(weights, strict=False)
-
-
-def remove_begin_weights(run: Path) -> None:
-    """Remove the weights that a finished run began with: it resumes from a checkpoint."""
-    (run / BEGIN).unlink(missing_ok=True)
-
-
-def _find_vocabulary_faults(ours: Tokenizers, theirs: Tokenizers, source: Path) -> list[str]:
-    """Return a fault for each tokenizer whose vocabulary differs from that of the old model."""
-    sides = ("source",) if ours.shared and theirs.shared else ("source", "target")
-    pairs = [(side, getattr(ours, side), getattr(theirs, side)) for side in sides]
-    return [
-        f"the tokenizer of the {side} has another vocabulary here than in {source}: {len(mine):,} tokens and "
-        f"{len(other):,}; leave [tokenizer] out, and that one is used"
-        for side, mine, other in pairs
-        if mine.get_vocab() != other.get_vocab()
-    ]
-
-
-def _find_model_faults(new: TransformerConfig, old: TransformerConfig, source: Path) -> list[str]:
-    """Return a fault for each field of the model that differs and must not."""
-    ours, theirs = make_model_table(new), make_model_table(old)
-    return [
-        f"model.{name} is {ours[name]!r}, and in {source} {theirs[name]!r}"
-        for name in ours
-        if name not in FREE and ours[name] != theirs[name]
-    ]
-
-
-def _list_changed(new: TransformerConfig, old: TransformerConfig) -> Iterator[str]:
-    """Yield the prefix of the schemes' weights for each side whose scheme differs, so that its weights mean nothing."""
-    for side in new.sides:
-        ours, theirs = new.get_position_config(side), old.get_position_config(side)
-        if ours.name != theirs.name or (ours.layers, ours.kinds.keys()) != (theirs.layers, theirs.kinds.keys()):
-            yield "model.cross_schemes." if side == "cross" else f"model.{side}.schemes."
-
-
-def _shorten_names(names: tuple[str, ...]) -> list[str]:
-    """Return the names without the prefix ``model.``, with one name for the same weight of all layers."""
-    return list(dict.fromkeys(re.sub(r"\.\d+\.", ".*.", name.removeprefix("model.")) for name in names))

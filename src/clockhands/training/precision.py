@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -27,10 +27,6 @@ class Precision:
 
     name: str
     device: str
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain data that ``read_precision`` reads back."""
-        return asdict(self)
 
 
 def choose_precision(training: Training, model: TransformerConfig, device: torch.device) -> Precision:

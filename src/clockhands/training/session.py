@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import platform
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,17 +16,17 @@ from transformers import PreTrainedModel, TrainerCallback, TrainerState, Trainin
 
 from clockhands import __version__
 from clockhands.errors import UsageError
-from clockhands.files import write_bytes
+from clockhands.files import write_bytes, write_text
 from clockhands.generation.score import describe_uniform_guess
 from clockhands.progress import print_sentence
 from clockhands.runs import Run, checkpoints
 from clockhands.runs.card import write_card
 from clockhands.runs.export import export_model
-from clockhands.runs.folder import CURVES, METRICS, add_facts
+from clockhands.runs.folder import BEGIN, CURVES, METRICS, add_facts, read_metrics
 from clockhands.runs.recipe import Recipe
 from clockhands.training import keeping
-from clockhands.training.callbacks import Flow, Health, ProgressBar, Record, Stop, TrainingStopped, Watcher, cut_metrics
-from clockhands.training.model import build, load_begin_weights, remove_begin_weights
+from clockhands.training.callbacks import Flow, Health, ProgressBar, Record, Stop, TrainingStopped, Watcher
+from clockhands.training.model import build, load_begin_weights
 from clockhands.training.schedule import count_updates
 from clockhands.training.trainer import ClockhandsTrainer
 from clockhands.training.training_data import TrainingData
@@ -36,7 +37,8 @@ if TYPE_CHECKING:
 
 def draw_curves(metrics: Sequence[Mapping[str, Any]], path: Path, title: str) -> Path | None:
     """Draw the curves to an SVG or PNG file, as the suffix of ``path`` says; None if there is nothing to draw."""
-    lines = {name: _list_points(metrics, name) for name in ("loss", "validation_loss", "learning_rate")}
+    names = ("loss", "validation_loss", "learning_rate")
+    lines = {name: [(line["step"], line[name]) for line in metrics if name in line] for name in names}
     if not lines["loss"] and not lines["validation_loss"]:
         return None
     import matplotlib
@@ -64,11 +66,6 @@ def draw_curves(metrics: Sequence[Mapping[str, Any]], path: Path, title: str) ->
         file = io.BytesIO()
         figure.savefig(file, format=path.suffix[1:], metadata={"Date": None} if path.suffix == ".svg" else None)
     return write_bytes(path, file.getvalue())
-
-
-def _list_points(metrics: Sequence[Mapping[str, Any]], name: str) -> list[tuple[int, float]]:
-    """Return the steps at which a number was recorded, with its values."""
-    return [(line["step"], line[name]) for line in metrics if name in line]
 
 
 @dataclass
@@ -105,13 +102,25 @@ class Session:
     def run(self) -> Run:
         """Train to the end and export the model. Raises TrainingStopped after a stop, Diverged, UsageError."""
         stop = Stop()
-        trainer, watchers = self._make_trainer(self._make_model(), stop)
+        torch.manual_seed(self.recipe.training.seed)
+        model = build(self.recipe, self.material.tokenizers)
+        if self.last is None:
+            load_begin_weights(self.recipe, model, self.out)
+        if self.prepare_model is not None:
+            self.prepare_model(model)
+        trainer, watchers = self._make_trainer(model, stop)
         if self.is_main:
             add_facts(self.out, **self._collect_facts(trainer), finished=False)
-            cut_metrics(self.out / METRICS, 0 if self.last is None else checkpoints.get_step(self.last))
-        if self.last is not None and self._is_over(trainer, self.last):
-            trainer._load_from_checkpoint(str(self.last))  # refuses the weights of another model
-            return self._finish(trainer, stopped=False, weights=checkpoints.read_weights(self.last))
+            # The lines after the step from which training resumes are made again.
+            made = 0 if self.last is None else checkpoints.get_step(self.last)
+            kept = [line for line in read_metrics(self.out / METRICS) if line["step"] <= made]
+            write_text(self.out / METRICS, "".join(json.dumps(line) + "\n" for line in kept))
+        if self.last is not None:
+            trainer.state = TrainerState.load_from_json(str(self.last / checkpoints.STATE))
+            trainer.state.max_steps = count_updates(self.recipe, self.material)
+            if trainer.state.global_step >= trainer.compute_end():  # it was killed while it finished
+                trainer._load_from_checkpoint(str(self.last))  # refuses the weights of another model
+                return self._finish(trainer, stopped=False, weights=checkpoints.read_weights(self.last))
         if self.progress and self.is_main:
             print_sentence(self._describe(trainer))
         try:
@@ -128,16 +137,6 @@ class Session:
         stopped = stop.is_set and trainer.state.global_step < trainer.compute_end()
         return self._finish(trainer, stopped=stopped, weights=trainer.weights())
 
-    def _make_model(self) -> PreTrainedModel:
-        """Draw the model, and put the weights into it that the training begins with."""
-        torch.manual_seed(self.recipe.training.seed)
-        model = build(self.recipe, self.material.tokenizers)
-        if self.last is None:
-            load_begin_weights(self.recipe, model, self.out)
-        if self.prepare_model is not None:
-            self.prepare_model(model)
-        return model
-
     def _make_trainer(self, model: PreTrainedModel, stop: Stop) -> tuple[ClockhandsTrainer, list[Watcher]]:
         """Make the Trainer, and the callbacks that read what it counts."""
         training = self.recipe.training
@@ -145,18 +144,14 @@ class Session:
         watchers: list[Watcher] = [flow, Health(training, self.out), Record(self.out)]
         if self.progress:
             watchers.append(ProgressBar())
-        kind = _choose_trainer(self.recipe)
+        kind = ClockhandsTrainer
+        if training.sharded:
+            from clockhands.training.sharded import ShardedTrainer as kind  # FSDP only where the model is divided
         trainer = kind(self.recipe, self.material, model, self.arguments, [*watchers, *self.callbacks])
         trainer.last = self.last
         for watcher in watchers:
             watcher.trainer = trainer
         return trainer, watchers
-
-    def _is_over(self, trainer: ClockhandsTrainer, last: Path) -> bool:
-        """Return whether the checkpoint is of the last step: the run was killed while it finished; load its state."""
-        trainer.state = TrainerState.load_from_json(str(last / checkpoints.STATE))
-        trainer.state.max_steps = count_updates(self.recipe, self.material)
-        return trainer.state.global_step >= trainer.compute_end()
 
     def _finish(self, trainer: ClockhandsTrainer, *, stopped: bool, weights: Mapping[str, Tensor] | None) -> Run:
         """Save the model and draw the curves. Raises TrainingStopped if the run did not get to its end."""
@@ -176,7 +171,7 @@ class Session:
                 write_card(run)
             add_facts(self.out, finished=not stopped)
             if not stopped:
-                remove_begin_weights(self.out)
+                (self.out / BEGIN).unlink(missing_ok=True)  # a finished run resumes from a checkpoint
         trainer.accelerator.wait_for_everyone()
         if stopped:
             raise TrainingStopped(
@@ -228,12 +223,3 @@ class Session:
 def _count_parameters(trainer: ClockhandsTrainer) -> int:
     """Return the number of parameters of the whole model."""
     return sum(parameter.numel() for parameter in trainer.unwrap_model().parameters())
-
-
-def _choose_trainer(recipe: Recipe) -> type[ClockhandsTrainer]:
-    """Return the Trainer of a recipe; FSDP is imported only where the model is divided."""
-    if not recipe.training.sharded:
-        return ClockhandsTrainer
-    from clockhands.training.sharded import ShardedTrainer
-
-    return ShardedTrainer

@@ -90,15 +90,10 @@ def gather_whole(value: Any) -> Any:
 def divide_moments(optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> dict[str, Any]:
     """Divide the moments in a saved state of the optimiser as their parameters are divided."""
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-    moments = {
-        key: {name: divide_like(value, parameters[key]) for name, value in of.items()}
-        for key, of in state["state"].items()
-    }
-    return {**state, "state": moments}
-
-
-def divide_like(value: Any, parameter: Tensor) -> Any:
-    """Divide a tensor as a parameter of its shape is divided; return anything else as it is."""
-    if not isinstance(parameter, DTensor) or not isinstance(value, torch.Tensor) or value.shape != parameter.shape:
-        return value
-    return distribute_tensor(value.to(parameter.device), parameter.device_mesh, parameter.placements)
+    divided: dict[Any, dict[str, Any]] = {}
+    for key, moments in state["state"].items():
+        like, divided[key] = parameters[key], dict(moments)
+        for name, value in moments.items():
+            if isinstance(like, DTensor) and isinstance(value, torch.Tensor) and value.shape == like.shape:
+                divided[key][name] = distribute_tensor(value.to(like.device), like.device_mesh, like.placements)
+    return {**state, "state": divided}

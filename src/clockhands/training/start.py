@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +16,21 @@ from clockhands.errors import CheckpointError, UsageError
 from clockhands.files import lock_folder, write_text
 from clockhands.progress import ignore_sentence, print_sentence
 from clockhands.runs import Run, checkpoints
-from clockhands.runs.folder import RECIPE, add_facts, refuse_existing, refuse_obstacles, start_folder, tidy_folder
+from clockhands.runs.folder import (
+    BEGIN,
+    RECIPE,
+    add_facts,
+    refuse_existing,
+    refuse_obstacles,
+    start_folder,
+    tidy_folder,
+)
 from clockhands.runs.recipe import Recipe, load_recipe, make_recipe
 from clockhands.runs.recipe.sections import Training
 from clockhands.training.checks import check_before_reading, check_material, check_resumed
 from clockhands.training.model import (
     read_begin_weights,
     refuse_itself,
-    remove_begin_weights,
     store_begin_weights,
 )
 from clockhands.training.precision import Precision, choose_precision, read_precision
@@ -75,7 +83,11 @@ def train(
     exists, BusyError if another process writes there, DataError for faulty text, Diverged, and TrainingStopped after
     Ctrl-C (resume it then).
     """
-    recipe = fill_in_auto(_make_recipe(recipe, overrides or {}))
+    if isinstance(recipe, (str, Path)):
+        recipe = load_recipe(recipe, overrides)
+    elif overrides or not isinstance(recipe, Recipe):
+        recipe = make_recipe(recipe.tables if isinstance(recipe, Recipe) else dict(recipe), overrides or {})
+    recipe = fill_in_auto(recipe)
     check_before_reading(recipe)
     out = Path(out)
     with _set_up_libraries(recipe.training), ExitStack() as held:
@@ -116,7 +128,7 @@ def _make_folder(
     refuse_existing(out, overwrite=overwrite)
     with start_folder(out) as staging:
         # Before recipe.toml, with which a folder can be resumed: a resumed run computes as it began.
-        add_facts(staging, precision=precision.to_dict())
+        add_facts(staging, precision=asdict(precision))
         if begun is not None:
             store_begin_weights(begun, staging, progress=progress)
         material.tokenizers.save(staging)
@@ -146,10 +158,17 @@ def resume(run: str | Path, overrides: Mapping[str, Any] | None = None, *, progr
         if again.tables != opened.tables:
             opened, recipe = again, _extend(again.recipe, overrides or {})
         if opened.finished and recipe == opened.recipe:
-            remove_begin_weights(opened.path)
+            (opened.path / BEGIN).unlink(missing_ok=True)
             return opened
         refuse_obstacles(opened.path)
-        last = _check_last(opened)
+        last = next(iter(opened.checkpoints[::-1]), None)
+        if last is not None:
+            checkpoints.check_resumable(last)
+        elif opened.finished:
+            raise CheckpointError(
+                f"{opened.path} is finished and kept no checkpoint (training.save_steps, training.save_minutes) to go "
+                "on from"
+            )
         progress_line = print_sentence if progress and get_rank() == 0 else ignore_sentence
         material = prepare(recipe, opened.tokenizers, progress=progress_line)
         check_resumed(opened, recipe, material, last)
@@ -161,26 +180,6 @@ def resume(run: str | Path, overrides: Mapping[str, Any] | None = None, *, progr
         precision = read_precision(opened.record, recipe.training, recipe.model, arguments.device)
         complete_arguments(arguments, recipe.training, precision)
         return Session(recipe, material, arguments, opened.path, progress, last).run()
-
-
-def _check_last(run: Run) -> Path | None:
-    """Check the last checkpoint of a run and return it; None if there is none. Raises CheckpointError."""
-    last = next(iter(run.checkpoints[::-1]), None)
-    if last is not None:
-        checkpoints.check_resumable(last)
-    elif run.finished:
-        raise CheckpointError(
-            f"{run.path} is finished and kept no checkpoint (training.save_steps, training.save_minutes) to go on from"
-        )
-    return last
-
-
-def _make_recipe(recipe: Recipe | str | Path | Mapping[str, Any], overrides: Mapping[str, Any]) -> Recipe:
-    if isinstance(recipe, (str, Path)):
-        return load_recipe(recipe, overrides)
-    if isinstance(recipe, Recipe) and not overrides:
-        return recipe
-    return make_recipe(recipe.tables if isinstance(recipe, Recipe) else dict(recipe), overrides)
 
 
 def _extend(recipe: Recipe, overrides: Mapping[str, Any]) -> Recipe:

@@ -6,7 +6,6 @@ import hashlib
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 from clockhands.data import (
@@ -92,11 +91,7 @@ class TrainingData:
         )
 
     def find_ceiling(self) -> Ceiling:
-        """Return the order-blind ceiling of the corpus for these tokenizers, computed when it is first wanted."""
-        return self._ceiling
-
-    @cached_property
-    def _ceiling(self) -> Ceiling:
+        """Return the order-blind ceiling of the corpus for these tokenizers."""
         window = self.train.length if isinstance(self.train, WindowDataset) else 0
         masked = isinstance(self.collate, MaskedCollator)
         return find_ceiling(self.corpus, self.tokenizers, window, masked=masked)
@@ -133,7 +128,11 @@ class TrainingData:
     @property
     def fingerprint(self) -> str:
         """A hash of all ids of the training data, by which a resumed run finds that its text has changed."""
-        arrays = [self.train.stream] if isinstance(self.train, WindowDataset) else _list_arrays(self.train)
+        if isinstance(self.train, WindowDataset):
+            arrays: list[Any] = [self.train.stream]
+        else:
+            sides = (self.train.sources, self.train.targets)
+            arrays = [part for side in sides for part in (side.values, side.offsets)]
         digest = hashlib.blake2b(digest_size=16)
         for array in arrays:
             digest.update(array.tobytes())
@@ -187,23 +186,17 @@ def _prepare_pairs(recipe: Recipe, corpus: Corpus, tokenizers: Tokenizers) -> Tr
         limits |= {"max_length": batching.max_length, "longer": batching.longer}
     drawn = _draw_text(recipe, corpus)
     train = encode_pairs(drawn.pairs("train"), tokenizers, **limits)
-    if recipe.tokenizer.kind == "morpheme":
-        _refuse_unknown(train, tokenizers, corpus)
-    has_validation = "validation" in corpus
-    validation = encode_pairs(corpus.pairs("validation"), tokenizers, **limits) if has_validation else None
-    collate = PairCollator(int(tokenizers.source.pad_token_id))
-    return TrainingData(corpus, tokenizers, train, validation, collate, drawn)
-
-
-def _refuse_unknown(data: PairDataset, tokenizers: Tokenizers, corpus: Corpus) -> None:
-    """Raise DataError if the training text has forms that the closed list of the corpus lacks."""
-    for side, tokenizer in ((data.sources, tokenizers.source), (data.targets, tokenizers.target)):
-        unknown = int((side.values == tokenizer.unk_token_id).sum())
+    for side, tokenizer in ((train.sources, tokenizers.source), (train.targets, tokenizers.target)):
+        unknown = int((side.values == tokenizer.unk_token_id).sum()) if recipe.tokenizer.kind == "morpheme" else 0
         if unknown:
             raise DataError(
                 f"{corpus.description}: {unknown:,} pieces of the training text are not in the list of morphemes of "
                 "this corpus; set tokenizer.kind = 'bpe'"
             )
+    has_validation = "validation" in corpus
+    validation = encode_pairs(corpus.pairs("validation"), tokenizers, **limits) if has_validation else None
+    collate = PairCollator(int(tokenizers.source.pad_token_id))
+    return TrainingData(corpus, tokenizers, train, validation, collate, drawn)
 
 
 def _open_tokenizers(recipe: Recipe, corpus: Corpus) -> Tokenizers:
@@ -222,7 +215,3 @@ def _open_tokenizers(recipe: Recipe, corpus: Corpus) -> Tokenizers:
         normalisation=table.normalisation,
         min_frequency=table.min_frequency,
     )
-
-
-def _list_arrays(data: PairDataset) -> list[Any]:
-    return [part for side in (data.sources, data.targets) for part in (side.values, side.offsets)]

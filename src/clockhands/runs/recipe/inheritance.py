@@ -32,7 +32,9 @@ def inherit_tables(tables: Tables, overrides: Mapping[str, Any]) -> Tables:
         return tables
     tables, begin_from = dict(tables), Path(make_absolute(begin_from, Path.cwd()))
     model, position = tables.get("model", {}), tables.get("position", {})
-    if "preset" not in model and not _is_complete(model):
+    # TOML has no value for fields that are None by default.
+    is_complete = all(name in model for name, option in list_model_options().items() if option.default is not None)
+    if "preset" not in model and not is_complete:
         tables["model"] = {**make_model_table(read_model_config(begin_from)), **model}
     if not {"scheme", *SIDES} & position.keys():
         tables["position"] = {**make_position_table(read_model_config(begin_from)), **position}
@@ -102,8 +104,3 @@ def _flatten_options(table: Mapping[str, Any]) -> dict[str, Any]:
     """Return the table of a side as a recipe has it: the options of its scheme beside its own fields."""
     own = {key: value for key, value in table.items() if key != "options" and value not in (None, {})}
     return {**own, **table["options"]}
-
-
-def _is_complete(model: Mapping[str, Any]) -> bool:
-    """Return whether every field is given that has a value by default (TOML has none for the others)."""
-    return all(name in model for name, option in list_model_options().items() if option.default is not None)

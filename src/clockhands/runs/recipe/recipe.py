@@ -97,10 +97,24 @@ class Recipe:
         known = add_default_tokenizer(add_default_position({name: known.get(name, {}) for name in TABLES}))
         known["position"] = _fill_in_options(known["position"])
         corpus, data, task = _read_corpus(known["data"], faults)
-        sections = {name: _read_section(known, name, faults) for name in SECTIONS}
-        faults += _check_tokenizer(corpus, sections["tokenizer"])
-        if sections["batches"] is not None:
-            known["position"] = _fill_in_length(known, sections["batches"], task)
+        sections: dict[str, Any] = dict.fromkeys(SECTIONS)
+        for name, kind in SECTIONS.items():
+            values, wrong = check_fields(kind, known[name], f"{name}.", f"key in [{name}]")
+            try:
+                sections[name] = None if wrong else kind(**values)
+            except ConfigError as fault:
+                wrong = list(fault.faults)
+            faults += wrong
+        entry = CORPORA.find(corpus)
+        if getattr(sections["tokenizer"], "kind", "") == "morpheme" and entry and entry.tokenizer != "morpheme":
+            faults.append(
+                f"tokenizer.kind is 'morpheme', and corpus {corpus!r} has no list of morphemes; take bpe, word or "
+                "character"
+            )
+        # A model to begin from was trained on texts of another length, which ``make_recipe`` reads where it is known.
+        if sections["batches"] is not None and known["training"].get("begin_from") in (None, "none"):
+            length = _find_text_length(sections["batches"], _choose_architecture(known, task))
+            known["position"] = known["position"] if length is None else add_trained_length(known["position"], length)
         model = _read_model(known, corpus, task, faults)
         if faults or model is None:
             raise ConfigError(list(dict.fromkeys(faults)), source)
@@ -148,21 +162,13 @@ def make_recipe(
     faults: list[str] = []
     known = inherit_tables(select_tables(tables, faults), overrides)
     known = apply_overrides(known, overrides, written=written, faults=faults)
-    known = make_paths_absolute(_add_length_before(known), Path.cwd())
-    return Recipe.from_tables(known, source, faults)
-
-
-def _add_length_before(tables: Tables) -> Tables:
-    """Return the tables with the trained length of the run to begin from, where a scheme asks for it.
-
-    Raises DataError or ConfigError if the recipe of that run cannot be read.
-    """
-    begin_from, position = tables.get("training", {}).get("begin_from"), tables.get("position")
-    if not isinstance(begin_from, (str, Path)) or add_trained_length(position, 1) == position:
-        return tables
-    path = Path(make_absolute(begin_from, Path.cwd())) / RECIPE
-    length = make_recipe(read_tables(path), {}, source=str(path)).trained_length if path.is_file() else None
-    return tables if length is None else {**tables, "position": add_trained_length(position, length)}
+    begin_from, position = known.get("training", {}).get("begin_from"), known.get("position")
+    if isinstance(begin_from, (str, Path)) and add_trained_length(position, 1) != position:
+        # A scheme asks for the trained length: it is that of the run to begin from.
+        path = Path(make_absolute(begin_from, Path.cwd())) / RECIPE
+        length = make_recipe(read_tables(path), {}, source=str(path)).trained_length if path.is_file() else None
+        known = known if length is None else {**known, "position": add_trained_length(position, length)}
+    return Recipe.from_tables(make_paths_absolute(known, Path.cwd()), source, faults)
 
 
 def vary_recipe(recipe: Recipe, overrides: Mapping[str, Any]) -> Recipe:
@@ -210,28 +216,6 @@ def _read_corpus(table: Mapping[str, Any], faults: list[str]) -> tuple[str, dict
     return name, options, None if wrong else CORPORA[name].find_task(options)
 
 
-def _read_section(tables: Tables, name: str, faults: list[str]) -> Any:
-    """Read one of ``SECTIONS``; None if anything is wrong with it, which joins ``faults``."""
-    kind = SECTIONS[name]
-    values, wrong = check_fields(kind, tables[name], f"{name}.", f"key in [{name}]")
-    try:
-        section = None if wrong else kind(**values)
-    except ConfigError as fault:
-        section, wrong = None, list(fault.faults)
-    faults += wrong
-    return section
-
-
-def _check_tokenizer(corpus: str, tokenization: Tokenization | None) -> list[str]:
-    """Return a fault if the tokenizer is of kind ``morpheme`` and the corpus has no list of morphemes."""
-    entry = CORPORA.find(corpus)
-    if entry is None or tokenization is None or tokenization.kind != "morpheme" or entry.tokenizer == "morpheme":
-        return []
-    return [
-        f"tokenizer.kind is 'morpheme', and corpus {corpus!r} has no list of morphemes; take bpe, word or character"
-    ]
-
-
 def _choose_architecture(tables: Tables, task: Task | None) -> Any:
     """Return ``kind`` of [model] or of its preset, unchecked, or else the architecture for a task."""
     preset = PRESETS.find(tables["model"].get("preset")) or {}
@@ -241,17 +225,6 @@ def _choose_architecture(tables: Tables, task: Task | None) -> Any:
 def _find_text_length(batches: Batching, architecture: object) -> int | None:
     """Return the most tokens that a text can have; None for pairs without a bound."""
     return batches.max_length if architecture == "encoder-decoder" else batches.window
-
-
-def _fill_in_length(tables: Tables, batches: Batching, task: Task | None) -> dict[str, Any]:
-    """Return ``[position]`` with the trained length where a scheme asks for it and this training is what gives it.
-
-    A model to begin from was trained on texts of another length, which ``make_recipe`` reads where it is known.
-    """
-    length = _find_text_length(batches, _choose_architecture(tables, task))
-    position: dict[str, Any] = tables["position"]
-    begins_anew = tables["training"].get("begin_from") in (None, "none")
-    return position if length is None or not begins_anew else add_trained_length(position, length)
 
 
 def _read_model(tables: Tables, corpus: str, task: Task | None, faults: list[str]) -> TransformerConfig | None:
@@ -273,7 +246,12 @@ def _read_model(tables: Tables, corpus: str, task: Task | None, faults: list[str
     try:
         config = TransformerConfig.from_dict(table, prefix="model.", unknown=frozenset(unknown))
     except ConfigError as fault:
-        faults += [_name_key_of_recipe(text, position) for text in fault.faults]
+        # A recipe has the model's ``encoder.width`` as ``position.width``, or else ``position.encoder.width``.
+        side = re.compile(rf"\b({'|'.join(SIDES)})\.(?=\w)")
+        faults += [
+            side.sub(lambda found: f"position.{found[0] if found[1] in position else ''}", text)
+            for text in fault.faults
+        ]
         return None
     if task is not None:
         faults += _find_task_faults(config, corpus, task, position)
@@ -300,15 +278,6 @@ def _read_sides(position: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]
             faults += wrong
             sides[side] = {"scheme": "none"} if wrong else values
     return sides, faults
-
-
-def _name_key_of_recipe(fault: str, position: Mapping[str, Any]) -> str:
-    """Rewrite a fault of the model's ``encoder.width`` with the key that a recipe has: ``position.width``."""
-
-    def rename(side: re.Match[str]) -> str:
-        return f"position.{side[0]}" if side[1] in position else "position."
-
-    return re.sub(rf"\b({'|'.join(SIDES)})\.(?=\w)", rename, fault)
 
 
 def _find_task_faults(config: TransformerConfig, corpus: str, task: Task, position: Mapping[str, Any]) -> list[str]:

@@ -209,7 +209,8 @@ def _set_key(tables: Tables, dotted: str, value: Any, *, written: bool) -> None:
         return
     places = {"position.transform_options", *(f"position.{side}" for side in SIDES)}
     if not table:
-        raise UsageError(f"write the table before the key, as in {_guess_table(key)}.{dotted} ({', '.join(TABLES)})")
+        likely = next((table for table in TABLES if key in find_keys({}, table)), "training")
+        raise UsageError(f"write the table before the key, as in {likely}.{dotted} ({', '.join(TABLES)})")
     if table not in TABLES and table not in places:
         raise UsageError(describe_unknown("table", table, (*TABLES, *sorted(places))))
     known = {} if table == "position.transform_options" else find_keys(tables, table)
@@ -231,11 +232,6 @@ def _set_key(tables: Tables, dotted: str, value: Any, *, written: bool) -> None:
         for other in [name for name in place if name not in _KEPT]:
             del place[other]
     place[key] = value
-
-
-def _guess_table(key: str) -> str:
-    """Return the table that has such a key, for advice: ``training`` for ``max_steps``."""
-    return next((table for table in TABLES if key in find_keys({}, table)), "training")
 
 
 def _set_in_part(position: dict[str, Any], table: str, key: str, value: Any, *, written: bool) -> None:
