@@ -111,7 +111,9 @@ def test_a_dry_run_says_what_would_be_trained_and_makes_nothing(here: Path, caps
     command = ["train", "--corpus", "roles", "--preset", "tiny", "--dry-run", "--set", "data.train=80", *STEPS]
     assert main(command) == 0
     printed = capsys.readouterr().out
-    assert tomllib.loads(printed)["training"]["max_steps"] == 4, "what is printed is itself a recipe"
+    training = tomllib.loads(printed)["training"]
+    assert training["max_steps"] == 4, "what is printed is itself a recipe"
+    assert (training["learning_rate"], training["warmup_steps"]) == (8e-3, 0), "with numbers in place of auto"
     assert "parameters, vocabulary" in printed
     assert "80 training examples" in printed
     assert "# A model that ignores word order can get at most 4" in printed

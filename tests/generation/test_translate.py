@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import math
-import re
-import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
 
 from clockhands.data import open_corpus
-from clockhands.errors import CheckpointError, ClockhandsWarning, DataError, UsageError
+from clockhands.errors import CheckpointError, ClockhandsWarning, UsageError
 from clockhands.generation import Search, generate, translate
 from clockhands.generation.translate import bound_length
 from clockhands.runs import Run, open_run
@@ -111,49 +108,6 @@ def test_a_foreign_checkpoint_is_named(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match=r"config\.json names no model type;") as caught:
         open_run(str(tmp_path))
     assert "None" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("damage", "message"),
-    [
-        (lambda weights, name: weights.update({name: weights[name][:1].clone()}), r"has shape \[1"),
-        (lambda weights, name: weights.pop(name), "is missing"),
-        (lambda weights, name: weights.update(of_another=weights[name]), "of_another has no place in it"),
-    ],
-    ids=["shape", "missing", "unexpected"],
-)
-def test_weights_of_another_model_are_named(
-    writer: Run, tmp_path: Path, damage: Callable[[dict[str, torch.Tensor], str], object], message: str
-) -> None:
-    run = tmp_path / "run"
-    shutil.copytree(writer.path, run)
-    weights = load_file(run / "model.safetensors")
-    damage(weights, next(name for name in weights if "ffn" in name or "feed" in name))
-    save_file({name: weight.clone() for name, weight in weights.items()}, run / "model.safetensors", {"format": "pt"})
-    with pytest.raises(CheckpointError, match=f"not those of the model that its config.json describes: .*{message}"):
-        open_run(run)
-
-
-@pytest.mark.parametrize("name", ["model.safetensors", "config.json", "tokenizer.json"])
-@pytest.mark.parametrize("damage", ["missing", "truncated", "garbled"])
-def test_a_damaged_run_is_named(writer: Run, tmp_path: Path, name: str, damage: str) -> None:
-    run = tmp_path / "run"
-    shutil.copytree(writer.path, run)
-    whole = (run / name).read_bytes()
-    if damage == "missing":
-        (run / name).unlink()
-    else:
-        (run / name).write_bytes(whole[: len(whole) // 2] if damage == "truncated" else b"\xff" * len(whole))
-    with pytest.raises((CheckpointError, DataError), match=re.escape(str(run))):
-        open_run(run)
-
-
-def test_positions_can_be_bent_at_load_time(writer: Run) -> None:
-    bent = open_run(writer, position={"spectrum": "linear", "factor": 2.0})
-    assert bent.model.config.transformer_config.decoder.options["factor"] == 2.0
-    assert "factor" not in open_run(writer).model.config.transformer_config.decoder.options
-    with pytest.raises(UsageError, match=r"unknown position option of this model \(rope\) 'spectrm'; did you mean 'sp"):
-        open_run(writer, position={"spectrm": "yarn"})
 
 
 @pytest.mark.parametrize(

@@ -367,14 +367,6 @@ def test_keys_are_kept_up_to_the_length_from_which_a_spectrum_bends() -> None:
     torch.testing.assert_close(last[:, -1], alone(text).logits[:, -1])
 
 
-def test_another_kind_is_refused_by_name(tmp_path: Path) -> None:
-    model("decoder").save_pretrained(tmp_path)
-    with pytest.raises(
-        CheckpointError, match="the architecture 'decoder', and ClockhandsForSeq2SeqLM needs 'encoder-decoder'"
-    ):
-        AutoModelForSeq2SeqLM.from_pretrained(tmp_path)
-
-
 def test_a_start_word_is_needed() -> None:
     made = ClockhandsForSeq2SeqLM(ClockhandsConfig(transformer=core().to_dict()))
     with pytest.raises(CheckpointError, match="set decoder_start_token_id or bos_token_id"):

@@ -95,13 +95,6 @@ def test_use_cache_of_the_configuration_is_the_default_of_a_forward_pass(archite
     assert call(made, use_cache=True).past_key_values is not None
 
 
-def test_a_pass_with_the_cache_of_the_default_continues_as_without_one() -> None:
-    made, ids = model(), words(2, 7)
-    first = made(input_ids=ids[:, :6])
-    last = made(input_ids=ids[:, 6:], past_key_values=first.past_key_values).logits
-    torch.testing.assert_close(last[:, 0], made(input_ids=ids, use_cache=False).logits[:, 6])
-
-
 @pytest.mark.parametrize("architecture", ["encoder-decoder", "decoder"])
 def test_generate_refuses_to_return_attention_weights(architecture: str) -> None:
     made = model(architecture)
@@ -163,13 +156,6 @@ def test_a_padding_mask_of_any_type_becomes_boolean() -> None:
     assert mask_BT is not None and mask_BT.tolist() == [[False, True, True]]
     with pytest.raises(UsageError, match="the model adds causality"):
         check_padding_mask(torch.ones(1, 1, 3, 3))
-
-
-def test_with_labels_there_are_logits_in_evaluation_and_none_in_training() -> None:
-    made, ids = model().eval(), words(2, 5)
-    evaluated, trained = made(input_ids=ids, labels=ids), made.train()(input_ids=ids, labels=ids)
-    assert evaluated.logits.shape[:2] == (2, 5) and trained.logits is None
-    assert evaluated.loss is not None and trained.loss is not None
 
 
 LEFT, LENGTH = 4, 19

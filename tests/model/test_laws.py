@@ -13,6 +13,7 @@ from clockhands.attention import record
 from clockhands.errors import ConfigError
 from clockhands.model import Transformer
 from clockhands.model.kv_cache import append_positions, split_positions
+from clockhands.model.size import count_parameters
 from clockhands.scheme_pages.shown_options import complete_options
 from clockhands.schemes import CATALOGUE
 from tests.model.tiny import core, model, words
@@ -45,6 +46,35 @@ DECODERS = [name for name in CATALOGUE if serves("decoder", name)]
 ENCODERS = [name for name in CATALOGUE if serves("encoder", name)]
 
 
+SMALL = [{"scheme": "window", "left": 2}, {"scheme": "rope", "base": 50.0}]
+POSITIONS: dict[str, dict[str, Any]] = {
+    "pattern": {"layers": [*SMALL]},
+    "cut pattern": {"layers": [*SMALL, "none", "..."]},
+    "list": {"layers": ["rope", {"scheme": "chunks", "size": 4}, "alibi", {"scheme": "xpos", "base": 30.0}]},
+    "kinds": {
+        "layers": ["local", "local", "local", "global"],
+        "kinds": {
+            "local": {"schemes": ["rope", {"scheme": "window", "left": 3}, "sinks"]},
+            "global": {"schemes": [{"scheme": "temperature", "form": "log", "length": 4}, "sinks"]},
+        },
+    },
+    "table and windows": {"scheme": "learned", "max_length": 32, "layers": [*SMALL]},
+    "shared bias": {"schemes": [{"scheme": "t5", "num_buckets": 8}, "sinks"], "layers": [SMALL[0], "none"]},
+    "tokens place themselves": {"layers": [{"schemes": ["forgetting", "rope", SMALL[0]]}, "repo"]},
+    "repo above rope": {"layers": ["rope", "rope", "repo", "repo"]},
+    "side by side": {"schemes": [{"scheme": "learned", "max_length": 32}, "sinks", {"scheme": "shaw", "clip": 2}]},
+}
+"""Schedules: schemes by layer, and several side by side."""
+ALL_DECODERS = [*DECODERS, *POSITIONS]
+
+
+def make_decoder(name: str) -> Any:
+    """A decoder with a scheme of the catalogue, or of four layers with one of ``POSITIONS`` and grouped heads."""
+    if name in POSITIONS:
+        return model(decoder=POSITIONS[name], decoder_layers=4, num_kv_heads=2)
+    return model(decoder=scheme(name))
+
+
 def depends_on_length(made: Any, side: str = "decoder") -> bool:
     return getattr(made.model, side).schemes[0].declares.depends_on_length
 
@@ -63,10 +93,10 @@ def padded(side: str) -> tuple[torch.Tensor, torch.Tensor, slice]:
 
 
 @pytest.mark.parametrize("static", [False, True], ids=["dynamic", "static"])
-@pytest.mark.parametrize("name", DECODERS)
+@pytest.mark.parametrize("name", ALL_DECODERS)
 @torch.no_grad()
 def test_cached_equals_uncached(name: str, static: bool) -> None:
-    made = model(decoder=scheme(name))
+    made = make_decoder(name)
     if depends_on_length(made):
         pytest.skip(f"{name} declares that what a token gets changes with the length")
     text, mask, _ = padded("left")
@@ -78,10 +108,10 @@ def test_cached_equals_uncached(name: str, static: bool) -> None:
 
 
 @pytest.mark.parametrize("side", ["left", "right"])
-@pytest.mark.parametrize("name", DECODERS)
+@pytest.mark.parametrize("name", ALL_DECODERS)
 @torch.no_grad()
 def test_padding_changes_nothing(name: str, side: str) -> None:
-    made = model(decoder=scheme(name))
+    made = make_decoder(name)
     text, mask, where = padded(side)
     together = made(input_ids=text, attention_mask=mask).logits
     assert together.isfinite().all()
@@ -99,10 +129,10 @@ def test_padding_changes_nothing_for_an_encoder(name: str, side: str) -> None:
     close(together[0, where], made(input_ids=text[:1, where]).logits[0])
 
 
-@pytest.mark.parametrize("name", DECODERS)
+@pytest.mark.parametrize("name", ALL_DECODERS)
 @torch.no_grad()
 def test_packed_documents_are_read_apart(name: str) -> None:
-    made = model(decoder=scheme(name))
+    made = make_decoder(name)
     text = words(1, LENGTH)
     documents = torch.tensor([[0, 0, 0, 0, 1, 1, 1, 2, 2]])
     packed = made(input_ids=text, document_ids=documents).logits[0]
@@ -110,10 +140,10 @@ def test_packed_documents_are_read_apart(name: str) -> None:
     close(packed, torch.cat(apart))
 
 
-@pytest.mark.parametrize("name", DECODERS)
+@pytest.mark.parametrize("name", ALL_DECODERS)
 @torch.no_grad()
 def test_recorded_reference_path_gives_the_same(name: str) -> None:
-    made = model(decoder=scheme(name))
+    made = make_decoder(name)
     text, mask, _ = padded("left")
     seen: list[Any] = []
     fused = made(input_ids=text, attention_mask=mask).logits
@@ -123,9 +153,9 @@ def test_recorded_reference_path_gives_the_same(name: str) -> None:
     assert len(seen) == made.config.num_hidden_layers
 
 
-@pytest.mark.parametrize("name", DECODERS)
+@pytest.mark.parametrize("name", ALL_DECODERS)
 def test_gradients_reach_every_parameter(name: str) -> None:
-    made = model(decoder=scheme(name)).train()
+    made = make_decoder(name).train()
     text, mask, _ = padded("left")
     made(input_ids=text, attention_mask=mask, labels=text.masked_fill(mask == 0, -100)).loss.backward()
     learned = {key: value for key, value in made.named_parameters() if value.requires_grad}
@@ -133,6 +163,7 @@ def test_gradients_reach_every_parameter(name: str) -> None:
     assert not missing
     still = [key for key, value in learned.items() if not value.grad.any()]
     assert not still
+    assert count_parameters(made.config.transformer_config) == sum(p.numel() for p in made.parameters())
 
 
 @pytest.mark.parametrize("name", DECODERS)

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import DynamicCache, StaticCache
 
 from clockhands.attention import record
 from clockhands.errors import ConfigError
@@ -17,85 +16,16 @@ from clockhands.model.huggingface import ClockhandsForCausalLM
 from clockhands.model.size import count_parameters
 from clockhands.schemes import Composition, NoPosition, RoPE, Window
 from clockhands.schemes.position_presets import POSITION_PRESETS
+from tests.model.test_laws import LENGTH, POSITIONS, make_decoder, padded
 from tests.model.tiny import core, model, words
 
-LENGTH, LAYERS = 9, 4
 SMALL = [{"scheme": "window", "left": 2}, {"scheme": "rope", "base": 50.0}]
-POSITIONS: dict[str, dict[str, Any]] = {
-    "pattern": {"layers": [*SMALL]},
-    "cut pattern": {"layers": [*SMALL, "none", "..."]},
-    "list": {"layers": ["rope", {"scheme": "chunks", "size": 4}, "alibi", {"scheme": "xpos", "base": 30.0}]},
-    "kinds": {
-        "layers": ["local", "local", "local", "global"],
-        "kinds": {
-            "local": {"schemes": ["rope", {"scheme": "window", "left": 3}, "sinks"]},
-            "global": {"schemes": [{"scheme": "temperature", "form": "log", "length": 4}, "sinks"]},
-        },
-    },
-    "table and windows": {"scheme": "learned", "max_length": 32, "layers": [*SMALL]},
-    "shared bias": {"schemes": [{"scheme": "t5", "num_buckets": 8}, "sinks"], "layers": [SMALL[0], "none"]},
-    "tokens place themselves": {"layers": [{"schemes": ["forgetting", "rope", SMALL[0]]}, "repo"]},
-    "repo above rope": {"layers": ["rope", "rope", "repo", "repo"]},
-    "side by side": {"schemes": [{"scheme": "learned", "max_length": 32}, "sinks", {"scheme": "shaw", "clip": 2}]},
-}
-
-
-def made_with(position: dict[str, Any], **changes: Any) -> Any:
-    return model(decoder=position, decoder_layers=LAYERS, **changes)
-
-
-def close(a: torch.Tensor, b: torch.Tensor) -> None:
-    torch.testing.assert_close(a, b, atol=2e-4, rtol=2e-4)
-
-
-def padded() -> tuple[torch.Tensor, torch.Tensor]:
-    mask = torch.ones(2, LENGTH, dtype=torch.long)
-    mask[0, :3] = 0
-    return words(2, LENGTH).masked_fill(mask == 0, 0), mask
-
-
-@pytest.mark.parametrize("static", [False, True], ids=["dynamic", "static"])
-@pytest.mark.parametrize("name", POSITIONS)
-@torch.no_grad()
-def test_cached_equals_uncached(name: str, static: bool) -> None:
-    made = made_with(POSITIONS[name], num_kv_heads=2)
-    text, mask = padded()
-    whole = made(input_ids=text, attention_mask=mask).logits
-    cache = StaticCache(config=made.config, max_cache_len=LENGTH + 3) if static else DynamicCache()
-    steps = [(0, 4), (4, 5), (5, 7), (7, 8), (8, 9)]
-    got = [made(input_ids=text[:, a:b], attention_mask=mask[:, :b], past_key_values=cache).logits for a, b in steps]
-    close(torch.cat(got, dim=1)[mask.bool()], whole[mask.bool()])
-
-
-@pytest.mark.parametrize("name", POSITIONS)
-@torch.no_grad()
-def test_padding_packing_and_recording_change_nothing(name: str) -> None:
-    made = made_with(POSITIONS[name])
-    text, mask = padded()
-    together, seen = made(input_ids=text, attention_mask=mask).logits, []
-    close(together[0, 3:], made(input_ids=text[:1, 3:]).logits[0])
-    with record(seen.append):
-        close(made(input_ids=text, attention_mask=mask).logits[mask.bool()], together[mask.bool()])
-    assert len(seen) == LAYERS
-    documents = torch.tensor([[0, 0, 0, 0, 1, 1, 1, 2, 2]])
-    packed = made(input_ids=text[1:], document_ids=documents).logits[0]
-    close(packed, torch.cat([made(input_ids=text[1:, a:b]).logits[0] for a, b in [(0, 4), (4, 7), (7, 9)]]))
-
-
-@pytest.mark.parametrize("name", POSITIONS)
-def test_gradients_reach_every_parameter_and_all_are_counted(name: str) -> None:
-    made = made_with(POSITIONS[name]).train()
-    text, mask = padded()
-    made(input_ids=text, attention_mask=mask, labels=text.masked_fill(mask == 0, -100)).loss.backward()
-    still = [key for key, value in made.named_parameters() if value.grad is None or not value.grad.any()]
-    assert not still
-    assert count_parameters(made.config.transformer_config) == sum(p.numel() for p in made.parameters())
 
 
 @pytest.mark.parametrize("name", POSITIONS)
 @torch.no_grad()
 def test_saved_and_loaded_it_is_the_same(name: str, tmp_path: Path) -> None:
-    made = made_with(POSITIONS[name])
+    made = make_decoder(name)
     made.save_pretrained(tmp_path)
     again, text = ClockhandsForCausalLM.from_pretrained(tmp_path), words(1, LENGTH)
     assert torch.equal(again(input_ids=text).logits, made(input_ids=text).logits)
@@ -106,8 +36,8 @@ def test_saved_and_loaded_it_is_the_same(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", [*POSITIONS, "hybrid-2026", "gpt-oss", "llama-4"])
 @torch.no_grad()
 def test_generating_with_a_cache_and_without_writes_the_same(name: str) -> None:
-    made = made_with(POSITIONS.get(name) or {"preset": name})
-    text, mask = padded()
+    made = model(decoder={"preset": name}, decoder_layers=4) if name in POSITION_PRESETS else make_decoder(name)
+    text, mask, _ = padded("left")
     texts = [
         made.generate(text, attention_mask=mask, max_new_tokens=8, do_sample=False, use_cache=cached)
         for cached in (True, False)

@@ -80,13 +80,6 @@ def test_rotation_can_be_dropped_after_training_and_the_weights_stay() -> None:
     assert not torch.allclose(dropped.decode(text), turned.decode(text), atol=1e-2)
 
 
-def test_every_second_layer_can_go_without_position() -> None:
-    """With no position in the second layer, its attention is that of a model without position."""
-    skipping = Transformer(core(kind="decoder", decoder={"scheme": "rope", "skip_every": 2}, decoder_layers=4))
-    names = [type(skipping.decoder.schemes.get_scheme(layer)).__name__ for layer in range(4)]
-    assert names == ["RoPE", "NoPosition", "RoPE", "NoPosition"]
-
-
 def test_tables_of_a_layer_are_its_own_and_others_shared() -> None:
     assert len(Transformer(core(kind="decoder", decoder="cope")).decoder.schemes) == 2
     shared = Transformer(core(kind="decoder", decoder="t5"))
@@ -220,6 +213,8 @@ def test_a_side_or_a_source_that_there_is_not_is_refused() -> None:
         Transformer(core()).decode(text)
     with pytest.raises(UsageError, match="a decoder-only model has no encoder; call decode"):
         Transformer(core(kind="decoder")).encode(text)
+    with pytest.raises(UsageError, match="a model of architecture 'decoder' has no encoder"):
+        Transformer(core(kind="decoder")).get_stack("encoder")
     with pytest.raises(UsageError, match="an encoder-only model has no decoder; call encode"):
         Transformer(core(kind="encoder")).decode(text)
     with pytest.raises(UsageError, match="a decoder-only model has no cross-attention that reads a source"):
@@ -285,13 +280,6 @@ def test_three_matrices_are_one_and_two_are_where_the_source_has_its_own() -> No
     }
     assert tied["none"] == {} and tied["target"] == {output[0]: output[1]}
     assert tied["three-way"] == {output[0]: output[1], source[0]: output[1]}
-
-
-def test_a_stack_that_an_architecture_lacks_is_named() -> None:
-    made = Transformer(core(kind="decoder"))
-    assert made.config.stack_sides == ("decoder",)
-    with pytest.raises(UsageError, match="a model of architecture 'decoder' has no encoder"):
-        made.get_stack("encoder")
 
 
 @torch.no_grad()

@@ -103,6 +103,15 @@ def weight(value: float, index: int = 0) -> Damage:
     return damage
 
 
+def weights(change: Callable[[dict[str, torch.Tensor], str], object]) -> Damage:
+    def damage(run: Path) -> None:
+        held = load_file(run / "model.safetensors")
+        change(held, next(name for name in held if "feed" in name))
+        save_file({name: value.clone() for name, value in held.items()}, run / "model.safetensors", {"format": "pt"})
+
+    return damage
+
+
 def header(run: Path) -> None:
     """A length of 2⁶⁰ bytes."""
     whole = (run / "model.safetensors").read_bytes()
@@ -140,6 +149,7 @@ DAMAGES: dict[str, tuple[Damage, str]] = {
     "null": (text("config.json", "null"), "cannot read .*config.json: it holds null"),
     "a text": (text("config.json", '"x"'), "cannot read .*config.json: it holds a text"),
     "a number": (text("config.json", "3"), "cannot read .*config.json: it holds a number"),
+    "config cut": (cut("config.json"), "cannot read .*config.json"),
     "not UTF-8": (text("config.json", b"\xff\xfe{}"), "cannot read .*config.json: it is not UTF-8"),
     "nested": (text("config.json", NESTED), "cannot read .*config.json: it is nested thousands of levels deep"),
     "nested enough": (text("config.json", '{"a":' * 90 + "1" + "}" * 90), "it is nested more than 64 levels deep"),
@@ -185,7 +195,15 @@ DAMAGES: dict[str, tuple[Damage, str]] = {
         r"damaged: 1 of 16 numbers of model\.encoder\.norm\.weight are NaN or infinite",
     ),
     "header": (header, "model.safetensors is no safetensors file, or a damaged one"),
+    "weights gone": (lambda run: (run / "model.safetensors").unlink(), "holds no weights"),
+    "a weight's shape": (
+        weights(lambda held, name: held.update({name: held[name][:1]})),
+        r"describes: .*has shape \[1",
+    ),
+    "a weight missing": (weights(lambda held, name: held.pop(name)), "not those of the model .* is missing"),
+    "a weight too many": (weights(lambda held, name: held.update(x=held[name])), "not those .* x has no place in it"),
     "weights cut": (cut("model.safetensors"), "model.safetensors is no safetensors file, or a damaged one"),
+    "tokenizer gone": (lambda run: (run / "tokenizer.json").unlink(), "tokenizer"),
     "tokenizer cut": (cut("tokenizer.json"), "cannot read .*tokenizer.json"),
     "tokenizer a list": (text("tokenizer.json", "[]"), "cannot read .*tokenizer.json: it holds a list"),
     "tokenizer's settings": (

@@ -10,7 +10,7 @@ from clockhands.errors import ClockhandsWarning, UsageError
 from clockhands.model.size import count_bytes
 from clockhands.runs.recipe import Recipe, make_recipe
 from clockhands.training import train
-from clockhands.training.checks import check_batches, check_material
+from clockhands.training.checks import check_batches
 from clockhands.training.model import configure
 from clockhands.training.training_data import prepare
 from tests.training.tiny import tables
@@ -77,14 +77,3 @@ def test_pairs_of_more_than_the_longest_text_are_left_out_and_counted(tmp_path: 
     assert (
         max(*longer.train.longest, *longer.validation.longest) == 2002
     )  # the words, a space at the end, and the end itself
-
-
-def test_a_table_must_be_as_long_as_the_longest_example() -> None:
-    def make(max_length: int) -> Recipe:
-        return Recipe.from_tables({**tables(), "position": {"scheme": "learned", "max_length": max_length}})
-
-    material = prepare(make(500))
-    longest = max(material.train.longest)
-    check_material(make(longest), material)
-    with pytest.raises(UsageError, match=f"has {longest - 1} positions and the longest example {longest} tokens"):
-        check_material(make(longest - 1), material)

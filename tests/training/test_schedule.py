@@ -12,7 +12,6 @@ import pytest
 import torch
 from transformers import get_cosine_schedule_with_warmup, get_inverse_sqrt_schedule
 
-from clockhands.cli import main
 from clockhands.errors import ConfigError
 from clockhands.model.config import make_preset
 from clockhands.runs.recipe.sections import Training
@@ -163,13 +162,6 @@ def test_a_batch_has_a_size_that_fits_the_task(kind: str, size: int) -> None:
         Recipe.from_tables(tables()).batches.size == 16
         and Recipe.from_tables({**tables(), "batches": {}}).batches.size == 64
     )
-
-
-def test_a_dry_run_shows_the_numbers(capsys: pytest.CaptureFixture[str]) -> None:
-    command = ["train", "--corpus", "roles", "--preset", "tiny", "--dry-run", "--set", "data.train=80"]
-    assert main([*command, "training.max_steps=50"]) == 0
-    shown = tomllib.loads(capsys.readouterr().out)["training"]
-    assert (shown["learning_rate"], shown["warmup_steps"]) == (8e-3, 5)
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from clockhands.runs.recipe.sections import Batching, Tokenization, Training
         (Training, {"patience": 2, "eval_steps": None}, "give training.eval_steps"),
         (Training, {"export": "lowest", "eval_steps": None}, "give training.eval_steps"),
         (Training, {"export": "lowest", "average": "last", "save_steps": 1}, "give one of them"),
-        (Training, {"max_steps": 4, "average": "best", "save_steps": 2}, "a validation loss of every checkpoint"),
+        (Training, {"average": "best", "save_steps": 3, "eval_steps": 2}, "a validation loss of every checkpoint"),
         (Batching, {"tokens": 5, "size": 5}, "both bound a batch"),
         (Batching, {"tokens": 5, "bucketed": False}, "give batches.size"),
         (Batching, {"longer": "cut"}, "means nothing without batches.max_length"),
