@@ -7,9 +7,7 @@ from functools import cache
 import pytest
 import torch
 
-from clockhands.inspection.estimators.matrix_statistics import compute_toeplitz_r2
 from clockhands.inspection.estimators.probes import CrossValidation
-from clockhands.inspection.estimators.step_errors import measure_random_split, project_rows
 from clockhands.inspection.measures import MEASURES
 from clockhands.inspection.measures.directions import compute_overlap
 from clockhands.inspection.measures.heads import _bootstrap_median
@@ -19,7 +17,6 @@ from clockhands.inspection.measures.survival import (
     probe_layers,
     probe_positions,
 )
-from clockhands.inspection.measures.table_rows import compute_symmetry
 from clockhands.inspection.reading.capture import Capture, capture
 from clockhands.inspection.reading.interventions import ANOTHER_TEXT, MEAN_ROW, PERMUTED, intervene
 from clockhands.inspection.reading.logit_split import TERMS, LogitSplit, compute_positional_share, split_logits
@@ -27,6 +24,7 @@ from clockhands.inspection.reading.reading import Reading
 from clockhands.models.subject import Subject
 
 from . import planted
+from .measures.readings import with_tables
 from .planted import HALF, LENGTH, answer, clock, heads_of, table_answer
 
 
@@ -119,29 +117,6 @@ def test_without_crossfit_noise_would_pass_as_position() -> None:
     assert totals[False] / variance[False] > 0.02
 
 
-def _with_tables(words: torch.Tensor, places: torch.Tensor) -> tuple[Subject, Capture]:
-    subject = Subject.of(planted.bert())
-    with torch.no_grad():
-        subject.model.embeddings.word_embeddings.weight.copy_(words)
-        subject.model.embeddings.position_embeddings.weight.copy_(places)
-    return subject, capture(subject.model, subject.forward, planted.ids())
-
-
-def test_orthogonal_tables_then_turned_into_each_other() -> None:
-    generator = torch.Generator().manual_seed(0)
-    words, places = torch.zeros(planted.VOCAB, 64), torch.zeros(LENGTH, 64)
-    words[:, HALF:] = torch.randn(planted.VOCAB, HALF, generator=generator)
-    places[:, :8] = torch.randn(LENGTH, 8, generator=generator)
-    apart = answer("directions", *_with_tables(words, places))
-    assert apart.value == pytest.approx(0.0, abs=1e-9)
-    assert apart.details["z"] < -3
-    assert apart.light == "good"
-    assert apart.table.rows[0][1] == pytest.approx(90.0, abs=1e-3)
-    together = answer("directions", *_with_tables(words, places.roll(HALF, dims=1)))
-    assert together.details["z"] > 3
-    assert together.light == "warn"
-
-
 def test_the_null_of_the_overlap_is_that_of_random_rotations() -> None:
     generator = torch.Generator().manual_seed(0)
     spectra = [torch.diag(torch.rand(24, generator=generator, dtype=torch.float64) ** 3) for _ in range(2)]
@@ -176,7 +151,7 @@ def test_nulls_stay_null(seed: int) -> None:
     """Independent random tables and states: every measure must see nothing, whatever the seed."""
     generator = torch.Generator().manual_seed(seed)
     words, places = torch.randn(planted.VOCAB, 64, generator=generator), torch.randn(LENGTH, 64, generator=generator)
-    subject, recorded = _with_tables(words, places)
+    subject, recorded = with_tables(words, places)
     assert abs(answer("directions", subject, recorded).details["z"]) < 3.5
     similarity = table_answer("table.similarity", subject)
     assert similarity.value == pytest.approx(similarity.references[0].value, abs=0.15)
@@ -185,44 +160,6 @@ def test_nulls_stay_null(seed: int) -> None:
     states = torch.randn(24, LENGTH, 16, generator=generator)
     assert abs(estimate_position_share(states)) < 0.01
     assert float(probe_positions(states, CrossValidation.draw(torch.arange(24))).mean()) < 4 / LENGTH
-
-
-def test_a_clock_is_a_rotation_and_depends_on_distance_alone() -> None:
-    rows = clock(128, (6.0, 20.0, 50.0)).double()
-    rows = rows - rows.mean(0)
-    linear, rotation = measure_random_split(project_rows(rows), 1)
-    assert linear < 1e-3
-    assert rotation < 1e-2
-    gram = rows @ rows.T
-    assert compute_toeplitz_r2(gram) > 0.98
-    assert compute_symmetry(gram) > 0.98
-
-
-def test_loudness_reports_planted_lengths() -> None:
-    generator = torch.Generator().manual_seed(0)
-    words = 3 * torch.randn(planted.VOCAB, 64, generator=generator)
-    places = torch.randn(LENGTH, 64, generator=generator)
-    places[7] *= 10
-    subject, recorded = _with_tables(words, places)
-    found = answer("loudness", subject, recorded)
-    assert "or under a third of it: 7." in found.verdict
-    places[7] /= 10
-    found = answer("loudness", *_with_tables(words, places))
-    assert found.details["variation"] == pytest.approx(3.0, rel=0.05)
-    quiet = answer("loudness", *_with_tables(50 * words, places))
-    assert quiet.light == "bad"
-    assert "positions have less than 1.0 % of the variance of both" in quiet.verdict
-
-
-def test_recovery_tells_a_harmless_position_from_one_that_drowns_the_word() -> None:
-    subject, recorded = _previous()
-    kept = answer("recovery", subject, recorded)
-    assert kept.value == 1.0
-    places = torch.zeros(LENGTH, 64)
-    places[:, HALF:] = 40 * torch.randn(LENGTH, HALF)
-    drowned = answer("recovery", *_with_tables(subject.read_tables().tokens_VD, places))  # type: ignore[union-attr]
-    assert drowned.value < 0.2  # type: ignore[operator]
-    assert drowned.light == "bad"
 
 
 def test_positions_planted_in_the_states_are_read_back() -> None:

@@ -122,28 +122,6 @@ def test_a_page_for_the_decoder_and_one_for_both(name: str) -> None:
     assert "Difference B − A" in put_side_by_side(*found.values())["logits.layers"].verdict
 
 
-def test_cross_attention_that_knows_only_places_is_found() -> None:
-    """Without words in queries and keys, all of the attention is decided by place; with words alone, next to none."""
-    shares = {}
-    for which in ("places", "words"):
-        model = _own("sinusoidal")
-        with torch.no_grad():
-            for block in model.decoder.blocks:
-                block.cross.q.weight.mul_(8)
-            for stack in (model.encoder, model.decoder):
-                if which == "places":
-                    stack.input.tokens.weight.zero_()
-                else:
-                    stack.input.register_forward_pre_hook(lambda module, args: (args[0], torch.zeros_like(args[1])))
-        subject = Subject.of(model, side="decoder")
-        many = capture(subject.model, subject.forward, _ids(48), source_NS=_ids(48, 9, seed=1))
-        shares[which] = float(
-            torch.stack([one.by_position_H for one in cross_attention.read_cross_attention(subject, many)])[0].mean()
-        )
-    assert shares["places"] == pytest.approx(1.0, abs=1e-6)
-    assert shares["words"] < 0.2
-
-
 def test_a_side_that_is_not_there() -> None:
     with pytest.raises(UsageError, match="tiny is no encoder-decoder, so it has no decoder side"):
         Subject.of(tiny("gpt2"), name="tiny", side="decoder")

@@ -10,16 +10,7 @@ from clockhands.findings.drawing import (
     put_together,
 )
 from clockhands.findings.figure import Figure, Mark, Number, Panel, Scalar
-from clockhands.findings.finding import (
-    SCHEMA,
-    SHARE,
-    Finding,
-    Findings,
-    Light,
-    Reference,
-    Table,
-    set_html_renderer,
-)
+from clockhands.findings.finding import SCHEMA, SHARE, Finding, Findings, Light, Reference, Table, set_html_renderer
 from clockhands.findings.text import choose_digits, join_words
 
 __all__ = [

@@ -76,25 +76,6 @@ def test_the_error_of_a_period_is_covered_by_its_interval() -> None:
     assert sum(inside) >= 9
 
 
-def test_a_hand_whose_speed_varies_is_one_hand() -> None:
-    rng = np.random.default_rng(0)
-    t = np.arange(512)
-    angle = 2 * np.pi * t / 8 + 1.5 * np.sin(2 * np.pi * t / 512)
-    rows = np.stack([np.cos(angle), np.sin(angle)], 1) @ rotation(64, rng)[:2] + 0.02 * rng.standard_normal((512, 64))
-    (line,) = find_lines(rows).rotating
-    assert line.parts, "lines beside the carrier are no hands of their own"
-    assert line.period == pytest.approx(8, rel=0.01)
-
-
-def test_what_swings_does_not_turn() -> None:
-    rng = np.random.default_rng(0)
-    wave = np.cos(2 * np.pi * np.arange(256) / 20)
-    rows = wave[:, None] * rng.standard_normal(64) + 0.1 * rng.standard_normal((256, 64))
-    lines = find_lines(rows)
-    assert not lines.rotating
-    assert [line.period for line in lines.oscillating] == pytest.approx([20], rel=0.01)
-
-
 def test_power_alone_makes_no_line() -> None:
     """In a random walk of two dimensions the strongest waves agree by chance: only surrogates tell."""
     seen = [find_lines(walk(128, 2, np.random.default_rng(seed))) for seed in range(12)]
@@ -115,7 +96,7 @@ def test_degenerate_tables_have_no_hands_and_raise_nothing(count: int, kind: str
     assert not found.rotating
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(4))
 def test_one_mixed_hand_is_one(seed: int) -> None:
     """Some pair of its columns looks like a circle of its own."""
     rng = np.random.default_rng(seed)
@@ -216,13 +197,6 @@ def test_periods_are_read_far_beyond_the_table(halves: bool) -> None:
     hands = read_exact_hands(rows)
     assert hands.periods == pytest.approx([2 * math.pi, 20 * math.pi, 2e4 * math.pi])
     assert hands.pairs[0] == ((0, 3) if halves else (0, 1)) and hands.zero_pairs == 0
-
-
-def test_pairs_of_zeros_are_counted_and_hide_no_hand() -> None:
-    rows = _hands([1.0, 0.1, 0.01])
-    rows[:, 2:4] = 0
-    hands = read_exact_hands(rows)
-    assert hands.periods == pytest.approx([2 * math.pi, 200 * math.pi]) and hands.zero_pairs == 1
 
 
 @pytest.mark.parametrize("kind", ["one pair is noise", "an odd column", "zero", "a speed that varies"])

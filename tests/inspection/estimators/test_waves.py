@@ -52,12 +52,6 @@ def test_frequencies_are_refined_together_from_where_they_nearly_are() -> None:
     assert model.frequencies == pytest.approx(FREQUENCIES, abs=1e-6)
 
 
-def test_a_frequency_that_is_right_is_not_moved() -> None:
-    rows, _ = _plant(noise=0.01)
-    model = refine_frequencies(rows, FREQUENCIES, make_trend(ROWS), steps=5)
-    assert np.abs(model.frequencies - FREQUENCIES).max() < 4 * model.compute_standard_errors().max()
-
-
 def test_standard_errors_are_the_spread_of_the_estimates() -> None:
     estimates, errors = [], []
     for seed in range(40):

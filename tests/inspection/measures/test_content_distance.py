@@ -19,11 +19,7 @@ from clockhands.models.subject import Subject
 from .. import planted
 from ..planted import VOCAB, answer
 from ..tiny import CONFIGS, tiny
-from .readings import (
-    draw_ids,
-    random_rows,
-    read_own,
-)
+from .readings import draw_ids, random_rows, read_own
 
 
 def _word_terms(model: Any) -> Finding:

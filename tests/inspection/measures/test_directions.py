@@ -13,12 +13,7 @@ from clockhands.model import PositionConfig
 
 from .. import planted
 from ..planted import HALF, LENGTH, VOCAB, answer
-from .readings import (
-    half_rows,
-    random_rows,
-    read_own,
-    with_tables,
-)
+from .readings import half_rows, random_rows, read_own, with_tables
 
 
 @pytest.mark.parametrize(
@@ -46,6 +41,8 @@ def test_directions(tokens: torch.Tensor, positions: torch.Tensor, sentence: str
     assert sentence in found.verdict and found.light == light
     if light != "skip":
         assert found.interval is not None and found.interval[0] <= found.value <= found.interval[1]  # type: ignore[operator]
+    if light == "good":
+        assert (found.value, found.table.rows[0][1]) == pytest.approx((0.0, 90.0), abs=1e-3), "orthogonal"
 
 
 def test_the_axis_of_the_figure_says_what_is_drawn() -> None:

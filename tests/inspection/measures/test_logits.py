@@ -16,12 +16,7 @@ from clockhands.models.subject import Subject
 
 from .. import planted
 from ..tiny import tiny
-from .readings import (
-    answer_splits,
-    attend_to_content,
-    draw_ids,
-    split_layers,
-)
+from .readings import answer_splits, attend_to_content, draw_ids, split_layers
 
 
 def _shares(**terms: float) -> torch.Tensor:

@@ -14,10 +14,7 @@ from clockhands.inspection.reading.reading import Reading
 from .. import planted
 from ..planted import LENGTH, VOCAB, answer
 from . import readings
-from .readings import (
-    random_rows,
-    with_tables,
-)
+from .readings import random_rows, with_tables
 
 
 @pytest.mark.parametrize(

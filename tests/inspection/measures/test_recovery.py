@@ -12,11 +12,7 @@ from clockhands.model import PositionConfig, Transformer, TransformerConfig
 from clockhands.models.subject import Subject
 
 from ..planted import LENGTH, VOCAB, answer
-from .readings import (
-    random_rows,
-    read_own,
-    with_tables,
-)
+from .readings import random_rows, read_own, with_tables
 
 
 @pytest.mark.parametrize(

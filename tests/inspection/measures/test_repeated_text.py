@@ -12,55 +12,50 @@ from clockhands.inspection.reading.reading import Reading
 from clockhands.models.subject import Subject
 
 from .. import planted
+from ..reading.test_repeated_texts import draw_text
 
 
 def _repeated(recorded: Capture) -> Finding:
     return RepeatedText().run(Reading(Subject.of(planted.uniform()), recorded))
 
 
-def _random(texts: int = 24, length: int = 40, seed: int = 0) -> torch.Tensor:
-    return torch.randint(200, (texts, length), generator=torch.Generator().manual_seed(seed))
-
-
-def test_repeats_are_reported_with_a_warning() -> None:
-    ids = _random()
-    ids[12:] = ids[:12]
+@pytest.mark.parametrize(
+    ("count", "told"), [(1, "1 of 24 windows (4.2 %) repeats"), (2, "2 of 24 windows (8.3 %) repeat"),
+                        (12, "12 of 24 windows (50 %) repeat")],
+)  # fmt: skip
+def test_repeats_are_reported_with_a_warning(count: int, told: str) -> None:
+    """From one window in twenty on."""
+    ids = draw_text()
+    ids[12 : 12 + count] = ids[:count]
     found = _repeated(Capture(ids, [], [], torch.ones(40, dtype=torch.bool)))
-    assert found.value == pytest.approx(0.5)
-    assert found.verdict.startswith("12 of 24 windows (50 %) repeat an earlier one")
-    assert found.light == "warn" and find_warning(found) == found.verdict
+    assert found.value == pytest.approx(count / 24)
+    assert found.verdict.startswith(f"{told} an earlier one")
+    assert (found.light, find_warning(found)) == (("good", "") if count == 1 else ("warn", found.verdict))
+
+
+@pytest.mark.parametrize("permuted", [False, True])
+def test_tokens_that_a_template_fixes_are_reported(permuted: bool) -> None:
+    """Every second token is the same in all texts, at its position; permuted within the texts, it is at none."""
+    ids = draw_text()
+    ids[:, ::2] = torch.arange(20) + 300
+    if permuted:
+        ids = ids.gather(1, torch.rand(ids.shape, generator=torch.Generator().manual_seed(1)).argsort(1))
+    found = _repeated(Capture(ids, [], [], torch.ones(40, dtype=torch.bool)))
+    assert ("of the tokens are fixed by their position" in found.verdict) == (found.light == "warn") == (not permuted)
+    assert found.details["fixed by the place"] == pytest.approx(0.0 if permuted else 0.5, abs=0.03)
 
 
 def test_running_text_repeats_nothing_and_does_not_warn() -> None:
-    found = _repeated(Capture(_random(), [], [], torch.ones(40, dtype=torch.bool)))
+    found = _repeated(Capture(draw_text(), [], [], torch.ones(40, dtype=torch.bool)))
     assert (found.value, found.light, find_warning(found)) == (0.0, "good", "")
     assert found.verdict == "None of the 24 windows repeats an earlier one."
-
-
-def test_tokens_that_a_template_fixes_are_reported() -> None:
-    """Every second token is the same in all texts, at its position."""
-    ids = _random()
-    ids[:, ::2] = torch.arange(20) + 300
-    found = _repeated(Capture(ids, [], [], torch.ones(40, dtype=torch.bool)))
-    assert "of the tokens are fixed by their position" in found.verdict and found.light == "warn"
-
-
-def test_two_windows_repeat_and_one_repeats() -> None:
-    for count, told in (
-        (1, "1 of 24 windows (4.2 %) repeats an earlier one"),
-        (2, "2 of 24 windows (8.3 %) repeat an"),
-    ):
-        ids = _random()
-        ids[12 : 12 + count] = ids[:count]
-        found = _repeated(Capture(ids, [], [], torch.ones(40, dtype=torch.bool)))
-        assert found.verdict.startswith(told)
 
 
 @pytest.mark.parametrize("different", [0, 1])
 def test_probes_are_judged_on_repeats_where_all_windows_repeat_each_other(different: int) -> None:
     """It was said that they are not, though nothing else was left to judge them on."""
-    ids = _random()[:1].repeat(24, 1)
-    ids[24 - different :] = _random(1, seed=1)
+    ids = draw_text()[:1].repeat(24, 1)
+    ids[24 - different :] = draw_text(1, seed=1)
     verdict = _repeated(Capture(ids, [], [], torch.ones(40, dtype=torch.bool))).verdict
     assert ("on windows that repeat those they were fitted on, since all windows repeat" in verdict) == (not different)
     assert ("on windows that do not repeat those they were fitted on." in verdict) == bool(different)
@@ -68,7 +63,7 @@ def test_probes_are_judged_on_repeats_where_all_windows_repeat_each_other(differ
 
 @pytest.mark.parametrize(("length", "run"), [(4, 4), (8, 5)])
 def test_runs_are_no_longer_than_the_windows(length: int, run: int) -> None:
-    ids = _random(length=length)
+    ids = draw_text(length=length)
     ids[12:] = ids[:12]
     verdict = _repeated(Capture(ids, [], [], torch.ones(length, dtype=torch.bool))).verdict
     assert f"at least half of the runs of {run} tokens occur there too" in verdict
@@ -86,6 +81,6 @@ def test_why_probes_are_judged_on_repeats_is_said_of_the_windows_that_they_read(
     alike: int, windows: int, told: str
 ) -> None:
     """Of 60 windows of which the first 48 are one text it was said that all repeat each other."""
-    ids = _random(windows)
+    ids = draw_text(windows)
     ids[:alike] = ids[0]
     assert told in _repeated(Capture(ids, [], [], torch.ones(40, dtype=torch.bool))).verdict

@@ -60,15 +60,15 @@ def test_a_layer_with_another_mask_has_its_own() -> None:
     assert [head.get("mask") for head in packed["heads"]] == [None, ["11", "11"], None]
 
 
+TEXT = " ".join(
+    WORDS[index] for index in torch.randint(0, len(WORDS), (400,), generator=torch.Generator().manual_seed(0))
+)
 ASKED = ["Tom bit a dog", "the king and the king"]
 
 
 @pytest.fixture(scope="module")
 def found() -> Findings:
-    text = " ".join(
-        WORDS[index] for index in torch.randint(0, len(WORDS), (400,), generator=torch.Generator().manual_seed(0))
-    )
-    return inspect(tiny("gpt2"), make_tokenizer(), [text], length=16, sentences=ASKED, control=False)
+    return inspect(tiny("gpt2"), make_tokenizer(), [TEXT], length=16, sentences=ASKED, control=False)
 
 
 def test_sentences_come_first_and_only_where_they_were_asked_about(found: Findings) -> None:
@@ -120,11 +120,6 @@ def test_what_tokens_and_distances_add_together_is_told_where_they_do(added: flo
         f"“a b”: tokens alone account for {'20' if added else '40'} % of the logits' variance, tokens with positions "
         f"30 %, positions alone 30 %{rest}; positions do most in layer 1 head 1 (30 %)."
     )
-
-
-TEXT = " ".join(
-    WORDS[index] for index in torch.randint(0, len(WORDS), (300,), generator=torch.Generator().manual_seed(0))
-)
 
 
 def measure(scheme: str, *sentences: str, length: int = 12) -> Finding:

@@ -25,7 +25,6 @@ from clockhands.inspection.measures.table_hands import (
     make_encoding_view,
 )
 from clockhands.inspection.measures.table_rows import PositionRows
-from clockhands.models.subject import Subject
 from clockhands.positions import count_up
 from clockhands.schemes import Sinusoidal
 
@@ -131,17 +130,6 @@ def test_a_trend_is_reported_as_too_slow() -> None:
     assert "of the variance moves more slowly than one turn in 64 tokens" in found(rows).verdict
     noise = torch.randn(128, 64, generator=torch.Generator().manual_seed(0))
     assert "more slowly" not in found(noise).verdict
-
-
-def test_a_fixed_sinusoid_of_ours_is_exact() -> None:
-    from clockhands.model import Transformer, TransformerConfig
-
-    model = Transformer(
-        TransformerConfig(vocab_size=20, d_model=16, num_heads=2, d_ff=16, encoder_layers=1, decoder_layers=1)
-    )
-    finding = table_answer("table.hands", Subject.of(model))
-    assert finding.value == 8
-    assert finding.verdict.startswith("All 8 pairs of columns turn at exactly constant speed")
 
 
 @pytest.mark.parametrize("varies", [True, False])

@@ -10,16 +10,7 @@ from collections.abc import Mapping
 import torch
 from torch.nn import functional as F
 
-from clockhands.findings import (
-    SHARE,
-    Figure,
-    Finding,
-    Light,
-    Reference,
-    Table,
-    draw_columns,
-    join_words,
-)
+from clockhands.findings import SHARE, Figure, Finding, Light, Reference, Table, draw_columns, join_words
 from clockhands.inspection.estimators.intervals import bootstrap_ratio, estimate_mean_interval
 from clockhands.inspection.measures.distance_curve import DistanceCurve
 from clockhands.inspection.measures.measure import OUTPUT_HEADING, TASK, WINDOWS, Measure

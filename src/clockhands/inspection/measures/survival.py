@@ -11,14 +11,7 @@ from functools import cached_property
 
 import torch
 
-from clockhands.findings import (
-    SHARE,
-    Figure,
-    Finding,
-    Reference,
-    Table,
-    draw_columns,
-)
+from clockhands.findings import SHARE, Figure, Finding, Reference, Table, draw_columns
 from clockhands.inspection.estimators.intervals import bound_exactly, compute_jackknife_interval
 from clockhands.inspection.estimators.probes import (
     CrossValidation,
