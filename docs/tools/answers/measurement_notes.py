@@ -9,6 +9,7 @@ from question import SLOT, Question
 
 from clockhands.comparison import Comparison, Plan
 from clockhands.comparison.learning import score_matrix
+from clockhands.comparison.plan import format_margin
 from clockhands.comparison.statistics.paired import MIN_SEEDS
 from clockhands.comparison.task_findings import describe_ceiling
 from clockhands.errors import show_value
@@ -36,7 +37,7 @@ def _describe_measurement(name: str, comparison: Comparison, judged: int) -> str
     study = f"[{study}](studies/{study}.md)" if not size else f"{study} --scale {size}"
     kind, amount = plan.budget
     items = score_matrix(comparison, plan.baseline).shape[1]
-    margin = f", equal within ±{plan.margin_text}"
+    margin = f", equal within ±{format_margin(plan.equal_within, plan.unit)}"
     verdicts = f"{margin}, {_describe_family(name, comparison, judged)}" if judged else ""
     text = ", each with a text of its own" if plan.redraw_text else ""
     precision = ", computed in bf16" if plan.recipe.training.precision == "bf16" else ""

@@ -28,7 +28,7 @@ _HOME = {
     "Comparison": "results",
     "Plan": "plan",
     "Trial": "trial",
-    "Variant": "variants",
+    "Variant": "plan",
     "Verdict": "verdicts",
     "compare": "execution",
     "conclude": "verdict_findings",

@@ -7,7 +7,7 @@ import heapq
 import math
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import cycle, islice
 from pathlib import Path
@@ -53,10 +53,10 @@ def measure_costs(plan: Plan, progress: SentenceProgress = ignore_sentence) -> d
             materials[make_material_key(recipe)] = prepare(recipe)
     material = {name: materials[make_material_key(recipe)] for name, recipe in recipes.items()}
     _check(plan, recipes, material)
+    matched: dict[str, dict[str, int]] = {name: {} for name in recipes}
     if plan.match == "parameters":
-        matched = _match_parameters(plan, recipes, material)
-    else:
-        matched = {name: {} for name in recipes}
+        wanted = count_recipe_parameters(recipes[plan.baseline], material[plan.baseline])
+        matched = {name: _match(name, recipe, material[name], wanted) for name, recipe in recipes.items()}
     recipes = {name: vary_recipe(recipe, matched[name]) for name, recipe in recipes.items()}
     measured = {}
     for number, (name, recipe) in enumerate(recipes.items(), 1):
@@ -108,16 +108,11 @@ def _compare_test_items(plan: Plan, material: dict[str, TrainingData]) -> list[s
     return faults
 
 
-def _match_parameters(
-    plan: Plan, recipes: dict[str, Recipe], material: dict[str, TrainingData]
-) -> dict[str, dict[str, int]]:
-    """Return the settings that give each variant as many parameters as the baseline: a width of feed-forward layers."""
-    wanted = count_recipe_parameters(recipes[plan.baseline], material[plan.baseline])
-    return {name: _match(name, recipe, material[name], wanted) for name, recipe in recipes.items()}
-
-
 def _match(name: str, recipe: Recipe, material: TrainingData, wanted: int) -> dict[str, int]:
-    """Return those settings of one variant. Parameters grow in a line with d_ff, so two counts tell all."""
+    """Return the settings that give a variant as many parameters as wanted: a width of its feed-forward layers.
+
+    Parameters grow in a line with d_ff, so two counts tell all.
+    """
     here, width = count_recipe_parameters(recipe, material), recipe.model.d_ff
     if here == wanted:
         return {}
@@ -156,18 +151,13 @@ def _measure(recipe: Recipe, material: TrainingData) -> tuple[int, int, float]:
     with FlopCounterMode(display=False) as counter:
         step(batch)
     step(next(batches))
-    seconds = _time_steps(step, batches) * recipe.training.accumulate
-    flops = counter.get_total_flops() * recipe.training.accumulate
-    return sum(weight.numel() for weight in model.parameters()), flops, seconds
-
-
-def _time_steps(step: Callable[[list[int]], None], batches: Iterator[list[int]]) -> float:
-    """Return the mean seconds of a step: batches differ in length, and so one alone says little."""
-    begun, count = time.perf_counter(), 0
+    begun, count = time.perf_counter(), 0  # batches differ in length, and so one alone says little
     while count < TIMED or (count < MOST_TIMED and time.perf_counter() - begun < TIMED_SECONDS):
         step(next(batches))
         count += 1
-    return (time.perf_counter() - begun) / count
+    seconds = (time.perf_counter() - begun) / count * recipe.training.accumulate
+    flops = counter.get_total_flops() * recipe.training.accumulate
+    return sum(weight.numel() for weight in model.parameters()), flops, seconds
 
 
 def _add_steps(

@@ -11,7 +11,7 @@ from clockhands.comparison.folder import ComparisonFolder
 from clockhands.comparison.plan import Plan, make_plan
 from clockhands.comparison.results import Comparison
 from clockhands.comparison.trial import Job
-from clockhands.comparison.workers import TrialProgress, Workers
+from clockhands.comparison.workers import Cluster, Processes, TrialProgress
 from clockhands.devices import check_threads, open_device, use_threads
 from clockhands.errors import UsageError
 from clockhands.files import lock_folder
@@ -42,35 +42,25 @@ def run_plan(
     when stopped: what had ended is kept.
     """
     if on is None:
-        _require_devices(plan)
+        devices = {plan.get_recipe(variant.name, plan.seeds[0]).training.device for variant in plan.variants}
+        for device in sorted(devices - {"auto", "cpu"}):
+            open_device(device, "training.device")
     runner = make_workers(workers, threads, on, gpus)  # before anything is written: a wrong option leaves no folder
     with lock_folder(Path(out)):
         progress = progress or TrialProgress()
-        comparison = _open(plan, ComparisonFolder(out), threads, progress)
+        folder = ComparisonFolder(out)
+        comparison = folder.open(plan, None)
+        if comparison is None:  # a new folder is written once the costs are measured, with the threads of a trial
+            from clockhands.comparison.cost import measure_costs
+
+            with use_threads(threads):
+                comparison = folder.open(plan, measure_costs(plan, progress.say))
         jobs = [make_job(comparison, variant, seed, Path(out), threads, keep) for variant, seed in comparison.missing]
-        return _run(comparison, jobs, ComparisonFolder(out), runner, progress)
-
-
-def _open(plan: Plan, folder: ComparisonFolder, threads: int, progress: TrialProgress) -> Comparison:
-    """Open the folder of a plan; a new one is written once the costs are measured, with the threads of a trial."""
-    comparison = folder.open(plan, None)
-    if comparison is not None:
-        return comparison
-    from clockhands.comparison.cost import measure_costs
-
-    with use_threads(threads):
-        return folder.open(plan, measure_costs(plan, progress.say))
-
-
-def _run(
-    comparison: Comparison, jobs: Sequence[Job], folder: ComparisonFolder, runner: Workers, progress: TrialProgress
-) -> Comparison:
-    """Run the jobs, and store each trial as it ends."""
-    trials = list(comparison.trials)
-    for trial in runner.run(jobs, progress) if jobs else ():
-        folder.add(trial)
-        trials.append(trial)
-        progress.end(trial)
+        trials = list(comparison.trials)
+        for trial in runner.run(jobs, progress) if jobs else ():
+            folder.add(trial)
+            trials.append(trial)
+            progress.end(trial)
     return replace(comparison, trials=tuple(trials))
 
 
@@ -98,14 +88,7 @@ def compare(
     return conclude(run_plan(make_plan(recipe, vary=vary, **overrides), out, workers=workers))
 
 
-def _require_devices(plan: Plan) -> None:
-    """Raise UsageError if a variant is to be trained on a device that is not in this machine."""
-    devices = {plan.get_recipe(variant.name, plan.seeds[0]).training.device for variant in plan.variants}
-    for device in sorted(devices - {"auto", "cpu"}):
-        open_device(device, "training.device")
-
-
-def make_workers(workers: int, threads: int, on: str | None, gpus: float) -> Workers:
+def make_workers(workers: int, threads: int, on: str | None, gpus: float) -> Processes | Cluster:
     """Return worker processes, or a Ray cluster where ``on`` names one. Raises UsageError for what is out of range."""
     for name, value in (("workers", workers), ("threads", threads)):
         check_threads(value, name)
@@ -116,9 +99,5 @@ def make_workers(workers: int, threads: int, on: str | None, gpus: float) -> Wor
     if on is None:
         if gpus:
             raise UsageError("a part of a GPU for each trial is given out by Ray alone: add --on ray")
-        from clockhands.comparison.workers import Processes
-
         return Processes(workers, threads)
-    from clockhands.comparison.ray_workers import Cluster
-
     return Cluster(on, threads, gpus)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import overload
 
@@ -46,11 +47,13 @@ class ComparisonFolder:
         """
         path = self.folder / PLAN
         if not path.exists():
-            self._require_unused()
+            # A file, or a folder with more than the lock of this process.
+            strange = self.folder.exists() and not self.folder.is_dir()
+            if strange or (self.folder.is_dir() and {item.name for item in self.folder.iterdir()} - {LOCK}):
+                raise UsageError(f"{self.folder} exists and holds no comparison; choose another folder")
             if costs is None:
                 return None
-            written = {name: cost.to_dict() for name, cost in costs.items()}
-            content = {"plan": plan.to_dict(), "costs": written}
+            content = {"plan": plan.to_dict(), "costs": {name: asdict(cost) for name, cost in costs.items()}}
             write_text(path, json.dumps(content, indent=1) + "\n")
         stored = read_comparison(self.folder)
         if stored.plan.fingerprint != plan.fingerprint:
@@ -68,13 +71,6 @@ class ComparisonFolder:
             stream.write(_write_line(trial))
             stream.flush()
             os.fsync(stream.fileno())
-
-    def _require_unused(self) -> None:
-        """Raise UsageError if the path is a file, or a folder with more than the lock of this process."""
-        if self.folder.exists() and (
-            not self.folder.is_dir() or {item.name for item in self.folder.iterdir()} - {LOCK}
-        ):
-            raise UsageError(f"{self.folder} exists and holds no comparison; choose another folder")
 
 
 def read_comparison(folder: str | Path) -> Comparison:

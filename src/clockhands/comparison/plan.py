@@ -241,11 +241,6 @@ class Plan:
         return UNITS.get(self.metric, "points")
 
     @property
-    def margin_text(self) -> str:
-        """The margin of equality with its unit."""
-        return format_margin(self.equal_within, self.unit)
-
-    @property
     def trials(self) -> list[tuple[str, int]]:
         """Variant and seed of every trial: all variants of a seed before the next, so that a stop leaves pairs."""
         return [(variant.name, seed) for seed in self.seeds for variant in self.variants]
@@ -357,7 +352,9 @@ def make_plan(
     faults += check_value("redraw_text", redraw_text, bool | None)
     if faults:
         raise ConfigError(faults, source)
-    base = _open_recipe(recipe)
+    base = recipe
+    if not isinstance(base, Recipe):
+        base = load_recipe(base) if isinstance(base, (str, Path)) else make_recipe(dict(base), {})
     chosen = (*expand_grid(vary or {}, faults), *variants)
     numbers, limit = read_seeds(seeds, faults), read_budget(budget, base, faults)
     metric = metric or choose_metric(base)
@@ -383,10 +380,3 @@ def _find_unknown_names(
     faults += [describe_unknown("match", match, MATCHES)] if match not in MATCHES else []
     faults += [describe_unknown("measure", name, MEASURES) for name in inside if name not in MEASURES]
     return faults + ([describe_unknown("baseline", baseline, named)] if named and baseline not in named else [])
-
-
-def _open_recipe(recipe: Recipe | str | Path | Mapping[str, Any]) -> Recipe:
-    """Return a recipe that is given as one, as the path of its file or as tables."""
-    if isinstance(recipe, Recipe):
-        return recipe
-    return load_recipe(recipe) if isinstance(recipe, (str, Path)) else make_recipe(dict(recipe), {})

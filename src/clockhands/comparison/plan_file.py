@@ -60,7 +60,7 @@ def read_plan(path: str | Path, overrides: Mapping[str, Any] | None = None) -> P
 def make_plan_from_tables(tables: Mapping[str, Any], folder: Path, source: str) -> Plan:
     """Return the plan that the tables of a file mean; a recipe's path is relative to ``folder``. Raises ConfigError."""
     named = tables.get("variant", ())
-    faults = [*_check_keys(tables), *_check_grid(tables), *_check_variants(named)]
+    faults = [*_check_keys(tables), *_check_variants(named)]
     if faults:
         raise ConfigError(faults, source)
     recipe = tables["recipe"]
@@ -83,19 +83,14 @@ def _check_keys(tables: Mapping[str, Any]) -> list[str]:
     if not tables.get("vary") and not tables.get("variant"):
         faults.append("there is nothing to compare: give [vary] with a grid, or [[variant]] with name and set")
     faults += [fault for key, kind in KINDS.items() if key in tables for fault in check_value(key, tables[key], kind)]
-    budget = tables.get("budget", {})
-    amounts = budget.items() if isinstance(budget, Mapping) else ()
-    return [*faults, *(fault for key, amount in amounts for fault in check_value(f"budget.{key}", amount, float))]
-
-
-def _check_grid(tables: Mapping[str, Any]) -> list[str]:
-    """Return a fault for every value of the grid that is no list."""
-    grid = tables.get("vary", {})
-    return [
+    grid, budget = tables.get("vary", {}), tables.get("budget", {})
+    faults += [
         f"{key} in the grid is {show_value(values)}, but must be a list of values"
         for key, values in (grid.items() if isinstance(grid, Mapping) else ())
         if not isinstance(values, (list, tuple))
     ]
+    amounts = budget.items() if isinstance(budget, Mapping) else ()
+    return [*faults, *(fault for key, amount in amounts for fault in check_value(f"budget.{key}", amount, float))]
 
 
 def _check_variants(named: Any) -> list[str]:
@@ -105,15 +100,13 @@ def _check_variants(named: Any) -> list[str]:
     return [
         f"a [[variant]] is {show_value(table)}; it has a name, which is text, and set, which is a table"
         for table in named
-        if not _is_variant(table)
+        if not (
+            isinstance(table, Mapping)
+            and set(table) <= {"name", "set"}
+            and fits(table.get("name"), str)
+            and isinstance(table.get("set", {}), Mapping)
+        )
     ]
-
-
-def _is_variant(table: Any) -> bool:
-    """Tell whether a table is a variant: a name and perhaps settings."""
-    if not isinstance(table, Mapping) or not set(table) <= {"name", "set"}:
-        return False
-    return fits(table.get("name"), str) and isinstance(table.get("set", {}), Mapping)
 
 
 def read_grid(written: Sequence[str], recipe: Recipe) -> dict[str, list[Any]]:

@@ -27,10 +27,6 @@ class Cost:
     seconds: float
     changes: Mapping[str, Any]
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain data, as ``plan.json`` holds it."""
-        return asdict(self)
-
 
 @dataclass(frozen=True)
 class Comparison:
@@ -93,7 +89,7 @@ class Comparison:
         """Return the whole as one document, a line a trial; ``from_json`` reads it back."""
         content = {
             "plan": self.plan.to_dict(),
-            "costs": {name: cost.to_dict() for name, cost in self.costs.items()},
+            "costs": {name: asdict(cost) for name, cost in self.costs.items()},
             "signature": self.signature,
         }
         every = (*self.trials, *self.outside)

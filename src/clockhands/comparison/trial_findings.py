@@ -47,7 +47,12 @@ def find_curves(comparison: Comparison, verdicts: Sequence[Verdict]) -> Iterator
         unit="nats per token",
         interval=(min(last[best]), max(last[best])),
         table=Table.of(
-            columns, [(name, *_summarise(losses), *_find_target(comparison, name)) for name, losses in last.items()]
+            columns,
+            [
+                (name, *_summarise(losses), len(hits), *(_median([hit[at] for hit in hits]) for at in (0, 1)))
+                for name, losses in last.items()
+                for hits in ([(t.reached.step, t.reached.seconds) for t in comparison.get_trials(name) if t.reached],)
+            ],
         ),
         figure=draw_seeds(
             **_choose_lines(courses, comparison.plan.baseline), title="Loss while they learn", xlabel="step",
@@ -56,12 +61,6 @@ def find_curves(comparison: Comparison, verdicts: Sequence[Verdict]) -> Iterator
         method="Lines are means over seeds; bands, and the two numbers beside the value, reach from the lowest to the "
         "highest seed. No test compares these losses.",
     )  # fmt: skip
-
-
-def _find_target(comparison: Comparison, variant: str) -> tuple[Any, ...]:
-    """Return how many seeds reached the target, and their median step and second."""
-    hits = [trial.reached for trial in comparison.get_trials(variant) if trial.reached is not None]
-    return len(hits), _median([hit.step for hit in hits]), _median([hit.seconds for hit in hits])
 
 
 def find_longer_text(comparison: Comparison, verdicts: Sequence[Verdict]) -> Iterator[Finding]:
@@ -82,7 +81,9 @@ def find_longer_text(comparison: Comparison, verdicts: Sequence[Verdict]) -> Ite
         return
     # The first split that any variant could read: all of them may refuse one, and read another.
     split = next(row[1] for row in rows if row[2] is not None)
-    best, _, mean, low, high, *_ = min((row for row in rows if row[1] == split and row[2] is not None), key=_get_mean)
+    best, _, mean, low, high, *_ = min(
+        (row for row in rows if row[1] == split and row[2] is not None), key=lambda row: row[2]
+    )
     yield Finding(
         name="compare.lengths",
         question="What do they do with longer text than they were trained on?",
@@ -99,10 +100,6 @@ def find_longer_text(comparison: Comparison, verdicts: Sequence[Verdict]) -> Ite
         method="Splits whose every text is longer than all training text; means over seeds, with the lowest and the "
         "highest seed. No test compares these losses.",
     )  # fmt: skip
-
-
-def _get_mean(row: tuple[Any, ...]) -> float:
-    return float(row[2])
 
 
 def _choose_lines(courses: Courses, baseline: str) -> dict[str, Any]:

@@ -73,7 +73,11 @@ _MATERIALS: dict[str, TrainingData] = {}
 
 def _train_and_measure(job: Job) -> dict[str, Any]:
     """Train as the job says, score the model and look inside it: fields of ``Trial``."""
-    recipe = export_last(_fix_precision(make_recipe(dict(job.tables), {})))
+    recipe = make_recipe(dict(job.tables), {})
+    # A precision that depends on no processor, so that all trials compute alike.
+    gpu = torch.cuda.is_available() and recipe.training.device != "cpu"
+    precision = choose_trial_precision(recipe.training, torch.device("cuda" if gpu else "cpu"))
+    recipe = export_last(vary_recipe(recipe, {"training.precision": precision.name}))
     material = load_material(recipe)
     inside = Inside(material, job.inside)
     before: dict[str, float] = {}
@@ -105,20 +109,15 @@ def _list_facts(run: Run, target: Number | None, seconds: float) -> dict[str, An
         "seconds": round(seconds, 2),
         "parameters": run.record["parameters"],
         "peak_mib": read_peak_mebibytes(),
-        "tokens_per_second": _compute_tokens_per_second(run),
+        "tokens_per_second": float(
+            np.median([line["tokens_per_second"] for line in run.metrics if "tokens_per_second" in line])
+        ),
         "curve": _read_curve(run),
         "reached": _find_target_step(run, target, seconds),
         "torch": run.record["torch"],
         "device": run.record["device"],
         "machine": describe_machine(run.record["device"]),
     }
-
-
-def _fix_precision(recipe: Recipe) -> Recipe:
-    """Return the recipe with a precision that depends on no processor, so that all trials compute alike."""
-    gpu = torch.cuda.is_available() and recipe.training.device != "cpu"
-    precision = choose_trial_precision(recipe.training, torch.device("cuda" if gpu else "cpu"))
-    return vary_recipe(recipe, {"training.precision": precision.name})
 
 
 def _read_curve(run: Run) -> tuple[CurvePoint, ...]:
@@ -144,23 +143,14 @@ def _find_target_step(run: Run, target: Number | None, seconds: float) -> Target
     return None if step is None else TargetReached(step, round(seconds * step / run.record["step"], 2))
 
 
-def _compute_tokens_per_second(run: Run) -> float:
-    """Return the median over log lines of target tokens per second."""
-    return float(np.median([line["tokens_per_second"] for line in run.metrics if "tokens_per_second" in line]))
-
-
 @torch.no_grad()
 def draw_by_name(model: ClockhandsPreTrainedModel, seed: int) -> None:
     """Draw the weights of a new model again, each module from a stream of its own."""
     for name, draw in model.transformer.list_initialisers(schemes=True):
-        torch.manual_seed(derive_seed(seed, name))
+        stream = hashlib.blake2b(f"{seed}:{name}".encode(), digest_size=7).digest()
+        torch.manual_seed(int.from_bytes(stream, "big"))
         draw()
     torch.manual_seed(seed)
-
-
-def derive_seed(seed: int, name: str) -> int:
-    """Return the seed of the stream from which a module of this name is drawn."""
-    return int.from_bytes(hashlib.blake2b(f"{seed}:{name}".encode(), digest_size=7).digest(), "big")
 
 
 STATUS, CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")

@@ -12,7 +12,7 @@ from clockhands.comparison.statistics.paired import MIN_SEEDS
 from clockhands.comparison.trial import STATUSES
 from clockhands.comparison.trial_findings import find_costs, find_curves, find_longer_text, find_measurements
 from clockhands.comparison.verdicts import Verdict, format_score, judge
-from clockhands.findings import Figure, Finding, Findings, Light, Panel, Table, join_words, make_mark
+from clockhands.findings import Figure, Finding, Findings, Panel, Table, join_words, make_mark
 
 _METHOD = (
     "Every variant is trained from the same seeds, with the same batches and, where names and shapes agree, the same "
@@ -84,6 +84,7 @@ def find_verdicts(comparison: Comparison, verdicts: Sequence[Verdict]) -> Iterat
     if warning := warn_of_nothing(verdicts):
         sentences.insert(0, warning)
     sentences += describe_unseen(verdicts)
+    lost = any(verdict.failed or not verdict.learning.complete for verdict in verdicts)
     yield Finding(
         name="compare.verdict",
         question=f"Which is better than {plan.baseline}?",
@@ -91,7 +92,7 @@ def find_verdicts(comparison: Comparison, verdicts: Sequence[Verdict]) -> Iterat
         value=baseline.score,
         unit=METRICS[plan.metric],
         interval=baseline.interval,
-        light=_choose_light(verdicts),
+        light="warn" if lost or all(verdict.finished < MIN_SEEDS for verdict in verdicts) else "info",
         table=_make_verdict_table(comparison, verdicts),
         figure=_draw_scores(comparison, verdicts),
         method=describe_method(plan),
@@ -188,9 +189,3 @@ def _make_verdict_table(comparison: Comparison, verdicts: Sequence[Verdict]) -> 
             comparison.costs[verdict.variant].parameters, verdict.sentence,
         ))  # fmt: skip
     return Table.of(columns, rows)
-
-
-def _choose_light(verdicts: Sequence[Verdict]) -> Light:
-    """Return the light of the finding from the verdicts."""
-    lost = any(verdict.failed or not verdict.learning.complete for verdict in verdicts)
-    return "warn" if lost or all(verdict.finished < MIN_SEEDS for verdict in verdicts) else "info"

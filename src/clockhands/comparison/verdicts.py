@@ -116,7 +116,12 @@ def rank_torn(
     """
     base = plan.baseline
     torn = [
-        name for name in learning if name != base and _is_torn(means[name], means[base], learning[name], learning[base])
+        name
+        for name in learning
+        if name != base
+        and (learning[name].mixed or learning[base].mixed)
+        and len({*learning[name].scored} & {*learning[base].scored}) < MIN_SEEDS
+        and min(len(means[name]), len(means[base])) >= MIN_SEEDS
     ]
     ps = {name: min(1.0, len(torn) * compare_ranks(means[name], means[base])) for name in torn}
     return {
@@ -124,12 +129,6 @@ def rank_torn(
         for name, p in ps.items()
         if p < LEARNING_ALPHA
     }
-
-
-def _is_torn(ours: Sequence[float], theirs: Sequence[float], learned: Learning, base: Learning) -> bool:
-    """Tell whether some seeds learned and some did not, so that too few learned in both for an interval."""
-    few = len({*learned.scored} & {*base.scored}) < MIN_SEEDS
-    return (learned.mixed or base.mixed) and few and min(len(ours), len(theirs)) >= MIN_SEEDS
 
 
 def _describe_ranks(
@@ -311,7 +310,9 @@ def _describe(
     if variant == plan.baseline:
         return "baseline", f"the baseline{lost}"
     if not ours.learned and not base.learned and ours.unlearned and base.unlearned:
-        scores = " against ".join(_format_mean(comparison, name, plan.digits) for name in (variant, plan.baseline))
+        unit = " %" if plan.metric == "exact" else ""
+        means = (score_matrix(comparison, name).mean() for name in (variant, plan.baseline))
+        scores = " against ".join(f"{mean:.{plan.digits}f}{unit}" for mean in means)
         return "undecided", f"undecided: neither learned ({scores}), so nothing is known of their difference{lost}"
     kind, sentence = describe_difference(
         gap,
@@ -344,12 +345,6 @@ def _describe_learning(ours: Learning, base: Learning, p: float, kind: Kind, sen
         decided,
         f"{sentence}; {learned}" if kind == decided else f"{decided}: {learned}; those that learned are {sentence}",
     )
-
-
-def _format_mean(comparison: Comparison, variant: str, digits: int) -> str:
-    """Return the mean score of all seeds of a variant as text; exact match is in percent."""
-    unit = " %" if comparison.plan.metric == "exact" else ""
-    return f"{score_matrix(comparison, variant).mean():.{digits}f}{unit}"
 
 
 def _list_lost(comparison: Comparison, variant: str, ours: Learning) -> Sequence[str]:

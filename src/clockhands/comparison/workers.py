@@ -1,7 +1,8 @@
-"""Run trials in worker processes of this machine, each of which keeps its text from one trial to the next."""
+"""Run trials in worker processes of this machine, each of which keeps its text between trials; or on Ray."""
 
 from __future__ import annotations
 
+import importlib.util
 import multiprocessing
 import os
 import queue
@@ -10,12 +11,14 @@ import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from typing import Protocol
 
 from clockhands.comparison.trial import Job, Trial
+from clockhands.errors import ClockhandsError, MissingPackageError, UsageError
 
 DEATHS = 2
 """A trial that kills its worker that many times has failed (out of memory, most often)."""
+RETRIES = 5
+"""How often Ray runs a trial again whose worker or node went away."""
 
 
 class TrialProgress:
@@ -29,12 +32,6 @@ class TrialProgress:
 
     def end(self, trial: Trial) -> None:
         """Take in that a trial ended and is stored."""
-
-
-class Workers(Protocol):
-    """Runs jobs and yields their trials as they end, in any order."""
-
-    def run(self, jobs: Sequence[Job], progress: TrialProgress) -> Iterator[Trial]: ...
 
 
 class Processes:
@@ -104,3 +101,60 @@ def _run_trial(job: Job) -> Trial:
     from clockhands.comparison.trial_runner import run_trial  # torch is imported by the worker, not by its parent
 
     return run_trial(job)
+
+
+class Cluster:
+    """A Ray cluster. ``ray``: the one that this process is part of, else this machine alone; or an address."""
+
+    def __init__(self, address: str, threads: int, gpus: float) -> None:
+        if address != "ray" and not address.startswith("ray://"):
+            raise UsageError(f"--on {address}: give ray, or the address of a cluster such as ray://host:10001")
+        if importlib.util.find_spec("ray") is None:
+            raise MissingPackageError("--on", "ray", "ray")
+        self.address, self.threads, self.gpus = address, threads, gpus
+
+    def run(self, jobs: Sequence[Job], progress: TrialProgress) -> Iterator[Trial]:
+        """Yield trials as they end. Raises ClockhandsError if the cluster cannot be reached or is lost."""
+        import ray
+
+        address = {} if self.address == "ray" else {"address": self.address}
+        try:
+            ray.init(log_to_driver=False, logging_level="error", **address)
+        except Exception as fault:  # Ray raises Exception itself where its own processes are late
+            forget = "'ray stop' makes Ray forget a cluster that is gone"
+            raise ClockhandsError(
+                f"no Ray cluster answers at {self.address} ({_take_last_line(fault)}); {forget}"
+            ) from fault
+        work = ray.remote(num_cpus=self.threads, num_gpus=self.gpus, max_retries=RETRIES)(_work)
+        try:
+            running = {work.remote(self.threads, job): job for job in jobs}
+            for job in jobs:
+                progress.begin(job)
+            while running:
+                (done,), _ = ray.wait(list(running))
+                job = running.pop(done)
+                try:
+                    yield ray.get(done)
+                except ray.exceptions.RayTaskError as fault:
+                    yield Trial(job.variant, job.seed, "failed", error=_take_last_line(fault))
+                except (ray.exceptions.WorkerCrashedError, ray.exceptions.OutOfMemoryError):
+                    yield job.fail()
+        # A trial's own failure is a result; whatever else Ray raises means that nobody is there to run the others.
+        except (ConnectionError, ray.exceptions.RayError) as fault:
+            raise ClockhandsError(
+                f"the cluster {self.address} is gone ({_take_last_line(fault)}); what had ended is kept; give the same "
+                "command again to go on"
+            ) from fault
+        finally:
+            ray.shutdown()
+
+
+def _take_last_line(fault: Exception) -> str:
+    return str(fault).strip().rpartition("\n")[2] or type(fault).__name__
+
+
+def _work(threads: int, job: Job) -> Trial:
+    import torch
+
+    torch.set_num_threads(threads)
+    return _run_trial(job)
