@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -31,10 +30,11 @@ def make_cache_finding(written: Written, chosen: Judged, plain: Judged, *, ours:
     if chosen.cached is not None:
         means = [reading.losses_NR.mean(0) for reading in (plain.drift, chosen.drift, chosen.cached)]
         rows = list(zip(lengths, *means, strict=True))
+        plain_loss = f"{means[0][-1]:.3f}" if np.isfinite(means[0][-1]) else "it cannot be read"
         verdict = (
             f"It reads otherwise: after {trained:,} tokens at once and the others one by one the loss at "
             f"{lengths[-1]:,} tokens is {means[2][-1]:.3f}; in one pass it is {means[1][-1]:.3f}, as trained "
-            f"{_format_loss(means[0][-1])}. {KEPT_KEYS[dependence]} Beyond {trained:,} tokens its logits differ by "
+            f"{plain_loss}. {KEPT_KEYS[dependence]} Beyond {trained:,} tokens its logits differ by "
             f"up to {written.change:.2g} from those of one pass; their standard deviation is {written.spread:.2g}."
         )
     elif dependence and ours:
@@ -69,10 +69,6 @@ def make_cache_finding(written: Written, chosen: Judged, plain: Judged, *, ours:
     )
 
 
-def _format_loss(loss: float) -> str:
-    return f"{loss:.3f}" if np.isfinite(loss) else "it cannot be read"
-
-
 def make_engine_finding(folder: Path, dependence: int = 0) -> Finding:
     """Return the finding that lists how each program is told the positions of a written model."""
     lines = list(list_engine_lines(folder))
@@ -103,21 +99,14 @@ def write_card(findings: Findings, choice: Choice, source: str, folder: Path) ->
         f"Trained on texts of {choice.trained:,} tokens. Made by `{findings.command}`.",
     ]
     for finding in findings:
-        parts += [f"## {finding.question}", finding.verdict, *_write_table(finding.table)]
+        parts += [f"## {finding.question}", finding.verdict]
+        if finding.table.rows:
+            rows = [finding.table.columns, ["---"] * len(finding.table.columns), *finding.table.rows]
+            parts.append("\n".join("| " + " | ".join(map(_write_cell, row)) + " |" for row in rows))
     ModelCard("\n\n".join(parts) + "\n").save(folder / "README.md")
     return folder / "README.md"
 
 
-def _write_table(table: Table) -> Sequence[str]:
-    """Return a table in Markdown; nothing for one without rows."""
-    if not table.rows:
-        return ()
-    rows = [table.columns, ["---"] * len(table.columns), *table.rows]
-    return ("\n".join("| " + " | ".join(_write_cell(cell) for cell in row) + " |" for row in rows),)
-
-
 def _write_cell(cell: object) -> str:
-    if cell is None:
-        return ""
-    text = f"{cell:.4g}" if isinstance(cell, float) else str(cell)
+    text = f"{cell:.4g}" if isinstance(cell, float) else "" if cell is None else str(cell)
     return text.replace("\n", "⏎").replace("|", "\\|")

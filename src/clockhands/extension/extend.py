@@ -22,7 +22,7 @@ from clockhands.extension.measure import DRIFT_MARGIN, Measurement, choose_lengt
 from clockhands.extension.methods import apply, find_dependence, list_methods
 from clockhands.extension.reading import APART, Stream, encode_text, split_stream
 from clockhands.extension.tuning import Tuning, tune
-from clockhands.extension.write import Written, publish, stage, write_checked
+from clockhands.extension.write import publish, stage, write_checked
 from clockhands.findings import Finding, Findings
 from clockhands.models import LanguageModel, is_run
 from clockhands.progress import CountProgress, ignore_count
@@ -66,7 +66,7 @@ class Plan:
 def measure_only(model: LanguageModel, plan: Plan, progress: CountProgress = ignore_count) -> Findings:
     """Measure how far a model reads as it is, and return the findings. Raises what ``measure`` raises."""
     stream = encode_text(model, plan.documents)
-    return _gather(model, plan, _measure(model, stream, plan, Archive(None), progress), (), {})
+    return _gather(model, plan, _measure(model, stream, plan, None, progress), (), {})
 
 
 def extend(
@@ -110,12 +110,12 @@ def extend(
 
 
 def _measure(
-    model: LanguageModel, stream: Stream, plan: Plan, archive: Archive, progress: CountProgress
+    model: LanguageModel, stream: Stream, plan: Plan, archive: Archive | None, progress: CountProgress
 ) -> Measurement:
-    lengths = choose_lengths(plan.trained, plan.longest)
+    """Measure a model as it is, on as much as a plan says."""
     return measure(
-        model, stream, lengths, plan.trained, texts=plan.texts, items=plan.items, seed=plan.seed, margin=plan.margin,
-        archive=archive, progress=progress,
+        model, stream, choose_lengths(plan.trained, plan.longest), plan.trained, texts=plan.texts, items=plan.items,
+        seed=plan.seed, margin=plan.margin, archive=archive, progress=progress,
     )  # fmt: skip
 
 
@@ -146,28 +146,19 @@ def _write(
         made.append(make_cache_finding(written, chosen, choice.judged[0], ours=ours, dependence=dependence))
     if not ours:
         made.append(make_engine_finding(place, dependence))
-    return made, {"written": f"{folder}; {_describe_written(written)}"}
-
-
-def _describe_written(written: Written) -> str:
-    """Say how near a written model is to the one that was judged, and by how many tokens that was tried."""
-    sentence = f"in one pass over {written.longest:,} tokens its logits differ by at most {written.error:.1g}"
+    near = f"in one pass over {written.longest:,} tokens its logits differ by at most {written.error:.1g}"
     if written.steps:
-        sentence += f", in {written.steps} steps by its cache by at most {written.step_error:.1g},"
-    return f"{sentence} from those that were judged"
+        near += f", in {written.steps} steps by its cache by at most {written.step_error:.1g},"
+    return made, {"written": f"{folder}; {near} from those that were judged"}
 
 
 def _gather(
     model: LanguageModel, plan: Plan, measurement: Measurement, made: Iterable[Finding], facts: dict[str, str]
 ) -> Findings:
     """Return all findings, those of the model as it is first."""
-    basis = {"text": _describe_text(model, plan)}
+    masked = f"; every {APART}th of the tokens that are scored is masked" if model.mask_id is not None else ""
+    basis = {"text": plan.text + masked}
     first = make_measure_findings(measurement, margin=plan.margin)
     known = {"model": model.source, "trained length": f"{plan.trained:,} tokens", **basis, "version": __version__}
     items = tuple(replace(item, command=plan.command, basis=basis) for item in (*first, *made))
     return Findings(f"How far {model.source} reads", items, {**known, **facts}, command=plan.command)
-
-
-def _describe_text(model: LanguageModel, plan: Plan) -> str:
-    """Return what the text is, and which of its tokens count for a model that fills in masked ones."""
-    return plan.text + f"; every {APART}th of the tokens that are scored is masked" * (model.mask_id is not None)

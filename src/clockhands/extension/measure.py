@@ -14,7 +14,17 @@ from clockhands.errors import UsageError
 from clockhands.extension.archive import Archive
 from clockhands.extension.reading import Drift, Stream, can_read, measure_drift
 from clockhands.extension.retrieval import CHANCE, DEPTHS, FACTS, Retrieval, choose_writing, measure_retrieval
-from clockhands.findings import Figure, Finding, Mark, Panel, Reference, Table, join_words
+from clockhands.findings import (
+    Figure,
+    Finding,
+    Mark,
+    Panel,
+    Reference,
+    Table,
+    join_words,
+    make_mark,
+    make_reference_line,
+)
 from clockhands.models import LanguageModel
 from clockhands.progress import CountProgress, ignore_count
 from clockhands.shapes import Float
@@ -198,11 +208,6 @@ def choose_lengths(trained: int, longest: int) -> tuple[int, ...]:
     return (*shorter, *longer, max(longest, trained))
 
 
-def choose_tail(trained: int) -> int:
-    """Return how many last tokens are scored for drift: half of the shortest length, from 4 to 64."""
-    return max(4, min(64, min(choose_lengths(trained, trained)) // 2))
-
-
 def measure(
     model: LanguageModel,
     stream: Stream,
@@ -226,9 +231,10 @@ def measure(
         raise UsageError(f"{model.source} reads no text of {min(lengths)} tokens; give its own length with --trained")
     archive = archive or Archive(None)
     rungs = ",".join(map(str, lengths))
+    tail = max(4, min(64, min(choose_lengths(trained, trained)) // 2))  # half of the shortest length, from 4 to 64
     drift = archive.keep_drift(
         f"measure/{texts}/{rungs}",
-        lambda: measure_drift(model, stream, lengths, tail=choose_tail(trained), texts=texts, progress=progress),
+        lambda: measure_drift(model, stream, lengths, tail=tail, texts=texts, progress=progress),
     )
 
     def retrieve() -> Retrieval:
@@ -249,10 +255,6 @@ def make_measure_findings(measurement: Measurement, *, margin: float) -> Iterato
     yield _make_retrieval(measurement)
 
 
-def _times(length: int, trained: int) -> str:
-    return f"{length / trained:g}×"
-
-
 def describe_usable(measurement: Measurement, margin: float) -> str:
     """Say in a sentence or two how far the model reads, and what it rests on."""
     usable, trained = measurement.usable, measurement.trained
@@ -264,11 +266,11 @@ def describe_usable(measurement: Measurement, margin: float) -> str:
         verb = "keeps" if len(usable.learned) == 1 else "keep"
         kept = f", and {join_words(usable.learned)} {verb} {KEPT:.0%} of the lead over chance" if usable.learned else ""
         return (
-            f"It reads at least {longest:,} tokens ({_times(longest, trained)} the trained length), the longest that "
+            f"It reads at least {longest:,} tokens ({longest / trained:g}× the trained length), the longest that "
             f"was tried: the loss of the same tokens rises by less than {margin:g} nats{kept}.{rests}"
         )
     failing = next(rung for rung in usable.rungs if not rung.holds)
-    until = f"up to {usable.length:,} tokens ({_times(usable.length, trained)} the trained length)"
+    until = f"up to {usable.length:,} tokens ({usable.length / trained:g}× the trained length)"
     if usable.undecided:
         # Each fault names the loss, which is measured on --texts, or a task, which has --items.
         limits = [name for name, word in (("--texts", "the loss"), ("--items", "of rank")) if word in failing.reason]
@@ -317,6 +319,13 @@ def _make_drift(measurement: Measurement) -> Finding:
         rows.append((rung.length, rung.length / measurement.trained, means_R[place], *spans))
     last = usable.rungs[read[-1]]
     change = last.drift
+    xs, means = [f"{drift.lengths[place]:,}" for place in read], means_R[read]
+    reach = 2 * drift.losses_NR.std(0, ddof=1)[read] / np.sqrt(len(drift.losses_NR))
+    marks = (
+        make_mark("band", xs, label="2 standard errors", low=means - reach, high=means + reach),
+        make_mark("line", xs, means, label="loss of the last tokens", emphasis="main"),
+        _mark_trained(measurement),
+    )
     if change is None:
         verdict = f"No length beyond {usable.drift_reference:,} tokens could be compared."
         value, interval = None, None
@@ -335,29 +344,17 @@ def _make_drift(measurement: Measurement) -> Finding:
         interval,
         light="info",
         table=Table.of(["tokens", "times trained", "loss", "against the best trained length", "low", "high"], rows),
-        figure=_draw_drift(measurement, read),
+        figure=Figure(
+            (Panel(marks, xlabel="tokens of text", ylabel="nats per token"),),
+            f"The same last {drift.tail} tokens of {len(drift.losses_NR)} texts.",
+            title="Loss by length of the text before",
+        ),
         method=(
             f"The last {drift.tail} tokens of {len(drift.losses_NR)} texts, scored after contexts of different length; "
             "differences are paired by text."
         ),
         details={"group": GROUP},
     )
-
-
-def _draw_drift(measurement: Measurement, read: Sequence[int]) -> Figure:
-    drift = measurement.drift
-    means_R = drift.losses_NR.mean(0)
-    errors_R = drift.losses_NR.std(0, ddof=1) / np.sqrt(len(drift.losses_NR))
-    xs = tuple(f"{drift.lengths[place]:,}" for place in read)
-    marks = (
-        Mark("band", "2 standard errors", x=xs, low=tuple(float(means_R[p] - 2 * errors_R[p]) for p in read),
-             high=tuple(float(means_R[p] + 2 * errors_R[p]) for p in read)),
-        Mark("line", "loss of the last tokens", x=xs, y=tuple(float(means_R[p]) for p in read), emphasis="main"),
-        Mark("vline", "trained length", x=(f"{measurement.trained:,}",), emphasis="reference"),
-    )  # fmt: skip
-    panel = Panel(marks, xlabel="tokens of text", ylabel="nats per token")
-    caption = f"The same last {drift.tail} tokens of {len(drift.losses_NR)} texts."
-    return Figure((panel,), caption, title="Loss by length of the text before")
 
 
 def _make_retrieval(measurement: Measurement) -> Finding:
@@ -374,14 +371,29 @@ def _make_retrieval(measurement: Measurement) -> Finding:
     references += [Reference(f"{task}, without the facts", float(control_N.mean()))
                    for task, control_N in retrieval.control.items()]  # fmt: skip
     counts = ", ".join(f"{count} of {task}" for task, count in retrieval.questions.items())
+    rows: list[tuple[object, ...]] = []
+    marks: list[Mark] = []
+    for task, ranks_NR in retrieval.ranks.items():
+        control = float(retrieval.control[task].mean()) if task in retrieval.control else None
+        read = [place for place in range(ranks_NR.shape[1]) if not np.isnan(ranks_NR[:, place]).any()]
+        for place in read:
+            depths = [None if np.isnan(mean) else mean for mean in retrieval.by_depth[task][:, place]]
+            rows.append((task, retrieval.lengths[place], ranks_NR[:, place].mean(), *depths, control))
+        xs = [f"{retrieval.lengths[place]:,}" for place in read]
+        marks.append(make_mark("line", xs, ranks_NR[:, read].mean(0), label=task))
+    marks += [make_reference_line(CHANCE, "chance"), _mark_trained(measurement)]
     return Finding(
         "extend.retrieval",
         "Does it find again what stands in the text?",
         verdict,
         references=tuple(references),
         light="info" if learned else "warn",
-        table=Table.of(columns, list(_list_ranks(retrieval))),
-        figure=_draw_retrieval(measurement),
+        table=Table.of(columns, rows),
+        figure=Figure(
+            (Panel(tuple(marks), xlabel="tokens of text", ylabel="rank of the right value", ylim=(0, 1.02)),),
+            "Rank of the right value among wrong ones: 1 is the best, 0.5 is chance.",
+            title="Recall by length of the text",
+        ),
         method=(
             f"Questions at each length: {counts}; facts are written {retrieval.writing!r}. "
             f"A text has {FACTS['recall']} facts. passkey: the wrong values stand nowhere in it. "
@@ -394,30 +406,5 @@ def _make_retrieval(measurement: Measurement) -> Finding:
     )
 
 
-def _find_read(ranks_NR: Float[np.ndarray, "N R"]) -> list[int]:
-    return [place for place in range(ranks_NR.shape[1]) if not np.isnan(ranks_NR[:, place]).any()]
-
-
-def _list_ranks(retrieval: Retrieval) -> Iterator[tuple[object, ...]]:
-    """Yield the rows of the table: a task at a length."""
-    for task, ranks_NR in retrieval.ranks.items():
-        control = float(retrieval.control[task].mean()) if task in retrieval.control else None
-        for place in _find_read(ranks_NR):
-            depths = [None if np.isnan(mean) else mean for mean in retrieval.by_depth[task][:, place]]
-            yield task, retrieval.lengths[place], ranks_NR[:, place].mean(), *depths, control
-
-
-def _draw_retrieval(measurement: Measurement) -> Figure:
-    retrieval = measurement.retrieval
-    marks = [
-        Mark("line", task, x=tuple(f"{retrieval.lengths[place]:,}" for place in _find_read(ranks_NR)),
-             y=tuple(float(ranks_NR[:, place].mean()) for place in _find_read(ranks_NR)))
-        for task, ranks_NR in retrieval.ranks.items()
-    ]  # fmt: skip
-    marks += [
-        Mark("hline", "chance", y=(CHANCE,), emphasis="reference"),
-        Mark("vline", "trained length", x=(f"{measurement.trained:,}",), emphasis="reference"),
-    ]
-    panel = Panel(tuple(marks), xlabel="tokens of text", ylabel="rank of the right value", ylim=(0, 1.02))
-    caption = "Rank of the right value among wrong ones: 1 is the best, 0.5 is chance."
-    return Figure((panel,), caption, title="Recall by length of the text")
+def _mark_trained(measurement: Measurement) -> Mark:
+    return make_mark("vline", [f"{measurement.trained:,}"], label="trained length", emphasis="reference")

@@ -22,7 +22,6 @@ from clockhands.schemes.rotary.spectra import make_spectrum
 from clockhands.shapes import Float, Tensor
 
 RIDGE = 1e-3
-"""Of the map from a row to the next, as a share of the rows' mean square."""
 
 
 def stretch_table(table_PD: Float[Tensor, "P D"], rows: int, way: str) -> Float[Tensor, "R D"]:
@@ -35,47 +34,33 @@ def _interpolate(table_PD: Float[Tensor, "P D"], rows: int) -> Float[Tensor, "R 
     return F.interpolate(table_PD.T[None], size=rows, mode="linear", align_corners=True)[0].T
 
 
-def _tile(table_PD: Float[Tensor, "P D"], rows: int) -> Float[Tensor, "R D"]:
-    """Repeat the trained rows from the first on."""
-    return table_PD.repeat(-(-rows // len(table_PD)), 1)[:rows]
-
-
-def _hold(table_PD: Float[Tensor, "P D"], rows: int) -> Float[Tensor, "R D"]:
-    """Repeat the last trained row."""
-    return torch.cat([table_PD, table_PD[-1:].expand(rows - len(table_PD), -1)])
-
-
 def _extrapolate(table_PD: Float[Tensor, "P D"], rows: int) -> Float[Tensor, "R D"]:
     """Go on by the linear map that best takes each trained row to the next; norms stay within the trained ones."""
     table_PD = table_PD.double()
     mean_D = table_PD.mean(0)
     centred_PD = table_PD - mean_D
-    step_DD = fit_step(centred_PD[:-1], centred_PD[1:])
-    return continue_rows(centred_PD, rows, step_DD, centred_PD.norm(dim=1).max()) + mean_D
-
-
-def fit_step(before_ND: Float[Tensor, "N D"], after_ND: Float[Tensor, "N D"]) -> Float[Tensor, "D D"]:
-    """Return the linear map that best takes rows to those that come after them, by least squares with ``RIDGE``."""
+    before_ND, after_ND = centred_PD[:-1], centred_PD[1:]
+    # Least squares with a ridge, as a share of the rows' mean square.
     gram_DD = before_ND.T @ before_ND
-    ridge_DD = RIDGE * gram_DD.diagonal().mean() * torch.eye(len(gram_DD), dtype=gram_DD.dtype, device=gram_DD.device)
-    return torch.linalg.solve(gram_DD + ridge_DD, before_ND.T @ after_ND)
-
-
-def continue_rows(
-    rows_PD: Float[Tensor, "P D"], rows: int, step_DD: Float[Tensor, "D D"], longest: Float[Tensor, ""]
-) -> Float[Tensor, "R D"]:
-    """Continue centred rows by a linear map, each no longer than ``longest``."""
-    continued = [rows_PD[-1]]
-    for _ in range(rows - len(rows_PD)):
+    gram_DD += RIDGE * gram_DD.diagonal().mean() * torch.eye(len(gram_DD), dtype=gram_DD.dtype, device=gram_DD.device)
+    step_DD = torch.linalg.solve(gram_DD, before_ND.T @ after_ND)
+    longest, continued = centred_PD.norm(dim=1).max(), list(centred_PD)
+    while len(continued) < rows:
         row_D = continued[-1] @ step_DD
         continued.append(row_D * torch.clamp(longest / row_D.norm().clamp(min=1e-12), max=1.0))
-    return torch.cat([rows_PD, torch.stack(continued[1:]) if len(continued) > 1 else rows_PD[:0]])
+    return torch.stack(continued) + mean_D
 
 
 STRETCHES: dict[str, tuple[str, Callable[[Tensor, int], Tensor]]] = {
     "interpolated": ("the trained rows stretched over all positions", _interpolate),
-    "tiled": ("the trained rows again and again", _tile),
-    "held": ("the last trained row for all positions after it", _hold),
+    "tiled": (
+        "the trained rows again and again",
+        lambda table_PD, rows: table_PD.repeat(-(-rows // len(table_PD)), 1)[:rows],
+    ),
+    "held": (
+        "the last trained row for all positions after it",
+        lambda table_PD, rows: torch.cat([table_PD, table_PD[-1:].expand(rows - len(table_PD), -1)]),
+    ),
     "extrapolated": ("the trained rows continued by a linear map", _extrapolate),
 }
 """What each way does, and the function that does it."""
@@ -155,7 +140,8 @@ def _list_rope_methods(channels: int, base: float, trained: int, factor: float) 
     yield Method("yarn", "slow hands slower, and sharper attention", yarn)
     llama3 = {"spectrum": "llama3", "factor": factor, "original_length": trained}
     yield Method("llama3", "slow hands slower, as in Llama 3.1", llama3)
-    share = _share_that_came_round(channels, base, trained)
+    omega_F = make_spectrum("default", channels, {}).frequencies(channels, base)
+    share = float((omega_F * trained >= 2 * torch.pi).double().mean())
     yield Method("clipped", "hands that never came round stand still", {"spectrum": "proportional", "share": share})
     slower = _compare_with_plain("yarn", yarn, channels, base)
     yield make_longrope("by-parts-beyond", "by-parts, only beyond the trained length", slower, trained, factor)
@@ -176,12 +162,6 @@ def make_longrope(
             "short_factor": (1.0,) * len(slower), "attention_factor": attention_factor,
         },
     )  # fmt: skip
-
-
-def _share_that_came_round(channels: int, base: float, trained: int) -> float:
-    """Return the share of the pairs that come round at least once within the trained length."""
-    omega_F = make_spectrum("default", channels, {}).frequencies(channels, base)
-    return float((omega_F * trained >= 2 * torch.pi).double().mean())
 
 
 def _compare_with_plain(name: str, options: Mapping[str, Any], channels: int, base: float) -> tuple[float, ...]:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import copy
 import random
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -92,10 +92,18 @@ def find_words(model: LanguageModel, seed: int = 0) -> tuple[list[int], list[int
     They are words that the tokenizer has whole; where it has few, other tokens of letters. Raises DataError where
     there are too few of these, too.
     """
-    names, values = ([token for word in words for token in _whole(model, word)] for words in (NAMES, VALUES))
-    if min(len(names), len(values)) >= FEWEST:
-        return names, values
-    letters = list(_list_letter_tokens(model))
+    tokenizer, unknown = model.tokenizer, model.tokenizer.unk_token_id
+    found = []
+    for words in (NAMES, VALUES):
+        ids = [tokenizer(f" {word}", add_special_tokens=False)["input_ids"] for word in words]
+        found.append([own[0] for own in ids if len(own) == 1 and own[0] != unknown])
+    if min(map(len, found)) >= FEWEST:
+        return found[0], found[1]
+    # The longest words first, at most some thousands.
+    tokens = sorted(set(tokenizer.get_vocab().values()) - set(tokenizer.all_special_ids))[:20_000]
+    texts = {token: tokenizer.decode([token]).strip() for token in tokens}
+    letters = [token for token, text in texts.items() if text.isascii() and text.isalpha()]
+    letters.sort(key=lambda token: (-min(len(texts[token]), 4), token))
     random.Random(seed).shuffle(letters)
     half = min(len(letters) // 2, 40)
     if half < FEWEST:
@@ -108,21 +116,6 @@ def find_words(model: LanguageModel, seed: int = 0) -> tuple[list[int], list[int
 def _encode(model: LanguageModel, text: str) -> Sequence[int]:
     ids: list[int] = model.tokenizer(text, add_special_tokens=False)["input_ids"]
     return [token for token in ids if token != model.tokenizer.unk_token_id]
-
-
-def _whole(model: LanguageModel, word: str) -> list[int]:
-    """Return the token of a word after a space, where it is one token; else none."""
-    ids = model.tokenizer(f" {word}", add_special_tokens=False)["input_ids"]
-    return list(ids) if len(ids) == 1 and ids[0] != model.tokenizer.unk_token_id else []
-
-
-def _list_letter_tokens(model: LanguageModel) -> Iterator[int]:
-    """Yield the tokens that are letters alone, the longest words first, at most some thousands."""
-    special = set(model.tokenizer.all_special_ids)
-    tokens = sorted(set(model.tokenizer.get_vocab().values()) - special)
-    texts = ((token, model.tokenizer.decode([token]).strip()) for token in tokens[:20_000])
-    words = [(token, text) for token, text in texts if text.isascii() and text.isalpha()]
-    yield from (token for token, text in sorted(words, key=lambda pair: (-min(len(pair[1]), 4), pair[0])))
 
 
 DEPTHS = (0.1, 0.3, 0.5, 0.7, 0.9)

@@ -19,8 +19,6 @@ from clockhands.progress import CountProgress, ignore_count
 from clockhands.shapes import Float, Int
 
 Factors = Float[np.ndarray, " F"]
-Tried = tuple[float, Factors, list[float]]
-"""The score of factors, they, and their loss on each text that they were tried on."""
 POPULATION = 8
 """Factors that are kept, and that are made from them, in every round."""
 
@@ -48,40 +46,31 @@ def search_factors(
     Returns the best factors with their mean loss.
     """
     rng = np.random.default_rng(seed)
-    tried: list[Tried] = []
+    tried: list[tuple[float, Factors, list[float]]] = []  # score, factors, and their loss on each text that they read
 
     def attempt(factors_F: Factors) -> None:
-        tried.append(_attempt(measure, factors_F, texts, sorted(tried, key=_get_score)))
+        """Measure factors on the first text, and on the others unless the last of the parents beats them there.
+
+        The score of those that are given up is that parent's, more by what they lose to it on the first text.
+        """
+        losses, ranked = [measure(factors_F, 0)], sorted(tried, key=lambda entry: entry[0])
+        score, _, parent = ranked[POPULATION - 1] if len(ranked) >= POPULATION else (0.0, factors_F, losses)
+        if losses[0] > parent[0]:
+            score += losses[0] - parent[0]
+        else:
+            losses += [measure(factors_F, text) for text in range(1, texts)]
+            score = float(np.mean(losses))
+        tried.append((score, factors_F, losses))
         progress("searching factors", len(tried), evaluations)
 
     for start_F in list(seeds)[:evaluations]:
         attempt(_repair(np.asarray(start_F), factor))
     while len(tried) < evaluations:
-        parents = [factors_F for _, factors_F, _ in sorted(tried, key=_get_score)[:POPULATION]]
+        parents = [factors_F for _, factors_F, _ in sorted(tried, key=lambda entry: entry[0])[:POPULATION]]
         for _ in range(min(POPULATION, evaluations - len(tried))):
             attempt(_repair(_change(parents, rng), factor))
-    loss, best_F, _ = min(tried, key=_get_score)
+    loss, best_F, _ = min(tried, key=lambda entry: entry[0])
     return best_F, loss
-
-
-def _get_score(entry: Tried) -> float:
-    return entry[0]
-
-
-def _attempt(
-    measure: Callable[[Factors, int], float], factors_F: Factors, texts: int, ranked: Sequence[Tried]
-) -> Tried:
-    """Measure factors on the first text, and on the others unless the last of the parents beats them there.
-
-    The score of those that are given up is that parent's, more by what they lose to it on the first text.
-    """
-    first = measure(factors_F, 0)
-    if len(ranked) >= POPULATION:
-        score, _, losses = ranked[POPULATION - 1]
-        if first > losses[0]:
-            return score + first - losses[0], factors_F, [first]
-    losses = [first, *(measure(factors_F, text) for text in range(1, texts))]
-    return float(np.mean(losses)), factors_F, losses
 
 
 def _change(parents: Sequence[Factors], rng: np.random.Generator) -> Factors:

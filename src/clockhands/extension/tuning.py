@@ -83,18 +83,27 @@ def tune(
     CheckpointError for a checkpoint of something else.
     """
     length = longest if tuning.windows == "full" else trained
-    _check_tuning(model, stream, tuning, length)
+    if is_streamed(model.model):
+        raise UsageError(f"the weights of {model.source} are left in their files; to train, give --weights memory")
+    if tuning.windows == "skip" and "position_ids" not in inspect.signature(model.model.forward).parameters:
+        raise UsageError(
+            f"{model.source} takes no position_ids, so it cannot be trained skip-wise; give --windows full"
+        )
+    if len(stream) < length:
+        raise UsageError(f"the text has {len(stream):,} tokens, less than one window of {length:,}; give more text")
     weights = [weight for weight in model.model.parameters() if weight.requires_grad]
     rate = tuning.learning_rate or choose_learning_rate(model)
     optimizer = torch.optim.AdamW(weights, lr=rate, betas=(0.9, 0.95), weight_decay=0.0)
     losses = _load(model, optimizer, checkpoint, signature)
-    saved = time.monotonic()
+    saved, warm = time.monotonic(), max(1, int(WARM_UP * tuning.steps))
     model.model.train()
     try:
         for step in range(len(losses), tuning.steps):
             progress("training steps", step, tuning.steps)
+            # The rate rises over the warm-up, then falls to a tenth.
+            share = (step + 1) / warm if step < warm else 1.0 - 0.9 * (step - warm) / max(1, tuning.steps - warm)
             for group in optimizer.param_groups:
-                group["lr"] = rate * _schedule(step, tuning.steps)
+                group["lr"] = rate * share
             losses.append(_take_step(model, optimizer, weights, stream, tuning, length, longest, step))
             if checkpoint is not None and time.monotonic() - saved > SAVE_SECONDS:
                 _save(model, optimizer, losses, checkpoint, signature)
@@ -107,24 +116,6 @@ def tune(
         model.model.eval()
     progress("training steps", tuning.steps, tuning.steps)
     return losses
-
-
-def _check_tuning(model: LanguageModel, stream: Stream, tuning: Tuning, length: int) -> None:
-    """Raise UsageError where a model cannot be trained on a stream in windows of this length."""
-    if is_streamed(model.model):
-        raise UsageError(f"the weights of {model.source} are left in their files; to train, give --weights memory")
-    if tuning.windows == "skip" and "position_ids" not in inspect.signature(model.model.forward).parameters:
-        raise UsageError(
-            f"{model.source} takes no position_ids, so it cannot be trained skip-wise; give --windows full"
-        )
-    if len(stream) < length:
-        raise UsageError(f"the text has {len(stream):,} tokens, less than one window of {length:,}; give more text")
-
-
-def _schedule(step: int, steps: int) -> float:
-    """Return the share of the learning rate: rising over the warm-up, then falling to a tenth."""
-    warm = max(1, int(WARM_UP * steps))
-    return (step + 1) / warm if step < warm else 1.0 - 0.9 * (step - warm) / max(1, steps - warm)
 
 
 def _take_step(

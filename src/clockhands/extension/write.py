@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -123,7 +122,9 @@ def write_checked(
     Weights of a folder are copied as they are, unless ``tuned``, the model with the method laid over it, was trained
     since. Raises CheckpointError where what was written does not compute what was judged.
     """
-    ids_BS = _make_probe(model, longest)
+    # One text of the longest length, of ordinary tokens.
+    ids_BS = torch.randint(0, len(model.tokenizer), (1, longest), generator=torch.Generator().manual_seed(0))
+    ids_BS[0, : len(model.start_ids)] = torch.tensor(model.start_ids, dtype=torch.long)
     with nullcontext(tuned) if tuned is not None else apply(model, method) as extended:
         _write_files(extended, method, longest, place, weights=tuned is not None)
         expected_SV = by_steps_SV = extended.compute_logits(ids_BS)[0].cpu()
@@ -131,7 +132,7 @@ def write_checked(
             with read_by_cache(extended, method, trained):
                 by_steps_SV = extended.compute_logits(ids_BS)[0].cpu()
     opened = open_language_model(
-        place, device=str(model.device), dtype=_find_dtype(model), masked=model.mask_id is not None
+        place, device=str(model.device), dtype=next(model.model.parameters()).dtype, masked=model.mask_id is not None
     )
     stepped_CV = _decode(opened, ids_BS, trained)
     short_SV = opened.compute_logits(ids_BS[:, :trained])[0].cpu()
@@ -179,20 +180,6 @@ def _decode(model: LanguageModel, ids_1S: torch.Tensor, prefill: int) -> torch.T
     return torch.cat(logits).float().cpu()
 
 
-def _find_dtype(model: LanguageModel) -> torch.dtype:
-    dtype: torch.dtype = next(model.model.parameters()).dtype
-    return dtype
-
-
-def _make_probe(model: LanguageModel, longest: int) -> torch.Tensor:
-    """Return one text of the longest length, of ordinary tokens."""
-    size = len(model.tokenizer)
-    generator = torch.Generator().manual_seed(0)
-    ids_BS = torch.randint(0, size, (1, longest), generator=generator)
-    ids_BS[0, : len(model.start_ids)] = torch.tensor(model.start_ids, dtype=torch.long)
-    return ids_BS
-
-
 def _write_files(extended: LanguageModel, method: Method, longest: int, place: Path, *, weights: bool) -> None:
     """Write configuration, weights and tokenizer; ``weights``: those in memory, in place of the source's files."""
     source = Path(extended.source)
@@ -208,7 +195,10 @@ def _write_files(extended: LanguageModel, method: Method, longest: int, place: P
         return
     if weights or method.table or not source.is_dir():
         extended.model.save_pretrained(place)
-        _save_tokenizer(extended, longest, place)
+        tokenizer = copy.deepcopy(extended.tokenizer)
+        if getattr(tokenizer, "model_max_length", longest) < longest:  # it would cut texts at the old length
+            tokenizer.model_max_length = longest
+        tokenizer.save_pretrained(place)
     else:
         _copy(source, place)
     config = copy.deepcopy(extended.model.config)
@@ -216,36 +206,17 @@ def _write_files(extended: LanguageModel, method: Method, longest: int, place: P
         change_foreign_positions(config, method.options, extended.source, extended.trained_length)
     text = config.get_text_config(decoder=True)
     # transformers takes this number for the trained length where the base grows with the text.
-    text.max_position_embeddings = (
-        method.options["original_length"] if _is_dynamic(method) else longest + _count_claimed_rows_before(extended)
-    )
-    _make_json_plain(text)
+    if method.options.get("spectrum") == "dynamic":
+        text.max_position_embeddings = method.options["original_length"]
+    else:
+        # RoBERTa's configuration counts the rows before the first token's, OPT's does not.
+        table = find_position_table(extended.model)
+        counts = table is not None and not hasattr(table[1], "offset")
+        text.max_position_embeddings = longest + (count_rows_before(table[1]) if table and counts else 0)
+    if getattr(text, "rope_parameters", None):  # tuples become lists, as they are read back
+        text.rope_parameters = json.loads(json.dumps(text.rope_parameters))
     config.save_pretrained(place)
     _write_for_version_4(place)
-
-
-def _save_tokenizer(extended: LanguageModel, longest: int, place: Path) -> None:
-    """Save the tokenizer; one that cuts texts at the old length cuts them at the new one."""
-    tokenizer = copy.deepcopy(extended.tokenizer)
-    if getattr(tokenizer, "model_max_length", longest) < longest:
-        tokenizer.model_max_length = longest
-    tokenizer.save_pretrained(place)
-
-
-def _count_claimed_rows_before(extended: LanguageModel) -> int:
-    """Return the rows before the first token's that a configuration counts: RoBERTa's does, OPT's does not."""
-    named_table = find_position_table(extended.model)
-    return 0 if named_table is None or hasattr(named_table[1], "offset") else count_rows_before(named_table[1])
-
-
-def _is_dynamic(method: Method) -> bool:
-    return method.options.get("spectrum") == "dynamic"
-
-
-def _make_json_plain(text: Any) -> None:
-    """Turn tuples in ``rope_parameters`` into lists, as they are read back."""
-    if getattr(text, "rope_parameters", None):
-        text.rope_parameters = json.loads(json.dumps(text.rope_parameters))
 
 
 def _copy(source: Path, place: Path) -> None:
