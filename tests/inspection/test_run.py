@@ -28,14 +28,14 @@ from clockhands.inspection.reading.attention_hooks import ComputedAttention
 from clockhands.inspection.reading.reading import Reading
 from clockhands.inspection.reading.windows import Windows
 from clockhands.inspection.run import _use_evaluation_mode, check_memory, count_bytes
-from clockhands.model import PositionConfig, Transformer, TransformerConfig
+from clockhands.model import PositionConfig
 from clockhands.models.influence import find_influence
 from clockhands.report import make_page, put_side_by_side
 from tests.shared import sketched
 
 from . import planted
 from .measures.test_measure import check_declared
-from .tiny import VOCAB, tiny
+from .tiny import VOCAB, own, tiny
 
 
 def test_windows_whose_attention_does_not_fit_are_refused_before_they_are_run(
@@ -89,7 +89,8 @@ def test_one_string_is_one_text() -> None:
     text = "the small dog saw Anna today and Tom heard a wolf . " * 40
     tokenizer = train_tokenizer([text], kind="word", task="translation")
     one, listed = (
-        inspect(Subject.of(_own("sum"), tokenizer), texts=texts, length=16, control=False) for texts in (text, [text])
+        inspect(Subject.of(own("sinusoidal"), tokenizer), texts=texts, length=16, control=False)
+        for texts in (text, [text])
     )
     assert one.to_json() == listed.to_json() and one.facts["text"] == listed.facts["text"]
 
@@ -164,27 +165,18 @@ def test_every_finding_is_complete(name: str) -> None:
 
 
 OWN: dict[str, dict[str, Any]] = {
-    "sum": {"encoder": PositionConfig("sinusoidal")},
-    "concatenation": {"encoder": PositionConfig("sinusoidal", combine="concatenate", width=8), "tying": "none"},
-    "projection": {"encoder": PositionConfig("learned", {"max_length": 64}, combine="project", width=8)},
-    "rope": {"encoder": PositionConfig("rope")},
-    "t5": {"encoder": PositionConfig("t5")},
-    "none": {"encoder": PositionConfig("none")},
+    "sum": {"position": "sinusoidal"},
+    "concatenation": {"position": PositionConfig("sinusoidal", combine="concatenate", width=8), "tying": "none"},
+    "projection": {"position": PositionConfig("learned", {"max_length": 64}, combine="project", width=8)},
+    "rope": {"position": "rope"},
+    "t5": {"position": "t5"},
+    "none": {"position": "none"},
 }
-
-
-def _own(name: str, kind: Any = "encoder", **options: Any) -> Transformer:
-    torch.manual_seed(0)
-    sides = OWN[name] if kind == "encoder" else {"decoder": OWN[name]["encoder"]}
-    if kind == "encoder-decoder":
-        sides = {**OWN[name], **sides}
-    sizes = {"vocab_size": VOCAB, "d_model": 32, "num_heads": 4, "d_ff": 64, "encoder_layers": 2, "decoder_layers": 2}
-    return Transformer(TransformerConfig(kind=kind, **{**sizes, **sides, **options}))
 
 
 @pytest.mark.parametrize("name", sorted(OWN))
 def test_own_models(name: str) -> None:
-    findings = inspect(_own(name), texts=_ids())
+    findings = inspect(own(**OWN[name]), texts=_ids())
     _check_complete(findings, drawn=name in DRAWN)
     assert findings["logits.layers"].details["error"] < 1e-5
     adds = name in ("sum", "projection")
@@ -198,14 +190,14 @@ def test_own_models(name: str) -> None:
 
 @pytest.mark.parametrize("kind", ["decoder", "encoder-decoder"])
 def test_own_models_of_every_kind(kind: str) -> None:
-    subject = Subject.of(_own("rope", kind))
+    subject = Subject.of(own("rope", kind))
     assert find_influence(subject.forward, _ids()).causal == (kind == "decoder")
     assert inspect(subject, texts=_ids(), control=False)["logits.layers"].details["error"] < 1e-5
 
 
 def test_the_captured_input_of_an_own_model_is_its_tables() -> None:
     for name in ("sum", "concatenation", "projection"):
-        subject = Subject.of(_own(name))
+        subject = Subject.of(own(**OWN[name]))
         tables = subject.read_tables()
         assert tables is not None
         ids = _ids(3)
@@ -218,26 +210,23 @@ def test_the_size_of_the_words_is_heard_in_the_loudness() -> None:
     """With √d words of N(0, 1/d) are about as long as a sinusoid; without it they are √d times shorter."""
     ratios = {}
     for scale in ("sqrt", "one"):
-        found = inspect(_own("sum", token_scale=scale), texts=_ids(), control=False)["loudness"]
+        found = inspect(own("sinusoidal", token_scale=scale), texts=_ids(), control=False)["loudness"]
         ratios[scale] = found.details["length"]
     assert ratios["sqrt"] / ratios["one"] == pytest.approx(32**0.5, rel=0.01)
 
 
 def test_the_factor_of_the_words_is_told_before_and_after_training() -> None:
-    found = inspect(_own("sum"), texts=_ids())["loudness"]
+    found = inspect(own("sinusoidal"), texts=_ids())["loudness"]
     bare = found.details["length"] / 32**0.5
     assert f"multiplied by 5.7; without that factor a token would be {bare:.2f} times as long" in found.verdict
     assert "(untrained " in found.verdict
-    assert "factor" not in inspect(_own("sum", token_scale="one"), texts=_ids(), control=False)["loudness"].verdict
+    assert (
+        "factor" not in inspect(own("sinusoidal", token_scale="one"), texts=_ids(), control=False)["loudness"].verdict
+    )
 
 
 def test_words_that_place_themselves_are_named() -> None:
-    model = Transformer(
-        TransformerConfig(
-            kind="encoder", vocab_size=VOCAB, d_model=32, num_heads=4, d_ff=64, encoder=PositionConfig("repo")
-        )
-    )
-    found = inspect(model, texts=_ids(), control=False)["logits.layers"]
+    found = inspect(own("repo"), texts=_ids(), control=False)["logits.layers"]
     assert found.light == "info"
     assert "tokens choose positions or change what is added" in found.verdict
 
@@ -267,7 +256,7 @@ def test_of_an_architecture_that_is_not_listed_nothing_is_denied_that_was_not_lo
 
 
 def test_windows_as_long_as_the_table_are_shifted_shortened() -> None:
-    model = _own("sum", encoder=PositionConfig("learned", {"max_length": 24}))
+    model = own(PositionConfig("learned", {"max_length": 24}))
     found = next(item for item in inspect(model, texts=_ids(), control=False) if item.name == "cause")
     assert "With all positions shifted by 1, the mean of the output changes by" in found.verdict
     rows = {str(row[0]): float(row[1]) for row in found.table.rows}  # type: ignore[arg-type]
@@ -277,16 +266,16 @@ def test_windows_as_long_as_the_table_are_shifted_shortened() -> None:
 
 def test_two_models_side_by_side() -> None:
     """On one text they are compared; on two, what rests on the text stands apart and says why."""
-    found = inspect(_own("sum"), texts=_ids(), name="sum", control=False)
-    both = put_side_by_side(found, inspect(_own("rope"), texts=_ids(), name="rope", control=False))
+    found = inspect(own("sinusoidal"), texts=_ids(), name="sum", control=False)
+    both = put_side_by_side(found, inspect(own("rope"), texts=_ids(), name="rope", control=False))
     assert "Difference B − A" in both["logits.layers"].verdict
     assert "Measured" in both["loudness"].verdict or both["loudness"].light != "skip"
-    other = inspect(_own("sum"), texts=_ids(13), name="other", control=False)
+    other = inspect(own("sinusoidal"), texts=_ids(13), name="other", control=False)
     apart = put_side_by_side(found, other)
     assert "Not comparable with B: A and B differ in text." in apart["logits.layers.A"].verdict
     assert apart["logits.layers.B"].value == other["logits.layers"].value
     assert "Difference B − A" in apart["table.similarity"].verdict, "the weights alone decide it"
-    decoder = inspect(_own("sum", "decoder"), texts=_ids(), name="decoder", control=False)
+    decoder = inspect(own("sinusoidal", "decoder"), texts=_ids(), name="decoder", control=False)
     third = put_side_by_side(found, decoder)
     assert "differ in what attention may see and task" in third["cause.tokens.A"].verdict
     assert "Difference B − A" in third["loudness"].verdict
@@ -319,7 +308,7 @@ def test_the_model_is_left_as_it_was() -> None:
 )
 def test_what_a_subject_has_already_is_not_given_again(option: dict[str, Any], advice: str) -> None:
     with pytest.raises(UsageError, match=advice):
-        inspect(Subject.of(_own("rope", "encoder-decoder")), texts=_ids(), **option)
+        inspect(Subject.of(own("rope", "encoder-decoder")), texts=_ids(), **option)
 
 
 def test_a_model_object_is_not_moved() -> None:
@@ -329,7 +318,7 @@ def test_a_model_object_is_not_moved() -> None:
 
 def _dropping(kind: str) -> tuple[nn.Module, nn.Module]:
     """A model in training with one module that is frozen, and that module."""
-    model = _own("rope", "encoder-decoder", dropout=0.5) if kind == "own" else tiny(kind)
+    model = own("rope", "encoder-decoder", dropout=0.5) if kind == "own" else tiny(kind)
     model.train()
     return model, next(module for module in model.modules() if isinstance(module, nn.LayerNorm | nn.Linear)).eval()
 
@@ -345,7 +334,7 @@ def test_a_model_in_training_goes_on_training(name: str) -> None:
 
 
 def test_a_subject_that_trains_again_is_measured_without_dropout() -> None:
-    model = _own("rope", dropout=0.5)
+    model = own("rope", dropout=0.5)
     subject = Subject.of(model)
     expected = inspect(subject, texts=_ids(), control=False).to_json()
     model.train()
@@ -445,7 +434,7 @@ def _attention_kept_at_once(layers: int, texts: int, monkeypatch: pytest.MonkeyP
             most = max(most, sum(alive.values()))
 
     monkeypatch.setattr("clockhands.inspection.reading.attention_hooks.ComputedAttention", Counted)
-    model = _own("rope", encoder_layers=layers)
+    model = own("rope", encoder_layers=layers)
     inspect(model, texts=_ids(texts), control=False)
     return most
 
@@ -454,7 +443,7 @@ def test_memory_for_attention_does_not_grow_with_layers_and_texts(monkeypatch: p
     """Attention is computed again layer by layer and batch by batch; of all that was recorded, nothing is T × T."""
     few = _attention_kept_at_once(1, 16, monkeypatch)
     assert _attention_kept_at_once(4, 64, monkeypatch) == few
-    subject = Subject.of(_own("rope", encoder_layers=4))
+    subject = Subject.of(own("rope", encoder_layers=4))
     recorded = capture(subject.model, subject.forward, _ids(64))
     kept = sum(state.numel() for state in recorded.hidden) + sum(layer.inputs_NTD.numel() for layer in recorded.layers)
     assert kept == (5 + 4) * 64 * 20 * 32

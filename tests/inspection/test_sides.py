@@ -14,13 +14,14 @@ from clockhands.inspection.measures import cross_attention
 from clockhands.inspection.reading.capture import Capture, capture
 from clockhands.inspection.reading.logit_split import TERMS, split_by_batch
 from clockhands.inspection.reading.windows import MOST_PIECE_CHARACTERS, choose_windows, cut_pair_windows
-from clockhands.model import PositionConfig, TokenBatch, Transformer, TransformerConfig
+from clockhands.model import PositionConfig, TokenBatch
 from clockhands.models.influence import find_influence
 from clockhands.report import put_side_by_side
 from clockhands.shapes import Tensor
 
-from .tiny import LAYERS, VOCAB, tiny
+from .tiny import LAYERS, VOCAB, own, tiny
 
+BOTH = "encoder-decoder"
 FAMILIES = ("bart", "marian", "t5")
 
 
@@ -35,15 +36,8 @@ def _sources() -> Tensor:
     return source
 
 
-def _own(scheme: str = "rope", **options: Any) -> Transformer:
-    torch.manual_seed(0)
-    sizes = {"vocab_size": VOCAB, "d_model": 32, "num_heads": 4, "d_ff": 64, "encoder_layers": 2, "decoder_layers": 2}
-    both = {"encoder": PositionConfig(scheme), "decoder": PositionConfig(scheme)}
-    return Transformer(TransformerConfig(kind="encoder-decoder", **{**sizes, **both, **options})).eval()
-
-
 def _model(name: str) -> Any:
-    return _own() if name == "own" else tiny(name)
+    return own(kind=BOTH) if name == "own" else tiny(name)
 
 
 def _captured(subject: Subject) -> Capture:
@@ -80,7 +74,7 @@ def test_the_decoder_is_read_as_the_whole_model_computes_it(name: str) -> None:
 
 @torch.no_grad()
 def test_our_own_decoder_is_read_as_the_whole_model_computes_it() -> None:
-    model = _own()
+    model = own(kind=BOTH)
     subject, states = Subject.of(model, side="decoder"), []
     source = _sources()
     memory = model.encode(TokenBatch(source.clamp(min=0), mask_BT=source >= 0))
@@ -125,13 +119,13 @@ def test_a_page_for_the_decoder_and_one_for_both(name: str) -> None:
 def test_a_side_that_is_not_there() -> None:
     with pytest.raises(UsageError, match="tiny is no encoder-decoder, so it has no decoder side"):
         Subject.of(tiny("gpt2"), name="tiny", side="decoder")
-    single = Transformer(TransformerConfig(kind="decoder", vocab_size=VOCAB, d_model=32, num_heads=4, d_ff=64))
+    single = own(kind="decoder")
     with pytest.raises(UsageError, match="is no encoder-decoder"):
         Subject.of(single, side="encoder")
 
 
 def test_words_that_the_encoder_does_not_know() -> None:
-    subject = Subject.of(_own(source_vocab_size=20, tying="none"), side="decoder")
+    subject = Subject.of(own(kind=BOTH, source_vocab_size=20, tying="none"), side="decoder")
     with pytest.raises(UsageError, match="knows 20 tokens and was given the id"):
         subject.forward(_ids())
 
@@ -166,7 +160,7 @@ class Words:
 
 def test_a_text_given_to_two_tokenizers_stays_beside_itself_to_the_end() -> None:
     """Letters and words of one text: every window of the decoder stands beside the words that it is cut from."""
-    subject = Subject.of(_own("none"), Letters(), side="decoder")
+    subject = Subject.of(own("none", BOTH), Letters(), side="decoder")
     subject.source_tokenizer = Words()
     lines = [" ".join(str(1000 + 10 * line + word) for word in range(4)) for line in range(60)]
     long = " ".join(str(number) for number in range(5000, 5400))
@@ -181,7 +175,7 @@ def test_a_text_given_to_two_tokenizers_stays_beside_itself_to_the_end() -> None
 
 def test_a_source_is_cut_to_what_the_encoder_has_positions_for() -> None:
     """Letters read what words write: ten times as many tokens as the encoder's table has rows."""
-    core = _own("none", vocab_size=128, encoder=PositionConfig("learned", {"max_length": 20}))
+    core = own("none", BOTH, vocab_size=128, encoder=PositionConfig("learned", {"max_length": 20}))
     subject = Subject.of(core, Words(), side="decoder")
     subject.source_tokenizer, subject.training_pairs = Letters(), [("a b c d e f g h i", "5 6 7")] * 90
     found = choose_windows(subject, None, 24, 9)

@@ -1,4 +1,4 @@
-"""Tiny random models of every family that ``inspect`` opens: two layers, width 32, four heads."""
+"""Tiny random models of every family that ``inspect`` opens, and our own: two layers, width 32, four heads."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from typing import Any
 
 import torch
 import transformers as hf
+
+from clockhands.model import PositionConfig, Transformer, TransformerConfig
 
 VOCAB, LAYERS, HEADS, WIDTH = 97, 2, 4, 32
 _COMMON = {"vocab_size": VOCAB, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
@@ -146,3 +148,13 @@ def tiny(name: str, *, seed: int = 0, spread: float = 1.5) -> Any:
             elif label.endswith("bias"):
                 weight.normal_(0, 0.1)
     return model
+
+
+def own(position: PositionConfig | str = "rope", kind: Any = "encoder", **options: Any) -> Transformer:
+    """A random model of this project whose sides have this position; ``options`` are other settings of the model."""
+    torch.manual_seed(0)
+    position = PositionConfig(position) if isinstance(position, str) else position
+    sizes = {"vocab_size": VOCAB, "d_model": WIDTH, "num_heads": HEADS, "d_ff": 64}
+    sides = {side: position for side in ("encoder", "decoder") if side in kind}
+    layers = {f"{side}_layers": LAYERS for side in sides}
+    return Transformer(TransformerConfig(kind=kind, **{**sizes, **sides, **layers, **options})).eval()

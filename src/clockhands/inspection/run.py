@@ -222,27 +222,24 @@ def read_basis(reading: Reading, texts: Sequence[str] | Ids | None) -> dict[str,
     ``texts`` are the strings or ids that the caller passed; None where the training text or built-in English was read.
     """
     subject, capture, influence = reading.subject, reading.capture, reading.influence
+    if texts is None:
+        own = [known for known in (subject.training_pairs, subject.training_texts) if known is not None]
+        first: Any = list(islice(own[0], MOST_COMPARED)) if own else "default"
+    else:
+        first = list(islice(texts.tolist() if isinstance(texts, Tensor | np.ndarray) else texts, MOST_COMPARED))
     vocabulary: dict[str, int] = getattr(subject.tokenizer, "get_vocab", dict)()
     if subject.encoder_decoder is not None:
         task = f"the {subject.side} of an encoder-decoder"
     else:
         task = "language model" if influence.causal else "encoder"
     return {
-        "text": _digest(_list_texts(subject, texts)),
+        "text": _digest(first),
         "tokenizer": _digest(sorted(vocabulary.items())) if vocabulary else "token ids",
         "length of the windows": str(capture.length),
         "what attention may see": influence.sentence,
         "task": task,
         "width": str(capture.hidden[0].shape[-1]),
     }
-
-
-def _list_texts(subject: Subject, texts: Sequence[str] | Ids | None) -> list[Any] | str:
-    """Return the first of the caller's texts, else of the training text; ``default`` for built-in English."""
-    if texts is None:
-        known = [text for text in (subject.training_pairs, subject.training_texts) if text is not None]
-        return list(islice(known[0], MOST_COMPARED)) if known else "default"
-    return list(islice(texts.tolist() if isinstance(texts, Tensor | np.ndarray) else texts, MOST_COMPARED))
 
 
 def _digest(value: object) -> str:

@@ -14,12 +14,13 @@ from clockhands.inspection.reading.head_statistics import HeadStatistics
 from clockhands.inspection.reading.interventions import Interventions
 from clockhands.inspection.reading.logit_split import split_logits
 from clockhands.inspection.reading.reading import Reading
-from clockhands.model import PositionConfig, Transformer, TransformerConfig
+from clockhands.model import PositionConfig
 from clockhands.models.subject import Subject
 
 from .. import planted
 from ..planted import HALF
 from ..tiny import VOCAB as TINY_VOCAB
+from ..tiny import own
 
 
 def answer_splits(name: str, splits: list[Any]) -> Finding:
@@ -84,16 +85,5 @@ def draw_ids() -> torch.Tensor:
 
 def read_own(position: PositionConfig, **settings: Any) -> tuple[Subject, Capture]:
     """Capture a decoder of two layers with this position, its weights random; ``settings`` are others of the model."""
-    torch.manual_seed(0)
-    config = TransformerConfig(
-        kind="decoder",
-        vocab_size=TINY_VOCAB,
-        d_model=32,
-        num_heads=4,
-        d_ff=64,
-        decoder_layers=2,
-        decoder=position,
-        **settings,
-    )
-    subject = Subject.of(Transformer(config))
+    subject = Subject.of(own(position, "decoder", **settings))
     return subject, capture(subject.model, subject.forward, draw_ids())

@@ -13,10 +13,10 @@ from clockhands.inspection import Subject, inspect
 from clockhands.inspection.measures.measure import SENTENCES_HEADING
 from clockhands.inspection.measures.sentence import _describe, make_attention_view
 from clockhands.inspection.reading.sentences import SENTENCE_TERMS, Sentence, SentenceLayer
-from clockhands.model import PositionConfig, Transformer, TransformerConfig
+from clockhands.model import PositionConfig
 from tests.inspection.words import WORDS, make_tokenizer
 
-from ..tiny import tiny
+from ..tiny import own, tiny
 from .test_measure import check_declared
 
 
@@ -123,12 +123,9 @@ def test_what_tokens_and_distances_add_together_is_told_where_they_do(added: flo
 
 
 def measure(scheme: str, *sentences: str, length: int = 12) -> Finding:
-    torch.manual_seed(0)
-    sizes = {"vocab_size": 97, "d_model": 32, "num_heads": 4, "d_ff": 64, "encoder_layers": 2}
-    model = Transformer(TransformerConfig(kind="encoder", encoder=PositionConfig(scheme), **sizes))
-    return inspect(
-        Subject.of(model, make_tokenizer()), None, [TEXT], length=length, sentences=sentences, control=False
-    )["sentence.swap"]
+    subject = Subject.of(own(scheme), make_tokenizer())
+    found = inspect(subject, None, [TEXT], length=length, sentences=sentences, control=False)
+    return found["sentence.swap"]
 
 
 def test_a_model_that_ignores_order_is_told_from_one_that_does_not() -> None:
@@ -155,10 +152,7 @@ def test_a_swap_that_makes_a_text_too_long_is_left_out_and_not_called_no_change(
     sentence = "Tom bit a dog saw Anna the"
     length = len(tokenizer(sentence)["input_ids"])
     assert length == 6
-    torch.manual_seed(0)
-    sizes = {"vocab_size": 97, "d_model": 32, "num_heads": 4, "d_ff": 64, "encoder_layers": 2}
-    table = PositionConfig("learned", {"max_length": length})
-    model = Transformer(TransformerConfig(kind="encoder", encoder=table, **sizes))
+    model = own(PositionConfig("learned", {"max_length": length}))
     findings = inspect(Subject.of(model, tokenizer), None, [TEXT], length=length, sentences=[sentence], control=False)
     verdict, rows = findings["sentence.swap"].verdict, findings["sentence.swap"].table.rows
     assert "the most of the measured pairs" in verdict

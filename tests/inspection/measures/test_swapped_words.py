@@ -19,7 +19,9 @@ from clockhands.inspection.measures.swapped_words import compute_mean_states
 from clockhands.inspection.reading.reading import Reading
 from clockhands.inspection.reading.sentences import make_english_swaps
 from clockhands.inspection.reading.windows import encode_bare, find_special_tokens
-from clockhands.model import PositionConfig, Transformer, TransformerConfig
+from clockhands.model import PositionConfig
+
+from ..tiny import own
 
 
 @pytest.fixture(scope="module")
@@ -33,12 +35,9 @@ def _swapped(subject: Subject, texts: list[str] | None) -> Finding:
     return MEASURES["cause.swap"].run(replace(Reading.without_text(subject), texts=texts))
 
 
-def _subject(tokenizer: Any, scheme: str = "sinusoidal") -> Subject:
-    torch.manual_seed(0)
-    sizes = {"vocab_size": len(tokenizer), "d_model": 32, "num_heads": 4, "d_ff": 64, "encoder_layers": 2}
-    return Subject.of(
-        Transformer(TransformerConfig(kind="encoder", encoder=PositionConfig(scheme), **sizes)), tokenizer
-    )
+def _subject(tokenizer: Any, position: PositionConfig | str = "sinusoidal", rows: int | None = None) -> Subject:
+    """A model with as many tokens as its tokenizer has, unless other ``rows`` are asked for."""
+    return Subject.of(own(position, vocab_size=rows or len(tokenizer)), tokenizer)
 
 
 def test_english_means_nothing_to_a_german_tokenizer(german: Any) -> None:
@@ -48,19 +47,7 @@ def test_english_means_nothing_to_a_german_tokenizer(german: Any) -> None:
 
 
 def test_without_a_tokenizer() -> None:
-    model = Transformer(TransformerConfig(kind="encoder", vocab_size=50, d_model=32, num_heads=4, d_ff=64))
-    assert _swapped(Subject.of(model), None).verdict == "Without a tokenizer there are no sentences to swap words in."
-
-
-def test_a_run_is_asked_in_its_own_language() -> None:
-    """Numbers are single words, so that two of their pieces change places."""
-    numbers = open_corpus("numbers", source="de", train=400).sources("train")
-    subject = _subject(train_tokenizer(numbers, kind="bpe", vocabulary=300, task="language modelling"))
-    subject.training_texts = numbers
-    found = _swapped(subject, None)
-    assert "sentences of its training text" in found.verdict
-    assert {row[0] for row in found.table.rows} <= set(numbers)
-    assert all(row[0] != row[1] for row in found.table.rows)
+    assert _swapped(Subject.of(own()), None).verdict == "Without a tokenizer there are no sentences to swap words in."
 
 
 def test_the_longest_words_of_a_given_text_change_places() -> None:
@@ -105,7 +92,8 @@ def test_a_text_without_sentences(german: Any) -> None:
     )
 
 
-def test_a_model_that_sees_no_order_gives_nothing() -> None:
+def test_a_run_is_asked_in_its_own_language_and_a_model_that_sees_no_order_gives_nothing() -> None:
+    """Numbers are single words, so that two of their pieces change places."""
     numbers = open_corpus("numbers", source="de", train=400).sources("train")
     tokenizer = train_tokenizer(numbers, kind="bpe", vocabulary=300, task="language modelling")
     values = {}
@@ -114,6 +102,9 @@ def test_a_model_that_sees_no_order_gives_nothing() -> None:
         subject.training_texts = numbers
         found = _swapped(subject, None)
         values[scheme] = found.value, found.light
+        assert ("sentences of its training text" in found.verdict) == (scheme == "sinusoidal")
+        assert {row[0] for row in found.table.rows} <= set(numbers)
+        assert all(row[0] != row[1] for row in found.table.rows)
     assert values["sinusoidal"][0] > 1e-3
     assert values["sinusoidal"][1] == "good"
     assert values["none"][0] == pytest.approx(0.0, abs=1e-9)
@@ -126,10 +117,8 @@ def test_a_tokenizer_that_knows_all_words_is_not_blamed_for_a_model_that_is_too_
     bytes_alone.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=bytes_alone)
     assert tokenizer.unk_token_id is None
-    position = PositionConfig("learned", {"max_length": 8})
-    sizes = {"d_model": 16, "num_heads": 2, "d_ff": 16, "encoder_layers": 1}
-    model = Transformer(TransformerConfig(kind="encoder", vocab_size=len(tokenizer), encoder=position, **sizes))
-    assert _swapped(Subject.of(model, tokenizer), None).verdict.startswith("At least 6 built-in English sentences are")
+    short = _subject(tokenizer, PositionConfig("learned", {"max_length": 8}))
+    assert _swapped(short, None).verdict.startswith("At least 6 built-in English sentences are")
 
 
 def test_a_tokenizer_that_drops_english_letters_knows_no_english_words() -> None:
@@ -147,10 +136,7 @@ def test_sentences_longer_than_the_model_reads_are_left_out() -> None:
     short = [f"the king saw dog {word}" for word in ("one", "two", "three", "four", "five", "six", "seven", "eight")]
     text = ["one two three four five six seven eight nine", *short]
     tokenizer = train_tokenizer(text, kind="word", task="language modelling")
-    position = PositionConfig("learned", {"max_length": 8})
-    sizes = {"d_model": 16, "num_heads": 2, "d_ff": 16, "encoder_layers": 1}
-    model = Transformer(TransformerConfig(kind="encoder", vocab_size=len(tokenizer), encoder=position, **sizes))
-    found = _swapped(Subject.of(model, tokenizer), text)
+    found = _swapped(_subject(tokenizer, PositionConfig("learned", {"max_length": 8})), text)
     assert found.light != "skip", found.verdict
     assert [row[0] for row in found.table.rows] == short
 
@@ -175,10 +161,8 @@ def test_a_tokenizer_of_another_model_is_named() -> None:
     """Its ids are beyond the rows of tokens; of a tokenizer that fits, sentences are compared."""
     text = ["\n".join(f"the small dog saw {name} today" for name in ("Annabella", "Bernhardine", "Christiane") * 3)]
     tokenizer = train_tokenizer(text, kind="word", task="language modelling")
-    sizes = {"d_model": 32, "num_heads": 4, "d_ff": 64, "encoder_layers": 1}
     for rows in (5, len(tokenizer)):
-        model = Transformer(TransformerConfig(kind="encoder", vocab_size=rows, **sizes))
-        verdict = _swapped(Subject.of(model, tokenizer), text).verdict
+        verdict = _swapped(_subject(tokenizer, rows=rows), text).verdict
         assert verdict.startswith("Its tokenizer gives the id ") == (rows == 5)
         assert ("sentences of the given text, swapping" in verdict) == (rows > 5)
 

@@ -215,8 +215,9 @@ class LogitHeads(Measure):
         splits = reading.logit_splits
         shares_LH = compute_head_shares(reading)
         ranked_LH = shares_LH.clone()
-        for at in reading.heads_of_tokens:
-            ranked_LH[at] = -torch.inf
+        for at, sink in reading.sinks.items():
+            if sink.follows != "position":  # it looks there for the token, or that is undecided
+                ranked_LH[at] = -torch.inf
         layer, head = divmod(int(ranked_LH.argmax()), shares_LH.shape[1])
         value, split = float(shares_LH[layer, head]), splits[layer]
         low, high = bootstrap_ratio(split.cov_NHt[:, head, _POSITION_ALONE].sum(-1), split.var_NH[:, head])

@@ -153,13 +153,16 @@ class Loudness(Measure):
         low, high = bootstrap_ratio(torch.full_like(trained.token_N, trained.position), trained.token_N + rest)
         light, comment = _judge(trained)
         untrained_share = untrained.share if untrained else None
+        outliers = find_outlier_rows(tables)
+        numbers = ", ".join(map(str, outliers[:MOST_NAMED])) + (" …" if len(outliers) > MOST_NAMED else "")
+        outlying = " Outlying position rows, over three times as long as the median row or under a third of it:"
         verdict = (
             f"Tokens carry {format_percent(trained.token / (trained.token + rest))} of the input, positions "
             f"{format_percent(trained.share)} (95 % interval {format_percent_range(low, high)}"
             f"{describe_untrained(untrained_share)}): {comment}."
         )
         return self.make_finding(
-            verdict + _describe_factor(tables, trained, untrained) + _describe_outliers(tables),
+            verdict + _describe_factor(tables, trained, untrained) + (f"{outlying} {numbers}." if outliers else ""),
             trained.share,
             unit=SHARE,
             interval=(low, high),
@@ -215,15 +218,6 @@ def find_outlier_rows(tables: Tables) -> list[int]:
     lengths = tables.positions_ND.double().norm(dim=-1)
     median = lengths.quantile(0.5)
     return torch.nonzero((lengths > 3 * median) | (lengths < median / 3)).flatten().tolist()
-
-
-def _describe_outliers(tables: Tables) -> str:
-    """Name the outlying rows; empty where there is none."""
-    rows = find_outlier_rows(tables)
-    if not rows:
-        return ""
-    numbers = ", ".join(map(str, rows[:MOST_NAMED])) + (" …" if len(rows) > MOST_NAMED else "")
-    return f" Outlying position rows, over three times as long as the median row or under a third of it: {numbers}."
 
 
 def _make_table(tables: Tables, trained: Levels, untrained: Levels | None) -> Table:

@@ -87,9 +87,12 @@ class MeanOrder(Measure):
         changes_drawn = {name: change for name, change in changes.items() if name != ANOTHER_TEXT}
         distance_curve = reading.findings.get(DistanceCurve.name)
         attends_by_distance = distance_curve is not None and bool(distance_curve.details.get("beyond"))
+        mean_row = ""
+        if MEAN_ROW in changes:
+            mean_change = _describe_change(changes[MEAN_ROW])
+            mean_row = f" With every position row replaced by their mean, the mean of the output {mean_change}."
         return self.make_finding(
-            f"When the tokens are permuted, the mean of the output {_describe_change(change_N)}."
-            + _describe_mean_row(interventions)
+            f"When the tokens are permuted, the mean of the output {_describe_change(change_N)}.{mean_row}"
             + _describe_shifts(reading, interventions, attends_by_distance),
             change,
             unit=SHARE,
@@ -106,15 +109,6 @@ class MeanOrder(Measure):
             ),
             figure=draw_changes(changes_drawn, "another text", "the mean of the output"),
         )
-
-
-def _describe_mean_row(interventions: Interventions) -> str:
-    """Say what the mean row in place of every position row does; empty where no position rows are added."""
-    effect = interventions.get(MEAN_ROW)
-    if effect is None or effect.mean_state_change_N is None:
-        return ""
-    change = _describe_change(effect.mean_state_change_N)
-    return f" With every position row replaced by their mean, the mean of the output {change}."
 
 
 def _describe_change(change_N: Float[Tensor, " N"]) -> str:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Literal
 
 import torch
@@ -210,25 +209,22 @@ class HeadSums:
         # What goes to special tokens is left out, so that attention between ordinary tokens sums to 1 again.
         ordinary_weights = ordinary_weights / ordinary_weights.sum(-1, keepdim=True).clamp_min(1e-12)
         self.sums.add((ordinary_weights.double() - self._make_uniform()) * self.mask_ST)
-        self.distances.append(self._measure_distance(ordinary_weights))
+        chosen = _choose_queries(self.mask_ST)
+        by_query_BHS = ordinary_weights[:, :, chosen] * _list_offsets(len(self.mask_ST)).abs()[chosen]
+        self.distances.append(by_query_BHS.sum(-1, dtype=torch.float64).mean(-1))
 
     def _make_uniform(self) -> Float[Tensor, "S T"]:
         """Return uniform attention over the keys that each query may attend to."""
         return self.mask_ST / self.mask_ST.sum(-1, keepdim=True).clamp_min(1)
-
-    def _measure_distance(self, weights_BHST: Float[Tensor, "B H S T"]) -> Float[Tensor, "B H"]:
-        """Return the mean distance at which each head attends, text by text."""
-        positions, chosen = torch.arange(weights_BHST.shape[-1]), _choose_queries(self.mask_ST)
-        distance_ST = (positions - positions[:, None]).abs()
-        return (weights_BHST[:, :, chosen] * distance_ST[chosen]).sum(-1, dtype=torch.float64).mean(-1)
 
     def summarise(self) -> HeadStatistics:
         """Return the statistics of every head."""
         num_texts, uniform_ST = self.sums.num_texts, self._make_uniform()
         mean_HST = self.sums.total_gHST.sum(0) / num_texts + uniform_ST
         by_position, by_position_interval_H2, _ = self.sums.estimate_shares()
-        queries, positions = _choose_queries(self.mask_ST), torch.arange(len(self.mask_ST))
-        offset_ST = (positions - positions[:, None]).double()
+        size = len(self.mask_ST)
+        queries, offset_ST = _choose_queries(self.mask_ST), _list_offsets(size)
+        counts = [int(self.mask_ST[offset_ST == offset].sum()) for offset in range(-MAX_OFFSET, MAX_OFFSET + 1)]
         return HeadStatistics(
             by_position_H=by_position,
             by_position_interval_H2=by_position_interval_H2,
@@ -237,7 +233,7 @@ class HeadSums:
             distance_NH=torch.cat(self.distances),
             uniform_distance=float((uniform_ST * offset_ST.abs()).sum(-1)[queries].mean()),
             uniform_by_offset_J=_average_offsets(uniform_ST[None], offset_ST)[0],
-            frequent_J=_find_frequent_offsets(self.mask_ST),
+            frequent_J=torch.tensor(counts) >= size / 2,
         )
 
 
@@ -251,14 +247,9 @@ def _choose_queries(mask_ST: Bool[Tensor, "S T"]) -> slice:
     return slice(min(4, size - 1), size) if causal else slice(size // 4, max(size // 4 + 1, 3 * size // 4))
 
 
-def _find_frequent_offsets(mask_ST: Bool[Tensor, "S T"]) -> Bool[Tensor, " J"]:
-    """Tell which offsets from -MAX_OFFSET to MAX_OFFSET at least half of the queries have, under this mask."""
-    size = len(mask_ST)
-    counts = [
-        int(torch.diagonal(mask_ST, offset).sum()) if abs(offset) < size else 0
-        for offset in range(-MAX_OFFSET, MAX_OFFSET + 1)
-    ]
-    return torch.tensor(counts) >= size / 2
+def _list_offsets(size: int) -> Int[Tensor, "S T"]:
+    """Return key less query for every pair of so many positions."""
+    return torch.arange(size) - torch.arange(size)[:, None]
 
 
 def _average_offsets(mean_HST: Tensor, offset_ST: Tensor) -> Tensor:
@@ -336,7 +327,7 @@ def _judge(
     swapped_NT = capture.ids_NT.clone()
     swapped_NT[:, [position, other]] = capture.ids_NT[:, [other, position]]
     before, after = (
-        _read_attention(subject, capture, ids_NT, rows, (position, other)) for ids_NT in (capture.ids_NT, swapped_NT)
+        _read_attention(subject, capture, ids_NT, rows, [position, other]) for ids_NT in (capture.ids_NT, swapped_NT)
     )
     return [((layer, head), _decide(position, text, before[layer][:, head], after[layer][:, head]))
             for layer, head in heads]  # fmt: skip
@@ -358,20 +349,20 @@ def _decide(position: int, token: str, before_N2: Float[Tensor, "N two"], after_
 
 
 def _read_attention(
-    subject: Subject, capture: Capture, ids_NT: Int[Tensor, "N T"], rows: Int[Tensor, " n"], places: tuple[int, int]
+    subject: Subject, capture: Capture, ids_NT: Int[Tensor, "N T"], rows: Int[Tensor, " n"], places: list[int]
 ) -> list[Float[Tensor, "n H two"]]:
     """Return the mean attention of every layer to two positions, text by text.
 
     Queries are the ordinary tokens at other positions that may attend to both; NaN where there is none.
     """
+
+    def average_queries(computed: ComputedAttention) -> Float[Tensor, "B H two"]:
+        queries = capture.ordinary_T & computed.mask_BHST[0, 0].cpu()[:, places].all(-1)
+        queries[places] = False
+        return computed.weights_BHST.cpu()[:, :, queries][..., places].double().mean(2)
+
     batches = [
-        run_attention(
-            subject,
-            capture,
-            ids_NT[some],
-            partial(_average_queries, ordinary_T=capture.ordinary_T, places=places),
-            **capture.make_forward_options(some),
-        )
+        run_attention(subject, capture, ids_NT[some], average_queries, **capture.make_forward_options(some))
         for some in rows.split(BATCH)
     ]
     return [torch.cat(layer) for layer in zip(*batches, strict=True)]
@@ -397,13 +388,3 @@ def run_attention(
     with torch.no_grad(), listen(subject.model, receive):
         subject.forward(ids_NT, **options)
     return results
-
-
-def _average_queries(
-    computed: ComputedAttention, ordinary_T: Bool[Tensor, " T"], places: tuple[int, int]
-) -> Float[Tensor, "B H two"]:
-    """Return the mean attention to two positions, of the ordinary queries elsewhere that may attend to both."""
-    mask_ST = computed.mask_BHST[0, 0].cpu()
-    queries = ordinary_T & mask_ST[:, list(places)].all(-1)
-    queries[list(places)] = False
-    return computed.weights_BHST.cpu()[:, :, queries][..., list(places)].double().mean(2)

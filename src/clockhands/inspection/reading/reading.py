@@ -70,11 +70,6 @@ class Reading:
         """The heads that look at one position, by the indices of layer and head, and what each follows."""
         return find_sinks(self.subject, self.capture, self.head_statistics)
 
-    @property
-    def heads_of_tokens(self) -> list[tuple[int, int]]:
-        """The heads that look at one position for the token there, or of which that is undecided."""
-        return [at for at, sink in self.sinks.items() if sink.follows != "position"]
-
     def count_by_position(self, shares_LH: Float[Tensor, "L H"], least: float, *, undecided: bool = False) -> int:
         """Count the heads whose share is ``least`` or more, but for those that follow a token at one position.
 

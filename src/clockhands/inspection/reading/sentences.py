@@ -21,7 +21,6 @@ from clockhands.inspection.reading.logit_split import (
     POSITIONAL,
     TERM_GROUPS,
     TERMS,
-    LogitParts,
     centre_logits,
     split_logits,
     split_text,
@@ -374,7 +373,13 @@ def split_sentence(subject: Subject, sentence: Sentence, windows: Windows) -> li
 def _read_layer(layer: Layer, sentence: Sentence) -> SentenceLayer:
     """Return what is shown of one layer, whose texts are those of ``make_comparison_rows``."""
     parts, split = split_text(layer, 0, first_other=2), split_logits(layer, sentence.ordinary_T)
-    terms_tHST = torch.stack([_sum_terms(parts, terms) for terms in SENTENCE_TERMS.values()])
+    mask_HST = parts.real.mask_BHST[0]
+    terms_tHST = torch.stack(
+        [
+            torch.where(mask_HST, torch.stack([parts.compute_term(name)[0].double() for name in terms]).sum(0), 0.0)
+            for terms in SENTENCE_TERMS.values()
+        ]
+    )
     included_BHST = parts.real.mark_ordinary_pairs(sentence.ordinary_T)
     logits_HST = centre_logits(parts.real.logits_BHST, included_BHST)[0].double()
     cov_Ht = (terms_tHST * logits_HST).sum((-1, -2)).T.cpu()
@@ -390,9 +395,3 @@ def _read_layer(layer: Layer, sentence: Sentence) -> SentenceLayer:
         cov_Ht.sum(0) / var_H.sum().clamp_min(1e-30),
         split.cov_NHt[2:, :, positional].sum((1, 2)) / split.var_NH[2:].sum(1).clamp_min(1e-30),
     )
-
-
-def _sum_terms(parts: LogitParts, names: tuple[str, ...]) -> Float[Tensor, "H S T"]:
-    """Return the sum of some terms of the logits of the first text; zero where masked."""
-    total = torch.stack([parts.compute_term(name)[0].double() for name in names]).sum(0)
-    return torch.where(parts.real.mask_BHST[0], total, 0.0)

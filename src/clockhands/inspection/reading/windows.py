@@ -8,7 +8,7 @@ text at all, built-in English is read.
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -354,7 +354,13 @@ def _choose_pairs(subject: Subject, texts: Sequence[str] | None) -> Iterable[tup
     if texts is None and subject.training_pairs is not None:
         return subject.training_pairs
     if subject.reads_source and subject.source_tokenizer is not None:
-        return _pair_with_itself(_choose_texts(subject, texts))
+        lines = (line for text in _choose_texts(subject, texts) for line in text.split("\n"))
+        # Every line, a long one in pieces, is a source and its own target.
+        return (
+            (piece, piece)
+            for line in lines
+            for piece in textwrap.wrap(line, MOST_PIECE_CHARACTERS, break_on_hyphens=False)
+        )
     return None
 
 
@@ -370,14 +376,6 @@ def describe_origin(subject: Subject, windows: Windows, is_default: bool) -> str
         return origin
     translates = is_default and bool(subject.training_pairs)
     return f"{origin}, with {'the sources that they translate' if translates else 'the same text as source'}"
-
-
-def _pair_with_itself(texts: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield every line of the texts, long ones in pieces, as a source and as its own target."""
-    for text in texts:
-        for line in text.split("\n"):
-            for piece in textwrap.wrap(line, MOST_PIECE_CHARACTERS, break_on_hyphens=False):
-                yield piece, piece
 
 
 def _measure_usual_length(subject: Subject, sample: int = 200) -> int:
