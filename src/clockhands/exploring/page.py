@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Callable, Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
+
+from markupsafe import Markup
 
 import clockhands.studies
 from clockhands import __version__
@@ -25,7 +28,8 @@ from clockhands.inspection.run import DEFAULT_COUNT
 from clockhands.models import read_checked_config
 from clockhands.pretrained import is_own
 from clockhands.reading import read_toml
-from clockhands.report.explorer_page import make_explorer_page
+from clockhands.report.render import make_policy, render
+from clockhands.report.tables import view_table
 from clockhands.runs import Run, open_run
 from clockhands.studies.tour import tour
 from clockhands.studies.tour.training import FOLDERS, MAIN, NO_SCALE, ROLES, ROLES_BLIND
@@ -207,23 +211,25 @@ def make_page(models: Sequence[ExplorerModel], command: str, answers_at: str = "
         {"name": finding.name, "question": finding.question, "verdict": finding.verdict, "command": command}
         for finding in findings
     ]
-    weights = {model.data["weights"]["element"]: model.weights for model in models}
-    return make_explorer_page(
-        findings,
-        [(path.stem, question["asked"], question["answer"]) for path, question in _read_questions()],
-        data,
-        weights,
-        answers_at=answers_at,
-        script=_read_bundle("explorer.js"),
-        style=_read_bundle("explorer.css"),
-    )
-
-
-def _read_questions() -> list[tuple[Path, dict[str, Any]]]:
-    """Return the files of the questions that people ask, in the order of their names."""
     folder = Path(clockhands.studies.__file__).parent / "questions"
-    return [(path, read_toml(path, "the question")) for path in sorted(folder.glob("*.toml"))]
-
-
-def _read_bundle(name: str) -> str:
-    return files("clockhands.exploring").joinpath("bundle", name).read_text(encoding="utf8")
+    questions = [(path.stem, read_toml(path, "the question")) for path in sorted(folder.glob("*.toml"))]
+    bundle = files("clockhands.exploring").joinpath("bundle")
+    style, script = (
+        bundle.joinpath(name).read_text(encoding="utf8").replace("</", "<\\/")
+        for name in ("explorer.css", "explorer.js")
+    )
+    # Findings and answers stand in the page as text and tables, for readers without script too.
+    return render(
+        "explorer.html",
+        title=findings.title,
+        policy=make_policy(script, workers=True),
+        style=Markup(style),
+        program=Markup(script),
+        findings=findings,
+        answers=[(name, question["asked"], question["answer"]) for name, question in questions],
+        answers_at=answers_at,
+        tables=[view_table(finding.table) for finding in findings],
+        explorer_data=data,
+        weights={model.data["weights"]["element"]: base64.b64encode(model.weights).decode("ascii") for model in models},
+        script="",
+    )

@@ -8,7 +8,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from clockhands.findings import Figure, Finding, Findings, Mark, Scalar, Table
+from clockhands.findings import Figure, Finding, Findings
 from clockhands.report.render import read_asset, render, render_page
 from clockhands.report.tables import TableView, view_table
 from clockhands.report.text import MEANINGS, make_slugs, shorten_paths, take_first_sentence, use_minus
@@ -26,6 +26,7 @@ CARDS = 3
 """Cards at the top of a page, at most."""
 SMALL_TABLE = (4, 4)
 """Rows and columns of a table that stands in the opening, at most."""
+_PLAIN = (str, int, float, bool, type(None))
 _LAYOUT = ("group", "opening")
 """Details of a finding that say where it stands on the page."""
 
@@ -73,24 +74,16 @@ def is_worth_drawing(figure: Figure) -> bool:
     Without a panel, with one point a line, or with one value everywhere there is nothing that the verdict does not say.
     """
     marks = [mark for panel in figure.panels for mark in panel.marks if mark.emphasis != "reference"]
-    return any(mark.z for mark in marks) or any(_count_along(mark) > 1 for mark in marks) or _differ(marks)
-
-
-def _count_along(mark: Mark) -> int:
-    """Return how many points a line or a band has; other marks need none beside them."""
-    return max(len(mark.y), len(mark.low)) if mark.kind in ("line", "band") else 0
-
-
-def _differ(marks: Sequence[Mark]) -> bool:
-    """Tell whether marks that stand alone, such as points and bars, differ in a value."""
-    alone = [mark for mark in marks if mark.kind in ("points", "bars", "stack")]
-    return len({value for mark in alone for value in _list_measured(mark)}) > 1
-
-
-def _list_measured(mark: Mark) -> Sequence[object]:
-    """Return the numbers of a mark: those of y, or of x where y holds names; without them where one axis is enough."""
-    sideways = any(isinstance(value, str) for value in mark.y)
-    return [value for value in (mark.x if sideways else mark.y) if value is not None]
+    # Of marks that stand alone the numbers are those of y, or of x where y holds names.
+    alone = {
+        value
+        for mark in marks
+        if mark.kind in ("points", "bars", "stack")
+        for value in (mark.x if any(isinstance(name, str) for name in mark.y) else mark.y)
+        if value is not None
+    }
+    lines = [max(len(mark.y), len(mark.low)) for mark in marks if mark.kind in ("line", "band")]
+    return len(alone) > 1 or max(lines, default=0) > 1 or any(mark.z for mark in marks)
 
 
 def compose(
@@ -109,6 +102,8 @@ def compose(
     named = list(zip(make_slugs(findings), findings, strict=True))
     sections = _number_figures([_make_section(name, finding, drawn) for name, finding in named])
     opening = next((finding for finding in findings if finding.details.get("opening")), None)
+    # A fact that stands in the opening, or is the verdict of the finding there, is not told again.
+    opened = "" if opening is None else f"{opening.details['opening']}\n{opening.verdict}"
     counts = [(sum(finding.light == light for finding in findings), word) for light, word in MEANINGS.items()]
     return render_page(
         "findings.html",
@@ -120,19 +115,17 @@ def compose(
         interactive=script,
         preview=PREVIEW if files and drawn else "",
         findings=findings,
-        facts=_list_untold_facts(findings, opening),
+        facts={key: fact for key, fact in findings.facts.items() if not (isinstance(fact, str) and fact in opened)},
         opening=opening,
-        small_table=opening is not None and _is_small(opening.table),
+        small_table=opening is not None
+        and 0 < len(opening.table.rows) <= SMALL_TABLE[0]
+        and len(opening.table.columns) <= SMALL_TABLE[1],
         cards=_choose_cards(findings, named),
         sections=sections,
         groups=_group_sections(sections),
         skipped=SKIPPED,
         tally=", ".join(f"{count} {word}" for count, word in counts if count),
     )
-
-
-def _is_small(table: Table) -> bool:
-    return 0 < len(table.rows) <= SMALL_TABLE[0] and len(table.columns) <= SMALL_TABLE[1]
 
 
 def _choose_cards(findings: Findings, named: Sequence[tuple[str, Finding]]) -> list[dict[str, Any]]:
@@ -178,7 +171,7 @@ def _number_figures(sections: Sequence[Section]) -> list[Section]:
 def _make_section(name: str, finding: Finding, drawn: dict[str, str]) -> Section:
     """Return a finding as the template needs it; details that are no plain values are left out."""
     svg = Markup(drawn[name]) if name in drawn else None
-    details = {key: value for key, value in finding.details.items() if key not in _LAYOUT and _is_plain(value)}
+    details = {key: value for key, value in finding.details.items() if key not in _LAYOUT and isinstance(value, _PLAIN)}
     views = finding.details.get("views") or {"": finding.details.get("view")}
     known = {key: view for key, view in views.items() if isinstance(view, dict) and view.get("kind") in VIEWS}
     return Section(name, 0, finding, svg, view_table(finding.table), details, known)
@@ -217,17 +210,6 @@ def _shorten_all_paths(findings: Findings) -> Findings:
         signature=shorten(findings.signature),
         command=shorten(findings.command),
     )
-
-
-def _list_untold_facts(findings: Findings, opening: Finding | None) -> dict[str, Scalar]:
-    """Return the facts less those that stand in the opening of the page, or are the verdict of the finding there."""
-    opened = "" if opening is None else f"{opening.details['opening']}\n{opening.verdict}"
-    return {key: fact for key, fact in findings.facts.items() if not (isinstance(fact, str) and fact in opened)}
-
-
-def _is_plain(value: object) -> bool:
-    """Tell whether a value can be shown as it is: text, a number, yes or no, or nothing."""
-    return value is None or isinstance(value, (str, int, float, bool))
 
 
 def make_notebook_frame(findings: Findings) -> str:

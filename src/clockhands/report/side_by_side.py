@@ -6,7 +6,7 @@ from dataclasses import replace
 from itertools import zip_longest
 from typing import Any
 
-from clockhands.findings import Figure, Finding, Findings, Light, Number, Panel, Scalar, Table, join_words
+from clockhands.findings import Figure, Finding, Findings, Light, Panel, Scalar, Table, join_words
 from clockhands.report.text import format_quantity
 
 _WORST: tuple[Light, ...] = ("bad", "warn", "info", "good", "skip")
@@ -20,7 +20,8 @@ def put_side_by_side(a: Findings, b: Findings) -> Findings:
     together: each stands alone, and says in what the two differ. No interval is given for a difference: those of A and
     B do not determine one.
     """
-    names = _choose_names(a, b)
+    first, second = (str(findings.facts.get("model") or findings.title) for findings in (a, b))
+    names = (first, second) if first != second else (f"{first} (A)", f"{second} (B)")
     mine, other = ({item.name: item for item in findings} for findings in (a, b))
     both = dict.fromkeys([*mine, *other])
     items = tuple(item for name in both for item in _combine_findings(names, mine.get(name), other.get(name)))
@@ -32,12 +33,6 @@ def put_side_by_side(a: Findings, b: Findings) -> Findings:
         command="\n".join(dict.fromkeys(command for command in (a.command, b.command) if command)),
         opening=tuple(dict.fromkeys((*a.opening, *b.opening))),
     )
-
-
-def _choose_names(a: Findings, b: Findings) -> tuple[str, str]:
-    """Return the names of the two models, with (A) and (B) where they are the same."""
-    first, second = (str(findings.facts.get("model") or findings.title) for findings in (a, b))
-    return (first, second) if first != second else (f"{first} (A)", f"{second} (B)")
 
 
 def _combine_facts(names: tuple[str, str], a: Findings, b: Findings) -> dict[str, Scalar]:
@@ -56,11 +51,13 @@ def _combine_findings(names: tuple[str, str], a: Finding | None, b: Finding | No
     """Return one finding made of two, or both apart where they are not comparable; what only one has as it is."""
     if a is None or b is None:
         only = (("A", names[0], a), ("B", names[1], b))
-        return tuple(_mark_only(side, name, item) for side, name, item in only if item is not None)
-    if "skip" in (a.light, b.light):
-        return (_pair_findings(names, a, b),)
+        return tuple(
+            replace(item, verdict=f"Measured in {side} only ({name}). {item.verdict}")
+            for side, name, item in only
+            if item is not None
+        )
     differ = [key for key in a.basis if key in b.basis and a.basis[key] != b.basis[key]]
-    if not differ:
+    if "skip" in (a.light, b.light) or not differ:
         return (_pair_findings(names, a, b),)
     why = f"A and B differ in {join_words(differ)}"
     return tuple(
@@ -75,18 +72,16 @@ def _combine_findings(names: tuple[str, str], a: Finding | None, b: Finding | No
     )
 
 
-def _mark_only(side: str, name: str, finding: Finding) -> Finding:
-    """Return a finding that only one of the two has, with whose it is."""
-    return replace(finding, verdict=f"Measured in {side} only ({name}). {finding.verdict}")
-
-
 def _pair_findings(names: tuple[str, str], a: Finding, b: Finding) -> Finding:
     """Return one finding made of two comparable ones."""
     if a.light == b.light == "skip":
         same = a.verdict == b.verdict
         return a if same else replace(a, verdict=f"A: {a.verdict} B: {b.verdict}")
     lead = b if a.light == "skip" else a
-    details = {"group": lead.details["group"]} if "group" in lead.details else {}
+    details: dict[str, Any] = {"group": lead.details["group"]} if "group" in lead.details else {}
+    # What a reader can choose and turn of either finding, by side.
+    if views := {side: item.details["view"] for side, item in (("A", a), ("B", b)) if item.details.get("view")}:
+        details["views"] = views
     return replace(
         lead,
         verdict=f"A: {a.verdict}\nB: {b.verdict}{_describe_difference(a, b)}",
@@ -99,23 +94,10 @@ def _pair_findings(names: tuple[str, str], a: Finding, b: Finding) -> Finding:
         figure=_combine_figures(a.figure, b.figure),
         details={
             **details,
-            **_combine_views(a, b),
             "A": format_quantity(a.value, a.unit),
             "B": format_quantity(b.value, b.unit),
         },
     )
-
-
-def _are_apart(a: tuple[Number, Number], b: tuple[Number, Number]) -> bool:
-    """Tell whether two intervals do not overlap."""
-    return a[1] < b[0] or b[1] < a[0]
-
-
-def _combine_views(a: Finding, b: Finding) -> dict[str, Any]:
-    """Return what a reader can choose and turn of either finding, by side; nothing where neither has such a view."""
-    views = {side: item.details.get("view") for side, item in (("A", a), ("B", b))}
-    known = {side: view for side, view in views.items() if view}
-    return {"views": known} if known else {}
 
 
 def _compute_difference(a: Finding, b: Finding) -> float | None:
@@ -132,7 +114,7 @@ def _describe_difference(a: Finding, b: Finding) -> str:
         return ""
     sentence = f"\nDifference B − A: {format_quantity(difference, a.unit)}"
     if a.interval and b.interval:
-        apart = _are_apart(a.interval, b.interval)
+        apart = a.interval[1] < b.interval[0] or b.interval[1] < a.interval[0]
         sentence += "; the intervals do not overlap" if apart else "; the intervals overlap"
     return f"{sentence}."
 

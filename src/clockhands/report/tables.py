@@ -46,10 +46,14 @@ def view_table(table: Table) -> TableView | None:
     """Return what a page shows of the table; None if it has no rows."""
     if not table.rows:
         return None
-    numeric = (all(_is_number(row[index]) for row in table.rows) for index in range(len(table.columns)))
+    numeric = (
+        all(cell is None or (isinstance(cell, (int, float)) and not isinstance(cell, bool)) for cell in cells)
+        for cells in zip(*table.rows, strict=True)
+    )
     columns = tuple(Column(name, flag) for name, flag in zip(table.columns, numeric, strict=True))
-    rows = table.rows[:SHOWN_ROWS]
-    return TableView(columns, rows, len(table.rows), _make_download(to_csv(table)), is_wide(table.columns, rows))
+    rows, text = table.rows[:SHOWN_ROWS], to_csv(table)
+    download = "" if len(text) > LARGEST_CSV else "data:text/csv;charset=utf-8," + quote(text, safe=",.-_:;()/+=*!")
+    return TableView(columns, rows, len(table.rows), download, is_wide(table.columns, rows))
 
 
 def is_wide(names: Sequence[str], rows: Sequence[Sequence[Scalar]]) -> bool:
@@ -92,15 +96,3 @@ def _list_values(mark: Mark) -> Iterator[tuple[Scalar, ...]]:
         return
     for x, y, low, high, name in zip_longest(mark.x, mark.y, mark.low, mark.high, mark.names):
         yield x, y, None, low, high, name
-
-
-def _make_download(text: str) -> str:
-    """Return the ``data:`` address of a table as CSV; empty for a large one."""
-    if len(text) > LARGEST_CSV:
-        return ""
-    return "data:text/csv;charset=utf-8," + quote(text, safe=",.-_:;()/+=*!")
-
-
-def _is_number(cell: Scalar) -> bool:
-    """Tell whether a cell is a number or empty."""
-    return cell is None or (isinstance(cell, (int, float)) and not isinstance(cell, bool))

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 
 from clockhands.errors import DataError, UsageError
 from clockhands.files import lock_folder, write_bytes
-from clockhands.findings import Finding, Findings
+from clockhands.findings import Findings
 from clockhands.report.page import PAPER_WIDTHS, PREVIEW, compose, draw_figures
 from clockhands.report.render import GENERATOR
 from clockhands.report.tables import read_values, to_csv
@@ -35,33 +34,22 @@ def write(findings: Findings, folder: str | Path, *, name: str = "index.html", t
 
 def _compose_files(findings: Findings, name: str, title: str | None) -> dict[str, bytes]:
     """Return every file by its path: all is made before anything is written, so a fault changes nothing."""
-    from clockhands.report.figures import draw_preview  # late: Matplotlib is heavy
+    from clockhands.report.figures import draw_preview, make_file  # late: Matplotlib is heavy
 
     drawn = draw_figures(findings)
     out = {name: compose(findings, drawn, title=title, files=True), "findings.json": findings.to_json()}
     for slug, finding in zip(make_slugs(findings), findings, strict=True):
         if slug in drawn and finding.figure is not None:
-            figure_title = finding.figure.title or finding.question
-            out |= _make_figure_files(slug, finding, drawn[slug], figure_title, findings.signature)
+            measured = describe_measured(finding, findings.signature)
+            words = {"title": finding.figure.title or finding.question, "description": f"{finding.verdict} {measured}"}
+            out[f"figures/{slug}.svg"] = make_file(drawn[slug], **words)
+            for width in PAPER_WIDTHS:
+                out[f"figures/{slug}-{width}mm.svg"] = make_file(drawn[slug], **words, width=width)
         if (values := read_values(finding)).rows:
             out[f"tables/{slug}.csv"] = to_csv(values)
     first = next((finding.figure for finding in findings if finding.figure), None)
     preview = {PREVIEW: draw_preview(first, "preview")} if first else {}
     return {path: text.encode("utf8") for path, text in out.items()} | preview
-
-
-def _make_figure_files(slug: str, finding: Finding, svg: str, title: str, signature: str) -> dict[str, str]:
-    """Return the files of one figure by their paths: as on the page, and in the two widths of print."""
-    from clockhands.report.figures import make_file  # late, as above
-
-    measured = describe_measured(finding, signature)
-    make = partial(
-        make_file,
-        title=title,
-        description=" ".join(filter(None, (finding.verdict, measured))),
-    )
-    printed = {f"figures/{slug}-{width}mm.svg": make(svg, width=width) for width in PAPER_WIDTHS}
-    return {f"figures/{slug}.svg": make(svg), **printed}
 
 
 def _find_earlier_files(folder: Path, name: str) -> set[str]:

@@ -6,7 +6,6 @@ import re
 import xml.etree.ElementTree as ET
 from typing import Any
 
-import matplotlib.pyplot as plt
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,7 +13,7 @@ from hypothesis import strategies as st
 from clockhands.errors import DataError
 from clockhands.findings import Figure, Mark, Panel
 from clockhands.report.figures import draw
-from clockhands.report.figures.draw import _set_limits, show_percent
+from clockhands.report.figures.draw import Sheet, show_percent
 from tests.report.demo import EVIL
 from tests.report.figures.svg_tree import KINDS, SVG, forged, one, texts, titles
 
@@ -72,11 +71,10 @@ def test_an_axis_has_the_limits_of_its_panel() -> None:
     line = Mark("line", "a", (0, 1), (0.0, 1.0))
     heights = {}
     for limits in (None, (0.0, 1.0), (0.0, 10.0)):
-        _, axes = plt.subplots()
-        axes.plot([0, 1], [0.0, 1.0])
-        _set_limits(axes, Panel((line,), ylim=limits, xlim=limits))
+        sheet = Sheet(Figure((Panel((line,), ylim=limits, xlim=limits),)))
+        sheet.fill()
+        axes = sheet.plots[0].ax
         heights[limits] = (axes.get_xlim(), axes.get_ylim())
-        plt.close()
     assert heights[0.0, 10.0] == ((0, 10), (0, 10)) and heights[0.0, 1.0] == ((0, 1), (0, 1))
     assert heights[None] not in (heights[0.0, 10.0], heights[0.0, 1.0])
 

@@ -57,3 +57,14 @@ def test_only_the_names_of_a_shared_axis_are_left_to_the_outer_panels(
     shown = texts(ET.fromstring(draw(Figure(2 * panels, columns=4), "fig")))
     assert sum(name in shown for name in {name for name, _ in names}) and sum(map(("x", "w").count, shown)) == xlabels
     assert sum(map(("y", "z").count, shown)) == ylabels
+
+
+def test_same_label_same_colour_in_every_panel() -> None:
+    both = Mark("line", "b", (0, 1), (0, 1))
+    root = ET.fromstring(
+        draw(Figure((Panel((Mark("line", "a", (0, 1), (1, 0)), both)), Panel((both,))), columns=2), "fig")
+    )
+    lines = [e.get("style", "") for e in root.iter(f"{SVG}path") if "stroke-linecap: round" in e.get("style", "")]
+    colours = [style.split("stroke: ")[1][:7] for style in lines if "stroke: " in style]
+    assert len(set(colours)) == 2
+    assert colours[-1] == colours[1]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from io import BytesIO
 from typing import Any, cast
@@ -17,10 +19,11 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter
 
 from clockhands.errors import DataError, describe_unknown
-from clockhands.findings import Figure, Mark, Number, Panel, Scalar
+from clockhands.findings import Figure, Mark, Panel, Scalar
 from clockhands.report.figures.layout import (
     LINE,
     Axis,
+    Series,
     break_lines,
     count_lines,
     draw_legend,
@@ -37,7 +40,6 @@ from clockhands.report.figures.layout import (
 from clockhands.report.figures.mark_kind import Plot, Scale, Spot, list_x
 from clockhands.report.figures.mark_kinds import KINDS
 from clockhands.report.figures.palette import make_settings
-from clockhands.report.figures.series import Series
 from clockhands.report.figures.svg import Target, finish
 from clockhands.report.text import format_number, scale_unit
 
@@ -59,11 +61,7 @@ def draw(figure: Figure, name: str, *, alternative: str = "") -> str:
     ``alternative`` is read to who cannot see the figure (default: its caption). ``make_file`` makes a file of it.
     Raises DataError, with the place, if a mark is of an unknown kind or contradicts itself.
     """
-    check_figure(figure, name)
-    with matplotlib.rc_context(cast(Any, make_settings(name))), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
-        sheet = Sheet(show_percent(figure))
-        sheet.fill()
+    with _fill_sheet(figure, name) as sheet:
         raw = sheet.print_svg()
         targets = sheet.list_targets(MOST_TARGETS)
     return finish(raw, name, targets, alternative=alternative or figure.caption)
@@ -74,16 +72,23 @@ def draw_preview(figure: Figure, name: str) -> bytes:
 
     Raises what ``draw`` raises.
     """
+    raw = BytesIO()
+    with _fill_sheet(figure, name) as sheet:
+        sheet.canvas.savefig(
+            raw, format="png", facecolor="white", dpi=72 * PREVIEW_WIDTH / WIDTH, metadata={"Software": None}
+        )
+    return raw.getvalue()
+
+
+@contextmanager
+def _fill_sheet(figure: Figure, name: str) -> Iterator[Sheet]:
+    """Yield the drawn figure, under the settings in which it is printed."""
     check_figure(figure, name)
     with matplotlib.rc_context(cast(Any, make_settings(name))), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")
         sheet = Sheet(show_percent(figure))
         sheet.fill()
-        raw = BytesIO()
-        sheet.canvas.savefig(
-            raw, format="png", facecolor="white", dpi=72 * PREVIEW_WIDTH / WIDTH, metadata={"Software": None}
-        )
-    return raw.getvalue()
+        yield sheet
 
 
 class Sheet:
@@ -157,7 +162,12 @@ class Sheet:
         ax.set_ylabel(break_lines(panel.ylabel, (plot.height - measure_slant(panel, plot.width)) * 0.8))
         _format_ticks(ax, panel)
         _name_ticks(plot)
-        _set_limits(ax, panel)
+        if panel.equal and not any(KINDS[mark.kind].owns_axes for mark in panel.marks):
+            ax.set_aspect("equal", adjustable="box" if panel.xlim and panel.ylim else "datalim")
+        if panel.xlim:
+            ax.set_xlim(panel.xlim)
+        if panel.ylim:
+            ax.set_ylim(panel.ylim)
 
 
 def _make_scales(panel: Panel) -> tuple[Scale, Scale]:
@@ -179,16 +189,6 @@ def _draw_own_legend(plot: Plot) -> float:
         place: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (0, 1), "borderaxespad": 0.1}
         draw_legend(plot.ax, [plot], names, width, borderpad=0.1, **place)
     return LINE * count_lines(names, width)
-
-
-def _set_limits(ax: Axes, panel: Panel) -> None:
-    """Set the limits that the panel asks for, and equal units on both axes where it asks for those."""
-    if panel.equal and not any(KINDS[mark.kind].owns_axes for mark in panel.marks):
-        ax.set_aspect("equal", adjustable="box" if panel.xlim and panel.ylim else "datalim")
-    if panel.xlim:
-        ax.set_xlim(panel.xlim)
-    if panel.ylim:
-        ax.set_ylim(panel.ylim)
 
 
 def _name_ticks(plot: Plot) -> None:
@@ -238,7 +238,9 @@ def _convert_panel(panel: Panel) -> Panel:
     marks = tuple(_convert_mark(mark, across, up) for mark in panel.marks)
     if across == up == 1.0:
         return replace(panel, marks=marks)
-    xlim, ylim = _scale_ends(panel.xlim, across), _scale_ends(panel.ylim, up)
+    xlim, ylim = (
+        ends and (ends[0] * factor, ends[1] * factor) for ends, factor in ((panel.xlim, across), (panel.ylim, up))
+    )
     return replace(panel, marks=marks, xlabel=xlabel, ylabel=ylabel, xlim=xlim, ylim=ylim)
 
 
@@ -262,11 +264,6 @@ def _convert_mark(mark: Mark, across: float, up: float) -> Mark:
 def _scale(value: Scalar, factor: float) -> Scalar:
     """Return a number multiplied; names stay."""
     return value * factor if isinstance(value, (int, float)) and factor != 1.0 else value
-
-
-def _scale_ends(ends: tuple[Number, Number] | None, factor: float) -> tuple[Number, Number] | None:
-    """Return both ends of an axis multiplied; None where it finds its own."""
-    return ends and (ends[0] * factor, ends[1] * factor)
 
 
 def check_figure(figure: Figure, name: str) -> None:

@@ -1,15 +1,17 @@
-"""What stands around the marks of a figure: the room of its labels, legends above panels, axes that panels share."""
+"""How the marks of a figure stand together: room for labels, legends, axes that panels share, colours of labels."""
 
 from __future__ import annotations
 
 import math
 import textwrap
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
-from clockhands.findings import Mark, Panel
+from clockhands.findings import Figure, Mark, Panel
 from clockhands.report.figures.mark_kind import Plot, list_x
 from clockhands.report.figures.mark_kinds import KINDS
+from clockhands.report.figures.palette import DASHES, GREY, GREY_DASHES, MARKERS, RAMP, SERIES, Appearance
 from clockhands.streams import replace_controls
 
 LETTER = 6.8
@@ -65,7 +67,9 @@ def list_labels(plot: Plot) -> dict[str, int]:
     alone = len({mark.label for _, mark in labelled}) == 1 and all(mark.emphasis != "reference" for _, mark in labelled)
     if alone and not any(not mark.label and not KINDS[mark.kind].neutral for _, mark in marks):
         return {}
-    labelled.sort(key=lambda entry: _get_rank(entry[1]))
+    # The main mark first, references last, areas after the lines of their label.
+    ranks = {"main": 0, "": 1, "reference": 2}
+    labelled.sort(key=lambda entry: (ranks[entry[1].emphasis], KINDS[entry[1].kind].neutral))
     entries: dict[str, int] = {}
     for index, mark in labelled:
         entries.setdefault(replace_controls(mark.label), index)
@@ -91,11 +95,6 @@ def draw_legend(owner: Any, plots: Sequence[Plot], names: Sequence[str], width: 
     handles = {name: plot.handles[index] for plot in plots for name, index in list_labels(plot).items()}
     columns = math.ceil(len(names) / count_lines(names, width))
     owner.legend([handles[name] for name in names], list(names), ncols=columns, columnspacing=1.5, **place)
-
-
-def _get_rank(mark: Mark) -> tuple[int, bool]:
-    """Return what legends are sorted by: the main mark first, references last, areas after the lines of their label."""
-    return {"main": 0, "": 1, "reference": 2}[mark.emphasis], KINDS[mark.kind].neutral
 
 
 Axis = Literal["x", "y"]
@@ -128,3 +127,57 @@ def _describe_axis(plot: Plot, axis: Axis) -> tuple[Any, ...]:
     if axis == "x":
         return panel.xlabel, panel.xscale, panel.xlim, tuple(plot.x.names), tuple(len(z[0]) for z in maps)
     return panel.ylabel, panel.yscale, panel.ylim, tuple(plot.y.names), tuple(len(z) for z in maps)
+
+
+class Series:
+    """The appearance of every mark of one figure."""
+
+    def __init__(self, figure: Figure) -> None:
+        self._series = _number_keys([_list_keys(panel, reference=False) for panel in figure.panels])
+        self._references = _number_keys([_list_keys(panel, reference=True) for panel in figure.panels])
+        self._total = 1 + max(self._series.values(), default=0)
+
+    def choose_appearance(self, panel: Panel, mark: Mark) -> Appearance:
+        """Return how a mark looks: grey and dashed for a reference, in the first colour and heavy for the main mark."""
+        key = _get_key(panel, mark)
+        if mark.emphasis == "reference":
+            return Appearance(GREY, dash=GREY_DASHES[self._references.get(key, 0) % len(GREY_DASHES)], width=1.3)
+        if key not in self._series:
+            return Appearance(GREY)
+        style = _pick(self._series[key], self._total)
+        return replace(style, width=2.4, dash="-") if mark.emphasis == "main" else style
+
+
+def _list_keys(panel: Panel, *, reference: bool) -> list[str]:
+    """List the keys of the series that must be told apart in a panel, the main mark first."""
+    marks = [
+        mark
+        for mark in panel.marks
+        if (mark.emphasis == "reference") == reference
+        and not KINDS[mark.kind].owns_axes
+        and (mark.label or not KINDS[mark.kind].neutral)  # a neutral one has a colour of its own where it has a label
+    ]
+    marks.sort(key=lambda mark: mark.emphasis != "main")
+    return list(dict.fromkeys(_get_key(panel, mark) for mark in marks))
+
+
+def _number_keys(panels: Sequence[Sequence[str]]) -> dict[str, int]:
+    """Give each key the first number that no key in the same panel has."""
+    numbers: dict[str, int] = {}
+    for key in dict.fromkeys(key for keys in panels for key in keys):
+        taken = {numbers.get(other) for keys in panels if key in keys for other in keys}
+        numbers[key] = next(number for number in range(len(taken) + 1) if number not in taken)
+    return numbers
+
+
+def _get_key(panel: Panel, mark: Mark) -> str:
+    """Return the label; without one the mark's place in its panel, after a character that no label begins with."""
+    return mark.label or f"\0{next(place for place, other in enumerate(panel.marks) if other is mark)}"
+
+
+def _pick(index: int, total: int) -> Appearance:
+    """Return the appearance of one of ``total`` series: a colour of its own, or of many a step of a ramp."""
+    if total <= len(SERIES):
+        return Appearance(SERIES[index], MARKERS[index], DASHES[index % len(DASHES)] if total > 3 else "-")
+    step = round(index * (len(RAMP) - 1) / (total - 1))
+    return Appearance(RAMP[step], MARKERS[index % len(MARKERS)], DASHES[index % 2], width=1.2)

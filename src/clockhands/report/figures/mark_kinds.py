@@ -6,7 +6,7 @@ import itertools
 import math
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 from matplotlib.patches import Patch
 
@@ -137,38 +137,28 @@ class HLine(MarkKind):
 
     neutral = True
     rule = True
+    axis: Literal["x", "y"] = "y"
+    """The axis of which each line stands at one value."""
 
     def draw(self, plot: Plot, mark: Mark, style: Appearance) -> Any:
-        for index, value in enumerate(mark.y):
-            at = plot.y(value)
+        draw = plot.ax.axhline if self.axis == "y" else plot.ax.axvline
+        for index, value in enumerate(getattr(mark, self.axis)):
+            at = getattr(plot, self.axis)(value)
             if has_fills(plot):
-                plot.ax.axhline(at, color=PAPER, lw=style.width + 2 * RIM, zorder=1.4)
-            line = plot.ax.axhline(at, color=style.colour, lw=style.width, ls=style.dash, zorder=1.5)
-            plot.note_line(self.describe_value(mark, index), y=at)
+                draw(at, color=PAPER, lw=style.width + 2 * RIM, zorder=1.4)
+            line = draw(at, color=style.colour, lw=style.width, ls=style.dash, zorder=1.5)
+            plot.note_line(self.describe_value(mark, index), **{self.axis: at})
         return line
 
     def describe_value(self, mark: Mark, index: int) -> str:
-        return label_values(mark, index, format_number(mark.y[index]))
+        return label_values(mark, index, format_number(getattr(mark, self.axis)[index]))
 
 
-class VLine(MarkKind):
+class VLine(HLine):
     """Vertical lines from the bottom to the top of the panel, at each ``x``."""
 
     needs = ("x",)
-    neutral = True
-    rule = True
-
-    def draw(self, plot: Plot, mark: Mark, style: Appearance) -> Any:
-        for index, value in enumerate(mark.x):
-            at = plot.x(value)
-            if has_fills(plot):
-                plot.ax.axvline(at, color=PAPER, lw=style.width + 2 * RIM, zorder=1.4)
-            line = plot.ax.axvline(at, color=style.colour, lw=style.width, ls=style.dash, zorder=1.5)
-            plot.note_line(self.describe_value(mark, index), x=at)
-        return line
-
-    def describe_value(self, mark: Mark, index: int) -> str:
-        return label_values(mark, index, format_number(mark.x[index]))
+    axis = "x"
 
 
 KINDS: dict[str, type[MarkKind]] = {

@@ -42,7 +42,8 @@ def finish(raw: bytes, name: str, targets: Sequence[Target], *, alternative: str
     root = ET.fromstring(raw)
     for metadata in root.findall(f"{{{_SVG}}}metadata"):
         root.remove(metadata)
-    _prune(root, _find_references(root))
+    values = "\n".join(value for element in root.iter() for value in element.attrib.values())
+    _prune(root, set(re.findall(r"(?m)(?:^#|url\(#)([\w.-]+)", values)))  # the ids that some attribute refers to
     for element in root.iter():
         _lighten(element)
     for symbol in root.iterfind(f".//{{{_SVG}}}defs/{{{_SVG}}}path"):
@@ -50,7 +51,12 @@ def finish(raw: bytes, name: str, targets: Sequence[Target], *, alternative: str
         symbol.attrib.pop("style", None)
     root.append(_make_hover_layer(targets))
     root.set("id", f"{make_slug(name)}-svg")
-    _set_frame(root, alternative)
+    width, height = root.get("viewBox", "0 0 0 0").split()[2:]
+    root.set("width", f"{SCALE * float(width):.0f}")
+    root.set("height", f"{SCALE * float(height):.0f}")
+    root.set("font-family", FONT)
+    root.set("role", "img")
+    root.set("aria-label", replace_controls(alternative) or "figure")
     return ET.tostring(root, encoding="unicode")
 
 
@@ -61,27 +67,15 @@ def make_file(svg: str, *, title: str = "", description: str = "", width: float 
     screens too. Its height follows.
     """
     opening, rest = svg.split(">", 1)
+    if width is not None:
+        ((across, down),) = re.findall(r' viewBox="0 0 ([\d.]+) ([\d.]+)"', opening)  # Matplotlib writes one
+        opening = re.sub(r' width="[\d.]+"', f' width="{width:g}mm"', opening)
+        opening = re.sub(r' height="[\d.]+"', f' height="{width * float(down) / float(across):.1f}mm"', opening)
     dark = "@media screen and (prefers-color-scheme: dark){" + make_dark_css() + "}"
     style = f"<style>{dark}</style>" if width is None else ""
     words = {"title": title, "desc": description}
     inserted = "".join(f"<{tag}>{escape(replace_controls(text))}</{tag}>" for tag, text in words.items() if text)
-    return f'<?xml version="1.0" encoding="utf-8"?>\n{_set_print_size(opening, width)}>{inserted}{style}{rest}\n'
-
-
-def _set_print_size(opening: str, width: float | None) -> str:
-    """Return the opening tag of an SVG with its width in millimetres, and the height that belongs to it."""
-    if width is None:
-        return opening
-    ((across, down),) = re.findall(r' viewBox="0 0 ([\d.]+) ([\d.]+)"', opening)  # Matplotlib writes one
-    height = width * float(down) / float(across)
-    opening = re.sub(r' width="[\d.]+"', f' width="{width:g}mm"', opening)
-    return re.sub(r' height="[\d.]+"', f' height="{height:.1f}mm"', opening)
-
-
-def _find_references(root: ET.Element) -> set[str]:
-    """Return the ids that some attribute refers to."""
-    values = "\n".join(value for element in root.iter() for value in element.attrib.values())
-    return set(re.findall(r"(?m)(?:^#|url\(#)([\w.-]+)", values))
+    return f'<?xml version="1.0" encoding="utf-8"?>\n{opening}>{inserted}{style}{rest}\n'
 
 
 def _prune(parent: ET.Element, kept: set[str]) -> None:
@@ -131,13 +125,3 @@ def _make_shape(target: Target) -> ET.Element:
     x, y = target.x + (target.width - width) / 2, target.y + (target.height - height) / 2
     box = {"x": f"{x:.1f}", "y": f"{y:.1f}", "width": f"{width:.1f}", "height": f"{height:.1f}"}
     return ET.Element(f"{{{_SVG}}}rect", box)
-
-
-def _set_frame(root: ET.Element, alternative: str) -> None:
-    """Set the size, the font and the description of the whole picture."""
-    width, height = root.get("viewBox", "0 0 0 0").split()[2:]
-    root.set("width", f"{SCALE * float(width):.0f}")
-    root.set("height", f"{SCALE * float(height):.0f}")
-    root.set("font-family", FONT)
-    root.set("role", "img")
-    root.set("aria-label", replace_controls(alternative) or "figure")
