@@ -144,7 +144,11 @@ def lock_folder(folder: Path, *, wait: float = WAIT) -> Iterator[None]:
     """
     from filelock import FileLock, Timeout
 
-    made = _make_folder(folder)
+    try:
+        made = not os.path.isdir(folder)  # noqa: PTH112 - unlike pathlib, False where the folder above may not be entered
+        folder.mkdir(parents=True, exist_ok=True)
+    except (OSError, ValueError) as fault:
+        raise DataError(f"cannot make the folder {folder}: {getattr(fault, 'strerror', None) or fault}") from fault
     key = (os.getpid(), threading.get_ident(), os.path.realpath(folder))
     if key in _held:
         yield
@@ -153,14 +157,22 @@ def lock_folder(folder: Path, *, wait: float = WAIT) -> Iterator[None]:
     try:
         lock.acquire()
     except Timeout as fault:
-        raise BusyError(
-            f"{folder} is in use: {_describe_holder(folder)}; wait until it ends, or choose another folder"
-        ) from fault
+        from clockhands.reading import read_json
+
+        said = "another process writes in it"
+        with contextlib.suppress(DataError, KeyError):
+            holder = read_json(folder / LOCK, DataError)
+            said = f"process {holder['process']} on {holder['host']} has written in it since {holder['since']}"
+        raise BusyError(f"{folder} is in use: {said}; wait until it ends, or choose another folder") from fault
     except OSError as fault:
         raise DataError(f"cannot write in {folder}: {fault.strerror or fault}") from fault
     _held.add(key)
     try:
-        _record_holder(folder)
+        # Who holds the folder stands in the lock, for the message that another process prints.
+        since = datetime.now().astimezone().isoformat(sep=" ", timespec="seconds")
+        content = {"process": os.getpid(), "host": socket.gethostname(), "since": since}
+        with contextlib.suppress(OSError):
+            (folder / LOCK).write_text(json.dumps(content) + "\n", "utf8")
         yield
     finally:
         _held.discard(key)
@@ -172,32 +184,3 @@ def lock_folder(folder: Path, *, wait: float = WAIT) -> Iterator[None]:
         if made:
             with contextlib.suppress(OSError):
                 folder.rmdir()
-
-
-def _make_folder(folder: Path) -> bool:
-    """Make the folder, and return whether it was not there. Raises DataError if it cannot be made."""
-    try:
-        made = not os.path.isdir(folder)  # noqa: PTH112 - unlike pathlib, False where the folder above may not be entered
-        folder.mkdir(parents=True, exist_ok=True)
-    except (OSError, ValueError) as fault:
-        raise DataError(f"cannot make the folder {folder}: {getattr(fault, 'strerror', None) or fault}") from fault
-    return made
-
-
-def _record_holder(folder: Path) -> None:
-    """Write who holds the folder into the lock, for the message that another process prints."""
-    since = datetime.now().astimezone().isoformat(sep=" ", timespec="seconds")
-    content = {"process": os.getpid(), "host": socket.gethostname(), "since": since}
-    with contextlib.suppress(OSError):
-        (folder / LOCK).write_text(json.dumps(content) + "\n", "utf8")
-
-
-def _describe_holder(folder: Path) -> str:
-    """Return who holds the lock of a folder, as the holder recorded it."""
-    from clockhands.reading import read_json
-
-    try:
-        holder = read_json(folder / LOCK, DataError)
-        return f"process {holder['process']} on {holder['host']} has written in it since {holder['since']}"
-    except (DataError, KeyError):
-        return "another process writes in it"

@@ -62,9 +62,10 @@ class ClockhandsLM(HFLM):
         trust_remote_code: bool = False,
         **options: Any,
     ) -> None:
-        position = {
-            name.removeprefix(PREFIX): _parse(options.pop(name)) for name in [*options] if name.startswith(PREFIX)
-        }
+        position = {}
+        for name in [name for name in options if name.startswith(PREFIX)]:
+            value = options.pop(name)  # of which the harness has made a number already, or a text
+            position[name.removeprefix(PREFIX)] = parse(value) if isinstance(value, str) else value
         if max_length is not None and max_length < SHORTEST:
             raise UsageError(
                 f"max_length is {max_length:,}; a text has at least {SHORTEST} tokens, so give more or leave it out"
@@ -76,8 +77,9 @@ class ClockhandsLM(HFLM):
             position=position,
             trust_remote_code=trust_remote_code,
         )
-        factor = position.get("factor")
-        length = _compute_length(opened.trained_length, factor) if max_length is None else max_length
+        length = max_length
+        if max_length is None and opened.trained_length is not None:
+            length = int(opened.trained_length * (position.get("factor") or 1))
         if length is not None and opened.max_length is not None and not SHORTEST <= length <= opened.max_length:
             raise UsageError(
                 f"max_length is {length:,}, and {pretrained} reads {SHORTEST} to {opened.max_length:,} tokens"
@@ -85,16 +87,6 @@ class ClockhandsLM(HFLM):
         super().__init__(
             pretrained=opened.model, tokenizer=opened.tokenizer, backend="causal", max_length=length, **options
         )
-
-
-def _parse(value: Any) -> Any:
-    """Return what the text of an argument stands for; the harness has made numbers of some already."""
-    return parse(value) if isinstance(value, str) else value
-
-
-def _compute_length(trained: int | None, factor: float | None) -> int | None:
-    """Return how many tokens are read at once: the trained length, times the factor by which it was made longer."""
-    return None if trained is None else int(trained * (factor or 1))
 
 
 def main() -> int:

@@ -103,7 +103,10 @@ def check_value(name: str, value: Any, type_: Any) -> list[str]:
     """Return the sentence about a value that does not fit (its name, the value, what it must be), or nothing."""
     if not fits(value, type_):
         return [f"{name} is {show_value(value)}, but must be {explain_unusable(value) or describe(type_)}"]
-    ranges = [bounds for part, bounds in _list_ranges(type_) if fits(value, part)]
+    ranges = []
+    for part in _list_members(type_):
+        bounds = next((extra for extra in getattr(part, "__metadata__", ()) if isinstance(extra, Range)), None)
+        ranges += [bounds] if fits(value, part) else []
     if ranges and not any(bounds is None or value in bounds for bounds in ranges):
         return [f"{name} is {show_value(value)}, but must be {ranges[0]}"]
     return []
@@ -141,7 +144,8 @@ def convert(value: Any, type_: Any) -> Any:
     null, for None.
     """
     parts = [_strip_annotation(part) for part in _list_members(type_)]
-    if value == "none" and type(None) in parts and not any(_is_choice(part, "none") for part in parts):
+    choices = [value for part in parts if typing.get_origin(part) is Literal for value in typing.get_args(part)]
+    if value == "none" and type(None) in parts and "none" not in choices:
         return None
     if isinstance(value, (list, tuple)):
         sequence = next((part for part in parts if typing.get_origin(part) in _SEQUENCES), None)
@@ -190,19 +194,6 @@ def _list_members(type_: Any) -> tuple[Any, ...]:
     return typing.get_args(type_) if typing.get_origin(type_) in _UNIONS else (type_,)
 
 
-def _list_ranges(type_: Any) -> list[tuple[Any, Range | None]]:
-    """Return each member of a union with the range that its annotation gives."""
-    return [
-        (part, next((extra for extra in getattr(part, "__metadata__", ()) if isinstance(extra, Range)), None))
-        for part in _list_members(type_)
-    ]
-
-
-def _is_choice(type_: Any, value: str) -> bool:
-    """Tell whether a value is one of the choices of a ``Literal``."""
-    return typing.get_origin(type_) is Literal and value in typing.get_args(type_)
-
-
 def explain_unusable(value: Any) -> str:
     """Return what to give in place of a value that no option takes, or that holds such a value; empty for any other."""
     if isinstance(value, float) and not math.isfinite(value):
@@ -248,7 +239,10 @@ def _read_options(owner: Any) -> Mapping[str, Option]:
         for base in inspect.getmro(typing.cast(type, owner))[1:]:
             meanings = {**read_docstring(base)[1], **meanings}
         hints = typing.get_type_hints(owner, include_extras=True)
-        defaults = {field.name: _get_default(field) for field in dataclasses.fields(owner)}
+        defaults = {}
+        for field in dataclasses.fields(owner):
+            made = field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
+            defaults[field.name] = MISSING if made is dataclasses.MISSING else made
     else:
         called = owner.__init__ if inspect.isclass(owner) else owner
         hints = typing.get_type_hints(called, include_extras=True)
@@ -277,13 +271,6 @@ def _flatten(option: Option) -> dict[str, Option]:
             takers.setdefault(name, []).append(f"``{kind_name}``")
             flat[name] = Option(name, own.type | None, None, f"{own.meaning} For {', '.join(takers[name])}.")
     return flat
-
-
-def _get_default(field: dataclasses.Field[Any]) -> Any:
-    """Return the default of a dataclass's field; ``MISSING`` where it has none."""
-    if field.default_factory is not dataclasses.MISSING:
-        return field.default_factory()
-    return MISSING if field.default is dataclasses.MISSING else field.default
 
 
 def defaults_of(options: Mapping[str, Option]) -> dict[str, Any]:

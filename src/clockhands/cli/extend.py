@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from clockhands.extension import Plan, Tuning
     from clockhands.findings import Findings
     from clockhands.models import LanguageModel
-    from clockhands.progress import ProgressCounter
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,40 +119,34 @@ def run(options: Options) -> int:
     """Measure how far a model reads; unless that is all, choose what makes it read further and write it."""
     validate(options)
     prepare(options)
-    if options.only:
-        return _measure(options)
+    from clockhands.extension import extend, measure_only
     from clockhands.extension.write import refuse_taken
     from clockhands.files import lock_folder
     from clockhands.progress import ProgressCounter
+    from clockhands.report import show
 
-    with lock_folder(Path(options.out)), ProgressCounter() as progress:
-        refuse_taken(Path(options.out))  # another process may have written it while this one waited
-        findings = _extend(options, progress)
-        return _show(findings, _place_page(options) / "index.html", options)
-
-
-def _measure(options: Options) -> int:
-    """Measure a model as it is; write the page, or print the findings."""
-    from clockhands.extension import measure_only
-    from clockhands.progress import ProgressCounter
-
-    model, plan = _open(options)
-    with ProgressCounter() as progress:
-        findings = measure_only(model, plan, progress)
-    page = None if options.json else _write_page(findings, options)
-    return _show(findings, page, options)
-
-
-def _extend(options: Options, progress: ProgressCounter) -> Findings:
-    """Choose what makes a model of text read further, write it, and return what was found."""
-    from clockhands.extension import extend
-
-    model, plan = _open(options)
-    if plan.longest == plan.trained:
-        raise UsageError(f"--to {options.to} is the trained length; give more, or --only measure")
-    return extend(
-        model, plan, Path(options.out), write_page=lambda findings: _write_page(findings, options), progress=progress
-    )
+    page = None
+    if options.only:
+        model, plan = _open(options)
+        with ProgressCounter() as progress:
+            findings = measure_only(model, plan, progress)
+        page = None if options.json else _write_page(findings, options)
+    else:
+        with lock_folder(Path(options.out)), ProgressCounter() as progress:
+            refuse_taken(Path(options.out))  # another process may have written it while this one waited
+            model, plan = _open(options)
+            if plan.longest == plan.trained:
+                raise UsageError(f"--to {options.to} is the trained length; give more, or --only measure")
+            findings = extend(
+                model, plan, Path(options.out), write_page=lambda made: _write_page(made, options), progress=progress
+            )
+            page = _place_page(options) / "index.html"
+    if options.json:
+        print(findings.to_json())
+    else:
+        show(findings)
+        print(f"\n{page}")
+    return 0
 
 
 def _open(options: Options) -> tuple[LanguageModel, Plan]:
@@ -162,7 +155,9 @@ def _open(options: Options) -> tuple[LanguageModel, Plan]:
     from clockhands.models import to_language_model
 
     model = to_language_model(open_model(options, {}, masked=True), "extend", masked=True)
-    trained = _find_trained(model, options)
+    trained = model.trained_length if options.trained is None else options.trained
+    if trained is None:
+        raise UsageError(f"{model.source} does not say how long its trained texts were; give --trained TOKENS")
     longest = find_longest(options.to, trained)
     documents, text = _read_text(model, options)
     plan = Plan(
@@ -170,14 +165,6 @@ def _open(options: Options) -> tuple[LanguageModel, Plan]:
         options.seed, make_tuning(options), write_command("extend", options, UNTOLD),
     )  # fmt: skip
     return model, plan
-
-
-def _find_trained(model: LanguageModel, options: Options) -> int:
-    """Return the trained length. Raises UsageError where nobody says it."""
-    trained = model.trained_length if options.trained is None else options.trained
-    if trained is None:
-        raise UsageError(f"{model.source} does not say how long its trained texts were; give --trained TOKENS")
-    return trained
 
 
 def _read_text(model: LanguageModel, options: Options) -> tuple[Sequence[str], str]:
@@ -212,15 +199,3 @@ def _write_page(findings: Findings, options: Options) -> Path:
     folder = _place_page(options)
     with report_new_folder(folder, quiet=options.json):
         return write(findings, folder)[0]
-
-
-def _show(findings: Findings, page: Path | None, options: Options) -> int:
-    """Print the verdicts and where the page is, or everything as JSON."""
-    from clockhands.report import show
-
-    if options.json:
-        print(findings.to_json())
-    else:
-        show(findings)
-        print(f"\n{page}")
-    return 0

@@ -6,7 +6,7 @@ import contextlib
 import importlib
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -76,7 +76,11 @@ def run(options: Options) -> int:
     # Drawing needs the whole run, and so does another device; a path is opened in the quickest way.
     whole = options.attention is not None or options.device is not None
     opened: Any = open_run(options.run, device=options.device) if whole else options.run
-    sentences = _get_only_sentence(_read_sentences(options)) if options.attention else _read_sentences(options)
+    sentences: Iterable[str] = _read_sentences(options)
+    if options.attention:
+        sentences = list(sentences)
+        if len(sentences) != 1:
+            raise UsageError(f"--attention draws one sentence, and {len(sentences)} were given")
     done = translate(opened, sentences, options.make_search(options.batch))
     if options.attention:
         done = iter([_draw(opened, next(done), options.attention)])
@@ -138,14 +142,6 @@ def _read_sentences(options: Options) -> Iterator[str]:
         yield from split_lines(decode_text(parts, "standard input", "utf-8", "replace"), "standard input")
         return
     yield from stream_lines(options.input, keep=False)
-
-
-def _get_only_sentence(sentences: Iterator[str]) -> list[str]:
-    """Return the one sentence there is. Raises UsageError if there are more or none, before anything is translated."""
-    texts = list(sentences)
-    if len(texts) != 1:
-        raise UsageError(f"--attention draws one sentence, and {len(texts)} were given")
-    return texts
 
 
 def _draw(opened: Run, done: Translation, path: str) -> Translation:

@@ -74,9 +74,12 @@ class ClockhandsForSeq2SeqLM(ClockhandsPreTrainedModel, CacheAwareGenerationMixi
         one attention alone; CheckpointError where labels need a start token and there is none (``shift_right``); and
         PositionError as ``Transformer.encode`` and ``Transformer.decode``.
         """
-        ids_BS = self.choose_decoder_ids(decoder_input_ids, labels)
+        if decoder_input_ids is None:
+            if labels is None:
+                raise UsageError("the decoder has nothing to read: pass decoder_input_ids or labels")
+            decoder_input_ids = shift_right(labels, self.config)
         mask_BT = check_padding_mask(decoder_attention_mask)
-        tokens = TokenBatch(ids_BS, mask_BT, decoder_position_ids, decoder_document_ids)
+        tokens = TokenBatch(decoder_input_ids, mask_BT, decoder_position_ids, decoder_document_ids)
         layer_states, encoder_layer_states = (self.make_layer_state_list(output_hidden_states) for _ in range(2))
         source = self.encode_source(
             input_ids, attention_mask, position_ids, document_ids, encoder_outputs, encoder_layer_states
@@ -84,7 +87,13 @@ class ClockhandsForSeq2SeqLM(ClockhandsPreTrainedModel, CacheAwareGenerationMixi
         cache = choose_cache(cache, past_key_values)
         if cache is None and self.wants_cache(use_cache, labels):
             cache = EncoderDecoderCache(DynamicCache(), DynamicCache())
-        states_BSD = self.decode_target(tokens, source, cache, layer_states)
+        if not isinstance(cache, EncoderDecoderCache | None):
+            raise UsageError(
+                f"the KV cache is a {type(cache).__name__}, but an encoder-decoder needs a cache for each of its "
+                "two attentions; pass EncoderDecoderCache(DynamicCache(), DynamicCache())"
+            )
+        own, cross = (None, None) if cache is None else (cache.self_attention_cache, cache.cross_attention_cache)
+        states_BSD = self.transformer.decode(tokens, source, own, cross, layer_states)
         loss, logits = self.compute_loss_and_logits(states_BSD, labels, logits_to_keep, num_items_in_batch)
         return Seq2SeqLMOutput(
             loss=loss, logits=logits, encoder_last_hidden_state=source.states_BTD, **name_cache(cache),
@@ -92,41 +101,6 @@ class ClockhandsForSeq2SeqLM(ClockhandsPreTrainedModel, CacheAwareGenerationMixi
             # ``encoder_outputs`` may lack the states of the layers: the list is then empty.
             encoder_hidden_states=to_state_tuple(encoder_layer_states or None),
         )  # fmt: skip
-
-    def choose_decoder_ids(self, ids_BS: torch.Tensor | None, labels_BS: torch.Tensor | None) -> torch.Tensor:
-        """Return the ids that the decoder reads, [B, S]: those given, or else the labels shifted to the right.
-
-        Raises UsageError where there is neither, and CheckpointError where the labels need a start token and there is
-        none.
-        """
-        if ids_BS is not None:
-            return ids_BS
-        if labels_BS is None:
-            raise UsageError("the decoder has nothing to read: pass decoder_input_ids or labels")
-        return shift_right(labels_BS, self.config)
-
-    def decode_target(
-        self,
-        tokens: TokenBatch,
-        source: EncodedSource,
-        cache: Cache | None,
-        layer_states: list[torch.Tensor] | None,
-    ) -> torch.Tensor:
-        """Compute the decoder's last states of target tokens, [B, S, D].
-
-        The states of all layers are appended to ``layer_states`` if that is a list. Raises UsageError for a cache of
-        one attention alone, and PositionError as ``Transformer.decode``.
-        """
-        if cache is None:
-            return self.transformer.decode(tokens, source, layer_states=layer_states)
-        if not isinstance(cache, EncoderDecoderCache):
-            raise UsageError(
-                f"the KV cache is a {type(cache).__name__}, but an encoder-decoder needs a cache for each of its "
-                "two attentions; pass EncoderDecoderCache(DynamicCache(), DynamicCache())"
-            )
-        return self.transformer.decode(
-            tokens, source, cache.self_attention_cache, cache.cross_attention_cache, layer_states
-        )
 
     def encode_source(
         self,

@@ -24,7 +24,6 @@ from clockhands.model.masks import has_padding_after_tokens
 from clockhands.model.stack import Stack
 from clockhands.model.transformer import Transformer
 from clockhands.schemes import Scheme
-from clockhands.shapes import Bool, Num, Tensor
 
 CACHE_NAME = "cache" if "cache" in {field.name for field in fields(CausalLMOutputWithPast)} else "past_key_values"
 """``cache`` since transformers 5.24, which takes the older name too and warns; ``past_key_values`` before."""
@@ -106,8 +105,16 @@ class ClockhandsPreTrainedModel(PreTrainedModel):
         self.transformer.initialise()
         self.transformer.restore_tables()
         for module in self.modules():
-            if isinstance(module, (Scheme, nn.LayerNorm, nn.RMSNorm)):
-                reset_missing_parameters(module)
+            if not isinstance(module, (Scheme, nn.LayerNorm, nn.RMSNorm)):
+                continue
+            own = list(module.parameters())
+            loaded = [parameter for parameter in own if getattr(parameter, "_is_hf_initialized", False)]
+            if not loaded or len(loaded) < len(own):
+                # It resets every parameter of a scheme, and does not ask whether it was loaded: those are restored.
+                kept = [parameter.clone() for parameter in loaded]
+                module.reset_parameters()
+                for parameter, value in zip(loaded, kept, strict=True):
+                    parameter.copy_(value)
 
     def get_input_embeddings(self) -> nn.Module:
         """Return the token embedding of the encoder, or of the decoder where there is no encoder."""
@@ -236,22 +243,6 @@ class CacheAwareGenerationMixin(GenerationMixin):
         return result
 
 
-def is_loaded(parameter: torch.Tensor) -> bool:
-    """Return whether transformers has filled a parameter from a checkpoint."""
-    return getattr(parameter, "_is_hf_initialized", False)
-
-
-def reset_missing_parameters(module: Scheme | nn.LayerNorm | nn.RMSNorm) -> None:
-    """Reset the parameters of a module that no checkpoint has filled, and leave the others as they are."""
-    loaded = {parameter: parameter.clone() for parameter in module.parameters() if is_loaded(parameter)}
-    if loaded and len(loaded) == len(list(module.parameters())):
-        return
-    # reset_parameters resets every parameter of a scheme, and does not ask whether it was loaded: those are restored.
-    module.reset_parameters()
-    for parameter, value in loaded.items():
-        parameter.copy_(value)
-
-
 def check_padding_mask(mask_BT: PaddingMask) -> PaddingMask:
     """Return a padding mask [B, T] as booleans, or None. Raises UsageError for a mask of any other shape."""
     if mask_BT is None:
@@ -307,12 +298,9 @@ def may_drop_keys(inputs: Mapping[str, Any], prefix: str = "") -> bool:
         return False
     if mask_BT is not None and has_padding_after_tokens(mask_BT):
         return False
-    return pos_BT is None or (pos_BT.dim() == 2 and _are_growing(pos_BT, mask_BT))
-
-
-def _are_growing(pos_BT: Num[Tensor, "B T"], mask_BT: Bool[Tensor, "B T2"] | None) -> bool:
-    """Return whether each token's position is at least 1 above that of the token before it."""
-    steps = pos_BT[:, 1:] - pos_BT[:, :-1] >= 1
+    if pos_BT is None or pos_BT.dim() != 2:
+        return pos_BT is None
+    is_growing = pos_BT[:, 1:] - pos_BT[:, :-1] >= 1
     if mask_BT is not None and mask_BT.shape == pos_BT.shape:
-        steps = steps | ~mask_BT[:, :-1]  # padding has no position
-    return bool(torch.all(steps))
+        is_growing = is_growing | ~mask_BT[:, :-1]  # padding has no position
+    return bool(torch.all(is_growing))

@@ -35,23 +35,11 @@ class InputLayer(nn.Module):
         self.norm = make_norm(config) if config.embedding_norm else None
         self.dropout = nn.Dropout(config.get_dropout("embedding"))
 
-    @torch.no_grad()
-    def reset_scale(self) -> None:
-        """Set the scale of the tokens back to √d_model if it is learned."""
-        if isinstance(self.scale, nn.Parameter):
-            nn.init.constant_(self.scale, self.initial_scale)
-
     def forward(
         self, ids_BS: Int[Tensor, "B S"], encoding_BSP: Float[Tensor, "#B S P"] | None
     ) -> Float[Tensor, "B S D"]:
-        """Embed tokens, scale them and combine them with the encoding: [B, S] to [B, S, D]."""
-        return self.combine_with_encoding(self.tokens(ids_BS) * self.scale, encoding_BSP)
-
-    def combine_with_encoding(
-        self, embedded_BSE: Float[Tensor, "B S E"], encoding_BSP: Float[Tensor, "#B S P"] | None
-    ) -> Float[Tensor, "B S D"]:
-        """Add or concatenate the encoding to scaled embeddings [B, S, d_t]; project, norm, dropout: [B, S, D]."""
-        x = embedded_BSE
+        """Embed tokens, scale them, add or concatenate the encoding; project, norm, dropout: [B, S] to [B, S, D]."""
+        x = self.tokens(ids_BS) * self.scale
         if encoding_BSP is not None and self.combine == "add":
             x = x + encoding_BSP.to(x.dtype)
         elif encoding_BSP is not None:

@@ -25,9 +25,9 @@ OUTSIDE_OF_WEIGHTS = frozenset({"encode", "rotate", "rotate_values", "rotate_bac
 
 @runtime_checkable
 class KVCache(Protocol):
-    """What a layer needs of a KV cache: the caches of transformers have it, and so has ``GrowingCache``."""
+    """What a layer needs of a KV cache; the caches of transformers have it."""
 
-    layers: list[Any]  # of transformers' classes of layers, or of ``LayerCache``
+    layers: list[Any]  # of transformers' classes of layers
 
     def update(self, key_states: Tensor, value_states: Tensor, layer_idx: int) -> tuple[Tensor, Tensor]:
         """Append keys and values [B, H, S, K] of a layer, and return all that it now holds."""

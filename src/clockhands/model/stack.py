@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import cached_property
 from typing import NamedTuple, cast
 
@@ -171,14 +170,22 @@ class Stack(nn.Module):
         that a scheme does not take.
         """
         x = self.input(ids_BS, self.encode_positions(placement.qpos_BS))
-        contexts = []
-        for layer in range(len(self.blocks)):
+        for layer, block in enumerate(self.blocks):
+            context = AttentionContext(self.schemes.get_scheme(layer), placement, cache, layer)
             cross_context = None
             if cross_placement is not None and self.cross_schemes is not None:
                 scheme = self.cross_schemes.get_scheme(layer)
                 cross_context = AttentionContext(scheme, cross_placement, cross_cache, layer)
-            contexts.append((AttentionContext(self.schemes.get_scheme(layer), placement, cache, layer), cross_context))
-        return self.run_blocks(x, contexts, None if source is None else source.states_BTD, layer_states)
+            if self.position_config.every_layer and layer:  # the first layer has the encoding already
+                encoding_BSD = context.scheme.encode(placement.qpos_BS, layer)
+                x = x if encoding_BSD is None else x + encoding_BSD.to(x.dtype)
+            if layer_states is not None:
+                layer_states.append(x)
+            x = block(x, context, None if source is None else source.states_BTD, cross_context)
+        x = x if self.norm is None else self.norm(x)
+        if layer_states is not None:
+            layer_states.append(x)
+        return x
 
     def encode_positions(self, pos_BS: Positions) -> Float[Tensor, "#B S P"] | None:
         """Compute the encoding of positions that the input layer combines with the tokens; None if there is none.
@@ -187,35 +194,3 @@ class Stack(nn.Module):
         """
         # Rows that are the same memory (an expanded tensor) share one encoding; values are not compared.
         return self.schemes.at_input.encode(take_shared_row(pos_BS))
-
-    def run_blocks(
-        self,
-        x_BSD: Float[Tensor, "B S D"],
-        contexts: Sequence[tuple[AttentionContext, AttentionContext | None]],
-        source_BTD: Float[Tensor, "B T D"] | None = None,
-        layer_states: list[Tensor] | None = None,
-    ) -> Float[Tensor, "B S D"]:
-        """Run all layers and the last norm: [B, S, D] to [B, S, D].
-
-        ``contexts``: those of self-attention and of cross-attention for each layer. ``source_BTD``: the states that
-        cross-attention reads. The input of every layer and the last states are appended to ``layer_states`` if that is
-        a list. Raises PositionError for positions that a scheme does not take.
-        """
-        x = x_BSD
-        for layer, (block, (context, cross_context)) in enumerate(zip(self.blocks, contexts, strict=True)):
-            if self.position_config.every_layer and layer:
-                x = self.add_encoding_again(x, context.scheme, context.placement.qpos_BS, layer)
-            if layer_states is not None:
-                layer_states.append(x)
-            x = block(x, context, source_BTD, cross_context)
-        x = x if self.norm is None else self.norm(x)
-        if layer_states is not None:
-            layer_states.append(x)
-        return x
-
-    def add_encoding_again(
-        self, x_BSD: Float[Tensor, "B S D"], scheme: Scheme, pos_BS: Positions, layer: int
-    ) -> Float[Tensor, "B S D"]:
-        """Add the encoding to the input of a layer, [B, S, D], with ``every_layer``; the first one has it already."""
-        encoding_BSD = scheme.encode(pos_BS, layer)
-        return x_BSD if encoding_BSD is None else x_BSD + encoding_BSD.to(x_BSD.dtype)

@@ -36,9 +36,3 @@ class EncodedSource:
     positions_BT: KeyPositions
     mask_BT: Bool[Tensor, "B T"] | None = None
     documents_BT: Int[Tensor, "B T"] | None = None
-
-    def select(self, rows: Int[Tensor, " N"]) -> EncodedSource:
-        """Return these rows of the batch, in this order."""
-        mask = None if self.mask_BT is None else self.mask_BT[rows]
-        documents = None if self.documents_BT is None else self.documents_BT[rows]
-        return EncodedSource(self.states_BTD[rows], self.positions_BT[rows], mask, documents)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 
 import torch
@@ -30,49 +30,6 @@ from clockhands.schemes.scheme import Positions
 from clockhands.shapes import Float, Tensor
 
 
-def list_initialisers(
-    model: nn.Module, config: TransformerConfig, tied: Collection[str], *, schemes: bool = False
-) -> Iterator[tuple[str, Callable[[], object]]]:
-    """Yield the name of every module of a model that draws parameters, and the function that draws them.
-
-    With ``initialisation`` "paper" embeddings are drawn from N(0, 1/d_model), so that tokens times √d_model have
-    channels of variance 1; with "normal02" from N(0, 0.02²), with "unit" from N(0, 1), with "xavier" from Xavier's
-    uniform distribution (Glorot & Bengio 2010).
-
-    ``tied``: names of the parameters whose matrix belongs to another one (``Transformer.map_tied_parameters``).
-    ``schemes``: whether schemes, which initialise themselves at construction, are among the modules. A composition is
-    yielded first and draws all its parts; then each part is yielded and drawn again. So where a caller seeds every draw
-    by the name (``comparison.initial_weights``), the values of a part follow from its own name.
-    """
-    ids_in_schemes = {id(part) for module in model.modules() if isinstance(module, Scheme) for part in module.modules()}
-    # A tied matrix is initialised as an embedding: drawn again as an output layer, it would be overwritten.
-    tied_modules = {name.rpartition(".")[0] for name in tied}
-    for name, module in model.named_modules():
-        if isinstance(module, Scheme) and schemes:
-            yield name, module.reset_parameters
-        elif id(module) in ids_in_schemes:
-            continue
-        elif name in tied_modules:
-            yield name, partial(zero_bias, module)
-        elif isinstance(module, nn.Embedding):
-            std = {"normal02": 0.02, "unit": 1.0}.get(config.initialisation, config.d_model**-0.5)
-            draw = nn.init.xavier_uniform_ if config.initialisation == "xavier" else partial(nn.init.normal_, std=std)
-            yield name, partial(draw, module.weight)
-        elif isinstance(module, nn.Linear):
-            yield name, partial(initialise_linear, module, config)
-        elif isinstance(module, InputLayer):
-            yield name, module.reset_scale
-
-
-def copy_tables(source: nn.Module, target: nn.Module) -> None:
-    """Copy the buffers of ``source`` that no checkpoint holds to ``target``, an equal module, on its device."""
-    for path, module in source.named_modules():
-        target_module = target.get_submodule(path)
-        for name in module._non_persistent_buffers_set:
-            table, old_table = getattr(module, name), getattr(target_module, name)
-            setattr(target_module, name, None if table is None else table.to(old_table.device, copy=True))
-
-
 @torch.no_grad()
 def zero_bias(module: nn.Module) -> None:
     """Set the bias of a module to zero if it has one."""
@@ -90,25 +47,15 @@ def initialise_linear(module: nn.Linear, config: TransformerConfig) -> None:
     if config.initialisation == "normal02":
         nn.init.normal_(module.weight, std=0.02)
     else:
-        for rows, weight_OI in split_projections(module):
+        widths = module.widths if isinstance(module, FusedLinear) else (module.out_features,)
+        # Projections of equally many rows are drawn as one matrix.
+        weights = module.weight.split(widths) if len(set(widths)) > 1 else [module.weight]
+        for rows, weight_OI in zip(widths, weights, strict=False):
+            # transformers marks the parameters that a checkpoint has filled, and torch.nn.init leaves them alone.
+            weight_OI.__dict__.update(module.weight.__dict__)
             bound = math.sqrt(6 / (module.in_features + rows))
             nn.init.uniform_(weight_OI, -bound, bound)
     zero_bias(module)
-
-
-def split_projections(module: nn.Linear) -> list[tuple[int, Float[Tensor, "O I"]]]:
-    """Split a linear layer into its projections: the number of rows and the weight of each.
-
-    Where all have equally many rows, one entry with the weight of the layer stands for all.
-    """
-    widths = module.widths if isinstance(module, FusedLinear) else (module.out_features,)
-    if len(set(widths)) == 1:
-        return [(widths[0], module.weight)]
-    weights = module.weight.split(widths)
-    for weight_OI in weights:
-        # transformers marks the parameters that a checkpoint has filled, and then torch.nn.init leaves them alone.
-        weight_OI.__dict__.update(module.weight.__dict__)
-    return list(zip(widths, weights, strict=True))
 
 
 class OutputTransform(nn.Module):
@@ -208,9 +155,34 @@ class Transformer(nn.Module):
     def list_initialisers(self, *, schemes: bool = False) -> Iterator[tuple[str, Callable[[], object]]]:
         """Yield the name of every module that draws parameters, and the function that draws them.
 
-        ``schemes``: whether schemes are among them.
+        With ``initialisation`` "paper" embeddings are drawn from N(0, 1/d_model), so that tokens times √d_model have
+        channels of variance 1; with "normal02" from N(0, 0.02²), with "unit" from N(0, 1), with "xavier" from Xavier's
+        uniform distribution (Glorot & Bengio 2010).
+
+        ``schemes``: whether schemes, which initialise themselves at construction, are among the modules. A composition
+        is yielded first and draws all its parts; then each part is yielded and drawn again. So where a caller seeds
+        every draw by the name, the values of a part follow from its own name.
         """
-        return list_initialisers(self, self.config, self.map_tied_parameters(), schemes=schemes)
+        config, owners = self.config, [module for module in self.modules() if isinstance(module, Scheme)]
+        ids_in_schemes = {id(part) for owner in owners for part in owner.modules()}
+        # A tied matrix is initialised as an embedding: drawn again as an output layer, it would be overwritten.
+        tied_modules = {name.rpartition(".")[0] for name in self.map_tied_parameters()}
+        for name, module in self.named_modules():
+            if isinstance(module, Scheme) and schemes:
+                yield name, module.reset_parameters
+            elif id(module) in ids_in_schemes:
+                continue
+            elif name in tied_modules:
+                yield name, partial(zero_bias, module)
+            elif isinstance(module, nn.Embedding):
+                std = {"normal02": 0.02, "unit": 1.0}.get(config.initialisation, config.d_model**-0.5)
+                is_xavier = config.initialisation == "xavier"
+                draw = nn.init.xavier_uniform_ if is_xavier else partial(nn.init.normal_, std=std)
+                yield name, partial(draw, module.weight)
+            elif isinstance(module, nn.Linear):
+                yield name, partial(initialise_linear, module, config)
+            elif isinstance(module, InputLayer) and isinstance(module.scale, nn.Parameter):
+                yield name, partial(nn.init.constant_, module.scale, module.initial_scale)
 
     @torch.no_grad()
     def restore_tables(self) -> None:
@@ -225,7 +197,11 @@ class Transformer(nn.Module):
             with torch.device("cpu"), torch.random.fork_rng(devices=[]):
                 restored = self.config.build_schemes(side)
             for source, scheme in zip(restored.modules, schemes, strict=True):
-                copy_tables(source, scheme)
+                for path, module in source.named_modules():
+                    target = scheme.get_submodule(path)
+                    for name in module._non_persistent_buffers_set:
+                        table, old_table = getattr(module, name), getattr(target, name)
+                        setattr(target, name, None if table is None else table.to(old_table.device, copy=True))
 
     def encode(self, tokens: TokenBatch, layer_states: list[Tensor] | None = None) -> EncodedSource:
         """Encode a source: the encoder's last states, [B, T, D], with positions and mask.
