@@ -18,7 +18,7 @@ from clockhands.explanation import compare, convert, read_positions
 from clockhands.explanation.filled import load_families
 from clockhands.explanation.huggingface import read_huggingface
 from clockhands.explanation.huggingface_rotation import LABELS
-from clockhands.explanation.llama_cpp import apply_llama_flags
+from clockhands.explanation.llama_cpp_settings import apply_llama_flags
 from tests.explanation.modules import rotary_modules
 from tests.explanation.test_filled import read_by_transformers
 from tests.explanation.test_llama_cpp import by_llama_cpp
@@ -84,9 +84,9 @@ def test_kinds_of_layers_go_only_where_they_can_be_said() -> None:
     assert (
         compare(gemma, read_huggingface({**again, **json.loads(convert(gemma, "hf4"))}, "f", "transformers4")) is None
     )
-    for form in ("vllm", "gguf", "llama.cpp"):
-        with pytest.raises(ConfigError, match="one rotation for all layers"):
-            convert(gemma, form)
+    with pytest.raises(ConfigError, match="one rotation for all layers"):
+        convert(gemma, "vllm")
+    assert "gemma3.rope.freq_base_swa = 10000" in convert(gemma, "gguf")
 
 
 @pytest.mark.parametrize("name", ["smollm3", "llama4_text", "cohere2", "beam"])
@@ -224,7 +224,7 @@ def test_what_no_key_of_gguf_says_is_refused() -> None:
     for raw, told in (
         (
             {"model_type": "smollm3", "no_rope_layer_interval": 2},
-            "no key of llama.cpp says that 18 layers do not rotate",
+            "keys of llama.cpp's smollm3 mean these positions .of layer 1: the layer does not rotate against rotates",
         ),
         ({"model_type": "helium"}, r"llama\.cpp has no architecture for 'helium'"),
         ({"model_type": "llama", "rope_scaling": {**RULES["yarn"], "truncate": False}}, "always rounds the bounds"),

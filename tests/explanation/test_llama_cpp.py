@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 from clockhands.errors import CheckpointError, UsageError
 from clockhands.explanation import compare, read_positions
 from clockhands.explanation.huggingface import read_huggingface
-from clockhands.explanation.llama_cpp import apply_llama_flags, read_gguf
+from clockhands.explanation.llama_cpp import read_gguf
+from clockhands.explanation.llama_cpp_settings import apply_llama_flags
 
 
 def write(
@@ -166,11 +167,14 @@ def test_half_a_ramp_by_hand(tmp_path: Path) -> None:
     assert rotation.amplitude == pytest.approx(1 + 0.1 * np.log(16))
 
 
-def test_keys_that_llama_cpp_asks_for_in_the_code_of_a_few_are_told(tmp_path: Path) -> None:
+def test_keys_that_llama_cpp_asks_for_in_the_code_of_a_few_change_nothing_elsewhere(tmp_path: Path) -> None:
     few = {"rope_scaling_yarn_beta_fast": 16.0}
-    assert read_gguf(write(tmp_path / "a.gguf", "mistral3", **YARN, **few)).notes == ()
-    note = read_gguf(write(tmp_path / "b.gguf", "qwen3", **YARN, **few)).notes[0]
-    assert "own code for 'qwen3' does not ask for yarn_beta_fast" in note
+    plain = read_gguf(write(tmp_path / "a.gguf", "mistral3", **YARN))
+    asked = read_gguf(write(tmp_path / "b.gguf", "mistral3", **YARN, **few))
+    assert asked.unread == () and compare(plain, asked) is not None
+    other = read_gguf(write(tmp_path / "c.gguf", "qwen3", **YARN, **few))
+    assert other.unread == ("rope.scaling.yarn_beta_fast",)
+    assert compare(other, read_gguf(write(tmp_path / "d.gguf", "qwen3", **YARN))) is None
 
 
 def test_lists_of_longrope_are_in_two_tensors(tmp_path: Path) -> None:
@@ -198,8 +202,9 @@ def test_layers_with_a_window_of_olmo_3_are_not_scaled(tmp_path: Path) -> None:
 
 def test_windows_are_listed_or_known_from_the_code(tmp_path: Path) -> None:
     listed = read_gguf(
-        write(tmp_path / "a.gguf", layers=4, sliding_window=512, sliding_window_pattern=[True, True, False, True])
-    )
+        write(tmp_path / "a.gguf", "gemma2", layers=4, sliding_window=512,
+              sliding_window_pattern=[True, True, False, True])
+    )  # fmt: skip
     assert [layer.window for layer in listed.layers] == [512, 512, None, 512]
     gemma = read_gguf(
         write(tmp_path / "b.gguf", "gemma3", layers=6, sliding_window=512, rope_freq_base=1e6,

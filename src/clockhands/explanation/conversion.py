@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NoReturn
 
 from clockhands.errors import CheckpointError, ConfigError, UsageError, describe_unknown
-from clockhands.explanation.difference import compare, compute_scale
+from clockhands.explanation.difference import compare
 from clockhands.explanation.huggingface import PROGRAMS, read_huggingface
 from clockhands.explanation.huggingface_rotation import LABELS
-from clockhands.explanation.llama_cpp import find_architecture, list_llama_keys, read_llama_keys, write_llama_flags
+from clockhands.explanation.llama_cpp import find_architecture, read_settings
+from clockhands.explanation.llama_cpp_settings import list_settings, write_llama_flags
 from clockhands.explanation.rotation import Rotation, temperature_of
 from clockhands.explanation.table import Positions
 
@@ -202,56 +202,68 @@ def _write_for_sglang(positions: Positions) -> str:
     return f"--json-model-override-args '{overrides}'{length}"
 
 
-def _list_keys_of_gguf(positions: Positions, program: str) -> tuple[str, dict[str, float | int | str]]:
-    """Return llama.cpp's name of an architecture, and the keys of GGUF that mean the same there as these positions."""
-    rotation = _get_only_rotation(positions, program)
-    still = [index for index, layer in enumerate(positions.layers) if layer.attends and layer.rotation is None]
-    windowless = [index for index, layer in enumerate(positions.layers) if layer.window is None]
-    every_fourth = list(range(3, len(positions.layers), 4))
-    in_code = {"smollm3": every_fourth, "llama4": every_fourth}
-    in_code |= dict.fromkeys(("cohere2", "exaone4"), windowless)
-    if still and still != in_code.get(find_architecture(positions.model) or ""):
-        _refuse(f"no key of llama.cpp says that {len(still)} layers do not rotate")
+def _read_as_llama_cpp(positions: Positions) -> tuple[str, dict[str, Any]]:
+    """Return llama.cpp's name of an architecture, and the settings of a GGUF file that mean the same there.
+
+    Raises ConfigError where llama.cpp would read other positions of them, or takes them from tensors alone.
+    """
+    name = find_architecture(positions.model or "llama")
+    if name is None:
+        _refuse(f"llama.cpp has no architecture for {positions.model!r}")
+    rotation = positions.rotations()[0]
     lists = {"llama3": ("Llama 3's rule", "rope_freqs.weight"), "longrope": ("LongRoPE", "rope_factors_long.weight, …")}
     if rotation.rule in lists or rotation.factors:
         what, tensor = lists.get(rotation.rule, ("these frequencies", "rope_freqs.weight"))
         _refuse(f"llama.cpp takes the factors of {what} from tensors ({tensor}), not from keys or flags")
-    name = find_architecture(positions.model or "llama")
-    if name is None:
-        _refuse(f"llama.cpp has no architecture for {positions.model!r}")
     try:
-        keys = list_llama_keys(rotation)
+        values, tensors = list_settings(positions, name)
+        again = read_settings(values, tensors, "what llama.cpp reads")
     except CheckpointError as fault:
         _refuse(str(fault))
-    again = read_llama_keys(keys, name, rotation)
-    for what, here, there in (
-        ("factor of the logits", [compute_scale(rotation)], [compute_scale(again)]),
-        ("frequencies", rotation.frequencies(), again.frequencies()),
-    ):
-        if not all(math.isclose(a, b, rel_tol=1e-6) for a, b in zip(here, there, strict=True)):
-            _refuse(f"no key makes llama.cpp's {name} compute the same {what}")
-    return name, keys
+    _refuse_other(positions, again, f"no keys of llama.cpp's {name} mean these positions")
+    return name, values
+
+
+def _refuse_other(positions: Positions, again: Positions, what: str) -> None:
+    """Raise ConfigError where a program would read other positions."""
+    difference = compare(dataclasses.replace(positions, strange=()), dataclasses.replace(again, strange=()))
+    if difference is not None:
+        of = "" if difference.layer is None else f"of layer {difference.layer}: "
+        causes = "; ".join(f"{field} {here} against {there}" for field, here, there in difference.causes)
+        _refuse(f"{what} ({of}{difference.what}{': ' * bool(causes)}{causes})")
+
+
+STRUCTURE = ("general.architecture", "block_count", "attention.key_length")
+"""Settings of a GGUF file that its weights need, and that say nothing new of positions."""
 
 
 def _write_gguf(positions: Positions) -> str:
     """Write keys of a GGUF file, one a line; windows too, and the claimed length."""
-    name, keys = _list_keys_of_gguf(positions, "a GGUF file without a list of layers")
-    windows = [layer.window for layer in positions.layers]
-    entries: dict[str, Any] = {"context_length": positions.claimed_length} if positions.claimed_length else {}
-    entries |= keys
-    if len(set(windows) - {None}) > 1:
-        _refuse("a GGUF file has one window for all layers that have any")
-    if any(windows):
-        entries["attention.sliding_window"] = max(filter(None, windows))
-        entries |= {} if all(windows) else {"attention.sliding_window_pattern": json.dumps([bool(w) for w in windows])}
-    shown = {key: f"{value:.10g}" if isinstance(value, float) else value for key, value in entries.items()}
-    return "\n".join(f"{name}.{key} = {value}" for key, value in shown.items())
+    name, values = _read_as_llama_cpp(positions)
+    shown = {key: f"{value:.10g}" if isinstance(value, float) else value for key, value in values.items()}
+    shown = {key: json.dumps(value) if isinstance(value, list) else value for key, value in shown.items()}
+    return "\n".join(
+        f"{key} = {value}" for key, value in shown.items() if key.removeprefix(f"{name}.") not in STRUCTURE
+    )
 
 
 def _write_llama_flags(positions: Positions) -> str:
     """Write flags of llama.cpp."""
-    name, keys = _list_keys_of_gguf(positions, "llama.cpp's flags")
-    return write_llama_flags(keys, name)
+    name, values = _read_as_llama_cpp(positions)
+    rotations = {
+        key.removeprefix(f"{name}."): value for key, value in values.items() if key.startswith(f"{name}.rope.")
+    }
+    flags = write_llama_flags(rotations, name)
+    # Over a file that says nothing of how it rotates, the flags must say the same.
+    bare = {
+        key: value
+        for key, value in values.items()
+        if not key.startswith(f"{name}.rope.scaling.") and key != f"{name}.rope.freq_base"
+    }
+    _refuse_other(
+        positions, read_settings(bare, {}, "what llama.cpp reads", flags), "no flags of llama.cpp mean these positions"
+    )
+    return flags
 
 
 FORMATS: dict[str, Callable[[Positions], str]] = {

@@ -1,6 +1,7 @@
-"""What llama.cpp makes of a GGUF file and of its flags; and the keys and flags by which it is told a rotation.
+"""What llama.cpp makes of the settings of a GGUF file, and of its flags.
 
-The rule is that of its ``llama_context``, ``rope_yarn`` and ``load_hparams``. Of tensors, lists of factors are read.
+The rules are those of its binding 0.3.36: ``llama_context``, ``rope_yarn``, and ``load_arch_hparams`` of each
+architecture.
 """
 
 from __future__ import annotations
@@ -11,24 +12,19 @@ import functools
 import json
 import math
 import re
-import struct
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from clockhands.errors import CheckpointError, UsageError, show_value
 from clockhands.explanation.filled import POSITION
+from clockhands.explanation.gguf import FACTORS, read_metadata
 from clockhands.explanation.numbers import Flags, check_count, check_layers, check_number, split_command
 from clockhands.explanation.rotation import Pairing, Rotation, temperature_of
 from clockhands.explanation.table import Layer, Positions
 
-# The formats of values by their number in the file (ggml/docs/gguf.md); 8 is a text, 9 a list.
-FORMATS = {0: "<B", 1: "<b", 2: "<H", 3: "<h", 4: "<I", 5: "<i", 6: "<f", 7: "<?", 10: "<Q", 11: "<q", 12: "<d"}
-MOST_ENTRIES, LONGEST_TEXT, LONGEST_LIST = 100_000, 1 << 26, 1 << 24
-FACTORS = ("rope_freqs.weight", "rope_factors_short.weight", "rope_factors_long.weight")
-"""Tensors by which plain frequencies are divided: on texts of every length; up to the original length, and beyond."""
 NAMES = {
     "base": "rope.freq_base", "channels": "rope.dimension_count", "rule": "rope.scaling.type",
     "factor": "rope.scaling.factor", "original_length": "rope.scaling.original_context_length",
@@ -45,8 +41,15 @@ BESIDE = "rope.scaling.yarn_attn_factor"
 """A factor of the amplitude that counts only where the ramp of YaRN does not."""
 IN_CODE = ("yarn_ext_factor", "yarn_attn_factor", "yarn_beta_fast", "yarn_beta_slow", "yarn_log_multiplier")
 """Keys of ``rope.scaling`` that converters write for all architectures, and llama.cpp asks for in the code of a few."""
+BETAS = {"beta_fast": 32.0, "beta_slow": 1.0}
+"""The bounds of YaRN's ramp in turns that llama.cpp takes where nothing gives others."""
 WITHOUT_EFFECT = ("rope.scaling.finetuned",)
-"""Keys about position that llama.cpp reads and does nothing with."""
+"""Keys about position that llama.cpp reads and does nothing with, but for `SWITCHED`."""
+SWITCHED = ("granite", "granitemoe", "granitehybrid")
+"""Architectures that rotate nothing where ``rope.scaling.finetuned`` is false."""
+WINDOW_KEYS = ("attention.sliding_window", "attention.sliding_window_pattern", "attention.key_length_swa",
+               "rope.dimension_count_swa", "rope.freq_base_swa")  # fmt: skip
+"""Keys that mean something of architectures with windows alone."""
 DEEPSEEK = ("deepseek2", "deepseek32")
 """Architectures that multiply all logits by the square of YaRN's amplitude; their log multiplier stands as a tenth."""
 
@@ -55,9 +58,15 @@ DEEPSEEK = ("deepseek2", "deepseek32")
 def load_llama_facts() -> dict[str, Any]:
     """Return what is in llama.cpp's code, not in its files.
 
-    ``halves``: architectures whose channels are paired in halves (its type NEOX; the others are interleaved, NORM).
-    ``window_patterns``: every how many layers one has no window. ``local_bases``: bases of layers with a window;
-    ``plain_windows``: architectures whose layers with a window are never scaled. ``yarn``: which ask for `IN_CODE`.
+    ``architectures``: all that it knows; ``converted``: by transformers' name, where its converter gives another one.
+    ``halves``: those whose channels are paired in halves (its types NEOX and MROPE; the others are interleaved, NORM).
+    ``unrotated``: those that rotate nothing, and what they have; ``unrotated_every``: every how many layers one rotates
+    nothing. ``yarn``: which ask for `IN_CODE`. ``windows``: those that have windows, with ``every`` how many layers one
+    without (0: none; absent: the file must list them), ``first_full`` of each turn instead of the last; the ``size``
+    where the file gives none, or one ``fixed`` or of a ``chunk``; the ``only`` number of layers that has them;
+    ``both_sides``: half of it on each side. ``unrotated``: layers without a window rotate nothing. ``local``: what
+    layers with one rotate by: as all others (absent), by what the file says and no flag (trained), so and not scaled
+    (unscaled), or by the base alone (plain); ``base`` where the file gives none for them.
     """
     facts: dict[str, Any] = json.loads(resources.files(__package__).joinpath("llama_cpp.json").read_text("utf8"))
     return facts
@@ -76,6 +85,10 @@ class _Keys:
         self.used.add(f"{self.model}.{key}")
         return self.values.get(f"{self.model}.{key}")
 
+    def get_unasked(self, key: str) -> Any:
+        """Return the value of a key that nothing asked for."""
+        return None if f"{self.model}.{key}" in self.used else self.values.get(f"{self.model}.{key}")
+
     def number(self, key: str, default: float, least: float = -math.inf) -> float:
         value = self.get(key)
         return default if value is None else check_number(value, f"{self.model}.{key}", self.source, least)
@@ -91,6 +104,7 @@ class _Keys:
             (key.removeprefix(start), show_value(value))
             for key, value in sorted(self.values.items())
             if key.startswith((f"{start}rope.", f"{start}attention.")) and key not in self.used
+            if key.removeprefix(start) not in WINDOW_KEYS
             if POSITION.search(key.removeprefix(start)) and key.removeprefix(start) not in WITHOUT_EFFECT
         )
 
@@ -98,11 +112,14 @@ class _Keys:
 def find_architecture(model_type: str) -> str | None:
     """Return llama.cpp's name of an architecture of transformers; None if it has none."""
 
-    def plain(name: str) -> str:
-        return re.sub("[_-]", "", name.removesuffix("_text"))
+    facts = load_llama_facts()
+    name = model_type.removesuffix("_text")
 
-    known = load_llama_facts()["architectures"]
-    return next((name for name in known if plain(name) == plain(model_type)), None)
+    def plain(text: str) -> str:
+        return re.sub("[_-]", "", text)
+
+    same = (known for known in facts["architectures"] if plain(known) == plain(name))
+    return facts["converted"].get(name) or next(same, None)
 
 
 def read_gguf(path: Path, flags: str = "") -> Positions:
@@ -110,83 +127,163 @@ def read_gguf(path: Path, flags: str = "") -> Positions:
 
     Raises CheckpointError for a file that is damaged or is no GGUF, UsageError for other flags.
     """
-    values, tensors = _read_metadata(path)
-    source, model = str(path), str(values.get("general.architecture", ""))
+    values, tensors = read_metadata(path)
+    return read_settings(values, tensors, str(path), flags)
+
+
+def read_settings(
+    values: Mapping[str, Any], tensors: Mapping[str, tuple[float, ...]], source: str, flags: str = ""
+) -> Positions:
+    """Read settings by their keys in a GGUF file, and lists of factors by the names in ``FACTORS``."""
+    model = str(values.get("general.architecture", ""))
+    ignored = _list_ignored(values, model)
+    values = {key: value for key, value in values.items() if key.removeprefix(f"{model}.rope.scaling.") not in ignored}
     keys = _Keys(values, source, model)
     heads = keys.get("attention.head_count")
     heads = heads[0] if isinstance(heads, list) and heads else heads
     heads = 1 if heads is None else check_count(heads, f"{model}.attention.head_count", source)
     width = keys.count("attention.key_length") or int(keys.number("embedding_length", 0, 0)) // heads
     channels = keys.count("rope.dimension_count", width, least=0) or 0
-    rotation = make_llama_rotation(keys, width, channels, tensors) if channels >= 2 else None
     count = check_layers(keys.number("block_count", 1), f"{model}.block_count", source)
-    window = keys.count("attention.sliding_window", least=0) or None
-    local = _make_local_rotation(rotation, keys)
-    pattern = keys.get("attention.sliding_window_pattern")
-    has_window = _list_windows(pattern, model, count) if window else [False] * count
-    if flags and rotation is not None:
-        entries, origin = _parse_flags(flags, model)
-        keys = _Keys({**values, **entries}, source, model, keys.used)
-        rotation = make_llama_rotation(keys, width, channels, tensors)
+    entries, origin = parse_flags(flags, model)
+    given = _Keys({**values, **entries}, source, model, keys.used)
+    entry = _find_other_entry(keys, count)
+    rotation = make_llama_rotation(given, width, channels, tensors) if channels >= 2 and not entry else None
+    if rotation is not None:
         rotation = dataclasses.replace(rotation, origin={**rotation.origin, **origin})
-        if all(has_window):
-            local = rotation
     claimed = keys.count("context_length", least=0) or None
-    temperature = _describe_temperature(keys)
-    written = [key for key in IN_CODE if values.get(f"{model}.rope.scaling.{key}") is not None]
-    written = [key for key in written if key not in load_llama_facts()["yarn"].get(model, ())]
-    note = f"llama.cpp's own code for {model!r} does not ask for {', '.join(written)}; here they count as the file says"
+    layers = tuple(_make_layers(keys, given, rotation, tensors, count))
+    windows = [key for key in WINDOW_KEYS if keys.get_unasked(key)]
     return Positions(
         source=f"{source} {flags}".rstrip(),
         program="llama.cpp",
         model=model,
-        layers=tuple(
-            Layer("sliding_attention", local, window, temperature=temperature)
-            if inside
-            else Layer("full_attention", rotation, temperature=temperature)
-            for inside in has_window
-        ),
+        layers=layers,
+        entry=entry,
         trained_length=keys.count("rope.scaling.original_context_length") or claimed,
         claimed_length=claimed,
-        notes=(note,) if written else (),
+        notes=tuple(_list_notes(values, model)),
+        unread=(*windows, *(f"rope.scaling.{key}" for key in ignored)),
         strange=keys.list_unread(),
     )
 
 
-def _describe_temperature(keys: _Keys) -> str:
-    """Describe the factor of queries by position that Mistral's converter writes; empty where there is none."""
-    scale, length = keys.number("attention.temperature_scale", 0.0), keys.get("attention.temperature_length")
-    length = length or keys.get("rope.scaling.original_context_length")
-    if not scale:
-        return ""
-    return f"queries × (1 + {scale:g} ln(1 + ⌊p/{length}⌋)) at position p"
+def _list_ignored(values: Mapping[str, Any], model: str) -> list[str]:
+    """Return keys of ``IN_CODE`` that a file sets, and llama.cpp does not ask for in this architecture."""
+    asked = load_llama_facts()["yarn"].get(model, ())
+    return [key for key in IN_CODE if key not in asked and f"{model}.rope.scaling.{key}" in values]
 
 
-def _list_windows(pattern: Any, model: str, count: int) -> list[bool]:
+def _list_notes(values: Mapping[str, Any], model: str) -> Iterator[str]:
+    """Yield what the reader should know of an architecture."""
+    if model == "laguna" and any(f"laguna.rope.scaling.{key}" in values for key in IN_CODE):
+        yield "ik_llama.cpp asks for the keys yarn_* of 'laguna', and they count here; llama.cpp 0.3.36 does not"
+    if model not in load_llama_facts()["architectures"]:
+        yield f"llama.cpp has no architecture {model!r}; it is read as a Llama would be"
+
+
+def _find_other_entry(keys: _Keys, count: int) -> str:
+    """Return how positions enter where llama.cpp rotates nothing; empty if it rotates."""
+    has = load_llama_facts()["unrotated"].get(keys.model, "")
+    if keys.model == "baichuan" and count == 40:  # Baichuan 13B, which it knows by its number of layers
+        has = "ALiBi"
+    switch = keys.get("rope.scaling.finetuned") if keys.model in SWITCHED else None
+    if switch is False:
+        return "no rotation (rope.scaling.finetuned is false)"
+    return f"no rotation that llama.cpp has for {keys.model!r}: {has}" if has else ""
+
+
+def _make_layers(
+    keys: _Keys, given: _Keys, rotation: Rotation | None, tensors: Mapping[str, tuple[float, ...]], count: int
+) -> Iterator[Layer]:
+    """Yield every layer with its rotation and how far it sees. ``keys`` are the file's, ``given`` those under flags."""
+    facts = load_llama_facts()
+    windows, every = facts["windows"].get(keys.model), facts["unrotated_every"].get(keys.model, 0)
+    size = _find_window(keys, windows, count) if windows else 0
+    inside = _list_windows(keys, windows, count) if size else [False] * count
+    local = _make_local_rotation(keys, given, rotation, tensors, windows) if size else rotation
+    if keys.model == "step35" and rotation is not None:  # its layers without a window rotate half of what the file says
+        rotation = dataclasses.replace(rotation, channels=rotation.channels // 2)
+    temperature = _describe_temperature(keys, size)
+    for layer in range(count):
+        if inside[layer]:
+            turns = None if every and (layer + 1) % every == 0 else local
+            kind, window, chunk = (
+                ("chunked_attention", None, size) if "chunk" in windows else ("sliding_attention", size, None)
+            )
+            yield Layer(kind, turns, window, chunk, temperature if keys.model != "llama4" else "")
+        else:
+            still = (every and (layer + 1) % every == 0) or (size and windows.get("unrotated"))
+            yield Layer("full_attention", None if still else rotation, temperature=temperature)
+
+
+def _find_window(keys: _Keys, windows: Mapping[str, Any], count: int) -> int:
+    """Return how many tokens layers with a window see, itself included: to both sides in encoders. 0 for no windows."""
+    if windows.get("only", count) != count:
+        return 0
+    given = keys.count("attention.sliding_window", least=0)
+    size = windows.get("size", windows.get("chunk", 0)) if given is None else given
+    if size and windows.get("both_sides"):
+        return int(size) // 2 + 1
+    return int(size and (windows.get("chunk") or windows.get("fixed") or size))
+
+
+def _list_windows(keys: _Keys, windows: Mapping[str, Any], count: int) -> list[bool]:
     """Return which layers have the window, from the file or from llama.cpp's code."""
+    pattern = keys.get("attention.sliding_window_pattern")
     if isinstance(pattern, list):
         return [bool(pattern[layer]) if layer < len(pattern) else False for layer in range(count)]
-    every = pattern if isinstance(pattern, int) and pattern > 0 else load_llama_facts()["window_patterns"].get(model, 0)
-    return [every == 0 or (layer + 1) % every != 0 for layer in range(count)]
+    every = windows.get("every")
+    if every is not None and isinstance(pattern, int) and not isinstance(pattern, bool) and pattern >= 0:
+        every = pattern
+    if every is None:
+        return [False] * count
+    full = 0 if windows.get("first_full") else every - 1  # the layer of each turn that sees everything
+    return [every == 0 or layer % every != full for layer in range(count)]
 
 
-def _make_local_rotation(rotation: Rotation | None, keys: _Keys) -> Rotation | None:
-    """Return the rotation of layers with a window, which no flag changes, and some architectures do not scale."""
-    facts = load_llama_facts()
-    base = keys.number("rope.freq_base_swa", facts["local_bases"].get(keys.model, 0.0))
-    width, channels = keys.count("attention.key_length_swa"), keys.count("rope.dimension_count_swa")
-    if rotation is None:
-        return None
-    origin = dict(rotation.origin)
-    changed: dict[str, Any] = {}
-    if width or channels:
-        changed = {"head_dim": width or rotation.head_dim, "channels": channels or width or rotation.channels}
-        origin["channels"] = f"{keys.model}.rope.dimension_count_swa" if channels else origin["channels"]
-    if base:
-        changed["base"], origin["base"] = base, f"{keys.model}.rope.freq_base_swa, or llama.cpp's code"
-    if keys.model in facts["plain_windows"]:
-        changed |= {"rule": "default", "factor": 1.0, "amplitude": 1.0, "extrapolation": 1.0, "original_length": None}
-    return dataclasses.replace(rotation, **changed, origin=origin) if changed else rotation
+def _make_local_rotation(
+    keys: _Keys,
+    given: _Keys,
+    rotation: Rotation | None,
+    tensors: Mapping[str, tuple[float, ...]],
+    windows: Mapping[str, Any],
+) -> Rotation | None:
+    """Return the rotation of layers with a window, by `load_llama_facts`; None where the file rotates nothing."""
+    rule = windows.get("local")
+    if rotation is None or rule is None:
+        return rotation
+    start = f"{keys.model}.rope."
+    if rule == "plain" and keys.model != "laguna":  # olmo2 and mellum: by the base of all layers
+        base, origin = rotation.base, rotation.origin["base"]
+    elif found := keys.number("rope.freq_base_swa", 0.0) or windows.get("base"):
+        base, origin = found, f"{start}freq_base_swa" if keys.get("rope.freq_base_swa") else "llama.cpp's code"
+    else:
+        base, origin = keys.number("rope.freq_base", 10000.0), f"{start}freq_base"
+    width = keys.count("attention.key_length_swa") or rotation.head_dim
+    channels = keys.count("rope.dimension_count_swa") or rotation.channels
+    if rule == "plain":
+        return Rotation(width, channels, base, pairing=rotation.pairing, origin={**rotation.origin, "base": origin})
+    # The factor is the file's own, also where its type or a flag says that there is none; the ramp is that of all.
+    scaling = given.values.get(f"{start}scaling.type")
+    values = {**given.values, f"{start}freq_base": base}
+    values[f"{start}scaling.type"] = "none" if rule == "unscaled" else "linear" if scaling == "none" else scaling
+    values |= {f"{start}{name}": keys.values.get(f"{start}{name}") for name in ("scaling.factor", "scale_linear")}
+    under = _Keys(values, keys.source, keys.model)
+    made = make_llama_rotation(under, width, channels, tensors if rule == "trained" else {})
+    return dataclasses.replace(made, origin={**made.origin, "base": origin})
+
+
+def _describe_temperature(keys: _Keys, size: int) -> str:
+    """Describe the factor of queries by position, of which three architectures know; empty where there is none."""
+    if keys.model == "llama4" and size:  # of layers that rotate nothing; none of it is in the file
+        return f"queries × (1 + 0.1 ln(1 + ⌊(p + 1)/{size}⌋)) at position p"
+    if keys.model not in ("mistral3", "mistral4", "deepseek2"):
+        return ""
+    scale, length = keys.number("attention.temperature_scale", 0.0), keys.get("attention.temperature_length")
+    if keys.model == "mistral3":
+        length = keys.get("rope.scaling.original_context_length") or keys.get("context_length")
+    return f"queries × (1 + {scale:g} ln(1 + ⌊p/{length}⌋)) at position p" if scale else ""
 
 
 def make_llama_rotation(keys: _Keys, width: int, channels: int, tensors: Mapping[str, tuple[float, ...]]) -> Rotation:
@@ -217,15 +314,18 @@ def make_llama_rotation(keys: _Keys, width: int, channels: int, tensors: Mapping
     )  # fmt: skip
     pairing: Pairing = "halves" if model in load_llama_facts()["halves"] else "interleaved"
     length = keys.count("rope.scaling.original_context_length") or keys.count("context_length", least=0) or None
+    base = keys.number("rope.freq_base", 10000.0)
+    if model == "hunyuan_vl" and (alpha := keys.number("rope.scaling.alpha", 0.0)) > 0:
+        base *= alpha ** (width / (width - 2))  # NTK scaling, as its load_arch_hparams
     return Rotation(
         head_dim=width,
         channels=channels,
-        base=keys.number("rope.freq_base", 10000.0),
+        base=base,
         rule=rule,  # type: ignore[arg-type]
         factor=factor,
         original_length=length if rule in ("yarn", "longrope") or (long and not both) else None,
-        beta_fast=keys.number("rope.scaling.yarn_beta_fast", 8.0 if model == "grok" else 32.0),
-        beta_slow=keys.number("rope.scaling.yarn_beta_slow", 1.0),
+        beta_fast=keys.number(NAMES["beta_fast"], 8.0 if model == "grok" else BETAS["beta_fast"]),
+        beta_slow=keys.number(NAMES["beta_slow"], BETAS["beta_slow"]),
         extrapolation=extrapolation if rule == "yarn" else 1.0,
         factors=both or short,
         long_factors=() if both else long,
@@ -255,45 +355,7 @@ def _compute_amplitudes(keys: _Keys, factor: float, *, ramp: bool) -> tuple[floa
     return amplitude, whole * whole
 
 
-def list_llama_keys(rotation: Rotation) -> dict[str, float | int | str]:
-    """Return what llama.cpp must be told of a rotation, by keys of GGUF without the architecture.
-
-    Raises CheckpointError for a rule that llama.cpp does not have.
-    """
-    if rotation.rule in ("dynamic", "proportional") or not rotation.truncate:
-        lacks = f"has no rule {rotation.rule!r}" if rotation.truncate else "always rounds the bounds of YaRN"
-        raise CheckpointError(f"llama.cpp {lacks}")
-    yarn = rotation.rule == "yarn"
-    fields = ["base", "channels"]
-    fields += ["rule", "factor"] if rotation.rule in ("linear", "yarn") else []
-    fields += ["original_length", "beta_fast", "beta_slow"] if yarn else []
-    fields += ["extrapolation"] if yarn and rotation.extrapolation != 1 else []
-    entries = {NAMES[name]: getattr(rotation, name) for name in fields if getattr(rotation, name) is not None}
-    beside = rotation.amplitude / (temperature_of(rotation.factor, 1.0) if yarn else 1.0)
-    return entries | ({NAMES["amplitude"]: beside} if abs(beside - 1) > 1e-9 else {})
-
-
-def read_llama_keys(keys: Mapping[str, float | int | str], model: str, rotation: Rotation) -> Rotation:
-    """Return what llama.cpp makes of keys of ``list_llama_keys``, for the heads of a rotation."""
-    named = {f"{model}.{key}": value for key, value in keys.items()}
-    return make_llama_rotation(_Keys(named, "", model), rotation.head_dim, rotation.channels, {})
-
-
-def write_llama_flags(keys: Mapping[str, float | int | str], model: str) -> str:
-    """Return flags of llama.cpp that tell it keys of ``list_llama_keys``.
-
-    The amplitude has none, as ``--yarn-attn-factor`` counts only without a ramp: the key of the file is overridden.
-    """
-    entries = {NAMES["rule"]: "none", **keys}
-    by_key = {NAMES[name]: flag for name, flag in FLAGS.items() if name in NAMES}
-    flags = [f"{flag} {entries[key] if isinstance(entries[key], str) else format(entries[key], '.10g')}"
-             for key, flag in by_key.items() if key in entries]  # fmt: skip
-    if NAMES["amplitude"] in entries:
-        flags.append(f"--override-kv {model}.{NAMES['amplitude']}=float:{entries[NAMES['amplitude']]:.10g}")
-    return " ".join(flags)
-
-
-def _parse_flags(text: str, model: str) -> tuple[dict[str, Any], dict[str, str]]:
+def parse_flags(text: str, model: str) -> tuple[dict[str, Any], dict[str, str]]:
     """Return keys of an architecture with their values, and field -> flag, of flags about position of llama.cpp.
 
     Raises UsageError for other flags, CheckpointError for numbers that mean nothing.
@@ -330,117 +392,3 @@ def _parse_flags(text: str, model: str) -> tuple[dict[str, Any], dict[str, str]]
             raise UsageError(f"--llama-flags: --override-kv {entry!r} gives no {kind}") from fault
         origin |= {name: f"--override-kv {key}" for name, ours in NAMES.items() if key == f"{model}.{ours}"}
     return keys, origin
-
-
-def apply_llama_flags(positions: Positions, text: str) -> Positions:
-    """Return what llama.cpp makes of a converted ``config.json`` with its flags ``--rope-*`` and ``--yarn-*``.
-
-    A number that is not given is the file's own. Where only some layers have a window, these keep theirs. Raises
-    UsageError for a flag that is not of this kind, CheckpointError for a rule that llama.cpp does not have.
-    """
-    model = find_architecture(positions.model) or "llama"
-    entries, origin = _parse_flags(text, model)
-    mixed = len({layer.window is None for layer in positions.layers if layer.rotation}) > 1
-
-    def apply(rotation: Rotation) -> Rotation:
-        own = {f"{model}.{key}": value for key, value in list_llama_keys(rotation).items()}
-        length = rotation.original_length if rotation.rule in ("yarn", "longrope") else positions.claimed_length
-        own |= {f"{model}.{NAMES['original_length']}": length} if length else {}
-        factors = rotation.factors
-        if rotation.rule == "llama3":  # a list of factors, once it is converted
-            plain = dataclasses.replace(rotation, rule="default").frequencies()
-            factors = tuple(a / b for a, b in zip(plain, rotation.frequencies(), strict=True))
-        tensors = {FACTORS[1] if rotation.long_factors else FACTORS[0]: factors, FACTORS[2]: rotation.long_factors}
-        made = make_llama_rotation(
-            _Keys({**own, **entries}, text, model), rotation.head_dim, rotation.channels, tensors
-        )
-        kept = {name: rotation.origin[name] for name in rotation.origin.keys() - origin.keys() if name != "amplitude"}
-        if made.rule == "yarn" and rotation.rule != "yarn":
-            kept["original_length"] = "the trained length"
-        return dataclasses.replace(
-            made, pairing=rotation.pairing, direction=rotation.direction, logit_factor=rotation.logit_factor,
-            origin={**made.origin, **kept, **origin},
-        )  # fmt: skip
-
-    made = {rotation: apply(rotation) for rotation in positions.rotations()}
-    layers = tuple(
-        layer
-        if layer.rotation is None or (mixed and layer.window)
-        else dataclasses.replace(layer, rotation=made[layer.rotation])
-        for layer in positions.layers
-    )
-    return dataclasses.replace(positions, layers=layers, source=f"{positions.source} {text}", program="llama.cpp")
-
-
-def _read_metadata(path: Path) -> tuple[Mapping[str, Any], dict[str, tuple[float, ...]]]:
-    """Return the metadata of a GGUF file, and the factors of its frequencies by the names of their tensors.
-
-    Raises CheckpointError for what is no GGUF file of version 2 or 3, is cut off, or counts more than any file has.
-    """
-    try:
-        with path.open("rb") as file:
-            return _read_file(file, path)
-    except OSError as fault:
-        raise CheckpointError(f"cannot read {path}: {fault.strerror}") from fault
-    except (struct.error, ValueError, OverflowError, MemoryError) as fault:
-        raise CheckpointError(f"{path} is damaged: its metadata ends or breaks off within a value") from fault
-
-
-def _read_file(file: BinaryIO, path: Path) -> tuple[dict[str, Any], dict[str, tuple[float, ...]]]:
-    if file.read(4) != b"GGUF":
-        raise CheckpointError(f"{path} is not a GGUF file: it does not begin with GGUF")
-    version = _unpack(file, "<I")
-    if version not in (2, 3):
-        raise CheckpointError(f"{path} is of GGUF version {version}; versions 2 and 3 are read")
-    tensors, entries = _unpack(file, "<Q"), _unpack(file, "<Q")
-    if max(tensors, entries) > MOST_ENTRIES:
-        raise CheckpointError(f"{path} counts {tensors:,} tensors and {entries:,} settings, which no file has")
-    values: dict[str, Any] = {}
-    for _ in range(entries):
-        key = _read_text(file)
-        values[key] = _read_value(file, _unpack(file, "<I"))
-    places: dict[str, tuple[int, int]] = {}
-    for _ in range(tensors):
-        name, dimensions = _read_text(file), _unpack(file, "<I")
-        if dimensions > 8:
-            raise struct.error
-        shape = [_unpack(file, "<Q") for _ in range(dimensions)]
-        kind, offset = _unpack(file, "<I"), _unpack(file, "<Q")
-        if name in FACTORS and kind == 0 and dimensions == 1 and shape[0] <= LONGEST_LIST:
-            places[name] = shape[0], offset
-    alignment = values.get("general.alignment", 32)
-    begin = file.tell()
-    begin += -begin % (alignment if isinstance(alignment, int) and alignment > 0 else 32)
-    factors = {}
-    for name, (count, offset) in places.items():
-        file.seek(begin + offset)
-        factors[name] = struct.unpack(f"<{count}f", file.read(4 * count))
-    return values, factors
-
-
-def _unpack(file: BinaryIO, layout: str) -> Any:
-    return struct.unpack(layout, file.read(struct.calcsize(layout)))[0]
-
-
-def _read_text(file: BinaryIO) -> str:
-    length = _unpack(file, "<Q")
-    if length > LONGEST_TEXT:
-        raise struct.error
-    text = file.read(length)
-    if len(text) != length:
-        raise struct.error
-    return text.decode("utf8")
-
-
-def _read_value(file: BinaryIO, kind: int, depth: int = 0) -> Any:
-    """Read a value of a type by its number (8: a text, 9: a list); ``depth`` counts the lists around it."""
-    if kind == 8:
-        return _read_text(file)
-    if kind == 9:
-        inner, count = _unpack(file, "<I"), _unpack(file, "<Q")
-        if count > LONGEST_LIST or depth > 4:
-            raise struct.error
-        return [_read_value(file, inner, depth + 1) for _ in range(count)]
-    if kind not in FORMATS:
-        raise struct.error
-    return _unpack(file, FORMATS[kind])

@@ -1,0 +1,116 @@
+"""What llama.cpp is told of positions: the settings of a GGUF file as its converter writes them, and its flags."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from clockhands.errors import CheckpointError
+from clockhands.explanation.gguf import FACTORS
+from clockhands.explanation.llama_cpp import (
+    BETAS,
+    FLAGS,
+    NAMES,
+    find_architecture,
+    load_llama_facts,
+    parse_flags,
+    read_settings,
+)
+from clockhands.explanation.rotation import Rotation, temperature_of
+from clockhands.explanation.table import Layer, Positions
+
+
+def list_llama_keys(rotation: Rotation) -> dict[str, float | int | str]:
+    """Return what llama.cpp must be told of a rotation, by keys of GGUF without the architecture.
+
+    Raises CheckpointError for a rule that llama.cpp does not have.
+    """
+    if rotation.rule in ("dynamic", "proportional") or not rotation.truncate:
+        lacks = f"has no rule {rotation.rule!r}" if rotation.truncate else "always rounds the bounds of YaRN"
+        raise CheckpointError(f"llama.cpp {lacks}")
+    yarn = rotation.rule == "yarn"
+    fields = ["base", "channels"]
+    fields += ["rule", "factor"] if rotation.rule in ("linear", "yarn") else []
+    fields += ["original_length"] if yarn else []
+    fields += [name for name, default in BETAS.items() if yarn and getattr(rotation, name) != default]
+    fields += ["extrapolation"] if yarn and rotation.extrapolation != 1 else []
+    entries = {NAMES[name]: getattr(rotation, name) for name in fields if getattr(rotation, name) is not None}
+    beside = rotation.amplitude / (temperature_of(rotation.factor, 1.0) if yarn else 1.0)
+    return entries | ({NAMES["amplitude"]: beside} if abs(beside - 1) > 1e-9 else {})
+
+
+def write_llama_flags(keys: Mapping[str, float | int | str], model: str) -> str:
+    """Return flags of llama.cpp that tell it keys of ``list_llama_keys``.
+
+    The amplitude has none, as ``--yarn-attn-factor`` counts only without a ramp: the key of the file is overridden.
+    """
+    entries = {NAMES["rule"]: "none", **keys}
+    by_key = {NAMES[name]: flag for name, flag in FLAGS.items() if name in NAMES}
+    flags = [f"{flag} {entries[key] if isinstance(entries[key], str) else format(entries[key], '.10g')}"
+             for key, flag in by_key.items() if key in entries]  # fmt: skip
+    if NAMES["amplitude"] in entries:
+        flags.append(f"--override-kv {model}.{NAMES['amplitude']}=float:{entries[NAMES['amplitude']]:.10g}")
+    return " ".join(flags)
+
+
+def list_settings(positions: Positions, model: str) -> tuple[dict[str, Any], dict[str, tuple[float, ...]]]:
+    """Return what a GGUF file of the architecture ``model`` says of positions: its settings, and lists of factors.
+
+    As llama.cpp's converter writes them; a list for Llama 3's rule. Raises CheckpointError for a rule that llama.cpp
+    does not have, and for more kinds of rotations than one of layers with a window and one of the others.
+    """
+    whole = [layer.rotation for layer in positions.layers if layer.rotation and not (layer.window or layer.chunk)]
+    local = [layer.rotation for layer in positions.layers if layer.rotation and (layer.window or layer.chunk)]
+    rotation = (whole or local)[0]
+    entries: dict[str, Any] = {"context_length": positions.claimed_length} if positions.claimed_length else {}
+    entries |= {"block_count": len(positions.layers), "attention.key_length": rotation.head_dim}
+    entries |= list_llama_keys(rotation)
+    windows = [layer.window for layer in positions.layers]
+    if any(windows):
+        size = max(filter(None, windows))
+        two_sided = load_llama_facts()["windows"].get(model, {}).get("both_sides")
+        entries["attention.sliding_window"] = 2 * (size - 1) if two_sided else size
+        if not all(windows):
+            entries["attention.sliding_window_pattern"] = [bool(window) for window in windows]
+    if whole and local and local[0] != rotation:
+        entries["rope.freq_base_swa"] = local[0].base
+        if local[0].channels != rotation.channels:
+            entries["rope.dimension_count_swa"] = local[0].channels
+        if local[0].head_dim != rotation.head_dim:
+            entries["attention.key_length_swa"] = local[0].head_dim
+    factors = rotation.factors
+    if rotation.rule == "llama3":
+        plain = dataclasses.replace(rotation, rule="default").frequencies()
+        factors = tuple(a / b for a, b in zip(plain, rotation.frequencies(), strict=True))
+    tensors = {FACTORS[1] if rotation.long_factors else FACTORS[0]: factors, FACTORS[2]: rotation.long_factors}
+    named = {f"{model}.{key}": value for key, value in entries.items()}
+    return {"general.architecture": model, **named}, tensors
+
+
+def apply_llama_flags(positions: Positions, text: str) -> Positions:
+    """Return what llama.cpp makes of a converted ``config.json`` with its flags ``--rope-*`` and ``--yarn-*``.
+
+    A number that is not given is the file's own. Raises UsageError for a flag that is not of this kind, CheckpointError
+    for a rule that llama.cpp does not have.
+    """
+    model = find_architecture(positions.model) or "llama"
+    _, told = parse_flags(text, model)
+    values, tensors = list_settings(positions, model)
+    read = read_settings(values, tensors, positions.source, text)
+
+    def restore(layer: Layer, before: Layer) -> Layer:
+        # Converters reorder weights to the pairs of llama.cpp, and where a number comes from is told by the first file.
+        if layer.rotation is None or before.rotation is None:
+            return layer
+        kept = {name: place for name, place in before.rotation.origin.items() if name not in (*told, "amplitude")}
+        if layer.rotation.rule == "yarn" != before.rotation.rule:
+            kept["original_length"] = "the trained length"
+        origin = {**layer.rotation.origin, **kept}
+        rotation = dataclasses.replace(
+            layer.rotation, pairing=before.rotation.pairing, direction=before.rotation.direction, origin=origin
+        )
+        return dataclasses.replace(layer, rotation=rotation)
+
+    layers = map(restore, read.layers, positions.layers)
+    return dataclasses.replace(read, layers=tuple(layers), model=positions.model)
