@@ -35,11 +35,14 @@ from clockhands.errors import PositionError  # noqa: E402
 from clockhands.files import write_text  # noqa: E402
 from clockhands.report.figures import draw, make_file  # noqa: E402
 from clockhands.scheme_pages.effect import make_positions  # noqa: E402
-from clockhands.scheme_pages.left_out import LEFT_OUT  # noqa: E402
 from clockhands.scheme_pages.page import COSTS, Page, make_pages, read_costs  # noqa: E402
 from clockhands.scheme_pages.picture import DRAWN_WITH, make_figure  # noqa: E402
 from clockhands.scheme_pages.shown_options import complete_options  # noqa: E402
-from clockhands.scheme_pages.variants import VARIANTS, Variant  # noqa: E402
+from clockhands.scheme_pages.variants import (  # noqa: E402
+    LEFT_OUT,
+    VARIANTS,
+    Variant,
+)
 from clockhands.schemes import CATALOGUE, Sizes, build  # noqa: E402
 
 FOLDER = ROOT / "docs" / "schemes"

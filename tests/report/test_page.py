@@ -177,93 +177,21 @@ def test_equal_findings_give_equal_pages() -> None:
 
 
 @pytest.mark.parametrize(
-    ("figure", "drawn"),
+    ("marks", "drawn"),
     [
-        (
-            Figure(
-                (
-                    Panel(
-                        (Mark("line", "a", (1,), (2.0,)), Mark("line", "b", (1,), (3.0,))),
-                    ),
-                )
-            ),
-            False,
-        ),
-        (
-            Figure(
-                (
-                    Panel(
-                        (Mark("line", "a", (1, 2), (2.0, 2.0)),),
-                    ),
-                )
-            ),
-            True,
-        ),
-        (
-            Figure(
-                (
-                    Panel(
-                        (Mark("points", "", (0.0, 0.0), ("one", "two")),),
-                    ),
-                )
-            ),
-            False,
-        ),
-        (
-            Figure(
-                (
-                    Panel(
-                        (Mark("points", "", (0.0, 0.5), ("one", "two")),),
-                    ),
-                )
-            ),
-            True,
-        ),
-        (
-            Figure(
-                (
-                    Panel(
-                        (Mark("points", "", (7.0,), ("one",)),),
-                    ),
-                )
-            ),
-            False,
-        ),
-        (
-            Figure(
-                (
-                    Panel(
-                        (Mark("bars", "", ("one",), (7.0,), (6.0,), (8.0,)),),
-                    ),
-                )
-            ),
-            False,
-        ),
-        (
-            Figure(
-                (
-                    Panel(
-                        (Mark("points", "", (1.0,), (7.0,)), Mark("hline", y=(3.0,), emphasis="reference")),
-                    ),
-                )
-            ),
-            False,
-        ),
-        (
-            Figure(
-                (
-                    Panel(
-                        (Mark("heatmap", z=((1.0,),)),),
-                    ),
-                )
-            ),
-            True,
-        ),
-        (Figure((Panel(()),)), False),
+        ((Mark("line", "a", (1,), (2.0,)), Mark("line", "b", (1,), (3.0,))), False),
+        ((Mark("line", "a", (1, 2), (2.0, 2.0)),), True),
+        ((Mark("points", "", (0.0, 0.0), ("one", "two")),), False),
+        ((Mark("points", "", (0.0, 0.5), ("one", "two")),), True),
+        ((Mark("points", "", (7.0,), ("one",)),), False),
+        ((Mark("bars", "", ("one",), (7.0,), (6.0,), (8.0,)),), False),
+        ((Mark("points", "", (1.0,), (7.0,)), Mark("hline", y=(3.0,), emphasis="reference")), False),
+        ((Mark("heatmap", z=((1.0,),)),), True),
+        ((), False),
     ],
 )
-def test_a_chart_without_two_numbers_is_not_drawn(figure: Figure, drawn: bool) -> None:
-    page = make_page(plain(Finding("f", "Q?", "V.", figure=figure)))
+def test_a_chart_without_two_numbers_is_not_drawn(marks: tuple[Mark, ...], drawn: bool) -> None:
+    page = make_page(plain(Finding("f", "Q?", "V.", figure=Figure((Panel(marks),)))))
     assert ('<div class="plot' in page) is drawn
 
 

@@ -12,7 +12,7 @@ import pytest
 from clockhands.positions import TRANSFORMS
 from clockhands.scheme_pages.page import PAGE_SIZES, list_rows
 from clockhands.scheme_pages.shown_options import complete_options
-from clockhands.scheme_pages.variants import VARIANTS, Variant
+from clockhands.scheme_pages.variants import LEFT_OUT, VARIANTS, Variant
 from clockhands.schemes import CATALOGUE, build
 from tests.schemes.oracles import ORACLES
 from tests.schemes.oracles import VARIANTS as COMPARED
@@ -88,3 +88,9 @@ def test_a_variant_is_built_from_its_options(variant: Variant) -> None:
 
 def test_every_transform_is_a_row() -> None:
     assert {variant.name for variant in VARIANTS if variant.kind == "transform"} == set(TRANSFORMS)
+
+
+def test_everything_left_out_has_a_reason_and_no_catalogue_line() -> None:
+    for name, reason in LEFT_OUT.items():
+        assert len(reason.split()) > 5, name
+        assert name.lower() not in CATALOGUE

@@ -155,12 +155,9 @@ def _run_command(words: list[str]) -> int:
         return 0
     if words[0] not in VERBS:
         raise UsageError(f"there is no command {words[0]!r}{suggest_nearest(words[0], VERBS)}")
-    return _run(words[0], words[1:])
-
-
-def _run(verb: str, arguments: list[str]) -> int:
+    verb = words[0]
     try:
-        return _parse_and_run(verb, arguments)
+        return _parse_and_run(verb, words[1:])
     except ModuleNotFoundError as fault:
         if str(fault.name).startswith("clockhands") or isinstance(fault, ClockhandsError):
             raise

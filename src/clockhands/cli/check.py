@@ -6,7 +6,7 @@ import json
 import os
 import sys
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -163,7 +163,7 @@ def print_result(result: Result, options: Options) -> None:
             _print_wrapped(verdict, f"{outcome.check}: {said}.")
             if verdict in ("FAIL", "LIBRARY") and os.environ.get("GITHUB_ACTIONS") == "true":
                 level = "error" if verdict == "FAIL" or not options.own else "warning"
-                _annotate(level, _find_line(options.model, outcome.where), outcome.check, said)
+                _annotate(level, options.model, outcome, said)
 
 
 def print_text(text: str) -> None:
@@ -197,12 +197,13 @@ def _find_line(model: str | None, where: str) -> tuple[str, int] | None:
     return str(folder / "config.json"), 1
 
 
-def _annotate(level: str, place: tuple[str, int] | None, check: str, said: str) -> None:
+def _annotate(level: str, model: str | None, outcome: Outcome, said: str) -> None:
     """Print an annotation as GitHub's pipelines show them, beside a line where a file is known."""
+    place = _find_line(model, outcome.where)
     escaped = said.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
     file = "" if place is None else place[0].replace("%", "%25").replace(",", "%2C").replace(":", "%3A")
     where = f"file={file},line={place[1]}," if place else ""
-    print(f"::{level} {where}title=clockhands check {check}::{escaped}")
+    print(f"::{level} {where}title=clockhands check {outcome.check}::{escaped}")
 
 
 def _name_checks(outcomes: Sequence[Outcome]) -> str:
@@ -231,30 +232,6 @@ def write_for_readme(result: Result, options: Options) -> None:
         print(f"card: {write_text(options.card, make_card(result))}", file=sys.stderr)
 
 
-def read_baseline(options: Options) -> Sequence[Result] | None:
-    """Read the baseline, None without one; before anything is checked, so that a wrong file is reported at once."""
-    from clockhands.checking.result import load
-
-    return load(options.baseline) if options.baseline else None
-
-
-def find_exit_code(
-    results: Sequence[Result],
-    before: Sequence[Result] | None,
-    baseline: str | None,
-    own: bool = False,
-) -> int:
-    """Return 1 if anything failed (of ``own``: by the model itself), or, beside a baseline, became worse; else 0."""
-    if before is None:
-        return int(any(result.failed_itself if own else result.failed for result in results))
-    from clockhands.checking.result import changes
-
-    worse = changes(before, results)
-    for line in worse:
-        print(f"worse than {baseline}: {line}", file=sys.stderr)
-    return int(bool(worse))
-
-
 EXAMPLES = (
     "clockhands check --type llama --tiny",
     "clockhands check --type roberta:causal --tiny --only generate,padding",
@@ -280,13 +257,26 @@ def run(options: Options) -> int:
 
 def _check_model(options: Options) -> int:
     """Run the checks, and the comparison with a reference if there is one; return 0 if both hold, else 1."""
-    before = read_baseline(options)
+    from clockhands.checking import examine
+
+    before: Sequence[Result] | None = None
+    if options.baseline:  # read before anything is checked, so that a wrong file is reported at once
+        from clockhands.checking.result import load
+
+        before = load(options.baseline)
     if options.type and (options.badge or options.card):
         from clockhands.checking.examination import only_build
 
         only_build(options.type)  # they are about one model
     deviation = _compare(options) if options.against else None
-    results = _examine(options)
+    results = examine(
+        options.type or str(options.model),
+        **_read_opening(options),
+        only=split_names(options.only),
+        slow=options.slow,
+        progress=_show_last if sys.stderr.isatty() else None,
+        against=options.against if options.runtime else None,
+    )
     if options.json:
         data = [result.as_dict() for result in results]
         data[0] |= {} if deviation is None else {"against": deviation.as_dict()}
@@ -300,7 +290,16 @@ def _check_model(options: Options) -> int:
     if options.report:
         _write_pages(results, deviation, options.report)
     differs = deviation is not None and not deviation.same
-    return find_exit_code(results, before, options.baseline, options.own) or int(differs)
+    if before is None:
+        failed = any(result.failed_itself if options.own else result.failed for result in results)
+    else:
+        from clockhands.checking.result import changes
+
+        worse = changes(before, results)
+        for line in worse:
+            print(f"worse than {options.baseline}: {line}", file=sys.stderr)
+        failed = bool(worse)
+    return int(failed or differs)
 
 
 def _write_pages(results: Sequence[Result], deviation: Deviation | None, folder: str) -> None:
@@ -316,33 +315,9 @@ def _write_pages(results: Sequence[Result], deviation: Deviation | None, folder:
             print(f"report: {write(findings, own)[0]}", file=sys.stderr)
 
 
-def _examine(options: Options) -> Sequence[Result]:
-    """Run the checks on the model, or the laws on the program that runs it; every architecture of a type."""
-    from clockhands.checking import examine
-
-    progress = _make_progress() if sys.stderr.isatty() else None
-    return examine(
-        options.type or str(options.model),
-        tiny=options.tiny,
-        only=split_names(options.only),
-        slow=options.slow,
-        dtype=options.dtype,
-        device=options.device,
-        weights=options.weights,
-        trust_remote_code=options.trust_remote_code,
-        progress=progress,
-        served=options.served,
-        against=options.against if options.runtime else None,
-    )
-
-
-def _make_progress() -> Callable[[Outcome], None]:
-    """Return what shows the last outcome in one line of the terminal."""
-
-    def show(outcome: Outcome) -> None:
-        print(f"\r\033[K{outcome.check} {outcome.verdict}", end="", file=sys.stderr, flush=True)
-
-    return show
+def _show_last(outcome: Outcome) -> None:
+    """Show the last outcome in one line of the terminal."""
+    print(f"\r\033[K{outcome.check} {outcome.verdict}", end="", file=sys.stderr, flush=True)
 
 
 def _list_checks(only: list[str] | None) -> int:
@@ -371,13 +346,10 @@ def _compare(options: Options) -> Deviation:
     """Return where the model departs from the reference."""
     from clockhands.checking.against import compare
 
-    return compare(
-        options.type or str(options.model),
-        options.against,
-        tiny=options.tiny,
-        dtype=options.dtype,
-        device=options.device,
-        weights=options.weights,
-        trust_remote_code=options.trust_remote_code,
-        served=options.served,
-    )
+    return compare(options.type or str(options.model), options.against, **_read_opening(options))
+
+
+def _read_opening(options: Options) -> dict[str, Any]:
+    """Return how the model that is checked is opened."""
+    names = ("tiny", "dtype", "device", "weights", "trust_remote_code", "served")
+    return {name: getattr(options, name) for name in names}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
@@ -158,6 +159,7 @@ def _read_plan(options: Options) -> Plan:
     from clockhands.comparison import read_plan
     from clockhands.comparison.plan import make_plan
     from clockhands.comparison.plan_file import read_grid
+    from clockhands.runs.recipe import read_tables
 
     overrides: dict[str, Any] = {
         name: value for name in ("seeds", "baseline", "metric", "match", "margin", "learned", "target")
@@ -170,8 +172,11 @@ def _read_plan(options: Options) -> Plan:
         overrides["budget"] = budget
     if options.redraw_text:
         overrides["redraw_text"] = True
-    if options.plan is not None and options.vary and options.recipe is None and _is_recipe(options.plan):
-        options = replace(options, plan=None, recipe=options.plan)
+    if options.plan is not None and options.vary and options.recipe is None:
+        # A recipe, which has a table [data]; a plan has none.
+        with contextlib.suppress(ClockhandsError):
+            if "data" in read_tables(options.plan):
+                options = replace(options, plan=None, recipe=options.plan)
     if options.plan is not None:
         stray = [f"--{name}" for name in ("data", "corpus", "recipe", "vary", "overrides") if getattr(options, name)]
         if stray:
@@ -184,16 +189,6 @@ def _read_plan(options: Options) -> Plan:
     recipe = _read_recipe(options)
     overrides.setdefault("budget", {"steps": recipe.training.max_steps})
     return make_plan(recipe, vary=read_grid(options.vary, recipe), source="the command", **overrides)
-
-
-def _is_recipe(path: str) -> bool:
-    """Return whether a file is a recipe, which has a table [data]; a plan has none."""
-    from clockhands.runs.recipe import read_tables
-
-    try:
-        return "data" in read_tables(path)
-    except ClockhandsError:
-        return False
 
 
 def _read_recipe(options: Options) -> Any:

@@ -9,13 +9,10 @@ import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from clockhands.cli.flags import POSITIONAL
 from clockhands.errors import UsageError
-
-if TYPE_CHECKING:
-    from clockhands.explanation import Positions
 
 EXAMPLES = (
     "clockhands explain llama",
@@ -80,11 +77,21 @@ def run(options: Options) -> int:
     if options.length is not None and options.length < 1:
         raise UsageError(f"--length is {options.length}, but a text has at least 1 token")
     first = read_positions(options.file, options.program)
-    other = _find_other(options)
+    other = None
+    if any(getattr(options, name) for name in ("other", "other_program", "hf_overrides", "llama_flags")):
+        program = options.other_program or options.program
+        other = read_positions(options.other or options.file, program, options.hf_overrides, options.llama_flags or "")
     if options.to:
         if other is not None:
             raise UsageError("--to writes one configuration; leave out the other")
-        print(_convert_position_keys(options, options.to) if options.to not in FORMATS else convert(first, options.to))
+        if options.to in FORMATS:
+            print(convert(first, options.to))
+            return 0
+        from clockhands.interchange.position_keys import convert_position_keys
+
+        if options.program != "transformers5":
+            raise UsageError(f"--to {options.to} writes what transformers 5 reads; leave out --as")
+        print(json.dumps(convert_position_keys(options.file, options.to), indent=2))
         return 0
     if other is None:
         print(json.dumps(to_json(first, options.length), indent=1) if options.json else describe(first, options.length))
@@ -108,23 +115,3 @@ def _leave_torch_out(options: Options) -> None:
     if alone and options.to in (None, *FORMATS):
         sys.modules["torch"] = None  # type: ignore[assignment]
         os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
-
-
-def _convert_position_keys(options: Options, to: str) -> str:
-    """Write all keys about position of another architecture's configuration."""
-    from clockhands.interchange.position_keys import convert_position_keys
-
-    if options.program != "transformers5":
-        raise UsageError(f"--to {to} writes what transformers 5 reads; leave out --as")
-    return json.dumps(convert_position_keys(options.file, to), indent=2)
-
-
-def _find_other(options: Options) -> Positions | None:
-    """Return the configuration to compare with, if any is asked for."""
-    from clockhands.explanation import read_positions
-
-    changed = [name for name in ("other", "other_program", "hf_overrides", "llama_flags") if getattr(options, name)]
-    if not changed:
-        return None
-    program = options.other_program or options.program
-    return read_positions(options.other or options.file, program, options.hf_overrides, options.llama_flags or "")

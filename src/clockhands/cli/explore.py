@@ -43,31 +43,25 @@ def run(options: Options) -> int:
     """Write the page and print where it is."""
     check_file("--out", options.out, overwrite=options.overwrite, suffix=".html")
     prepare(options)
-    from clockhands.exploring import explore
+    from clockhands.exploring import explore, find_tour_models, name_models
 
-    sources = _find_sources(options)
+    def say(text: str) -> None:
+        if not options.quiet:
+            print(text, file=sys.stderr, flush=True)
+
+    if options.models:
+        names = name_models(options.models)
+        sources = {(name, name): source for name, source in zip(names, options.models, strict=True)}
+    else:
+        runs = find_tour_models(Path(options.tour), show=not options.quiet, say=say)
+        sources = {key: str(run.path) for key, run in runs.items()}
     command = write_command("explore", options, ("out", "overwrite", "tour", "quiet", "device", "threads"))
     page, models = explore(
         list(sources.values()), options.out, texts=options.text, device=options.device, labels=list(sources),
-        say=lambda text: _say(options, text), command=command,
+        say=say, command=command,
     )  # fmt: skip
     live = sum(model.is_live for model in models)
     counts = [(live, "live model"), (len(models) - live, "recorded model")]
     summary = ", ".join(f"{count} {what}{'' if count == 1 else 's'}" for count, what in counts if count)
     print(f"The page: {page}  ({page.stat().st_size / 1e6:.2f} MB, {summary})")
     return 0
-
-
-def _find_sources(options: Options) -> dict[tuple[str, str], str]:
-    """Return folders or hub names by key and label: those that are named, or those of the tour."""
-    from clockhands.exploring import find_tour_models, name_models
-
-    if not options.models:
-        runs = find_tour_models(Path(options.tour), show=not options.quiet, say=lambda text: _say(options, text))
-        return {key: str(run.path) for key, run in runs.items()}
-    return {(name, name): source for name, source in zip(name_models(options.models), options.models, strict=True)}
-
-
-def _say(options: Options, text: str) -> None:
-    if not options.quiet:
-        print(text, file=sys.stderr, flush=True)

@@ -126,7 +126,10 @@ def _show(options: Options) -> None:
     name, options_set, sizes = _read(options.name, options.options)
     scheme_page = make_page(name, options_set, sizes)
     if options.draw:
-        _draw(name, options_set, options.draw)
+        from clockhands.report.figures import draw, make_file
+        from clockhands.scheme_pages.picture import make_figure
+
+        write_text(options.draw, make_file(draw(make_figure(name, options_set), name)))
     print(json.dumps(scheme_page.to_dict(), indent=1)) if options.json else _print_page(scheme_page, options_set)
 
 
@@ -169,7 +172,7 @@ def _read(name: str, written: Sequence[str]) -> tuple[str, dict[str, Any], dict[
 def _list(everything: list[Page]) -> None:
     from rich.table import Table
 
-    from clockhands.scheme_pages.left_out import LEFT_OUT
+    from clockhands.scheme_pages.variants import LEFT_OUT, VARIANTS
     from clockhands.schemes.position_presets import POSITION_PRESETS
 
     console = _make_console()
@@ -186,22 +189,15 @@ def _list(everything: list[Page]) -> None:
     console.print(table)
     wider = "" if has_room else f" A window of {ROOM_FOR_IDEAS} columns tells the idea of each."
     console.print(f"\n`clockhands schemes NAME` explains and draws one.{wider}", highlight=False)
-    _list_variants(console)
+    for kind, said in (("spectrum", "Spectra of rope"), ("form", "Forms"), ("transform", "Transforms of positions")):
+        named = [
+            variant.name if variant.of in ("", "rope") else f"{variant.name} ({variant.of})"
+            for variant in VARIANTS
+            if variant.kind == kind
+        ]
+        console.print(f"{said}: {', '.join(named)}.", highlight=False, markup=False)
     console.print(f"Positions of real models, for position.preset: {', '.join(POSITION_PRESETS)}.", highlight=False)
     console.print(f"Left out, with reasons in docs/schemes: {'; '.join(LEFT_OUT)}.", highlight=False)
-
-
-def _list_variants(console: Console) -> None:
-    """Print the names of the spectra, forms and transforms, which ``--json`` tells more of."""
-    from clockhands.scheme_pages.variants import VARIANTS
-
-    for kind, said in (("spectrum", "Spectra of rope"), ("form", "Forms"), ("transform", "Transforms of positions")):
-        named = [_name_variant(variant) for variant in VARIANTS if variant.kind == kind]
-        console.print(f"{said}: {', '.join(named)}.", highlight=False, markup=False)
-
-
-def _name_variant(variant: Variant) -> str:
-    return variant.name if variant.of in ("", "rope") else f"{variant.name} ({variant.of})"
 
 
 def _print_page(page: Page, options_set: dict[str, Any]) -> None:
@@ -264,13 +260,6 @@ def _choose_symbol(value: Any, low: float, high: float, symbols: str) -> str:
         return HIDDEN if symbols is SHADES else " "
     share = (float(value) - low) / (high - low) if high > low else 0.0
     return symbols[min(int(share * len(symbols)), len(symbols) - 1)]
-
-
-def _draw(name: str, options_set: dict[str, Any], path: str) -> None:
-    from clockhands.report.figures import draw, make_file
-    from clockhands.scheme_pages.picture import make_figure
-
-    write_text(path, make_file(draw(make_figure(name, options_set), name)))
 
 
 def _make_console() -> Console:

@@ -14,10 +14,9 @@ from typing import Any
 
 from clockhands.options import describe, options_of, read_docstring
 from clockhands.scheme_pages.excused_laws import list_excuses
-from clockhands.scheme_pages.limits import list_limits
 from clockhands.scheme_pages.shown_options import complete_options
 from clockhands.scheme_pages.variants import VARIANTS, Variant
-from clockhands.schemes import CATALOGUE, Scheme
+from clockhands.schemes import CATALOGUE, Declares
 from clockhands.schemes.catalogue import Sizes, build
 
 COSTS = Path(__file__).with_name("costs.json")
@@ -116,15 +115,10 @@ def make_page(name: str, overrides: Mapping[str, Any] | None = None, sizes: Mapp
         cost=cost,
         limits=tuple(list_limits(scheme.declares, in_encoder.declares, cost)),
         excuses=list_excuses(name),
-        example=read_example(kind),
+        # As a person types it, with what is printed.
+        example=textwrap.dedent(inspect.cleandoc(kind.__doc__ or "").partition("\nExample:\n")[2]).rstrip(),
         variants=tuple(variant for variant in VARIANTS if variant.of == name),
     )
-
-
-def read_example(kind: type[Scheme]) -> str:
-    """Return the example of a scheme's docstring, as a person types it, with what is printed."""
-    text = inspect.cleandoc(kind.__doc__ or "").partition("\nExample:\n")[2]
-    return textwrap.dedent(text).rstrip()
 
 
 @cache
@@ -142,3 +136,41 @@ def list_rows() -> list[dict[str, Any]]:
 def make_pages() -> list[Page]:
     """Make the pages of the whole catalogue under the defaults."""
     return [make_page(name) for name in CATALOGUE]
+
+
+SLOW = 2.0
+"""Times the cost of no position from which a page says that a scheme costs time."""
+
+
+def list_limits(declares: Declares, in_encoder: Declares, cost: float | None) -> list[str]:
+    """Return where a scheme does not serve, one phrase each, by what it declares and by its measured cost.
+
+    ``in_encoder``: what it declares where the model has no causal mask.
+    """
+    limits = []
+    if declares.max_length is None and declares.beyond == "raise":
+        limits.append("beyond its window: tokens that are further apart are refused")
+    if declares.max_length is not None and declares.beyond != "extrapolate":
+        what = "are refused" if declares.beyond == "raise" else "are read as the last one"
+        limits.append(f"for texts of more than {declares.max_length:,} tokens: later positions {what}")
+    if declares.depends_on_length:
+        longer = f" longer than {declares.steady_length:,} tokens" if declares.steady_length else ""
+        limits.append(
+            f"to generate texts{longer} with a KV cache: what a token gets changes with the length, so that the whole "
+            "text is read again at every step"
+        )
+    if in_encoder.causal_only:
+        limits.append("in an encoder: it is defined for keys before the query alone")
+    if not declares.translation_invariant:
+        limits.append("where a text may begin at any position: a shift of all positions changes what it does")
+    if not declares.real_valued:
+        limits.append("for positions between whole numbers, such as times: they are refused")
+    if declares.axes == 1 and not declares.more_axes:
+        limits.append("for positions of several coordinates, such as those of images: they are refused")
+    elif declares.axes not in (None, 1):
+        limits.append(f"for positions that are single numbers alone: it reads {declares.axes} coordinates")
+    if declares.stochastic:
+        limits.append("where training must be equal from pass to pass: it draws random numbers")
+    if cost is not None and cost >= SLOW:
+        limits.append(f"where the time of attention counts: it takes {cost:.2f} times that of no position")
+    return limits
