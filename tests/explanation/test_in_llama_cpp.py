@@ -18,7 +18,7 @@ from torch import Tensor
 from transformers import CONFIG_MAPPING, AutoModelForCausalLM
 
 from clockhands.checking.models.tiny import make_position_audible
-from clockhands.explanation import convert
+from clockhands.explanation import compare, convert
 from clockhands.explanation.huggingface import read_huggingface
 from clockhands.explanation.llama_cpp import load_llama_facts, read_gguf, read_settings
 from clockhands.explanation.table import Layer, Positions
@@ -196,6 +196,31 @@ def test_what_llama_cpp_does_not_rotate(name: str, entries: dict[str, Any], told
     settings = {"block_count": 2, "attention.key_length": 64, "rope.dimension_count": 64, **entries}
     read = read_settings({"general.architecture": name, **{f"{name}.{key}": v for key, v in settings.items()}}, {}, "f")
     assert told in read.entry and all(layer.rotation is None for layer in read.layers)
+
+
+def read(name: str, **entries: Any) -> Positions:
+    """A file of four layers as llama.cpp reads it; keys with __ for each dot."""
+    plain = {"block_count": 4, "attention.key_length": 64}
+    named = plain | {key.replace("__", "."): value for key, value in entries.items()}
+    return read_settings({"general.architecture": name, **{f"{name}.{key}": v for key, v in named.items()}}, {}, "f")
+
+
+def test_what_the_converter_writes_for_some_architectures_is_read() -> None:
+    """Met with the files that ``convert_hf_to_gguf.py`` of that version makes of 110 configurations of transformers."""
+    listed = read("granite_swa", attention__sliding_window=128, attention__sliding_window_pattern=[True, False] * 2)
+    assert [layer.window for layer in listed.layers] == [128, None] * 2
+    assert len(read("glm4moe", nextn_predict_layers=1).layers) == 3
+    assert "recurrence" in read("mamba", attention__head_count=0).entry
+    table = read_huggingface({"model_type": "gpt_bigcode", "num_hidden_layers": 4}, "f")
+    assert compare(table, read("starcoder")) is None
+    assert compare(table, read("starcoder2")) is not None
+    at_rest = read_settings(
+        {"general.architecture": "gemma4", "gemma4.attention.key_length": 8, "gemma4.rope.freq_base": 1e6},
+        {"rope_freqs.weight": (1.0, 1e30, 1e30, 1e30)}, "f")  # fmt: skip
+    raw = {"model_type": "gemma4_text", "num_hidden_layers": 1, "layer_types": ["full_attention"],
+           "global_head_dim": 8, "rope_parameters": {"full_attention": {
+               "rope_type": "proportional", "rope_theta": 1e6, "partial_rotary_factor": 0.25}}}  # fmt: skip
+    assert compare(read_huggingface(raw, "f"), at_rest) is None
 
 
 def test_windows_that_llama_cpp_does_not_have_are_told() -> None:

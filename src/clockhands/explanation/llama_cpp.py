@@ -141,10 +141,11 @@ def read_settings(
     keys = _Keys(values, source, model)
     heads = keys.get("attention.head_count")
     heads = heads[0] if isinstance(heads, list) and heads else heads
-    heads = 1 if heads is None else check_count(heads, f"{model}.attention.head_count", source)
-    width = keys.count("attention.key_length") or int(keys.number("embedding_length", 0, 0)) // heads
+    heads = 1 if heads is None else check_count(heads, f"{model}.attention.head_count", source, least=0)
+    width = keys.count("attention.key_length") or int(keys.number("embedding_length", 0, 0)) // max(heads, 1)
     channels = keys.count("rope.dimension_count", width, least=0) or 0
     count = check_layers(keys.number("block_count", 1), f"{model}.block_count", source)
+    count -= min(keys.count("nextn_predict_layers", 0, least=0) or 0, count - 1)  # heads that predict further tokens
     entries, origin = parse_flags(flags, model)
     given = _Keys({**values, **entries}, source, model, keys.used)
     entry = _find_other_entry(keys, count)
@@ -164,7 +165,7 @@ def read_settings(
         claimed_length=claimed,
         notes=tuple(_list_notes(values, model)),
         unread=(*windows, *(f"rope.scaling.{key}" for key in ignored)),
-        strange=keys.list_unread(),
+        strange=() if entry else keys.list_unread(),
     )
 
 
@@ -199,7 +200,7 @@ def _make_layers(
     """Yield every layer with its rotation and how far it sees. ``keys`` are the file's, ``given`` those under flags."""
     facts = load_llama_facts()
     windows, every = facts["windows"].get(keys.model), facts["unrotated_every"].get(keys.model, 0)
-    size = _find_window(keys, windows, count) if windows else 0
+    size = 0 if windows is None else _find_window(keys, windows, count)
     inside = _list_windows(keys, windows, count) if size else [False] * count
     local = _make_local_rotation(keys, given, rotation, tensors, windows) if size else rotation
     if keys.model == "step35" and rotation is not None:  # its layers without a window rotate half of what the file says
