@@ -223,7 +223,7 @@ class HeadSums:
         mean_HST = self.sums.total_gHST.sum(0) / num_texts + uniform_ST
         by_position, by_position_interval_H2, _ = self.sums.estimate_shares()
         size = len(self.mask_ST)
-        queries, offset_ST = _choose_queries(self.mask_ST), _list_offsets(size)
+        queries, offset_ST = _choose_queries(self.mask_ST), _list_offsets(size).double()
         counts = [int(self.mask_ST[offset_ST == offset].sum()) for offset in range(-MAX_OFFSET, MAX_OFFSET + 1)]
         return HeadStatistics(
             by_position_H=by_position,
