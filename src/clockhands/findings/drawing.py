@@ -18,19 +18,19 @@ Course = Mapping[Any, Sequence[float]]
 """The values of all seeds, by the step or the name at which they were measured."""
 
 
-def to_tuple(values: Values) -> tuple[Any, ...]:
+def _to_tuple(values: Values) -> tuple[Any, ...]:
     """Return values as a tuple of Python's own numbers, or of what an iterable yields."""
     return tuple(values.tolist() if hasattr(values, "tolist") else values)
 
 
 def make_mark(kind: str, x: Values = (), y: Values = (), *, low: Values = (), high: Values = (), **rest: Any) -> Mark:
     """Make a mark of any ``kind`` from columns of one length; ``rest`` are other fields of ``Mark``."""
-    return Mark(kind, x=to_tuple(x), y=to_tuple(y), low=to_tuple(low), high=to_tuple(high), **rest)
+    return Mark(kind, x=_to_tuple(x), y=_to_tuple(y), low=_to_tuple(low), high=_to_tuple(high), **rest)
 
 
 def make_heatmap(z: Iterable[Values], **rest: Any) -> Mark:
     """Make a heatmap of a matrix, its first row on top, None for an empty cell; ``rest``: other fields of ``Mark``."""
-    return Mark("heatmap", z=tuple(to_tuple(row) for row in z), **rest)
+    return Mark("heatmap", z=tuple(_to_tuple(row) for row in z), **rest)
 
 
 def make_reference_line(y: float, label: str) -> Mark:
@@ -71,7 +71,7 @@ def draw_columns(
         panel: its title.
         rest: other fields of ``Panel``.
     """
-    common = None if x is None else to_tuple(x)
+    common = None if x is None else _to_tuple(x)
 
     def mark(kind: str, label: str, y: Values, emphasis: Any) -> Mark:
         low, high = (intervals or {}).get(label, ((), ()))

@@ -57,7 +57,7 @@ class InductionTexts:
 
 
 @dataclass(frozen=True)
-class Ablation:
+class _Ablation:
     """What is left without some heads: the mean score of the induction heads, and the copied token's probability.
 
     Each is text by text, as the model is, without the ``removed`` heads, and without as many others (NaN where there
@@ -248,7 +248,7 @@ def _find_output_projection(reading: Reading, layer: int) -> nn.Module:
 @torch.no_grad()
 def _ablate(
     reading: Reading, texts: InductionTexts, induction: Sequence[Head], previous: Sequence[Head]
-) -> Ablation | None:
+) -> _Ablation | None:
     """Remove the previous-token heads, then as many others of the same layers; None where a head cannot be removed.
 
     The others are neither heads of induction nor previous-token heads themselves.
@@ -271,7 +271,7 @@ def _ablate(
         for part in (0, 1)
     ]
     probabilities = None if bool(whole[1].isnan().any()) else torch.stack(columns[1], dim=1)
-    return Ablation(tuple(previous), torch.stack(columns[0], dim=1), probabilities)
+    return _Ablation(tuple(previous), torch.stack(columns[0], dim=1), probabilities)
 
 
 def _measure(
@@ -329,7 +329,7 @@ def _name(head: Head) -> str:
     return f"layer {head[0] + 1} head {head[1] + 1}"
 
 
-def _describe_ablation(ablation: Ablation | None) -> str:
+def _describe_ablation(ablation: _Ablation | None) -> str:
     """Say what removing the previous-token heads does to the score, and whether that is more than other heads do."""
     if ablation is None:
         return " Whether it uses them was not measured: heads cannot be removed from this model."
@@ -347,7 +347,7 @@ def _describe_ablation(ablation: Ablation | None) -> str:
     return f"{start} ({others} with {other} of the same layers removed): {conclusion}.{_describe_probability(ablation)}"
 
 
-def _describe_probability(ablation: Ablation) -> str:
+def _describe_probability(ablation: _Ablation) -> str:
     """Say what becomes of the copied token's probability, where the model has an output layer."""
     if ablation.probabilities_N3 is None:
         return ""
@@ -360,7 +360,7 @@ def _describe_probability(ablation: Ablation) -> str:
     )
 
 
-def _draw_ablation(ablation: Ablation) -> Figure:
+def _draw_ablation(ablation: _Ablation) -> Figure:
     """Draw score and probability of the copied token as they are, and without heads."""
     names = ("as it is", "previous-token heads removed", "as many others removed")
     shown = names if ablation.has_control else names[:2]
@@ -382,7 +382,7 @@ def _draw_ablation(ablation: Ablation) -> Figure:
     )
 
 
-def _list_details(ablation: Ablation) -> dict[str, Any]:
+def _list_details(ablation: _Ablation) -> dict[str, Any]:
     """Return the numbers of an ablation, for the ``details`` of the finding."""
     keys = ("whole", "removed", "others")
     details: dict[str, Any] = {

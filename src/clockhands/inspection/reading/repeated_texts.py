@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from dataclasses import dataclass
-from itertools import combinations
 
+import numpy as np
 import torch
+from scipy.sparse import coo_array, csr_array
+from scipy.sparse.csgraph import connected_components
 
 from clockhands.shapes import Float, Int, Tensor
 
@@ -54,29 +55,21 @@ def find_repeats(ids_NT: Int[Tensor, "N T"]) -> Repeats:
 
 
 def group_repeats(ids_NT: Int[Tensor, "N T"]) -> Int[Tensor, " N"]:
-    """Number the texts so that those which repeat each other, directly or through others, have the same number."""
-    size = min(NGRAM, ids_NT.shape[1])
-    ngrams = [{tuple(ngram) for ngram in ids_T.unfold(0, size, 1).tolist()} for ids_T in ids_NT]
-    texts_with: dict[tuple[int, ...], list[int]] = defaultdict(list)
-    for text, of_text in enumerate(ngrams):
-        for ngram in of_text:
-            texts_with[ngram].append(text)
-    shared: dict[tuple[int, int], int] = defaultdict(int)
-    for texts in texts_with.values():
-        for pair in combinations(texts, 2):
-            shared[pair] += 1
-    parent = list(range(len(ngrams)))  # a union-find forest: the root of a text is the first of its group
-
-    def find_root(text: int) -> int:
-        while parent[text] != text:
-            text = parent[text]
-        return text
-
-    for (first, second), count in shared.items():
-        if count >= LEAST_SHARED * min(len(ngrams[first]), len(ngrams[second])):
-            low, high = sorted((find_root(first), find_root(second)))
-            parent[high] = low
-    return torch.tensor([find_root(text) for text in range(len(ngrams))])
+    """Number the texts so that those which repeat each other, directly or through others, have that of the first."""
+    ngrams_NGn = ids_NT.unfold(1, min(NGRAM, ids_NT.shape[1]), 1)
+    texts, runs, _ = ngrams_NGn.shape
+    number_n = ngrams_NGn.flatten(0, 1).unique(dim=0, return_inverse=True)[1]
+    text_n = torch.arange(texts).repeat_interleave(runs)
+    # A set of n-grams for each text, as a row of 0 and 1; products of two rows count what they share.
+    pairs = torch.stack([text_n, number_n]).unique(dim=1).numpy()
+    sets = csr_array((np.ones(pairs.shape[1], dtype=np.int64), pairs))
+    shared, sizes = (sets @ sets.T).tocoo(), sets.sum(1)
+    near = shared.data >= LEAST_SHARED * np.minimum(sizes[shared.row], sizes[shared.col])
+    graph = coo_array((near[near], (shared.row[near], shared.col[near])), shape=(texts, texts))
+    _, first, group_N = np.unique(
+        connected_components(graph, directed=False)[1], return_index=True, return_inverse=True
+    )
+    return torch.from_numpy(first[group_N])
 
 
 def measure_fixed_share(ids_NT: Int[Tensor, "N T"]) -> float:

@@ -61,14 +61,6 @@ def find_special_tokens(tokenizer: Any, start: int | None = None) -> tuple[list[
     return ([start, *before] if before[:1] != [start] else before), []
 
 
-def encode_text(subject: Subject, text: str) -> tuple[list[int], Bool[Tensor, " T"]]:
-    """Return the token ids of a text with the special tokens around it, and which positions hold ordinary tokens."""
-    before, after = find_special_tokens(subject.tokenizer, subject.start_token)
-    bare = encode_bare(subject.tokenizer, text)
-    flags = [False] * len(before) + [True] * len(bare) + [False] * len(after)
-    return [*before, *bare, *after], torch.tensor(flags, dtype=torch.bool)
-
-
 FEWEST_WINDOWS = 8
 """Windows that running text is cut into at least, and that a file must hold: with fewer, little can be told from
 chance. A caller who passes a tensor has chosen its texts and may pass fewer, down to ``FEWEST_TEXTS``."""
@@ -97,6 +89,19 @@ class Windows:
     def take_first(self, count: int) -> Windows:
         """Return the first ``count`` windows."""
         return Windows(self.ids_NT[:count], self.ordinary_T, None if self.source_NS is None else self.source_NS[:count])
+
+
+def _surround(before: Sequence[int], rows: Sequence[Sequence[int]], after: Sequence[int]) -> Windows:
+    """Return windows of rows of ordinary tokens, all of one length, between special ones."""
+    flags = [False] * len(before) + [True] * len(rows[0]) + [False] * len(after)
+    return Windows(torch.tensor([[*before, *row, *after] for row in rows]), torch.tensor(flags, dtype=torch.bool))
+
+
+def encode_text(subject: Subject, text: str) -> tuple[list[int], Bool[Tensor, " T"]]:
+    """Return the token ids of a text with the special tokens around it, and which positions hold ordinary tokens."""
+    before, after = find_special_tokens(subject.tokenizer, subject.start_token)
+    window = _surround(before, [encode_bare(subject.tokenizer, text)], after)
+    return window.ids_NT[0].tolist(), window.ordinary_T
 
 
 def check_counts(length: int | None, count: int) -> None:
@@ -141,10 +146,8 @@ def cut_windows(
             "be measured, and some ten thousand are better"
         )
     total = min(count, len(stream) // ordinary_length)
-    pieces = (stream[index * ordinary_length : (index + 1) * ordinary_length] for index in range(total))
-    rows = [[*before, *piece, *after] for piece in pieces]
-    ordinary = [False] * len(before) + [True] * ordinary_length + [False] * len(after)
-    return Windows(torch.tensor(rows), torch.tensor(ordinary))
+    pieces = [stream[index * ordinary_length : (index + 1) * ordinary_length] for index in range(total)]
+    return _surround(before, pieces, after)
 
 
 def _check_request(tokenizer: Any, length: int, max_length: int | None) -> None:
@@ -198,7 +201,7 @@ def cut_pair_windows(
         target_ids += encode_bare(tokenizer, target)
         source_ids += encode_bare(source_tokenizer, source)
         if len(target_ids) >= most:
-            rows.append([*before, *target_ids[:most], *after])
+            rows.append(target_ids[:most])
             sources.append([*source_before, *source_ids[:most_source], *source_after])
             target_ids, source_ids = [], []
         if len(rows) == max(count, FEWEST_WINDOWS):
@@ -208,9 +211,8 @@ def cut_pair_windows(
             f"the text fills {len(rows)} windows of {length} tokens; {FEWEST_WINDOWS} are the least with which "
             "anything can be measured; give more text or a smaller --length (length=...)"
         )
-    ordinary = [False] * len(before) + [True] * most + [False] * len(after)
     padded_NS = pad_sequence([torch.tensor(row) for row in sources[:count]], batch_first=True, padding_value=-1)
-    return Windows(torch.tensor(rows[:count]), torch.tensor(ordinary), padded_NS)
+    return replace(_surround(before, rows[:count], after), source_NS=padded_NS)
 
 
 def select_one_length(rows: Sequence[Sequence[int]], most: int, enough: int | None = None) -> Windows:
