@@ -11,11 +11,9 @@ from torch import nn
 from clockhands.attention import record
 from clockhands.inspection.measures.distance_curve import compute_distance_curve
 from clockhands.inspection.reading.capture import Capture, capture
-from clockhands.inspection.reading.layer import FrozenNormsAndPositions
 from clockhands.inspection.reading.logit_split import (
     DATA_DEPENDENT,
     TERMS,
-    compute_means,
     split_by_batch,
     split_first_batch,
     split_logits,
@@ -25,6 +23,8 @@ from clockhands.models.subject import Subject
 from clockhands.scheme_pages.shown_options import complete_options
 from clockhands.schemes import CATALOGUE
 from clockhands.shapes import Tensor
+
+from .measures.readings import check_order_of_parts, check_terms
 
 VOCAB = 97
 OPTIONS: dict[str, dict[str, Any]] = {"swin": {"rows": 16, "columns": 16}}
@@ -60,31 +60,14 @@ def test_the_terms_sum_to_the_logits_that_the_model_computed(name: str) -> None:
     with record(heard.append):
         subject.forward(_ids())
     for layer, true in zip(recorded.layers, heard, strict=True):
-        for rows, batch in split_by_batch(layer):
-            allowed = batch.real.mask_BHST
-            total = sum((batch.compute_term(term) for term in TERMS), torch.zeros(()))[allowed]
-            logits = true.logits_BHST[rows][allowed]
-            error = float((total - logits).abs().max() / logits.abs().max())
-            assert error < (1e-6 if name in ROUNDS_INSIDE else 1e-10)
-            assert batch.measure_error() < (1e-6 if name in ROUNDS_INSIDE else 1e-10)
+        check_terms(layer, 1e-6 if name in ROUNDS_INSIDE else 1e-10, true.logits_BHST)
         assert split_logits(layer, recorded.ordinary_T).compute_head_shares().sum(-1).sub(1).abs().max() < 1e-5
 
 
 @pytest.mark.parametrize("name", sorted(set(CATALOGUE) - {"pope"}))
 def test_the_order_of_the_parts_plays_no_role(name: str) -> None:
     """What the words give alone, less what nothing gives, is what they add to μ and place. (PoPE bends queries.)"""
-    _, recorded = _captured(name)
-    layer = recorded.layers[0]
-    rows, batch = next(split_by_batch(layer, crossfit=False))
-    mean, place = compute_means(layer, torch.arange(recorded.num_texts))
-    x = layer.inputs_NTD[rows]
-    frozen = FrozenNormsAndPositions(layer.module, layer.scheme)
-    with frozen.record():
-        layer.replay(x)
-    with frozen.apply():
-        words, nothing = layer.replay(x - mean - place), layer.replay(torch.zeros_like(x))
-    torch.testing.assert_close(words.q_BHSK - nothing.q_BHSK, batch.q["content"], atol=1e-9, rtol=1e-9)
-    torch.testing.assert_close(words.k_BHTK - nothing.k_BHTK, batch.k["content"], atol=1e-9, rtol=1e-9)
+    check_order_of_parts(_captured(name)[1].layers[0], 1e-9)
 
 
 @pytest.mark.parametrize("name", WORDS_PLACE)

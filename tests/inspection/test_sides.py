@@ -12,13 +12,13 @@ from clockhands.errors import UsageError
 from clockhands.inspection import Subject, inspect
 from clockhands.inspection.measures import cross_attention
 from clockhands.inspection.reading.capture import Capture, capture
-from clockhands.inspection.reading.logit_split import TERMS, split_by_batch
 from clockhands.inspection.reading.windows import MOST_PIECE_CHARACTERS, choose_windows, cut_pair_windows
 from clockhands.model import PositionConfig, TokenBatch
 from clockhands.models.influence import find_influence
 from clockhands.report import put_side_by_side
 from clockhands.shapes import Tensor
 
+from .measures.readings import check_terms
 from .tiny import LAYERS, VOCAB, own, tiny
 
 BOTH = "encoder-decoder"
@@ -89,16 +89,9 @@ def test_our_own_decoder_is_read_as_the_whole_model_computes_it() -> None:
 @pytest.mark.parametrize("name", [*FAMILIES, "own"])
 def test_the_terms_sum_to_the_logits_on_either_side(name: str, side: Any) -> None:
     subject = Subject.of(_model(name).double(), side=side)
-    for layer in (
-        _captured(subject).layers
-        if side == "decoder"
-        else capture(subject.model, subject.forward, _ids(), batch=4).layers
-    ):
-        for _, batch in split_by_batch(layer):
-            allowed = batch.real.mask_BHST
-            total = sum((batch.compute_term(term) for term in TERMS), torch.zeros(()))[allowed]
-            logits = batch.real.logits_BHST[allowed]
-            assert float((total - logits).abs().max() / logits.abs().max()) < 1e-10
+    recorded = capture(subject.model, subject.forward, _ids(), batch=4) if side == "encoder" else _captured(subject)
+    for layer in recorded.layers:
+        check_terms(layer, 1e-10)
 
 
 # Marian is BART with a table of sinusoids: its own table is read above.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import pytest
 import torch
 
 from clockhands.findings import Finding
@@ -12,7 +13,8 @@ from clockhands.inspection.measures import MEASURES
 from clockhands.inspection.reading.capture import Capture, capture
 from clockhands.inspection.reading.head_statistics import HeadStatistics
 from clockhands.inspection.reading.interventions import Interventions
-from clockhands.inspection.reading.logit_split import split_logits
+from clockhands.inspection.reading.layer import FrozenNormsAndPositions, Layer
+from clockhands.inspection.reading.logit_split import TERMS, compute_means, split_by_batch, split_logits
 from clockhands.inspection.reading.reading import Reading
 from clockhands.model import PositionConfig
 from clockhands.models.subject import Subject
@@ -87,3 +89,34 @@ def read_own(position: PositionConfig, **settings: Any) -> tuple[Subject, Captur
     """Capture a decoder of two layers with this position, its weights random; ``settings`` are others of the model."""
     subject = Subject.of(own(position, "decoder", **settings))
     return subject, capture(subject.model, subject.forward, draw_ids())
+
+
+def check_terms(layer: Layer, bound: float, true_NHST: torch.Tensor | None = None) -> None:
+    """The terms of the logits add up to these, or to those that the layer computes when it runs again."""
+    for rows, batch in split_by_batch(layer):
+        allowed = batch.real.mask_BHST
+        total = sum((batch.compute_term(term) for term in TERMS), torch.zeros(()))[allowed]
+        logits = (batch.real.logits_BHST if true_NHST is None else true_NHST[rows])[allowed]
+        error = float((total - logits).abs().max() / logits.abs().max())
+        assert error < bound
+        assert error == pytest.approx(batch.measure_error(), abs=bound)
+
+
+def check_order_of_parts(layer: Layer, tolerance: float) -> None:
+    """What a part gives alone, less what nothing gives, is what it adds to the others: between input and queries all is
+    affine."""
+    rows, batch = next(split_by_batch(layer, crossfit=False))
+    mean, place = compute_means(layer, torch.arange(len(layer.inputs_NTD)))
+    x = layer.inputs_NTD[rows]
+    frozen = FrozenNormsAndPositions(layer.module, layer.scheme)
+    with frozen.record():
+        layer.replay(x)
+    with frozen.apply():
+        alone = {"content": x - mean - place, "position": place.expand_as(x), "nothing": torch.zeros_like(x)}
+        runs = {part: layer.replay(value) for part, value in alone.items()}
+    for part in ("content", "position"):
+        for found, nothing, expected in (
+            (runs[part].q_BHSK, runs["nothing"].q_BHSK, batch.q[part]),
+            (runs[part].k_BHTK, runs["nothing"].k_BHTK, batch.k[part]),
+        ):
+            torch.testing.assert_close(found - nothing, expected, atol=tolerance, rtol=tolerance)

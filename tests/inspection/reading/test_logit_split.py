@@ -8,10 +8,9 @@ import pytest
 import torch
 
 from clockhands.inspection.reading.capture import capture
-from clockhands.inspection.reading.layer import FrozenNormsAndPositions
-from clockhands.inspection.reading.logit_split import TERMS, compute_means, split_by_batch
 from clockhands.models.subject import Subject
 
+from ..measures.readings import check_order_of_parts, check_terms
 from ..tiny import CONFIGS, LAYERS, UNLISTED, VOCAB, tiny
 
 ROUNDS_INSIDE = {"modernbert", "qwen3", "gemma3", "cohere", "olmo2", "gpt-neo", "gpt-j", "mpt"}
@@ -81,33 +80,14 @@ def test_the_terms_sum_to_the_logits(name: str, kind: torch.dtype) -> None:
     recorded = capture(subject.model, subject.forward, _ids(), batch=2)
     bound = 1e-10 if kind == torch.float64 and name not in ROUNDS_INSIDE else 1e-5
     for layer in recorded.layers:
-        for _, batch in split_by_batch(layer):
-            allowed = batch.real.mask_BHST
-            total = sum((batch.compute_term(term) for term in TERMS), torch.zeros(()))
-            logits = batch.real.logits_BHST[allowed]
-            error = float((total[allowed] - logits).abs().max() / logits.abs().max())
-            assert error < bound
-            assert error == pytest.approx(batch.measure_error(), abs=bound)
+        check_terms(layer, bound)
 
 
 @pytest.mark.parametrize("name", sorted(CONFIGS))
 def test_each_part_alone_gives_its_own_queries_and_keys(name: str) -> None:
-    """Parts are told apart by adding one after the other. What a part gives alone, less what nothing gives, is the
-    same, or the order would have decided: between input and queries all is affine."""
+    """Parts are told apart by adding one after the other; the order does not decide."""
     subject = Subject.of(tiny(name).double())
-    layer = capture(subject.model, subject.forward, _ids(), batch=5).layers[-1]
-    rows, batch = next(split_by_batch(layer, crossfit=False))
-    mean, place = compute_means(layer, rows)
-    x = layer.inputs_NTD[rows]
-    frozen = FrozenNormsAndPositions(layer.module)
-    with frozen.record():
-        layer.replay(x)
-    with frozen.apply():
-        alone = {"content": x - mean - place, "position": place.expand_as(x), "nothing": torch.zeros_like(x)}
-        runs = {part: layer.replay(value) for part, value in alone.items()}
-    for part in ("content", "position"):
-        torch.testing.assert_close(runs[part].q_BHSK - runs["nothing"].q_BHSK, batch.q[part], atol=1e-5, rtol=1e-5)
-        torch.testing.assert_close(runs[part].k_BHTK - runs["nothing"].k_BHTK, batch.k[part], atol=1e-5, rtol=1e-5)
+    check_order_of_parts(capture(subject.model, subject.forward, _ids(), batch=5).layers[-1], 1e-5)
 
 
 @pytest.mark.parametrize("name", sorted(CONFIGS))

@@ -101,23 +101,9 @@ class ContentDistance(Measure):
     def run(self, reading: Reading) -> Finding:
         """Measure every layer; the value is the share of f and g together, the mean over layers."""
         capture, splits, control = reading.capture, reading.logit_splits, reading.control
-        # There the split has what tokens add in its term ``data-dependent``, and none in ``added, content``.
-        if any(layer.locates_tokens for layer in capture.layers):
-            return self.skip(
-                "Tokens choose their positions here, so that what positions add to the logits is not affine in the "
-                "input."
-            )
-        if any(layer.rewrites_logits for layer in capture.layers):
-            return self.skip(
-                "Logits are rewritten by the tokens here, so that what is added is not affine in the input."
-            )
-        added = [abs(float(split.compute_layer_shares()[TERMS.index("added, content")])) for split in splits]
-        if max(added) < ROUNDING:
-            return self.skip(
-                f"Nothing that is added to its logits depends on a token. {reading.subject.mechanism_sentence}"
-            )
-        if any(layer.needs_freezing for layer in capture.layers):
-            return self.skip("Queries and keys are normalised here, so that what is added is not affine in the input.")
+        reason = _find_fault(reading)
+        if reason:
+            return self.skip(reason)
         sums = [_sum_products(layer, capture.ordinary_T) for layer in capture.layers]
         shares = _compute_shares(sums, splits)
         low, high = bootstrap_ratio(
@@ -148,6 +134,24 @@ class ContentDistance(Measure):
             ),
             details={"query_words": query, "key_words": key},
         )
+
+
+def _find_fault(reading: Reading) -> str:
+    """Say why what is added to the logits cannot be separated; empty where it can."""
+    layers = reading.capture.layers
+    # There the split has what tokens add in its term ``data-dependent``, and none in ``added, content``.
+    if any(layer.locates_tokens for layer in layers):
+        return (
+            "Tokens choose their positions here, so that what positions add to the logits is not affine in the input."
+        )
+    if any(layer.rewrites_logits for layer in layers):
+        return "Logits are rewritten by the tokens here, so that what is added is not affine in the input."
+    content = TERMS.index("added, content")
+    if max(abs(float(split.compute_layer_shares()[content])) for split in reading.logit_splits) < ROUNDING:
+        return f"Nothing that is added to its logits depends on a token. {reading.subject.mechanism_sentence}"
+    if any(layer.needs_freezing for layer in layers):
+        return "Queries and keys are normalised here, so that what is added is not affine in the input."
+    return ""
 
 
 def _describe(query: float, key: float, low: float, numbers: str) -> str:

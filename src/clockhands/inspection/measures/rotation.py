@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch.nn.utils.rnn import pad_sequence
 
-from clockhands.findings import SHARE, Finding, Reference, Table, draw_columns, join_words
+from clockhands.findings import SHARE, Figure, Finding, Reference, Table, draw_columns, join_words
 from clockhands.inspection.estimators.intervals import bootstrap_ratio
 from clockhands.inspection.measures.measure import ATTENTION_HEADING, WINDOWS, Measure, make_untrained_reference
 from clockhands.inspection.number_format import describe_untrained, format_percent, format_percent_range
@@ -176,27 +176,25 @@ class RotationFrequencies(Measure):
         if subject.has_unlisted_architecture:
             return self.skip(f"Which channels a {subject.class_name} rotates together is not recorded here.")
         read = {index: order_pairs(subject, layer) for index, layer in enumerate(capture.layers)}
-        orders = {index: order_F for index, (order_F, _) in read.items()}
-        order_by_layer = {index: order_F for index, order_F in orders.items() if order_F is not None}
-        if not order_by_layer:
+        orders = {index: order_F for index, (order_F, _) in read.items() if order_F is not None}
+        if not orders:
             return self.skip(
                 "No layer rotates each of its pairs of channels at one speed, so that none is the fastest."
             )
-        sums = [compute_pair_sums(subject, capture.layers[index], capture.ordinary_T) for index in order_by_layer]
+        sums = [compute_pair_sums(subject, capture.layers[index], capture.ordinary_T) for index in orders]
         shares = [compute_pair_shares(*layer_sums) for layer_sums in sums]
-        ordered = [shares_F[order_F] for shares_F, order_F in zip(shares, order_by_layer.values(), strict=True)]
-        quarters = [order_F[: max(1, len(order_F) // 4)] for order_F in order_by_layer.values()]
         fresh = None
         if reading.control is not None:  # the same pairs of the same layers, in the same order
+            layers = reading.control.capture.layers
             fresh = [
-                compute_pair_shares(
-                    *compute_pair_sums(subject, reading.control.capture.layers[index], capture.ordinary_T)
-                )[order_F]
-                for index, order_F in order_by_layer.items()
+                compute_pair_shares(*compute_pair_sums(subject, layers[index], capture.ordinary_T)) for index in orders
             ]
-        unrotated = [compute_unrotated_r2(capture.layers[index], capture.ordinary_T) for index in order_by_layer]
-        share, untrained = _average_quarter(ordered), None if fresh is None else _average_quarter(fresh)
-        equal = sum(len(pairs) / len(shares_F) for pairs, shares_F in zip(quarters, ordered, strict=True)) / len(sums)
+        unrotated = [compute_unrotated_r2(capture.layers[index], capture.ordinary_T) for index in orders]
+        quarters = [order_F[: max(1, len(order_F) // 4)] for order_F in orders.values()]
+        share = _average_quarter(shares, quarters)
+        untrained = None if fresh is None else _average_quarter(fresh, quarters)
+        equal = sum(len(pairs) / len(order_F) for pairs, order_F in zip(quarters, orders.values(), strict=True))
+        equal /= len(orders)
         low, high = bootstrap_ratio(
             torch.stack([products_NF[:, pairs].sum(1) for (products_NF, _), pairs in zip(sums, quarters, strict=True)]),
             torch.stack([squares_N for _, squares_N in sums]),
@@ -204,25 +202,37 @@ class RotationFrequencies(Measure):
         return self.make_finding(
             f"The fastest quarter of the rotated pairs carries {format_percent(share)} of the logits' variance (95 % "
             f"interval {format_percent_range(low, high)}; {format_percent(equal)} if all pairs carried the same"
-            f"{describe_untrained(untrained)}).{_describe_unrotated(unrotated)}{_describe_left_out(orders)}"
+            f"{describe_untrained(untrained)}).{_describe_unrotated(unrotated)}{_describe_left_out(read)}"
             f"{describe_resting_pairs(read)}",
             share,
             unit=SHARE,
             interval=(low, high),
             references=(Reference("equal pairs", equal), *make_untrained_reference(untrained)),
             light="info",
-            table=_make_table([*order_by_layer], shares, unrotated),
-            figure=draw_columns(
-                "bars",
-                range(max(map(len, ordered))),
-                {"mean over layers": _average_pairs(ordered)},
-                title="What each pair of channels adds to the logits",
-                main="mean over layers",
-                points={"untrained": None if fresh is None else _average_pairs(fresh)},
-                xlabel="pair of channels (0: fastest)",
-                ylabel="share of logit variance",
-            ),
+            table=_make_table([*orders], shares, unrotated),
+            figure=_draw_figure(list(orders.values()), shares, fresh),
         )
+
+
+def _draw_figure(
+    orders: Sequence[Int[Tensor, " F"]], shares: Sequence[Float[Tensor, " F"]], fresh: Sequence[Tensor] | None
+) -> Figure:
+    """Draw the mean share of the pairs, the fastest first, over the layers that have so many."""
+
+    def average(shares: Sequence[Tensor]) -> Float[Tensor, " F"]:
+        ordered = [shares_F[order_F] for shares_F, order_F in zip(shares, orders, strict=True)]
+        return pad_sequence(ordered, batch_first=True, padding_value=torch.nan).nanmean(0)
+
+    return draw_columns(
+        "bars",
+        range(max(map(len, orders))),
+        {"mean over layers": average(shares)},
+        title="What each pair of channels adds to the logits",
+        main="mean over layers",
+        points={"untrained": None if fresh is None else average(fresh)},
+        xlabel="pair of channels (0: fastest)",
+        ylabel="share of logit variance",
+    )
 
 
 def describe_resting_pairs(read: Mapping[int, tuple[Int[Tensor, " F"] | None, int]]) -> str:
@@ -238,14 +248,14 @@ def describe_resting_pairs(read: Mapping[int, tuple[Int[Tensor, " F"] | None, in
     )
 
 
-def _average_quarter(ordered: Sequence[Float[Tensor, " F"]]) -> float:
-    """Return the share of the fastest quarter of the pairs, the mean over layers; pairs are the fastest first."""
-    return sum(float(shares_F[: max(1, len(shares_F) // 4)].sum()) for shares_F in ordered) / len(ordered)
+def _average_quarter(shares: Sequence[Float[Tensor, " F"]], quarters: Sequence[Int[Tensor, " q"]]) -> float:
+    """Return the share of the fastest quarter of the pairs, the mean over layers."""
+    return sum(float(shares_F[pairs].sum()) for shares_F, pairs in zip(shares, quarters, strict=True)) / len(shares)
 
 
-def _describe_left_out(orders: Mapping[int, Int[Tensor, " F"] | None]) -> str:
+def _describe_left_out(read: Mapping[int, tuple[Int[Tensor, " F"] | None, int]]) -> str:
     """Name the layers that were left out; empty where none was."""
-    names = [str(index + 1) for index, order_F in orders.items() if order_F is None]
+    names = [str(index + 1) for index, (order_F, _) in read.items() if order_F is None]
     if not names:
         return ""
     which, verb, left_out = ("Layer", "does", "it is") if len(names) == 1 else ("Layers", "do", "they are")
@@ -271,11 +281,6 @@ def _describe_unrotated(shares: Sequence[float | None]) -> str:
         return ""
     mean = format_percent(sum(known) / len(known))
     return f" q·k without rotation explains {mean} of the logits' variance (R², the mean over layers)."
-
-
-def _average_pairs(ordered: Sequence[Float[Tensor, " F"]]) -> Float[Tensor, " F"]:
-    """Return the mean share of the pairs, the fastest first, over the layers that have so many."""
-    return pad_sequence([*ordered], batch_first=True, padding_value=torch.nan).nanmean(0)
 
 
 def compute_pair_shares(products_NF: Float[Tensor, "N F"], squares_N: Float[Tensor, " N"]) -> Float[Tensor, " F"]:
