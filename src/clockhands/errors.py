@@ -132,7 +132,7 @@ def cut_long_line(line: str, room: int = 1000) -> str:
 def show_value(value: object, room: int = 100) -> str:
     """Return a value for a message: its ``repr``, cut to at most ``room`` characters."""
     try:
-        text = repr(value)
+        text = " ".join(repr(value).split())  # arrays are shown on several lines
     except (ValueError, RecursionError):
         # Python refuses to write integers of more than 4,300 digits and tables nested a thousand deep.
         return f"a value of type {type(value).__name__}, too large to be written here"

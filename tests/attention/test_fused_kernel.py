@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import replace
 from typing import Any
 
@@ -37,7 +38,7 @@ def test_no_kernel_of_a_gpu_gets_a_bias_of_another_type(
     monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", spy)
     monkeypatch.setattr(torch.compiler, "is_compiling", lambda: compiling)
     q, pos = torch.empty(1, 4, 96, 32, dtype=dtype, device="meta"), torch.empty(1, 96, dtype=torch.long, device="meta")
-    request = make_request(scheme, q, q, q, pos, pos, causal=True)
+    request = make_request(copy.deepcopy(scheme).to("meta"), q, q, q, pos, pos, causal=True)
     bias = "bias" in request.hooks
     added = torch.empty(1, 4, 96, 96, device="meta") if bias else None  # the scheme's own would be computed on the CPU
     out = fused_kernel.compute(replace(request, added_BHST=added, hooks=frozenset()))

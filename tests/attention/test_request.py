@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -10,12 +11,26 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 import clockhands
-from clockhands import schemes
-from clockhands.attention import Positioning, attend, attend_reference
+from clockhands import positions, schemes
+from clockhands.attention import Cache, Positioning, attend, attend_reference
 from clockhands.attention.request import find_line
-from clockhands.errors import ClockhandsError, PositionError, UsageError
-from clockhands.schemes import CATALOGUE, Alibi, Composition, RoPE, Scheme, Sinusoidal, T5Bias, Window, YaRN
-from tests.schemes.laws import HEAD_DIM, HEADS, LENGTH, Inputs, attending, inputs, make, place
+from clockhands.errors import ClockhandsError, ConfigError, PositionError, UsageError
+from clockhands.schemes import (
+    CATALOGUE,
+    Alibi,
+    Composition,
+    RePo,
+    RoPE,
+    Scheme,
+    Shaw,
+    Sinusoidal,
+    SSMax,
+    T5Bias,
+    Temperature,
+    Window,
+    YaRN,
+)  # fmt: skip
+from tests.schemes.laws import HEAD_DIM, HEADS, LENGTH, Inputs, attending, inputs, make, on_axes, place
 
 POS = torch.arange(10).expand(2, -1)
 
@@ -24,11 +39,24 @@ def heads(batch: int = 2, count: int = 4, tokens: int = 10, width: int = 16) -> 
     return torch.randn(batch, count, tokens, width)
 
 
-def tried(scheme: Any, q: Tensor | None = None, pos: Any = POS, mask: Any = None, k: Tensor | None = None) -> Any:
+def tried(
+    scheme: Any, q: Tensor | None = None, pos: Any = POS, mask: Any = None, k: Tensor | None = None, **options: Any
+) -> Any:
     """Attention with one thing as somebody gives it at the first try."""
     q = heads() if q is None else q
     k = q if k is None else k
-    return lambda: attend(scheme, q, k, k, pos, pos, mask)
+    return lambda: attend(scheme, q, k, k, pos, pos, mask, **options)
+
+
+def cached(pos: Any, *steps: Tensor) -> Any:
+    """Attention with one cache for tokens that come one text after the other."""
+
+    def run() -> None:
+        position, cache = Positioning(RoPE(16)), Cache()
+        for q in steps or (heads(),):
+            position.attend(0, q, q, q, pos if len(steps) < 2 else pos[: len(q)], cache=cache)
+
+    return run
 
 
 MISTAKES: list[tuple[Any, str]] = [
@@ -76,6 +104,37 @@ MISTAKES: list[tuple[Any, str]] = [
     ),
     (lambda: RoPE(16)(heads()), r"RoPE is no layer that is called; write attend\(rope, q, k, v, qpos, kpos\)"),
     (lambda: attend(Sinusoidal(64), heads(), heads(), heads(), POS, POS), "adds vectors at the embedding, and nobody"),
+    (tried(RoPE(16), pos=POS.bfloat16()), "are torch.bfloat16, which has not every whole number above 256; give int64"),
+    (tried(RoPE(16), pos=POS / 0), "positions of queries hold NaN or infinity; every token needs a finite one"),
+    (tried(RoPE(16), pos=POS.numpy()), r"must be a tensor \[batch, tokens\], and this is array"),
+    (tried(RoPE(16), pos=POS.to("meta")), "q is on cpu, and positions of queries on meta; move it with .to"),
+    (tried(T5Bias(4, 64).to("meta")), "q is on cpu, and the scheme T5Bias on meta"),
+    (tried(RoPE(16), mask=torch.ones(10, 10, device="meta").bool()), "this mask is on meta, and q on cpu"),
+    (tried(Temperature(), pos=POS - 5), "temperature counts tokens by their positions, and position -5 is below 0"),
+    (tried(SSMax(4), pos=POS - 1.5), "ssmax counts tokens by their positions, and position -1.5 is below 0"),
+    (tried(Shaw(16), heads().long()), "q, k and v are torch.int64, but must be floats of at least 16 bits"),
+    (tried(RoPE(16), heads().to(torch.float8_e4m3fn)), "torch.float8_e4m3fn, but must be floats of at least 16 bits"),
+    (tried(RoPE(16), heads().to(torch.complex64)), "q, k and v are torch.complex64, but must be floats"),
+    (tried(RoPE(16), causal="yes"), "causal is 'yes', but must be True or False; a mask is the argument before"),
+    (tried(RoPE(16), scale=torch.tensor(0.25)), "scale is tensor.*must be a number; multiply q by what is learned"),
+    (tried(RoPE(16), scale=math.nan), "scale is nan, but must be a number"),
+    (tried(RoPE(16), dropout=1.5), "dropout is 1.5, but must be a share: at least 0 and below 1"),
+    (tried(RoPE(16), dropout=True), "dropout is True, but must be a share"),
+    (lambda: RoPE(torch.tensor(16)), r"head_dim is tensor\(16\), but must be a whole number"),  # type: ignore[arg-type]
+    (lambda: Alibi(0), "Alibi: num_heads is 0, but must be at least 1"),
+    (lambda: RoPE(16, spectrum=YaRN("4", 64)), "rope.factor is '4', but must be a number"),  # type: ignore[arg-type]
+    (lambda: Positioning(RoPE(16), layers=0), "layers is 0, but must be the number of layers"),
+    (cached(10), r"positions must be a tensor \[batch, tokens\], and this is 10"),
+    (cached(POS[:, :9]), r"positions of queries are \[2, 9\].* for each of the 10 queries"),
+    (cached(POS, heads()[0]), "q is .4, 10, 16., but has four axes"),
+    (
+        cached(POS, heads(), heads(1)),
+        r"keys \[2, 4, 10, 16\], and the new ones are \[1, 4, 10, 16\]; begin each text",
+    ),
+    (
+        lambda: Positioning(RePo(64, 4, 16)).attend(0, heads(), heads(), heads(), POS, x=torch.zeros(2, 10, 32)),
+        r"places tokens by the input of the layer, \[batch, tokens, 64\], and x is \[2, 10, 32\]",
+    ),
 ]
 
 
@@ -83,7 +142,7 @@ MISTAKES: list[tuple[Any, str]] = [
 def test_a_first_mistake_is_one_sentence(call: Any, sentence: str) -> None:
     with pytest.raises(ClockhandsError, match=sentence) as told:
         call()
-    assert "\n" not in str(told.value) and len(str(told.value)) < 400
+    assert len(str(told.value)) < 400 and ("\n" not in str(told.value) or isinstance(told.value, ConfigError))
 
 
 @pytest.mark.parametrize(
@@ -182,6 +241,47 @@ def test_no_text_at_all_gives_nothing(scheme: Scheme) -> None:
     assert attend(scheme, empty, empty, empty, pos, pos, causal=True).shape == (0, 4, 10, 16)
     with pytest.raises(PositionError):
         attend(scheme, heads(), heads(), heads(), POS[:, :3], POS)
+
+
+READERS = ["rope", "alibi", "t5", "window", "shaw", "xpos", "deberta", "tupe", "diet", "rerope", "pope", "dape", "fire"]
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int16, torch.int32], ids=str)
+@pytest.mark.parametrize("name", READERS)
+def test_small_integers_are_positions_like_others(name: str, dtype: torch.dtype) -> None:
+    """Differences of uint8 would wrap around, and tables take no int16."""
+    scheme = make(name, {})
+    q, pos = heads(count=HEADS, tokens=LENGTH, width=HEAD_DIM), torch.arange(LENGTH)[None]
+    small = pos.to(dtype)
+    torch.testing.assert_close(
+        attend(scheme, q, q, q, small, small, causal=True), attend(scheme, q, q, q, pos, pos, causal=True)
+    )
+
+
+@pytest.mark.parametrize("name", [name for name in CATALOGUE if not {"encode", "locate"} & CATALOGUE[name].hooks()])
+def test_no_key_gives_zeros_shapes_alone_a_shape_and_torch_func_the_gradient(name: str) -> None:
+    scheme = make(name, {})
+    q, pos = heads(count=HEADS, tokens=LENGTH, width=HEAD_DIM), on_axes(scheme, positions.count_up(2, LENGTH))
+    assert not attend(scheme, q, q[:, :, :0], q[:, :, :0], pos, pos[:, :0]).any()
+    assert attend(scheme, *[q.to("meta")] * 3, pos.to("meta"), pos.to("meta"), causal=True).shape == q.shape
+
+    def run(q: Tensor) -> Tensor:
+        return attend(scheme, q, q, q, pos, pos, causal=True)
+
+    leaf = q.clone().requires_grad_()
+    (wanted,) = torch.autograd.grad(run(leaf).square().sum(), leaf)
+    torch.testing.assert_close(torch.func.grad(lambda q: run(q).square().sum())(q), wanted, atol=1e-4, rtol=1e-4)
+    one = pos[:1]
+    rows = torch.func.vmap(lambda q: attend(scheme, q[None], q[None], q[None], one, one, causal=True)[0])(q)
+    torch.testing.assert_close(rows, run(q), atol=2e-5, rtol=1e-4)
+
+
+def test_tiles_refuse_a_gradient_of_their_gradient() -> None:
+    q, pos = heads(tokens=160).requires_grad_(), torch.arange(160)
+    out = attend(T5Bias(4, 64), q, q, q, pos, pos, causal=True)
+    (grad,) = torch.autograd.grad(out.square().sum(), q, create_graph=True)
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        grad.sum().backward()
 
 
 def test_a_compiled_model_is_not_checked() -> None:

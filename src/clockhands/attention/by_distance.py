@@ -18,6 +18,7 @@ from clockhands.attention.fused_kernel import call_fused_kernel
 from clockhands.attention.request import LOW_PRECISION, AttentionRequest, Line
 from clockhands.attention.tiles import attend_by_tiles, make_causal_curve
 from clockhands.schemes.distance import DistanceBias
+from clockhands.schemes.position_checks import is_traced
 from clockhands.shapes import Bool, Float, Tensor
 
 WIDEST, WIDEST_LOW = 80.0, 1024.0
@@ -30,7 +31,7 @@ LONG = 512
 
 def serves(request: AttentionRequest) -> bool:
     """Return whether tiles serve and are worth their set-up, or one row of the bias stands for all and fits."""
-    if request.q_BHSK.device.type != "cpu" or torch.compiler.is_compiling():
+    if request.q_BHSK.device.type != "cpu" or is_traced():
         return False
     if "bias" in request.hooks:
         return _has_curve(request) or (request.num_keys > SHORT and bool(_fit_a_channel(request).all()))

@@ -8,6 +8,7 @@ from typing import cast
 import torch
 
 from clockhands.attention.request import FEW_QUERIES, AttentionRequest
+from clockhands.schemes.position_checks import is_traced
 from clockhands.schemes.rotary.two_rotations import FarProducts, TwoRotations
 from clockhands.shapes import Bool, Float, Tensor
 
@@ -21,7 +22,7 @@ def serves(request: AttentionRequest) -> bool:
         isinstance(request.scheme, TwoRotations)
         and not request.dropout
         and request.num_queries > FEW_QUERIES
-        and not torch.compiler.is_compiling()
+        and not is_traced()
     )
 
 

@@ -11,6 +11,7 @@ from torch.autograd.function import once_differentiable
 
 from clockhands.attention.request import LOW_PRECISION, AttentionRequest
 from clockhands.schemes.content.sinks import softmax_with_sinks
+from clockhands.schemes.position_checks import is_traced
 from clockhands.schemes.scheme import softmax
 from clockhands.shapes import Float, Tensor
 
@@ -38,6 +39,7 @@ def compute(request: AttentionRequest) -> Float[Tensor, "B H S Kv"]:
     queries, keys = q.shape[2], k.shape[2]
     # Many queries in float32 without a bias are what the fused kernel was made for, everywhere.
     usual = bias_BHST is None and queries > 1 and q.dtype not in LOW_PRECISION
+    usual = usual and (torch.compiler.is_compiling() or not is_traced())
     plain = not usual and prefers_plain_products(q, k, bias_BHST)
     if plain or (with_sinks and not fuses_sinks(request)):
         return _compute_by_plain_products(request, bias_BHST)
@@ -103,8 +105,9 @@ def prefers_plain_products(
     """
     if q_BHSK.device.type != "cpu":
         return bias_BHST is not None and q_BHSK.dtype in LOW_PRECISION
-    if torch.compiler.is_compiling():
-        return False
+    if is_traced():
+        # A compiler makes the best of the kernel; torch.func differentiates products, and not the kernel's mask.
+        return not torch.compiler.is_compiling()
     if q_BHSK.shape[-2] == 1:
         return q_BHSK.shape[0] >= MANY_ROWS
     learned = bias_BHST is not None and bias_BHST.requires_grad and torch.is_grad_enabled()
@@ -126,7 +129,7 @@ def _compute_by_plain_products(request: AttentionRequest, bias: Tensor | None) -
         return F.dropout(softmax_with_sinks(logits, sink_H).to(v.dtype), request.dropout) @ v
     # A row of -inf needs the careful softmax, which costs twice as much. A GPU would have to be waited for to know.
     without_keys = (masked or bias is not None) and (
-        q.device.type != "cpu" or bool((logits.detach().amax(-1) == -math.inf).any())
+        q.device.type != "cpu" or is_traced() or bool((logits.detach().amax(-1) == -math.inf).any())
     )
     weights = softmax(logits) if without_keys else torch.softmax(logits, dim=-1)
     return F.dropout(weights.to(v.dtype), request.dropout) @ v
@@ -142,7 +145,7 @@ def fuses_sinks(request: AttentionRequest) -> bool:
         and not request.dropout
         and request.v_BHTK.shape[-1] <= request.q_BHSK.shape[-1]
         and min(request.q_BHSK.numel(), request.k_BHTK.numel()) > 0  # called directly, it divides by the number of keys
-        and not torch.compiler.is_compiling()
+        and not is_traced()
         # ONNX has the operations of other kernels, and not these two.
         and not torch.jit.is_tracing()  # type: ignore[attr-defined]
     )

@@ -288,7 +288,8 @@ def _attend(
     named["dropout"] = dropout
     if layer is None:
         # A layer without a scheme computes as SDPA does, through ``attend``, so that ``record`` hears of it too.
-        qpos, kpos = torch.zeros(1, query.shape[2]), torch.zeros(1, key.shape[2])
+        qpos = torch.zeros(1, query.shape[2], dtype=torch.int64, device=query.device)
+        kpos = torch.zeros(1, key.shape[2], dtype=torch.int64, device=query.device)
         out = attend(NoPosition(), query, key, value, qpos, kpos, attention_mask, scale=scale, **named)
     else:
         # A scheme's own factor is one on 1/√d, for which the model may have another number.

@@ -11,8 +11,9 @@ import torch
 from torch import nn
 
 from clockhands.attention.dispatch import attend
-from clockhands.attention.request import GivenPositions, Mask
+from clockhands.attention.request import GivenPositions, Mask, check_inputs, share_heads
 from clockhands.errors import UsageError
+from clockhands.schemes.position_checks import check_position_tensor
 from clockhands.schemes.scheme import Scheme
 from clockhands.shapes import Float, Tensor
 
@@ -62,6 +63,8 @@ class Positioning(nn.Module):
         schemes = [scheme] if isinstance(scheme, Scheme) else list(scheme)
         if not schemes or not all(isinstance(entry, Scheme) for entry in schemes):
             raise UsageError("Positioning takes a scheme, such as RoPE(64), or a list of one for each layer")
+        if layers is not None and not (isinstance(layers, int) and layers > 0):
+            raise UsageError(f"layers is {layers!r}, but must be the number of layers, at least 1")
         if len(schemes) > 1 and layers not in (None, len(schemes)):
             raise UsageError(f"{len(schemes)} schemes were given for {layers} layers; give one, or one for each")
         if len(schemes) == 1 and layers is not None and schemes[0].per_layer:
@@ -119,7 +122,7 @@ class Positioning(nn.Module):
         ``attention.attend``. Raises UsageError where ``x`` is missing.
         """
         scheme, kept = self.get_scheme(layer), None if cache is None else cache.layers.get(layer)
-        places = pos[None] if pos.dim() == 1 else pos
+        places = check_position_tensor(pos, "positions")
         if "locate" in scheme.active_hooks():
             if x is None:
                 name = type(scheme).__name__
@@ -128,15 +131,22 @@ class Positioning(nn.Module):
             places = places if located is None else located
         if cache is None:
             return attend(scheme, q_BHSK, k_BHSK, v_BHSK, places, places, mask_BHST, causal=causal, dropout=dropout)
+        if not torch.compiler.is_compiling():
+            check_inputs(scheme, q_BHSK, k_BHSK, v_BHSK, places, places, rotated=False)
         scale, rotated = scheme.scale(q_BHSK.shape[-1]), scheme.declares.cache == "rotated"
         if rotated:
             if q_BHSK.shape[1] != k_BHSK.shape[1] and scheme.rotates_by_head:
-                groups = q_BHSK.shape[1] // k_BHSK.shape[1]
-                k_BHSK, v_BHSK = k_BHSK.repeat_interleave(groups, 1), v_BHSK.repeat_interleave(groups, 1)
+                k_BHSK, v_BHSK = share_heads(q_BHSK.shape[1], k_BHSK), share_heads(q_BHSK.shape[1], v_BHSK)
             q_BHSK, k_BHSK = scheme.rotate(q_BHSK, k_BHSK, places, places)
             v_BHSK = scheme.rotate_values(v_BHSK, places, places)
         new = _Kept(k_BHSK, v_BHSK, places)
         if kept is not None:
+            old, own = kept.k.shape, new.k.shape
+            if (old[0], old[1], old[3]) != (own[0], own[1], own[3]):
+                raise UsageError(
+                    f"the cache of layer {layer} holds keys {list(old)}, and the new ones are {list(own)}; begin each "
+                    f"text with a new Cache()"
+                )
             axis = 2 if places.dim() == 4 else 1
             new = _Kept(
                 torch.cat([kept.k, new.k], 2), torch.cat([kept.v, new.v], 2), torch.cat([kept.places, places], axis)

@@ -11,6 +11,7 @@ from torch.autograd.function import once_differentiable
 
 from clockhands.attention import fused_kernel
 from clockhands.attention.request import FEW_QUERIES, AttentionRequest
+from clockhands.schemes.position_checks import is_traced
 from clockhands.shapes import Float, Tensor
 
 ROWS = 256
@@ -28,7 +29,7 @@ def serves(request: AttentionRequest) -> bool:
     return (
         ("bias" in request.hooks or (request.sink_H is not None and not fused_kernel.fuses_sinks(request)))
         and request.scheme.rowwise
-        and not torch.compiler.is_compiling()
+        and not is_traced()
         and pairs > MANY_PAIRS
         and request.num_queries > FEW_QUERIES
     )

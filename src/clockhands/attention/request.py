@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
+from numbers import Real
 from typing import Any, NamedTuple, cast
 
 import torch
@@ -52,12 +55,14 @@ def make_request(
 
     Arguments and errors are those of ``attend``. Nothing is checked while a model is compiled or traced.
     """
-    if not (isinstance(qpos, Tensor) and isinstance(kpos, Tensor) and qpos.dim() == kpos.dim() == 2):
+    usual = isinstance(qpos, Tensor) and isinstance(kpos, Tensor) and qpos.dim() == kpos.dim() == 2
+    if not (usual and qpos.dtype == kpos.dtype == torch.int64):
         same = qpos is kpos
         qpos = check_position_tensor(qpos, "positions of queries")
         kpos = qpos if same else check_position_tensor(kpos, "positions of keys")
     if not (torch.compiler.is_compiling() or torch.jit.is_tracing()):  # type: ignore[attr-defined]
-        _check_inputs(scheme, q_BHSK, k_BHTK, v_BHTK, qpos, kpos, rotated)
+        check_inputs(scheme, q_BHSK, k_BHTK, v_BHTK, qpos, kpos, rotated)
+        _check_numbers(causal, scale, dropout)
     added, mask = None, None if mask_BHST is None else _read_mask(mask_BHST, q_BHSK, k_BHTK)
     if mask is not None and mask.is_floating_point():
         added, mask = mask, None
@@ -66,12 +71,12 @@ def make_request(
         _check_hooks_before(scheme, hooks, qpos)
     if added is not None and hooks & WHOLE_ROWS:
         # Such a hook computes with all logits of a row, and -inf among them would make all of them NaN.
-        mask = added > torch.finfo(added.dtype).min / 2
+        mask = ~(added <= torch.finfo(added.dtype).min / 2)  # NaN is not hidden
         added = added.masked_fill(~mask, 0.0)
     if heads != k_BHTK.shape[1]:
-        k_BHTK = _share_heads(heads, k_BHTK)
+        k_BHTK = share_heads(heads, k_BHTK)
     if heads != v_BHTK.shape[1]:
-        v_BHTK = _share_heads(heads, v_BHTK)
+        v_BHTK = share_heads(heads, v_BHTK)
     if scale is None:
         scale = scheme.scale(q_BHSK.shape[-1])
     if not rotated:
@@ -82,7 +87,7 @@ def make_request(
     return AttentionRequest(scheme, q_BHSK, k_BHTK, v_BHTK, qpos, kpos, mask, causal, scale, dropout, hooks, added)
 
 
-def _share_heads(heads: int, x_BGTK: Float[Tensor, "B G T K"]) -> Float[Tensor, "B H T K"]:
+def share_heads(heads: int, x_BGTK: Float[Tensor, "B G T K"]) -> Float[Tensor, "B H T K"]:
     """Repeat each head of keys or values for the query heads of its group: [B, H, T, K].
 
     Raises UsageError where the number of heads does not divide that of the query heads.
@@ -95,7 +100,7 @@ def _share_heads(heads: int, x_BGTK: Float[Tensor, "B G T K"]) -> Float[Tensor, 
     return x_BGTK.repeat_interleave(heads // groups, dim=1)
 
 
-def _check_inputs(scheme: Any, q: Any, k: Any, v: Any, qpos: Tensor, kpos: Tensor, rotated: bool) -> None:
+def check_inputs(scheme: Any, q: Any, k: Any, v: Any, qpos: Tensor, kpos: Tensor, rotated: bool) -> None:
     """Refuse what fits neither the scheme nor itself. Each refusal says the shapes that it got and what to do."""
     if not isinstance(scheme, Scheme):
         _refuse_scheme(scheme)
@@ -122,9 +127,7 @@ def _check_inputs(scheme: Any, q: Any, k: Any, v: Any, qpos: Tensor, kpos: Tenso
             f"positions are {list(qpos.shape)} and {list(kpos.shape)}, and {shapes}; "
             f"give one row for each of the {batch} texts, or one for all"
         )
-    if q.dtype != k.dtype or q.dtype != v.dtype or q.device != k.device or q.device != v.device:
-        kinds = ", ".join(f"{name} is {x.dtype} on {x.device}" for name, x in (("q", q), ("k", k), ("v", v)))
-        raise UsageError(f"{kinds}; bring them to one type and device, as with k.to(q)")
+    _check_kinds(scheme, q, k, v, qpos, kpos)
     made_heads, made_width = scheme.made_for
     if made_heads is not None and made_heads != heads:
         name = type(scheme).__name__
@@ -134,6 +137,30 @@ def _check_inputs(scheme: Any, q: Any, k: Any, v: Any, qpos: Tensor, kpos: Tenso
             f"{type(scheme).__name__} was made for heads of {made_width} channels, and these have {width}; set "
             f"head_dim={width} (to rotate some channels alone, RoPE has fraction)"
         )
+
+
+def _check_kinds(scheme: Scheme, q: Tensor, k: Tensor, v: Tensor, qpos: Tensor, kpos: Tensor) -> None:
+    """Refuse tensors of several types or devices, and numbers that no attention is computed with."""
+    if q.dtype != k.dtype or q.dtype != v.dtype or q.device != k.device or q.device != v.device:
+        kinds = ", ".join(f"{name} is {x.dtype} on {x.device}" for name, x in (("q", q), ("k", k), ("v", v)))
+        raise UsageError(f"{kinds}; bring them to one type and device, as with k.to(q)")
+    if q.dtype not in (*LOW_PRECISION, torch.float32, torch.float64):
+        raise UsageError(f"q, k and v are {q.dtype}, but must be floats of at least 16 bits, as layers project them")
+    own = next(chain(scheme.parameters(), scheme.buffers()), None)
+    name = f"the scheme {type(scheme).__name__}"
+    for what, x in (("positions of queries", qpos), ("positions of keys", kpos), (name, own)):
+        if x is not None and x.device != q.device:
+            raise UsageError(f"q is on {q.device}, and {what} on {x.device}; move it with .to(q.device)")
+
+
+def _check_numbers(causal: Any, scale: Any, dropout: Any) -> None:
+    """Refuse what is no yes or no, a factor that is no number, and a rate that is no share."""
+    if not isinstance(causal, (bool, int)):
+        raise UsageError(f"causal is {show_value(causal)}, but must be True or False; a mask is the argument before it")
+    if scale is not None and not (isinstance(scale, Real) and math.isfinite(scale)):
+        raise UsageError(f"scale is {show_value(scale)}, but must be a number; multiply q by what is learned")
+    if isinstance(dropout, bool) or not (isinstance(dropout, Real) and 0 <= float(dropout) < 1):
+        raise UsageError(f"dropout is {show_value(dropout)}, but must be a share: at least 0 and below 1")
 
 
 def _check_hooks_before(scheme: Scheme, hooks: frozenset[str], qpos: Tensor) -> None:
@@ -170,6 +197,8 @@ def _read_mask(mask: Any, q: Tensor, k: Tensor) -> Tensor:
             f"this mask is {kind}, but must be true where a query may attend to a key, as mask.bool(), "
             f"or floats that are added to the logits"
         )
+    if mask.device != q.device:
+        raise UsageError(f"this mask is on {mask.device}, and q on {q.device}; move it with .to(q.device)")
     wanted = (q.shape[0], q.shape[1], q.shape[2], k.shape[2])
     if mask.dim() == 2 and mask.shape == wanted[2:]:
         return mask[None, None]

@@ -49,6 +49,10 @@ OTHER_NAMES = {
 """What other libraries call the sizes and options of our schemes: the first of ours that a scheme has is meant."""
 
 
+SIZES = ("width", "d_model", "num_heads", "head_dim", "num_layers", "causal")
+"""Names that positional parameters of a scheme's constructor may have: the fields of ``catalogue.Sizes``."""
+
+
 class ArgumentError(UsageError, TypeError):
     """A scheme was called with an argument that its constructor does not have, or with a value of another kind."""
 
@@ -94,7 +98,10 @@ def _check(name: str, value: Any, type_: Any) -> list[str]:
         kinds = ", ".join(kind.__name__ for kind in type_.kinds().values())
         example = f"a {type_.__name__} such as YaRN(factor=4.0, original_length=2048)"
         return [f"{name} is {show_value(value)}, but must be {example}; there are {kinds} (from_options takes names)"]
-    if isinstance(value, (str, bool, int, float)) or value is None:
+    if name in SIZES and type(value) is int and value < 1:
+        return [f"{name} is {value}, but must be at least 1"]
+    tensor = type(value).__module__.startswith("torch") and type_ in (int, float, bool)
+    if isinstance(value, (str, bool, int, float)) or value is None or tensor:
         # Ranges are the constructor's own affair; a number is checked for being one.
         return check_value(name, value, type_)
     return []

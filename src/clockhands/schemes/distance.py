@@ -10,6 +10,7 @@ from torch import nn
 
 from clockhands.errors import PositionError
 from clockhands.schemes.frequencies import take_axis
+from clockhands.schemes.position_checks import is_traced
 from clockhands.schemes.scheme import AttentionInputs, KeyPositions, Keys, Positions, Queries, Scheme, ScoreMod
 from clockhands.shapes import Float, Num, Tensor
 
@@ -60,7 +61,7 @@ class DistanceBias(Scheme):
         """Lay the curve out over all pairs: [B, H, S, T], or [1, H, S, T] where all rows are one expanded row."""
         q_BS, k_BT, curve = self.place_on_line(at.qpos, at.kpos)
         distance_BST = compute_distances(q_BS, k_BT)
-        readable = not (distance_BST.is_floating_point() or torch.compiler.is_compiling())
+        readable = not (distance_BST.is_floating_point() or is_traced())
         if readable and distance_BST.numel():
             least, most = distance_BST.aminmax()
             low, high = int(least), int(most)

@@ -12,6 +12,7 @@ from typing import Literal
 import torch
 
 from clockhands.errors import PositionError, refuse
+from clockhands.schemes.position_checks import is_traced
 from clockhands.shapes import Float, Num, Tensor
 
 Exponent = Literal["paper", "tensor2tensor"]
@@ -99,7 +100,7 @@ def _are_consecutive(pos: Num[Tensor, "*B"]) -> bool:
     """Tell whether these are one row of many integers, each one more than the last; False on an accelerator."""
     if pos.dim() != 2 or pos.shape[0] != 1 or pos.shape[1] < 4 * STRIDE or pos.is_floating_point():
         return False
-    if pos.device.type != "cpu" or torch.compiler.is_compiling():
+    if pos.device.type != "cpu" or is_traced():
         return False
     return bool((pos[0].diff() == 1).all())
 

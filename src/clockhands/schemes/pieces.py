@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import torch
 
+from clockhands.schemes.position_checks import is_traced
 from clockhands.shapes import Tensor
 
 ELEMENTS = 1 << 15
@@ -15,7 +16,7 @@ ELEMENTS = 1 << 15
 def reads_in_pieces(*tensors: Tensor) -> bool:
     """Return whether pieces are faster: on a CPU, if no gradient needs what lies between and nothing is compiled."""
     needs_gradient = torch.is_grad_enabled() and any(x.requires_grad for x in tensors)
-    return tensors[0].device.type == "cpu" and not needs_gradient and not torch.compiler.is_compiling()
+    return tensors[0].device.type == "cpu" and not needs_gradient and not is_traced()
 
 
 def list_pieces(logits_BHST: Tensor) -> Iterator[tuple[int, int, slice]]:

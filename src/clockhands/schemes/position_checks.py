@@ -12,16 +12,36 @@ from clockhands.shapes import Num, Tensor
 MAKE = "make them with clockhands.positions, as in count_up(batch, tokens)"
 
 
+def is_traced() -> bool:
+    """Return whether torch.compile or torch.func follows what is computed: then no number in a tensor may decide."""
+    return torch.compiler.is_compiling() or torch._C._functorch.peek_interpreter_stack() is not None
+
+
 def check_position_tensor(pos: Any, what: str) -> Tensor:
-    """Return positions as they are, or [S] as [1, S]. Raises PositionError for what is no tensor of numbers."""
+    """Return positions as they are, or [S] as [1, S], and small integers as int64, in which differences fit.
+
+    Raises PositionError for what is no tensor of numbers, for floats of 16 bits, and for NaN and infinity.
+    """
     if not isinstance(pos, Tensor):
         raise PositionError(f"{what} must be a tensor [batch, tokens], and this is {show_value(pos)}; {MAKE}")
-    if pos.dim() == 1:
-        return pos[None]
-    if pos.dim() not in (2, 3, 4) or pos.dtype == torch.bool or pos.is_complex():
+    if pos.dim() not in (1, 2, 3, 4) or pos.dtype == torch.bool or pos.is_complex():
         kind = f"{list(pos.shape)} of {pos.dtype}"
         raise PositionError(f"{what} must be numbers [batch, tokens], and these are {kind}; {MAKE}")
-    return pos
+    if pos.dtype in (torch.bfloat16, torch.float16):
+        most = 256 if pos.dtype == torch.bfloat16 else 2048
+        raise PositionError(
+            f"{what} are {pos.dtype}, which has not every whole number above {most}; give int64, or float32 and more"
+        )
+    if not pos.is_floating_point():
+        pos = pos if pos.dtype in (torch.int64, torch.int32) else pos.long()
+    elif _can_be_read(pos) and not bool(pos.isfinite().all()):
+        raise PositionError(f"{what} hold NaN or infinity; every token needs a finite one (mask the others away)")
+    return pos[None] if pos.dim() == 1 else pos
+
+
+def _can_be_read(pos: Tensor) -> bool:
+    """Return whether reading the numbers waits for no accelerator, and no program follows it."""
+    return pos.device.type == "cpu" and pos.dim() < 4 and not (is_traced() or torch.jit.is_tracing())  # type: ignore[attr-defined]
 
 
 def check_encoded_positions(scheme: Any, pos: Any) -> Tensor:
@@ -39,7 +59,7 @@ def check_encoded_positions(scheme: Any, pos: Any) -> Tensor:
 
 def check_length(pos: Num[Tensor, "*any"], maximum: int, scheme: str, option: str = "max_length") -> None:
     """Raise PositionError if a position is negative or past the table. Skipped while tracing (no value is known)."""
-    if torch.compiler.is_compiling() or pos.numel() == 0:
+    if is_traced() or pos.numel() == 0:
         return
     low, high = int(pos.min()), int(pos.max())
     if low < 0 or high >= maximum:
@@ -47,6 +67,14 @@ def check_length(pos: Num[Tensor, "*any"], maximum: int, scheme: str, option: st
         raise PositionError(
             f"position {bad} is outside the {maximum} positions of {scheme}; shorten the text, raise {option}, "
             f"or choose a scheme that extrapolates"
+        )
+
+
+def check_counts(pos: Num[Tensor, "*any"], scheme: str) -> None:
+    """Raise PositionError for a position below 0 where it says how many tokens came before."""
+    if not is_traced() and pos.numel() and float(pos.min()) < 0:
+        raise PositionError(
+            f"{scheme} counts tokens by their positions, and position {float(pos.min()):g} is below 0; count from 0"
         )
 
 

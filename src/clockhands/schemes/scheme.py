@@ -33,13 +33,12 @@ import torch
 from torch import nn
 
 from clockhands.errors import PositionError, UsageError
+from clockhands.schemes.arguments import SIZES as SIZES
 from clockhands.schemes.arguments import check_arguments, describe_arguments
 from clockhands.schemes.declarations import Declares as Declares
 from clockhands.schemes.position_checks import check_encoded_positions
 from clockhands.shapes import Bool, Float, Num, Tensor
 
-SIZES = ("width", "d_model", "num_heads", "head_dim", "num_layers", "causal")
-"""Names that positional parameters of a scheme's constructor may have: the fields of ``catalogue.Sizes``."""
 HOOKS = ("encode", "locate", "rotate", "rotate_values", "bias", "logits", "weigh", "values", "rotate_back")
 """Names of the methods that a model calls, in the order of its computation."""
 
@@ -105,6 +104,22 @@ def _checked(encode: Callable[..., Any]) -> Callable[..., Any]:
     return checked
 
 
+def _checked_places(locate: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a scheme's ``locate`` that refuses another input than that of the layer for which it was made."""
+
+    @functools.wraps(locate)
+    def checked(self: Scheme, x: Tensor, pos: Tensor, past: Tensor | None) -> Any:
+        width = self.arguments.get("d_model", x.shape[-1])
+        if x.dim() != 3 or x.shape[-1] != width:
+            raise UsageError(
+                f"{type(self).__name__} places tokens by the input of the layer, [batch, tokens, {width}], and x is "
+                f"{list(x.shape)}"
+            )
+        return locate(self, x, pos, past)
+
+    return checked
+
+
 class Scheme(nn.Module, metaclass=_SchemeType):
     """Base of all schemes. A subclass overrides the hooks it needs and ``declares``; leaves are final.
 
@@ -156,6 +171,8 @@ class Scheme(nn.Module, metaclass=_SchemeType):
         super().__init_subclass__(**options)
         if "encode" in vars(cls):
             cls.encode = _checked(vars(cls)["encode"])  # type: ignore[method-assign]
+        if "locate" in vars(cls):
+            cls.locate = _checked_places(vars(cls)["locate"])  # type: ignore[method-assign]
 
     @property
     def declares(self) -> Declares:
@@ -313,6 +330,8 @@ def softmax(logits_BHST: Float[Tensor, "B H S T"]) -> Float[Tensor, "B H S T"]:
     A row of -inf, which is masked whole, becomes zeros, and so do its gradients.
     """
     # -inf less the largest, -inf too, would be NaN: such rows get other logits, and then zeros.
+    if not logits_BHST.shape[-1]:
+        return logits_BHST  # no key, of which there would be no largest
     masked_BHS1 = logits_BHST.amax(dim=-1, keepdim=True) == -torch.inf
     return torch.softmax(logits_BHST.masked_fill(masked_BHS1, 0.0), dim=-1).masked_fill(masked_BHS1, 0.0)
 

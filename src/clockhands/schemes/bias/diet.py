@@ -10,7 +10,7 @@ from torch import nn
 from clockhands.errors import PositionError, refuse
 from clockhands.schemes.distance import compute_distances
 from clockhands.schemes.frequencies import drop_axis
-from clockhands.schemes.position_checks import check_integer, check_length
+from clockhands.schemes.position_checks import check_integer, check_length, is_traced
 from clockhands.schemes.scheme import AttentionInputs, Declares, Scheme
 from clockhands.shapes import Float, Tensor
 
@@ -91,7 +91,7 @@ class DIET(Scheme):
         return (query_HBSR @ key_HBTR.transpose(-1, -2)).transpose(0, 1)
 
     def _check_distance(self, distance_BST: Tensor) -> None:
-        if torch.compiler.is_compiling() or not distance_BST.numel():
+        if is_traced() or not distance_BST.numel():
             return
         largest = int(distance_BST.abs().max())
         if largest >= self.max_length:

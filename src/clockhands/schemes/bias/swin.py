@@ -11,7 +11,7 @@ from torch import nn
 from clockhands.errors import PositionError, refuse
 from clockhands.schemes.bias.mlp import Perceptron
 from clockhands.schemes.distance import DistanceBias
-from clockhands.schemes.position_checks import check_integer
+from clockhands.schemes.position_checks import check_integer, is_traced
 from clockhands.schemes.scheme import AttentionInputs, Declares, KeyPositions, Positions
 from clockhands.shapes import Float, Int, Num, Tensor
 
@@ -56,7 +56,7 @@ class GridBias(DistanceBias):
     def bias(self, at: AttentionInputs) -> Float[Tensor, "#B H S T"]:
         for pos in (at.qpos, at.kpos):
             check_row_and_column(pos, self.name)
-        if not (at.qpos.is_floating_point() or torch.compiler.is_compiling()):
+        if not (at.qpos.is_floating_point() or is_traced()):
             return super().bias(at)
         offset_BSTA = at.qpos[:, :, None] - at.kpos[:, None]
         flat_HR = self.surface(offset_BSTA.reshape(-1, 2))
@@ -114,7 +114,7 @@ class SwinTable(GridBias):
     def surface(self, offset_R2: Num[Tensor, "R 2"]) -> Float[Tensor, "H R"]:
         check_integer(offset_R2, self.name)
         rows, columns = self.window
-        if not torch.compiler.is_compiling() and offset_R2.numel():
+        if not is_traced() and offset_R2.numel():
             reach = offset_R2.abs().amax(0).tolist()
             if reach[0] >= rows or reach[1] >= columns:
                 raise PositionError(

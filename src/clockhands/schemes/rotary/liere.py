@@ -10,6 +10,7 @@ from torch import nn
 
 from clockhands.errors import ClockhandsWarning, refuse_faults
 from clockhands.schemes.frequencies import check_axes, choose_angle_dtype, choose_working_dtype, take_shared_row
+from clockhands.schemes.position_checks import is_traced
 from clockhands.schemes.scheme import Declares, KeyPositions, Keys, Positions, Queries, Rotated, Scheme
 from clockhands.shapes import Float, Num, Tensor
 
@@ -97,7 +98,7 @@ class LieRE(Scheme):
         own = own if own.dim() == 4 else own[:, None]
         heads, _, blocks, width, _ = self.generator_HANCC.shape
         numbers = own.shape[0] * own.shape[2] * heads * blocks * width * width
-        if numbers > LARGE and not torch.compiler.is_compiling():
+        if numbers > LARGE and not is_traced():
             said = f"liere makes rotations of {numbers:,} numbers in one call, {numbers / 2**27:.1f} GiB"
             warnings.warn(f"{said}; a smaller block or fewer tokens need less", ClockhandsWarning, stacklevel=3)
         dtype = choose_angle_dtype(own.device)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import typing
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
@@ -15,6 +16,7 @@ from typing import Any, ClassVar, Literal
 import torch
 
 from clockhands.errors import ConfigError, refuse
+from clockhands.options import check_value
 from clockhands.schemes.frequencies import choose_angle_dtype, compute_frequencies
 from clockhands.shapes import Float, Int, Num, Tensor
 
@@ -89,7 +91,10 @@ class Spectrum:
 
     def check(self, channels: int) -> Spectrum:
         """Return the spectrum itself. Raises ConfigError for options that it cannot have with so many channels."""
-        wrong = self.faults(channels)
+        types = typing.get_type_hints(type(self), include_extras=True)
+        values = [(field.name, getattr(self, field.name)) for field in dataclasses.fields(self)]
+        wrong = [fault for name, value in values for fault in check_value(f"rope.{name}", value, types[name])]
+        wrong = wrong or self.faults(channels)
         if wrong:
             raise ConfigError(wrong, "the scheme")
         return self

@@ -9,6 +9,7 @@ from torch import nn
 
 from clockhands.errors import refuse
 from clockhands.schemes.frequencies import check_axis, choose_working_dtype, take_axis
+from clockhands.schemes.position_checks import check_counts
 from clockhands.schemes.scheme import (
     AttentionInputs,
     Declares,
@@ -95,6 +96,7 @@ class SSMax(Scheme):
         if self.count == "visible":
             return q_BHSK, k_BHTK
         pos = take_axis(qpos, self.axis, "ssmax", self.axes_advice)
+        check_counts(pos, "ssmax")
         # A query sees its own token too: n is its position plus 1.
         return self._sharpen(q_BHSK, (pos if pos.dim() == 3 else pos[:, None]) + 1), k_BHTK
 

@@ -9,6 +9,7 @@ import torch
 
 from clockhands.errors import refuse_faults
 from clockhands.schemes.frequencies import check_axis, take_axis
+from clockhands.schemes.position_checks import check_counts
 from clockhands.schemes.scheme import Declares, KeyPositions, Keys, Positions, Queries, Rotated, Scheme
 
 
@@ -90,6 +91,7 @@ class Temperature(Scheme):
         if self.factor is not None:
             return q_BHSK * (1 + self.coefficient * math.log(self.factor)), k_BHTK
         pos = take_axis(qpos, self.axis, "temperature", self.axes_advice)
+        check_counts(pos, "temperature")
         # Llama 4 raises it in steps, once every ``length`` tokens.
         steps = torch.floor((pos + 1) / self.length) if self.form == "floor" else pos / self.length
         factor = 1 + self.coefficient * torch.log1p(steps.float())

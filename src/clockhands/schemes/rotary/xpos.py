@@ -16,6 +16,7 @@ from clockhands.schemes.frequencies import (
     compute_frequencies,
     drop_axis,
 )
+from clockhands.schemes.position_checks import is_traced
 from clockhands.schemes.rotary.rotation import Layout, check_pairs, rotate_pairs
 from clockhands.schemes.scheme import Declares, KeyPositions, Keys, Positions, Queries, Rotated, Scheme
 from clockhands.shapes import Float, Tensor
@@ -97,7 +98,7 @@ class XPos(Scheme):
 
     def _check(self, span_B1: Tensor, dtype: torch.dtype) -> None:
         """Raise PositionError for a span over which the largest factor passes the root of what the dtype holds."""
-        if torch.compiler.is_compiling() or span_B1.numel() == 0:
+        if is_traced() or span_B1.numel() == 0:
             return
         # The fastest decay, of the first pair, decides how far the numbers reach.
         strongest = -math.log(self.gamma / (1 + self.gamma)) / self.scale_base
