@@ -7,13 +7,12 @@ of the training text is held out; a hash of the text itself chooses it, so that 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from clockhands.data.catalogue import corpus, find_task_of_columns
-from clockhands.data.population import Pair
 from clockhands.data.readers import Unit, collect_items, read_documents, read_parallel
 from clockhands.data.splits import Corpus, Items, Task
 from clockhands.data.table_readers import pick_texts, read_texts
@@ -57,7 +56,12 @@ def parallel(
             named, missing = ("source", "target") if targets is None else ("target", "source")
             raise UsageError(f"the {split} {named} file has no {missing} file beside it; give both or neither")
         if sources is not None and targets is not None:
-            splits[split] = _read_sides(_list_paths(sources), _list_paths(targets), encodings, skip_blank)
+            pairs = list(zip(_list_paths(sources), _list_paths(targets), strict=False))
+            counts = len(_list_paths(sources)), len(_list_paths(targets))
+            if counts[0] != counts[1]:
+                raise UsageError(f"{counts[0]} source files and {counts[1]} target files; they go together one by one")
+            read = (read_parallel(*files, *encodings, skip_blank=skip_blank) for files in pairs)
+            splits[split] = list(chain.from_iterable(read))
     return make_corpus("parallel", "translation", splits, holdout, f"{_join_names(source)} to {_join_names(target)}")
 
 
@@ -127,18 +131,6 @@ def _read_each(
     return {split: read(paths) for split, paths in files.items() if paths is not None}
 
 
-def _read_sides(
-    sources: Sequence[str | Path], targets: Sequence[str | Path], encodings: tuple[str, str], skip_blank: bool
-) -> list[Pair]:
-    if len(sources) != len(targets):
-        raise UsageError(f"{len(sources)} source files and {len(targets)} target files; they go together one by one")
-    return [
-        pair
-        for source, target in zip(sources, targets, strict=True)
-        for pair in read_parallel(source, target, *encodings, skip_blank=skip_blank)
-    ]
-
-
 def make_corpus(name: str, task: Task, splits: dict[str, Items], holdout: float, description: str) -> Corpus:
     """Make a corpus; a validation split is held out from ``train`` if there is none. Raises DataError for no items."""
     for split, items in splits.items():
@@ -168,7 +160,8 @@ def hold_out(items: Items, share: float) -> dict[str, Items]:
                 "more text, or a validation file"
             )
         return {"train": [parts[0]], "validation": [parts[1]]}
-    keys = [_hash_text(item) for item in items]
+    texts = [item if isinstance(item, str) else item.source for item in items]
+    keys = [hashlib.blake2b(text.encode("utf8", "surrogatepass"), digest_size=8).digest() for text in texts]
     different = sorted(set(keys))
     if len(different) < 2:
         raise UsageError("there is only one text, so none can be held out; give a validation file")
@@ -176,11 +169,6 @@ def hold_out(items: Items, share: float) -> dict[str, Items]:
     train = [item for item, key in zip(items, keys, strict=True) if key not in kept]
     validation = [item for item, key in zip(items, keys, strict=True) if key in kept]
     return {"train": train, "validation": validation}  # type: ignore[dict-item]
-
-
-def _hash_text(item: Pair | str) -> bytes:
-    written = item if isinstance(item, str) else item.source
-    return hashlib.blake2b(written.encode("utf8", "surrogatepass"), digest_size=8).digest()
 
 
 def _list_paths(paths: Paths) -> Sequence[str | Path]:
@@ -216,7 +204,11 @@ def huggingface(
     Raises UsageError where the ``datasets`` package is not installed, for an unknown split; DataError where the data
     set cannot be opened, for a missing column and for blank sides (unless ``skip_blank``).
     """
-    opened = _open(dataset, subset, revision)
+    try:
+        found = load_data_set(dataset, subset, revision)
+    except ImportError as fault:
+        raise MissingPackageError("a Hugging Face data set", "datasets", "datasets") from fault
+    opened = found if isinstance(found, dict) else {"train": found}
     if train not in opened:
         raise UsageError(f"data set {dataset!r}: {describe_unknown('split', train, opened)}")
     columns = {"source": source, "target": target} if text is None else {"text": text}
@@ -224,21 +216,7 @@ def huggingface(
     splits: dict[str, Items] = {}
     for split, there in wanted.items():
         if there is not None and there in opened:
-            rows = _read_rows(opened[there], f"{dataset}[{there}]")
+            rows = ((f"{dataset}[{there}], row {number}", row) for number, row in enumerate(opened[there]))
             splits[split] = collect_items(pick_texts(rows, columns), skip_blank)
     name = dataset if subset is None else f"{dataset}/{subset}"
     return make_corpus("huggingface", find_task_of_columns({"text": text}), splits, holdout, name)
-
-
-def _open(name: str, subset: str | None, revision: str | None) -> Mapping[str, Any]:
-    """Open a data set: its splits by name."""
-    try:
-        opened = load_data_set(name, subset, revision)
-    except ImportError as fault:
-        raise MissingPackageError("a Hugging Face data set", "datasets", "datasets") from fault
-    return opened if isinstance(opened, dict) else {"train": opened}
-
-
-def _read_rows(data: Any, place: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    for number, row in enumerate(data):
-        yield f"{place}, row {number}", row

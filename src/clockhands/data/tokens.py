@@ -47,9 +47,14 @@ class Tokenizers:
 
     def save(self, folder: str | Path) -> None:
         """Write a folder that ``AutoTokenizer`` opens; a target tokenizer of its own goes into ``target`` below."""
-        _save(self.source, Path(folder))
-        if not self.shared:
-            _save(self.target, Path(folder) / "target")
+        apart = {} if self.shared else {Path(folder) / "target": self.target}
+        for place, tokenizer in ({Path(folder): self.source} | apart).items():
+            try:
+                place.mkdir(parents=True, exist_ok=True)
+                tokenizer.save_pretrained(str(place))
+            except Exception as fault:
+                # The Rust side raises plain exceptions for a full disk or missing rights.
+                raise DataError(f"cannot write the tokenizer to {place}: {fault}") from fault
 
     @property
     def fingerprint(self) -> str:
@@ -145,8 +150,16 @@ def train_tokenizer(
         # Below this the trainer stops with a panic of its own; from here on it says what it needs.
         characters = set(chain.from_iterable(map(tokenizer.normalizer.normalize_str, texts)))
         trainer.vocab_size = max(vocabulary, len(characters | {"▁"}) + len(special))
-    _train(tokenizer, trainer, texts)
-    _check_size(tokenizer.get_vocab_size(), vocabulary, kind)
+    if not any(text.strip() for text in texts):
+        raise DataError("there is no text to learn a tokenizer from")
+    tokenizer.train_from_iterator(texts, trainer, length=len(texts))
+    size = tokenizer.get_vocab_size()
+    if vocabulary is not None and size != vocabulary:
+        bound, limit = ("larger", "largest") if size < vocabulary else ("smaller", "smallest")
+        raise UsageError(
+            f"vocabulary={vocabulary} is {bound} than this text allows; "
+            f"the {limit} possible with a {kind} tokenizer is {size}"
+        )
     return _for_transformers(tokenizer, special, task)
 
 
@@ -170,15 +183,6 @@ def _list_special_tokens(task: str) -> list[str]:
     return [token for name, token in SPECIAL.items() if task == "masked language modelling" or name != "mask_token"]
 
 
-def _save(tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        tokenizer.save_pretrained(str(folder))
-    except Exception as fault:
-        # The Rust side raises plain exceptions for a full disk or missing rights.
-        raise DataError(f"cannot write the tokenizer to {folder}: {fault}") from fault
-
-
 def _for_transformers(tokenizer: Tokenizer, special: list[str], task: str) -> PreTrainedTokenizerBase:
     """Return the tokenizer as transformers has them; for translation it ends each text."""
     from transformers import PreTrainedTokenizerFast
@@ -191,22 +195,6 @@ def _for_transformers(tokenizer: Tokenizer, special: list[str], task: str) -> Pr
     named = {name: token for name, token in SPECIAL.items() if token in special}
     return PreTrainedTokenizerFast(
         tokenizer_object=tokenizer, clean_up_tokenization_spaces=False, padding_side="right", **named
-    )
-
-
-def _train(tokenizer: Tokenizer, trainer: Any, texts: Sequence[str]) -> None:
-    if not any(text.strip() for text in texts):
-        raise DataError("there is no text to learn a tokenizer from")
-    tokenizer.train_from_iterator(texts, trainer, length=len(texts))
-
-
-def _check_size(size: int, vocabulary: int | None, kind: str) -> None:
-    if vocabulary is None or size == vocabulary:
-        return
-    bound, limit = ("larger", "largest") if size < vocabulary else ("smaller", "smallest")
-    raise UsageError(
-        f"vocabulary={vocabulary} is {bound} than this text allows; "
-        f"the {limit} possible with a {kind} tokenizer is {size}"
     )
 
 

@@ -74,30 +74,18 @@ def describe_scheme(run: Run, side: StackSide) -> dict[str, Any]:
     scheme = run.model.transformer.get_stack(side).schemes.at_input
     defaults = {name: option.default for name, option in options_of(CATALOGUE[position.scheme]).items()}
     options = {**defaults, **position.options}
+    # The options whose value follows from the side: which form of ALiBi, and which directions of T5.
+    resolved = {"form": scheme.form} if isinstance(scheme, Alibi) else {}
+    resolved |= {"bidirectional": scheme.bidirectional} if isinstance(scheme, T5Bias) else {}
     return {
         "name": position.scheme,
-        "options": options | _read_resolved(scheme),
+        "options": options | resolved,
         "combine": position.combine,
         "everyLayer": position.every_layer,
         "skipEvery": position.skip_every,
-        "frequencies": _read_frequencies(scheme),
+        "frequencies": scheme.frequencies().detach().tolist() if isinstance(scheme, (Sinusoidal, RoPE)) else [],
         **_read_learned(scheme),
     }
-
-
-def _read_resolved(scheme: Scheme) -> dict[str, Any]:
-    """Return the options whose value follows from the side: which form of ALiBi, and which directions of T5."""
-    if isinstance(scheme, Alibi):
-        return {"form": scheme.form}
-    return {"bidirectional": scheme.bidirectional} if isinstance(scheme, T5Bias) else {}
-
-
-def _read_frequencies(scheme: Scheme) -> list[float]:
-    """Return the radians per position of each hand."""
-    if not isinstance(scheme, (Sinusoidal, RoPE)):
-        return []
-    frequencies: list[float] = scheme.frequencies().detach().tolist()
-    return frequencies
 
 
 def _read_learned(scheme: Scheme) -> dict[str, Any]:
@@ -253,7 +241,6 @@ def _describe_sizes(run: Run) -> dict[str, Any]:
 def _describe_rules(run: Run) -> dict[str, Any]:
     config: TransformerConfig = run.model.config.transformer_config
     stacks = list_stacks(config)
-    scales: dict[str, float] = {side: _find_scale(run, own) for side, own in stacks.items()}
     return {
         "eps": config.norm_eps,
         "normKind": config.norm_kind,
@@ -269,15 +256,14 @@ def _describe_rules(run: Run) -> dict[str, Any]:
         "residual": config.residual,
         "attentionScale": {
             "decoder": 1.0,
-            **scales,
+            **{
+                # As the model itself chooses it for the self-attention of a side.
+                side: cast(Block, stack.blocks[0]).attention.choose_scale(stack.schemes.at_input)
+                for side, own in stacks.items()
+                for stack in (run.model.transformer.get_stack(own),)
+            },
             "cross": config.resolved_head_dim**-0.5 if config.attention_scale is None else config.attention_scale,
         },
         "startId": 0 if config.architecture == "decoder" else get_start_token(run.model),
         "endIds": get_end_tokens(run.model),
     }
-
-
-def _find_scale(run: Run, side: StackSide) -> float:
-    """Return the factor on q·k of a side's self-attention, as the model itself chooses it."""
-    stack = run.model.transformer.get_stack(side)
-    return cast(Block, stack.blocks[0]).attention.choose_scale(stack.schemes.at_input)

@@ -46,7 +46,10 @@ def record_model(subject: Subject, name: str, label: str, texts: Sequence[str], 
     attention than a page holds; and what ``capture`` raises.
     """
     sentences = encode_sentences(subject, texts, option="--text")
-    captures = [_capture(subject, sentence) for sentence in sentences]
+    captures = [
+        capture(subject.model, subject.forward, torch.tensor([sentence.ids]), ordinary_T=sentence.ordinary_T)
+        for sentence in sentences
+    ]
     for taken in captures:
         if not taken.layers:
             raise UsageError(f"the attention of {subject.name} cannot be recorded: {taken.unread_reason}")
@@ -74,11 +77,6 @@ def record_model(subject: Subject, name: str, label: str, texts: Sequence[str], 
         "weights": {"element": f"explorer-weights-{name}", "type": "float16"},
     }
     return ExplorerModel(data, weights)
-
-
-def _capture(subject: Subject, sentence: Sentence) -> Capture:
-    ids_1T = torch.tensor([sentence.ids])
-    return capture(subject.model, subject.forward, ids_1T, ordinary_T=sentence.ordinary_T)
 
 
 def _read_attention(taken: Capture) -> Float[Tensor, "L H T T"]:

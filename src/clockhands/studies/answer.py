@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from clockhands.comparison import Comparison, conclude
@@ -11,7 +11,7 @@ from clockhands.comparison.verdicts import Verdict, format_score, judge
 from clockhands.findings import Finding, Findings, join_words
 from clockhands.studies.literature import check_ordering, tally_orderings
 from clockhands.studies.slots import OF_A_VARIANT, SLOT, fill_slots
-from clockhands.studies.study import Conclusion, Study
+from clockhands.studies.study import Study
 
 
 def answer_question(study: Study, comparison: Comparison) -> str:
@@ -27,21 +27,13 @@ def answer_question(study: Study, comparison: Comparison) -> str:
         reading.say
         for reading in study.readings
         if all(verdicts[variant].kind == kind for variant, kind in reading.when.items())
-        and _are_reproduced(reading, comparison)
+        and all(
+            check_ordering(ordering, comparison, len(reading.ordered)).verdict.startswith("reproduced")
+            for ordering in reading.ordered
+        )
     ]
     text = study.answer.replace("[[literature]]", tally_orderings(study, comparison))
     return " ".join([fill_slots(text, comparison, verdicts), *sentences])
-
-
-def _are_reproduced(reading: Conclusion, comparison: Comparison) -> bool:
-    """Return whether every order that a reading tells came out."""
-    checked = (check_ordering(ordering, comparison, len(reading.ordered)) for ordering in reading.ordered)
-    return all(check.verdict.startswith("reproduced") for check in checked)
-
-
-def _list_named(reading: Conclusion) -> Iterable[str]:
-    """Return the variants that a reading speaks of."""
-    return [*reading.when, *(variant for ordering in reading.ordered for variant in ordering.variants)]
 
 
 def _list_absent(study: Study, verdicts: Mapping[str, Verdict]) -> list[str]:
@@ -50,7 +42,8 @@ def _list_absent(study: Study, verdicts: Mapping[str, Verdict]) -> list[str]:
     named = [
         rest if slot in OF_A_VARIANT else rest.rsplit(":", 2 if slot == "during" else 1)[0] for slot, rest in slots
     ]
-    named += [variant for reading in study.readings for variant in _list_named(reading)]
+    for reading in study.readings:
+        named += [*reading.when, *(variant for ordering in reading.ordered for variant in ordering.variants)]
     absent = [variant for variant in dict.fromkeys(named) if variant not in verdicts]
     planned = {variant.name for variant in study.planned.variants} if absent else set()
     return [variant for variant in absent if variant in planned]

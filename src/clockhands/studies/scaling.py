@@ -74,7 +74,10 @@ def scale_plan(plan: Tables, sizes: Tables, name: str, folder: Path, source: str
     }
     scaled |= {key: own[key] for key in ("seeds", "redraw_text", "inside", "despite") if key in own}
     if size.recipe:
-        scaled["recipe"] = _find_other_task(plan["recipe"], size, name, source)
+        if plan["recipe"] != size.replaces:
+            fault = f"the size {name} is for studies of {size.replaces}, and this one is of {plan['recipe']}"
+            raise ConfigError([f"{fault}; take another size"], source)
+        scaled["recipe"] = size.recipe
     if size.shape or "set" in own:
         recipe = load_recipe(folder / scaled["recipe"])
         scaled["recipe"] = vary_recipe(recipe, {**_fit_shape(size.shape, recipe, variants), **own.get("set", {})})
@@ -82,7 +85,13 @@ def scale_plan(plan: Tables, sizes: Tables, name: str, folder: Path, source: str
     changes = {change["variant"]: change for change in own.get("change", ())}
     if variants:
         scaled["variant"] = [
-            _change(variant, changes.get(variant["name"], {})) for variant in variants if variant["name"] in kept
+            {
+                "name": change.get("name", variant["name"]),
+                "set": {**variant.get("set", {}), **change.get("set", {})},
+            }
+            for variant in variants
+            if variant["name"] in kept
+            for change in (changes.get(variant["name"], {}),)
         ] + [dict(variant) for variant in own.get("variant", ())]
     return scaled
 
@@ -98,23 +107,6 @@ def _fit_shape(shape: Tables, recipe: Recipe, variants: Sequence[Tables]) -> dic
         planned = recipe.model.decoder_layers
         fitted["model.decoder_layers"] = planned * -(-fitted["model.decoder_layers"] // planned)
     return fitted
-
-
-def _find_other_task(planned: str, size: Size, name: str, source: str) -> str:
-    """Return the recipe of the other task. Raises ConfigError where a study is not of the task that it replaces."""
-    if planned != size.replaces:
-        raise ConfigError(
-            [f"the size {name} is for studies of {size.replaces}, and this one is of {planned}; take another size"],
-            source,
-        )
-    return size.recipe
-
-
-def _change(variant: Tables, change: Tables) -> dict[str, Any]:
-    return {
-        "name": change.get("name", variant["name"]),
-        "set": {**variant.get("set", {}), **change.get("set", {})},
-    }
 
 
 def _check(own: Tables, names: Sequence[str], source: str) -> None:

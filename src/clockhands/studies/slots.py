@@ -49,7 +49,9 @@ def _format_measured(
     """Return what a slot holds, with the unit that stands behind it."""
     if slot == "growth":
         variant, _, name = rest.rpartition(":")
-        values = _list_growths(name, comparison, verdicts[variant].variant)
+        trials = comparison.get_trials(verdicts[variant].variant)
+        pairs = [(trial.longer[name].loss, trial.scores["loss"]) for trial in trials if name in trial.longer]
+        values = [longer - loss for longer, loss in pairs if longer is not None]
         return format_interval(values, 3, sign="+", alpha=ALPHA / growths) + unit
     if slot != "score":
         return _find_measured(slot, rest, comparison, verdicts) + unit
@@ -98,8 +100,9 @@ def _find_measured(slot: str, rest: str, comparison: Comparison, verdicts: Mappi
         return format_interval(at_step, 2, most=1.0 if name.startswith(SHARES) else None)
     if slot in ("before", "after", "longer"):
         variant, _, name = rest.rpartition(":")
-        if slot == "longer" and _is_refused(name, comparison, verdicts[variant].variant):
-            return REFUSED
+        trials = comparison.get_trials(verdicts[variant].variant)
+        if slot == "longer" and trials and all(name in t.longer and t.longer[name].refused for t in trials):
+            return REFUSED  # every model of a variant refused longer text, as one does whose table ends
         values = _list_values(slot, name, comparison, verdicts[variant].variant)
         return format_interval(values, 2, most=1.0 if name.startswith(SHARES) else None)
     if slot == "reached":
@@ -111,12 +114,6 @@ def _find_measured(slot: str, rest: str, comparison: Comparison, verdicts: Mappi
     if slot == "verdict":
         return verdicts[rest].sentence.replace(" (", ", ").replace(")", "")
     raise KeyError(f"an answer has no slot {slot!r}")
-
-
-def _is_refused(split: str, comparison: Comparison, variant: str) -> bool:
-    """Return whether every model of a variant refused longer text, as one does whose table ends."""
-    trials = comparison.get_trials(variant)
-    return bool(trials) and all(split in trial.longer and trial.longer[split].refused for trial in trials)
 
 
 def _list_values(slot: str, name: str, comparison: Comparison, variant: str) -> list[float]:
@@ -136,13 +133,6 @@ def _list_at_step(step: int, name: str, comparison: Comparison, variant: str) ->
     if steps := sorted({at for course in courses for at in course} if not any(step in c for c in courses) else ()):
         raise KeyError(f"{name!r} of {variant!r} was measured at the steps {', '.join(map(str, steps))}, not at {step}")
     return [course[step] for course in courses if step in course]
-
-
-def _list_growths(split: str, comparison: Comparison, variant: str) -> list[float]:
-    """Of every seed: the loss on a split of longer text, minus that on the test split."""
-    trials = comparison.get_trials(variant)
-    pairs = [(trial.longer[split].loss, trial.scores["loss"]) for trial in trials if split in trial.longer]
-    return [longer - loss for longer, loss in pairs if longer is not None]
 
 
 def format_interval(
