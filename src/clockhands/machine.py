@@ -46,7 +46,7 @@ def measure_free_memory(device: torch.device | None = None) -> int:
 
         return torch.cuda.mem_get_info(device)[0]
     return min(
-        [int(psutil.virtual_memory().available), *read_group_allowances(_find_own_group()), *read_own_allowance()]
+        [int(psutil.virtual_memory().available), *read_group_allowances(_find_own_group()), *_read_own_allowance()]
     )
 
 
@@ -69,7 +69,7 @@ def read_group_allowances(group: Path) -> Iterator[int]:
             yield max(limit - int((folder / "memory.current").read_text()) + int(counts.get("inactive_file", 0)), 0)
 
 
-def read_own_allowance() -> Iterator[int]:
+def _read_own_allowance() -> Iterator[int]:
     """Yield how many bytes this process may still map, if its address space is limited (``ulimit -v``)."""
     with contextlib.suppress(ImportError):  # Windows has no such limits, and no such module.
         import resource

@@ -126,7 +126,7 @@ def fits(value: Any, type_: Any) -> bool:
     if origin in _UNIONS:
         return any(fits(value, part) for part in typing.get_args(type_))
     if origin in _SEQUENCES:
-        return isinstance(value, (tuple, list)) and all(fits(item, get_item_type(type_)) for item in value)
+        return isinstance(value, (tuple, list)) and all(fits(item, _get_item_type(type_)) for item in value)
     if origin is collections.abc.Mapping:
         return isinstance(value, collections.abc.Mapping) and not explain_unusable(value)
     if type_ in (int, float):
@@ -149,7 +149,7 @@ def convert(value: Any, type_: Any) -> Any:
         return None
     if isinstance(value, (list, tuple)):
         sequence = next((part for part in parts if typing.get_origin(part) in _SEQUENCES), None)
-        items = value if sequence is None else [convert(item, get_item_type(sequence)) for item in value]
+        items = value if sequence is None else [convert(item, _get_item_type(sequence)) for item in value]
         return tuple(items) if typing.get_origin(sequence) is tuple or isinstance(value, tuple) else items
     if isinstance(value, int) and not isinstance(value, bool) and float in parts and int not in parts:
         return float(value) if fits(value, int) else value
@@ -166,7 +166,7 @@ def describe(type_: Any) -> str:
     if typing.get_origin(type_) in _UNIONS:
         return " or ".join(dict.fromkeys(describe(part) for part in typing.get_args(type_)))
     if typing.get_origin(type_) in _SEQUENCES:
-        item = describe(get_item_type(type_))
+        item = describe(_get_item_type(type_))
         return f"a list of {_PLURALS.get(item, item)}"
     if typing.get_origin(type_) is collections.abc.Mapping:
         return "a table"
@@ -178,7 +178,7 @@ def takes_path(type_: Any) -> bool:
     return type_ is Path or any(takes_path(part) for part in typing.get_args(type_))
 
 
-def get_item_type(type_: Any) -> Any:
+def _get_item_type(type_: Any) -> Any:
     """Return the type of what a list, tuple or sequence holds: ``int | str`` for ``tuple[int, str]``."""
     types_ = tuple(part for part in typing.get_args(type_) if part is not Ellipsis)
     return typing.Union[types_] if types_ else Any  # noqa: UP007

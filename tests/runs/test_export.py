@@ -22,6 +22,7 @@ from clockhands.runs import Run
 from clockhands.runs.export import collect_files, export_model
 from clockhands.runs.folder import CARD, add_facts
 from clockhands.training import train
+from tests.training.tiny import tables
 
 
 class Files:
@@ -54,17 +55,9 @@ def test_an_export_that_fails_midway_leaves_no_mixture_that_opens(
     assert [path.name for path in tmp_path.iterdir()] == ["model.safetensors"]
 
 
-RECIPE = {
-    "data": {"corpus": "roles", "train": 40, "validation": 4, "test": 4},
-    "tokenizer": {"kind": "word"},
-    "model": {"preset": "tiny", "d_model": 16, "num_heads": 2, "d_ff": 16, "encoder_layers": 1, "decoder_layers": 1},
-    "training": {"max_steps": 2, "threads": 1},
-}
-
-
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    return train(RECIPE, tmp_path_factory.mktemp("hub") / "run", draw=False)
+    return train(tables(max_steps=2), tmp_path_factory.mktemp("hub") / "run", draw=False)
 
 
 class Hub(BaseHTTPRequestHandler):

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from clockhands.checking.result import Result, list_reliances
 from clockhands.checking.verdict.outcome import Outcome, sentence
 from clockhands.findings import Light
 
+_COUNTED = (
+    ("PASS", "pass"),
+    ("FAIL", "fail by the model's own code"),
+    ("LIBRARY", "fail by code of the library"),
+    ("WARN", "ask for care"),
+    ("PROPERTY", "are properties of the scheme"),
+    ("N/A", "do not apply"),
+)
 _LINKED = re.compile(r"\b([\w.-]+/[\w.-]+)#(\d+)")
 
 
@@ -29,38 +37,28 @@ def describe_versions(result: Result) -> str:
 
 def make_card(result: Result) -> str:
     """Return a section for a README: what this model gets wrong, what its library does, and what may be relied on."""
-    lines = [f"## How {_escape(result.model)} handles position", "", *_open(result), ""]
+    lines = [f"## How {_escape(result.model)} handles position", ""]
     own = [outcome for outcome in result.outcomes if outcome.verdict == "FAIL"]
     shared = [outcome for outcome in result.outcomes if outcome.verdict == "LIBRARY"]
-    if not result.fault:
+    if result.fault:
+        lines += [f"It could not be checked: {_escape(result.fault)}", ""]
+    else:
+        counts = ", ".join(f"{count} {words}" for verdict, words in _COUNTED if (count := result.count(verdict)))
+        lines += [f"Position enters by: {_escape(result.scheme)}. Of {len(result.outcomes)} checks {counts}.", ""]
         lines += ["### What this model gets wrong", "", *(_list(own) or ["Nothing that the checks look for."]), ""]
         lines += ["### What the library does", ""]
         lines += [*(_list(shared) or ["Nothing that the checks look for."]), "", "### What you may rely on", ""]
-        lines += [*_tabulate(result), ""]
+        lines += ["| use | safe |", "|---|---|"]
+        for reliance in list_reliances(result.outcomes):
+            untried = f" (not tried: {', '.join(reliance.untried)})" if reliance.untried else ""
+            if reliance.safe is not None:
+                lines.append(f"| {reliance.use} | {'yes' if reliance.safe else 'no'}{untried} |")
+        lines.append("")
     command = f" {_quote_code(result.command)}." if result.command else ""
     lines += [
         f"Measured with {describe_versions(result)}:{command}" if command else f"With {describe_versions(result)}."
     ]
     return "\n".join(lines) + "\n"
-
-
-def _open(result: Result) -> Iterator[str]:
-    if result.fault:
-        yield f"It could not be checked: {_escape(result.fault)}"
-        return
-    counts = ((result.count(verdict), words) for verdict, words in _COUNTED)
-    shares = ", ".join(f"{count} {words}" for count, words in counts if count)
-    yield f"Position enters by: {_escape(result.scheme)}. Of {len(result.outcomes)} checks {shares}."
-
-
-_COUNTED = (
-    ("PASS", "pass"),
-    ("FAIL", "fail by the model's own code"),
-    ("LIBRARY", "fail by code of the library"),
-    ("WARN", "ask for care"),
-    ("PROPERTY", "are properties of the scheme"),
-    ("N/A", "do not apply"),
-)
 
 
 def _list(outcomes: Iterable[Outcome]) -> list[str]:
@@ -75,15 +73,6 @@ def _list(outcomes: Iterable[Outcome]) -> list[str]:
         linked = _LINKED.sub(r"[\1#\2](https://github.com/\1/issues/\2)", _escape(text))
         lines.append(f"- {names}: {linked}")
     return lines
-
-
-def _tabulate(result: Result) -> Iterator[str]:
-    yield "| use | safe |"
-    yield "|---|---|"
-    for reliance in list_reliances(result.outcomes):
-        if reliance.safe is not None:
-            untried = f" (not tried: {', '.join(reliance.untried)})" if reliance.untried else ""
-            yield f"| {reliance.use} | {'yes' if reliance.safe else 'no'}{untried} |"
 
 
 def _quote_code(text: str) -> str:

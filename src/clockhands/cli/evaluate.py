@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 from clockhands.cli.common import Device, Opening, Positions, Searching, open_model, prepare, read_positions
 from clockhands.cli.flags import POSITIONAL
@@ -14,7 +14,6 @@ from clockhands.options import defaults_of, options_of
 
 if TYPE_CHECKING:
     from clockhands.data import Pair
-    from clockhands.findings import Table
     from clockhands.generation import Evaluation, Search
     from clockhands.models import LanguageModel
     from clockhands.progress import CountProgress
@@ -114,11 +113,17 @@ def run(options: Options) -> int:
         else:
             what, results, vocabulary = _evaluate_language_model(opened, options, progress)
     if options.json:
-        print(
-            json.dumps(
-                [{"text": what, **_to_plain_data(length, result)} for length, result in results.items()], indent=1
-            )
-        )
+        found = [
+            {
+                "text": what,
+                "length": length,
+                "resampled": result.resampled,
+                "scores": [vars(score) for score in result.scores],
+                "by_length": {"columns": result.by_length.columns, "rows": result.by_length.rows},
+            }
+            for length, result in results.items()
+        ]
+        print(json.dumps(found, indent=1))
         return 0
     print(what)
     for length, result in results.items():
@@ -144,7 +149,12 @@ def _evaluate_language_model(opened: Run | LanguageModel, options: Options, prog
     from clockhands.generation import evaluate
     from clockhands.models import to_language_model
 
-    _refuse_translation(options)
+    usual = defaults_of(options_of(Options))
+    of_translation = (*options_of(Searching), "tokenize", "lowercase", "source")
+    used = [name for name in of_translation if getattr(options, name) != usual[name]]
+    if used:
+        names = ", ".join(f"--{name.replace('_', '-')}" for name in used)
+        raise UsageError(f"{options.run} is a language model: its loss is measured, and {names} is for translations")
     model = to_language_model(opened, "evaluate continuations")
     text, what = _read_text(opened, options)
     results: dict[int | None, Evaluation] = {}
@@ -153,16 +163,6 @@ def _evaluate_language_model(opened: Run | LanguageModel, options: Options, prog
             model, text, length=length, stride=options.stride, batch=options.batch, progress=progress
         )
     return what, results, len(model.tokenizer)
-
-
-def _refuse_translation(options: Options) -> None:
-    """Raise UsageError for options of translation, which a language model has no use for."""
-    usual = defaults_of(options_of(Options))
-    used = [name for name in options_of(Searching) if getattr(options, name) != usual[name]]
-    used += [name for name in ("tokenize", "lowercase", "source") if getattr(options, name) != usual[name]]
-    if used:
-        names = ", ".join(f"--{name.replace('_', '-')}" for name in used)
-        raise UsageError(f"{options.run} is a language model: its loss is measured, and {names} is for translations")
 
 
 def _read_text(opened: Run | LanguageModel, options: Options) -> tuple[Sequence[Pair] | Sequence[str], str]:
@@ -220,15 +220,6 @@ def _describe_longer_splits(opened: Run) -> str:
     )
 
 
-def _to_plain_data(length: int | None, result: Evaluation) -> dict[str, Any]:
-    return {
-        "length": length,
-        "resampled": result.resampled,
-        "scores": [vars(score) for score in result.scores],
-        "by_length": {"columns": result.by_length.columns, "rows": result.by_length.rows},
-    }
-
-
 def _print_result(length: int | None, result: Evaluation, tokens: int) -> None:
     from clockhands.generation.score import describe_uniform_guess
 
@@ -239,13 +230,8 @@ def _print_result(length: int | None, result: Evaluation, tokens: int) -> None:
     if result.resampled:
         print(f"(intervals: over {result.resampled})")
     print(f"(loss: lower is better; {describe_uniform_guess(tokens)})")
-    _print_table(result.by_length)
-
-
-def _print_table(table: Table) -> None:
+    table = result.by_length
     cells = [table.columns, *([f"{c:.3f}" if isinstance(c, float) else str(c) for c in row] for row in table.rows)]
     widths = [max(len(row[i]) for row in cells) for i in range(len(table.columns))]
-    print()
-    for row in cells:
-        print("  ".join(str(cell).rjust(width) for cell, width in zip(row, widths, strict=True)))
-    print()
+    rows = ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in cells]
+    print("", *rows, "", sep="\n")

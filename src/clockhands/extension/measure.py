@@ -37,7 +37,7 @@ ALPHA = 0.05
 
 
 @dataclass(frozen=True)
-class Rung:
+class _Rung:
     """One length, and what was found there.
 
     Args:
@@ -59,7 +59,7 @@ class Rung:
 
 
 @dataclass(frozen=True)
-class Usable:
+class _Usable:
     """The usable length with what it rests on.
 
     Args:
@@ -71,13 +71,13 @@ class Usable:
     """
 
     length: int
-    rungs: tuple[Rung, ...]
+    rungs: tuple[_Rung, ...]
     learned: tuple[str, ...]
     drift_reference: int
     undecided: bool
 
 
-def judge_usable(drift: Drift, retrieval: Retrieval, trained: int, margin: float = DRIFT_MARGIN) -> Usable:
+def judge_usable(drift: Drift, retrieval: Retrieval, trained: int, margin: float = DRIFT_MARGIN) -> _Usable:
     """Judge every length against the best trained one, with intervals that hold for all lengths and tasks together.
 
     Both must have the same lengths. A length holds if the loss is shown to rise by less than ``margin``, and every
@@ -99,7 +99,7 @@ def judge_usable(drift: Drift, retrieval: Retrieval, trained: int, margin: float
     for place, length in enumerate(lengths):
         faults = list(_find_faults(drift, retrieval, place, changes, by_task, margin))
         rungs.append(
-            Rung(
+            _Rung(
                 length,
                 changes.get(place),
                 {task: gaps[place] for task, (gaps, _) in by_task.items() if place in gaps},
@@ -111,7 +111,7 @@ def judge_usable(drift: Drift, retrieval: Retrieval, trained: int, margin: float
     failing = next((rung for rung in rungs if not rung.holds), None)
     usable = [rung.length for rung in rungs if failing is None or rung.length < failing.length]
     undecided = failing is not None and not failing.shown_not
-    return Usable(usable[-1] if usable else 0, tuple(rungs), learned, lengths[reference], undecided)
+    return _Usable(usable[-1] if usable else 0, tuple(rungs), learned, lengths[reference], undecided)
 
 
 def _is_learned(retrieval: Retrieval, task: str, trained: int) -> bool:
@@ -190,7 +190,7 @@ class Measurement:
     trained: int
     drift: Drift
     retrieval: Retrieval
-    usable: Usable
+    usable: _Usable
 
 
 def choose_lengths(trained: int, longest: int) -> tuple[int, ...]:

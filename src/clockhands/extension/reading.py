@@ -111,15 +111,6 @@ def mask_tail(
     return seen_NS, places_NK
 
 
-def score_masked(
-    logits_BTV: Float[Tensor, "B T V"], ids_BT: Int[Tensor, "B T"], places_BK: Int[np.ndarray, "B K"]
-) -> Float[Tensor, "B K"]:
-    """Return the loss in nats of the masked tokens of a tail, by their places in it."""
-    index_BK = torch.from_numpy(places_BK).to(logits_BTV.device)
-    logits_BKV = logits_BTV.gather(1, index_BK[..., None].expand(-1, -1, logits_BTV.shape[-1]))
-    return F.cross_entropy(logits_BKV.transpose(1, 2), ids_BT.gather(1, index_BK), reduction="none")
-
-
 def compute_fill_loss(
     model: LanguageModel, ids_BS: Int[Tensor, "B S"], arguments: dict[str, Tensor], seed: int
 ) -> Float[Tensor, ""]:
@@ -199,7 +190,10 @@ def measure_losses(model: LanguageModel, ids_NS: Int[np.ndarray, "N S"], tail: i
             loss_BT = F.cross_entropy(logits_BTV.transpose(1, 2), labels_BT, reduction="none")
         else:
             logits_BTV = compute_tail_logits(model, seen_BS, tail)
-            loss_BT = score_masked(logits_BTV, labels_BT, places_NK[first : first + batch])
+            index_BK = torch.from_numpy(places_NK[first : first + batch]).to(logits_BTV.device)
+            logits_BKV = logits_BTV.gather(1, index_BK[..., None].expand(-1, -1, logits_BTV.shape[-1]))
+            labels_BK = labels_BT.gather(1, index_BK)
+            loss_BT = F.cross_entropy(logits_BKV.transpose(1, 2), labels_BK, reduction="none")
         losses.append(loss_BT.double().mean(1).cpu().numpy())
     return np.concatenate(losses)
 

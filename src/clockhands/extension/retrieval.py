@@ -86,7 +86,7 @@ class Writing:
         return len(self.state(0, 0))
 
 
-def find_words(model: LanguageModel, seed: int = 0) -> tuple[list[int], list[int]]:
+def _find_words(model: LanguageModel, seed: int = 0) -> tuple[list[int], list[int]]:
     """Return the tokens that serve as names and as values, each one token.
 
     They are words that the tokenizer has whole; where it has few, other tokens of letters. Raises DataError where
@@ -128,7 +128,7 @@ WRONG = 15
 
 
 @dataclass(frozen=True)
-class FactQuestion:
+class _FactQuestion:
     """A name that is asked for, with the right value and wrong ones, and the depth of the fact."""
 
     task: str
@@ -143,12 +143,12 @@ class Item:
     """One text: facts with the depth at which each stands, and what is asked of it."""
 
     facts: tuple[tuple[float, int, int], ...]
-    questions: tuple[FactQuestion, ...]
+    questions: tuple[_FactQuestion, ...]
 
 
-def make_items(model: LanguageModel, tasks: Sequence[str], count: int, seed: int) -> list[list[Item]]:
+def _make_items(model: LanguageModel, tasks: Sequence[str], count: int, seed: int) -> list[list[Item]]:
     """Make ``count`` texts of each kind that these tasks need; passkey and recall are asked of the same ones."""
-    names, values = find_words(model)
+    names, values = _find_words(model)
     made = []
     for number, (kind, kinds) in enumerate(((_make_recall, ("passkey", "recall")), (_make_tracking, ("tracking",)))):
         rng = np.random.default_rng([seed, number])
@@ -171,8 +171,8 @@ def _make_recall(rng: np.random.Generator, names: Sequence[int], values: Sequenc
     for name, right, depth in zip(chosen, stated, DEPTHS, strict=False):
         others = tuple(value for value in stated if value != right)
         questions += [
-            FactQuestion("passkey", name, right, absent, depth),
-            FactQuestion("recall", name, right, others, depth),
+            _FactQuestion("passkey", name, right, absent, depth),
+            _FactQuestion("recall", name, right, others, depth),
         ]
     return Item(tuple(zip(depths, chosen, stated, strict=True)), tuple(questions))
 
@@ -187,35 +187,33 @@ def _make_tracking(rng: np.random.Generator, names: Sequence[int], values: Seque
         first, second = chosen[2 * chain : 2 * chain + 2]
         depth = DEPTHS[(text + 2 * chain) % len(DEPTHS)]
         facts += [(0.7 * depth, first, right), (depth, second, first)]
-        questions.append(FactQuestion("tracking", second, right, tuple(end for end in ends if end != right), depth))
+        questions.append(_FactQuestion("tracking", second, right, tuple(end for end in ends if end != right), depth))
     return Item(tuple(facts), tuple(questions))
 
 
-def lay_out(item: Item, filler_S: Stream, writing: Writing, length: int, start: Sequence[int]) -> list[int]:
-    """Return the tokens of a text without its question: filler with the facts at their depths.
-
-    With a question it has ``length`` tokens. The filler ends with the same tokens at every length. Without facts it
-    fills the whole text.
-    """
-    room = length - len(start) - len(writing.ask(0)) - len(item.facts) * writing.size
-    body = filler_S[len(filler_S) - max(room, 0) :].tolist()
-    ids, done = list(start), 0
-    for depth, name, value in sorted(item.facts):
-        here = int(depth * len(body))
-        ids += body[done:here] + writing.state(name, value)
-        done = here
-    return [*ids, *body[done:]]
-
-
-def lay_out_all(
+def _lay_out_all(
     items: Sequence[Item], fillers: Sequence[Stream], writing: Writing, length: int, start: Sequence[int]
 ) -> list[list[int]] | None:
-    """Return the tokens of all texts; None where the facts leave no room."""
-    rows = [lay_out(item, filler, writing, length, start) for item, filler in zip(items, fillers, strict=True)]
+    """Return the tokens of all texts without a question: filler with the facts at their depths; None if none has room.
+
+    With a question a text has ``length`` tokens. The filler ends with the same tokens at every length.
+    """
+    rows = []
+    for item, filler_S in zip(items, fillers, strict=True):
+        room = length - len(start) - len(writing.ask(0)) - len(item.facts) * writing.size
+        if room < 0:
+            return None
+        body = filler_S[len(filler_S) - room :].tolist()
+        ids, done = list(start), 0
+        for depth, name, value in sorted(item.facts):
+            here = int(depth * len(body))
+            ids += body[done:here] + writing.state(name, value)
+            done = here
+        rows.append([*ids, *body[done:]])
     return rows if {len(row) for row in rows} == {length - len(writing.ask(0))} else None
 
 
-def spread_fillers(stream: Stream, count: int, length: int) -> Iterable[Stream]:
+def _spread_fillers(stream: Stream, count: int, length: int) -> Iterable[Stream]:
     """Yield pieces of the stream, evenly spread; a stream that is too short is repeated."""
     long = np.resize(stream, max(len(stream), 2 * length))
     return (long[end - length : end] for end in np.linspace(length, len(long), count).astype(int))
@@ -308,7 +306,7 @@ class Retrieval:
     writing: str
 
 
-def rank(logits_V: torch.Tensor, question: FactQuestion) -> float:
+def rank(logits_V: torch.Tensor, question: _FactQuestion) -> float:
     """Return the share of wrong values that the right one beats; a tie counts half."""
     wrong = logits_V[list(question.wrong)]
     right = logits_V[question.right]
@@ -330,13 +328,13 @@ def _rank_all(
 
 def choose_writing(model: LanguageModel, stream: Stream, length: int, seed: int) -> Writing:
     """Return the writing of facts that the model finds best in texts of ``length`` tokens, by texts of their own."""
-    (items,) = make_items(model, ("passkey", "recall"), CALIBRATION, seed + 1_000)
-    fillers = list(spread_fillers(stream, len(items), length))
+    (items,) = _make_items(model, ("passkey", "recall"), CALIBRATION, seed + 1_000)
+    fillers = list(_spread_fillers(stream, len(items), length))
     branching = can_branch(model)
     best, chosen = -1.0, None
     for form in FORMATS:
         writing = Writing.of(model, form)
-        rows = lay_out_all(items, fillers, writing, length, model.start_ids)
+        rows = _lay_out_all(items, fillers, writing, length, model.start_ids)
         if rows is None:
             continue
         mean = float(np.mean(_rank_all(model, rows, items, writing, branching)))
@@ -363,8 +361,8 @@ def measure_retrieval(
     A length too short for the facts of a task is left out, as NaN.
     """
     count = -(-items // len(DEPTHS))
-    kinds = make_items(model, tasks, count, seed)
-    fillers = list(spread_fillers(stream, count, max(lengths)))
+    kinds = _make_items(model, tasks, count, seed)
+    fillers = list(_spread_fillers(stream, count, max(lengths)))
     readable, branching = [can_read(model, length) for length in lengths], can_branch(model)
     scores: list[tuple[Sequence[Item], list[list[list[float]] | None], list[list[float]] | None]] = []
     total, done = len(kinds) * sum(lengths), 0
@@ -373,12 +371,12 @@ def measure_retrieval(
         for rung, length in enumerate(lengths):
             progress("retrieval: tokens of context", done, total)
             done += length
-            rows = lay_out_all(texts, fillers, writing, length, model.start_ids) if readable[rung] else None
+            rows = _lay_out_all(texts, fillers, writing, length, model.start_ids) if readable[rung] else None
             by_length.append(None if rows is None else _rank_all(model, rows, texts, writing, branching))
         bare = None
         if control:
             empty = [Item((), item.questions) for item in texts]
-            rows = lay_out_all(empty, fillers, writing, min(lengths), model.start_ids)
+            rows = _lay_out_all(empty, fillers, writing, min(lengths), model.start_ids)
             bare = None if rows is None else _rank_all(model, rows, empty, writing, branching)
         scores.append((texts, by_length, bare))
     progress("retrieval: tokens of context", total, total)

@@ -41,7 +41,7 @@ class Tuning:
         steps: of the optimiser (AdamW).
         windows: ``skip`` (texts of the trained length, with positions all over the new one) or ``full``.
         batch: texts a step.
-        learning_rate: the largest; None: ``choose_learning_rate``.
+        learning_rate: the largest; None: 0.1 / d_model.
         seed: of what is read.
     """
 
@@ -59,7 +59,7 @@ class Tuning:
             raise UsageError(f"the learning rate is {self.learning_rate}; it lies between 0 and 1")
 
 
-def choose_learning_rate(model: LanguageModel) -> float:
+def _choose_learning_rate(model: LanguageModel) -> float:
     """Return 0.1 / d_model: 1e-3 for a width of 100, and near the 2e-5 with which models of 4,096 are extended."""
     width = model.model.get_input_embeddings().weight.shape[-1]
     return 0.1 / float(width)
@@ -92,7 +92,7 @@ def tune(
     if len(stream) < length:
         raise UsageError(f"the text has {len(stream):,} tokens, less than one window of {length:,}; give more text")
     weights = [weight for weight in model.model.parameters() if weight.requires_grad]
-    rate = tuning.learning_rate or choose_learning_rate(model)
+    rate = tuning.learning_rate or _choose_learning_rate(model)
     optimizer = torch.optim.AdamW(weights, lr=rate, betas=(0.9, 0.95), weight_decay=0.0)
     losses = _load(model, optimizer, checkpoint, signature)
     saved, warm = time.monotonic(), max(1, int(WARM_UP * tuning.steps))

@@ -73,7 +73,7 @@ class Search:
         max_source: the most tokens of a source that are read; longer sources are cut, with a ClockhandsWarning that
             counts them. ``evaluate`` cuts references to as many tokens when it measures their loss.
 
-    Raises UsageError for values out of range, an unknown engine, and a compute type that the engine has for no model.
+    Raises UsageError for values out of range and an unknown engine.
     """
 
     beam: Count = 1
@@ -96,8 +96,8 @@ class Search:
                 f"compute_type is {self.compute_type}, but no engine is given; name one of {', '.join(ENGINES)} with "
                 "it (--engine)"
             )
-        if self.engine is not None:
-            ENGINES[self.engine].refuse_compute_type(self.compute_type)
+        if self.engine not in (None, *ENGINES):
+            faults.append(ENGINES.describe_unknown_name(str(self.engine)))
         if faults:
             raise UsageError("; ".join(faults))
 

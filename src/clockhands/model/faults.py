@@ -27,10 +27,10 @@ def find_faults(config: TransformerConfig) -> list[str]:
 
     Each field is right by itself. Whether the model's sizes suit a scheme is only checked if they suit each other.
     """
-    size_faults = find_size_faults(config)
+    size_faults = _find_size_faults(config)
     faults: list[str] = [*size_faults, *find_vocabulary_faults(config)]
     for side in config.sides:
-        side_faults = find_position_faults(config.get_position_config(side), side) + find_width_faults(config, side)
+        side_faults = find_position_faults(config.get_position_config(side), side) + _find_width_faults(config, side)
         if not side_faults and not size_faults:
             # To check this the scheme is built, which needs valid options and sizes.
             side_faults = find_scheme_faults(config, side)
@@ -38,7 +38,7 @@ def find_faults(config: TransformerConfig) -> list[str]:
     return faults
 
 
-def find_size_faults(config: TransformerFields) -> list[Fault]:
+def _find_size_faults(config: TransformerFields) -> list[Fault]:
     """Return which sizes contradict each other, and why layers cannot be parallel.
 
     Each is a ``Fault`` that names every field on which it depends: a caller that has put another value in the place of
@@ -63,7 +63,7 @@ def find_size_faults(config: TransformerFields) -> list[Fault]:
     if config.parallel and config.architecture == "encoder-decoder":
         sentence = "parallel attention and feed-forward have no place for cross-attention; set parallel = false"
         faults.append(Fault(sentence, "parallel", "kind"))
-    return [*faults, *find_layer_option_faults(config)]
+    return [*faults, *_find_layer_option_faults(config)]
 
 
 def _find_nearest_divisor(size: int, wanted: int) -> int:
@@ -87,7 +87,7 @@ def find_vocabulary_faults(config: TransformerFields) -> list[Fault]:
     for side in config.stack_sides:
         untied = side == "encoder" and reads_source and config.tying != "three-way"
         width = config.get_position_config(side).compute_token_width(config.d_model)
-        # A width that leaves no channels to the tokens is told by ``find_width_faults``.
+        # A width that leaves no channels to the tokens is told by ``_find_width_faults``.
         if not untied and config.tying != "none" and 0 < width != config.d_model:
             sentence = (
                 f"tying is {config.tying!r}, but {side}.combine = 'concatenate' leaves {width} channels to the tokens "
@@ -97,7 +97,7 @@ def find_vocabulary_faults(config: TransformerFields) -> list[Fault]:
     return faults
 
 
-def find_layer_option_faults(config: TransformerFields) -> Iterator[Fault]:
+def _find_layer_option_faults(config: TransformerFields) -> Iterator[Fault]:
     """Yield which options of ``LayerOptions`` contradict each other or the sizes of the model."""
     if not config.first_norm and (config.norm not in ("pre", "sandwich") or config.parallel):
         sentence = "first_norm = false needs norm = 'pre' or 'sandwich', and parallel = false"
@@ -161,13 +161,13 @@ def find_position_faults(position: PositionConfig, side: Side) -> list[str]:
     """Return what is wrong with the positional encoding of one side, whatever the sizes of the model."""
     faults = [f"{side}: {fault}" for fault in find_option_faults(CATALOGUE, position.scheme, position.options)]
     faults += find_layer_faults(position, side)
-    faults += find_transform_faults(position, side)
+    faults += _find_transform_faults(position, side)
     if position.skip_every < 0 or position.skip_every == 1:
         faults.append(f"{side}.skip_every is {position.skip_every}; it must be 0 (no layer skips) or at least 2")
     return faults
 
 
-def find_width_faults(config: TransformerFields, side: Side) -> list[str]:
+def _find_width_faults(config: TransformerFields, side: Side) -> list[str]:
     """Return what is wrong with the width of an encoding, d_p: missing, too large or unused."""
     position, d_model = config.get_position_config(side), config.d_model
     if position.combine == "add":
@@ -182,7 +182,7 @@ def find_width_faults(config: TransformerFields, side: Side) -> list[str]:
     return []
 
 
-def find_transform_faults(position: PositionConfig, side: Side) -> list[str]:
+def _find_transform_faults(position: PositionConfig, side: Side) -> list[str]:
     """Return what is wrong with a transform: its name, its options, or that the side takes none."""
     if position.transform is None:
         unused = f"{side}.transform_options is set but {side}.transform is not: set it or remove the options"
@@ -230,10 +230,10 @@ def find_scheme_faults(config: TransformerConfig, side: Side) -> list[str]:
             f"{side}: values = true rotates values, and with latent_width ({config.latent_width}) they are made of a "
             f"compressed state that is not rotated; leave one of the two out"
         ]
-    return find_hook_faults(summary, position, side, config.is_causal(side))
+    return _find_hook_faults(summary, position, side, config.is_causal(side))
 
 
-def find_hook_faults(summary: SchemeSummary, position: PositionConfig, side: Side, causal: bool) -> list[str]:
+def _find_hook_faults(summary: SchemeSummary, position: PositionConfig, side: Side, causal: bool) -> list[str]:
     """Return why a scheme cannot act on a side: hooks that are not called there, or a mask that is missing."""
     faults = []
     attention = "cross-attention" if side == "cross" else f"the {side}"

@@ -42,7 +42,7 @@ class ClockhandsForSeq2SeqLM(ClockhandsPreTrainedModel, CacheAwareGenerationMixi
 
     def get_encoder(self, *_: Any, **__: Any) -> nn.Module:
         """Return the encoder as ``generate`` calls it."""
-        return EncoderWrapper(self)
+        return _EncoderWrapper(self)
 
     @can_return_tuple
     def forward(
@@ -71,13 +71,13 @@ class ClockhandsForSeq2SeqLM(ClockhandsPreTrainedModel, CacheAwareGenerationMixi
         ``document_ids`` number documents packed into a row, in the source and in the target; tokens attend to those of
         equal number. ``num_items_in_batch`` divides the loss instead of the number of labels. Raises UsageError where
         there is no source or no target, for a mask that is not [B, T] (``check_padding_mask``) and for a KV cache of
-        one attention alone; CheckpointError where labels need a start token and there is none (``shift_right``); and
+        one attention alone; CheckpointError where labels need a start token and there is none (``_shift_right``); and
         PositionError as ``Transformer.encode`` and ``Transformer.decode``.
         """
         if decoder_input_ids is None:
             if labels is None:
                 raise UsageError("the decoder has nothing to read: pass decoder_input_ids or labels")
-            decoder_input_ids = shift_right(labels, self.config)
+            decoder_input_ids = _shift_right(labels, self.config)
         mask_BT = check_padding_mask(decoder_attention_mask)
         tokens = TokenBatch(decoder_input_ids, mask_BT, decoder_position_ids, decoder_document_ids)
         layer_states, encoder_layer_states = (self.make_layer_state_list(output_hidden_states) for _ in range(2))
@@ -129,7 +129,7 @@ class ClockhandsForSeq2SeqLM(ClockhandsPreTrainedModel, CacheAwareGenerationMixi
         return self.transformer.rebuild_source(states_BTD, TokenBatch(unknown_BT, mask_BT, position_ids, document_ids))
 
 
-class EncoderWrapper(nn.Module):
+class _EncoderWrapper(nn.Module):
     """The encoder as ``generate`` calls it. It owns no parameters: the model does."""
 
     main_input_name = "input_ids"
@@ -159,7 +159,7 @@ class EncoderWrapper(nn.Module):
         return BaseModelOutput(source.states_BTD, hidden_states=to_state_tuple(layer_states))
 
 
-def shift_right(labels_BS: torch.Tensor, config: ClockhandsConfig) -> torch.Tensor:
+def _shift_right(labels_BS: torch.Tensor, config: ClockhandsConfig) -> torch.Tensor:
     """Return what the decoder reads while it learns labels, [B, S]: the start token, then every label but the last.
 
     Raises CheckpointError where the configuration names no start token.

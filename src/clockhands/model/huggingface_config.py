@@ -58,7 +58,7 @@ class ClockhandsConfig(PreTrainedConfig):
         self.label_smoothing, self.smoothing, self.use_cache = label_smoothing, smoothing, use_cache
         self.pad_token_id, self.bos_token_id, self.eos_token_id = pad_token_id, bos_token_id, eos_token_id
         self.decoder_start_token_id, self.tokenizer_fingerprint = decoder_start_token_id, tokenizer_fingerprint
-        faults = find_loss_faults(label_smoothing, smoothing, pad_token_id)
+        faults = _find_loss_faults(label_smoothing, smoothing, pad_token_id)
         if faults:
             raise ConfigError(faults, "the training loss")
         faults = find_id_faults({name: getattr(self, name) for name in SPECIAL_TOKEN_IDS}, validated.vocab_size)
@@ -124,7 +124,7 @@ class ClockhandsConfig(PreTrainedConfig):
         return self.transformer_config.resolved_head_dim
 
 
-def find_loss_faults(rate: object, smoothing: object, pad_token_id: object) -> list[str]:
+def _find_loss_faults(rate: object, smoothing: object, pad_token_id: object) -> list[str]:
     """Return what is wrong with the training loss, one sentence each; empty if nothing is."""
     faults = []
     if not isinstance(rate, (int, float)) or not isinstance(smoothing, str):

@@ -115,7 +115,7 @@ def refuse_sliding_cache(stored_BHTKp: Float[Tensor, "B H T Kp"], length: int) -
         )
 
 
-def choose_position_dtype(k_dtype: torch.dtype, pos_dtype: torch.dtype) -> torch.dtype:
+def _choose_position_dtype(k_dtype: torch.dtype, pos_dtype: torch.dtype) -> torch.dtype:
     """Return the dtype that stores positions: float32, exact to 16,777,216; float64 if keys or positions have it."""
     return torch.float64 if torch.float64 in (k_dtype, pos_dtype) else torch.float32
 
@@ -126,7 +126,7 @@ def append_positions(k_BHTK: Float[Tensor, "B H T K"], kpos_BT: KeyPositions) ->
     pos = kpos_BT[..., None] if kpos_BT.dim() == 2 else kpos_BT
     pos = pos[:, None] if pos.dim() == 3 else pos
     # Detached, because the coordinates of ``locate`` may carry a gradient, which bits cannot.
-    bits = pos.detach().to(choose_position_dtype(k_BHTK.dtype, kpos_BT.dtype)).contiguous().view(k_BHTK.dtype)
+    bits = pos.detach().to(_choose_position_dtype(k_BHTK.dtype, kpos_BT.dtype)).contiguous().view(k_BHTK.dtype)
     return torch.cat([k_BHTK, bits.expand(batch, heads, length, -1)], dim=-1)
 
 
@@ -139,7 +139,7 @@ def split_positions(
     positions get the dtype and the axes of ``like``, which is [B, S], [B, S, A] or [B, H, S, A]; its sizes are not
     read.
     """
-    dtype = choose_position_dtype(stored_BHTKp.dtype, like.dtype)
+    dtype = _choose_position_dtype(stored_BHTKp.dtype, like.dtype)
     pos_BHTA = stored_BHTKp[..., k_width:].contiguous().view(dtype).to(like.dtype)
     if like.dim() == 4:
         return stored_BHTKp[..., :k_width], pos_BHTA

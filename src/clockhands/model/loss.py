@@ -96,7 +96,7 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
             logits_NV = (rows @ weight.T).to(total.dtype)
             if bias_V is not None:
                 logits_NV += bias_V
-            loss, error_NV = compute_chunk_loss(logits_NV, labels_N[part], smoothing)
+            loss, error_NV = _compute_chunk_loss(logits_NV, labels_N[part], smoothing)
             total += loss
             if grad_rows_ND is None or grad_weight_VD is None:
                 continue
@@ -117,7 +117,7 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
         return grad_rows_ND * grad_total, grad_weight_VD * grad_total, scaled_bias, None, None, None
 
 
-def compute_chunk_loss(
+def _compute_chunk_loss(
     logits_NV: Float[Tensor, "N V"], labels_N: Int[Tensor, " N"], smoothing: LabelSmoothing
 ) -> tuple[Float[Tensor, ""], Float[Tensor, "N V"]]:
     """Compute the summed loss of some rows, and its gradient by their logits, p - q: [N, V]."""

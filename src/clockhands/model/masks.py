@@ -69,7 +69,7 @@ def select_mask_of_new_tokens(tokens: TokenBatch, past: int | Tensor) -> Bool[Te
     return tokens.mask_BT.index_select(1, past + torch.arange(new, device=tokens.ids_BS.device))
 
 
-def has_padding(mask_BT: Bool[Tensor, "B T"] | None) -> bool:
+def _has_padding(mask_BT: Bool[Tensor, "B T"] | None) -> bool:
     """Return whether a mask hides any key; one that hides none is left out, as kernels are faster without a mask.
 
     While tracing, when no value can be read, every mask is taken to hide some. On a GPU this waits for the device.
@@ -82,21 +82,21 @@ def has_padding_after_tokens(mask_BT: Bool[Tensor, "B T"]) -> bool:
     return bool((mask_BT[:, :-1] & ~mask_BT[:, 1:]).any())
 
 
-def expand_key_mask(mask_BT: Bool[Tensor, "B T"], queries: int) -> Mask:
+def _expand_key_mask(mask_BT: Bool[Tensor, "B T"], queries: int) -> Mask:
     """Expand a mask of keys to every query and head, without a copy: [B, 1, S, T]."""
     return mask_BT[:, None, None, :].expand(-1, 1, queries, -1)
 
 
-def make_padding_mask(mask_BT: Bool[Tensor, "B T"] | None, queries: int) -> Mask | None:
+def _make_padding_mask(mask_BT: Bool[Tensor, "B T"] | None, queries: int) -> Mask | None:
     """Return the mask that hides padded keys from every query, [B, 1, S, T]; None if there is no padding."""
-    return expand_key_mask(mask_BT, queries) if mask_BT is not None and has_padding(mask_BT) else None
+    return _expand_key_mask(mask_BT, queries) if mask_BT is not None and _has_padding(mask_BT) else None
 
 
 def make_self_mask(tokens: TokenBatch, past: int) -> Mask | None:
     """Make the mask of tokens over ``past`` cached ones and themselves, [B, 1, S, T], without the causal mask."""
     new = tokens.ids_BS.shape[1]
     mask_BT = None if tokens.mask_BT is None else tokens.mask_BT[:, : past + new]
-    mask = make_padding_mask(mask_BT, new)
+    mask = _make_padding_mask(mask_BT, new)
     if tokens.documents_BS is None:
         return mask
     same_BHSS = positions.make_document_mask(tokens.documents_BS)[:, None]
@@ -116,7 +116,7 @@ def make_static_cache_mask(tokens: TokenBatch, past: int | Tensor, capacity: int
         return mask_BHSM
     # Columns that the padding mask lacks are those of places after the new tokens, which the causal mask hides.
     mask_BT = torch.nn.functional.pad(tokens.mask_BT, (0, capacity - tokens.mask_BT.shape[1]), value=True)
-    return mask_BHSM & expand_key_mask(mask_BT, mask_BHSM.shape[2])
+    return mask_BHSM & _expand_key_mask(mask_BT, mask_BHSM.shape[2])
 
 
 def make_cross_placement(tokens: TokenBatch, pos_BS: Positions, source: EncodedSource) -> Placement:
@@ -124,7 +124,7 @@ def make_cross_placement(tokens: TokenBatch, pos_BS: Positions, source: EncodedS
 
     ``pos_BS`` are the positions of the target's tokens, [B, S] or [B, S, A]; the mask is [B, 1, S, T], or None.
     """
-    mask, documents = make_padding_mask(source.mask_BT, tokens.ids_BS.shape[1]), source.documents_BT
+    mask, documents = _make_padding_mask(source.mask_BT, tokens.ids_BS.shape[1]), source.documents_BT
     if documents is not None and tokens.documents_BS is not None:
         same_BHST = (tokens.documents_BS[:, :, None] == documents[:, None, :])[:, None]
         mask = same_BHST if mask is None else same_BHST & mask

@@ -31,37 +31,37 @@ BYTES_OF_FLOAT32 = 4
 
 
 @dataclass(frozen=True)
-class SchemeSpec:
+class _SchemeSpec:
     """One scheme of a layer as a configuration names it: its name and its options."""
 
     scheme: str
     options: Mapping[str, Any] = field(default_factory=dict)
 
 
-def read_entry(entry: LayerEntry, kinds: Mapping[str, LayerEntry]) -> list[SchemeSpec]:
+def _read_entry(entry: LayerEntry, kinds: Mapping[str, LayerEntry]) -> list[_SchemeSpec]:
     """Return the schemes that an entry of ``layers`` names: a kind of layer, a scheme, or a table of one or several.
 
     Raises ConfigError for an entry of another form.
     """
     if isinstance(entry, str) and entry in kinds:
-        return read_entry(kinds[entry], {})  # without kinds: a kind cannot name another
+        return _read_entry(kinds[entry], {})  # without kinds: a kind cannot name another
     if isinstance(entry, Mapping) and "schemes" in entry and "scheme" not in entry:
         other_keys = [key for key in entry if key != "schemes"]
         if other_keys or not isinstance(entry["schemes"], (list, tuple)):
             raise ConfigError(
                 [f"{show_value(entry)} must be a table with a list of schemes and nothing else"], "layers"
             )
-        return [SchemeSpec(*read_part(part)) for part in entry["schemes"]]
-    return [SchemeSpec(*read_part(entry))]
+        return [_SchemeSpec(*read_part(part)) for part in entry["schemes"]]
+    return [_SchemeSpec(*read_part(entry))]
 
 
-def list_layer_specs(position: PositionConfig, num_layers: int) -> list[tuple[SchemeSpec, ...]]:
+def list_layer_specs(position: PositionConfig, num_layers: int) -> list[tuple[_SchemeSpec, ...]]:
     """Return the schemes that each layer has besides the one that all layers have; a valid configuration is assumed."""
     if not position.layers:
         return [()] * num_layers
     pattern = position.pattern
     return [
-        tuple(spec for spec in read_entry(pattern[layer % len(pattern)], position.kinds) if spec.scheme != "none")
+        tuple(spec for spec in _read_entry(pattern[layer % len(pattern)], position.kinds) if spec.scheme != "none")
         for layer in range(num_layers)
     ]
 
@@ -94,7 +94,7 @@ def find_layer_faults(position: PositionConfig, side: str) -> list[str]:
 def _find_entry_faults(entry: LayerEntry, kinds: Mapping[str, LayerEntry]) -> list[str]:
     """Return what is wrong with one entry of ``layers`` or of ``kinds``."""
     try:
-        specs = read_entry(entry, kinds)
+        specs = _read_entry(entry, kinds)
     except ConfigError as fault:
         return list(fault.faults)
     faults = []

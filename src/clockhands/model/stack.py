@@ -81,7 +81,7 @@ class SideSchemes(nn.ModuleList):
         return cast(Scheme, self[self._module_of_layer[layer]])
 
 
-class CacheLimit(NamedTuple):
+class _CacheLimit(NamedTuple):
     """How many tokens a text may have before cached keys are stale, and the transform or scheme that causes it."""
 
     cause: str
@@ -112,14 +112,14 @@ class Stack(nn.Module):
         self._cross_schemes = (schemes,)
 
     @cached_property
-    def cache_limit(self) -> CacheLimit | None:
+    def cache_limit(self) -> _CacheLimit | None:
         """The length of the text beyond which cached keys are stale, and the cause; None if they never are.
 
         A cache of unrotated keys does not help: cached values, and the keys of later layers, come from states that were
         computed with the old positions.
         """
         if self.transform is not None and self.transform.depends_on_length:
-            return CacheLimit(str(self.position_config.transform), 0)
+            return _CacheLimit(str(self.position_config.transform), 0)
         # The schemes of the last layer may depend on the length: no keys are computed from the states that it returns,
         # and its own keys are cached unrotated where their rotation changes (``Declares.cache``).
         layers, sides = range(len(self.blocks) - 1), (self.schemes, *self._cross_schemes)
@@ -127,7 +127,7 @@ class Stack(nn.Module):
         if "encode" in self.schemes.at_input.active_hooks():
             used.append((self.schemes.name, self.schemes.at_input))
         changing = [(name, scheme.declares) for name, scheme in used if scheme.declares.depends_on_length]
-        limits = [CacheLimit(name, declares.steady_length) for name, declares in changing]
+        limits = [_CacheLimit(name, declares.steady_length) for name, declares in changing]
         return min(limits, key=lambda limit: limit.length, default=None)
 
     def refuse_stale_cache(self, length: int | None) -> None:

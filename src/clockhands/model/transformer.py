@@ -31,7 +31,7 @@ from clockhands.shapes import Float, Tensor
 
 
 @torch.no_grad()
-def zero_bias(module: nn.Module) -> None:
+def _zero_bias(module: nn.Module) -> None:
     """Set the bias of a module to zero if it has one."""
     bias = getattr(module, "bias", None)
     if isinstance(bias, nn.Parameter):
@@ -55,7 +55,7 @@ def initialise_linear(module: nn.Linear, config: TransformerConfig) -> None:
             weight_OI.__dict__.update(module.weight.__dict__)
             bound = math.sqrt(6 / (module.in_features + rows))
             nn.init.uniform_(weight_OI, -bound, bound)
-    zero_bias(module)
+    _zero_bias(module)
 
 
 class OutputTransform(nn.Module):
@@ -173,7 +173,7 @@ class Transformer(nn.Module):
             elif id(module) in ids_in_schemes:
                 continue
             elif name in tied_modules:
-                yield name, partial(zero_bias, module)
+                yield name, partial(_zero_bias, module)
             elif isinstance(module, nn.Embedding):
                 std = {"normal02": 0.02, "unit": 1.0}.get(config.initialisation, config.d_model**-0.5)
                 is_xavier = config.initialisation == "xavier"

@@ -96,7 +96,7 @@ def remove_leftovers(folder: Path) -> None:
         shutil.rmtree(folder / name, ignore_errors=True)
 
 
-def read_state(checkpoint: Path) -> dict[str, object]:
+def _read_state(checkpoint: Path) -> dict[str, object]:
     """Read the Trainer's state in a checkpoint.
 
     Raises CheckpointError for a checkpoint that is foreign, damaged or incomplete.
@@ -145,7 +145,7 @@ def check_resumable(checkpoint: Path) -> None:
     """
     from transformers import TrainerState
 
-    read_state(checkpoint)
+    _read_state(checkpoint)
     read_loss(checkpoint)
     with explain_faults(checkpoint / STATE, "the record"):
         TrainerState.load_from_json(str(checkpoint / STATE))

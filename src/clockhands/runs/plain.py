@@ -36,7 +36,7 @@ USUAL_GENERATION = {
 """The keys that training writes into ``generation_config.json``."""
 
 
-class PlainTokenizer:
+class _PlainTokenizer:
     """A tokenizer of tokenizers as those of transformers are called: ids of texts, and texts of ids."""
 
     is_fast = True
@@ -67,7 +67,7 @@ class PlainTokenizer:
 
 
 @dataclass(frozen=True)
-class PlainConfig:
+class _PlainConfig:
     """What an engine asks of a configuration."""
 
     transformer_config: TransformerConfig
@@ -89,7 +89,7 @@ class PlainModel(nn.Module):
 
     device = torch.device("cpu")
 
-    def __init__(self, config: PlainConfig) -> None:
+    def __init__(self, config: _PlainConfig) -> None:
         super().__init__()
         self.config, self.model = config, Transformer(config.transformer_config)
 
@@ -131,7 +131,7 @@ def open_plain(folder: Path) -> PlainRun | None:
         if tokenizers.fingerprint != raw.get("tokenizer_fingerprint"):
             return None
         with torch.random.fork_rng(devices=[]):
-            model = PlainModel(PlainConfig(config, *ids)).eval()  # type: ignore[arg-type]
+            model = PlainModel(_PlainConfig(config, *ids)).eval()  # type: ignore[arg-type]
         report = model.load_state_dict(load_file(folder / WEIGHTS), strict=False)
         tied = {f"model.{name}" for name in model.model.map_tied_parameters()}
         if report.unexpected_keys or set(report.missing_keys) - tied:
@@ -148,4 +148,4 @@ def _open_tokenizer(folder: Path) -> Any:
     if settings.get("tokenizer_class") not in TOKENIZER_CLASSES or settings.get("clean_up_tokenization_spaces"):
         return None
     backend = Tokenizer.from_file(str(folder / "tokenizer.json"))
-    return PlainTokenizer(backend, settings)
+    return _PlainTokenizer(backend, settings)

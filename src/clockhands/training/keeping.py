@@ -37,7 +37,7 @@ def rank_best(saved: Sequence[Path], losses: dict[int, float], count: int) -> li
     return sorted(saved, key=rank)[:count]
 
 
-def select_planned(saved: Sequence[Path], training: Training, end: int) -> list[Path]:
+def _select_planned(saved: Sequence[Path], training: Training, end: int) -> list[Path]:
     """Return the checkpoints that the recipe asks for: every ``save_steps`` steps, and the end; without it all.
 
     Training resumes from what a stop saved in between, and nothing else uses that: a run that was stopped averages and
@@ -51,7 +51,7 @@ def select_planned(saved: Sequence[Path], training: Training, end: int) -> list[
 
 def select_averaged(folder: Path, training: Training, losses: dict[int, float], end: int) -> list[Path]:
     """Return the checkpoints whose mean is the model of a run that ended after ``end`` steps."""
-    planned = select_planned(checkpoints.list_checkpoints(folder), training, end)
+    planned = _select_planned(checkpoints.list_checkpoints(folder), training, end)
     return planned[-training.keep :] if training.average == "last" else rank_best(planned, losses, training.keep)
 
 
@@ -61,7 +61,7 @@ def discard(folder: Path, training: Training, losses: dict[int, float], end: int
     All but the newest, the last or best ``keep`` planned ones, and the one whose weights are exported.
     """
     saved = checkpoints.list_checkpoints(folder)
-    planned = select_planned(saved, training, end)
+    planned = _select_planned(saved, training, end)
     kept = rank_best(planned, losses, training.keep) if training.average == "best" else planned[-training.keep :]
     lowest = select_lowest(saved, training, losses)
     for path in saved[:-1]:

@@ -68,7 +68,7 @@ Only ``attention_scale`` changes what they do, which is how logits are sharpened
 
 
 @dataclass(frozen=True)
-class BeginWeights:
+class _BeginWeights:
     """The weights that a model takes over from another, by name.
 
     ``drawn`` are the names that only the new model has, whose weights stay random; ``left`` those that only the old one
@@ -91,7 +91,7 @@ class BeginWeights:
         return f"beginning from {self.source}; {'; '.join(said)}" if said else ""
 
 
-def read_begin_weights(recipe: Recipe, material: TrainingData) -> BeginWeights | None:
+def read_begin_weights(recipe: Recipe, material: TrainingData) -> _BeginWeights | None:
     """Read what ``training.begin_from`` gives to the model of this recipe; None if the recipe names nothing.
 
     Raises CheckpointError if there is no model, ConfigError with all that does not fit: vocabulary, sizes.
@@ -135,7 +135,7 @@ def read_begin_weights(recipe: Recipe, material: TrainingData) -> BeginWeights |
     if faults:
         raise ConfigError(faults, "training.begin_from")
     drawn, left = (tuple(name for name in names if name not in both) for names in (new, old))
-    return BeginWeights(source, {name: old[name].detach().contiguous() for name in both}, drawn, left)
+    return _BeginWeights(source, {name: old[name].detach().contiguous() for name in both}, drawn, left)
 
 
 def _name_schemes(config: TransformerConfig, side: Side) -> tuple[object, ...]:
@@ -144,7 +144,7 @@ def _name_schemes(config: TransformerConfig, side: Side) -> tuple[object, ...]:
     return position.name, position.layers, position.kinds.keys()
 
 
-def store_begin_weights(begin_weights: BeginWeights, run: Path, *, progress: bool) -> None:
+def store_begin_weights(begin_weights: _BeginWeights, run: Path, *, progress: bool) -> None:
     """Store the weights in a run folder; record, and with ``progress`` print, what is not among them.
 
     Raises DataError where they cannot be written.

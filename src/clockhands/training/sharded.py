@@ -27,7 +27,7 @@ class ShardedTrainer(ClockhandsTrainer):
 
     def create_optimizer(self, model: torch.nn.Module | None = None) -> torch.optim.Optimizer:
         """Make the base class's optimiser over the parts of the parameters that this process keeps."""
-        divide_model(self.unwrap_model(), self.args.device.type)
+        _divide_model(self.unwrap_model(), self.args.device.type)
         # For evaluation accelerate does all that it does for training, but wraps nothing into DDP; asked again, it
         # leaves the model as it is.
         self.model_wrapped = self.accelerator.prepare_model(self.model, device_placement=False, evaluation_mode=True)
@@ -38,7 +38,7 @@ class ShardedTrainer(ClockhandsTrainer):
     def weights(self) -> dict[str, Tensor]:
         """Gather all weights whole, tied ones as one tensor. A collective operation: every process must call it."""
         state = self.unwrap_model().state_dict(keep_vars=True)
-        whole = {value: gather_whole(value.detach()) for value in dict.fromkeys(state.values())}
+        whole = {value: _gather_whole(value.detach()) for value in dict.fromkeys(state.values())}
         return {name: whole[value] for name, value in state.items()}
 
     def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
@@ -51,20 +51,22 @@ class ShardedTrainer(ClockhandsTrainer):
         """Save the base class's files with whole moments. Every process takes part, one writes."""
         assert self.optimizer is not None and self.lr_scheduler is not None, "there is nothing to save before training"
         state = self.optimizer.state_dict()
-        moments = {key: {name: gather_whole(value) for name, value in of.items()} for key, of in state["state"].items()}
+        moments = {
+            key: {name: _gather_whole(value) for name, value in of.items()} for key, of in state["state"].items()
+        }
         if self.args.should_save:
             torch.save({**state, "state": moments}, Path(output_dir) / "optimizer.pt")
             torch.save(self.lr_scheduler.state_dict(), Path(output_dir) / "scheduler.pt")
 
 
-def divide_model(model: torch.nn.Module, device: str) -> None:
+def _divide_model(model: torch.nn.Module, device: str) -> None:
     """Divide the parameters of a model, in place: those of a layer are gathered for it, all others for every step."""
     core = cast(Transformer, model.transformer)
     # A number cannot be divided; every process keeps it, and the mean of its gradient.
     numbers = {parameter for parameter in model.parameters() if parameter.dim() == 0}
     for number in numbers:
         if number.requires_grad:
-            number.register_post_accumulate_grad_hook(average_gradient)
+            number.register_post_accumulate_grad_hook(_average_gradient)
     options: dict[str, Any] = {
         "mesh": init_device_mesh(device, (dist.get_world_size(),)),
         "ignored_params": numbers,
@@ -75,14 +77,14 @@ def divide_model(model: torch.nn.Module, device: str) -> None:
     fully_shard(model, **options)
 
 
-def average_gradient(parameter: Tensor) -> None:
+def _average_gradient(parameter: Tensor) -> None:
     """Put the mean over all processes in place of a gradient."""
     gradient = cast(Tensor, parameter.grad)  # a hook is called after its gradient was accumulated
     dist.all_reduce(gradient)
     gradient /= dist.get_world_size()
 
 
-def gather_whole(value: Any) -> Any:
+def _gather_whole(value: Any) -> Any:
     """Return a divided tensor whole, on the CPU; anything else as it is. A collective operation."""
     return value.full_tensor().cpu() if isinstance(value, DTensor) else value
 

@@ -206,7 +206,7 @@ def test_faults(translator: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UsageError, match="unknown engine 'ctranslate'; did you mean 'ctranslate2'"):
         Search(engine="ctranslate")
     with pytest.raises(UsageError, match="compute_type is 'int8', but the engine transformers"):
-        Search(engine="transformers", compute_type="int8")
+        translate(translator, ["Tom"], Search(engine="transformers", compute_type="int8"))
     with pytest.raises(UsageError, match="compute_type is int8, but no engine is given; name one of"):
         Search(compute_type="int8")
     with pytest.raises(UsageError, match="unknown compute type of CTranslate2 on this cpu 'int7'; did you mean 'int8'"):

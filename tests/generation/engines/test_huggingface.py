@@ -93,5 +93,3 @@ def test_the_compute_type_is_that_of_the_weights() -> None:
     assert TransformersEngine(writer()).compute_type == "float32"
     with pytest.raises(UsageError, match="is 'bfloat16', but the engine transformers computes in"):
         TransformersEngine(writer(), "bfloat16")
-    with pytest.raises(UsageError, match="weights have no such type; leave it out, or choose another engine"):
-        TransformersEngine.refuse_compute_type("int8")

@@ -70,10 +70,6 @@ class Engine(ABC):
         weights = str(next(model.parameters()).dtype).removeprefix("torch.")
         self.compute_type = compute_type or self.usual_type or weights
 
-    @classmethod  # noqa: B027 - not abstract, because an engine need not refuse any
-    def refuse_compute_type(cls, compute_type: str | None) -> None:
-        """Raise UsageError for a compute type that the engine refuses whatever the model; None: none was named."""
-
     @abstractmethod
     def generate(
         self, ids_BT: Int[Tensor, "B T"], mask_BT: Bool[Tensor, "B T"] | None, decoding: DecodingOptions

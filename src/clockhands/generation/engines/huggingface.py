@@ -29,15 +29,12 @@ class TransformersEngine(Engine):
         super().__init__(model, compute_type)
         weight_type = str(next(model.parameters()).dtype).removeprefix("torch.")
         if self.compute_type != weight_type:
-            raise UsageError(_describe_refusal(self.compute_type, f"the weights of this model are {weight_type}"))
+            raise UsageError(
+                f"compute_type is {self.compute_type!r}, but the engine transformers computes in the type of the "
+                f"weights, and those of this model are {weight_type}; leave it out, or choose another engine for it, "
+                "such as ctranslate2"
+            )
         self.start_token, self.end_tokens = get_start_token(model), get_end_tokens(model)
-
-    @classmethod
-    def refuse_compute_type(cls, compute_type: str | None) -> None:
-        """Raise UsageError for a compute type that weights cannot have, such as ``int8``."""
-        dtype = None if compute_type is None else getattr(torch, compute_type, None)
-        if compute_type is not None and not (isinstance(dtype, torch.dtype) and dtype.is_floating_point):
-            raise UsageError(_describe_refusal(compute_type, "weights have no such type"))
 
     @torch.no_grad()
     def generate(
@@ -89,11 +86,3 @@ class TransformersEngine(Engine):
             log_p_BS = log_p_BSV.gather(-1, read_BS[part][..., None])[..., 0]
             scores += [float(log_p_BS[row, : len(text)].sum()) for row, text in enumerate(texts[part])]
         return scores
-
-
-def _describe_refusal(compute_type: str, reason: str) -> str:
-    """Return the sentence with which another compute type is refused."""
-    return (
-        f"compute_type is {compute_type!r}, but the engine transformers computes in the type of the weights, and "
-        f"{reason}; leave it out, or choose another engine for it, such as ctranslate2"
-    )
