@@ -71,7 +71,9 @@ def _make_rope_table(rotation: Rotation, program: str = "", carried: Mapping[str
     if rotation.rule == "default":
         return table
     if rotation.extrapolation != 1.0:
-        _refuse(f"only llama.cpp multiplies the ramp of YaRN ({rotation.extrapolation:g})")
+        if program != "vllm":
+            _refuse(f"transformers does not multiply the ramp of YaRN ({rotation.extrapolation:g})")
+        table["extrapolation_factor"] = rotation.extrapolation
     if rotation.rule != "proportional" or rotation.factor != 1.0:
         table["factor"] = rotation.factor
     if rotation.rule in ("yarn", "llama3", "longrope"):
@@ -84,6 +86,8 @@ def _make_rope_table(rotation: Rotation, program: str = "", carried: Mapping[str
         table |= {"low_freq_factor": rotation.low_frequency_factor, "high_freq_factor": rotation.high_frequency_factor}
     if rotation.rule == "longrope":
         table |= {"short_factor": list(rotation.factors), "long_factor": list(rotation.long_factors)}
+    if program == "vllm" and rotation.rule == "longrope":
+        table["short_mscale"] = table["long_mscale"] = table.pop("attention_factor")  # it reads no attention_factor
     if program == "vllm" and rotation.rule == "yarn":
         # vLLM multiplies what it computes itself by attn_factor, and reads no attention_factor; SGLang took it over.
         table["attn_factor"] = table.pop("attention_factor") / temperature_of(rotation.factor, 1.0)

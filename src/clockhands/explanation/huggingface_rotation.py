@@ -103,11 +103,15 @@ def make_rotation(filled: Filled, kind: str) -> Rotation | None:
             f"{filled.source} makes {channels} channels rotate with base {base}; both must be positive, channels at "
             f"least 2 ({table.origin['channels']}, {table.origin['base']})"
         )
-    if rule == "dynamic" and filled.facts.get("alpha") and table.values.get("alpha"):
+    vllm = filled.program == "vllm"
+    if rule == "dynamic" and (vllm or filled.facts.get("alpha")) and table.values.get("alpha"):
         alpha = table.number("alpha", None, "alpha", least=0)
         rule, base = "default", base * alpha ** (channels / (channels - 2))
         table.origin["base"] += f", times alpha^(d/(d − 2)), alpha = {alpha:g} ({table.origin.pop('alpha')})"
     original, low, high = _find_original_length(table, rule), 1.0, 4.0
+    if vllm and rule == "yarn" and original and "mrope_section" in table.values:
+        original *= 4  # its M-RoPE has a table for four times the length, of which the ramp is then made
+        table.origin["original_length"] += ", times 4 in vLLM's M-RoPE"
     if rule == "llama3":
         low, high = (table.number(f"{end}_freq_factor", None, f"{end}_frequency_factor") for end in ("low", "high"))
     rotation = Rotation(
@@ -120,6 +124,7 @@ def make_rotation(filled: Filled, kind: str) -> Rotation | None:
         beta_fast=table.number("beta_fast", 32.0, "beta_fast") if rule == "yarn" else 32.0,
         beta_slow=table.number("beta_slow", 1.0, "beta_slow") if rule == "yarn" else 1.0,
         # transformers asks the whole of rope_parameters, also where kinds of layers have tables of their own.
+        extrapolation=table.number("extrapolation_factor", 1.0, "extrapolation") if vllm and rule == "yarn" else 1.0,
         truncate=rule != "yarn" or (filled.get("rope_parameters") or {}).get("truncate", True) is not False,
         low_frequency_factor=low,
         high_frequency_factor=high,
@@ -253,13 +258,21 @@ def _compute_amplitudes(table: _Table, rotation: Rotation) -> tuple[float, float
     """Return the factor of cosines and sines, and the factor of the logits that some architectures add to it."""
     origin, rule, factor, filled = table.origin, rotation.rule, rotation.factor, table.filled
     deepseek = bool(filled.facts.get("logit_factor"))
-    vllm = filled.program == "vllm" and rule == "yarn"
+    vllm = filled.program == "vllm"
     mscale, all_dim = (table.number(name, 0.0, name) for name in ("mscale", "mscale_all_dim"))
     slope = temperature_of(factor, all_dim) if deepseek and rule != "default" and all_dim else 1.0
     logit_factor = slope * slope
     if rule not in ("yarn", "longrope"):
         return 1.0, logit_factor
-    # vLLM 0.25 passes attn_factor on, a factor beside its own, and not attention_factor (its pull request 48351).
+    # vLLM 0.25 takes no attention_factor: of LongRoPE short_mscale and long_mscale, the long one where it serves texts
+    # beyond the original length; of YaRN attn_factor, beside its own factor (its pull request 48351).
+    if vllm and rule == "longrope":
+        length, claimed = rotation.original_length or 2, filled.count("max_position_embeddings") or 0
+        key = "long_mscale" if claimed > length else "short_mscale"
+        if table.values.get(key) is not None:
+            return table.number(key, None, "amplitude"), logit_factor
+        origin["amplitude"] = "√(1 + ln(max_position_embeddings / original length) / ln original length)"
+        return math.sqrt(1 + math.log(claimed / length) / math.log(length)) if claimed > length else 1.0, logit_factor
     if table.values.get("attention_factor") is not None and not vllm:
         return table.number("attention_factor", None, "amplitude"), logit_factor
     if rule == "longrope":
@@ -273,5 +286,8 @@ def _compute_amplitudes(table: _Table, rotation: Rotation) -> tuple[float, float
         return temperature_of(factor, mscale) / below if below else math.inf, logit_factor
     beside = table.number("attn_factor", 1.0, "beside") if vllm else 1.0
     is_set = vllm and table.values.get("attn_factor") is not None
+    if vllm and table.values.get("apply_yarn_scaling", True) is False and "mrope_section" not in table.values:
+        origin["amplitude"] = "apply_yarn_scaling is false" + (f"; {origin['beside']}" if is_set else "")
+        return beside, logit_factor
     origin["amplitude"] = "0.1 ln(factor) + 1" + (f", times {origin['beside']}" if is_set else "")
     return temperature_of(factor, 1.0) * beside, logit_factor
