@@ -73,8 +73,7 @@ def compute_t_factor(degrees: int) -> float:
 def estimate_mean_interval(values_N: Float[Tensor, " N"]) -> tuple[float, float]:
     """Return the 95 % interval of the mean of N ≥ 2 independent values, by Student's t."""
     count = len(values_N)
-    # The standard error of a mean is s / √N.
-    half = compute_t_factor(count - 1) * float(values_N.double().std()) / count**0.5
+    half = compute_t_factor(count - 1) * float(values_N.double().std()) / count**0.5  # its standard error is s / √N
     mean = float(values_N.double().mean())
     return mean - half, mean + half
 

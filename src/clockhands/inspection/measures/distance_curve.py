@@ -14,7 +14,13 @@ import torch
 from clockhands.findings import SHARE, Figure, Finding, Reference, Table, draw_columns, put_together
 from clockhands.inspection.drawing import LARGEST_INT16, pack_int8, pack_int16
 from clockhands.inspection.estimators.intervals import compute_central_range
-from clockhands.inspection.measures.measure import ATTENTION_HEADING, WINDOWS, Measure, make_untrained_reference
+from clockhands.inspection.measures.measure import (
+    ATTENTION_HEADING,
+    WINDOWS,
+    Measure,
+    group_alike,
+    make_untrained_reference,
+)
 from clockhands.inspection.measures.rotation import RotationHands, read_rotation_hands
 from clockhands.inspection.number_format import describe_untrained, format_percent, format_percent_range
 from clockhands.inspection.reading.logit_split import (
@@ -99,25 +105,14 @@ def _pack_head(curve_J: Float[Tensor, " J"], hands: RotationHands | None, layer:
 
 def group_layers(hands: Sequence[RotationHands | None]) -> list[dict[str, Any]]:
     """Return the ways in which layers rotate, each with the numbers of its layers from 1, and its frequencies."""
-    kinds: list[tuple[Tensor, list[int]]] = []
-    for number, rotation in enumerate(hands, 1):
-        if rotation is None:
-            continue
-        frequencies_F = rotation.frequencies_F
-        layers = next(
-            (
-                layers
-                for known_F, layers in kinds
-                if known_F.shape == frequencies_F.shape
-                and torch.allclose(known_F, frequencies_F, rtol=ALIKE, atol=1e-7)
-            ),
-            None,
-        )
-        if layers is None:
-            kinds.append((frequencies_F, [number]))
-        else:
-            layers.append(number)
-    return [{"layers": layers, "frequencies": frequencies.tolist()} for frequencies, layers in kinds]
+    rotating = [(number, known.frequencies_F) for number, known in enumerate(hands, 1) if known is not None]
+    kinds = group_alike(
+        rotating,
+        lambda first, second: (
+            first[1].shape == second[1].shape and torch.allclose(first[1], second[1], rtol=ALIKE, atol=1e-7)
+        ),
+    )
+    return [{"layers": [number for number, _ in kind], "frequencies": kind[0][1].tolist()} for kind in kinds]
 
 
 DISTANCE_MECHANISMS = {"rotary", "alibi", "buckets", "disentangled", "transformer-xl", "attention"}

@@ -67,7 +67,8 @@ class HeadsByPosition(Measure):
             untrained_LH = torch.stack([layer.by_position_H for layer in control.head_statistics])
             untrained = control.count_by_position(untrained_LH, MOSTLY_EXPLAINED)
         untrained_note = f"; untrained {untrained}" if untrained is not None else ""
-        names = _name_heads(reading)
+        table = _make_table(reading)
+        names = [f"layer {row[0]} head {row[1]}: {row[-1]}" for row in table.rows if row[-1]]
         return self.make_finding(
             f"{count} of {shares_LH.numel()} heads attend mostly by position ({surely} surely and {possibly} "
             f"possibly, by each head's own 95 % interval{untrained_note}).{_describe_names(names)}",
@@ -76,22 +77,10 @@ class HeadsByPosition(Measure):
             unit="heads",
             references=make_untrained_reference(untrained),
             light="good" if surely else "info",
-            table=_make_table(reading),
+            table=table,
             figure=draw_head_grid(shares_LH, "Share of attention variance explained by position"),
             details={"named": names},
         )
-
-
-def _name_heads(reading: Reading) -> list[str]:
-    """Return the heads that have a name: ``layer 1 head 1: previous token``."""
-    names = []
-    for index, layer in enumerate(reading.head_statistics):
-        for head in range(len(layer.by_position_H)):
-            sink = reading.sinks.get((index, head))
-            name = sink.describe() if sink else layer.name_head(head)
-            if name:
-                names.append(f"layer {index + 1} head {head + 1}: {name}")
-    return names
 
 
 def _describe_names(names: Sequence[str]) -> str:

@@ -9,7 +9,13 @@ from torch import nn
 
 from clockhands.findings import SHARE, Figure, Finding, Table, draw_columns, join_words
 from clockhands.inspection.estimators.intervals import bootstrap_ratio
-from clockhands.inspection.measures.measure import ATTENTION_HEADING, WINDOWS, Measure, make_untrained_reference
+from clockhands.inspection.measures.measure import (
+    ATTENTION_HEADING,
+    WINDOWS,
+    Measure,
+    group_alike,
+    make_untrained_reference,
+)
 from clockhands.inspection.number_format import format_percent, format_percent_range
 from clockhands.inspection.reading.layer import Layer
 from clockhands.inspection.reading.logit_split import (
@@ -125,13 +131,7 @@ class LogitLayers(Measure):
 
 def describe_equal_layers(layers: Sequence[Layer]) -> str:
     """Say which layers have the same weights in their attention, shared or copied; empty where all differ."""
-    groups: list[list[Layer]] = []
-    for layer in layers:
-        same = next((group for group in groups if _have_equal_weights(group[0].module, layer.module)), None)
-        if same is None:
-            groups.append([layer])
-        else:
-            same.append(layer)
+    groups = group_alike(layers, lambda first, second: _have_equal_weights(first.module, second.module))
     return "".join(
         f" Layers {join_words(str(layer.index + 1) for layer in group)} have the same weights in their attention."
         for group in groups

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from clockhands.findings import Finding, Number, Reference, join_words
 from clockhands.inspection.reading.reading import Reading
 
+Item = TypeVar("Item")
 SENTENCES_HEADING, TEXT_HEADING, INPUT_HEADING, ATTENTION_HEADING, LAYERS_HEADING, OUTPUT_HEADING = (
     "Your sentences",
     "The text",
@@ -81,6 +82,18 @@ class Measure(ABC):
     def skip(self, reason: str) -> Finding:
         """Return the finding of a measure that does not apply to this model; the verdict is the reason."""
         return Finding(name=self.name, question=self.question, verdict=reason, light="skip")
+
+
+def group_alike(items: Iterable[Item], are_alike: Callable[[Item, Item], bool]) -> list[list[Item]]:
+    """Put each item into the group whose first one it is like, in their order, or into one of its own."""
+    groups: list[list[Item]] = []
+    for item in items:
+        group = next((group for group in groups if are_alike(group[0], item)), None)
+        if group is None:
+            groups.append([item])
+        else:
+            group.append(item)
+    return groups
 
 
 def make_untrained_reference(value: Number | None) -> tuple[Reference, ...]:

@@ -106,15 +106,9 @@ class TableHands(Measure):
         slow_share = _compute_slow_share(rows_ND, lines)
         hands = [(line.period, _compute_orbit(rows_ND, lines, line)) for line in lines.rotating]
         return self.make_finding(
-            " ".join(
-                sentence
-                for sentence in (
-                    describe_lines(lines, len(rows_ND), slow_share),
-                    _describe_untold(rows_ND, lines),
-                    _describe_resting(rows.added_ND),
-                )
-                if sentence
-            ),
+            describe_lines(lines, len(rows_ND), slow_share)
+            + _describe_untold(rows_ND, lines)
+            + _describe_resting(rows.added_ND),
             float(len(lines.rotating)),
             references=(Reference("smooth surrogates", lines.by_chance),) if lines.surrogates else (),
             unit="hands",
@@ -213,13 +207,12 @@ def _describe_untold(rows_ND: Array, lines: TableLines) -> str:
     noise = math.sqrt(float(np.median((np.abs(fast) ** 2).mean(1))) / 2)
     longest = noise * (math.sqrt(amplitudes.shape[0]) + math.sqrt(amplitudes.shape[1])) * NOISE_MARGIN
     untold = int((np.linalg.svd(amplitudes, compute_uv=False) > longest).sum()) // 2
-    if not untold:
-        return ""
     hands = "one more hand" if untold == 1 else f"{untold} more hands"
-    return (
-        f"Between {slowest.period:.1f} tokens per turn and the {count} rows there is movement enough for at least "
+    told = (
+        f" Between {slowest.period:.1f} tokens per turn and the {count} rows there is movement enough for at least "
         f"{hands}, which were not told apart."
     )
+    return told if untold else ""
 
 
 def _describe_resting(added_ND: Float[Tensor, "N D"]) -> str:
@@ -227,22 +220,22 @@ def _describe_resting(added_ND: Float[Tensor, "N D"]) -> str:
     low_D, high_D = added_ND.aminmax(dim=0)
     resting, width = int((low_D == high_D).sum()), added_ND.shape[1]
     verb = "is" if resting == 1 else "are"
-    return f"{resting} of {width} columns {verb} at rest: the same in every row." if resting else ""
+    return f" {resting} of {width} columns {verb} at rest: the same in every row." if resting else ""
 
 
 def describe_lines(lines: TableLines, num_rows: int, slow_share: float) -> str:
     """Say which hands were found in so many rows of a table, and how much of it moves too slowly to be judged."""
-    sentences = [
-        _describe_rotating(lines),
-        _describe_varying(lines.rotating, num_rows),
-        _describe_oscillating(lines.oscillating),
-    ]
+    told = _describe_rotating(lines) + _describe_varying(lines.rotating, num_rows)
+    if lines.oscillating:
+        count = len(lines.oscillating)
+        swings = "One spectral line swings" if count == 1 else f"{count} spectral lines swing"
+        told += f" {swings} back and forth without turning, once in {_list_periods(lines.oscillating)} tokens."
     if slow_share > SLOW_SHARE:
-        sentences.append(
-            f"{format_percent(slow_share)} of the variance moves more slowly than one turn in {num_rows / 2:.0f} "
+        told += (
+            f" {format_percent(slow_share)} of the variance moves more slowly than one turn in {num_rows / 2:.0f} "
             f"tokens; {num_rows} rows are too few to tell whether that turns."
         )
-    return " ".join(sentence for sentence in sentences if sentence)
+    return told
 
 
 def _describe_rotating(lines: TableLines) -> str:
@@ -271,12 +264,12 @@ def _describe_varying(hands: Sequence[SpectralLine], num_rows: int) -> str:
         if line.parts:
             periods = "{:.1f} to {:.1f}".format(*_find_period_range(line))
             varying.setdefault(_find_variation(line, num_rows), []).append(periods)
-    sentences = []
+    told = ""
     for quantity, ranges in varying.items():
         whose = f"Its {quantity} varies" if len(hands) == 1 else f"The {quantity} of {len(ranges)} of them varies"
         consist = "it consists" if len(ranges) == 1 else "they consist"
-        sentences.append(f"{whose}: {consist} of several lines, of one turn in {join_words(ranges)} tokens.")
-    return " ".join(sentences)
+        told += f" {whose}: {consist} of several lines, of one turn in {join_words(ranges)} tokens."
+    return told
 
 
 def _find_variation(line: SpectralLine, num_rows: int) -> str:
@@ -291,14 +284,6 @@ def _find_variation(line: SpectralLine, num_rows: int) -> str:
     lead = float(np.std(angles - np.polyval(np.polyfit(times, angles, 1), times)))
     growth = float(np.std(np.log(np.maximum(np.abs(path), 1e-300))))
     return "speed" if lead > CLEAR * growth else "size" if growth > CLEAR * lead else "speed or size"
-
-
-def _describe_oscillating(lines: Sequence[SpectralLine]) -> str:
-    """Say which lines swing without turning; empty where none does."""
-    if not lines:
-        return ""
-    swings = "One spectral line swings" if len(lines) == 1 else f"{len(lines)} spectral lines swing"
-    return f"{swings} back and forth without turning, once in {_list_periods(lines)} tokens."
 
 
 def _find_period_range(line: SpectralLine) -> tuple[float, float]:
@@ -320,25 +305,21 @@ def describe_exact_hands(periods: Sequence[float], zero_pairs: int, num_rows: in
 
     ``periods`` are in tokens per turn, the shortest first.
     """
-    slower = sum(period > num_rows / LEAST_TURNS for period in periods)
-    zero = f" {zero_pairs} pairs are zero." if zero_pairs > 1 else " One pair is zero." if zero_pairs else ""
-    if resting_pairs:
-        rest = f"{resting_pairs} pairs are" if resting_pairs > 1 else "One pair is"
-        zero += f" {rest} at rest: the same in every row."
+    count, slower = len(periods), sum(period > num_rows / LEAST_TURNS for period in periods)
+    told = ""
+    for number, what in ((zero_pairs, "zero"), (resting_pairs, "at rest: the same in every row")):
+        told += f" {'One pair is' if number == 1 else f'{number} pairs are'} {what}." if number else ""
     still = "not zero" if zero_pairs and not resting_pairs else "not at rest"
-    pairs = f"that is {still} turns" if zero else "turns"
-    if len(periods) == 1:
-        slow = f" It makes fewer than two turns within the {num_rows} rows that were read." if slower else ""
-        return (
-            f"The one pair of columns {pairs} at exactly constant speed, once in {periods[0]:.1f} tokens.{zero}{slow}"
-        )
-    verb = "makes" if slower == 1 else "make"
-    slow = f" {slower} of them {verb} fewer than two turns within the {num_rows} rows that were read." if slower else ""
-    pairs = f"that are {still} turn" if zero else "turn"
+    which = f"that {'is' if count == 1 else 'are'} {still} " if told else ""
+    if slower:
+        them = "It makes" if count == 1 else "1 of them makes" if slower == 1 else f"{slower} of them make"
+        told += f" {them} fewer than two turns within the {num_rows} rows that were read."
+    if count == 1:
+        return f"The one pair of columns {which}turns at exactly constant speed, once in {periods[0]:.1f} tokens.{told}"
     slowest = f"{periods[-1]:,.0f}" if periods[-1] >= 100 else f"{periods[-1]:.1f}"
     return (
-        f"All {len(periods)} pairs of columns {pairs} at exactly constant speed, once in {periods[0]:.1f} to "
-        f"{slowest} tokens.{zero}{slow}"
+        f"All {count} pairs of columns {which}turn at exactly constant speed, once in {periods[0]:.1f} to {slowest} "
+        f"tokens.{told}"
     )
 
 
@@ -350,10 +331,13 @@ def draw_hands(hands: list[tuple[float, Tensor]]) -> Figure | None:
     if not hands:
         return None
     ordered = sorted(hands, key=lambda hand: hand[0])
-    step = max(1, math.ceil(len(ordered) / MOST_ORBITS))
-    caption = f"At most two turns, and at most {MOST_DOTS} positions of them; point at a dot for its position."
-    return Figure(tuple(_draw_orbit(*hand) for hand in ordered[::step]), caption=caption, columns=2, height=1.0,
-                  title="The path of single hands, position by position")  # fmt: skip
+    return Figure(
+        tuple(_draw_orbit(*hand) for hand in ordered[:: math.ceil(len(ordered) / MOST_ORBITS)]),
+        caption=f"At most two turns, and at most {MOST_DOTS} positions of them; point at a dot for its position.",
+        columns=2,
+        height=1.0,
+        title="The path of single hands, position by position",
+    )
 
 
 def _draw_orbit(period: float, orbit_N2: Tensor) -> Panel:
